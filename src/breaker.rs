@@ -62,7 +62,6 @@ impl Ticket {
 /// What became of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallOutcome {
-    /// It was answered.
     Success,
     /// It failed as another provider might not have.
     Failure,
@@ -76,7 +75,6 @@ pub enum CallOutcome {
 #[cfg(test)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Calls go.
     Closed,
     /// No call goes.
     Open,

@@ -62,7 +62,6 @@ pub enum Refused {
 pub struct Loaded {
     /// The fencing token: one more with every attempt.
     pub token: u64,
-    /// In their order.
     pub entries: Vec<Box<RawValue>>,
     /// Of a run that is finished: nobody holds it then.
     pub result: Option<Box<RawValue>>,

@@ -31,7 +31,6 @@ pub enum Category {
     NotFound,
     /// Set up wrongly.
     Configuration,
-    /// Nothing known fits.
     Unknown,
 }
 
@@ -231,9 +230,7 @@ pub struct Partial {
 pub struct AttemptFailure {
     /// Which attempt, from 1.
     pub attempt: u32,
-    /// Its code.
     pub code: Code,
-    /// Its message.
     pub message: String,
 }
 
@@ -256,7 +253,6 @@ pub struct ProviderError {
     pub code: Code,
     /// For people: the reason, then what to do; at most [`ProviderError::MESSAGE_LIMIT`] characters.
     pub message: String,
-    /// The provider's id.
     pub provider: String,
     /// Whether the same provider may be asked again.
     pub should_retry: bool,

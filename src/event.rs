@@ -69,7 +69,6 @@ pub enum Event {
         /// The message it belongs to.
         #[serde(skip_serializing_if = "Option::is_none")]
         message_id: Option<String>,
-        /// The piece.
         text: String,
     },
     /// One message of the model, whole, verbatim.
@@ -77,13 +76,11 @@ pub enum Event {
         /// The API's id of it.
         #[serde(skip_serializing_if = "Option::is_none")]
         id: Option<String>,
-        /// Its text.
         content: String,
     },
     /// A piece of the arguments of a native call that the model is writing. The [`Event::ToolCall`] of the same id says what the call is;
     /// there may be none, where the call broke off or can't be read. Kept in no run log: the call is there, whole.
     ToolCallDelta {
-        /// The call's id.
         tool_call_id: String,
         /// The tool's name, as the caller has it.
         name: String,
@@ -91,10 +88,7 @@ pub enum Event {
         delta: String,
     },
     /// The model calls a tool (native, or found in its text).
-    ToolCall {
-        /// The call.
-        tool_call: ToolCall,
-    },
+    ToolCall { tool_call: ToolCall },
     /// Text that looks like a tool call and can't be read as one.
     InvalidToolCall {
         /// What could be read of it.
@@ -111,7 +105,6 @@ pub enum Event {
     },
     /// Tokens used so far, as the provider counts them.
     Usage {
-        /// The figures.
         usage: Usage,
         /// Why the model stopped, in the provider's vocabulary (`end_turn`).
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,7 +135,6 @@ pub enum Event {
         max_attempts: Option<u32>,
         /// How long it waits before, in ms.
         delay_ms: u64,
-        /// Why.
         reason: String,
         /// HTTP status behind it.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -159,7 +151,6 @@ pub enum Event {
     Warning {
         /// Stable, upper case.
         code: String,
-        /// For people.
         message: String,
     },
     /// A block of reasoning is complete; the [`Event::ThinkingDelta`]s before it were its pieces. The decoder's word to the fold.
@@ -174,10 +165,7 @@ pub enum Event {
     Abandoned,
     /// The model gives its answer by a tool of the CLI's own, which is there for nothing else. The exchange's word to the fold.
     #[serde(skip)]
-    Answer {
-        /// The call.
-        tool_call: ToolCall,
-    },
+    Answer { tool_call: ToolCall },
     /// The provider says that (and why) it failed. Never content. The orchestrator turns it into a `ProviderError`.
     #[serde(skip)]
     Failure(Failure),
@@ -185,10 +173,7 @@ pub enum Event {
     #[serde(skip)]
     Outcome(Box<Outcome>),
     /// The run is over and succeeded. Last event.
-    Done {
-        /// The reply, whole.
-        reply: Box<Reply>,
-    },
+    Done { reply: Box<Reply> },
     /// A line of a kind no decoder knows, as it came.
     Other {
         /// Its `type` (and `subtype`, joined by `/`).
@@ -302,7 +287,6 @@ pub struct Outcome {
 pub struct PermissionDenial {
     /// The tool, as the CLI calls it.
     pub tool_name: String,
-    /// The call's id.
     pub tool_use_id: String,
     /// The call's arguments, as raw text.
     pub tool_input: Box<RawValue>,

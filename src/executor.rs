@@ -38,7 +38,6 @@ pub enum State {
     Running(Box<RunState>),
     /// All that is missing is what another agent is to answer.
     AwaitingDeferred(Box<RunState>),
-    /// Over, and well.
     Complete,
     /// Over: failed, cancelled or stopped by a limit.
     Failed,
@@ -64,7 +63,6 @@ pub enum Input {
     Unreadable(String),
     /// Whoever was asked has decided about call `id`.
     Decided {
-        /// The call.
         id: String,
         /// Whether it may run.
         allow: bool,
@@ -75,14 +73,12 @@ pub enum Input {
     },
     /// Call `id` was executed, well or not.
     Executed {
-        /// The call.
         id: String,
         /// What came of it.
         answer: ToolResult,
     },
     /// The agent that call `id` was handed to has ended.
     ChildEnded {
-        /// The call.
         id: String,
         /// Its answer, or why there is none.
         answer: ToolResult,
@@ -90,10 +86,7 @@ pub enum Input {
         spent: Spent,
     },
     /// The provider wants no answer to call `id` any more, which it has made by a callback.
-    TakenBack {
-        /// The call.
-        id: String,
-    },
+    TakenBack { id: String },
     /// Tokens and dollars of this run's own.
     Spent(Spent),
     /// The model's last text.
@@ -138,19 +131,9 @@ pub enum Effect {
     /// Run this call of the caller's: [`Input::Executed`].
     Execute(ToolCall),
     /// Let another agent do this: [`Input::ChildEnded`].
-    StartChild {
-        /// The call.
-        id: String,
-        /// Who, and what.
-        task: builtin::Task,
-    },
+    StartChild { id: String, task: builtin::Task },
     /// The one answer to a call.
-    Reply {
-        /// The call.
-        call: ToolCall,
-        /// Its answer.
-        answer: ToolResult,
-    },
+    Reply { call: ToolCall, answer: ToolResult },
     /// Nobody waits for this call any more: end its tool or its agent, take the question back.
     Abandon(String),
     /// Send the thread (grown by calls and answers) to the model: [`Input::TurnEnded`]. `notes` go first, as user messages.
@@ -167,13 +150,10 @@ pub enum Effect {
 /// What was decided about a call.
 #[derive(Debug, Clone)]
 pub struct Permission {
-    /// The call.
     pub id: String,
-    /// Its tool.
     pub name: String,
     /// Whether it may run.
     pub allow: bool,
-    /// What decided.
     pub by: By,
     /// Why, where somebody gave a reason.
     pub reason: Option<String>,
@@ -198,7 +178,6 @@ pub enum Status {
 /// All that a run came to.
 #[derive(Debug)]
 pub struct RunOutcome {
-    /// How it ended.
     pub status: Status,
     /// The model's final text; its latest, if the run did not get so far.
     pub output: String,

@@ -38,7 +38,6 @@ pub struct Folded {
 /// The two ids of a native call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderCallId {
-    /// The provider's.
     pub provider: String,
     /// The caller's: another one where the provider's was taken.
     pub id: String,

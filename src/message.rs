@@ -20,9 +20,7 @@ use serde_json::value::RawValue;
 pub enum Role {
     /// Instructions: `system` (and OpenAI's `developer`).
     System,
-    /// The user.
     Human,
-    /// The model.
     Ai,
     /// The result of one tool call.
     Tool,

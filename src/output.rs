@@ -53,7 +53,6 @@ pub struct Parsed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParsedError {
-    /// The category.
     pub category: Category,
     /// The stable code.
     pub code: Code,

@@ -137,7 +137,6 @@ pub enum Format {
 /// How a file is shown.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub struct Shown {
-    /// As what.
     pub format: Format,
     /// Text only: with colours.
     #[serde(default)]

@@ -35,11 +35,11 @@ struct Parcel {
 /// A message that was handed over.
 struct Sent {
     /// Where it stands, until it is read.
-    place: Mutex<Option<Place>>,
+    place: Mutex<Option<Span>>,
     message: OnceLock<Result<Message, String>>,
 }
 
-struct Place {
+struct Span {
     parcel: Arc<Parcel>,
     json: Range<usize>,
     text: Range<usize>,
@@ -91,7 +91,7 @@ impl Shelf {
                 messages.push(Arc::clone(sent));
                 continue;
             }
-            let place = Place {
+            let place = Span {
                 parcel: Arc::clone(&parcel),
                 json: step(&mut json, *json_length),
                 text: step(&mut texts, *text_length),
@@ -157,9 +157,9 @@ impl Sent {
     }
 }
 
-impl Place {
+impl Span {
     fn read(&self) -> Result<Message, String> {
-        let Place { parcel, json, text } = self;
+        let Span { parcel, json, text } = self;
         let json = parcel.json.get(json.clone()).unwrap_or_default();
         let text = parcel.texts.get(text.clone()).unwrap_or_default();
         let mut fields: MessageFields = serde_json::from_str(&utf8(json)).map_err(|error| error.to_string())?;

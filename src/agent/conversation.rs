@@ -14,7 +14,7 @@ use tokio::task::{JoinError, JoinHandle};
 use crate::bridge::ToolCallRequest;
 use crate::error::{Code, ProviderError};
 use crate::event::Event;
-use crate::run::model::{Calls, Model};
+use crate::run::model::{CallDelivery, Model};
 use crate::run::request::Request;
 use crate::run::{Ended, LogRecord, Run};
 
@@ -57,14 +57,14 @@ impl Conversation {
     /// `INVALID_OPTION`: the model takes no callbacks, which were asked for.
     pub fn new(model: &Arc<dyn Model>, way: ToolCalls, path: &str) -> Result<Conversation, Box<ProviderError>> {
         let calls_back = match (way, model.calls()) {
-            (ToolCalls::Callbacks, Calls::Turns) => {
+            (ToolCalls::Callbacks, CallDelivery::Turns) => {
                 let reason = format!(
                     "{path} can't be \"callbacks\": {} takes no tools in the middle of a turn with these options",
                     model.id()
                 );
                 return Err(Box::new(ProviderError::new(model.id(), Code::InvalidOption, reason)));
             }
-            (ToolCalls::Callbacks, _) | (ToolCalls::Auto, Calls::Callbacks) => true,
+            (ToolCalls::Callbacks, _) | (ToolCalls::Auto, CallDelivery::Callbacks) => true,
             (ToolCalls::Auto | ToolCalls::Turns, _) => false,
         };
         Ok(Conversation {
@@ -79,7 +79,7 @@ impl Conversation {
         let model = Arc::clone(&self.model);
         // Without tools there is nothing to call, and a CLI need not ask for them.
         let calls_back = || match self.is_auto {
-            true => model.calls_now(request.env.as_ref()) == Calls::Callbacks,
+            true => model.calls_now(request.env.as_ref()) == CallDelivery::Callbacks,
             false => self.calls_back,
         };
         let (run, calls) = match !request.tools.is_empty() && calls_back() {
@@ -132,23 +132,23 @@ impl Turn {
             let step = match &mut self.ending {
                 Some(ending) => tokio::select! {
                     biased;
-                    call = next_call(&mut self.calls) => Step::Call(call),
+                    call = next_call(&mut self.calls) => Arrival::Call(call),
                     ended = ending => return TurnEvent::Ended(joined(ended)),
                 },
                 None => tokio::select! {
                     biased;
-                    events = self.run.batch() => Step::Events(events),
-                    call = next_call(&mut self.calls) => Step::Call(call),
+                    events = self.run.batch() => Arrival::Events(events),
+                    call = next_call(&mut self.calls) => Arrival::Call(call),
                 },
             };
             match step {
-                Step::Events(Some(events)) => return TurnEvent::Events(events),
-                Step::Events(None) => {
+                Arrival::Events(Some(events)) => return TurnEvent::Events(events),
+                Arrival::Events(None) => {
                     let run = Arc::clone(&self.run);
                     self.ending = Some(tokio::spawn(async move { run.result().await }));
                 }
-                Step::Call(Some(call)) => return TurnEvent::Call(call),
-                Step::Call(None) => self.calls = None,
+                Arrival::Call(Some(call)) => return TurnEvent::Call(call),
+                Arrival::Call(None) => self.calls = None,
             }
         }
     }
@@ -181,7 +181,7 @@ fn joined(ended: Result<Ended, JoinError>) -> Ended {
     })
 }
 
-enum Step {
+enum Arrival {
     Events(Option<Vec<Event>>),
     Call(Option<ToolCallRequest>),
 }

@@ -19,8 +19,8 @@ use super::pending::PendingCalls;
 use super::perform::{self, AgentTurns};
 use super::progress::Progress;
 use super::report::Reporter;
-use super::shared::{Lineage, Shared};
-use super::thread::Thread;
+use super::shared::{RunOrigin, Shared};
+use super::thread::AgentThread;
 use super::turn_events::{self, OwnCalls};
 use crate::classify::hint;
 use crate::error::{Code, ProviderError};
@@ -32,11 +32,11 @@ use crate::process::limit::NestedPermit;
 use crate::run::Ended;
 
 /// The tools of the agent, whose schemas have to be compiled. With the run's own agent, those of the others and the answer's are, too.
-async fn compiled(shared: &Shared, lineage: &Lineage) -> Result<Vec<Arc<Tool>>, Box<ProviderError>> {
-    if lineage.depth == 0 {
+async fn compiled(shared: &Shared, origin: &RunOrigin) -> Result<Vec<Arc<Tool>>, Box<ProviderError>> {
+    if origin.depth == 0 {
         shared.spec.compile().await?;
     }
-    shared.spec.agents[lineage.agent].compiled_tools().await
+    shared.spec.agents[origin.agent].compiled_tools().await
 }
 
 /// One run.
@@ -58,25 +58,25 @@ enum Woken {
 /// Runs to the end.
 pub(super) fn run(
     shared: Arc<Shared>,
-    lineage: Lineage,
+    origin: RunOrigin,
     messages: Vec<Message>,
     cancel: CancellationToken,
 ) -> Pin<Box<dyn Future<Output = AgentResult> + Send>> {
     // Boxed: a run may await another of its kind.
     Box::pin(async move {
-        let (agent, talk) = (&shared.spec.agents[lineage.agent], &shared.models[lineage.agent]);
+        let (agent, talk) = (&shared.spec.agents[origin.agent], &shared.models[origin.agent]);
         let mut driver = Driver {
             calls: DurableCalls {
                 agent,
                 tools: Vec::new(),
                 pending: PendingCalls::new(&messages),
-                progress: Progress::new(&lineage.scope),
-                reporter: Reporter::new(&shared, lineage),
+                progress: Progress::new(&origin.scope),
+                reporter: Reporter::new(&shared, origin),
                 cancel,
             },
             turns: AgentTurns {
                 talk,
-                thread: Thread::new(agent.system_prompt.as_deref(), messages),
+                thread: AgentThread::new(agent.system_prompt.as_deref(), messages),
                 tools: Vec::new(),
                 turn: None,
                 own_calls: OwnCalls::default(),
@@ -94,9 +94,9 @@ pub(super) fn run(
             structured,
             ..
         } = driver;
-        let lineage = calls.reporter.lineage;
-        let resumed = shared.journal.resumed.clone().filter(|_| lineage.depth == 0);
-        let result = AgentResult::new(lineage.run_id, outcome, structured, turns.thread.grown());
+        let origin = calls.reporter.origin;
+        let resumed = shared.journal.resumed.clone().filter(|_| origin.depth == 0);
+        let result = AgentResult::new(origin.run_id, outcome, structured, turns.thread.into_added());
         AgentResult { resumed, ..result }
     })
 }
@@ -110,14 +110,14 @@ impl Driver<'_> {
             .timeout_ms
             .map(|ms| Instant::now() + Duration::from_millis(ms));
         let shared = self.calls.reporter.shared;
-        let lineage = &self.calls.reporter.lineage;
-        let (env, depth) = (Arc::clone(&shared.env), lineage.depth);
+        let origin = &self.calls.reporter.origin;
+        let (env, depth) = (Arc::clone(&shared.env), origin.depth);
         let journal = &shared.journal;
         let compiled = tokio::select! {
             biased;
             () = self.calls.cancel.cancelled() => Ok(Vec::new()),
             () = at(deadline) => Ok(Vec::new()),
-            compiled = compiled(shared, lineage) => compiled,
+            compiled = compiled(shared, origin) => compiled,
         };
         let (tools, refused) = match compiled {
             Ok(tools) => (tools, None),

@@ -70,7 +70,7 @@ impl DurableCalls<'_> {
     pub async fn keep_beginning(&self) -> Result<(), Box<ProviderError>> {
         let shared = self.reporter.shared;
         match &shared.journal.begins {
-            Some(run) if self.reporter.lineage.depth == 0 => {
+            Some(run) if self.reporter.origin.depth == 0 => {
                 let (run_id, run) = (shared.run_id.clone(), run.clone());
                 self.keep(Entry::Run { run_id, run }).await
             }
@@ -89,7 +89,7 @@ impl DurableCalls<'_> {
 
     /// What a turn that failed has used. Those of other agents come with the answer to their call.
     pub async fn keep_spent(&self, spent: &Spent) {
-        if self.reporter.lineage.depth == 0 {
+        if self.reporter.origin.depth == 0 {
             // The run ends by the turn's own failure, which says more than that of the store.
             let _ = self.keep(Entry::Spent(spent.clone())).await;
         }
@@ -232,8 +232,8 @@ impl DurableCalls<'_> {
 
     /// The number of a new request to the host about call `id`, and whose call it is.
     fn request(&mut self, id: &str) -> (u32, usize) {
-        let Reporter { shared, lineage, .. } = &self.reporter;
-        (self.pending.request(&shared.host, id), lineage.agent)
+        let Reporter { shared, origin, .. } = &self.reporter;
+        (self.pending.request(&shared.host, id), origin.agent)
     }
 
     async fn emit_ask(&mut self, tool_call: ToolCall, interrupted: bool) {

@@ -33,7 +33,6 @@ pub(super) struct AgentEvent {
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(super) enum Kind {
-    /// First.
     RunStarted {
         provider: String,
         tools: Vec<String>,
@@ -186,7 +185,6 @@ impl Kind {
 pub(super) enum Phase {
     /// A place of the queue, or its process.
     Queue,
-    /// The model.
     Model,
     /// The model's plan, which is used up.
     Quota,

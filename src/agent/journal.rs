@@ -198,7 +198,6 @@ pub(super) struct Journal {
     pub lost: Spent,
     /// There were none: the first is yet to be written.
     pub begins: Option<Fingerprint>,
-    /// There were entries.
     pub resumed: Option<Resumed>,
     /// The next entry's number; `None`: nothing is kept.
     next: Option<Mutex<u64>>,

@@ -40,7 +40,7 @@ use event::AgentEvent;
 use fingerprint::Fingerprint;
 use host::Host;
 use journal::Journal;
-use shared::{Lineage, Shared};
+use shared::{RunOrigin, Shared};
 use spec::Spec;
 
 /// Events that may wait for a slow host; then the run waits.
@@ -113,7 +113,7 @@ impl Agent {
         }
         let host = Arc::new(Host::default());
         let run_id = self.spec.run_id.clone().unwrap_or_else(|| id::next("agent"));
-        let lineage = Lineage::root(run_id.clone());
+        let origin = RunOrigin::root(run_id.clone());
         let shared = Arc::new(Shared {
             spec: self.spec,
             journal: self.journal,
@@ -131,7 +131,7 @@ impl Agent {
                 let reason = format!("messages can't be read: {error}");
                 Box::new(ProviderError::new("", Code::InvalidMessages, reason))
             })?;
-            let ended = drive::run(shared, lineage, messages, child_token).await;
+            let ended = drive::run(shared, origin, messages, child_token).await;
             to_raw_value(&ended).map_err(|error| bug(&error.to_string()))
         });
         Ok(AgentRun {

@@ -11,9 +11,9 @@ use super::conversation::{Conversation, Turn};
 use super::durable::DurableCalls;
 use super::event::{AgentResult, Kind, Phase};
 use super::report::Reporter;
-use super::shared::{Lineage, Shared};
+use super::shared::{RunOrigin, Shared};
 use super::spec::AgentSpec;
-use super::thread::Thread;
+use super::thread::AgentThread;
 use super::turn_events::OwnCalls;
 use crate::executor::builtin::Task;
 use crate::executor::{Effect, Input, RunOutcome, Spent, Status};
@@ -23,12 +23,12 @@ use crate::run::request::{CallOptions, Request};
 
 /// What runs another agent: the driver, of which nothing is known here.
 pub(super) type RunAgent =
-    fn(Arc<Shared>, Lineage, Vec<Message>, CancellationToken) -> Pin<Box<dyn Future<Output = AgentResult> + Send>>;
+    fn(Arc<Shared>, RunOrigin, Vec<Message>, CancellationToken) -> Pin<Box<dyn Future<Output = AgentResult> + Send>>;
 
 /// The turns of a run's model: whom it asks, of what thread, and what goes on just now.
 pub(super) struct AgentTurns<'a> {
     pub talk: &'a Conversation,
-    pub thread: Thread,
+    pub thread: AgentThread,
     /// The tools that the model may call.
     pub tools: Vec<ToolSpec>,
     /// The model's turn, if one is under way.
@@ -88,7 +88,7 @@ impl AgentTurns<'_> {
                         ..CallOptions::default()
                     },
                     env: Some(Arc::clone(&calls.reporter.shared.env)),
-                    nested_permit: calls.reporter.lineage.nested.clone(),
+                    nested_permit: calls.reporter.origin.nested.clone(),
                     ..Request::default()
                 };
                 self.own_calls = OwnCalls::default();
@@ -132,20 +132,20 @@ impl AgentTurns<'_> {
             return calls.pending.refuse(id, &reason);
         };
         let calls_back = self.turn.as_ref().is_some_and(Turn::calls_back);
-        let lineage = (calls.reporter.lineage).child(agent, &at, calls_back.then(|| self.nested.clone()));
+        let origin = (calls.reporter.origin).child(agent, &at, calls_back.then(|| self.nested.clone()));
         calls
             .emit(Kind::Deferred {
                 tool_call_id: id.clone(),
                 action: "handoff",
                 to: task.agent.clone(),
-                child_run_id: lineage.run_id.clone(),
+                child_run_id: origin.run_id.clone(),
             })
             .await;
         let (call, stop) = (id.clone(), calls.cancel.child_token());
         let (cancel, run_agent) = (stop.clone(), self.run_agent);
         calls.pending.wait_for(&call, stop, async move {
             let messages = vec![Message::new(Role::Human, task.task)];
-            let result = run_agent(shared, lineage, messages, cancel).await;
+            let result = run_agent(shared, origin, messages, cancel).await;
             let (answer, spent) = child_answer(&task.agent, result);
             Input::ChildEnded { id, answer, spent }
         });

@@ -11,9 +11,8 @@ use crate::message::ToolCall;
 /// Where a run is.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// What its places begin with ([`super::shared::Lineage::scope`]).
+    /// What its places begin with ([`super::shared::RunOrigin::scope`]).
     scope: String,
-    /// Turns so far.
     turns: u32,
     /// Calls of this turn so far.
     calls: u32,

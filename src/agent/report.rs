@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use serde_json::value::to_raw_value;
 
 use super::event::{AgentEvent, Kind, Phase};
-use super::shared::{Lineage, Shared};
+use super::shared::{RunOrigin, Shared};
 use crate::error::{Code, ProviderError};
 use crate::event::Event;
 use crate::message::Message;
@@ -26,7 +26,7 @@ const LOST: &str = "RUN_LOG_FAILED";
 /// Reports for one run.
 pub(super) struct Reporter<'a> {
     pub shared: &'a Arc<Shared>,
-    pub lineage: Lineage,
+    pub origin: RunOrigin,
     /// The agent's name; the run's own has none.
     name: Option<String>,
     /// The run's log, if it is recorded.
@@ -34,11 +34,11 @@ pub(super) struct Reporter<'a> {
 }
 
 impl<'a> Reporter<'a> {
-    pub fn new(shared: &'a Arc<Shared>, lineage: Lineage) -> Reporter<'a> {
+    pub fn new(shared: &'a Arc<Shared>, origin: RunOrigin) -> Reporter<'a> {
         Reporter {
-            name: shared.spec.agents[lineage.agent].name.clone(),
+            name: shared.spec.agents[origin.agent].name.clone(),
             shared,
-            lineage,
+            origin,
             recorder: None,
         }
     }
@@ -53,7 +53,7 @@ impl<'a> Reporter<'a> {
         thread: &[Message],
         tools: &[String],
     ) -> Result<(), Box<ProviderError>> {
-        let Lineage { run_id, parent, .. } = &self.lineage;
+        let RunOrigin { run_id, parent, .. } = &self.origin;
         let Some(record) = self.wanted() else { return Ok(()) };
         let messages = to_raw_value(thread).map_err(|error| {
             let reason = format!("messages can't be written into the run log: {error}");
@@ -80,7 +80,7 @@ impl<'a> Reporter<'a> {
     /// The call option `record` of a turn: a part of this run.
     pub fn turn_record(&self) -> Option<RecordOptions> {
         Some(RecordOptions {
-            parent_run_id: Some(self.lineage.run_id.clone()),
+            parent_run_id: Some(self.origin.run_id.clone()),
             ..self.wanted()?.clone()
         })
     }
@@ -88,7 +88,7 @@ impl<'a> Reporter<'a> {
     /// What the answer has to fit: only the run's own agent answers the caller.
     pub fn output_schema(&self) -> Option<&GivenSchema> {
         let schema = self.shared.spec.output_schema.as_ref();
-        schema.filter(|_| self.lineage.depth == 0)
+        schema.filter(|_| self.origin.depth == 0)
     }
 
     /// Reports `kind`.
@@ -108,7 +108,7 @@ impl<'a> Reporter<'a> {
     /// Passes on the records of a turn for the user's logger, a JSON array.
     pub async fn emit_log(&self, records: Vec<LogRecord>) {
         if !records.is_empty() {
-            let who = self.lineage.agent;
+            let who = self.origin.agent;
             self.emit(Kind::Log { who, records }).await;
         }
     }
@@ -123,9 +123,9 @@ impl<'a> Reporter<'a> {
     fn event(&self, kind: Kind) -> AgentEvent {
         AgentEvent {
             kind,
-            run_id: self.lineage.run_id.clone(),
+            run_id: self.origin.run_id.clone(),
             agent: self.name.clone(),
-            parent_run_id: self.lineage.parent.clone(),
+            parent_run_id: self.origin.parent.clone(),
         }
     }
 

@@ -35,7 +35,7 @@ pub(super) struct Shared {
 
 /// Whose run it is, and who handed it its task.
 #[derive(Debug, Clone)]
-pub(super) struct Lineage {
+pub(super) struct RunOrigin {
     /// The agent's place in the spec.
     pub agent: usize,
     pub run_id: String,
@@ -47,10 +47,10 @@ pub(super) struct Lineage {
     pub nested: Option<NestedPermit>,
 }
 
-impl Lineage {
+impl RunOrigin {
     /// The first run.
-    pub fn root(run_id: String) -> Lineage {
-        Lineage {
+    pub fn root(run_id: String) -> RunOrigin {
+        RunOrigin {
             agent: 0,
             run_id,
             parent: None,
@@ -62,8 +62,8 @@ impl Lineage {
 
     /// A run that this one hands a task to, by its call at `at`. `nested`: for the permit that this one keeps meanwhile; if it keeps none, the one
     /// it got itself is free, too.
-    pub fn child(&self, agent: usize, at: &str, nested: Option<NestedPermit>) -> Lineage {
-        Lineage {
+    pub fn child(&self, agent: usize, at: &str, nested: Option<NestedPermit>) -> RunOrigin {
+        RunOrigin {
             agent,
             run_id: id::next("agent"),
             parent: Some(self.run_id.clone()),

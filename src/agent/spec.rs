@@ -15,7 +15,7 @@ use super::conversation::ToolCalls;
 use crate::error::{Code, ProviderError};
 use crate::executor::builtin::{Need, Target};
 use crate::executor::policy::Policy;
-use crate::executor::rules::{Builtins, Limits, Rules};
+use crate::executor::rules::{Builtins, Rules, RunLimits};
 use crate::executor::tool::{Kind as ToolKind, Tool};
 use crate::message::ToolSpec;
 use crate::provider::options::{self, Kind, OptionSpec};
@@ -67,7 +67,7 @@ pub(super) struct AgentSpec {
     /// With their schemas as they were given.
     pub tools: Vec<ToolSpec>,
     pub policy: Policy,
-    pub limits: Limits,
+    pub limits: RunLimits,
     /// Somebody takes its provider's records.
     pub log: bool,
     /// Somebody takes what its turns come to.
@@ -161,6 +161,10 @@ struct AgentJson {
 }
 
 impl Spec {
+    /// The run that JavaScript describes in `json`.
+    ///
+    /// # Errors
+    /// Of the field that is not what it has to be.
     pub fn parse(json: &str) -> Result<Spec, Box<ProviderError>> {
         let parsed: SpecJson = serde_json::from_str(json).map_err(|error| {
             let reason = format!("the run can't be read: {error}");
@@ -329,11 +333,11 @@ fn wrong_tool(path: &str, name: &str, reason: &str) -> Box<ProviderError> {
     Box::new(ProviderError::new("", Code::InvalidTool, reason))
 }
 
-fn limits(json: &str, path: &str) -> Result<Limits, Box<ProviderError>> {
+fn limits(json: &str, path: &str) -> Result<RunLimits, Box<ProviderError>> {
     let limits = options::checked_within("", LIMITS, json, path)?;
     let count = |name: &str| options::number(&limits, name).and_then(|number| u32::try_from(number).ok());
-    Ok(Limits {
-        max_steps: count("maxSteps").unwrap_or(Limits::default().max_steps),
+    Ok(RunLimits {
+        max_steps: count("maxSteps").unwrap_or(RunLimits::default().max_steps),
         max_tool_calls: count("maxToolCalls"),
         timeout_ms: options::number(&limits, "timeoutMs"),
         max_cost_usd: limits.get("maxCostUsd").and_then(Value::as_f64),

@@ -30,7 +30,7 @@ pub(super) enum ThreadMessage {
 
 /// A thread that grows.
 #[derive(Debug)]
-pub(super) struct Thread {
+pub(super) struct AgentThread {
     /// The messages before the run.
     before: Vec<Message>,
     /// What came to it.
@@ -50,11 +50,11 @@ struct Added {
     answers: BTreeMap<usize, ThreadMessage>,
 }
 
-impl Thread {
+impl AgentThread {
     /// The thread of `messages`, behind `system`, if there is one.
-    pub fn new(system: Option<&str>, messages: Vec<Message>) -> Thread {
+    pub fn new(system: Option<&str>, messages: Vec<Message>) -> AgentThread {
         let system = system.map(|text| Message::new(Role::System, text));
-        Thread {
+        AgentThread {
             before: system.into_iter().chain(messages).collect(),
             added: Vec::new(),
             calls: HashMap::new(),
@@ -155,7 +155,7 @@ impl Thread {
     }
 
     /// What came to the thread.
-    pub fn grown(self) -> Vec<ThreadMessage> {
+    pub fn into_added(self) -> Vec<ThreadMessage> {
         let added = self.added.into_iter();
         added
             .flat_map(|added| std::iter::once(added.message).chain(added.answers.into_values()))

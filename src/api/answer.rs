@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::calls::{Calls, Told};
+use super::calls::{AnswerCalls, Told};
 use super::failure;
 use super::sse::Events;
 use crate::declare::Tools;
@@ -78,10 +78,8 @@ pub enum Body {
     Cut,
     /// No answer of this API.
     Foreign {
-        /// Its beginning.
         text: String,
     },
-    /// There was none.
     Empty,
 }
 
@@ -102,16 +100,16 @@ enum Form {
 #[derive(Debug)]
 pub struct Answer {
     form: Form,
-    reader: Reader,
+    reader: AnswerReader,
 }
 
 #[derive(Debug)]
-struct Reader {
+struct AnswerReader {
     tools: Tools,
     redactor: Redactor,
     notes: Notes,
     voice: Voice,
-    calls: Calls,
+    calls: AnswerCalls,
     /// A chunk, or a whole answer, was read.
     read: bool,
     model_reported: bool,
@@ -140,7 +138,7 @@ impl Answer {
     pub fn new(tools: Tools, redactor: Redactor) -> Answer {
         Answer {
             form: Form::Unknown(Vec::new()),
-            reader: Reader {
+            reader: AnswerReader {
                 tools,
                 voice: Voice {
                     text: StreamRedactor::new(redactor.clone(), Channel::Answer),
@@ -149,7 +147,7 @@ impl Answer {
                 },
                 redactor,
                 notes: Notes::default(),
-                calls: Calls::default(),
+                calls: AnswerCalls::default(),
                 read: false,
                 model_reported: false,
                 model: None,
@@ -226,7 +224,7 @@ impl Answer {
     }
 }
 
-impl Reader {
+impl AnswerReader {
     /// Reads the data of one event.
     fn data(&mut self, data: &str, events: &mut Vec<Event>) {
         let data = data.trim();

@@ -122,21 +122,21 @@ fn delta_of(id: &str, name: &str, tools: &Tools, delta: String) -> Option<Event>
 
 /// The calls of one answer.
 #[derive(Debug, Default)]
-pub struct Calls {
+pub struct AnswerCalls {
     list: Vec<Open>,
     /// Where the last one with an index is, and with an id: an answer may have tens of thousands.
     by_index: HashMap<u64, usize>,
-    by_id: HashMap<String, Known>,
+    by_id: HashMap<String, SameId>,
 }
 
 /// The calls of one id.
 #[derive(Debug, Default)]
-struct Known {
+struct SameId {
     last: usize,
     count: usize,
 }
 
-impl Calls {
+impl AnswerCalls {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
@@ -286,7 +286,7 @@ mod tests {
         };
         let tools = Tools::new(&[spec], 64);
         let wire = tools.declared()[0].name.clone();
-        let mut calls = Calls::default();
+        let mut calls = AnswerCalls::default();
         for piece in pieces {
             let piece = piece.replace("$AB", &wire);
             let redactor = Redactor::default();
@@ -419,7 +419,7 @@ mod tests {
             }],
             64,
         );
-        let (mut calls, mut told) = (Calls::default(), Vec::new());
+        let (mut calls, mut told) = (AnswerCalls::default(), Vec::new());
         for piece in pieces {
             let mut chunk = Told {
                 tools: &tools,

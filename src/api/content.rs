@@ -6,7 +6,7 @@
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::message::content::{self, Accepts, Dialect, Kind, Limits, Media, Part, Source, Takes};
+use crate::message::content::{self, Accepts, ContentLimits, Dialect, Kind, Media, Part, Source, Takes};
 use crate::message::{Content, Role};
 
 /// Images and files in any way of writing them, and all that is written in the API's own way: whether the model sees, hears or reads it
@@ -24,13 +24,12 @@ pub const ACCEPTS: Accepts = Accepts {
     users: PARTS,
     results: Takes::TEXT,
     others: PARTS,
-    limits: Limits::NONE,
+    limits: ContentLimits::NONE,
 };
 
 /// A user's content.
 #[derive(Debug)]
 pub enum Parts {
-    /// Nothing but text.
     Text(String),
     /// An array of parts.
     Blocks(Vec<Box<RawValue>>),

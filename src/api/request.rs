@@ -31,7 +31,6 @@ pub struct Request {
 /// What the answer is to be.
 #[derive(Debug, Clone, Copy)]
 pub enum Format<'a> {
-    /// Text.
     Text,
     /// JSON of a schema that the server gets (`response_format`).
     Native(&'a Schema),

@@ -130,7 +130,6 @@ pub enum Key {
     Value(Secret),
     /// The variable of the environment that has this name. Without it, no request is made.
     Env(String),
-    /// None is sent.
     Nobody,
 }
 

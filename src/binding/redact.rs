@@ -11,7 +11,7 @@ use crate::redact::{Channel, Redactor};
 use crate::thread::utf8;
 
 #[derive(Deserialize)]
-struct Known {
+struct KnownSecrets {
     env: BTreeMap<String, String>,
     secrets: Vec<String>,
 }
@@ -27,7 +27,7 @@ impl NativeRedactor {
     /// `known_json`: `{"env": {name: value}, "secrets": [value]}`; `secrets` are what is one whatever its name, such as an API key.
     #[napi(constructor, catch_unwind)]
     pub fn new(known_json: String) -> napi::Result<Self> {
-        let known: Known =
+        let known: KnownSecrets =
             serde_json::from_str(&known_json).map_err(|error| napi::Error::from_reason(error.to_string()))?;
         let pairs = known.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         Ok(NativeRedactor {

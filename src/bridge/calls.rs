@@ -89,7 +89,7 @@ struct State {
 }
 
 /// All calls of a run.
-pub(super) struct Calls {
+pub(super) struct CallQueue {
     state: Arc<Mutex<State>>,
     consumer: mpsc::Sender<ToolCallRequest>,
     traffic: Arc<watch::Sender<Traffic>>,
@@ -101,10 +101,10 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Calls {
+impl CallQueue {
     /// Calls go to `consumer`; when `closing` is cancelled, those that wait are answered with an error.
-    pub fn new(consumer: mpsc::Sender<ToolCallRequest>, closing: CancellationToken, tasks: TaskTracker) -> Calls {
-        Calls {
+    pub fn new(consumer: mpsc::Sender<ToolCallRequest>, closing: CancellationToken, tasks: TaskTracker) -> CallQueue {
+        CallQueue {
             state: Arc::default(),
             consumer,
             traffic: Arc::default(),
@@ -271,10 +271,10 @@ mod tests {
 
     use super::*;
 
-    fn calls(capacity: usize) -> (Calls, mpsc::Receiver<ToolCallRequest>) {
+    fn calls(capacity: usize) -> (CallQueue, mpsc::Receiver<ToolCallRequest>) {
         let (sender, receiver) = mpsc::channel(capacity);
         (
-            Calls::new(sender, CancellationToken::new(), TaskTracker::new()),
+            CallQueue::new(sender, CancellationToken::new(), TaskTracker::new()),
             receiver,
         )
     }
@@ -405,7 +405,7 @@ mod tests {
         calls.closing.cancel();
         calls.traffic().wait_for(|traffic| traffic.waiting == 0).await.unwrap();
         assert!(text(begin(MAX_PENDING + 1)).await.0.ends_with("the run is over"));
-        let dropped = super::Calls::new(calls.consumer.clone(), CancellationToken::new(), TaskTracker::new());
+        let dropped = super::CallQueue::new(calls.consumer.clone(), CancellationToken::new(), TaskTracker::new());
         drop(caller);
         let waiting = dropped
             .begin(&session("a"), &RequestId::Number(0), call("{}", None))

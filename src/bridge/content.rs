@@ -13,7 +13,7 @@ use crate::provider;
 
 /// What a client makes of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Reader {
+pub(super) enum ContentReader {
     /// It takes blocks for what they are.
     #[default]
     Plain,
@@ -22,19 +22,21 @@ pub(super) enum Reader {
     Parsing,
 }
 
-impl Reader {
+impl ContentReader {
     /// By the name a client gives itself.
-    pub fn of(client: Option<&str>) -> Reader {
+    pub fn of(client: Option<&str>) -> ContentReader {
         let parsing = |name: &&str| {
             let mut prefixes = provider::every().filter_map(|provider| provider.mcp.parsing);
             prefixes.any(|prefix| name.starts_with(prefix))
         };
-        client.filter(parsing).map_or(Reader::Plain, |_| Reader::Parsing)
+        client
+            .filter(parsing)
+            .map_or(ContentReader::Plain, |_| ContentReader::Parsing)
     }
 }
 
 /// `content` as MCP has it.
-pub(super) fn blocks(content: &Content, reader: Reader) -> Vec<ContentBlock> {
+pub(super) fn blocks(content: &Content, reader: ContentReader) -> Vec<ContentBlock> {
     let mut blocks = match content {
         Content::Text(text) => vec![ContentBlock::text(text)],
         Content::Blocks(raw) => of_raw(raw),
@@ -43,7 +45,7 @@ pub(super) fn blocks(content: &Content, reader: Reader) -> Vec<ContentBlock> {
         ContentBlock::Text(text) => serde_json::from_str::<Value>(&text.text).is_ok_and(|value| !value.is_object()),
         _ => false,
     };
-    if reader == Reader::Parsing && blocks.first().is_some_and(misread) {
+    if reader == ContentReader::Parsing && blocks.first().is_some_and(misread) {
         // Nothing is no JSON.
         blocks.insert(0, ContentBlock::text(""));
     }
@@ -104,7 +106,7 @@ mod tests {
 
     fn of(content: Value) -> Value {
         let raw = serde_json::value::to_raw_value(&content).unwrap();
-        serde_json::to_value(blocks(&Content::Blocks(raw), Reader::Plain)).unwrap()
+        serde_json::to_value(blocks(&Content::Blocks(raw), ContentReader::Plain)).unwrap()
     }
 
     #[test]
@@ -150,7 +152,7 @@ mod tests {
         );
         assert_eq!(of(json!({"a": 1})), json!([{"type": "text", "text": r#"{"a":1}"#}]));
         assert_eq!(
-            serde_json::to_value(blocks(&Content::Text("a\n".into()), Reader::Plain)).unwrap(),
+            serde_json::to_value(blocks(&Content::Text("a\n".into()), ContentReader::Plain)).unwrap(),
             json!([{"type": "text", "text": "a\n"}])
         );
     }
@@ -158,7 +160,7 @@ mod tests {
     /// "Invalid input: expected record, received number" was what gemini's model got of a tool that returned 3.
     #[test]
     fn a_number_is_not_read_as_a_structure() {
-        let parsing = Reader::of(Some("gemini-cli-mcp-client"));
+        let parsing = ContentReader::of(Some("gemini-cli-mcp-client"));
         let texts = |text: &str, reader| {
             let value = serde_json::to_value(blocks(&Content::Text(text.to_owned()), reader)).unwrap();
             value
@@ -170,7 +172,7 @@ mod tests {
         };
         for misread in ["3", "[1]", "true", " null "] {
             assert_eq!(texts(misread, parsing), ["", misread]);
-            assert_eq!(texts(misread, Reader::of(Some("claude-code"))), [misread]);
+            assert_eq!(texts(misread, ContentReader::of(Some("claude-code"))), [misread]);
         }
         for fine in ["three", "", r#"{"a":1}"#] {
             assert_eq!(texts(fine, parsing), [fine]);

@@ -20,8 +20,8 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, interval_at};
 
-use super::calls::{CallAnswer, CallRejection, Calls, Waiting};
-use super::content::{Reader, blocks};
+use super::calls::{CallAnswer, CallQueue, CallRejection, Waiting};
+use super::content::{ContentReader, blocks};
 use crate::declare::mcp::{Declarations, MAX_RESULT_CHARS, MAX_RESULT_KEY};
 use crate::message::{ToolCall, ToolResult};
 use crate::provider;
@@ -40,14 +40,14 @@ pub enum Connection {
 #[derive(Debug, Clone)]
 pub(super) struct SessionContext {
     pub session: Arc<str>,
-    pub reader: Reader,
+    pub reader: ContentReader,
     pub args: Option<Arc<RawValue>>,
 }
 
 /// What all requests share.
 pub(super) struct Server {
     pub declarations: Declarations,
-    pub calls: Calls,
+    pub calls: CallQueue,
     pub connection: watch::Sender<Connection>,
     /// Between two notifications of progress.
     pub progress: Duration,
@@ -137,7 +137,7 @@ impl ServerHandler for Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(name) = self.0.declarations.known(&request.name) else {
             let reason = format!("there is no tool {:?}, or it is not permitted", request.name);
-            return Ok(result(&ToolResult::error(reason), Reader::Plain));
+            return Ok(result(&ToolResult::error(reason), ContentReader::Plain));
         };
         let parts = context.extensions.get::<http::request::Parts>();
         let Some(session) = parts.and_then(|parts| parts.extensions.get::<SessionContext>()) else {
@@ -177,7 +177,7 @@ fn rejected(why: CallRejection) -> ErrorData {
     ErrorData::invalid_request(reason, None)
 }
 
-fn result(of: &ToolResult, reader: Reader) -> CallToolResponse {
+fn result(of: &ToolResult, reader: ContentReader) -> CallToolResponse {
     let blocks = blocks(&of.content, reader);
     CallToolResponse::Complete(match of.is_error {
         true => CallToolResult::error(blocks),

@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use calls::{Calls, MAX_PENDING};
+use calls::{CallQueue, MAX_PENDING};
 pub use calls::{ToolCallRequest, Traffic};
 pub use handler::Connection;
 use handler::Server;
@@ -88,7 +88,7 @@ impl Bridge {
         let token = random_hex::<32>()?;
         let (closing, tasks) = (CancellationToken::new(), TaskTracker::new());
         let (connection, connected) = watch::channel(Connection::None);
-        let calls = Calls::new(consumer, closing.clone(), tasks.clone());
+        let calls = CallQueue::new(consumer, closing.clone(), tasks.clone());
         let traffic = calls.traffic();
         let server = Arc::new(Server {
             declarations,

@@ -22,7 +22,6 @@ pub(super) struct RequestGuard {
 pub(super) struct Rejection {
     /// The HTTP status.
     pub status: StatusCode,
-    /// For people.
     pub reason: &'static str,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! In: TCP connections to a loopback port. Out: answers of the MCP server behind it. rmcp serves every request by itself, with
 //! no session of its own (there, a stream that nobody reads would hold up all others); sessions are ids here, and what
-//! belongs to them is in [`Calls`](super::calls::Calls).
+//! belongs to them is in [`CallQueue`](super::calls::CallQueue).
 //!
 //! A connection carries one request. So a client that dawdles over its head is distinguished from one that keeps an idle
 //! connection, and no client reuses a connection that is just being closed.
@@ -27,7 +27,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::content::Reader;
+use super::content::ContentReader;
 use super::handler::{Handler, Server, SessionContext};
 use super::random::random_hex;
 use super::request_guard::{Rejection, RequestGuard};
@@ -93,7 +93,7 @@ pub(super) struct HttpServer {
     guard: RequestGuard,
     mcp: StreamableHttpService<Handler, NeverSessionManager>,
     server: Arc<Server>,
-    sessions: Mutex<HashMap<Arc<str>, Reader>>,
+    sessions: Mutex<HashMap<Arc<str>, ContentReader>>,
     options: BridgeOptions,
 }
 
@@ -145,7 +145,7 @@ impl HttpServer {
             }
         };
         let fresh = if initializes {
-            Some(self.open(Reader::of(message.client.as_deref()))?)
+            Some(self.open(ContentReader::of(message.client.as_deref()))?)
         } else {
             None
         };
@@ -166,17 +166,17 @@ impl HttpServer {
         Ok(answer)
     }
 
-    fn sessions(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Reader>> {
+    fn sessions(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, ContentReader>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known(&self, value: &HeaderValue) -> Option<(Arc<str>, Reader)> {
+    fn known(&self, value: &HeaderValue) -> Option<(Arc<str>, ContentReader)> {
         let sessions = self.sessions();
         let (session, reader) = sessions.get_key_value(value.to_str().ok()?)?;
         Some((Arc::clone(session), *reader))
     }
 
-    fn open(&self, reader: Reader) -> Result<Arc<str>, Rejection> {
+    fn open(&self, reader: ContentReader) -> Result<Arc<str>, Rejection> {
         let id: Arc<str> = random_hex::<16>().map_err(|_| TOO_MANY_SESSIONS)?.into();
         let mut sessions = self.sessions();
         if sessions.len() >= MAX_SESSIONS {

@@ -26,7 +26,7 @@ pub use retry_after::{DEFAULT_MS as DEFAULT_RETRY_AFTER_MS, RetryAfter, retry_af
 pub use rules::common::OLD_NODE;
 
 use channel::ErrorText;
-use rules::{Known, common};
+use rules::{ProviderRules, common};
 use table::{Facts, Pass, snake, spaced};
 
 use crate::error::{Category, Code, ProviderError, clip};
@@ -296,7 +296,7 @@ impl<'a> Case<'a> {
 
     /// Asks the provider's own table; all of them where the provider is not known.
     fn of_provider(&self, pass: Pass, facts: &Facts) -> Option<&'static Rule> {
-        let ask = |known: &'static Known| known.table.first(pass, facts);
+        let ask = |known: &'static ProviderRules| known.table.first(pass, facts);
         match self.evidence.provider {
             "" if pass == Pass::Text => rules::ALL.iter().find_map(ask),
             provider => rules::of(provider).and_then(ask),

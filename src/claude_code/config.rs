@@ -42,7 +42,6 @@ pub const FIELDS: &[&str] = &[
 /// Where the prompt is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prompt {
-    /// Here.
     Text(String),
     /// In this file of the workspace.
     File(String),

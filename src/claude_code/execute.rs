@@ -21,7 +21,7 @@ use super::output_capture::{self, Captured, OutputCapture};
 use super::reader::TranscriptReader;
 use super::result::{ArtifactPaths, ErrorRecord, ExecutionResult, OUTPUT_TRUNCATED, verdict};
 use super::transcript::Transcript;
-use super::workspace::{self, Artifacts, EVENTS, LOG, Place, STDERR, STDOUT};
+use super::workspace::{self, Artifacts, EVENTS, LOG, PreparedWorkspace, STDERR, STDOUT};
 use crate::classify;
 use crate::decode::ansi::strip_ansi;
 use crate::error::{Code, Problem, ProviderError};
@@ -120,7 +120,7 @@ async fn execute(adapter: Arc<Adapter>, json: String, base: Vars, cancel: Cancel
 }
 
 /// Everything that can be known before the start.
-fn prepare(json: &str, saves_log: bool) -> Result<(Context, Place), Vec<Problem>> {
+fn prepare(json: &str, saves_log: bool) -> Result<(Context, PreparedWorkspace), Vec<Problem>> {
     let mut problems = Vec::new();
     let context = context::read(json, &mut problems);
     let homeless = |context: &Context| saves_log && context.artifacts.is_none();
@@ -202,8 +202,13 @@ struct Ran {
 }
 
 /// Runs the CLI; `None` if it was cancelled. Nothing of it is left when this returns.
-async fn run(engine: &Arc<Engine>, place: Place, base: Vars, cancel: &CancellationToken) -> Option<Ran> {
-    let Place { prompt, artifacts } = place;
+async fn run(
+    engine: &Arc<Engine>,
+    workspace: PreparedWorkspace,
+    base: Vars,
+    cancel: &CancellationToken,
+) -> Option<Ran> {
+    let PreparedWorkspace { prompt, artifacts } = workspace;
     let (folder, files) = match artifacts {
         Some(Artifacts {
             folder,

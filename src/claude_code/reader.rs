@@ -128,7 +128,6 @@ struct State {
     limit: usize,
     /// Where the line at hand begins, bytes.
     at: u64,
-    /// Where it ends.
     end: u64,
     /// Where it ended when all that is left out was last looked for.
     pruned_at: u64,

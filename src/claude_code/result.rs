@@ -81,7 +81,6 @@ pub fn document_code(code: Code) -> &'static str {
 pub enum Status {
     /// The CLI did what it was asked, as far as it says.
     Success,
-    /// It did not.
     Failed,
     /// It was ended because it took too long.
     Timeout,
@@ -165,7 +164,6 @@ pub struct ExecutionResult {
     pub status: Status,
     /// Standard output, then standard error; at most 10 MiB of the one and 32 KiB of the other.
     pub output: String,
-    /// What went wrong.
     pub errors: Vec<ErrorRecord>,
     /// What should be known beside.
     pub warnings: Vec<ErrorRecord>,
@@ -179,7 +177,6 @@ pub struct ExecutionResult {
     pub timed_out: bool,
     /// Whether something is left out of `output`.
     pub truncated: bool,
-    /// Standard error alone.
     pub stderr: String,
     /// The signal the CLI died of.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -20,7 +20,6 @@ pub struct Transcript {
     pub calls: Vec<TranscriptCall>,
     /// Calls that were not permitted.
     pub denials: Vec<Denial>,
-    /// The CLI's version.
     pub version: Option<String>,
     /// The CLI's id of the session.
     pub session_id: Option<String>,
@@ -49,7 +48,6 @@ pub struct Transcript {
 pub struct Message {
     /// `user`, `assistant` or `system`.
     pub role: &'static str,
-    /// Its text.
     pub content: String,
     /// When, ISO 8601, where the line has a time.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -21,17 +21,14 @@ pub const LOG: &str = "youbencha-log.json";
 
 /// What was found.
 #[derive(Debug)]
-pub struct Place {
-    /// The prompt.
+pub struct PreparedWorkspace {
     pub prompt: String,
-    /// Where copies go.
     pub artifacts: Option<Artifacts>,
 }
 
 /// Private files for copies of all output.
 #[derive(Debug)]
 pub struct Artifacts {
-    /// The folder.
     pub folder: PathBuf,
     /// For [`STDOUT`].
     pub stdout: File,
@@ -42,7 +39,7 @@ pub struct Artifacts {
 }
 
 /// Looks at the folders and reads the prompt; what is wrong goes to `problems`. Makes the artifacts' files only if nothing is.
-pub fn prepare(context: &Context, problems: &mut Vec<Problem>) -> Option<Place> {
+pub fn prepare(context: &Context, problems: &mut Vec<Problem>) -> Option<PreparedWorkspace> {
     let before = problems.len();
     if let Err(why) = check_folder(&context.workspace) {
         problems.push(problem("workspaceDir", why));
@@ -72,7 +69,7 @@ pub fn prepare(context: &Context, problems: &mut Vec<Problem>) -> Option<Place> 
             return None;
         }
     };
-    Some(Place {
+    Some(PreparedWorkspace {
         prompt: prompt?,
         artifacts,
     })

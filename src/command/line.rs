@@ -10,13 +10,11 @@ use crate::event::EngineUsed;
 /// What to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLine {
-    /// The provider's id.
     pub provider: String,
     /// How it is driven.
     pub engine: EngineUsed,
     /// The program: a name for PATH, or a path.
     pub program: String,
-    /// Its arguments.
     pub args: Vec<Arg>,
     /// What it does not inherit of the environment.
     pub drop_env: Vec<&'static str>,
@@ -32,9 +30,7 @@ pub struct CommandLine {
     pub media: Vec<MediaFile>,
     /// Links to files elsewhere, in its private folder.
     pub links: Vec<PrivateLink>,
-    /// Where it runs.
     pub cwd: Cwd,
-    /// What it prints.
     pub wire: Wire,
     /// The CLI gets the schema of its answer.
     pub has_schema: bool,
@@ -58,7 +54,6 @@ impl CommandLine {
 /// One argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Arg {
-    /// As it is.
     Text(String),
     /// The path of the private file of this name.
     File(&'static str),
@@ -71,7 +66,6 @@ pub enum Arg {
 /// The value of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EnvText {
-    /// As it is.
     Text(String),
     /// The folder the CLI runs in.
     Cwd,
@@ -84,9 +78,7 @@ pub enum EnvText {
 /// A file of mode 0600 that lives as long as the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrivateFile {
-    /// Its name.
     pub name: &'static str,
-    /// What it holds.
     pub content: String,
 }
 
@@ -95,7 +87,6 @@ pub struct PrivateFile {
 pub struct MediaFile {
     /// Its place in the private folder, which nobody but this package names: `image-1.png`.
     pub name: String,
-    /// What it holds.
     pub bytes: Vec<u8>,
 }
 
@@ -123,10 +114,8 @@ pub const RUN_FOLDER: &str = "empty";
 /// The working folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cwd {
-    /// Node's own.
     Inherit,
     /// An empty one made for the run: nothing of the project can be found, and the CLI's environment note names none.
     Private,
-    /// The user's.
     Path(String),
 }

@@ -21,7 +21,6 @@ pub const MAX_NAME: usize = 64;
 pub struct Declared {
     /// Its name on the wire.
     pub name: String,
-    /// What it does.
     pub description: Option<String>,
     /// JSON Schema of its arguments, an object's, as raw text.
     pub schema: String,

@@ -62,7 +62,6 @@ pub(super) struct Claude {
     of_subagent: bool,
     /// A result need not say that it is one.
     takes_bare_results: bool,
-    /// They are qwen's.
     of_qwen: bool,
     /// Whether the arguments of calls are told piece by piece.
     tells_call_deltas: bool,

@@ -75,7 +75,7 @@ pub struct Decoder {
     wire: Wire,
     framing: Framing,
     lines: Lines,
-    reader: Reader,
+    reader: LineReader,
     /// What was pushed: all of it, or until the first line of the protocol.
     raw: Vec<u8>,
     /// How much of it is kept.
@@ -86,7 +86,7 @@ pub struct Decoder {
 
 /// The part of a [`Decoder`] that lines go into.
 #[derive(Debug)]
-struct Reader {
+struct LineReader {
     format: Option<Box<dyn Format>>,
     observer: Option<Arc<dyn LineObserver>>,
     notes: Notes,
@@ -125,7 +125,7 @@ impl Decoder {
             wire,
             framing,
             lines: Lines::with_limit(limit),
-            reader: Reader {
+            reader: LineReader {
                 format,
                 observer: None,
                 notes: Notes::default(),
@@ -282,7 +282,7 @@ fn text_of(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes))
 }
 
-impl Reader {
+impl LineReader {
     fn observed_line(&mut self, line: &Line<'_>, events: &mut Vec<Event>) {
         let before = events.len();
         self.line(line, events);

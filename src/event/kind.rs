@@ -32,7 +32,6 @@ pub enum EventKind {
     Usage,
     /// A subscription's limit.
     RateLimit,
-    /// A further attempt.
     Retry,
     /// The call waits for a plan that is used up.
     Waiting,

@@ -34,12 +34,10 @@ pub enum Inbound {
     Unknown {
         /// To be repeated in the answer.
         request_id: String,
-        /// Its kind.
         subtype: String,
     },
     /// The answer to a request of ours.
     Answer {
-        /// Which request.
         request_id: String,
         /// The reason, if it was refused.
         refused: Option<String>,

@@ -19,13 +19,13 @@ use super::live::keep::Keepable;
 use super::live::pool::SessionKey;
 use super::live::process_turn::ProcessSession;
 use super::live::setup::{SessionOutput, Setup, SetupParts};
-use super::live::thread::{Known, SystemMessages, Thread};
+use super::live::thread::{KnownThread, SessionThread, SystemMessages};
 use super::live::turn::Work;
 use super::print::{NotStarted, Surroundings};
 use crate::command::CommandLine;
 use crate::event::{EngineUsed, Reply};
 use crate::message::{Message, Role, ToolSpec};
-use crate::process::Limits;
+use crate::process::ProcessLimits;
 use crate::prompt::Encoding;
 use crate::provider::Guard;
 use crate::provider::choices::Choices;
@@ -34,7 +34,6 @@ use crate::provider::options::{Options, SystemPrompt};
 /// A call, before it is known which form takes it.
 #[derive(Debug)]
 pub struct CallParts<'a> {
-    /// The thread.
     pub messages: Vec<Message>,
     /// What is said behind it, and is no part of it.
     pub note: Option<String>,
@@ -57,12 +56,11 @@ pub struct CallParts<'a> {
 /// A call as a session takes it that is set up with `T`.
 #[derive(Debug)]
 pub struct SessionCall<T> {
-    /// The thread.
-    pub thread: Arc<Thread>,
+    pub thread: Arc<SessionThread>,
     /// What is said behind it, and is no part of it.
     pub note: Option<String>,
     /// The thread that its caller's next call goes on with.
-    pub callers: Arc<Thread>,
+    pub callers: Arc<SessionThread>,
     /// What its session is set up with.
     pub setup: Arc<T>,
     /// What its process is started with that is the call's own.
@@ -110,7 +108,7 @@ impl<T> SessionCall<T> {
 
     /// The call of `parts` as `F` takes it.
     pub fn new<F: Form<Setup = T>>(parts: CallParts<'_>) -> SessionCall<T> {
-        let thread = Arc::new(Thread::with(parts.messages, F::SYSTEM_MESSAGES));
+        let thread = Arc::new(SessionThread::with(parts.messages, F::SYSTEM_MESSAGES));
         let setup = F::setup(&SetupParts {
             system: thread.system(),
             tools: parts.tools,
@@ -120,7 +118,7 @@ impl<T> SessionCall<T> {
         });
         let callers = parts
             .callers
-            .map(|callers| Arc::new(Thread::with(callers.to_vec(), F::SYSTEM_MESSAGES)));
+            .map(|callers| Arc::new(SessionThread::with(callers.to_vec(), F::SYSTEM_MESSAGES)));
         SessionCall {
             callers: callers.unwrap_or_else(|| Arc::clone(&thread)),
             thread,
@@ -141,7 +139,6 @@ pub enum WhyAnew {
     OtherThread,
     /// One of the results has so many characters, or all of them have.
     LongResults {
-        /// So many.
         length: usize,
         /// Of more than so many, a session shortens one.
         longest: usize,
@@ -175,7 +172,7 @@ impl ProcessOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     /// Its thread, in messages and tools of the CLI's own, by sessions that may know the beginning of it.
-    Thread,
+    SessionThread,
     /// The prompt of the print form, with calls written in the answer, by sessions that know nothing else.
     Prompt,
 }
@@ -186,7 +183,7 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
     const ENGINE: EngineUsed = EngineUsed::Live;
 
     /// What of a call is sent.
-    const TAKES: Takes = Takes::Thread;
+    const TAKES: Takes = Takes::SessionThread;
 
     /// Which system messages of a thread are the session's system prompt.
     const SYSTEM_MESSAGES: SystemMessages = SystemMessages::All;
@@ -213,7 +210,7 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// [`WhyAnew`]: another session is needed.
-    fn addition(call: &SessionCall<Self::Setup>, known: &Known) -> Result<Self::Input, WhyAnew>;
+    fn addition(call: &SessionCall<Self::Setup>, known: &KnownThread) -> Result<Self::Input, WhyAnew>;
 }
 
 /// What a process is started with, beside its command line.
@@ -270,9 +267,7 @@ pub trait Server: Debug + Send + Sync + 'static {
 
 /// What a server is started with.
 pub struct ServerStart<'a, F: ServerForm> {
-    /// The CLI.
     pub installed: &'a Installed,
-    /// The provider's options.
     pub options: &'a Options,
     /// What the session is set up with for which it is started.
     pub setup: Option<&'a F::Setup>,
@@ -295,7 +290,7 @@ pub enum Proof<'a> {
 
 /// Where a turn is to be.
 #[derive(Debug)]
-pub enum Place<S, H> {
+pub enum TurnTarget<S, H> {
     /// In a session that knows the thread's beginning.
     Session(Box<S>),
     /// In one that this server is to open.
@@ -307,7 +302,6 @@ pub enum Place<S, H> {
 pub struct Caller<'a, T> {
     /// What its session is set up with, and the environment, which chooses the login.
     pub key: &'a SessionKey<T>,
-    /// The provider's id.
     pub provider: &'a str,
     /// The login that the provider has chosen.
     pub login: Option<&'a str>,
@@ -319,7 +313,7 @@ pub struct WorkParts<'a, T> {
     /// What its session is set up with.
     pub setup: Arc<T>,
     /// The limits it has.
-    pub limits: &'a Limits,
+    pub limits: &'a ProcessLimits,
     /// Tracks what it leaves to be done.
     pub tracker: &'a TaskTracker,
 }
@@ -338,7 +332,7 @@ pub trait ServerForm: Form {
     /// The process.
     type Server: Server;
     /// What a turn begins with, and where.
-    type Opening: Send;
+    type TurnInput: Send;
     /// A turn.
     type Work: Work<Session = Self::Session>;
 
@@ -367,7 +361,7 @@ pub trait ServerForm: Form {
 
     /// The model at `place` where that takes no images, as far as the CLI knows: asked of who is sent one.
     fn blind_model(
-        _place: &Place<Self::Session, Self::Server>,
+        _place: &TurnTarget<Self::Session, Self::Server>,
         _setup: &Self::Setup,
     ) -> impl Future<Output = Option<String>> + Send {
         std::future::ready(None)
@@ -379,28 +373,28 @@ pub trait ServerForm: Form {
         server: Arc<Self::Server>,
         call: &SessionCall<Self::Setup>,
         caller: &Caller<'_, Self::Setup>,
-    ) -> Self::Opening;
+    ) -> Self::TurnInput;
 
     /// What is new, to a session that knows the rest.
-    fn resume(session: Box<Self::Session>, input: Self::Input) -> Self::Opening;
+    fn resume(session: Box<Self::Session>, input: Self::Input) -> Self::TurnInput;
 
     /// The server of a session.
     fn server(session: &Self::Session) -> &Arc<Self::Server>;
 
     /// The turn that begins with `opening`.
-    fn work(opening: Self::Opening, parts: WorkParts<'_, Self::Setup>) -> Self::Work;
+    fn work(opening: Self::TurnInput, parts: WorkParts<'_, Self::Setup>) -> Self::Work;
 
     /// What is sent of a call with this thread or this prompt, as text: to be counted where nobody tells usage.
-    fn sent(thread: &Thread, _prompt: &str) -> String {
+    fn sent(thread: &SessionThread, _prompt: &str) -> String {
         thread.text()
     }
 
     /// Keeps what is known of the reply to `thread`.
     fn remember(
         &self,
-        _known: KnownOf<Self>,
+        _known: ReplyFactsOf<Self>,
         _reply: &Reply,
-        _thread: &Thread,
+        _thread: &SessionThread,
         _server: &Self::Server,
         _caller: &Caller<'_, Self::Setup>,
     ) {
@@ -411,4 +405,4 @@ pub trait ServerForm: Form {
 }
 
 /// What a turn of `F` tells of its reply beside its events.
-pub type KnownOf<F> = <<F as ServerForm>::Work as Work>::Known;
+pub type ReplyFactsOf<F> = <<F as ServerForm>::Work as Work>::ReplyFacts;

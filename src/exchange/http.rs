@@ -28,13 +28,10 @@ const DRAIN: Duration = Duration::from_secs(1);
 
 /// What is asked of whom.
 pub struct HttpRequest<'a> {
-    /// The connections.
     pub client: &'a Client,
-    /// The provider's options.
     pub settings: &'a Settings,
     /// The key, if one is sent.
     pub key: Option<&'a Secret>,
-    /// The request's body.
     pub body: Bytes,
     /// What takes the request's own secrets out.
     pub redactor: &'a Redactor,

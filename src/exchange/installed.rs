@@ -64,6 +64,5 @@ fn identity(_: &std::fs::Metadata) -> Option<(u64, u64)> {
 pub struct Installed {
     /// What it is started with.
     pub line: CommandLine,
-    /// The file.
     pub binary: Binary,
 }

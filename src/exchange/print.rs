@@ -23,8 +23,8 @@ use crate::event::{Event, Failure};
 use crate::process::activity::Label;
 use crate::process::limit::Permit;
 use crate::process::{
-    self, End, EnvPlan, Exit, InUse, Limits, Output, Resolved, Running, Spec, StartError, StderrWatch, Stdin, Tees,
-    Vars, Waiting,
+    self, End, EnvPlan, Exit, InUse, Output, ProcessLimits, Resolved, Running, Spec, StartError, StderrWatch, Stdin,
+    Tees, Vars, Waiting,
 };
 use crate::provider::Provider;
 
@@ -45,7 +45,7 @@ pub struct Print {
     /// That number when the output was complete.
     complete_at: Option<u64>,
     invocation: Invocation,
-    limits: Limits,
+    limits: ProcessLimits,
     /// Failures after which the CLI would never end by itself.
     stop_on: &'static [&'static str],
     /// The CLI's own tool by which its answer comes.
@@ -59,7 +59,6 @@ pub struct Print {
     is_hopeless: bool,
     /// The caller's wish to end it.
     cancel: CancellationToken,
-    /// What ends it.
     cancel_process: CancellationToken,
 }
 
@@ -125,7 +124,7 @@ pub struct Surroundings {
     /// The host's environment, as it was when the call was made.
     pub base_env: Arc<Vars>,
     /// When to end it.
-    pub limits: Limits,
+    pub limits: ProcessLimits,
     /// Whose process it is.
     pub owner: u64,
     /// Its place among the processes that may run at once, held until it exits. None where turns hold one each, and for
@@ -143,12 +142,7 @@ pub enum NotStarted {
     /// The process module's reason.
     Process(StartError),
     /// The private folder could not be made in the folder for temporary files.
-    Scratch {
-        /// That folder.
-        folder: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Scratch { folder: PathBuf, source: io::Error },
     /// The system gives no port for the tools that the process is to have.
     Tools(io::Error),
 }
@@ -320,7 +314,7 @@ pub(super) async fn long_pause(stderr: &StderrWatch, long_pauses: &[&str]) -> Fa
         return pending().await;
     }
     loop {
-        let grown = stderr.grown();
+        let grown = stderr.stderr_grew();
         if let Some(failure) = pause_in(&stderr.text(), long_pauses) {
             return failure;
         }

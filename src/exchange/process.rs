@@ -7,13 +7,12 @@ use crate::classify;
 use crate::command::CommandLine;
 use crate::decode::Wire;
 use crate::judge::{ProcessEnd, ProcessEvidence};
-use crate::process::{End, Exit, Limits};
+use crate::process::{End, Exit, ProcessLimits};
 use crate::provider::same_flag;
 
 /// What a process was started as, as far as its end is judged by it.
 #[derive(Debug, Clone)]
 pub struct Invocation {
-    /// The provider's id.
     pub provider: String,
     /// What it is to print.
     pub wire: Wire,
@@ -26,7 +25,6 @@ pub struct Invocation {
 /// A process that is no more.
 #[derive(Debug, Clone)]
 pub struct EndedProcess {
-    /// How it ended.
     pub exit: Exit,
     /// Standard output where it held no event at all.
     pub plain: Option<String>,
@@ -50,7 +48,7 @@ impl Invocation {
     }
 
     /// The end of what was started so, with these limits.
-    pub fn ended(self, process: EndedProcess, limits: &Limits) -> Ended {
+    pub fn ended(self, process: EndedProcess, limits: &ProcessLimits) -> Ended {
         let exit = process.exit;
         let refused_flag = self.refused_flag(&exit);
         let stopped = match exit.end {

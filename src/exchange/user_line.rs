@@ -16,7 +16,6 @@ use crate::provider::Guard;
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Block {
-    /// Text.
     Text {
         /// Never blank: the API refuses that.
         text: String,
@@ -25,7 +24,6 @@ pub enum Block {
     ToolResult {
         /// The API's id of the call.
         tool_use_id: String,
-        /// Text, or blocks.
         content: Value,
         /// The tool failed.
         #[serde(skip_serializing_if = "std::ops::Not::not")]

@@ -8,11 +8,8 @@ use crate::message::{ToolCall, ToolResult};
 /// What a call without an answer waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// A decision.
     Asked,
-    /// Its tool.
     Running,
-    /// Another agent.
     Deferred,
 }
 

@@ -12,7 +12,6 @@ use crate::error::{Code, ProviderError};
 pub(super) enum End {
     /// The model had its last word.
     Completed,
-    /// For this reason.
     Failed(Box<ProviderError>),
     Cancelled,
     /// A limit was reached.
@@ -30,11 +29,13 @@ impl End {
         }
     }
 
+    /// The end of a run whose model has not called what it has to call.
     pub fn missing(provider: &str, code: Code, reason: String) -> End {
         let hint = "say in the prompt when to call it, or make it optional";
         End::Failed(Box::new(ProviderError::new(provider, code, reason).with_hint(hint)))
     }
 
+    /// The end of a run that has met `limit`.
     pub fn limit(rules: &Rules, limit: Limit, spent: &Spent) -> End {
         let limits = &rules.limits;
         let count = |count: Option<u32>| count.unwrap_or_default();

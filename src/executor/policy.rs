@@ -45,7 +45,6 @@ pub enum By {
     Allow,
     /// The list of what is not.
     Deny,
-    /// Whoever was asked.
     Ask,
     /// The run's own tools are always allowed.
     Builtin,
@@ -56,9 +55,7 @@ pub enum By {
 /// What the lists say of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may run.
     Allowed(By),
-    /// It may not.
     Denied(By),
     /// Somebody has to be asked.
     Ask,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use proptest::prelude::*;
 
 use super::builtin::{Need, Target};
-use super::rules::{Builtins, Limits};
+use super::rules::{Builtins, RunLimits};
 use super::tests::{call, raw, rules};
 use super::*;
 use crate::error::Code;
@@ -155,7 +155,7 @@ impl Seen {
     }
 }
 
-fn setup() -> impl Strategy<Value = (Builtins, &'static str, Limits)> {
+fn setup() -> impl Strategy<Value = (Builtins, &'static str, RunLimits)> {
     let need = || prop_oneof![Just(Need::Off), Just(Need::Offered), Just(Need::Required)];
     let policy = prop_oneof![
         Just("{}"),
@@ -175,7 +175,7 @@ fn setup() -> impl Strategy<Value = (Builtins, &'static str, Limits)> {
             plan,
             targets: if handoff { vec![target] } else { Vec::new() },
         };
-        let limits = Limits {
+        let limits = RunLimits {
             max_steps: limits.0,
             max_tool_calls: limits.1,
             max_repeated_calls: limits.2,
@@ -226,7 +226,7 @@ proptest! {
     /// Two runs whose events are mixed do what each does alone.
     #[test]
     fn runs_do_not_meet(ours in prop::collection::vec(event(), 0..30), theirs in prop::collection::vec(event(), 0..30)) {
-        let begin = || step(State::Idle(Box::new(rules(&Builtins::default(), "{}", Limits::default()))), Input::Started).0;
+        let begin = || step(State::Idle(Box::new(rules(&Builtins::default(), "{}", RunLimits::default()))), Input::Started).0;
         let alone = |events: &[Event]| {
             let (mut state, mut seen) = (begin(), Vec::new());
             for event in events {

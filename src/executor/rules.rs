@@ -43,7 +43,7 @@ impl Limit {
 
 /// How far a run may go. `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Limits {
+pub struct RunLimits {
     /// How often the model may be asked.
     pub max_steps: u32,
     /// How many calls of the caller's tools, and handoffs, there may be.
@@ -56,9 +56,9 @@ pub struct Limits {
     pub max_repeated_calls: Option<u32>,
 }
 
-impl Default for Limits {
+impl Default for RunLimits {
     fn default() -> Self {
-        Limits {
+        RunLimits {
             max_steps: 50,
             max_tool_calls: None,
             timeout_ms: None,
@@ -84,14 +84,13 @@ pub struct Builtins {
 pub struct Rules {
     /// The provider's id, for errors.
     pub provider: String,
-    /// By name.
     pub tools: BTreeMap<String, Arc<Tool>>,
     /// The names in the order in which the model sees them.
     pub order: Vec<String>,
     /// Who may call what.
     pub policy: Policy,
     /// How far it may go.
-    pub limits: Limits,
+    pub limits: RunLimits,
     /// `completion-report`.
     pub report: Need,
     /// `planner-output`.
@@ -134,7 +133,7 @@ impl Rules {
         tools: &[Arc<Tool>],
         builtins: &Builtins,
         policy: Policy,
-        limits: Limits,
+        limits: RunLimits,
     ) -> Result<Rules, (String, String)> {
         Rules::check_names(tools.iter().map(|tool| tool.spec.name.as_str()), builtins)?;
         let mut rules = Rules {

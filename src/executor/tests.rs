@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::builtin::{Need, Target};
 use super::policy::Policy;
-use super::rules::{Builtins, Limits, Rules};
+use super::rules::{Builtins, Rules, RunLimits};
 use super::tool::{Kind, Tool};
 use super::*;
 use crate::error::Code;
@@ -26,7 +26,7 @@ pub(super) fn call(id: &str, name: &str, args: &str) -> ToolCall {
 }
 
 /// `add` wants a number `a`; `look` takes anything.
-pub(super) fn rules(builtins: &Builtins, policy: &str, limits: Limits) -> Rules {
+pub(super) fn rules(builtins: &Builtins, policy: &str, limits: RunLimits) -> Rules {
     let spec = |name: &str, schema: &str| ToolSpec {
         name: name.to_owned(),
         description: None,
@@ -46,7 +46,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(builtins: &Builtins, policy: &str, limits: Limits) -> Run {
+    fn new(builtins: &Builtins, policy: &str, limits: RunLimits) -> Run {
         let mut run = Run {
             state: Some(State::Idle(Box::new(rules(builtins, policy, limits)))),
             lines: Vec::new(),
@@ -57,7 +57,7 @@ impl Run {
     }
 
     fn plain() -> Run {
-        Run::new(&Builtins::default(), "{}", Limits::default())
+        Run::new(&Builtins::default(), "{}", RunLimits::default())
     }
 
     fn feed<const N: usize>(&mut self, inputs: [Input; N]) -> Vec<String> {
@@ -218,7 +218,7 @@ fn a_decision_is_obeyed_and_replaced_arguments_are_checked() {
     let mut run = Run::new(
         &Builtins::default(),
         r#"{"ask":true,"deny":{"exact":["look"]}}"#,
-        Limits::default(),
+        RunLimits::default(),
     );
     let decide = |id: &str, allow: bool, reason: Option<&str>, args: Option<&str>| Input::Decided {
         id: id.to_owned(),
@@ -275,7 +275,7 @@ fn a_report_counts_once_and_a_plan_is_asked_for_once_more() {
     let mut run = Run::new(
         &on(Need::Offered, Need::Required, &[]),
         r#"{"deny":{"globs":["*"]}}"#,
-        Limits::default(),
+        RunLimits::default(),
     );
     let lines = run.feed([
         made("1", "completion-report", r#"{"summary":"s"}"#),
@@ -304,7 +304,7 @@ fn a_report_counts_once_and_a_plan_is_asked_for_once_more() {
 
 #[test]
 fn a_handoff_is_awaited_while_others_get_their_answers() {
-    let mut run = Run::new(&on(Need::Off, Need::Off, &["reviewer"]), "{}", Limits::default());
+    let mut run = Run::new(&on(Need::Off, Need::Off, &["reviewer"]), "{}", RunLimits::default());
     let lines = run.feed([
         made("1", "handoff", r#"{"agent":"reviewer","task":"look"}"#),
         made("2", "look", "{}"),
@@ -338,14 +338,14 @@ fn a_handoff_is_awaited_while_others_get_their_answers() {
 
 #[test]
 fn every_limit_ends_the_run_and_answers_what_is_open() {
-    let limits = |change: fn(&mut Limits)| {
-        let mut limits = Limits::default();
+    let limits = |change: fn(&mut RunLimits)| {
+        let mut limits = RunLimits::default();
         change(&mut limits);
         limits
     };
     let look = |id: &str| made(id, "look", r#"{"x":1,"y":[2]}"#);
     let same = |id: &str| made(id, "look", r#"{ "y": [2], "x": 1 }"#);
-    let cases: Vec<(Limits, Vec<Input>, Limit)> = vec![
+    let cases: Vec<(RunLimits, Vec<Input>, Limit)> = vec![
         (limits(|it| it.max_steps = 1), vec![look("1")], Limit::MaxSteps),
         (
             limits(|it| it.max_tool_calls = Some(1)),
@@ -395,10 +395,10 @@ fn every_limit_ends_the_run_and_answers_what_is_open() {
 
 #[test]
 fn what_is_dear_or_late_may_still_be_the_answer() {
-    let limits = Limits {
+    let limits = RunLimits {
         max_steps: 1,
         max_cost_usd: Some(0.5),
-        ..Limits::default()
+        ..RunLimits::default()
     };
     let mut run = Run::new(&on(Need::Required, Need::Off, &[]), "{}", limits);
     // The report of the last step is taken, though no further step is left.
@@ -442,7 +442,7 @@ fn a_run_that_never_began_ends_as_well() {
             state: Some(State::Idle(Box::new(rules(
                 &Builtins::default(),
                 "{}",
-                Limits::default(),
+                RunLimits::default(),
             )))),
             lines: Vec::new(),
             outcome: None,
@@ -462,7 +462,7 @@ fn names_are_the_callers_unless_a_built_in_tool_of_that_name_is_on() {
         schema: raw("{}"),
     };
     let tools = [Arc::new(tool(spec))];
-    let rules = |builtins: &Builtins| Rules::new("fake", &tools, builtins, Policy::default(), Limits::default());
+    let rules = |builtins: &Builtins| Rules::new("fake", &tools, builtins, Policy::default(), RunLimits::default());
     assert!(rules(&Builtins::default()).is_ok());
     let (name, _) = rules(&on(Need::Off, Need::Off, &["a"])).unwrap_err();
     assert_eq!(name, "handoff");

@@ -29,7 +29,6 @@ pub enum Kind {
 pub struct Tool {
     /// Its description for the model.
     pub spec: ToolSpec,
-    /// Whose it is.
     pub kind: Kind,
     schema: Arc<Schema>,
 }

@@ -46,7 +46,6 @@ impl Serialize for Login {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// The provider's id.
     pub provider: String,
     /// Whether the program is there and can be executed.
     pub installed: bool,
@@ -115,7 +114,6 @@ pub struct Problem {
     pub code: &'static str,
     /// Whether it stands in the way.
     pub severity: Severity,
-    /// What is wrong.
     pub message: String,
     /// What to do about it.
     pub hint: String,
@@ -125,7 +123,6 @@ pub struct Problem {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Requests will fail.
     Error,
     /// Requests may go well.
     Warning,

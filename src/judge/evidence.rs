@@ -28,7 +28,6 @@ pub enum Evidence {
     Process(ProcessEvidence),
     /// Of a turn of a process that goes on.
     Turn(TurnEvidence),
-    /// Of a request.
     Http(HttpEvidence),
 }
 
@@ -57,7 +56,6 @@ pub struct ProcessEvidence {
     pub wire: Wire,
     /// The flags it was started with.
     pub flags: Vec<String>,
-    /// Why it ended.
     pub end: ProcessEnd,
     /// Its exit code.
     pub exit_code: Option<i32>,
@@ -93,7 +91,6 @@ pub enum ProcessEnd {
 /// What is known of a turn whose process takes the next one.
 #[derive(Debug)]
 pub struct TurnEvidence {
-    /// What it prints.
     pub wire: Wire,
     /// The flags it was started with.
     pub flags: Vec<String>,
@@ -143,11 +140,8 @@ pub struct HttpEvidence {
 pub enum HttpEnd {
     /// The body of a 2xx answer ended so.
     Answered(Body),
-    /// Another status.
     Refused {
-        /// The status.
         status: u16,
-        /// Its name.
         reason: String,
         /// The beginning of the body.
         body: String,
@@ -177,14 +171,12 @@ pub enum ConnectError {
     Slow(Duration),
     /// The proxy did not let the request through: why.
     Proxy(String),
-    /// Something else.
     Other(String),
 }
 
 /// What a verdict depends on beside the evidence.
 #[derive(Debug)]
 pub struct Context<'a> {
-    /// The provider's id.
     pub provider: &'a str,
     /// What is known of the CLI.
     pub rules: CliRules<'a>,

@@ -16,13 +16,10 @@ use super::{Content, Message, MessageFields, Role, ToolCall};
 /// What a block that is no text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A picture.
     Image,
     /// A PDF, or any other file that is none of the others.
     Document,
-    /// Sound.
     Audio,
-    /// A film.
     Video,
     /// Anthropic's `search_result`.
     SearchResult,
@@ -79,7 +76,6 @@ pub enum Dialect {
     Anthropic,
     /// Chat completions: `image_url`, `input_audio`, `file` with a `file` in it, and what servers have added (`video_url`, `audio_url`).
     OpenAi,
-    /// Any other.
     Other,
 }
 
@@ -88,7 +84,6 @@ pub enum Dialect {
 pub enum Source {
     /// In the block, as base64.
     Base64(String),
-    /// Elsewhere.
     Url(String),
     /// In the block, as text.
     Text(String),
@@ -101,15 +96,12 @@ pub enum Source {
 /// A block that is no text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Media {
-    /// What it is.
     pub kind: Kind,
     /// Its type in the sense of MIME, in lower case: as the block gives it, or as the data begin.
     pub mime: Option<String>,
-    /// Its data.
     pub source: Source,
     /// Whose way of writing it is.
     pub dialect: Dialect,
-    /// The block.
     pub block: Value,
 }
 
@@ -134,7 +126,6 @@ impl Media {
 /// One block.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Part {
-    /// Text.
     Text(String),
     /// Anything else that a model could take.
     Media(Box<Media>),
@@ -194,18 +185,16 @@ impl Takes {
 
 /// The most that is taken, in bytes of what goes over the wire: of base64, the text's length. `None` where no limit is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// One image.
+pub struct ContentLimits {
     pub image: Option<usize>,
-    /// One document.
     pub document: Option<usize>,
     /// All blocks of a thread together.
     pub all: Option<usize>,
 }
 
-impl Limits {
+impl ContentLimits {
     /// None that is known.
-    pub const NONE: Limits = Limits {
+    pub const NONE: ContentLimits = ContentLimits {
         image: None,
         document: None,
         all: None,
@@ -236,7 +225,7 @@ pub struct Accepts {
     /// In a message of a role of the caller's own.
     pub others: Takes,
     /// How much of it.
-    pub limits: Limits,
+    pub limits: ContentLimits,
 }
 
 impl Accepts {
@@ -245,7 +234,7 @@ impl Accepts {
         users: Takes::TEXT,
         results: Takes::TEXT,
         others: Takes::TEXT,
-        limits: Limits::NONE,
+        limits: ContentLimits::NONE,
     };
 
     fn of(&self, role: &Role) -> Takes {
@@ -278,14 +267,12 @@ pub enum Why {
     Address,
     /// It has more bytes than one of its kind may have.
     TooLarge {
-        /// What it has.
         bytes: usize,
         /// What it may have.
         limit: usize,
     },
     /// With it, the blocks of the thread have more bytes than they may have.
     TooLargeTogether {
-        /// What they have.
         bytes: usize,
         /// What they may have.
         limit: usize,

@@ -107,7 +107,6 @@ impl ReasoningDetail {
 /// Who gave a reply: only there its sealed reasoning means anything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The provider's id.
     pub provider: String,
     /// The folder of its login, where it is not the default one.
     pub login: Option<String>,

@@ -20,7 +20,6 @@ const WINDOWS: usize = 64;
 /// Which CLI a process is, and how it is driven.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
-    /// The provider's id.
     pub provider: String,
     /// `print`, `live` or `warm`.
     pub engine: &'static str,
@@ -42,9 +41,7 @@ pub enum ProcessState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessActivity {
-    /// Its id.
     pub pid: u32,
-    /// The provider's id.
     pub provider: String,
     /// `print`, `live` or `warm`.
     pub engine: String,
@@ -62,7 +59,6 @@ pub struct ProcessActivity {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RateLimitWindow {
-    /// The provider's id.
     pub provider: String,
     /// `five_hour`, `seven_day`, …
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,9 +78,7 @@ pub struct RateLimitWindow {
 /// How many runs there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs {
-    /// Under way.
     pub running: usize,
-    /// In the queue.
     pub waiting: usize,
 }
 
@@ -93,13 +87,11 @@ pub struct Runs {
 pub struct AllRuns {
     /// As many at most.
     pub limit: usize,
-    /// Under way.
     pub running: usize,
-    /// In the queue.
     pub waiting: usize,
 }
 
-/// Everything at one moment: index.d.ts's `Limits`, without what only the system knows (memory).
+/// Everything at one moment: index.d.ts's `ProcessLimits`, without what only the system knows (memory).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {

@@ -45,7 +45,7 @@ pub(super) struct Flow {
     first_byte: OnceLock<Duration>,
     stderr: Mutex<HeadTail>,
     /// More of it has come.
-    stderr_grown: Notify,
+    stderr_grew: Notify,
     tees: Tees,
     /// Set by the supervisor when the leader has exited, or is waited for no longer.
     pub exited: CancellationToken,
@@ -63,7 +63,7 @@ impl Flow {
             stdout_bytes: AtomicU64::new(0),
             first_byte: OnceLock::new(),
             stderr: Mutex::new(HeadTail::new(STDERR_HEAD, STDERR_TAIL)),
-            stderr_grown: Notify::new(),
+            stderr_grew: Notify::new(),
             tees,
             exited: CancellationToken::new(),
             over_limit: CancellationToken::new(),
@@ -116,8 +116,8 @@ impl Flow {
     }
 
     /// Resolves when more of stderr has come than when it was made.
-    pub fn stderr_grown(&self) -> Notified<'_> {
-        self.stderr_grown.notified()
+    pub fn stderr_grew(&self) -> Notified<'_> {
+        self.stderr_grew.notified()
     }
 
     /// The text of stderr so far and how many bytes there were.
@@ -178,7 +178,7 @@ pub(super) async fn stderr(pipe: impl AsyncRead + Unpin, flow: &Flow, patience: 
             tee.copy(&buffer);
         }
         flow.stderr.lock().unwrap_or_else(PoisonError::into_inner).push(&buffer);
-        flow.stderr_grown.notify_waiters();
+        flow.stderr_grew.notify_waiters();
         buffer.clear();
     }
 }

@@ -14,7 +14,6 @@ pub enum StartError {
     /// A bare name that no folder of the child's PATH has.
     #[error("{} is not in any folder of the PATH{}", program.display(), not_taken(skipped.as_deref()))]
     NotOnPath {
-        /// The name.
         program: OsString,
         /// The PATH that was searched: the child's, not the host's.
         path: OsString,
@@ -29,42 +28,26 @@ pub enum StartError {
     },
     /// There, but a folder.
     #[error("{} is a folder", file.display())]
-    IsDirectory {
-        /// The path.
-        file: PathBuf,
-    },
+    IsDirectory { file: PathBuf },
     /// There, but without the permission to execute it.
     #[error("{} is not executable", file.display())]
-    NotExecutable {
-        /// The file.
-        file: PathBuf,
-    },
+    NotExecutable { file: PathBuf },
     /// Executable by its mode, yet refused: a parent folder, a `noexec` mount or a security policy.
     #[error("permission to execute {} is denied", file.display())]
-    PermissionDenied {
-        /// The file.
-        file: PathBuf,
-    },
+    PermissionDenied { file: PathBuf },
     /// Not a program of this machine: wrong architecture, an empty file, a script without `#!`.
     #[error("{} is not a program that this system can run", file.display())]
-    BadFormat {
-        /// The file.
-        file: PathBuf,
-    },
+    BadFormat { file: PathBuf },
     /// The script's `#!` line, or the binary's loader, names a program that is missing.
     #[error("{} needs {}, which is missing", file.display(), interpreter.display())]
     InterpreterNotFound {
-        /// The script.
         file: PathBuf,
         /// A path, or the name that `#!/usr/bin/env NAME` looks for on the child's PATH.
         interpreter: OsString,
     },
     /// No such working folder.
     #[error("the working folder {} does not exist", cwd.display())]
-    CwdNotFound {
-        /// The folder.
-        cwd: PathBuf,
-    },
+    CwdNotFound { cwd: PathBuf },
     /// The working folder is something else.
     #[error("the working folder {} is not a folder", cwd.display())]
     CwdNotDirectory {
@@ -73,26 +56,19 @@ pub enum StartError {
     },
     /// The working folder may not be entered.
     #[error("permission to enter the working folder {} is denied", cwd.display())]
-    CwdDenied {
-        /// The folder.
-        cwd: PathBuf,
-    },
+    CwdDenied { cwd: PathBuf },
     /// More than the system hands to a process (`E2BIG`).
     #[error("{what} has {bytes} bytes, more than the {limit} the operating system passes to a process")]
     TooLong {
         /// What is too long.
         what: TooLong,
-        /// Its size.
         bytes: usize,
         /// The limit it broke.
         limit: usize,
     },
     /// Somebody is writing the program just now (`ETXTBSY`), and still was after some tries.
     #[error("{} is being written just now", file.display())]
-    Busy {
-        /// The file.
-        file: PathBuf,
-    },
+    Busy { file: PathBuf },
     /// No file descriptor left, for this process (`EMFILE`) or the whole system (`ENFILE`).
     #[error("too many open files{}", if *system { " in the system" } else { "" })]
     TooManyFiles {
@@ -122,12 +98,7 @@ pub enum StartError {
     NoRuntime,
     /// Anything else.
     #[error("{} could not be started: {source}", file.display())]
-    Os {
-        /// The file.
-        file: PathBuf,
-        /// The system's message.
-        source: io::Error,
-    },
+    Os { file: PathBuf, source: io::Error },
 }
 
 /// What was too long.

@@ -31,6 +31,7 @@ enum What {
 }
 
 impl Feed {
+    /// Nothing to write, and nobody waits for it.
     pub const NONE: Feed = Feed {
         what: What::Done,
         at_once: true,

@@ -25,14 +25,12 @@ pub const DEFAULT_CONCURRENCY: usize = 4;
 pub struct Load {
     /// Holding a permit.
     pub running: usize,
-    /// In the queue.
     pub waiting: usize,
 }
 
 /// A look at a [`Limiter`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Snapshot {
-    /// All keys together.
     pub all: Load,
     /// Each key that has a permit out or waits for one.
     pub keys: BTreeMap<String, Load>,

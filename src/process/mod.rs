@@ -8,10 +8,10 @@
 //! - **Start**: `posix_spawn` into a process group of its own, never `fork`. What is wrong with a program, its
 //!   interpreter or its working folder has an error of its own ([`StartError`]).
 //! - **Feed and drain** at the same time; a slow consumer bounds memory and loses nothing, and deadlines go on.
-//! - **Settle** on the exit of the process, plus at most [`Limits::drain`] of waiting for data. A grandchild that
+//! - **Settle** on the exit of the process, plus at most [`ProcessLimits::drain`] of waiting for data. A grandchild that
 //!   holds the pipes delays nothing; a process that closes its stdout is still waited for.
 //! - **End** by timeout, silence, cancellation, too much output, an exit that does not follow complete output, [`Closer::close`] or dropping: stdin is closed, the
-//!   group gets SIGTERM, then after [`Limits::kill_grace`] SIGKILL. Descendants that left the group are found by the
+//!   group gets SIGTERM, then after [`ProcessLimits::kill_grace`] SIGKILL. Descendants that left the group are found by the
 //!   table of processes and, on Linux, by [`RUN_VARIABLE`] in their environment.
 //! - **Afterwards**, also after a success, a background task has the rest of the group gone within the grace. The
 //!   leader is reaped last, so that no signal can hit an id that is somebody else's. A run that was ended reports its
@@ -84,6 +84,6 @@ pub use resolve::counted;
 pub use resolve::{Resolved, resolve};
 pub use running::{Closer, End, Exit, Hold, Running, StderrWatch, Timings};
 pub use shell::{ShellCommand, ShellReport, run_shell};
-pub use spec::{InUse, Limits, Spec, Stdin, Waiting};
+pub use spec::{InUse, ProcessLimits, Spec, Stdin, Waiting};
 pub use start::{Output, output, start};
 pub use tee::{Tee, Tees};

@@ -18,16 +18,16 @@ use super::feed::StdinWriter;
 pub enum End {
     /// The process ended by itself, with whatever status.
     Exited,
-    /// Its output was complete ([`Running::set_complete`]), and it did not exit within [`super::Limits::kill_grace`]. It is
+    /// Its output was complete ([`Running::set_complete`]), and it did not exit within [`super::ProcessLimits::kill_grace`]. It is
     /// ended in the background: how says nothing about the run, so [`Exit`] has neither code nor signal.
     Lingered,
-    /// [`super::Limits::timeout`] passed.
+    /// [`super::ProcessLimits::timeout`] passed.
     Timeout,
-    /// [`super::Limits::idle_timeout`] passed without a byte.
+    /// [`super::ProcessLimits::idle_timeout`] passed without a byte.
     IdleTimeout,
     /// The run's cancellation token was cancelled.
     Cancelled,
-    /// There were more than [`super::Limits::max_stdout`] bytes, also if the process has exited by itself: what was read of its
+    /// There were more than [`super::ProcessLimits::max_stdout`] bytes, also if the process has exited by itself: what was read of its
     /// output is cut.
     OutputLimit,
     /// [`Closer::close`], or [`Running`] was dropped.
@@ -73,7 +73,6 @@ pub struct Exit {
     pub stdout_bytes: u64,
     /// How much of it had been read when the end began: when the process exited, or when it was decided to end it.
     pub stdout_bytes_at_end: u64,
-    /// When things happened.
     pub timings: Timings,
 }
 
@@ -158,7 +157,7 @@ impl Running {
     }
 
     /// Says whether stdout holds all that the owner waits for. While it does, no limit of time ends the run: the process has
-    /// [`super::Limits::kill_grace`] to exit by itself, and is then ended ([`End::Lingered`]).
+    /// [`super::ProcessLimits::kill_grace`] to exit by itself, and is then ended ([`End::Lingered`]).
     pub fn set_complete(&self, complete: bool) {
         self.complete
             .send_if_modified(|was| std::mem::replace(was, complete) != complete);
@@ -207,12 +206,12 @@ impl StderrWatch {
     }
 
     /// Resolves when more has come than when it was called: look at [`StderrWatch::text`] behind the call.
-    pub fn grown(&self) -> impl Future<Output = ()> + Send + '_ {
-        self.0.stderr_grown()
+    pub fn stderr_grew(&self) -> impl Future<Output = ()> + Send + '_ {
+        self.0.stderr_grew()
     }
 }
 
-/// Keeps [`super::Limits::idle_timeout`] from passing as long as it is held.
+/// Keeps [`super::ProcessLimits::idle_timeout`] from passing as long as it is held.
 #[derive(Debug)]
 pub struct Hold(Arc<Flow>);
 

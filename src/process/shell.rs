@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use super::env::{EnvPlan, Vars};
 use super::fault::StartError;
 use super::running::End;
-use super::spec::{Limits, Spec, Stdin};
+use super::spec::{ProcessLimits, Spec, Stdin};
 use super::start::start;
 use super::tee::{Tee, Tees};
 
@@ -30,7 +30,6 @@ const CHARACTER: usize = 4;
 pub struct ShellCommand {
     /// The line, as a person would write it: for `/bin/sh -c`, on Windows for `cmd.exe /d /s /c`.
     pub command: String,
-    /// The working folder.
     pub cwd: PathBuf,
     /// How long it may take, ms; 0 for no limit.
     pub timeout: u64,
@@ -69,10 +68,10 @@ pub async fn run_shell(
                 ..EnvPlan::default()
             },
             cwd: Some(command.cwd),
-            limits: Limits {
+            limits: ProcessLimits {
                 timeout: (command.timeout > 0).then(|| Duration::from_millis(command.timeout)),
                 max_stdout: usize::MAX,
-                ..Limits::default()
+                ..ProcessLimits::default()
             },
             owner,
             guarded: true,

@@ -30,10 +30,9 @@ pub struct Spec {
     pub env: EnvPlan,
     /// The working folder; `None` is the host's.
     pub cwd: Option<PathBuf>,
-    /// The standard input.
     pub stdin: Stdin,
     /// When to end it.
-    pub limits: Limits,
+    pub limits: ProcessLimits,
     /// What people know it by; a process without one is listed nowhere.
     pub label: Option<Label>,
     /// Whose process it is, for [`super::registry::kill_all`]: one number per Node environment.
@@ -66,7 +65,7 @@ impl Spec {
             env: EnvPlan::default(),
             cwd: None,
             stdin: Stdin::Null,
-            limits: Limits::default(),
+            limits: ProcessLimits::default(),
             label: None,
             owner: 0,
             permit: None,
@@ -97,7 +96,7 @@ pub enum Stdin {
 
 /// When a run is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ProcessLimits {
     /// Wall-clock time from the start of the process, not of the queueing. Default: none.
     pub timeout: Option<Duration>,
     /// How much of that was used before the process was started. Default: nothing.
@@ -112,16 +111,16 @@ pub struct Limits {
     pub max_stdout: usize,
 }
 
-impl Limits {
+impl ProcessLimits {
     /// How much of `timeout` there is for the process.
     pub fn time_left(&self) -> Option<Duration> {
         self.timeout.map(|timeout| timeout.saturating_sub(self.spent))
     }
 }
 
-impl Default for Limits {
+impl Default for ProcessLimits {
     fn default() -> Self {
-        Limits {
+        ProcessLimits {
             timeout: None,
             spent: Duration::ZERO,
             idle_timeout: None,

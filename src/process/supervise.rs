@@ -28,7 +28,7 @@ use super::drain::{self, Flow};
 use super::feed::Feed;
 use super::limit::Permit;
 use super::running::{End, Exit, Timings};
-use super::spec::{InUse, LONGEST_GRACE, Limits};
+use super::spec::{InUse, LONGEST_GRACE, ProcessLimits};
 use super::status::Status;
 use super::sys::Group;
 
@@ -50,7 +50,7 @@ pub(super) struct Supervisor {
     pub chunks: mpsc::Sender<Bytes>,
     pub answer: oneshot::Sender<Exit>,
     pub flow: Arc<Flow>,
-    pub limits: Limits,
+    pub limits: ProcessLimits,
     pub cancel: CancellationToken,
     pub closed: CancellationToken,
     pub completed: watch::Receiver<bool>,

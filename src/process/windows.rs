@@ -64,6 +64,7 @@ pub(super) fn spawn(launch: &Launch, stdin: bool, _run: &str) -> Result<(Pipes, 
 pub(super) struct Watchdog;
 
 impl Watchdog {
+    /// What outlives a host that is killed: nothing needs to, the job ends with its last handle.
     pub fn spawn() -> Watchdog {
         Watchdog
     }

@@ -16,7 +16,6 @@ use crate::message::{Content, Message};
 pub struct Placed {
     /// Behind this byte of the text.
     pub at: usize,
-    /// The block.
     pub media: Media,
 }
 
@@ -34,7 +33,6 @@ pub struct Rendered {
 pub enum Piece<'a> {
     /// Text, never blank.
     Text(&'a str),
-    /// A block.
     Media(&'a Media),
 }
 
@@ -89,7 +87,6 @@ impl Rendered {
 pub(super) enum Chunk {
     /// Text, all of it up to the next block: a label must not come to be where two texts meet.
     Text(String),
-    /// A block.
     Media(Box<Media>),
 }
 

@@ -23,7 +23,6 @@ where you need them, then reply with the assistant's next message, plain text, n
 pub struct Callbacks {
     /// Where it is; fit for argv.
     pub url: String,
-    /// Its bearer token.
     pub token: String,
 }
 

@@ -28,7 +28,6 @@ impl Support {
 /// How well one thing is supported, with what is to be known about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capability {
-    /// How well.
     pub support: Support,
     /// What is to be known, a clause without a full stop; empty for nothing.
     pub remark: &'static str,
@@ -39,7 +38,6 @@ pub struct Capability {
 /// What a provider's options must be for something to be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// Anything.
     Nothing,
     /// The CLI's own tools are off, and it runs in a private folder, where it finds what is chosen: no `cwd` is given.
     PrivateFolder,

@@ -142,7 +142,6 @@ pub enum Condition {
 pub struct Rule {
     /// All of them must hold.
     pub when: &'static [Condition],
-    /// What it is.
     pub code: Code,
     /// A text the rule is for, as the CLI prints it. The tests feed it back, so every rule has its own proof.
     #[cfg(test)]

@@ -9,7 +9,6 @@ use super::options::OutputFormat;
 pub struct Flag {
     /// All must hold; none means always.
     pub when: &'static [When],
-    /// The arguments.
     pub args: &'static [Word],
     /// The run still means the same without it: a CLI that refuses it is asked again without.
     pub optional: bool,
@@ -73,7 +72,6 @@ pub enum When {
     IgnoreUserConfig,
     /// An `authType` is chosen.
     AuthType,
-    /// This output format.
     Format(OutputFormat),
     /// Text is wanted piece by piece, or `includePartialMessages` says so.
     Partial,
@@ -97,7 +95,6 @@ pub enum When {
     NoInput,
     /// The CLI calls the caller's tools over a bridge.
     Callbacks,
-    /// It does not.
     NoCallbacks,
     /// The CLI is a model behind an agent; in a workspace it does the work itself ([`super::options::Workspace`]).
     NoWorkspace,
@@ -126,11 +123,8 @@ pub enum When {
 /// One word of a command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word {
-    /// As it is.
     Lit(&'static str),
-    /// The prompt.
     Prompt,
-    /// The model's name.
     Model,
     /// How much the model thinks.
     Effort,
@@ -146,13 +140,11 @@ pub enum Word {
     FileSetting(&'static str, &'static str),
     /// This and the path of a private file, as one argument for each of the prompt's blocks ([`super::media::MediaForm::Files`]).
     MediaFiles(&'static str),
-    /// The permission mode.
     PermissionMode,
     /// The sandbox, read-only unless the built-in tools are on and the user wants another.
     Sandbox,
     /// `authType`.
     AuthType,
-    /// The agent's name.
     Agent,
     /// The schema of the answer, JSON.
     OutputSchema,

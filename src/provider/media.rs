@@ -12,7 +12,6 @@ pub struct MediaSupport {
     pub print: Accepts,
     /// How such a process is handed it; nothing where it takes none.
     pub form: Option<MediaForm>,
-    /// A live session.
     pub live: Accepts,
 }
 

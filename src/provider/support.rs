@@ -68,7 +68,6 @@ pub const API: &str = "an OpenAI-compatible API";
 /// A column of the table: a provider, one of its engines where it has two, and what that can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// Its name.
     pub name: String,
     /// What it can do.
     pub can: Capabilities,

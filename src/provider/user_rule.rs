@@ -20,19 +20,13 @@ pub enum UserRuleError {
     /// The pattern is not a regular expression.
     #[error("error rule {pattern:?} is not a regular expression: {why}")]
     Pattern {
-        /// The pattern.
         pattern: String,
         /// What the parser says.
         why: String,
     },
     /// The code does not exist.
     #[error("error rule {pattern:?} names a code that does not exist: {code:?}")]
-    Code {
-        /// The pattern.
-        pattern: String,
-        /// The code.
-        code: String,
-    },
+    Code { pattern: String, code: String },
 }
 
 impl UserRule {

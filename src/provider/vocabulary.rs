@@ -188,7 +188,6 @@ pub enum SchemaForm {
     Asked,
     /// The model gives the answer by a tool of the CLI's own whose arguments are the answer. Of the schema of one object only.
     Tool {
-        /// The tool's name.
         name: &'static str,
         /// The CLI lets its model try once more, with the reasons, before it fails.
         asks_again: bool,
@@ -258,7 +257,6 @@ pub struct Checks {
 /// With what of the user's a model reads what stands in no thread: by tools of the CLI's own, by servers, or in an older session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
-    /// Flags.
     pub flags: &'static [&'static str],
     /// How settings begin that a flag takes (`mcp_servers` of codex's `-c mcp_servers.x.url=…`).
     pub settings: &'static [&'static str],
@@ -282,7 +280,6 @@ pub struct EndedLogin {
     pub unless: &'static [&'static str],
     /// What has ended, and when.
     pub message: &'static str,
-    /// What works.
     pub hint: &'static str,
 }
 
@@ -355,7 +352,6 @@ impl Versions {
 /// How a CLI is asked whether it is logged in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoginCheck {
-    /// The arguments.
     pub args: &'static [&'static str],
     /// Where the answer stands.
     pub answer: LoginAnswer,
@@ -382,9 +378,7 @@ pub enum LoginKind {
 /// By what a CLI tells the kind of its login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoginSign {
-    /// The kind.
     pub kind: LoginKind,
-    /// What it says.
     pub says: LoginWords,
     /// Where that is not enough: and this variable is set.
     pub variable: Option<&'static str>,
@@ -483,9 +477,7 @@ pub enum PromptLimit {
 pub struct Var {
     /// All must hold; none means always.
     pub when: &'static [When],
-    /// Its name.
     pub name: &'static str,
-    /// Its value.
     pub value: EnvValue,
     /// It is a choice of the call's, and wins over the user's `env`.
     pub is_choice: bool,
@@ -498,7 +490,6 @@ pub struct FileSpec {
     pub when: &'static [When],
     /// What flags and variables call it by.
     pub name: &'static str,
-    /// What it holds.
     pub content: Compose,
 }
 
@@ -508,7 +499,6 @@ pub type Compose = fn(&Provider, &Options) -> String;
 /// Keeps the first character of a prompt from being read as a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Guard {
-    /// The character.
     pub first: char,
     /// What is put before it.
     pub prefix: &'static str,
@@ -517,7 +507,6 @@ pub struct Guard {
 /// The value of a variable.
 #[derive(Debug, Clone, Copy)]
 pub enum EnvValue {
-    /// This.
     Fixed(&'static str),
     /// The `maxRetries` option.
     MaxRetries,

@@ -21,7 +21,6 @@ const SHORTEST_LINE: usize = 24;
 /// The values of one run.
 #[derive(Clone, Default)]
 pub(super) struct Values {
-    /// As they are.
     plain: Vec<String>,
     /// All forms, and the length in bytes of the value each is of.
     forms: Vec<(String, usize)>,

@@ -15,7 +15,7 @@ use crate::classify::OLD_NODE;
 use crate::command::{self, Arg, CommandLine};
 use crate::error::ProviderError;
 use crate::exchange::print::{self, Surroundings};
-use crate::process::{Limits, Output, Tees, Vars};
+use crate::process::{Output, ProcessLimits, Tees, Vars};
 
 /// How much a command may print, bytes: a version or a login's state.
 const MAX_STDOUT: usize = 256 * 1024;
@@ -121,11 +121,11 @@ async fn output(
     let surroundings = Surroundings {
         file: None,
         base_env: Arc::clone(base),
-        limits: Limits {
+        limits: ProcessLimits {
             timeout: Some(limit),
             kill_grace: engine.options.kill_grace,
             max_stdout: MAX_STDOUT,
-            ..Limits::default()
+            ..ProcessLimits::default()
         },
         owner: engine.owner,
         permit: None,

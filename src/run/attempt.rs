@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::{local_offset_min, millis as ms, now_ms};
 use super::log::Level;
-use super::reply_check::{Checks, Held};
+use super::reply_check::{CheckOutcome, Checks};
 use super::retry_loop::AttemptOutcome;
 use super::sink::Sink;
 use crate::error::ProviderError;
@@ -27,7 +27,6 @@ use crate::process::activity::{self, RateLimitWindow};
 
 /// What an attempt needs beside its exchange.
 pub(super) struct Attempt<'a> {
-    /// The provider's id.
     pub provider: &'a str,
     /// Nothing for an API.
     pub rules: CliRules<'a>,
@@ -41,8 +40,7 @@ pub(super) struct Attempt<'a> {
     pub fold: Fold,
     /// What its reply has to be.
     pub checks: Checks,
-    /// Sent once.
-    pub opening: Option<Opening>,
+    pub opening: Option<AttemptStart>,
 }
 
 /// The limits of a call.
@@ -58,10 +56,8 @@ pub(super) struct CallLimits {
 
 /// What is known of an exchange when it has begun.
 #[derive(Debug)]
-pub(super) struct Opening {
-    /// The record's message.
+pub(super) struct AttemptStart {
     pub message: &'static str,
-    /// The record's fields.
     pub fields: Value,
     /// Go out behind the first event.
     pub notes: Vec<Event>,
@@ -122,14 +118,14 @@ pub(super) async fn run_attempt<E: Exchange>(
     let is_turn = matches!(ended.evidence, Evidence::Turn(_));
     let (held, mut events) = driven.settle(ended.evidence, ended.on_verdict);
     if is_turn {
-        let fields = json!({"turnMs": ms(turn), "failed": matches!(held, Held::Failed(_))});
+        let fields = json!({"turnMs": ms(turn), "failed": matches!(held, CheckOutcome::Failed(_))});
         sink.log.say(Level::Info, "turn over", fields);
     }
     sink.send(&mut events).await;
     match held {
-        Held::Replied(reply) => Ok(Attempted::Outcome(AttemptOutcome::Replied(reply))),
-        Held::AskAgain(misfit) => Ok(Attempted::Outcome(AttemptOutcome::AskAgain(misfit))),
-        Held::Failed(error) => Err(error),
+        CheckOutcome::Replied(reply) => Ok(Attempted::Outcome(AttemptOutcome::Replied(reply))),
+        CheckOutcome::AskAgain(rejected) => Ok(Attempted::Outcome(AttemptOutcome::AskAgain(rejected))),
+        CheckOutcome::Failed(error) => Err(error),
     }
 }
 
@@ -253,7 +249,7 @@ impl Driven<'_> {
     }
 
     /// What it comes to; and the last events, with the reply only if somebody listens.
-    fn settle(self, evidence: Evidence, on_verdict: Option<OnVerdict>) -> (Held, Vec<Event>) {
+    fn settle(self, evidence: Evidence, on_verdict: Option<OnVerdict>) -> (CheckOutcome, Vec<Event>) {
         let Driven {
             attempt,
             mut events,
@@ -281,9 +277,9 @@ impl Driven<'_> {
         if let Some(on_verdict) = on_verdict {
             // A reply that does not fit is one all the same: it is what the next turn answers.
             let reply = match &held {
-                Held::Replied(reply) => Some(&**reply),
-                Held::AskAgain(misfit) => Some(&misfit.reply),
-                Held::Failed(_) => None,
+                CheckOutcome::Replied(reply) => Some(&**reply),
+                CheckOutcome::AskAgain(rejected) => Some(&rejected.reply),
+                CheckOutcome::Failed(_) => None,
             };
             on_verdict(reply.map(|reply| {
                 // Those the CLI has answered itself are nobody's to answer.
@@ -292,7 +288,7 @@ impl Driven<'_> {
                 (reply, call_ids.as_slice())
             }));
         }
-        if let Held::Replied(reply) = &mut held {
+        if let CheckOutcome::Replied(reply) = &mut held {
             reply.run = Some(info.clone());
             if !is_usage_out {
                 events.push(Event::Usage {

@@ -25,9 +25,7 @@ use crate::provider::options::EngineKind;
 /// The engine of the next call, as far as that is known without starting anything: index.d.ts's `HealthReport.engine`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EngineChoice {
-    /// Which one.
     pub uses: EngineUse,
-    /// Why that one.
     pub why: String,
 }
 

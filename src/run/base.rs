@@ -16,7 +16,7 @@ use crate::error::{Code, ProviderError};
 use crate::exchange::installed::Binary;
 use crate::exchange::print::{NotStarted, Surroundings};
 use crate::process::limit::{self, Permit};
-use crate::process::{Limits, StartError, Tees, Vars};
+use crate::process::{ProcessLimits, StartError, Tees, Vars};
 use crate::provider::options::Options;
 use crate::provider::{self, Provider, custom};
 use crate::redact::Redactor;
@@ -141,10 +141,10 @@ impl Base {
         Surroundings {
             file: Some(binary.resolved().clone()),
             base_env: Arc::clone(base_env),
-            limits: Limits {
+            limits: ProcessLimits {
                 kill_grace: self.options.kill_grace,
                 max_stdout: usize::MAX,
-                ..Limits::default()
+                ..ProcessLimits::default()
             },
             owner: self.owner,
             permit: place,

@@ -4,7 +4,7 @@
 
 use super::lifecycle::{CallHandles, Lifecycle};
 use super::log::RunRedactor;
-use super::reask::{self, Asking};
+use super::reask::{self, Reaskable};
 use super::request::CallOptions;
 use super::sink::Sink;
 use super::{handle::Ended, record};
@@ -38,7 +38,7 @@ pub(super) async fn sink(
 }
 
 /// Asks `request` to its end, once more if what comes does not fit. All of the call's log is written when this returns.
-pub(super) async fn ask<A: Asking>(asking: &A, request: A::Request, sink: &Sink) -> Ended {
+pub(super) async fn ask<A: Reaskable>(asking: &A, request: A::Request, sink: &Sink) -> Ended {
     let ended = reask::ask(asking, request, sink).await;
     sink.close(record::end_of(&ended).as_ref()).await;
     ended

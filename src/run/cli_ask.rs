@@ -8,8 +8,8 @@ use super::cli::KeptOrPrinted;
 use super::cli_attempt::CliCall;
 use super::cli_request::CliRequest;
 use super::engine::Engine;
-use super::reask::Asking;
-use super::reply_check::Misfit;
+use super::reask::Reaskable;
+use super::reply_check::RejectedReply;
 use super::retry_loop::{self, Driven, Spent};
 use super::session::kept::KeptCall;
 use super::sink::Sink;
@@ -40,7 +40,7 @@ impl Ready {
     }
 }
 
-impl Asking for CliAsking<'_> {
+impl Reaskable for CliAsking<'_> {
     type Request = Ready;
 
     async fn ask(&self, ready: &Ready, spent: Spent) -> Driven {
@@ -57,8 +57,13 @@ impl Asking for CliAsking<'_> {
         retry_loop::drive(&call, spent, self.cancel, self.sink).await
     }
 
-    fn grown(&self, ready: Ready, messages: Vec<Message>, misfit: &Misfit) -> Result<Ready, Box<ProviderError>> {
-        let grown = ready.request.grown(self.engine, messages, misfit)?;
-        Ok(Ready::of(self.engine, grown))
+    fn extended(
+        &self,
+        ready: Ready,
+        messages: Vec<Message>,
+        rejected: &RejectedReply,
+    ) -> Result<Ready, Box<ProviderError>> {
+        let extended = ready.request.extended(self.engine, messages, rejected)?;
+        Ok(Ready::of(self.engine, extended))
     }
 }

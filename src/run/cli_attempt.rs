@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::attempt::{Attempt, CallLimits, Opening};
+use super::attempt::{Attempt, AttemptStart, CallLimits};
 use super::base::Base;
 use super::cli_request::{CliRequest, UNFIT, emulated};
 use super::queue::Waiting;
@@ -15,7 +15,7 @@ use crate::event::{EngineUsed, Event, RunInfo};
 use crate::fold::Fold;
 use crate::judge::CliRules;
 use crate::process::limit::Permit;
-use crate::process::{Limits, Vars};
+use crate::process::{ProcessLimits, Vars};
 
 /// One call of a CLI.
 pub(super) struct CliCall<'a> {
@@ -44,7 +44,7 @@ impl CliAttempt<'_> {
         engine: EngineUsed,
         prompt: impl FnOnce() -> String + Send + 'a,
         fold: Fold,
-        opening: Opening,
+        opening: AttemptStart,
     ) -> Attempt<'a> {
         self.attempt_since(self.clock.get().copied(), &self.limits(engine), prompt, fold, opening)
     }
@@ -52,10 +52,10 @@ impl CliAttempt<'_> {
     /// The same for a process of its own, which keeps `limits` from now on.
     pub fn print_attempt<'a>(
         &'a self,
-        limits: &Limits,
+        limits: &ProcessLimits,
         prompt: impl FnOnce() -> String + Send + 'a,
         fold: Fold,
-        opening: Opening,
+        opening: AttemptStart,
     ) -> Attempt<'a> {
         let since = tokio::time::Instant::now().checked_sub(limits.spent);
         self.attempt_since(since, limits, prompt, fold, opening)
@@ -64,10 +64,10 @@ impl CliAttempt<'_> {
     fn attempt_since<'a>(
         &'a self,
         since: Option<tokio::time::Instant>,
-        limits: &Limits,
+        limits: &ProcessLimits,
         prompt: impl FnOnce() -> String + Send + 'a,
         fold: Fold,
-        opening: Opening,
+        opening: AttemptStart,
     ) -> Attempt<'a> {
         Attempt {
             provider: self.call.engine.id(),
@@ -92,7 +92,7 @@ impl CliAttempt<'_> {
     }
 
     /// That a live session is asked in its system prompt for the schema of the answer, where its CLI can be told others.
-    pub fn untold_note(&self) -> Option<Event> {
+    pub fn pending_note(&self) -> Option<Event> {
         let CliCall { engine, request, .. } = *self.call;
         let schema = request.output.as_deref()?;
         (!engine.provider.schema.takes(schema))
@@ -131,9 +131,9 @@ impl CliAttempt<'_> {
         self.clock.get().map_or(Duration::ZERO, tokio::time::Instant::elapsed)
     }
 
-    pub fn limits(&self, engine: EngineUsed) -> Limits {
+    pub fn limits(&self, engine: EngineUsed) -> ProcessLimits {
         let options = &self.call.engine.options;
-        Limits {
+        ProcessLimits {
             timeout: self.call.request.options.timeout_or(options.timeout),
             idle_timeout: match engine {
                 EngineUsed::Print | EngineUsed::Warm => options.idle_timeout,
@@ -141,7 +141,7 @@ impl CliAttempt<'_> {
             },
             kill_grace: options.kill_grace,
             max_stdout: options.max_buffer,
-            ..Limits::default()
+            ..ProcessLimits::default()
         }
     }
 }

@@ -9,7 +9,7 @@ use super::base::Base;
 use super::callbacks::ToolServer;
 use super::choices::{self, Chosen};
 use super::content;
-use super::reply_check::{Checks, Misfit};
+use super::reply_check::{Checks, RejectedReply};
 use super::request::{CallOptions, Checked, Request};
 use super::structured::{self, FitsSchema};
 use super::text_calls;
@@ -251,26 +251,26 @@ impl CliRequest {
         blank.of_source(engine, source)
     }
 
-    /// The same request with `messages` behind its thread, made because of `misfit`.
+    /// The same request with `messages` behind its thread, made because of `rejected`.
     ///
     /// # Errors
     /// What the provider can't take.
-    pub fn grown(
+    pub fn extended(
         mut self,
         engine: &Base,
         messages: Vec<Message>,
-        misfit: &Misfit,
+        rejected: &RejectedReply,
     ) -> Result<CliRequest, Box<ProviderError>> {
         let Some(source) = self.source.take() else {
             return Err(engine.refuse(Code::Internal, "the request can't be made again"));
         };
-        let grown = source.messages.iter().cloned().chain(messages).collect();
+        let extended = source.messages.iter().cloned().chain(messages).collect();
         self.callers_thread = Some(source.messages);
         self.recorded = None;
         self.printed = OnceLock::new();
-        self.checks = self.checks.after_misfit(misfit);
+        self.checks = self.checks.after_misfit(rejected);
         let source = Source {
-            messages: Arc::new(grown),
+            messages: Arc::new(extended),
             ..source
         };
         self.of_source(engine, source)

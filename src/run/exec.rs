@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::record::redactor_of;
 use crate::classify::{self, Evidence};
 use crate::error::{Code, ProviderError};
-use crate::process::{self, End, EnvPlan, Limits, Output, Spec, StartError, Vars};
+use crate::process::{self, End, EnvPlan, Output, ProcessLimits, Spec, StartError, Vars};
 use crate::provider::options::{self, OptionSpec};
 use crate::redact::Redactor;
 
@@ -35,13 +35,13 @@ pub async fn execute_file(
         .file_name()
         .map_or_else(|| file.to_owned(), |name| name.to_string_lossy().into_owned());
     let fields = options::checked("execFileAsync", OPTIONS, options_json)?;
-    let limits = Limits {
+    let limits = ProcessLimits {
         timeout: options::number(&fields, "timeout")
             .filter(|ms| *ms > 0)
             .map(Duration::from_millis),
         max_stdout: usize::try_from(options::number(&fields, "maxBuffer").unwrap_or(DEFAULT_MAX_BUFFER))
             .unwrap_or(usize::MAX),
-        ..Limits::default()
+        ..ProcessLimits::default()
     };
     let own_env = options::environment(&fields, "env");
     let spec = Spec {
@@ -77,7 +77,7 @@ fn not_started(name: &str, error: &StartError) -> ProviderError {
     ProviderError::new(name, error.code(), format!("{name} can't be started: {error}"))
 }
 
-fn failed(name: &str, limits: Limits, output: &Output) -> ProviderError {
+fn failed(name: &str, limits: ProcessLimits, output: &Output) -> ProviderError {
     let exit = &output.exit;
     let mut error = match exit.end {
         End::Timeout => {

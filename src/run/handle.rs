@@ -22,9 +22,7 @@ const EVENTS_WAITING: usize = 256;
 /// How a run ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// With a reply.
     Replied(Box<Reply>),
-    /// With an error.
     Failed(Box<ProviderError>),
     /// Because it was cancelled.
     Cancelled,

@@ -31,7 +31,6 @@ const MANIFEST_BYTES: u64 = 256 * 1024;
 /// Whether a file serves live sessions, and why that is thought.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LiveSupport {
-    /// It does.
     Served(String),
     /// It may: only a handshake tells.
     Unknown(String),
@@ -42,7 +41,6 @@ pub enum LiveSupport {
 /// Why a file serves no live sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unserved {
-    /// In words.
     pub why: String,
     /// By what that is known.
     pub basis: Basis,

@@ -16,7 +16,7 @@ use crate::redact::Redactor;
 
 /// How a model's calls can reach the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Calls {
+pub enum CallDelivery {
     /// With the end of a turn.
     Turns,
     /// Also in the middle of one, by a callback that waits for the result.
@@ -46,12 +46,12 @@ pub trait Model: Debug + Send + Sync {
     fn begin(self: Arc<Self>, request: Request) -> Run;
 
     /// How its calls can come.
-    fn calls(&self) -> Calls {
-        Calls::Turns
+    fn calls(&self) -> CallDelivery {
+        CallDelivery::Turns
     }
 
     /// How they can come as the CLI is that is installed now, in the environment `env`; `None`: this process's own.
-    fn calls_now(&self, _env: Option<&Arc<Vars>>) -> Calls {
+    fn calls_now(&self, _env: Option<&Arc<Vars>>) -> CallDelivery {
         self.calls()
     }
 

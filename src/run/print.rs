@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::attempt::{Opening, run_attempt};
+use super::attempt::{AttemptStart, run_attempt};
 use super::base::{Base, not_found, not_started};
 use super::callbacks::BridgedPrint;
 use super::capabilities;
@@ -19,7 +19,7 @@ use crate::event::{EngineUsed, Event, RunInfo};
 use crate::exchange::installed::Installed;
 use crate::exchange::print::{NotStarted, Print, Surroundings};
 use crate::fold::Fold;
-use crate::process::{Limits, StartError, Vars};
+use crate::process::{ProcessLimits, StartError, Vars};
 use crate::prompt::Rendered;
 use crate::provider::options::Options;
 
@@ -78,7 +78,7 @@ impl CliAttempt<'_> {
         let Some(permit) = self.permit(binary.file(), info).await else {
             return Ok(AttemptOutcome::Cancelled);
         };
-        let limits = Limits {
+        let limits = ProcessLimits {
             spent,
             ..self.limits(EngineUsed::Print)
         };
@@ -88,7 +88,7 @@ impl CliAttempt<'_> {
         {
             fields["leftMs"] = millis(left).into();
         }
-        let opening = Opening {
+        let opening = AttemptStart {
             message: "started",
             fields,
             notes: {

@@ -1,13 +1,13 @@
 //! Asking once more: a reply that is not what the call asked for is sent back to the model with the reasons, one time.
 //!
-//! In: a call that can be made of a grown thread ([`Asking`]). Out: how it ended. The events of the reply that was no answer are
+//! In: a call that can be made of a grown thread ([`Reaskable`]). Out: how it ended. The events of the reply that was no answer are
 //! out; an [`Event::Retry`] behind them says that they count no more, as it says of any other attempt.
 
 use serde_json::json;
 
 use super::handle::Ended;
 use super::log::Level;
-use super::reply_check::Misfit;
+use super::reply_check::RejectedReply;
 use super::retry_loop::{Driven, Spent};
 use super::sink::Sink;
 use crate::error::ProviderError;
@@ -18,55 +18,55 @@ use crate::message::Message;
 const FURTHER: u32 = 1;
 
 /// A call that can be asked again with more behind its thread.
-pub(super) trait Asking: Sync {
+pub(super) trait Reaskable: Sync {
     /// What is asked.
     type Request: Send + Sync;
 
     /// Asks `request`, with retries, where so much of the same call is `spent`.
     fn ask(&self, request: &Self::Request, spent: Spent) -> impl Future<Output = Driven> + Send;
 
-    /// The request that has `messages` behind its thread, and is made because of `misfit`.
+    /// The request that has `messages` behind its thread, and is made because of `rejected`.
     ///
     /// # Errors
     /// What the provider can't take of it.
-    fn grown(
+    fn extended(
         &self,
         request: Self::Request,
         messages: Vec<Message>,
-        misfit: &Misfit,
+        rejected: &RejectedReply,
     ) -> Result<Self::Request, Box<ProviderError>>;
 }
 
 /// Asks `request`, and once more if what comes does not fit.
-pub(super) async fn ask<A: Asking>(asking: &A, request: A::Request, sink: &Sink) -> Ended {
-    let (mut misfit, spent) = match asking.ask(&request, Spent::default()).await {
+pub(super) async fn ask<A: Reaskable>(asking: &A, request: A::Request, sink: &Sink) -> Ended {
+    let (mut rejected, spent) = match asking.ask(&request, Spent::default()).await {
         Driven::Ended(ended) => return ended,
-        Driven::AskAgain { misfit, spent } => (misfit, spent),
+        Driven::AskAgain { rejected, spent } => (rejected, spent),
     };
-    sink.redactor().clean_error(&mut misfit.error);
+    sink.redactor().clean_error(&mut rejected.error);
     sink.log.say(
         Level::Warn,
         "asked again",
-        json!({"attempt": spent.attempts, "code": misfit.error.code}),
+        json!({"attempt": spent.attempts, "code": rejected.error.code}),
     );
     let news = Event::Retry {
         by: "provider",
         attempt: FURTHER,
         max_attempts: Some(FURTHER),
         delay_ms: 0,
-        reason: misfit.error.message.clone(),
+        reason: rejected.error.message.clone(),
         http_status: None,
     };
     sink.send(&mut vec![news]).await;
-    let messages = std::mem::take(&mut misfit.messages);
-    let grown = match asking.grown(request, messages, &misfit) {
-        Ok(grown) => grown,
+    let messages = std::mem::take(&mut rejected.messages);
+    let extended = match asking.extended(request, messages, &rejected) {
+        Ok(extended) => extended,
         Err(error) => return Ended::Failed(error),
     };
-    match asking.ask(&grown, spent).await {
+    match asking.ask(&extended, spent).await {
         Driven::Ended(ended) => ended,
         // Its checks know that it is the last time.
-        Driven::AskAgain { misfit, .. } => Ended::Failed(misfit.error),
+        Driven::AskAgain { rejected, .. } => Ended::Failed(rejected.error),
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     use crate::message::Role;
     use crate::run::log::Log;
     use crate::run::reply_check::tests::{reply, tokens, wants};
-    use crate::run::reply_check::{Checks, Held};
+    use crate::run::reply_check::{CheckOutcome, Checks};
 
     /// A model that says these things, one after the other.
     struct Scripted {
@@ -98,7 +98,7 @@ mod tests {
         checks: Checks,
     }
 
-    impl Asking for Scripted {
+    impl Reaskable for Scripted {
         type Request = Thread;
 
         async fn ask(&self, request: &Thread, spent: Spent) -> Driven {
@@ -109,10 +109,10 @@ mod tests {
             self.asked.lock().unwrap().push((texts.collect(), spent));
             let reply = self.replies.lock().unwrap().pop_front().unwrap();
             match request.checks.hold(Ok(reply), 1) {
-                Held::Replied(reply) => Driven::Ended(Ended::Replied(reply)),
-                Held::Failed(error) => Driven::Ended(Ended::Failed(error)),
-                Held::AskAgain(misfit) => Driven::AskAgain {
-                    misfit,
+                CheckOutcome::Replied(reply) => Driven::Ended(Ended::Replied(reply)),
+                CheckOutcome::Failed(error) => Driven::Ended(Ended::Failed(error)),
+                CheckOutcome::AskAgain(rejected) => Driven::AskAgain {
+                    rejected,
                     spent: Spent {
                         attempts: spent.attempts + 2,
                         waited_ms: spent.waited_ms + 5,
@@ -121,17 +121,17 @@ mod tests {
             }
         }
 
-        fn grown(
+        fn extended(
             &self,
             mut request: Thread,
             messages: Vec<Message>,
-            misfit: &Misfit,
+            rejected: &RejectedReply,
         ) -> Result<Thread, Box<ProviderError>> {
             if self.too_long {
                 return Err(Box::new(ProviderError::new("test", Code::PromptTooLong, "too long")));
             }
             request.messages.extend(messages);
-            let checks = request.checks.after_misfit(misfit);
+            let checks = request.checks.after_misfit(rejected);
             Ok(Thread { checks, ..request })
         }
     }
@@ -200,12 +200,12 @@ mod tests {
             ..reply("yes")
         };
         assert_eq!(*held, expected);
-        let grown = owned(&["say yes", "no", "say something else"]);
+        let extended = owned(&["say yes", "no", "say something else"]);
         let first = Spent {
             attempts: 2,
             waited_ms: 5,
         };
-        assert_eq!(seen.asked, [(owned(&["say yes"]), Spent::default()), (grown, first)]);
+        assert_eq!(seen.asked, [(owned(&["say yes"]), Spent::default()), (extended, first)]);
         assert_eq!(seen.news, [retry("it says \"no\", not \"yes\"")]);
     }
 

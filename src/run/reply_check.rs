@@ -1,6 +1,6 @@
 //! What a reply is held against beside the verdict: what the call asked for and no judge of exchanges knows of.
 //!
-//! In: a judged success. Out: [`Held`]: it stands, it is to be asked for once more, or it is a failure after all. How it is asked
+//! In: a judged success. Out: [`CheckOutcome`]: it stands, it is to be asked for once more, or it is a failure after all. How it is asked
 //! for again is [`super::reask`]'s.
 
 use std::fmt;
@@ -48,7 +48,7 @@ pub(super) fn correction(reply: &Reply, reasons: impl Into<String>) -> Vec<Messa
 
 /// A reply that is not what was asked for, and how to ask for it again.
 #[derive(Debug)]
-pub(super) struct Misfit {
+pub(super) struct RejectedReply {
     pub reply: Reply,
     /// What comes behind the thread.
     pub messages: Vec<Message>,
@@ -58,9 +58,9 @@ pub(super) struct Misfit {
 
 /// What a verdict comes to.
 #[derive(Debug)]
-pub(super) enum Held {
+pub(super) enum CheckOutcome {
     Replied(Box<Reply>),
-    AskAgain(Box<Misfit>),
+    AskAgain(Box<RejectedReply>),
     Failed(Box<ProviderError>),
 }
 
@@ -83,11 +83,11 @@ impl Checks {
         self.list.push(check);
     }
 
-    /// The same for a call that is made again because of `misfit`: the last time, and its costs come to those of the first.
-    pub fn after_misfit(self, misfit: &Misfit) -> Checks {
+    /// The same for a call that is made again because of `rejected`: the last time, and its costs come to those of the first.
+    pub fn after_misfit(self, rejected: &RejectedReply) -> Checks {
         let spent = Spent {
-            usage: misfit.reply.usage.clone(),
-            cost_usd: misfit.reply.cost_usd,
+            usage: rejected.reply.usage.clone(),
+            cost_usd: rejected.reply.cost_usd,
         };
         Checks {
             spent: Some(spent),
@@ -101,7 +101,7 @@ impl Checks {
     }
 
     /// What `verdict` comes to, which `events` public events have led to.
-    pub fn hold(&self, verdict: Result<Reply, Box<ProviderError>>, events: u64) -> Held {
+    pub fn hold(&self, verdict: Result<Reply, Box<ProviderError>>, events: u64) -> CheckOutcome {
         let mut reply = match verdict {
             Ok(reply) => reply,
             Err(error) => return self.hold_failure(error),
@@ -110,9 +110,11 @@ impl Checks {
             return match check.check(&mut reply) {
                 Finding::Fits => continue,
                 Finding::AskAgain { messages, error } if self.spent.is_none() => {
-                    Held::AskAgain(Box::new(Misfit { reply, messages, error }))
+                    CheckOutcome::AskAgain(Box::new(RejectedReply { reply, messages, error }))
                 }
-                Finding::AskAgain { error, .. } => Held::Failed(self.with_spent(with_partial(error, reply, events))),
+                Finding::AskAgain { error, .. } => {
+                    CheckOutcome::Failed(self.with_spent(with_partial(error, reply, events)))
+                }
             };
         }
         if let Some(before) = &self.spent {
@@ -123,13 +125,13 @@ impl Checks {
             });
             (reply.usage, reply.cost_usd) = (all.usage, all.cost_usd);
         }
-        Held::Replied(Box::new(reply))
+        CheckOutcome::Replied(Box::new(reply))
     }
 
-    fn hold_failure(&self, error: Box<ProviderError>) -> Held {
+    fn hold_failure(&self, error: Box<ProviderError>) -> CheckOutcome {
         let mended = self.list.iter().find_map(|check| check.mend(&error));
         let Some(messages) = mended.filter(|_| self.spent.is_none()) else {
-            return Held::Failed(self.with_spent(error));
+            return CheckOutcome::Failed(self.with_spent(error));
         };
         let partial = error.partial.as_ref().map(|partial| partial.text.clone());
         let reply = Reply {
@@ -137,7 +139,7 @@ impl Checks {
             usage: error.usage.clone().unwrap_or_default(),
             ..Reply::default()
         };
-        Held::AskAgain(Box::new(Misfit { reply, messages, error }))
+        CheckOutcome::AskAgain(Box::new(RejectedReply { reply, messages, error }))
     }
 
     fn with_spent(&self, mut error: Box<ProviderError>) -> Box<ProviderError> {
@@ -208,6 +210,7 @@ pub(super) mod tests {
         }
     }
 
+    /// Usage of so many tokens.
     pub fn tokens(input_tokens: u64, output_tokens: u64) -> Usage {
         Usage {
             input_tokens,
@@ -220,7 +223,7 @@ pub(super) mod tests {
     #[test]
     fn what_fits_stands_as_it_is() {
         for checks in [Checks::default(), wants("yes")] {
-            let Held::Replied(held) = checks.hold(Ok(reply("yes")), 1) else {
+            let CheckOutcome::Replied(held) = checks.hold(Ok(reply("yes")), 1) else {
                 panic!("it fits");
             };
             assert_eq!(*held, reply("yes"));
@@ -229,12 +232,12 @@ pub(super) mod tests {
 
     #[test]
     fn what_does_not_fit_is_asked_for_again_with_the_reply_and_the_reasons() {
-        let Held::AskAgain(misfit) = wants("yes").hold(Ok(reply("no")), 1) else {
+        let CheckOutcome::AskAgain(rejected) = wants("yes").hold(Ok(reply("no")), 1) else {
             panic!("it does not fit");
         };
-        assert_eq!(misfit.reply, reply("no"));
-        assert_eq!(misfit.error.message, "it says \"no\", not \"yes\"");
-        let said: Vec<_> = misfit
+        assert_eq!(rejected.reply, reply("no"));
+        assert_eq!(rejected.error.message, "it says \"no\", not \"yes\"");
+        let said: Vec<_> = rejected
             .messages
             .iter()
             .map(|m| (m.role.as_str(), m.content.as_text()))
@@ -244,16 +247,16 @@ pub(super) mod tests {
 
     #[test]
     fn the_second_time_is_the_last_and_both_are_paid_for() {
-        let Held::AskAgain(misfit) = wants("yes").hold(Ok(reply("no")), 1) else {
+        let CheckOutcome::AskAgain(rejected) = wants("yes").hold(Ok(reply("no")), 1) else {
             panic!("it does not fit");
         };
-        let again = wants("yes").after_misfit(&misfit);
+        let again = wants("yes").after_misfit(&rejected);
         assert!(again.asked_before());
-        let Held::Replied(held) = again.hold(Ok(reply("yes")), 1) else {
+        let CheckOutcome::Replied(held) = again.hold(Ok(reply("yes")), 1) else {
             panic!("it fits");
         };
         assert_eq!((held.usage, held.cost_usd), (tokens(6, 4), Some(1.0)));
-        let Held::Failed(error) = again.hold(Ok(reply("no again")), 7) else {
+        let CheckOutcome::Failed(error) = again.hold(Ok(reply("no again")), 7) else {
             panic!("it does not fit");
         };
         assert_eq!(error.message, "it says \"no again\", not \"yes\"");
@@ -268,11 +271,11 @@ pub(super) mod tests {
 
     #[test]
     fn a_failure_stays_one() {
-        let Held::AskAgain(misfit) = wants("yes").hold(Ok(reply("no")), 1) else {
+        let CheckOutcome::AskAgain(rejected) = wants("yes").hold(Ok(reply("no")), 1) else {
             panic!("it does not fit");
         };
         let failed = Box::new(ProviderError::new("test", Code::Overloaded, "busy"));
-        let Held::Failed(error) = wants("yes").after_misfit(&misfit).hold(Err(failed), 1) else {
+        let CheckOutcome::Failed(error) = wants("yes").after_misfit(&rejected).hold(Err(failed), 1) else {
             panic!("it has failed");
         };
         assert_eq!((error.message.as_str(), error.usage), ("busy", Some(tokens(3, 2))));
@@ -282,13 +285,13 @@ pub(super) mod tests {
     fn the_first_check_that_is_not_met_decides() {
         let mut checks = wants("yes");
         checks.push(Arc::new(Wants("no")));
-        let Held::AskAgain(misfit) = checks.hold(Ok(reply("no")), 1) else {
+        let CheckOutcome::AskAgain(rejected) = checks.hold(Ok(reply("no")), 1) else {
             panic!("it does not fit");
         };
-        assert_eq!(misfit.error.message, "it says \"no\", not \"yes\"");
-        let Held::AskAgain(misfit) = checks.hold(Ok(reply("yes")), 1) else {
+        assert_eq!(rejected.error.message, "it says \"no\", not \"yes\"");
+        let CheckOutcome::AskAgain(rejected) = checks.hold(Ok(reply("yes")), 1) else {
             panic!("it does not fit");
         };
-        assert_eq!(misfit.error.message, "it says \"yes\", not \"no\"");
+        assert_eq!(rejected.error.message, "it says \"yes\", not \"no\"");
     }
 }

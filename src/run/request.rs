@@ -97,7 +97,6 @@ impl CallOptions {
 /// One call: a thread, the tools it may call, and what the caller wants of it.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// The thread.
     pub messages: Vec<Message>,
     /// The tools the model may call.
     pub tools: Vec<ToolSpec>,
@@ -114,7 +113,6 @@ pub struct Request {
 /// One call as the façade writes it.
 #[derive(Debug)]
 pub struct EncodedRequest {
-    /// The thread.
     pub messages: Thread,
     /// The tools: an array of [`ToolSpec`]s.
     pub tools: String,

@@ -15,7 +15,7 @@ use super::clock::{millis, now_ms};
 use super::handle::Ended;
 use super::log::Level;
 use super::quota::{Reset, UsedUp, sleep_until};
-use super::reply_check::Misfit;
+use super::reply_check::RejectedReply;
 use super::sink::Sink;
 use crate::error::{AttemptFailure, ProviderError};
 use crate::event::{Event, Reply, RunInfo};
@@ -29,7 +29,7 @@ pub(super) enum AttemptOutcome {
     /// The CLI refused a flag the run can do without.
     FlagRefused(String),
     /// The reply is not what was asked for.
-    AskAgain(Box<Misfit>),
+    AskAgain(Box<RejectedReply>),
 }
 
 /// What all attempts of a call come to.
@@ -38,7 +38,7 @@ pub(super) enum Driven {
     Ended(Ended),
     /// The reply is not what was asked for; so much was spent, what was before this call included.
     AskAgain {
-        misfit: Box<Misfit>,
+        rejected: Box<RejectedReply>,
         spent: Spent,
     },
 }
@@ -127,14 +127,14 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
                 }
                 return Driven::Ended(Ended::Replied(reply));
             }
-            Ok(AttemptOutcome::AskAgain(misfit)) => {
+            Ok(AttemptOutcome::AskAgain(rejected)) => {
                 let (used_up, model) = call.plan();
                 used_up.clear(model);
                 let spent = Spent {
                     attempts: number,
                     waited_ms: parked.ms,
                 };
-                return Driven::AskAgain { misfit, spent };
+                return Driven::AskAgain { rejected, spent };
             }
             Ok(AttemptOutcome::Cancelled) => {
                 // One that waits in the queue was not made.

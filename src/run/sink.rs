@@ -21,7 +21,6 @@ pub(super) struct Sink {
     /// Tools that run are the CLI's own, which change things: running them counts as output, whoever listens.
     tools_act: bool,
     committed: AtomicBool,
-    /// The run's records.
     pub log: Arc<Log>,
     /// The run's log, if it is recorded.
     recorder: Option<Recorder>,

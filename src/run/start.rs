@@ -11,7 +11,7 @@ use super::cli_request::CliRequest;
 use super::engine::Engine;
 use super::handle::{Ended, Run};
 use super::lifecycle::{CallHandles, Lifecycle};
-use super::model::{Calls, Model, ProviderObject, Work};
+use super::model::{CallDelivery, Model, ProviderObject, Work};
 use super::prewarm::prewarm;
 use super::request::{EncodedRequest, NotCompiled, Request};
 use super::{call, log};
@@ -25,7 +25,6 @@ use crate::redact::Redactor;
 
 /// What a call is to be, before it is looked at.
 enum Asked {
-    /// By JavaScript.
     Encoded(EncodedRequest),
     /// By an agent, whose calls may come by callbacks.
     Request(Box<Request>, Option<(mpsc::Sender<ToolCallRequest>, BridgeOptions)>),
@@ -133,26 +132,30 @@ impl Model for Engine {
         Engine::begin(&self, Asked::Request(Box::new(request), None), env)
     }
 
-    fn calls(&self) -> Calls {
+    fn calls(&self) -> CallDelivery {
         // Who names another engine than print says that nothing else will do.
         if !self.takes_callbacks() || matches!(self.options.engine, EngineKind::Live | EngineKind::Warm) {
-            return Calls::Turns;
+            return CallDelivery::Turns;
         }
         // Those that have a live form call natively there, with the end of a turn.
         let has_turns = |live: LiveForm| live.has_turns_in_print || self.options.engine == EngineKind::Auto;
         let has_turns = self.provider.live.is_some_and(has_turns);
-        if has_turns { Calls::Either } else { Calls::Callbacks }
+        if has_turns {
+            CallDelivery::Either
+        } else {
+            CallDelivery::Callbacks
+        }
     }
 
     /// A CLI that keeps no conversations after all, because the installed one is not known to, calls natively back in print form.
-    fn calls_now(&self, env: Option<&Arc<Vars>>) -> Calls {
+    fn calls_now(&self, env: Option<&Arc<Vars>>) -> CallDelivery {
         let calls = self.calls();
-        if calls != Calls::Either || self.provider.live.is_some_and(|live| live.has_turns_in_print) {
+        if calls != CallDelivery::Either || self.provider.live.is_some_and(|live| live.has_turns_in_print) {
             return calls;
         }
         let env = env.map_or_else(|| Arc::new(std::env::vars_os().collect()), Arc::clone);
         match self.known_engine_choice(&env) {
-            Ok(Some(choice)) if matches!(choice.uses, EngineUse::Print | EngineUse::Warm) => Calls::Callbacks,
+            Ok(Some(choice)) if matches!(choice.uses, EngineUse::Print | EngineUse::Warm) => CallDelivery::Callbacks,
             _ => calls,
         }
     }

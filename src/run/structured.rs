@@ -95,7 +95,7 @@ impl ReplyCheck for FitsSchema {
             }
             Err(reasons) => Finding::AskAgain {
                 messages: correction(reply, self.reasons(&reasons)),
-                error: self.misfit(&reasons),
+                error: self.rejected(&reasons),
             },
         }
     }
@@ -127,7 +127,7 @@ impl FitsSchema {
         )
     }
 
-    fn misfit(&self, reasons: &str) -> Box<ProviderError> {
+    fn rejected(&self, reasons: &str) -> Box<ProviderError> {
         let reason = format!("the reply does not fit `outputSchema`: {reasons}");
         let hint = classify::hint(&self.provider, Code::OutputInvalid);
         Box::new(ProviderError::new(&self.provider, Code::OutputInvalid, reason).with_hint(hint))

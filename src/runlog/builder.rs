@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::items;
-use super::read::{Opening, Run};
+use super::read::{Run, RunHeader};
 use super::timeline::{CallResult, Item, Kind, RunView, Tokens, fact};
 use super::view::{self, list, one_line, pretty, string, text_of};
 use crate::event::EventKind;
@@ -43,7 +43,7 @@ pub(super) struct TimelineBuilder {
 
 impl TimelineBuilder {
     /// Of the run that `opening` begins.
-    pub(super) fn new(opening: Opening) -> TimelineBuilder {
+    pub(super) fn new(opening: RunHeader) -> TimelineBuilder {
         TimelineBuilder {
             view: RunView {
                 run_id: opening.id,

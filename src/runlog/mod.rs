@@ -141,12 +141,10 @@ fn line(run: &str, Stamp { at, t }: Stamp, key: &str, json: &str) -> String {
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum End {
-    /// With an error.
     Failed {
         /// A `ProviderError` as JSON.
         error: Box<RawValue>,
     },
-    /// By its caller.
     Cancelled,
 }
 

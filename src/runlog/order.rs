@@ -12,8 +12,7 @@ pub(super) struct Node<'a> {
 
 /// Where a run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
-    /// Of the nodes.
+pub(super) struct Position {
     pub index: usize,
     /// How many runs it is inside of.
     pub depth: usize,
@@ -21,7 +20,7 @@ pub(super) struct Place {
     pub turn: Option<u32>,
 }
 
-impl Place {
+impl Position {
     /// What the run is, if it says nothing of that itself.
     pub(super) fn role(&self) -> Option<String> {
         self.turn.map(|number| format!("turn {number}"))
@@ -29,7 +28,7 @@ impl Place {
 }
 
 /// Each run of `nodes`, which are in the order in which they began, and behind it those that are parts of it.
-pub(super) fn nested(nodes: &[Node]) -> Vec<Place> {
+pub(super) fn nested(nodes: &[Node]) -> Vec<Position> {
     let mut latest: HashMap<&str, usize> = HashMap::new();
     let mut parts: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     let mut waiting = Vec::new();
@@ -38,7 +37,7 @@ pub(super) fn nested(nodes: &[Node]) -> Vec<Place> {
         let whole = node.parent.and_then(|parent| latest.get(parent));
         match whole.and_then(|whole| parts.get_mut(*whole)) {
             Some(parts) => parts.push(index),
-            None => waiting.push(Place {
+            None => waiting.push(Position {
                 index,
                 depth: 0,
                 turn: None,
@@ -59,7 +58,7 @@ pub(super) fn nested(nodes: &[Node]) -> Vec<Place> {
             .map(|part| {
                 let is_turn = whole.is_agents && nodes.get(*part).is_some_and(|part| !part.is_agents);
                 turns += u32::from(is_turn);
-                Place {
+                Position {
                     index: *part,
                     depth: place.depth + 1,
                     turn: is_turn.then_some(turns),

@@ -39,13 +39,11 @@ pub struct Recording {
 /// One run.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// Its id.
     pub id: String,
     /// The run it is part of.
     pub parent: Option<String>,
     /// The header line, as it is.
     pub header: Box<RawValue>,
-    /// The provider's id.
     pub provider: String,
     /// ms since the epoch.
     pub started_at: u64,
@@ -88,7 +86,6 @@ pub struct Ended {
 pub struct Problem {
     /// From 1.
     pub line: usize,
-    /// Why.
     pub message: String,
 }
 
@@ -130,8 +127,8 @@ impl Run {
     }
 
     /// How it began.
-    pub(super) fn opening(&self) -> Opening {
-        Opening {
+    pub(super) fn opening(&self) -> RunHeader {
+        RunHeader {
             id: self.id.clone(),
             parent: self.parent.clone(),
             provider: self.provider.clone(),
@@ -153,12 +150,10 @@ pub(super) fn last_outcome(kind: Option<EventKind>, event: &RawValue) -> &'stati
 
 /// How a run began: what its header line says, but for the prompt.
 #[derive(Debug, Clone)]
-pub(super) struct Opening {
-    /// Its id.
+pub(super) struct RunHeader {
     pub id: String,
     /// The run it is part of.
     pub parent: Option<String>,
-    /// The provider's id.
     pub provider: String,
     /// ms since the epoch.
     pub started_at: u64,
@@ -168,7 +163,7 @@ pub(super) struct Opening {
 #[derive(Debug)]
 pub(super) enum LineOf<'a> {
     /// It opens a run.
-    Header(Opening),
+    Header(RunHeader),
     /// Something happened in `run`.
     Event {
         run: String,
@@ -340,7 +335,7 @@ pub(super) fn parse(line: &str, first: bool) -> Result<Result<LineOf<'_>, String
         let (Some(id), Some(provider)) = (text(parsed.run_id), text(parsed.provider)) else {
             return Ok(Err("the header names no run or no provider".to_owned()));
         };
-        return Ok(Ok(LineOf::Header(Opening {
+        return Ok(Ok(LineOf::Header(RunHeader {
             id,
             parent: text(parsed.parent_run_id),
             provider,

@@ -20,7 +20,6 @@ const LONGEST_NAME: usize = 200;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spent {
-    /// The provider's id.
     pub provider: String,
     /// The model, where it was told.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +40,6 @@ pub struct Spent {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Limit {
-    /// The provider's id.
     pub provider: String,
     /// `five_hour`, `seven_day`, …
     #[serde(skip_serializing_if = "Option::is_none")]

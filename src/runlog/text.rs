@@ -17,7 +17,6 @@ const ARGS: usize = 400;
 /// How a timeline is written.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Style {
-    /// With colours.
     pub colour: bool,
     /// Long arguments and results whole.
     pub full: bool,

@@ -26,7 +26,6 @@ pub struct Timeline {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunView {
-    /// Its id.
     pub run_id: String,
     /// The run it is part of.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,7 +35,6 @@ pub struct RunView {
     /// What it is, if it is no call of its own: `agent`, `agent reviewer`, `turn 2`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// The provider's id.
     pub provider: String,
     /// ms since the epoch.
     pub started_at: u64,
@@ -68,7 +66,6 @@ pub struct RunView {
     pub is_agents: bool,
     /// What else the header and the events tell of the run, as text.
     pub facts: Vec<Fact>,
-    /// What happened.
     pub items: Vec<Item>,
 }
 
@@ -145,7 +142,6 @@ pub struct Item {
 pub struct Tokens {
     /// Everything the model read.
     pub input: u64,
-    /// Everything it wrote.
     pub output: Option<u64>,
     /// Of the input, what came from a cache.
     pub cache_read: Option<u64>,

@@ -32,7 +32,6 @@ thread_local! {
 /// Why a check was left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Exhausted {
-    /// The budget was.
     Work,
     /// Schemas lay too deep in each other.
     Stack,
@@ -64,7 +63,6 @@ fn stack_used() -> usize {
 /// What a schema costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Costs {
-    /// Each time.
     pub own: u64,
     /// For each entry of an object or array.
     pub entry: u64,

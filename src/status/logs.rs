@@ -25,7 +25,6 @@ const MOST_FILES: usize = 10_000;
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Files {
-    /// Read.
     pub read: usize,
     /// Not read: nothing was written to them since.
     pub older: usize,

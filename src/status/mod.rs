@@ -21,7 +21,7 @@ use seen::{Machine, Process};
 /// Who is to blame for errors that no provider is.
 const PACKAGE: &str = "deep-factor-providers";
 
-/// What goes on in this process: index.d.ts's `Limits`. A look at memory costs some 10 µs per process.
+/// What goes on in this process: index.d.ts's `ProcessLimits`. A look at memory costs some 10 µs per process.
 pub fn own() -> Value {
     let now = activity::snapshot();
     let processes: Vec<Process> = now

@@ -1,4 +1,4 @@
-//! What is shown of processes: index.d.ts's `Limits` and `Status`.
+//! What is shown of processes: index.d.ts's `ProcessLimits` and `Status`.
 
 use std::collections::BTreeMap;
 

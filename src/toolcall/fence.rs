@@ -12,7 +12,6 @@ pub(super) const FENCE: usize = 3;
 pub(super) enum Opener {
     /// Not decided: the opening fence is held back.
     Held,
-    /// They are text.
     Kept,
     /// They go with the call.
     TakenOut,
@@ -38,7 +37,7 @@ pub(super) struct Fence {
 /// A run of fence characters.
 #[derive(Debug)]
 pub(super) struct Run {
-    pub(super) place: Place,
+    pub(super) place: FenceContext,
     pub(super) char: u8,
     pub(super) length: usize,
     /// Whether only blanks precede it on its line.
@@ -46,7 +45,7 @@ pub(super) struct Run {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum FenceContext {
     Text,
     Code,
     AfterObject,

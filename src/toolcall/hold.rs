@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::calls::Calls;
-use super::object::{Scan, Step};
+use super::object::{Scan, ScanStep};
 use super::tail::{self, KEY, MAX_INFO, Rules};
 use crate::prompt::{is_js_space, scan};
 
@@ -26,7 +26,6 @@ enum At {
     Brace,
     /// In the key, so many bytes of which were seen.
     Key(usize),
-    /// It has begun.
     Begun,
 }
 
@@ -156,7 +155,7 @@ impl Hold {
             .strict(&self.pending.as_bytes()[..end], &mut object.seen, &mut false);
         if object.scan.looks_like_cut_calls() {
             self.at = At::Begun;
-        } else if step != Step::More {
+        } else if step != ScanStep::More {
             self.object = None;
         }
     }

@@ -12,7 +12,7 @@ pub(super) const KEY: &str = "tool_calls";
 
 /// What a piece of input led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum ScanStep {
     /// The value goes on after this piece.
     More,
     /// The value ended; its last byte has been taken.
@@ -94,12 +94,12 @@ impl Scan {
     }
 
     /// Takes bytes from `at` on as strict JSON. `blank` is whether only blanks precede on the line, and is kept up to date.
-    pub(super) fn strict(&mut self, bytes: &[u8], at: &mut usize, blank: &mut bool) -> Step {
+    pub(super) fn strict(&mut self, bytes: &[u8], at: &mut usize, blank: &mut bool) -> ScanStep {
         while let Some(&byte) = bytes.get(*at) {
             if self.in_string {
                 *blank = false;
                 if byte < 0x20 {
-                    return Step::Broken;
+                    return ScanStep::Broken;
                 }
                 let length = if self.escaped || matches!(byte, b'"' | b'\\') {
                     1
@@ -111,7 +111,7 @@ impl Scan {
                 continue;
             }
             if !self.fits(byte) {
-                return Step::Broken;
+                return ScanStep::Broken;
             }
             mark_line(byte, blank);
             *at += 1;
@@ -123,7 +123,7 @@ impl Scan {
                 b'}' | b']' => {
                     self.pop();
                     if self.open.is_empty() {
-                        return Step::End;
+                        return ScanStep::End;
                     }
                 }
                 b',' if self.open.last() == Some(&b'{') => self.expect = Expect::Key,
@@ -131,7 +131,7 @@ impl Scan {
                 _ => self.in_scalar = true,
             }
         }
-        Step::More
+        ScanStep::More
     }
 
     /// Whether `byte` may come next, outside of strings. Ends the number or literal before it.
@@ -158,10 +158,10 @@ impl Scan {
     }
 
     /// Takes one byte of JSON that is damaged already: strings may hold line breaks, brackets close whatever they can.
-    pub(super) fn lenient(&mut self, byte: u8) -> Step {
+    pub(super) fn lenient(&mut self, byte: u8) -> ScanStep {
         if self.in_string {
             self.string_bytes(&[byte]);
-            return Step::More;
+            return ScanStep::More;
         }
         self.look(byte);
         match byte {
@@ -180,12 +180,12 @@ impl Scan {
                 };
                 while there > 0 && self.pop() != Some(opener) {}
                 if self.open.is_empty() {
-                    return Step::End;
+                    return ScanStep::End;
                 }
             }
             _ => {}
         }
-        Step::More
+        ScanStep::More
     }
 
     fn push(&mut self, bracket: u8) {

@@ -8,9 +8,9 @@
 //! block. Where it may not: further down in a code block, in inline code (unless that begins its line), in a JSON array or
 //! object.
 
-use super::fence::{FENCE, Fence, Opener, Place, Run, names_calls};
+use super::fence::{FENCE, Fence, FenceContext, Opener, Run, names_calls};
 use super::input::Input;
-use super::object::{Scan, Step};
+use super::object::{Scan, ScanStep};
 use super::read::{self, Entry, Found};
 
 /// An object that isn't JSON.
@@ -109,7 +109,7 @@ impl Scanner {
                 State::AfterNested => self.after_nested(),
                 State::Code => self.code(),
                 State::Skip(mut scan) => {
-                    if self.scan(&mut scan) == Step::More {
+                    if self.scan(&mut scan) == ScanStep::More {
                         self.state = State::Skip(scan);
                     }
                 }
@@ -126,7 +126,7 @@ impl Scanner {
                     self.state = State::Skip(Scan::value());
                     return;
                 }
-                _ => return self.begin_run(Place::Text, byte),
+                _ => return self.begin_run(FenceContext::Text, byte),
             }
         }
     }
@@ -140,7 +140,7 @@ impl Scanner {
                 .skip_to(|byte| (byte == char) | ((byte == b'\n') & first_line))
             {
                 None => return,
-                Some(byte) if byte == char => return self.begin_run(Place::Code, byte),
+                Some(byte) if byte == char => return self.begin_run(FenceContext::Code, byte),
                 // A fence in the middle of a line, with text behind it, was inline code at most.
                 Some(_) if !fence.line_start => return self.leave_fence(),
                 Some(_) => fence.line_ended = true,
@@ -148,7 +148,7 @@ impl Scanner {
         }
     }
 
-    fn begin_run(&mut self, place: Place, char: u8) {
+    fn begin_run(&mut self, place: FenceContext, char: u8) {
         self.input.hold();
         self.state = State::Run(Run {
             place,
@@ -172,12 +172,12 @@ impl Scanner {
     /// `next` is what follows the run and is not taken yet.
     fn run_ended(&mut self, run: &Run, next: Option<u8>) {
         match run.place {
-            Place::Text => self.run_in_text(run, next),
-            Place::Code => self.run_in_code(run, next),
-            Place::AfterObject if self.fence.as_ref().is_some_and(|fence| run.length >= fence.length) => {
+            FenceContext::Text => self.run_in_text(run, next),
+            FenceContext::Code => self.run_in_code(run, next),
+            FenceContext::AfterObject if self.fence.as_ref().is_some_and(|fence| run.length >= fence.length) => {
                 self.close_fence()
             }
-            Place::AfterObject => self.not_an_object(),
+            FenceContext::AfterObject => self.not_an_object(),
         }
     }
 
@@ -260,9 +260,9 @@ impl Scanner {
 
     fn object(&mut self, brace: usize, mut scan: Scan) {
         match self.scan(&mut scan) {
-            Step::More => self.state = State::Object { brace, scan },
-            Step::End => self.object_ended(brace, &scan),
-            Step::Broken => {
+            ScanStep::More => self.state = State::Object { brace, scan },
+            ScanStep::End => self.object_ended(brace, &scan),
+            ScanStep::Broken => {
                 let (run, line_start) = (0, false);
                 self.state = State::Damaged(Damage {
                     brace,
@@ -280,7 +280,7 @@ impl Scanner {
         match next {
             None => self.state = State::AfterObject,
             Some(b'{') => self.take_brace(),
-            Some(byte) if Some(byte) == char => self.begin_run(Place::AfterObject, byte),
+            Some(byte) if Some(byte) == char => self.begin_run(FenceContext::AfterObject, byte),
             Some(_) => self.not_an_object(),
         }
     }
@@ -306,7 +306,7 @@ impl Scanner {
                 damage.run = 0;
             }
             self.input.take(byte);
-            if damage.scan.lenient(byte) == Step::End {
+            if damage.scan.lenient(byte) == ScanStep::End {
                 return self.object_ended(damage.brace, &damage.scan);
             }
         }
@@ -473,7 +473,7 @@ impl Scanner {
         self.state = State::Text;
     }
 
-    fn scan(&mut self, scan: &mut Scan) -> Step {
+    fn scan(&mut self, scan: &mut Scan) -> ScanStep {
         let (bytes, at, blank) = self.input.parts();
         scan.strict(bytes, at, blank)
     }

@@ -11,7 +11,7 @@ use std::fmt::Debug;
 use serde_json::Value;
 
 use super::calls::Calls;
-use super::object::{Scan, Step};
+use super::object::{Scan, ScanStep};
 use super::read::{self, Entry, Found};
 use crate::message::InvalidToolCall;
 use crate::prompt::is_js_space;
@@ -36,7 +36,6 @@ pub(super) trait Rules: Debug + Send + Sync {
 /// What a block is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Calls.
     Counts,
     /// Text; and why, where it may have been meant as calls.
     Text(Option<String>),
@@ -101,24 +100,24 @@ fn unreadable(text: &str) -> Option<Block<'_>> {
     let mut scan = Scan::object();
     let (mut at, mut blank) = (object + 1, false);
     let mut step = scan.strict(text.as_bytes(), &mut at, &mut blank);
-    if step == Step::Broken {
+    if step == ScanStep::Broken {
         for byte in &text.as_bytes()[at..] {
             step = scan.lenient(*byte);
             at += 1;
-            if step == Step::End {
+            if step == ScanStep::End {
                 break;
             }
         }
     }
     let (body, closed) = match step {
         // Closed brackets: nothing may follow but the closing fence.
-        Step::End => {
+        ScanStep::End => {
             let (body, closed) = without_closing_fence(text);
             let unreadable = body == at && read::entries(&text[object..at]).is_err();
             unreadable.then_some((body, closed))?
         }
         // The text ends within it, or its end is unknown.
-        Step::More | Step::Broken => {
+        ScanStep::More | ScanStep::Broken => {
             let (body, closed) = without_closing_fence(text);
             let lines = text[object..body].lines().skip(1);
             let goes_on = lines.map(str::trim_start).any(|line| line.starts_with("```"));

@@ -13,8 +13,8 @@ use deep_factor_providers::decode::{Decoder, Wire};
 use deep_factor_providers::event::Event;
 use deep_factor_providers::exchange::claude_live::mcp;
 use deep_factor_providers::exchange::codex_live::catalog::{self, Keep};
-use deep_factor_providers::exchange::codex_live::inbound::{self, Told};
-use deep_factor_providers::exchange::codex_live::reader::{Reader, Step};
+use deep_factor_providers::exchange::codex_live::inbound::{self, Notice};
+use deep_factor_providers::exchange::codex_live::reader::{TurnReader, TurnStep};
 use deep_factor_providers::exchange::codex_live::settings::UserConfig;
 use deep_factor_providers::exchange::codex_live::tools;
 use deep_factor_providers::exchange::control;
@@ -370,20 +370,20 @@ fn app_server_line(data: &[u8]) {
         Keep::default(),
     );
     let tools = tools::declare(&[]);
-    let mut reader = Reader::new(&tools, "t", "m", (choice % 2 == 0).then(|| "u".to_owned()));
+    let mut reader = TurnReader::new(&tools, "t", "m", (choice % 2 == 0).then(|| "u".to_owned()));
     let mut events = Vec::new();
     for line in text.lines() {
         let event = match rpc::message::read(line) {
             rpc::message::Message::Notification { method, params } => match inbound::read(&method, params) {
-                Some(Told::Thread(_, event)) => event,
-                Some(Told::Limits(_)) | None => continue,
+                Some(Notice::Thread(_, event)) => event,
+                Some(Notice::RateLimits(_)) | None => continue,
             },
             rpc::message::Message::Request(request) => inbound::asked(&request).1,
             rpc::message::Message::Answer { .. } | rpc::message::Message::Nothing => continue,
         };
-        let step = reader.push(event, &inbound::Limits::default(), &mut events);
+        let step = reader.push(event, &inbound::RateLimits::default(), &mut events);
         let ended = events.iter().any(|event| matches!(event, Event::Outcome(_)));
-        assert_eq!(step != Step::More, ended);
+        assert_eq!(step != TurnStep::More, ended);
         if ended {
             break;
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regex::Regex;
 
-use crate::layers::{Crate, Module};
+use crate::layers::{self, Crate, Module};
 
 /// In how many files there may be `impl` blocks of one type. Those of traits are not counted: they stand with the type or the trait.
 const MOST_FILES: usize = 2;
@@ -134,4 +134,47 @@ fn a_type_is_in_one_place() {
     let scattered = files.iter().filter(|(_, files)| files.len() > MOST_FILES);
     let told = scattered.map(|((_, name), files)| format!("{name}: {files:?}"));
     assert_eq!(told.collect::<Vec<_>>(), [""; 0]);
+}
+
+/// The public types, traits, constants and functions of `text` without a doc comment. A module has its own, and a field, a variant, a
+/// method and a plain `new` have one where their names and types don't say it all: a comment that only repeats them is noise.
+fn undocumented(text: &str) -> Vec<&str> {
+    let item = Regex::new(r"^\s*pub (?:(?:async|const|unsafe) )*(?:fn|struct|enum|trait|type|static|const|union) \w+")
+        .unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let is_bare = |at: &usize| {
+        let above = lines[..*at].iter().rev().map(|line| line.trim_start());
+        let behind_attributes = |line: &&str| !line.starts_with("#[") && !line.starts_with(")]");
+        let is_plain = lines[*at].contains("self") || lines[*at].contains("fn new");
+        item.is_match(lines[*at])
+            && !is_plain
+            && !above
+                .clone()
+                .find(behind_attributes)
+                .is_some_and(|line| line.starts_with("///"))
+    };
+    (0..lines.len()).filter(is_bare).map(|at| lines[at].trim()).collect()
+}
+
+#[test]
+fn an_undocumented_item_is_found() {
+    let text = "/// A.\n#[must_use]\npub fn a() {}\npub const fn b() {}\npub fn of(&self) {}\nmod m {\n    pub struct C;\n}\npub(crate) fn d() {}\n/// E.\n\npub enum E {}";
+    assert_eq!(
+        undocumented(text),
+        ["pub const fn b() {}", "pub struct C;", "pub enum E {}"]
+    );
+}
+
+#[test]
+fn public_items_are_documented() {
+    let of = |(path, _): (std::path::PathBuf, String)| {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let found = undocumented(code)
+            .into_iter()
+            .map(|item| format!("{}: {item}", path.display()));
+        found.collect::<Vec<_>>()
+    };
+    let files = layers::modules().into_values().flatten();
+    assert_eq!(files.flat_map(of).collect::<Vec<_>>(), [""; 0]);
 }

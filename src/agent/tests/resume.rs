@@ -33,8 +33,8 @@ impl Model for Scripted {
         Redactor::default()
     }
 
-    fn calls(&self) -> Calls {
-        Calls::Callbacks
+    fn calls(&self) -> CallDelivery {
+        CallDelivery::Callbacks
     }
 
     fn begin(self: Arc<Self>, request: Request) -> Run {

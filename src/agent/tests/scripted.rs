@@ -11,7 +11,7 @@ use crate::bridge::ToolCallRequest;
 use crate::event::{Event, EventKind, Reply};
 use crate::message::{ToolCall, ToolResult};
 use crate::redact::Redactor;
-use crate::run::model::{Calls, Model};
+use crate::run::model::{CallDelivery, Model};
 use crate::run::request::{CallOptions, Request};
 use crate::run::{Ended, Run};
 
@@ -83,8 +83,8 @@ impl Model for Fake {
         Redactor::default()
     }
 
-    fn calls(&self) -> Calls {
-        Calls::Callbacks
+    fn calls(&self) -> CallDelivery {
+        CallDelivery::Callbacks
     }
 
     fn begin(self: Arc<Self>, request: Request) -> Run {

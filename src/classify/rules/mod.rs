@@ -1,6 +1,6 @@
 //! What is known of everybody's failures: the registry's tables, that of the APIs, and the tables that hold for all.
 //!
-//! In: a provider's id. Out: what is [`Known`] of its failures. A CLI's own is in its folder, `provider/<id>/errors.rs`.
+//! In: a provider's id. Out: what is [`ProviderRules`] of its failures. A CLI's own is in its folder, `provider/<id>/errors.rs`.
 
 use std::sync::LazyLock;
 
@@ -12,32 +12,30 @@ pub(super) mod common;
 mod openai;
 
 /// What is known of one provider's failures.
-pub struct Known {
-    /// The provider's id.
+pub struct ProviderRules {
     pub id: &'static str,
-    /// Its data.
     pub errors: &'static Errors,
     /// Its rules, ready to be asked.
     pub table: Table,
 }
 
-impl Known {
+impl ProviderRules {
     fn new(id: &'static str, errors: &'static Errors) -> Self {
         let table = Table::new(errors.rules);
-        Known { id, errors, table }
+        ProviderRules { id, errors, table }
     }
 }
 
 /// In the order in which they are asked where the provider is not known.
-pub static ALL: LazyLock<Vec<Known>> = LazyLock::new(|| {
+pub static ALL: LazyLock<Vec<ProviderRules>> = LazyLock::new(|| {
     provider::every()
-        .map(|provider| Known::new(&provider.id, &provider.errors))
-        .chain([Known::new("openai", &openai::ERRORS)])
+        .map(|provider| ProviderRules::new(&provider.id, &provider.errors))
+        .chain([ProviderRules::new("openai", &openai::ERRORS)])
         .collect()
 });
 
 /// What is known of one provider's failures; `None` for a CLI of the user's own.
-pub fn of(provider: &str) -> Option<&'static Known> {
+pub fn of(provider: &str) -> Option<&'static ProviderRules> {
     ALL.iter().find(|known| known.id == provider)
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::super::hints::general;
-use super::super::rules::{self, Known, common};
+use super::super::rules::{self, ProviderRules, common};
 use crate::error::{Category, Code};
 
 const YES_NO: [&str; 2] = ["no", "yes"];
@@ -34,7 +34,7 @@ fn categories() -> String {
 }
 
 /// What is known of those that exist.
-fn documented() -> impl Iterator<Item = &'static Known> {
+fn documented() -> impl Iterator<Item = &'static ProviderRules> {
     rules::ALL.iter().filter(|known| known.id != "imaginary")
 }
 

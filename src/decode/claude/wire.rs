@@ -217,7 +217,6 @@ pub(super) struct System<'a> {
     /// claude.
     #[serde(rename = "permissionMode")]
     pub permission_mode_claude: Option<&'a RawValue>,
-    /// qwen.
     pub permission_mode: Option<&'a RawValue>,
     pub claude_code_version: Option<&'a RawValue>,
     pub qwen_code_version: Option<&'a RawValue>,

@@ -13,7 +13,7 @@ use crate::exchange::host::{Host, NoHost};
 use crate::exchange::installed::Installed;
 use crate::exchange::live::keep::NoSession;
 use crate::exchange::live::setup::SetupParts;
-use crate::exchange::live::thread::{Known, Thread};
+use crate::exchange::live::thread::{KnownThread, SessionThread};
 use crate::provider::WarmForm;
 use crate::provider::choices::Choices;
 
@@ -47,7 +47,7 @@ impl Form for Agent {
         }
     }
 
-    fn addition(_: &SessionCall<()>, _: &Known) -> Result<Infallible, WhyAnew> {
+    fn addition(_: &SessionCall<()>, _: &KnownThread) -> Result<Infallible, WhyAnew> {
         Err(WhyAnew::OtherThread)
     }
 }
@@ -60,7 +60,7 @@ impl ServerForm for Agent {
     const SERVES_WHEN_GROWN: bool = true;
 
     type Server = AcpServer;
-    type Opening = CallWork;
+    type TurnInput = CallWork;
     type Work = CallWork;
 
     /// A call's choices stand on the command line and in the settings of the folder.
@@ -97,7 +97,7 @@ impl ServerForm for Agent {
         opening
     }
 
-    fn sent(_: &Thread, prompt: &str) -> String {
+    fn sent(_: &SessionThread, prompt: &str) -> String {
         prompt.to_owned()
     }
 }

@@ -70,7 +70,6 @@ pub struct Update {
 pub struct Agent {
     /// The version of the protocol.
     pub protocol_version: u32,
-    /// Itself.
     pub agent_info: AgentInfo,
 }
 
@@ -85,7 +84,6 @@ impl Agent {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct AgentInfo {
-    /// The CLI's version.
     pub version: Option<String>,
 }
 
@@ -93,7 +91,6 @@ pub struct AgentInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
-    /// Its id.
     pub session_id: String,
     /// What may answer in it.
     #[serde(default)]
@@ -116,7 +113,6 @@ pub struct Models {
 pub struct ModelInfo {
     /// Its id in the protocol.
     pub model_id: String,
-    /// Its name.
     pub name: String,
 }
 

@@ -266,7 +266,7 @@ impl CallWork {
 
 impl Work for CallWork {
     type Session = NoSession;
-    type Known = ();
+    type ReplyFacts = ();
 
     async fn turn(&mut self, report: &Report) -> TurnEnd {
         match self.open(report).await {

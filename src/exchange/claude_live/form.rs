@@ -9,7 +9,7 @@ use super::session::Session;
 use crate::exchange::form::{Form, ProcessForm, ProcessOptions, ProcessStart, SessionCall, WhyAnew};
 use crate::exchange::installed::Installed;
 use crate::exchange::live::setup::{Setup, SetupParts};
-use crate::exchange::live::thread::Known;
+use crate::exchange::live::thread::KnownThread;
 use crate::exchange::print::{NotStarted, Surroundings};
 use crate::provider::choices::Choices;
 
@@ -35,7 +35,7 @@ impl Form for Claude {
         }
     }
 
-    fn addition(call: &SessionCall<Setup>, known: &Known) -> Result<String, WhyAnew> {
+    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<String, WhyAnew> {
         let addition = call.thread.addition(known, call.guard, call.note.as_deref());
         addition.ok_or(WhyAnew::OtherThread)
     }

@@ -1,6 +1,6 @@
 //! The live engine: one claude process for a whole conversation, over the CLI's control protocol.
 //!
-//! In: a [`Thread`](super::live::thread::Thread) and a [`Setup`](super::live::setup::Setup). Out: the decoder's events of one turn after the other. The caller's tools
+//! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`Setup`](super::live::setup::Setup). Out: the decoder's events of one turn after the other. The caller's tools
 //! are declared by an MCP server ([`mcp`]) that is spoken over the CLI's standard streams ([`wire`], [`super::control`]), so the model makes native
 //! calls; a hook answers each with `defer`, which ends the turn with the calls pending and nothing run (CLI-FACTS 1b §7). Their
 //! results go back as native `tool_result` blocks ([`super::user_line`]). A [`session::Session`] is one process, which takes one

@@ -30,7 +30,7 @@ use crate::exchange::control::{self, Inbound};
 use crate::exchange::live::keep::{HANDSHAKE, Handshake, Idle, Keepable};
 use crate::exchange::live::process_turn::{ProcessSession, Pulse};
 use crate::exchange::live::setup::Setup;
-use crate::exchange::live::streams::{Figures, Step, Streams};
+use crate::exchange::live::streams::{Figures, StreamEvent, Streams};
 use crate::exchange::print::{self, NotStarted, Surroundings};
 use crate::exchange::scratch::{Leftover, Scratch};
 use crate::process::{Running, StartError, Stdin};
@@ -144,7 +144,7 @@ impl Session {
                 self.streams.rest();
             }
             match self.streams.step().await {
-                Step::Line(Some(line)) => {
+                StreamEvent::Line(Some(line)) => {
                     match self.read(&line, &mut unheard) {
                         Pulse::Unsupported(reason) => return Idle::Unsupported(reason),
                         Pulse::TurnOver => return Idle::Unsupported("it answers what nobody has asked".to_owned()),
@@ -152,8 +152,8 @@ impl Session {
                     }
                     unheard.clear();
                 }
-                Step::Line(None) | Step::Wrote => {}
-                Step::Ended => return Idle::Ended,
+                StreamEvent::Line(None) | StreamEvent::Wrote => {}
+                StreamEvent::Ended => return Idle::Ended,
             }
         }
     }
@@ -184,9 +184,9 @@ impl Session {
     async fn line(&mut self) -> Option<Option<String>> {
         loop {
             match self.streams.step().await {
-                Step::Line(line) => return Some(line),
-                Step::Wrote => {}
-                Step::Ended => return None,
+                StreamEvent::Line(line) => return Some(line),
+                StreamEvent::Wrote => {}
+                StreamEvent::Ended => return None,
             }
         }
     }

@@ -46,7 +46,6 @@ struct Turn {
 /// What is known of a turn's beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Beginning {
-    /// Nothing yet.
     Unseen,
     /// A turn has begun, of whomever.
     Init,

@@ -25,7 +25,6 @@ const INTERRUPT: Duration = Duration::from_secs(1);
 pub struct Conversation {
     /// The server it lives in.
     pub service: Arc<Service>,
-    /// Its id.
     pub id: String,
     /// The model that answers.
     pub model: String,

@@ -14,7 +14,7 @@ use super::service::{Plan, Service, vendors_catalog};
 use super::setup::Setup;
 use super::tools;
 use super::wire::ToolAnswer;
-use super::work::{Opening, ThreadWork};
+use super::work::{ThreadWork, TurnInput};
 use super::{items, native};
 use crate::command::CommandLine;
 use crate::event::Reply;
@@ -24,11 +24,11 @@ use crate::exchange::form::{
 use crate::exchange::host::{Host, NoHost};
 use crate::exchange::installed::{Binary, Installed};
 use crate::exchange::live::setup::{SYSTEM_PROMPT, SetupParts};
-use crate::exchange::live::thread::{Known, SystemMessages, Thread};
+use crate::exchange::live::thread::{KnownThread, SessionThread, SystemMessages};
 use crate::exchange::print::Surroundings;
 use crate::message::reasoning::Origin;
 use crate::message::{Message, MessageFields, Role};
-use crate::process::Limits;
+use crate::process::ProcessLimits;
 use crate::provider::choices::Choices;
 use crate::provider::options::SystemPrompt;
 
@@ -48,7 +48,6 @@ pub struct Codex {
 pub struct New {
     /// The results of its calls, by the API's ids.
     results: Vec<(String, ToolAnswer)>,
-    /// What follows them.
     items: Vec<Value>,
 }
 
@@ -74,7 +73,7 @@ impl Codex {
         let (timeout, max_stdout) = CATALOG_LIMITS;
         let around = surroundings(start);
         let around = Surroundings {
-            limits: Limits {
+            limits: ProcessLimits {
                 timeout: Some(timeout),
                 max_stdout,
                 ..around.limits
@@ -155,7 +154,7 @@ impl Form for Codex {
     }
 
     /// Results, and what is not the model's.
-    fn addition(call: &SessionCall<Setup>, known: &Known) -> Result<New, WhyAnew> {
+    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<New, WhyAnew> {
         let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
         let can_be_sent = |message: &Message| !matches!(message.role, Role::Ai | Role::Tool);
         let items: Vec<Value> = new.rest.iter().filter_map(items::of_message).collect();
@@ -181,7 +180,7 @@ impl ServerForm for Codex {
     const MOST_RESTING: usize = 100;
 
     type Server = Service;
-    type Opening = Opening;
+    type TurnInput = TurnInput;
     type Work = ThreadWork;
 
     fn serves(service: &Service, _: &Installed, setup: Option<&Setup>) -> bool {
@@ -213,7 +212,7 @@ impl ServerForm for Codex {
         Proof::Version(service.version.as_deref())
     }
 
-    fn open(&self, service: Arc<Service>, call: &SessionCall<Setup>, caller: &Caller<'_, Setup>) -> Opening {
+    fn open(&self, service: Arc<Service>, call: &SessionCall<Setup>, caller: &Caller<'_, Setup>) -> TurnInput {
         let model = model_of(&service, &call.setup);
         let scope = Scope {
             key: caller.key,
@@ -229,11 +228,11 @@ impl ServerForm for Codex {
         };
         let mut items = items::of_history(messages, &call.setup, &recalled, &origin);
         items.extend(call.note.as_deref().and_then(of_note));
-        Opening::Fresh { service, items }
+        TurnInput::Fresh { service, items }
     }
 
-    fn resume(conversation: Box<Conversation>, New { results, items }: New) -> Opening {
-        Opening::Continued {
+    fn resume(conversation: Box<Conversation>, New { results, items }: New) -> TurnInput {
+        TurnInput::Continued {
             conversation,
             results,
             items,
@@ -244,7 +243,7 @@ impl ServerForm for Codex {
         &conversation.service
     }
 
-    fn work(opening: Opening, parts: WorkParts<'_, Setup>) -> ThreadWork {
+    fn work(opening: TurnInput, parts: WorkParts<'_, Setup>) -> ThreadWork {
         ThreadWork::new(opening, parts)
     }
 
@@ -252,7 +251,7 @@ impl ServerForm for Codex {
         &self,
         recalled: Recalled,
         reply: &Reply,
-        thread: &Thread,
+        thread: &SessionThread,
         service: &Service,
         caller: &Caller<'_, Setup>,
     ) {

@@ -1,6 +1,6 @@
 //! What `codex app-server` says, line by line.
 //!
-//! In: a notification or a request of the server's. Out: what it tells of a thread ([`ThreadEvent`]) or of the account ([`Limits`]). What is
+//! In: a notification or a request of the server's. Out: what it tells of a thread ([`ThreadEvent`]) or of the account ([`RateLimits`]). What is
 //! sent to it is in [`super::wire`].
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,16 +16,16 @@ use crate::message::Usage;
 /// The protocol of `codex app-server`: JSON-RPC without its version field.
 #[derive(Debug, Default)]
 pub struct Codex {
-    limits: Mutex<Limits>,
+    limits: Mutex<RateLimits>,
 }
 
 impl Codex {
     /// The limits of the account, as far as they are known.
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> RateLimits {
         self.known().clone()
     }
 
-    fn known(&self) -> MutexGuard<'_, Limits> {
+    fn known(&self) -> MutexGuard<'_, RateLimits> {
         self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -43,8 +43,8 @@ impl Protocol for Codex {
 
     fn notification(&self, method: &str, params: &str) -> Option<(String, ThreadEvent)> {
         match read(method, params)? {
-            Told::Thread(thread, event) => Some((thread, event)),
-            Told::Limits(limits) => {
+            Notice::Thread(thread, event) => Some((thread, event)),
+            Notice::RateLimits(limits) => {
                 *self.known() = limits;
                 None
             }
@@ -61,11 +61,11 @@ impl Protocol for Codex {
 
 /// What a notification tells.
 #[derive(Debug)]
-pub enum Told {
+pub enum Notice {
     /// Something about a thread.
     Thread(String, ThreadEvent),
     /// The limits of the account, as far as the API has reported them.
-    Limits(Limits),
+    RateLimits(RateLimits),
 }
 
 /// The notifications that tell something that matters here.
@@ -91,33 +91,26 @@ const KNOWN: &[&str] = &[
 pub enum ThreadEvent {
     /// A turn has begun.
     TurnStarted {
-        /// Its id.
         turn: String,
     },
     /// A piece of a message.
     TextDelta {
-        /// The message.
         item: String,
-        /// The piece.
         delta: String,
     },
     /// A piece of the reasoning.
     ReasoningDelta {
-        /// The item.
         item: String,
-        /// The piece.
         delta: String,
     },
     /// An item of the API is complete: of an answer, or of the input.
     RawItem {
         /// The turn; another one for what was injected.
         turn: String,
-        /// The item.
         item: Value,
     },
     /// A response is complete.
     ResponseCompleted {
-        /// The turn.
         turn: String,
         /// What it cost, if the API says so.
         usage: Option<Usage>,
@@ -131,18 +124,15 @@ pub enum ThreadEvent {
     },
     /// The turn is over.
     TurnCompleted {
-        /// Its id.
         turn: String,
         /// `completed`, `failed`, `interrupted`.
         status: String,
-        /// Why it failed.
         error: Option<TurnError>,
     },
     /// Something went wrong, and is tried again or not: `turn/completed` says the last word.
     Error {
         /// codex tries again.
         will_retry: bool,
-        /// What it was.
         error: TurnError,
     },
     /// A message has begun, which may never come: a refusal begins one and says nothing.
@@ -151,27 +141,22 @@ pub enum ThreadEvent {
     Compaction,
     /// The API answered with another model.
     Rerouted {
-        /// Which.
         model: String,
     },
     /// Something that the user should know.
     Warning {
-        /// For people.
         message: String,
     },
     /// The server asked for something that nobody here understands, and was refused.
     UnknownRequest {
-        /// What.
         method: String,
     },
-    /// It was forgotten.
     Closed,
 }
 
 /// Why a turn failed, as codex reports it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TurnError {
-    /// For people.
     pub message: String,
     /// codex's word for it: `usageLimitExceeded`.
     pub kind: Option<String>,
@@ -181,7 +166,7 @@ pub struct TurnError {
 
 /// The limits of the account that pays.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Limits {
+pub struct RateLimits {
     /// The share of the fuller window that is used, 0 to 1, and when that window ends, s since the epoch.
     pub fullest: Option<(f64, Option<u64>)>,
     /// Which limit has refused the request.
@@ -270,13 +255,13 @@ struct WindowParams {
 }
 
 /// What the notification `method` tells with `params`; `None` for what matters to nobody here.
-pub fn read(method: &str, params: &str) -> Option<Told> {
+pub fn read(method: &str, params: &str) -> Option<Notice> {
     if !KNOWN.contains(&method) {
         return None;
     }
     let params: Params = serde_json::from_str(params).ok()?;
     if let Some(limits) = params.rate_limits {
-        return Some(Told::Limits(limits.into()));
+        return Some(Notice::RateLimits(limits.into()));
     }
     let event = match method {
         "turn/started" => ThreadEvent::TurnStarted { turn: params.turn.id },
@@ -322,7 +307,7 @@ pub fn read(method: &str, params: &str) -> Option<Told> {
         "thread/closed" => ThreadEvent::Closed,
         _ => return None,
     };
-    Some(Told::Thread(params.thread_id?, event))
+    Some(Notice::Thread(params.thread_id?, event))
 }
 
 impl From<ErrorParams> for TurnError {
@@ -364,11 +349,11 @@ impl From<UsageParams> for Usage {
     }
 }
 
-impl From<RateLimitParams> for Limits {
+impl From<RateLimitParams> for RateLimits {
     fn from(limits: RateLimitParams) -> Self {
         let windows = [limits.primary, limits.secondary].into_iter().flatten();
         let fullest = windows.max_by(|a, b| a.used_percent.total_cmp(&b.used_percent));
-        Limits {
+        RateLimits {
             fullest: fullest.map(|window| (window.used_percent / 100.0, window.resets_at)),
             reached: limits.rate_limit_reached_type,
         }

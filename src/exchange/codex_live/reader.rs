@@ -1,6 +1,6 @@
 //! What the server tells of a turn, as events.
 //!
-//! In: [`ThreadEvent`]s. Out: the events of a reply, and whether it is over ([`Step`]). A reply is over where calls of the caller's tools
+//! In: [`ThreadEvent`]s. Out: the events of a reply, and whether it is over ([`TurnStep`]). A reply is over where calls of the caller's tools
 //! are pending at the end of a response, or with the turn. Calls that codex answers itself (of tools that are not there, with
 //! arguments that are no JSON) are none of the caller's: the reply then takes several responses, whose usage is added up (CODEX-LIVE
 //! pitfalls 3, 5 and 7).
@@ -8,7 +8,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::inbound::{Limits, ThreadEvent, TurnError};
+use super::inbound::{RateLimits, ThreadEvent, TurnError};
 use super::items;
 use super::tools::NAMESPACE;
 use crate::declare::Tools;
@@ -29,7 +29,7 @@ const SILENT: &str = "silent_stream";
 
 /// What to do with the turn.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum TurnStep {
     /// There is more to come.
     More,
     /// The reply is there, the calls of the caller's among it.
@@ -50,7 +50,7 @@ struct Call {
 
 /// A reply as it comes.
 #[derive(Debug)]
-pub struct Reader<'a> {
+pub struct TurnReader<'a> {
     tools: &'a Tools,
     /// The turn, when it is known.
     pub turn: Option<String>,
@@ -71,10 +71,10 @@ pub struct Reader<'a> {
     has_begun_message: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> TurnReader<'a> {
     /// For a reply in the thread `session`, of a turn that goes on or is to begin.
-    pub fn new(tools: &'a Tools, session: &str, model: &str, turn: Option<String>) -> Reader<'a> {
-        Reader {
+    pub fn new(tools: &'a Tools, session: &str, model: &str, turn: Option<String>) -> TurnReader<'a> {
+        TurnReader {
             tools,
             turn,
             items: Vec::new(),
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes one event of the thread; what it means is added to `events`. `limits` are those of the account by now.
-    pub fn push(&mut self, event: ThreadEvent, limits: &Limits, events: &mut Vec<Event>) -> Step {
+    pub fn push(&mut self, event: ThreadEvent, limits: &RateLimits, events: &mut Vec<Event>) -> TurnStep {
         match event {
             ThreadEvent::TurnStarted { turn } => self.turn = Some(turn),
             ThreadEvent::TextDelta { item, delta } => {
@@ -172,11 +172,11 @@ impl<'a> Reader<'a> {
             }
             ThreadEvent::ToolCall { .. } => {}
         }
-        Step::More
+        TurnStep::More
     }
 
     /// The stream fell silent behind a call: it broke, which codex keeps to itself until the call is answered (CODEX-LIVE pitfall 4).
-    pub fn silent(&mut self, limits: &Limits, events: &mut Vec<Event>) -> Step {
+    pub fn silent(&mut self, limits: &RateLimits, events: &mut Vec<Event>) -> TurnStep {
         let reason = "stream disconnected before completion: nothing came behind a tool call";
         self.failed(SILENT, reason.to_owned(), limits, events)
     }
@@ -224,7 +224,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A response is complete: its calls are known now.
-    fn response(&mut self, usage: Option<Usage>, limits: &Limits, events: &mut Vec<Event>) -> Step {
+    fn response(&mut self, usage: Option<Usage>, limits: &RateLimits, events: &mut Vec<Event>) -> TurnStep {
         if let Some(usage) = usage {
             match &mut self.usage {
                 Some(sum) => sum.add(&usage),
@@ -251,18 +251,24 @@ impl<'a> Reader<'a> {
         }
         if !self.callers.is_empty() {
             self.over(limits, events);
-            return Step::Reply;
+            return TurnStep::Reply;
         }
-        Step::More
+        TurnStep::More
     }
 
-    fn turn_over(&mut self, status: &str, error: Option<TurnError>, limits: &Limits, events: &mut Vec<Event>) -> Step {
+    fn turn_over(
+        &mut self,
+        status: &str,
+        error: Option<TurnError>,
+        limits: &RateLimits,
+        events: &mut Vec<Event>,
+    ) -> TurnStep {
         // There is nothing left to be interrupted.
         self.turn = None;
         match (status, error) {
             ("completed", None) if self.has_text => {
                 self.over(limits, events);
-                Step::Reply
+                TurnStep::Reply
             }
             ("completed", None) if self.has_begun_message => {
                 let reason = "the model began an answer and gave none: it refused";
@@ -287,12 +293,12 @@ impl<'a> Reader<'a> {
                     ..Failure::default()
                 }));
                 self.outcome(true, events);
-                Step::Failed
+                TurnStep::Failed
             }
         }
     }
 
-    fn failed(&mut self, kind: &str, message: String, limits: &Limits, events: &mut Vec<Event>) -> Step {
+    fn failed(&mut self, kind: &str, message: String, limits: &RateLimits, events: &mut Vec<Event>) -> TurnStep {
         self.limits(limits, false, events);
         events.push(Event::Failure(Failure {
             kind: Some(kind.to_owned()),
@@ -300,10 +306,10 @@ impl<'a> Reader<'a> {
             ..Failure::default()
         }));
         self.outcome(true, events);
-        Step::Failed
+        TurnStep::Failed
     }
 
-    fn over(&mut self, limits: &Limits, events: &mut Vec<Event>) {
+    fn over(&mut self, limits: &RateLimits, events: &mut Vec<Event>) {
         self.limits(limits, false, events);
         self.outcome(false, events);
     }
@@ -325,7 +331,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The account's limits, where the API has reported any.
-    fn limits(&self, limits: &Limits, is_failure: bool, events: &mut Vec<Event>) {
+    fn limits(&self, limits: &RateLimits, is_failure: bool, events: &mut Vec<Event>) {
         let Some((used, resets_at)) = limits.fullest else {
             return;
         };

@@ -54,7 +54,6 @@ pub struct Plan<'a> {
 /// A server that is ready.
 #[derive(Debug)]
 pub struct Service {
-    /// The process.
     pub server: Arc<RpcHost<Codex>>,
     /// What the user has set.
     pub config: UserConfig,

@@ -18,7 +18,6 @@ pub struct Setup {
     pub model: Option<String>,
     /// How much it thinks, where that is chosen.
     pub effort: Option<String>,
-    /// The caller's tools.
     pub tools: Tools,
     /// How they are offered.
     pub form: Form,

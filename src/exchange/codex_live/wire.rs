@@ -62,7 +62,6 @@ pub struct ThreadList {}
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadStart<'a> {
-    /// An empty folder.
     pub cwd: &'a str,
     /// Nobody could be asked.
     pub approval_policy: &'static str,
@@ -71,7 +70,6 @@ pub struct ThreadStart<'a> {
     /// Replaces codex's own instructions; `None` keeps them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_instructions: Option<&'static str>,
-    /// The system prompt.
     pub developer_instructions: &'a str,
     /// Nothing of it is written to a file.
     pub ephemeral: bool,
@@ -87,7 +85,6 @@ pub struct ThreadStart<'a> {
     /// The model provider, where it is one of ours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_provider: Option<&'a str>,
-    /// The caller's tools.
     pub dynamic_tools: &'a [DynamicTool],
 }
 
@@ -100,18 +97,15 @@ pub enum DynamicTool {
     Function {
         /// `[a-zA-Z0-9_-]{1,128}`.
         name: String,
-        /// What it does.
         description: String,
         /// JSON Schema, as far as codex keeps it.
         input_schema: Value,
     },
     /// Tools that the model calls by a common name (CODEX-LIVE §3.3, second best).
     Namespace {
-        /// Its name.
         name: &'static str,
         /// What they have in common.
         description: &'static str,
-        /// The tools.
         tools: Vec<DynamicTool>,
     },
 }
@@ -120,7 +114,6 @@ pub enum DynamicTool {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InjectItems<'a> {
-    /// Where.
     pub thread_id: &'a str,
     /// Items of the Responses API; never none.
     pub items: &'a [Value],
@@ -130,7 +123,6 @@ pub struct InjectItems<'a> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnStart<'a> {
-    /// Where.
     pub thread_id: &'a str,
     /// A text here would be searched for `$skill`, and may have 1,048,576 characters: the prompt is injected instead.
     pub input: [(); 0],
@@ -146,7 +138,6 @@ pub struct TurnStart<'a> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Interrupt<'a> {
-    /// Where.
     pub thread_id: &'a str,
     /// The turn that goes on.
     pub turn_id: &'a str,
@@ -156,7 +147,6 @@ pub struct Interrupt<'a> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unsubscribe<'a> {
-    /// Which.
     pub thread_id: &'a str,
 }
 
@@ -174,12 +164,9 @@ pub struct ToolAnswer {
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ContentItem {
-    /// Text.
     InputText {
-        /// As it is.
         text: String,
     },
-    /// A picture.
     InputImage {
         /// A data URL: no others are taken.
         image_url: String,

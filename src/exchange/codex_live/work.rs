@@ -1,6 +1,6 @@
 //! One turn of a codex thread: opens the thread where there is none, says what is new, and reads until the reply is there.
 //!
-//! In: an [`Opening`]. Out: events, and what the turn came to. Giving it up stops the turn and forgets the thread; so does whatever it
+//! In: a [`TurnInput`]. Out: events, and what the turn came to. Giving it up stops the turn and forgets the thread; so does whatever it
 //! comes to but a reply, for codex keeps failed turns in its history (CODEX-LIVE pitfall 17): a new thread costs 10 to 17 ms.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::conversation::Conversation;
 use super::inbound::ThreadEvent;
 use super::items;
-use super::reader::{Reader, Step};
+use super::reader::{TurnReader, TurnStep};
 use super::recall::Recalled;
 use super::service::Service;
 use super::settings::refused_setting;
@@ -42,21 +42,14 @@ const UNFIT: &str = "Error: the arguments must be a JSON object";
 
 /// What is sent, and where.
 #[derive(Debug)]
-pub enum Opening {
+pub enum TurnInput {
     /// A history, to a thread that is to be opened.
-    Fresh {
-        /// Where.
-        service: Arc<Service>,
-        /// The whole history.
-        items: Vec<Value>,
-    },
+    Fresh { service: Arc<Service>, items: Vec<Value> },
     /// What is new, to a thread that knows the beginning.
     Continued {
-        /// The thread.
         conversation: Box<Conversation>,
         /// The results of its calls, by the API's ids.
         results: Vec<(String, ToolAnswer)>,
-        /// What follows them.
         items: Vec<Value>,
     },
 }
@@ -87,10 +80,10 @@ pub struct ThreadWork {
 
 impl ThreadWork {
     /// The turn that begins with `opening`.
-    pub fn new(opening: Opening, parts: WorkParts<'_, Setup>) -> ThreadWork {
+    pub fn new(opening: TurnInput, parts: WorkParts<'_, Setup>) -> ThreadWork {
         let (service, conversation, results, items) = match opening {
-            Opening::Fresh { service, items } => (service, None, Vec::new(), items),
-            Opening::Continued {
+            TurnInput::Fresh { service, items } => (service, None, Vec::new(), items),
+            TurnInput::Continued {
                 conversation,
                 results,
                 items,
@@ -246,7 +239,7 @@ impl ThreadWork {
             return TurnEnd::Vanished;
         };
         let (session, model) = (conversation.id.clone(), conversation.model.clone());
-        let mut reader = Reader::new(&setup.tools, &session, &model, conversation.turn.clone());
+        let mut reader = TurnReader::new(&setup.tools, &session, &model, conversation.turn.clone());
         let before = conversation.inbox.bytes();
         let mut session_event = Some(Event::Session {
             session_id: Some(session.clone()),
@@ -279,25 +272,25 @@ impl ThreadWork {
             let step = match next {
                 Ok(Some(ThreadEvent::ToolCall { request, call })) => {
                     conversation.asked(call, request);
-                    Step::More
+                    TurnStep::More
                 }
                 Ok(Some(event)) => reader.push(event, &limits, &mut events),
                 Ok(None) => break None,
                 Err(_) => reader.silent(&limits, &mut events),
             };
             conversation.turn.clone_from(&reader.turn);
-            conversation.is_starting &= reader.turn.is_none() && step == Step::More;
+            conversation.is_starting &= reader.turn.is_none() && step == TurnStep::More;
             for call in reader.take_unfit() {
                 conversation.answer(&call, items::answer_of(UNFIT));
             }
-            if step != Step::More {
+            if step != TurnStep::More {
                 report.push(events);
                 break Some(step);
             }
             report.tell(&mut events).await;
         };
         match end {
-            Some(Step::Reply) => {
+            Some(TurnStep::Reply) => {
                 let (items, callers) = reader.into_items();
                 TurnEnd::Reply {
                     session: self.conversation.take(),
@@ -344,7 +337,7 @@ impl ThreadWork {
 
 impl Work for ThreadWork {
     type Session = Conversation;
-    type Known = Recalled;
+    type ReplyFacts = Recalled;
 
     async fn turn(&mut self, report: &Report) -> TurnEnd {
         let sent = match self.is_fresh {

@@ -1,7 +1,7 @@
 //! The sessions of one provider between its calls: those that rest after a turn, and spares: fresh, or primed with the
 //! setup that the next thread will have.
 //!
-//! In: sessions whose turn is over ([`Pool::park`]), processes started ahead ([`Pool::stock`], [`Pool::prewarm`]). Out: for a thread
+//! In: sessions whose turn is over ([`Pool::park`]), processes started ahead ([`Pool::fill_spares`], [`Pool::prewarm`]). Out: for a thread
 //! the session that knows its beginning, or a spare, or the news that there is none ([`Pool::claim`], [`Pool::claim_spare`]).
 //!
 //! Each waiting session has a task that answers the CLI and ends it: when it was unused for too long, when room is needed
@@ -16,10 +16,10 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
+use super::idle_task::{self, Line, StartState};
 use super::keep::Keepable;
-use super::minding::{self, Line, Warmth};
 use super::spare::Spare;
-use super::thread::{Known, Thread};
+use super::thread::{KnownThread, SessionThread};
 use crate::process::{Vars, resident_bytes};
 
 /// How many ended sessions are remembered, so that a thread that comes back can be informed why it starts anew.
@@ -69,7 +69,7 @@ pub enum EvictionReason {
 struct Waiting<S: Keepable> {
     id: u64,
     key: SessionKey<S::Setup>,
-    known: Known,
+    known: KnownThread,
     line: Line<S>,
 }
 
@@ -79,7 +79,7 @@ struct State<S: Keepable> {
     spares: Vec<Spare<S>>,
     /// Spares that are being started.
     coming: usize,
-    evicted: VecDeque<(SessionKey<S::Setup>, Known, EvictionReason)>,
+    evicted: VecDeque<(SessionKey<S::Setup>, KnownThread, EvictionReason)>,
 }
 
 /// The waiting sessions of one provider.
@@ -89,7 +89,7 @@ pub struct Pool<S: Keepable> {
     /// One for each of them, returned when the process is no more.
     places: Arc<Semaphore>,
     /// A session has come into the pool.
-    grown: Notify,
+    session_added: Notify,
     keep_alive: Duration,
     spares: usize,
     tracker: TaskTracker,
@@ -112,7 +112,7 @@ impl<S: Keepable> Pool<S> {
         Pool {
             capacity: capacity.max(1),
             places: Arc::new(Semaphore::new(capacity.clamp(1, Semaphore::MAX_PERMITS))),
-            grown: Notify::new(),
+            session_added: Notify::new(),
             keep_alive,
             spares,
             tracker,
@@ -132,8 +132,8 @@ impl<S: Keepable> Pool<S> {
     pub async fn claim<T>(
         &self,
         key: &SessionKey<S::Setup>,
-        thread: &Thread,
-        mut next: impl FnMut(&Known) -> Option<T>,
+        thread: &SessionThread,
+        mut next: impl FnMut(&KnownThread) -> Option<T>,
     ) -> Option<(Box<S>, T)> {
         // More than one round only where a process has died just now.
         loop {
@@ -152,7 +152,7 @@ impl<S: Keepable> Pool<S> {
                 best.map(|(at, next)| (state.waiting.remove(at).line, next))
             };
             let (line, next) = found?;
-            match minding::fetch(line).await {
+            match idle_task::fetch(line).await {
                 // A launcher that was killed just now leaves its CLI behind for a moment, which would answer.
                 Some(session) if session.is_ending() => session.end(),
                 Some(session) => return Some((session, next)),
@@ -173,14 +173,14 @@ impl<S: Keepable> Pool<S> {
                     .min_by_key(|at| state.spares[*at].distance());
                 best.map(|at| state.spares.remove(at))
             };
-            if let Some(session) = minding::fetch(spare?.line).await {
+            if let Some(session) = idle_task::fetch(spare?.line).await {
                 return Some(session);
             }
         }
     }
 
     /// Why `thread` does not find the session it left, if it left one: reported once.
-    pub fn eviction(&self, key: &SessionKey<S::Setup>, thread: &Thread) -> Option<EvictionReason> {
+    pub fn eviction(&self, key: &SessionKey<S::Setup>, thread: &SessionThread) -> Option<EvictionReason> {
         let mut state = self.lock();
         let at = state
             .evicted
@@ -207,15 +207,15 @@ impl<S: Keepable> Pool<S> {
     /// to make room for it; their places are free when their processes are gone, which is waited for.
     pub async fn place(&self, at_work: impl Fn() -> usize) -> Option<OwnedSemaphorePermit> {
         loop {
-            let grown = self.grown.notified();
-            tokio::pin!(grown);
+            let session_added = self.session_added.notified();
+            tokio::pin!(session_added);
             // From now on: what comes into the pool behind the look at it takes room as well.
-            grown.as_mut().enable();
+            session_added.as_mut().enable();
             self.make_room(at_work().saturating_sub(1));
             tokio::select! {
                 biased;
                 place = Arc::clone(&self.places).acquire_owned() => return place.ok(),
-                () = grown => {}
+                () = session_added => {}
             }
         }
     }
@@ -229,7 +229,7 @@ impl<S: Keepable> Pool<S> {
     }
 
     /// Keeps `session`, which knows `known`, for the thread's next call; `at_work` others are at work.
-    pub fn park(self: &Arc<Self>, session: S, key: SessionKey<S::Setup>, known: Known, at_work: usize) {
+    pub fn park(self: &Arc<Self>, session: S, key: SessionKey<S::Setup>, known: KnownThread, at_work: usize) {
         if self.keep_alive.is_zero() || self.capacity <= at_work {
             return session.end();
         }
@@ -239,14 +239,14 @@ impl<S: Keepable> Pool<S> {
         }
         self.make_room(at_work);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let line = self.mind(session, id, self.keep_alive, None);
+        let line = self.watch(session, id, self.keep_alive, None);
         self.lock().waiting.push(Waiting { id, key, known, line });
-        self.grown.notify_waiters();
+        self.session_added.notify_waiters();
     }
 
     /// Starts spares until there are as many as there should be, as far as there is room beside `at_work` processes. Where it is
     /// known the setup of the next thread's session, `setup`, they are sent it ahead.
-    pub fn stock(
+    pub fn fill_spares(
         self: &Arc<Self>,
         at_work: usize,
         env: &Arc<Vars>,
@@ -296,8 +296,8 @@ impl<S: Keepable> Pool<S> {
         env: &Arc<Vars>,
         setup: Option<&Arc<S::Setup>>,
         mut start: impl FnMut(OwnedSemaphorePermit) -> Result<S, E>,
-    ) -> Result<Vec<watch::Receiver<Warmth>>, E> {
-        let mut warm: Vec<watch::Receiver<Warmth>> = {
+    ) -> Result<Vec<watch::Receiver<StartState>>, E> {
+        let mut warm: Vec<watch::Receiver<StartState>> = {
             let mut state = self.lock();
             state.spares.retain(|spare| spare.env == *env);
             let serves = |spare: &&mut Spare<S>| setup.is_none_or(|setup| spare.serves(setup));
@@ -306,7 +306,7 @@ impl<S: Keepable> Pool<S> {
                     spare.prime(setup);
                 }
                 spare.is_asked_for = true;
-                spare.warmth.clone()
+                spare.start_state.clone()
             });
             there.collect()
         };
@@ -346,24 +346,24 @@ impl<S: Keepable> Pool<S> {
         env: &Arc<Vars>,
         setup: Option<&Arc<S::Setup>>,
         is_asked_for: bool,
-    ) -> watch::Receiver<Warmth> {
+    ) -> watch::Receiver<StartState> {
         match setup {
             Some(setup) => session.prime(setup),
             None => session.ask_version(),
         }
-        let (warmth_sender, warmth) = watch::channel(Warmth::Coming);
+        let (warmth_sender, start_state) = watch::channel(StartState::Coming);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let line = self.mind(session, id, SPARE_AGE, Some(warmth_sender));
+        let line = self.watch(session, id, SPARE_AGE, Some(warmth_sender));
         self.lock().spares.push(Spare {
             id,
             env: Arc::clone(env),
             setup: setup.cloned(),
             is_asked_for,
-            warmth: warmth.clone(),
+            start_state: start_state.clone(),
             line,
         });
-        self.grown.notify_waiters();
-        warmth
+        self.session_added.notify_waiters();
+        start_state
     }
 
     /// How many spares are wanted.
@@ -371,15 +371,15 @@ impl<S: Keepable> Pool<S> {
         self.spares
     }
 
-    fn mind(
+    fn watch(
         self: &Arc<Self>,
         session: S,
         id: u64,
         longest: Duration,
-        warmth: Option<watch::Sender<Warmth>>,
+        start_state: Option<watch::Sender<StartState>>,
     ) -> Line<S> {
         let pool = Arc::downgrade(self);
-        minding::mind(session, longest, warmth, &self.tracker, move |is_expired| {
+        idle_task::watch(session, longest, start_state, &self.tracker, move |is_expired| {
             if let Some(pool) = pool.upgrade() {
                 pool.lock().forget(id, is_expired.then_some(EvictionReason::Expired));
             }
@@ -403,7 +403,7 @@ impl<S: Keepable> State<S> {
         }
     }
 
-    fn remember(&mut self, key: SessionKey<S::Setup>, known: Known, why: EvictionReason) {
+    fn remember(&mut self, key: SessionKey<S::Setup>, known: KnownThread, why: EvictionReason) {
         if self.evicted.len() == REMEMBERED {
             self.evicted.pop_front();
         }

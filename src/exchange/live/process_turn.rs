@@ -119,7 +119,7 @@ async fn pulse<S: ProcessSession>(session: &mut S, events: &mut Vec<Event>) -> P
 
 impl<S: ProcessSession> Work for ProcessWork<S> {
     type Session = S;
-    type Known = ();
+    type ReplyFacts = ();
 
     async fn turn(&mut self, report: &Report) -> TurnEnd<S, ()> {
         let mut events = Vec::new();

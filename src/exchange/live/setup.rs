@@ -17,7 +17,6 @@ you need them; you have no others than those of this request.";
 /// What a session's answers are to be.
 #[derive(Debug, Clone, Copy)]
 pub enum SessionOutput<'a> {
-    /// Text.
     Text,
     /// Of a schema that the CLI gets.
     Native(&'a Schema),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::idle_task::{IdleCommand, Line, StartState};
 use super::keep::Keepable;
-use super::minding::{Line, Order, Warmth};
 use crate::process::Vars;
 
 /// A process that was started ahead.
@@ -18,7 +18,7 @@ pub(super) struct Spare<S: Keepable> {
     /// A caller wanted it, so it stays although others would be more likely to be used.
     pub is_asked_for: bool,
     /// How far it is.
-    pub warmth: watch::Receiver<Warmth>,
+    pub start_state: watch::Receiver<StartState>,
     pub line: Line<S>,
 }
 
@@ -33,7 +33,7 @@ impl<S: Keepable> Spare<S> {
 
     /// Tells it `setup`, if it has none yet.
     pub fn prime(&mut self, setup: &Arc<S::Setup>) {
-        if self.setup.is_none() && self.serves(setup) && self.line.send(Order::Prime(Arc::clone(setup))).is_ok() {
+        if self.setup.is_none() && self.serves(setup) && self.line.send(IdleCommand::Prime(Arc::clone(setup))).is_ok() {
             self.setup = Some(Arc::clone(setup));
         }
     }
@@ -41,7 +41,7 @@ impl<S: Keepable> Spare<S> {
     /// How long a turn would wait for it, compared with others: a process takes half a second to start, a setup 40 ms to be sent.
     pub fn distance(&self) -> u8 {
         let has_setup = self.setup.is_some();
-        let is_ready = matches!(*self.warmth.borrow(), Warmth::Ready { is_primed } if is_primed == has_setup);
+        let is_ready = matches!(*self.start_state.borrow(), StartState::Ready { is_primed } if is_primed == has_setup);
         u8::from(!is_ready) * 2 + u8::from(!has_setup)
     }
 }

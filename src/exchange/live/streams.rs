@@ -1,6 +1,6 @@
 //! The lines of a process: those it has printed, and those it is to read.
 //!
-//! In: bytes of its standard output, lines for its standard input. Out: one [`Step`] after the other, and the figures of the turn
+//! In: bytes of its standard output, lines for its standard input. Out: one [`StreamEvent`] after the other, and the figures of the turn
 //! they belong to.
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use crate::exchange::print::TAIL_BYTES;
 use crate::process::{Exit, Running, StdinWriter};
 
 /// What has happened to the streams of a process.
-pub enum Step {
+pub enum StreamEvent {
     /// A line came; `None` if it was too long.
     Line(Option<String>),
     /// A line of ours was taken.
@@ -78,10 +78,10 @@ impl Streams {
     }
 
     /// The next thing that happens. Cancel safe: what is written and what is read goes through queues.
-    pub async fn step(&mut self) -> Step {
+    pub async fn step(&mut self) -> StreamEvent {
         loop {
             if let Some(line) = self.inbox.pop_front() {
-                return Step::Line(line);
+                return StreamEvent::Line(line);
             }
             // A launcher that was ended leaves its CLI behind, which holds the pipes and would answer (qwen 0.24.4): that
             // session is over. While a turn goes on, what is printed counts to the end.
@@ -95,26 +95,26 @@ impl Streams {
             let read = match self.outbox.front().cloned() {
                 None => tokio::select! {
                     biased;
-                    () = gone => return Step::Ended,
+                    () = gone => return StreamEvent::Ended,
                     read = self.running.next() => read,
                 },
                 // Listening all the while: a CLI that waits for us to listen would never take what we say.
                 Some(line) => tokio::select! {
                     biased;
-                    () = gone => return Step::Ended,
+                    () = gone => return StreamEvent::Ended,
                     written = self.stdin.write_all(line) => {
                         self.outbox.pop_front();
                         if written.is_err() {
                             self.outbox.clear();
                         }
-                        return Step::Wrote;
+                        return StreamEvent::Wrote;
                     }
                     read = self.running.next() => read,
                 },
             };
             match read {
                 Some(bytes) => self.hear(&bytes),
-                None => return Step::Ended,
+                None => return StreamEvent::Ended,
             }
         }
     }

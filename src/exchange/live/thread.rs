@@ -1,7 +1,7 @@
 //! A thread as a live form sees it: what a session knows, and what is new.
 //!
-//! In: the messages of a call. Out: a [`Thread`] (the system prompt, and its [`History`]), and what of it a session that [knows](Known)
-//! its beginning does not know ([`Thread::continuation`]). How that is said is each form's own.
+//! In: the messages of a call. Out: a [`SessionThread`] (the system prompt, and its [`History`]), and what of it a session that [knows](KnownThread)
+//! its beginning does not know ([`SessionThread::continuation`]). How that is said is each form's own.
 //!
 //! Messages are compared by content, never by identity: a thread that went through JSON, another copy of LangChain or a
 //! database is the same thread. What the model did is compared by its calls and its words ([`super::history`]), for agents rebuild that
@@ -23,10 +23,9 @@ pub enum SystemMessages {
 
 /// The messages of one call.
 #[derive(Debug)]
-pub struct Thread {
+pub struct SessionThread {
     /// The texts of its system prompt, joined by a blank line.
     system: Option<String>,
-    /// All other messages.
     messages: Vec<Message>,
     pub(in crate::exchange) prints: Vec<Fingerprint>,
     history: History,
@@ -52,21 +51,21 @@ pub struct Pending {
 
 /// What a session knows: what was sent to it and what it answered.
 #[derive(Debug, Clone, Default)]
-pub struct Known {
+pub struct KnownThread {
     /// Its messages as they were, to choose between sessions whose calls have the same ids.
     prints: Vec<Fingerprint>,
     history: History,
     pending: Vec<Pending>,
 }
 
-impl Thread {
+impl SessionThread {
     /// The thread of `messages`.
-    pub fn new(messages: Vec<Message>) -> Thread {
-        Thread::with(messages, SystemMessages::All)
+    pub fn new(messages: Vec<Message>) -> SessionThread {
+        SessionThread::with(messages, SystemMessages::All)
     }
 
     /// The thread of `messages`, whose system prompt is made of `prompt`.
-    pub fn with(messages: Vec<Message>, prompt: SystemMessages) -> Thread {
+    pub fn with(messages: Vec<Message>, prompt: SystemMessages) -> SessionThread {
         let mut leading = true;
         let (system, messages): (Vec<Message>, Vec<Message>) = messages.into_iter().partition(|message| {
             leading &= message.role == Role::System;
@@ -78,7 +77,7 @@ impl Thread {
             .filter(|text| !text.trim().is_empty())
             .collect();
         let prints: Vec<Fingerprint> = messages.iter().map(print_of).collect();
-        Thread {
+        SessionThread {
             system: (!texts.is_empty()).then(|| texts.join("\n\n")),
             history: History::new(&messages.iter().collect::<Vec<_>>(), &prints),
             prints,
@@ -105,7 +104,7 @@ impl Thread {
     }
 
     /// What is new to a session that knows `known`. `None` if this is not that session's thread, or a call has no result yet.
-    pub fn continuation<'a>(&'a self, known: &'a Known) -> Option<Continuation<'a>> {
+    pub fn continuation<'a>(&'a self, known: &'a KnownThread) -> Option<Continuation<'a>> {
         let beyond = self.history.beyond(&known.history)?;
         if beyond.results.len() != known.pending.len() {
             return None;
@@ -127,18 +126,18 @@ impl Thread {
     }
 
     /// Whether this is `known`'s thread, gone on.
-    pub fn extends(&self, known: &Known) -> bool {
+    pub fn extends(&self, known: &KnownThread) -> bool {
         let beyond = self.history.beyond(&known.history);
         beyond.is_some_and(|beyond| !beyond.results.is_empty() || beyond.rest < self.messages.len())
     }
 
     /// Whether it begins with `known`'s messages as they were, prose and all.
-    pub fn repeats(&self, known: &Known) -> bool {
+    pub fn repeats(&self, known: &KnownThread) -> bool {
         self.prints.starts_with(&known.prints)
     }
 
     /// What a session knows that got all of this thread and answered with `reply`, whose calls are `pending`.
-    pub fn known_with(&self, reply: &Reply, pending: Vec<Pending>) -> Known {
+    pub fn known_with(&self, reply: &Reply, pending: Vec<Pending>) -> KnownThread {
         let said = |content: &str, tool_calls| {
             Message::from(MessageFields {
                 tool_calls,
@@ -156,7 +155,7 @@ impl Thread {
         let history = History::new(&messages, &prints).remembered();
         // The answer as it comes back as a rule: one message.
         prints.drain(self.prints.len()..prints.len() - 1);
-        Known {
+        KnownThread {
             history,
             prints,
             pending,
@@ -164,7 +163,7 @@ impl Thread {
     }
 }
 
-impl Known {
+impl KnownThread {
     /// How much was sent and answered.
     pub fn len(&self) -> usize {
         self.history.len()

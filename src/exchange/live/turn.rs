@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::idle_task::NotReady;
 use super::keep::Keepable;
-use super::minding::NotReady;
 use super::thread::Pending;
 use crate::classify;
 use crate::event::{Event, Failure, Outcome, Reply};
@@ -24,12 +24,11 @@ use crate::exchange::{
     Ended, EndedProcess, Evidence, Exchange, Finish, Invocation, Progress, ProviderCallId, StopReason,
 };
 use crate::judge::{ProcessEnd, ProcessEvidence, TurnEvidence};
-use crate::process::{Exit, Limits};
+use crate::process::{Exit, ProcessLimits};
 
 /// Where a turn's session comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// Started for it.
     Fresh,
     /// Started ahead, and fresh.
     Spare,
@@ -54,7 +53,6 @@ pub enum Unusable {
 /// A session that goes on: its calls, and what its reply is made of.
 #[derive(Debug)]
 pub struct Kept<S> {
-    /// The session.
     pub session: S,
     /// The calls whose results it waits for.
     pub pending: Vec<Pending>,
@@ -94,7 +92,6 @@ pub enum TurnEnd<S, R> {
     },
     /// The process is going or gone.
     ProcessGone {
-        /// Its end.
         process: Exiting,
         /// It had answered the handshake: its end says nothing of what the CLI can do.
         is_handshaken: bool,
@@ -108,10 +105,10 @@ pub trait Work: Send + Sized + 'static {
     /// What goes on from call to call.
     type Session: Keepable;
     /// What is known of a reply beside its events.
-    type Known: Send + 'static;
+    type ReplyFacts: Send + 'static;
 
     /// Does the turn; dropped where it is given up.
-    fn turn(&mut self, report: &Report) -> impl Future<Output = TurnEnd<Self::Session, Self::Known>> + Send;
+    fn turn(&mut self, report: &Report) -> impl Future<Output = TurnEnd<Self::Session, Self::ReplyFacts>> + Send;
 
     /// Stops what goes on, and ends the session. The end of its process, where that is one for this session alone.
     fn stop(self) -> impl Future<Output = Option<EndedProcess>> + Send;
@@ -125,8 +122,7 @@ pub struct TurnStart<'a, S, R> {
     /// As what its process was started.
     pub invocation: Invocation,
     /// The limits it has.
-    pub limits: Limits,
-    /// Its process.
+    pub limits: ProcessLimits,
     pub pid: u32,
     /// It is certain that there is a turn, before anything was heard of it.
     pub has_begun: bool,
@@ -227,7 +223,7 @@ impl Report {
 type Working<S, R> = Pin<Box<dyn Future<Output = TurnEnd<S, R>> + Send>>;
 
 /// Does `work` until it is over, or `stop` says that it was given up.
-async fn done<W: Work>(mut work: W, report: Report, stop: CancellationToken) -> TurnEnd<W::Session, W::Known> {
+async fn done<W: Work>(mut work: W, report: Report, stop: CancellationToken) -> TurnEnd<W::Session, W::ReplyFacts> {
     let end = tokio::select! {
         biased;
         () = stop.cancelled() => None,
@@ -278,13 +274,13 @@ pub struct Turn<S: Keepable, R: Send + 'static> {
     began: Instant,
     pid: u32,
     invocation: Invocation,
-    limits: Limits,
+    limits: ProcessLimits,
     park: Park<S, R>,
 }
 
 impl<S: Keepable, R: Send + 'static> Turn<S, R> {
     /// The turn that `work` does, as soon as it is asked what [comes](Exchange::next).
-    pub fn begin<W: Work<Session = S, Known = R>>(work: W, start: TurnStart<'_, S, R>) -> Turn<S, R> {
+    pub fn begin<W: Work<Session = S, ReplyFacts = R>>(work: W, start: TurnStart<'_, S, R>) -> Turn<S, R> {
         let report = Report::default();
         if start.has_begun {
             report.begun();
@@ -477,7 +473,7 @@ fn keep<S: Keepable, R>(
 
 /// The end of a process that was started ahead as `invocation` says, and why it takes no sessions; `None` where the end says nothing
 /// of that.
-pub fn why_not_ready(invocation: Invocation, not_ready: &NotReady, limits: &Limits) -> (Option<String>, Ended) {
+pub fn why_not_ready(invocation: Invocation, not_ready: &NotReady, limits: &ProcessLimits) -> (Option<String>, Ended) {
     let ended = invocation.clone().ended(not_ready.process.clone(), limits);
     let reason = not_ready.reason.clone().or_else(|| unsupported(&invocation, &ended));
     (reason, ended)

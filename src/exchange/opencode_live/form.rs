@@ -7,14 +7,14 @@ use super::service::Service;
 use super::session::Session;
 use super::setup::Setup;
 use super::wire::{CallResult, InputPart};
-use super::work::{Opening, SessionWork, with_note};
+use super::work::{SessionWork, TurnInput, with_note};
 use crate::exchange::form::{
-    Caller, Form, Place, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, WhyAnew, WorkParts,
+    Caller, Form, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, TurnTarget, WhyAnew, WorkParts,
 };
 use crate::exchange::host::{Host, NoHost};
 use crate::exchange::installed::Installed;
 use crate::exchange::live::setup::{SYSTEM_PROMPT, SetupParts};
-use crate::exchange::live::thread::Known;
+use crate::exchange::live::thread::KnownThread;
 use crate::message::{Message, Role};
 use crate::provider::choices::Choices;
 use crate::provider::options::SystemPrompt;
@@ -67,7 +67,7 @@ impl Form for Opencode {
     }
 
     /// Results, and what is not the model's.
-    fn addition(call: &SessionCall<Setup>, known: &Known) -> Result<New, WhyAnew> {
+    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<New, WhyAnew> {
         let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
         let can_be_sent = |message: &Message| !matches!(message.role, Role::Ai | Role::Tool);
         let messages = new.rest.iter().map(history::user_parts);
@@ -90,7 +90,7 @@ impl ServerForm for Opencode {
     const MOST_RESTING: usize = 100;
 
     type Server = Service;
-    type Opening = Opening;
+    type TurnInput = TurnInput;
     type Work = SessionWork;
 
     /// Choices of its model stand on its command line.
@@ -115,10 +115,10 @@ impl ServerForm for Opencode {
         }
     }
 
-    async fn blind_model(place: &Place<Session, Service>, setup: &Setup) -> Option<String> {
+    async fn blind_model(place: &TurnTarget<Session, Service>, setup: &Setup) -> Option<String> {
         let (service, model, set) = match place {
-            Place::Session(session) => (&session.service, session.model.clone()?, Arc::clone(&session.set)),
-            Place::Server(service) => {
+            TurnTarget::Session(session) => (&session.service, session.model.clone()?, Arc::clone(&session.set)),
+            TurnTarget::Server(service) => {
                 let set = service.tool_set(&setup.tools).await.ok()?;
                 let model = service.model(setup.model.as_ref(), &set.directory).await?;
                 (service, model, set)
@@ -129,16 +129,16 @@ impl ServerForm for Opencode {
         (!takes).then(|| format!("opencode's model {model} (by its `modalities.input`)"))
     }
 
-    fn open(&self, service: Arc<Service>, call: &SessionCall<Setup>, _: &Caller<'_, Setup>) -> Opening {
-        Opening::Fresh {
+    fn open(&self, service: Arc<Service>, call: &SessionCall<Setup>, _: &Caller<'_, Setup>) -> TurnInput {
+        TurnInput::Fresh {
             service,
             thread: Arc::clone(&call.thread),
             note: call.note.clone(),
         }
     }
 
-    fn resume(session: Box<Session>, New { results, messages }: New) -> Opening {
-        Opening::Continued {
+    fn resume(session: Box<Session>, New { results, messages }: New) -> TurnInput {
+        TurnInput::Continued {
             session,
             results,
             messages,
@@ -149,7 +149,7 @@ impl ServerForm for Opencode {
         &session.service
     }
 
-    fn work(opening: Opening, parts: WorkParts<'_, Setup>) -> SessionWork {
+    fn work(opening: TurnInput, parts: WorkParts<'_, Setup>) -> SessionWork {
         SessionWork::new(opening, parts)
     }
 }

@@ -44,14 +44,12 @@ pub fn is_replayed(message: &Id) -> bool {
 
 /// Where a history is replayed.
 #[derive(Debug)]
-pub struct Place<'a> {
+pub struct ReplayTarget<'a> {
     /// The folder of the session.
     pub directory: &'a str,
-    /// opencode's version.
     pub version: &'a str,
     /// The model that is to answer.
     pub model: &'a Model,
-    /// The caller's tools.
     pub tools: &'a Declarations,
     /// Where the ids come from.
     pub ids: &'a Ids,
@@ -67,7 +65,7 @@ pub fn attachment(file: &InputPart, session: &str, message: &str, ids: &Ids) -> 
 }
 
 /// The body of the replay of `messages`, a whole history, and the session that comes of it.
-pub fn replay(messages: &[Message], place: &Place) -> (Value, String) {
+pub fn replay(messages: &[Message], place: &ReplayTarget) -> (Value, String) {
     let session = id("ses", place.ids.next());
     let mut replay = Replay {
         place,
@@ -196,7 +194,7 @@ impl Results {
 
 /// A history as it grows.
 struct Replay<'a> {
-    place: &'a Place<'a>,
+    place: &'a ReplayTarget<'a>,
     messages: &'a [Message],
     session: String,
     events: Vec<Value>,
@@ -215,7 +213,7 @@ impl Replay<'_> {
     }
 
     fn begin(&mut self) {
-        let Place { directory, version, .. } = *self.place;
+        let ReplayTarget { directory, version, .. } = *self.place;
         let path = directory.trim_start_matches('/');
         let info = json!({
             "id": self.session, "slug": "x", "projectID": "global", "directory": directory, "path": path, "cost": 0,
@@ -269,7 +267,7 @@ impl Replay<'_> {
         if texts.is_empty() && message.tool_calls.is_empty() {
             return;
         }
-        let Place { model, directory, .. } = *self.place;
+        let ReplayTarget { model, directory, .. } = *self.place;
         let parent = self.user.clone();
         let finish = if message.tool_calls.is_empty() {
             "stop"

@@ -19,21 +19,16 @@ pub enum ServerEvent {
     Part(Box<Part>),
     /// More of a part's text.
     Delta {
-        /// Its message.
         message: Id,
-        /// It.
         part: Id,
-        /// What is added.
         text: String,
     },
     /// A tool may run only if this request is permitted.
     PermissionAsked(Id),
     /// A request failed, and opencode would make it again.
     Retry {
-        /// Why.
         reason: String,
     },
-    /// Nothing goes on.
     Idle,
     /// It is gone, or its history is another one.
     Gone,

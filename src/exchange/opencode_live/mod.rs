@@ -1,6 +1,6 @@
 //! The live engine of opencode: one `opencode serve` for all conversations of a provider, over HTTP on the loopback interface.
 //!
-//! In: a [`Thread`](super::live::thread::Thread) and a [`setup::Setup`]. Out: the events of one turn after the other. The caller's tools
+//! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`setup::Setup`]. Out: the events of one turn after the other. The caller's tools
 //! are declared by an MCP server of ours ([`tools`]), and nobody may run them: opencode asks for permission, is answered `reject`, and
 //! ends its turn with the calls unexecuted ([`reader`]). Their results are written over the rejected calls, and the next message goes on
 //! from there: nothing is held open, for however long. A history that no session knows is replayed natively ([`history`]).

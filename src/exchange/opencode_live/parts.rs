@@ -16,7 +16,6 @@ use crate::message::Usage;
 /// A message, without its parts.
 #[derive(Debug, Deserialize)]
 pub struct Info {
-    /// Its id.
     pub id: Id,
     /// Who has said it.
     #[serde(deserialize_with = "text")]
@@ -71,7 +70,6 @@ impl ErrorInfo {
 /// A piece of a message.
 #[derive(Debug, Deserialize)]
 pub struct Part {
-    /// Its id.
     pub id: Id,
     /// Its message.
     #[serde(rename = "messageID")]
@@ -203,7 +201,7 @@ pub fn takes_images(answer: &[u8], model: &Model) -> bool {
         all: Vec<&'a RawValue>,
     }
     #[derive(Deserialize)]
-    struct Known<'a> {
+    struct ProviderModels<'a> {
         #[serde(deserialize_with = "text")]
         id: String,
         #[serde(borrow)]
@@ -227,7 +225,7 @@ pub fn takes_images(answer: &[u8], model: &Model) -> bool {
     };
     let known = all
         .into_iter()
-        .filter_map(|known| serde_json::from_str::<Known>(known.get()).ok());
+        .filter_map(|known| serde_json::from_str::<ProviderModels>(known.get()).ok());
     let mut of_provider = known.filter(|known| known.id == model.provider);
     let found = of_provider.find_map(|known| known.models.get(&model.id).copied());
     let read = found.and_then(|found| serde_json::from_str::<OfModel>(found.get()).ok());

@@ -6,7 +6,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::history::{self, Ids, Place};
+use super::history::{self, Ids, ReplayTarget};
 use super::http::Http;
 use super::server::Lack;
 use super::setup::Model;
@@ -38,7 +38,7 @@ pub(super) async fn run(http: &Http, set: &ToolSet, version: &str, ids: &Ids) ->
         provider: "probe".to_owned(),
         id: "probe".to_owned(),
     };
-    let place = Place {
+    let place = ReplayTarget {
         directory: &set.directory,
         version,
         model: &model,

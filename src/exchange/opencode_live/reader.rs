@@ -1,6 +1,6 @@
 //! What the server tells of a turn, as events.
 //!
-//! In: [`ServerEvent`]s, and at the end the [`Answer`]. Out: the events of a reply, what is to be done ([`Step`]), and the calls that it
+//! In: [`ServerEvent`]s, and at the end the [`Answer`]. Out: the events of a reply, what is to be done ([`TurnStep`]), and the calls that it
 //! ended with ([`OpenCall`]). opencode answers calls of tools that are not there itself and asks the model again: the reply then takes
 //! several requests, whose usage is added up. The answer is the authority: what the stream did not tell is taken from it.
 
@@ -28,7 +28,7 @@ const TOOL_RAN: &str = "tool_ran";
 
 /// What to do with the turn.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum TurnStep {
     /// There is more to come.
     More,
     /// This is not permitted.
@@ -44,13 +44,10 @@ pub enum Step {
 pub struct OpenCall {
     /// The API's id of it.
     pub id: String,
-    /// Its message.
     pub message: Id,
-    /// Its part.
     pub part: Id,
     /// The tool, as opencode calls it.
     pub tool: String,
-    /// Its arguments.
     pub input: Box<RawValue>,
 }
 
@@ -73,7 +70,7 @@ struct Piece {
 
 /// A reply as it comes.
 #[derive(Debug)]
-pub struct Reader<'a> {
+pub struct TurnReader<'a> {
     tools: &'a Declarations,
     session: String,
     model: Option<String>,
@@ -90,10 +87,10 @@ pub struct Reader<'a> {
     failed: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> TurnReader<'a> {
     /// For a reply in `session`.
-    pub fn new(tools: &'a Declarations, session: &str) -> Reader<'a> {
-        Reader {
+    pub fn new(tools: &'a Declarations, session: &str) -> TurnReader<'a> {
+        TurnReader {
             tools,
             session: session.to_owned(),
             model: None,
@@ -114,7 +111,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes one event of the session; what it means is added to `events`.
-    pub fn push(&mut self, event: ServerEvent, events: &mut Vec<Event>) -> Step {
+    pub fn push(&mut self, event: ServerEvent, events: &mut Vec<Event>) -> TurnStep {
         match event {
             ServerEvent::Message(info) => {
                 let is_new = !self.seen.contains(&info.id) && !is_replayed(&info.id);
@@ -131,15 +128,15 @@ impl<'a> Reader<'a> {
                     events.push(piece.more(&message, text));
                 }
             }
-            ServerEvent::PermissionAsked(request) => return Step::Reject(request),
+            ServerEvent::PermissionAsked(request) => return TurnStep::Reject(request),
             ServerEvent::Retry { reason } => return self.fail(RETRIED, reason, events),
             ServerEvent::Gone => {
                 let reason = "opencode took the session away in the middle of its turn";
                 return self.fail(GONE, reason.to_owned(), events);
             }
-            ServerEvent::Idle => return Step::Idle,
+            ServerEvent::Idle => return TurnStep::Idle,
         }
-        Step::More
+        TurnStep::More
     }
 
     /// The turn is over with this answer. The calls that are the caller's to answer; `None` where it failed.
@@ -149,7 +146,7 @@ impl<'a> Reader<'a> {
             self.begin(info.id.clone(), events);
         }
         for part in &parts {
-            if self.part(part, events) == Step::Abort {
+            if self.part(part, events) == TurnStep::Abort {
                 return None;
             }
         }
@@ -214,11 +211,11 @@ impl<'a> Reader<'a> {
         self.message = Some(Message { id, parts: Vec::new() });
     }
 
-    fn part(&mut self, part: &Part, events: &mut Vec<Event>) -> Step {
+    fn part(&mut self, part: &Part, events: &mut Vec<Event>) -> TurnStep {
         match part.kind.as_str() {
             "text" | "reasoning" => {
                 let Some(message) = self.message.as_mut().filter(|now| now.id == part.message) else {
-                    return Step::More;
+                    return TurnStep::More;
                 };
                 let at = message.parts.iter().position(|known| known.id == part.id);
                 let at = at.unwrap_or_else(|| {
@@ -232,7 +229,7 @@ impl<'a> Reader<'a> {
                 });
                 let piece = &mut message.parts[at];
                 if piece.is_over {
-                    return Step::More;
+                    return TurnStep::More;
                 }
                 // The end of a text is trimmed once it is whole.
                 if let Some(more) = part
@@ -258,10 +255,10 @@ impl<'a> Reader<'a> {
             }
             _ => {}
         }
-        Step::More
+        TurnStep::More
     }
 
-    fn step_finish(&mut self, part: &Part, events: &mut Vec<Event>) -> Step {
+    fn step_finish(&mut self, part: &Part, events: &mut Vec<Event>) -> TurnStep {
         if let Some(usage) = part.tokens.as_ref().map(Tokens::usage) {
             match &mut self.usage {
                 Some(sum) => sum.add(&usage),
@@ -274,7 +271,7 @@ impl<'a> Reader<'a> {
             let why = "the answer ended without a reason that opencode knows; it would ask again for ever";
             return self.fail("unknown", why.to_owned(), events);
         }
-        Step::More
+        TurnStep::More
     }
 
     /// The message is whole.
@@ -290,14 +287,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn fail(&mut self, kind: &str, message: String, events: &mut Vec<Event>) -> Step {
+    fn fail(&mut self, kind: &str, message: String, events: &mut Vec<Event>) -> TurnStep {
         let failure = Failure {
             kind: Some(kind.to_owned()),
             message,
             ..Failure::default()
         };
         self.failure(failure, events);
-        Step::Abort
+        TurnStep::Abort
     }
 
     /// It is told once: what comes behind it belongs to attempts that opencode makes by itself.

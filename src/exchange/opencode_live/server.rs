@@ -54,7 +54,6 @@ const EVENT_TOO_LONG: &str = "opencode's stream of events told one of more than 
 pub struct OpencodeServer {
     /// The way to it.
     pub http: Http,
-    /// The process.
     pub host: Host,
     inboxes: Arc<Inboxes<ServerEvent>>,
     /// Why it was ended, where its stream of events is the reason.

@@ -46,11 +46,9 @@ const MOST_SETS: usize = 4;
 /// A server that is ready.
 #[derive(Debug)]
 pub struct Service {
-    /// The process.
     pub server: OpencodeServer,
     /// With what it was started: it serves no other calls.
     pub line: CommandLine,
-    /// opencode's version.
     pub version: String,
     /// Ids for what is replayed in it.
     pub ids: Ids,

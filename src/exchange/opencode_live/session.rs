@@ -28,7 +28,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 const FORGET: Duration = Duration::from_secs(3);
 
 /// A message that was sent, and its answer.
-pub type Asking = JoinHandle<Result<Bytes, HttpFailure>>;
+pub type PromptTask = JoinHandle<Result<Bytes, HttpFailure>>;
 
 /// A session of a server.
 #[derive(Debug)]
@@ -37,7 +37,6 @@ pub struct Session {
     pub service: Arc<Service>,
     /// Its folder, and the tools in it.
     pub set: Arc<ToolSet>,
-    /// Its id.
     pub id: Id,
     /// The model that answers.
     pub model: Option<Model>,
@@ -46,7 +45,7 @@ pub struct Session {
     /// The calls whose results it waits for.
     pub calls: Vec<OpenCall>,
     /// The message that is being answered.
-    pub asking: Option<Asking>,
+    pub asking: Option<PromptTask>,
     tracker: TaskTracker,
 }
 

@@ -10,7 +10,6 @@ pub struct Setup {
     pub system: String,
     /// The model, where one is chosen.
     pub model: Option<Model>,
-    /// The caller's tools.
     pub tools: Declarations,
 }
 

@@ -12,7 +12,6 @@ pub const PREFIX: &str = "df_";
 /// Tools, and the folder in which they are declared.
 #[derive(Debug)]
 pub struct ToolSet {
-    /// The tools.
     pub tools: Declarations,
     /// The folder of sessions that have them.
     pub directory: String,

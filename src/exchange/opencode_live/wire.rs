@@ -103,7 +103,6 @@ pub fn mcp(name: &str, url: &str, token: &str) -> Value {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Prompt<'a> {
-    /// Who answers.
     pub agent: &'static str,
     /// With which model.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,7 +113,6 @@ pub struct Prompt<'a> {
     /// It is only added; nobody answers.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_reply: bool,
-    /// What it says.
     pub parts: &'a [InputPart],
 }
 
@@ -122,14 +120,10 @@ pub struct Prompt<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum InputPart {
-    /// Text.
     Text {
-        /// It.
         text: String,
     },
-    /// Anything else.
     File {
-        /// Its type.
         mime: String,
         /// Its data, as a `data:` URL.
         url: String,
@@ -139,9 +133,7 @@ pub enum InputPart {
 /// What a call came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallResult {
-    /// As text.
     pub text: String,
-    /// The tool failed.
     pub is_error: bool,
     /// What is no text.
     pub files: Vec<InputPart>,

@@ -1,6 +1,6 @@
 //! One turn of an opencode session: opens the session where there is none, says what is new, and reads until the answer is there.
 //!
-//! In: an [`Opening`]. Out: events, and what the turn came to. Giving it up aborts the turn and forgets the session; so does whatever it
+//! In: a [`TurnInput`]. Out: events, and what the turn came to. Giving it up aborts the turn and forgets the session; so does whatever it
 //! comes to but a reply, for opencode keeps failed turns in its history (OTHER-LIVE 1.7): the next call replays what it knows, which
 //! costs 20 ms.
 
@@ -13,10 +13,10 @@ use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
-use super::history::{self, Place};
+use super::history::{self, ReplayTarget};
 use super::http::HttpFailure;
 use super::parts::Answer;
-use super::reader::{Reader, Step};
+use super::reader::{TurnReader, TurnStep};
 use super::service::Service;
 use super::session::Session;
 use super::setup::Setup;
@@ -26,7 +26,7 @@ use crate::exchange::EndedProcess;
 use crate::exchange::form::WorkParts;
 use crate::exchange::host::Heartbeat;
 use crate::exchange::live::keep::Keepable;
-use crate::exchange::live::thread::Thread;
+use crate::exchange::live::thread::SessionThread;
 use crate::exchange::live::turn::{self, Report, Work};
 use crate::message::{Message, Role};
 
@@ -45,19 +45,16 @@ const NO_SESSION: &str = "no_session";
 
 /// What is sent, and where.
 #[derive(Debug)]
-pub enum Opening {
+pub enum TurnInput {
     /// A history, to a session that is to be opened.
     Fresh {
-        /// Where.
         service: Arc<Service>,
-        /// The whole thread.
-        thread: Arc<Thread>,
+        thread: Arc<SessionThread>,
         /// What is said behind it, and is no part of it.
         note: Option<String>,
     },
     /// What is new, to a session that knows the beginning.
     Continued {
-        /// The session.
         session: Box<Session>,
         /// The results of its calls, by the API's ids.
         results: Vec<(String, CallResult)>,
@@ -70,7 +67,7 @@ pub enum Opening {
 #[derive(Debug)]
 enum Said {
     /// All of a thread, and what is said behind it.
-    Whole(Arc<Thread>, Option<String>),
+    Whole(Arc<SessionThread>, Option<String>),
     /// The results of calls, by the API's ids, and the messages behind them.
     New(Vec<(String, CallResult)>, Vec<Vec<InputPart>>),
 }
@@ -104,10 +101,10 @@ enum NotSent {
 
 impl SessionWork {
     /// The turn that begins with `opening`.
-    pub fn new(opening: Opening, parts: WorkParts<'_, Setup>) -> SessionWork {
+    pub fn new(opening: TurnInput, parts: WorkParts<'_, Setup>) -> SessionWork {
         let (service, session, said) = match opening {
-            Opening::Fresh { service, thread, note } => (service, None, Said::Whole(thread, note)),
-            Opening::Continued {
+            TurnInput::Fresh { service, thread, note } => (service, None, Said::Whole(thread, note)),
+            TurnInput::Continued {
                 session,
                 results,
                 messages,
@@ -132,7 +129,7 @@ impl SessionWork {
     /// Opens a session for `thread`. What is left to be said in it: the user's last messages, and `note`.
     async fn open(
         &mut self,
-        thread: &Thread,
+        thread: &SessionThread,
         note: Option<String>,
         report: &Report,
     ) -> Result<Vec<Vec<InputPart>>, HttpFailure> {
@@ -158,7 +155,7 @@ impl SessionWork {
             }
             (_, None) => return Err(HttpFailure::Refused(500, "no model is configured".to_owned())),
             (past, Some(model)) => {
-                let place = Place {
+                let place = ReplayTarget {
                     directory: &set.directory,
                     version: &service.version,
                     model,
@@ -206,7 +203,7 @@ impl SessionWork {
             return TurnEnd::Vanished;
         };
         let id = session.id.as_str().to_owned();
-        let mut reader = Reader::new(&setup.tools, &id);
+        let mut reader = TurnReader::new(&setup.tools, &id);
         let before = session.inbox.bytes();
         let mut session_event = Some(Event::Session {
             session_id: Some(id.clone()),
@@ -253,11 +250,11 @@ impl SessionWork {
                 events.splice(0..0, session_event.take());
             }
             match step {
-                Step::More => {}
-                Step::Reject(request) => session.reject(&request),
+                TurnStep::More => {}
+                TurnStep::Reject(request) => session.reject(&request),
                 // Before the turn, it is the one before that is over.
-                Step::Idle => idle = reader.has_begun() || answer.is_some(),
-                Step::Abort => {
+                TurnStep::Idle => idle = reader.has_begun() || answer.is_some(),
+                TurnStep::Abort => {
                     aborted = true;
                     break;
                 }
@@ -377,7 +374,7 @@ impl SessionWork {
 
 impl Work for SessionWork {
     type Session = Session;
-    type Known = ();
+    type ReplyFacts = ();
 
     async fn turn(&mut self, report: &Report) -> TurnEnd {
         match self.sent(report).await {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::input::{self, Input, Opening};
+use super::input::{self, FirstInput, Input};
 use super::session::{Session, SessionStart};
 use super::tools::Tools;
 use crate::exchange::form::{Form, ProcessForm, ProcessOptions, ProcessStart, SessionCall, WhyAnew};
 use crate::exchange::installed::Installed;
 use crate::exchange::live::setup::{Setup, SetupParts};
-use crate::exchange::live::thread::Known;
+use crate::exchange::live::thread::KnownThread;
 use crate::exchange::print::{NotStarted, Surroundings};
 use crate::provider::choices::Choices;
 use crate::provider::options::SystemPrompt;
@@ -26,7 +26,7 @@ pub struct Qwen {
 impl Form for Qwen {
     type Setup = Setup;
     type Session = Session;
-    type Input = Opening;
+    type Input = FirstInput;
 
     fn setup(parts: &SetupParts<'_>) -> Setup {
         Setup::of(parts)
@@ -48,9 +48,9 @@ impl Form for Qwen {
         }
     }
 
-    fn addition(call: &SessionCall<Setup>, known: &Known) -> Result<Opening, WhyAnew> {
+    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<FirstInput, WhyAnew> {
         let input = input::addition(&call.thread, known, call.guard, call.note.as_deref())?;
-        Ok(Opening { chat: None, input })
+        Ok(FirstInput { chat: None, input })
     }
 }
 
@@ -58,7 +58,7 @@ impl ProcessForm for Qwen {
     const IS_TRIED_FIRST: bool = false;
     const STARTS_BARE: bool = false;
 
-    fn whole(call: &SessionCall<Setup>) -> io::Result<Opening> {
+    fn whole(call: &SessionCall<Setup>) -> io::Result<FirstInput> {
         let declarations = call.setup.declarations();
         Ok(input::opening(
             &call.thread,
@@ -70,7 +70,7 @@ impl ProcessForm for Qwen {
         ))
     }
 
-    fn text(opening: &Opening) -> String {
+    fn text(opening: &FirstInput) -> String {
         match &opening.input {
             Input::User(text) => text.clone(),
             Input::Results(results) => results.iter().map(|(_, result)| result.content.as_text()).collect(),
@@ -79,7 +79,7 @@ impl ProcessForm for Qwen {
     }
 
     /// A chat file is read by a process that is started with it.
-    fn needs_own_process(opening: &Opening) -> bool {
+    fn needs_own_process(opening: &FirstInput) -> bool {
         opening.chat.is_some()
     }
 
@@ -88,7 +88,7 @@ impl ProcessForm for Qwen {
         installed: &Installed,
         surroundings: Surroundings,
         cancel: &CancellationToken,
-        ProcessStart { setup, input }: ProcessStart<'_, Opening>,
+        ProcessStart { setup, input }: ProcessStart<'_, FirstInput>,
     ) -> Result<Session, NotStarted> {
         let setup = setup.map_or_else(|| Arc::new(Setup::new(None, None, &[])), Arc::clone);
         let tools = Tools::serve(setup.declarations()).map_err(NotStarted::Tools)?;
@@ -101,7 +101,7 @@ impl ProcessForm for Qwen {
         Session::start(installed.line.clone(), surroundings, cancel, start)
     }
 
-    fn begin(session: &mut Session, opening: Opening, _: &Arc<Setup>) {
+    fn begin(session: &mut Session, opening: FirstInput, _: &Arc<Setup>) {
         session.begin(opening.input);
     }
 }

@@ -1,11 +1,11 @@
 //! What a turn of a qwen session begins with.
 //!
-//! In: a [`Thread`], and what a session knows of it. Out: an [`Input`] for the session that goes on, or an [`Opening`] for a new one.
+//! In: a [`SessionThread`], and what a session knows of it. Out: an [`Input`] for the session that goes on, or a [`FirstInput`] for a new one.
 
 use super::chat::{Chat, LONGEST_RESULTS, length_of, text_of};
 use crate::declare::mcp::Declarations;
 use crate::exchange::form::WhyAnew;
-use crate::exchange::live::thread::{Known, Thread};
+use crate::exchange::live::thread::{KnownThread, SessionThread};
 use crate::message::{Message, Role, ToolResult};
 use crate::prompt::{self, Encoding, Style};
 use crate::provider::Guard;
@@ -26,7 +26,7 @@ pub enum Input {
 
 /// How a new process begins.
 #[derive(Debug, Clone)]
-pub struct Opening {
+pub struct FirstInput {
     /// The thread it reads first.
     pub chat: Option<Chat>,
     /// What comes behind it.
@@ -38,7 +38,12 @@ pub struct Opening {
 ///
 /// # Errors
 /// [`WhyAnew`]: a new process is needed.
-pub fn addition(thread: &Thread, known: &Known, guard: Option<Guard>, note: Option<&str>) -> Result<Input, WhyAnew> {
+pub fn addition(
+    thread: &SessionThread,
+    known: &KnownThread,
+    guard: Option<Guard>,
+    note: Option<&str>,
+) -> Result<Input, WhyAnew> {
     let new = thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
     if new.results.is_empty() {
         return match new.rest {
@@ -70,38 +75,38 @@ pub fn addition(thread: &Thread, known: &Known, guard: Option<Guard>, note: Opti
 
 /// How a process that knows nothing begins with all of `thread`. `id`: 128 random bits.
 pub fn opening(
-    thread: &Thread,
+    thread: &SessionThread,
     tools: &Declarations,
     encoding: Encoding,
     guard: Option<Guard>,
     note: Option<&str>,
     id: u128,
-) -> Opening {
+) -> FirstInput {
     let chat = |messages: &[Message]| (!messages.is_empty()).then(|| Chat::new(id, messages.to_vec(), tools.clone()));
     let (last, before) = match thread.messages() {
         [before @ .., last] => (last, before),
         [] => {
-            return Opening {
+            return FirstInput {
                 chat: None,
                 input: Input::User(note.unwrap_or_default().to_owned()),
             };
         }
     };
     match (&last.role, note) {
-        (Role::Human, note) => Opening {
+        (Role::Human, note) => FirstInput {
             chat: chat(before),
             input: Input::User(of_user(last, guard, note)),
         },
-        (_, Some(note)) => Opening {
+        (_, Some(note)) => FirstInput {
             chat: chat(thread.messages()),
             input: Input::User(note.to_owned()),
         },
-        (Role::Tool, None) => Opening {
+        (Role::Tool, None) => FirstInput {
             chat: chat(thread.messages()),
             input: Input::GoOn,
         },
         // The CLI asks no model about a thread that the model ended: it reads the thread as text.
-        _ => Opening {
+        _ => FirstInput {
             chat: None,
             input: Input::User(
                 prompt::render(

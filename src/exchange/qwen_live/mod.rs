@@ -1,17 +1,17 @@
 //! qwen's live form: one process for a conversation, over `--input-format stream-json` (0.24.4; OTHER-LIVE 2.3).
 //!
-//! In: a [`Thread`](super::live::thread::Thread), as what a [`session::Session`] is to be begun with ([`input`]). Out: the decoder's
+//! In: a [`SessionThread`](super::live::thread::SessionThread), as what a [`session::Session`] is to be begun with ([`input`]). Out: the decoder's
 //! events of one turn after the other. The caller's tools are an MCP server of the session's own (`bridge`), so the model makes
 //! native calls. The CLI can't leave a call to anybody: it waits for the server's answer. So a turn ends where the model's message
-//! does, with the calls held ([`held`]), and the next turn begins with their results. What does not fit a session that goes on
+//! does, with the calls held ([`pending_calls`]), and the next turn begins with their results. What does not fit a session that goes on
 //! begins another, which reads the thread from a chat file of the CLI's own ([`chat`]).
 //! A process can be started ahead of its first turn, for a setup that is known: it has answered the handshake then, and got the tools.
 
 pub mod chat;
 pub mod form;
 mod handover;
-pub mod held;
 pub mod input;
+pub mod pending_calls;
 pub mod session;
 mod tokens;
 pub mod tools;

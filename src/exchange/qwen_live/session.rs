@@ -14,8 +14,8 @@ use tokio_util::task::TaskTracker;
 
 use super::chat::Chat;
 use super::handover::{Names, last_word, unknown_tool};
-use super::held::Held;
 use super::input::Input;
+use super::pending_calls::PendingCalls;
 use super::tokens::Tokens;
 use super::tools::{Tools, listed, next_call};
 use super::wear::Wear;
@@ -28,7 +28,7 @@ use crate::exchange::control::{Inbound, denied, read, refused};
 use crate::exchange::live::keep::{HANDSHAKE, Handshake, Idle, Keepable};
 use crate::exchange::live::process_turn::{ProcessSession, Pulse};
 use crate::exchange::live::setup::Setup;
-use crate::exchange::live::streams::{Figures, Step, Streams};
+use crate::exchange::live::streams::{Figures, StreamEvent, Streams};
 use crate::exchange::print::{self, NotStarted, Surroundings, long_pause};
 use crate::exchange::scratch::Scratch;
 use crate::process::{Running, StartError, StderrWatch, Stdin};
@@ -52,7 +52,7 @@ pub struct Session {
     is_reported: bool,
     setup: Arc<Setup>,
     tools: Option<Tools>,
-    held: Held,
+    held: PendingCalls,
     wear: Wear,
     /// What the first turn begins with, until the CLI knows the tools: a request that is made before goes without them.
     opening: Option<String>,
@@ -130,7 +130,7 @@ impl Session {
             is_reported: false,
             setup,
             tools,
-            held: Held::default(),
+            held: PendingCalls::default(),
             wear: Wear::default(),
             opening: None,
             answered: Vec::new(),
@@ -318,10 +318,10 @@ impl ProcessSession for Session {
                 }
             };
             match step {
-                Step::Line(Some(line)) => return self.read(&line, events),
-                Step::Line(None) => return Pulse::Alive,
-                Step::Wrote => {}
-                Step::Ended => {
+                StreamEvent::Line(Some(line)) => return self.read(&line, events),
+                StreamEvent::Line(None) => return Pulse::Alive,
+                StreamEvent::Wrote => {}
+                StreamEvent::Ended => {
                     let decoder = &mut self.decoder;
                     self.streams.finish(|text| decoder.push(text.as_bytes(), events));
                     decoder.finish(events);
@@ -411,7 +411,7 @@ impl Keepable for Session {
             tokio::select! {
                 biased;
                 step = self.streams.step() => match step {
-                    Step::Line(Some(line)) => match read(&line) {
+                    StreamEvent::Line(Some(line)) => match read(&line) {
                         Some(inbound) => {
                             if let Pulse::Unsupported(reason) = self.control(inbound) {
                                 return Idle::Unsupported(reason);
@@ -424,8 +424,8 @@ impl Keepable for Session {
                             unheard.clear();
                         }
                     },
-                    Step::Line(None) | Step::Wrote => {}
-                    Step::Ended => return Idle::Ended,
+                    StreamEvent::Line(None) | StreamEvent::Wrote => {}
+                    StreamEvent::Ended => return Idle::Ended,
                 },
                 call = next_call(&mut self.tools) => {
                     self.held.ask(call);

@@ -7,7 +7,7 @@
 //! - a call under an id that the API has used before gets another one, and one that has the arguments of the first as well is never asked
 //!   for: the CLI answers it itself, and asks its model again.
 
-use super::held::print_of;
+use super::pending_calls::print_of;
 use crate::exchange::live::fingerprint::Fingerprint;
 use crate::message::ToolCall;
 

@@ -14,16 +14,13 @@ const UNKNOWN_METHOD: i64 = -32_601;
 pub enum Message<'a> {
     /// The answer to a request of ours.
     Answer {
-        /// Which.
         id: u64,
         /// What came of it.
         result: Result<Box<RawValue>, RpcError>,
     },
     /// A request of the process.
     Request(Request<'a>),
-    /// Something it tells.
     Notification {
-        /// What.
         method: Cow<'a, str>,
         /// More of it, as JSON.
         params: &'a str,
@@ -37,7 +34,6 @@ pub enum Message<'a> {
 pub struct Request<'a> {
     /// To be repeated in the answer.
     pub id: &'a RawValue,
-    /// What it wants.
     pub method: Cow<'a, str>,
     /// More of it, as JSON.
     pub params: &'a str,

@@ -17,7 +17,7 @@ const EVERYTHING: Accepts = Accepts {
     },
     results: Takes::TEXT,
     others: Takes::TEXT,
-    limits: Limits::NONE,
+    limits: ContentLimits::NONE,
 };
 
 fn message(value: &Value) -> Message {

@@ -19,7 +19,7 @@ use super::{
     system_prompt, var, var_when,
 };
 use crate::decode::Wire;
-use crate::message::content::{Accepts, Dialect, Kind, Limits, Takes};
+use crate::message::content::{Accepts, ContentLimits, Dialect, Kind, Takes};
 use crate::provider::callbacks::McpClient;
 use crate::provider::media::{MediaForm, MediaSupport};
 use crate::provider::models::{Models, size};
@@ -408,7 +408,7 @@ const ACCEPTS: Accepts = Accepts {
     users: BLOCKS,
     results: BLOCKS,
     others: BLOCKS,
-    limits: Limits {
+    limits: ContentLimits {
         image: Some(10 * 1024 * 1024),
         document: None,
         all: Some(32 * 1024 * 1024),

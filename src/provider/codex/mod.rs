@@ -21,7 +21,7 @@ use super::{
     SYSTEM_PROMPT_FILE, SchemaForm, Told, Versions, When, Word, flag, optional, output_schema, system_prompt, var_when,
 };
 use crate::decode::Wire;
-use crate::message::content::{Accepts, Kind, Limits, Takes};
+use crate::message::content::{Accepts, ContentLimits, Kind, Takes};
 use crate::provider::callbacks::McpClient;
 use crate::provider::media::{MediaForm, MediaSupport};
 use crate::provider::models::{Models, size};
@@ -306,7 +306,7 @@ const ACCEPTS: Accepts = Accepts {
     users: IMAGES,
     results: IMAGES,
     others: IMAGES,
-    limits: Limits {
+    limits: ContentLimits {
         image: None,
         document: None,
         all: Some(512 * 1024 * 1024),

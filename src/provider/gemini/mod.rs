@@ -26,7 +26,7 @@ use super::{
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
-use crate::message::content::{Accepts, Kind, Limits, Takes};
+use crate::message::content::{Accepts, ContentLimits, Kind, Takes};
 use crate::provider::callbacks::McpClient;
 use crate::provider::media::{MediaForm, MediaSupport};
 use crate::provider::models::{Models, size};
@@ -218,7 +218,7 @@ const FILES: Takes = Takes {
 
 /// The CLI takes four bytes of base64 for a token, and gives up without a word where its models' million is used up: 2.7 MB are sent, 4.7 MB
 /// are not. Of a file of more than 20 MB it would say nothing to anybody (0.61.0).
-const LIMITS: Limits = Limits {
+const LIMITS: ContentLimits = ContentLimits {
     image: None,
     document: None,
     all: Some(3 * 1024 * 1024),

@@ -22,7 +22,7 @@ use super::{
     SchemaForm, Told, Versions, When, Word, choice_var, flag, optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
-use crate::message::content::{Accepts, Kind, Limits, Takes};
+use crate::message::content::{Accepts, ContentLimits, Kind, Takes};
 use crate::provider::callbacks::McpClient;
 use crate::provider::media::MediaSupport;
 use crate::provider::models::Models;
@@ -190,7 +190,7 @@ const IMAGES: Accepts = Accepts {
     users: PICTURES,
     results: PICTURES,
     others: PICTURES,
-    limits: Limits {
+    limits: ContentLimits {
         image: None,
         document: None,
         all: Some(32 * 1024 * 1024),

@@ -25,7 +25,6 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// An array of strings.
     TextList,
-    /// An array.
     List,
     /// A model behind its provider's name, `openai/gpt-5`. A blank one is none.
     ProviderModel,
@@ -66,7 +65,6 @@ pub enum Kind {
 pub struct OptionSpec {
     /// Its name in TypeScript.
     pub name: &'static str,
-    /// Its type.
     pub kind: Kind,
 }
 

@@ -15,7 +15,6 @@ use crate::retry::quota::QuotaWait;
 pub enum InputEncoding {
     /// `<thread>` XML.
     Xml,
-    /// Labelled text.
     Text,
 }
 
@@ -28,7 +27,6 @@ pub enum TextToolCalls {
     Marked,
     /// Whatever SPEC-01's `parseToolCalls` finds.
     Lenient,
-    /// None.
     Off,
 }
 
@@ -46,7 +44,6 @@ pub enum PromptStyle {
 /// What the CLI is asked to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputFormat {
-    /// The answer alone.
     Text,
     /// One JSON value at the end.
     Json,
@@ -194,9 +191,7 @@ pub struct Workspace {
 pub enum SystemPrompt {
     /// The provider's constant one.
     Default,
-    /// The CLI's own.
     Cli,
-    /// The user's.
     Custom(String),
 }
 

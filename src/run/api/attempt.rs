@@ -25,11 +25,11 @@ use crate::provider::choices::CallChoices;
 use crate::redact::{Redactor, Secret};
 use crate::retry::Policy;
 use crate::retry::quota::QuotaWait;
-use crate::run::attempt::{Attempt, CallLimits, Opening, run_attempt};
+use crate::run::attempt::{Attempt, AttemptStart, CallLimits, run_attempt};
 use crate::run::queue::Waiting;
 use crate::run::quota::UsedUp;
-use crate::run::reask::Asking;
-use crate::run::reply_check::{Checks, Misfit};
+use crate::run::reask::Reaskable;
+use crate::run::reply_check::{Checks, RejectedReply};
 use crate::run::request::CallOptions;
 use crate::run::retry_loop::{self, AttemptOutcome, Driven, RetryableCall, Spent};
 use crate::run::sink::Sink;
@@ -106,7 +106,7 @@ impl ApiQuestion {
     }
 }
 
-impl Asking for ApiAsking<'_> {
+impl Reaskable for ApiAsking<'_> {
     type Request = ApiQuestion;
 
     async fn ask(&self, question: &ApiQuestion, spent: Spent) -> Driven {
@@ -114,14 +114,14 @@ impl Asking for ApiAsking<'_> {
         retry_loop::drive(&call, spent, self.cancel, self.sink).await
     }
 
-    fn grown(
+    fn extended(
         &self,
         mut question: ApiQuestion,
         messages: Vec<Message>,
-        misfit: &Misfit,
+        rejected: &RejectedReply,
     ) -> Result<ApiQuestion, Box<ProviderError>> {
         question.messages.extend(messages);
-        let checks = question.checks.after_misfit(misfit);
+        let checks = question.checks.after_misfit(rejected);
         // A server that takes a schema and does not heed it is asked in words.
         let output = question.output.map(|(schema, _)| (schema, false));
         Ok(ApiQuestion::new(
@@ -259,7 +259,7 @@ impl ApiCall<'_> {
             prompt: Box::new(|| String::from_utf8_lossy(&question.body).into_owned()),
             fold: Fold::new(asking.call_ids.clone(), TextCalls::Off).with_listener(asking.sink.has_listener()),
             checks: question.checks.clone(),
-            opening: Some(Opening {
+            opening: Some(AttemptStart {
                 message: "started",
                 fields: json!({"attempt": number, "stream": settings.stream, "bytes": question.body.len()}),
                 notes: Vec::new(),

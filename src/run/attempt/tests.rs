@@ -19,9 +19,7 @@ use crate::toolcall::TextCalls;
 enum Step {
     /// Bytes come, which mean these events.
     Receive(u64, Vec<Event>),
-    /// Nothing more comes.
     End(Vec<Event>),
-    /// Nothing comes, ever.
     Silence,
     /// Somebody wants it no more.
     Cancelled(CancellationToken),
@@ -146,7 +144,9 @@ impl Seen {
             Ok(Attempted::Outcome(AttemptOutcome::Replied(reply))) => format!("replied {}", reply.content),
             Ok(Attempted::Outcome(AttemptOutcome::Cancelled)) => "cancelled".to_owned(),
             Ok(Attempted::Outcome(AttemptOutcome::FlagRefused(flag))) => format!("refused {flag}"),
-            Ok(Attempted::Outcome(AttemptOutcome::AskAgain(misfit))) => format!("ask again: {}", misfit.error.message),
+            Ok(Attempted::Outcome(AttemptOutcome::AskAgain(rejected))) => {
+                format!("ask again: {}", rejected.error.message)
+            }
             Ok(Attempted::Unusable(why, _)) => format!("unusable {why}"),
             Err(error) => format!("{:?}: {}", error.code, error.message),
         }
@@ -191,7 +191,7 @@ async fn checked(exchange: Scripted, limits: CallLimits, cancel: &CancellationTo
         prompt: Box::new(|| "Hi.".to_owned()),
         fold: Fold::new(HashSet::from(["c1".to_owned()]), TextCalls::Off),
         checks,
-        opening: Some(Opening {
+        opening: Some(AttemptStart {
             message: "started",
             fields: json!({"attempt": 2}),
             notes: vec![Event::Warning {
@@ -263,16 +263,16 @@ async fn a_reply_that_does_not_fit_is_never_the_last_event() {
     // What has answered goes on: the next turn is the one that says what is wrong.
     assert_eq!(first.notes, ["kept with \"no\" and []"]);
     assert_eq!(first.events, ["start", "warning", "text_delta", "message"]);
-    let Ok(Attempted::Outcome(AttemptOutcome::AskAgain(misfit))) = first.outcome else {
+    let Ok(Attempted::Outcome(AttemptOutcome::AskAgain(rejected))) = first.outcome else {
         panic!("it does not fit");
     };
-    let fits = asked("yes", wants("yes").after_misfit(&misfit)).await;
+    let fits = asked("yes", wants("yes").after_misfit(&rejected)).await;
     assert_eq!(fits.outcome(), "replied yes");
     assert_eq!(
         fits.events,
         ["start", "warning", "text_delta", "message", "usage", "done"]
     );
-    let fails = asked("never", wants("yes").after_misfit(&misfit)).await;
+    let fails = asked("never", wants("yes").after_misfit(&rejected)).await;
     assert_eq!(fails.outcome(), "MalformedResponse: it says \"never\", not \"yes\"");
     assert_eq!(fails.notes, ["ended"]);
     assert_eq!(fails.events, ["start", "warning", "text_delta", "message"]);

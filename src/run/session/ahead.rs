@@ -15,7 +15,7 @@ use crate::error::ProviderError;
 use crate::event::{EngineUsed, Reply};
 use crate::exchange::form::{ProcessForm, ProcessStart};
 use crate::exchange::installed::Installed;
-use crate::exchange::live::minding::{NotReady, Warmth};
+use crate::exchange::live::idle_task::{NotReady, StartState};
 use crate::exchange::live::setup::{SessionOutput, Setup, SetupParts};
 use crate::exchange::live::turn;
 use crate::exchange::print::NotStarted;
@@ -24,7 +24,7 @@ use crate::fold::Fold;
 use crate::judge::{self, CliRules, Context};
 use crate::message::ToolSpec;
 use crate::process::limit::Permit;
-use crate::process::{Limits, Vars};
+use crate::process::{ProcessLimits, Vars};
 use crate::provider::options::EngineKind;
 use crate::run::auto;
 use crate::run::base::{Base, not_found, not_started};
@@ -145,7 +145,7 @@ impl<F: ProcessForm> Starting<'_, F> {
                 continue;
             };
             let invocation = Invocation::of(engine.id(), &self.installed.line);
-            let (reason, ended) = turn::why_not_ready(invocation, &not_ready, &Limits::default());
+            let (reason, ended) = turn::why_not_ready(invocation, &not_ready, &ProcessLimits::default());
             if let Some(flag) = &ended.refused_flag {
                 capabilities::remember_refused(&self.installed.binary, flag);
                 return Ok(Round::FlagRefused);
@@ -203,26 +203,26 @@ fn likely_setup<F: ProcessForm>(processes: &Processes<F>, engine: &Base, next: N
 
 /// Starts the spares there should be behind a turn that has come to `reply`: at once, or when the thread's next turn has had time to
 /// come. That they can't be started will be the next call's own error.
-pub(super) fn restock_behind<F: ProcessForm>(
+pub(super) fn refill_spares_after<F: ProcessForm>(
     processes: &Arc<Processes<F>>,
     engine: &Arc<Base>,
     reply: &Reply,
     env: &Arc<Vars>,
 ) {
     if reply.tool_calls.is_empty() {
-        return restock(processes, engine, env);
+        return refill_spares(processes, engine, env);
     }
     let (processes, engine, env) = (Arc::clone(processes), Arc::clone(engine), Arc::clone(env));
     let tasks = engine.lifecycle.runs.clone();
     tasks.spawn(async move {
         let pause = engine.lifecycle.closing.run_until_cancelled(sleep(LOOP_PAUSE)).await;
         if pause.is_some() {
-            restock(&processes, &engine, &env);
+            refill_spares(&processes, &engine, &env);
         }
     });
 }
 
-fn restock<F: ProcessForm>(processes: &Arc<Processes<F>>, engine: &Arc<Base>, env: &Arc<Vars>) {
+fn refill_spares<F: ProcessForm>(processes: &Arc<Processes<F>>, engine: &Arc<Base>, env: &Arc<Vars>) {
     let setup = processes.likely_setup();
     if setup.is_none() && !F::STARTS_BARE {
         return;
@@ -243,7 +243,9 @@ fn restock<F: ProcessForm>(processes: &Arc<Processes<F>>, engine: &Arc<Base>, en
         setup: setup.as_ref(),
     };
     let start = |place| starting.start(place).ok();
-    processes.pool.stock(processes.working(), env, setup.as_ref(), start);
+    processes
+        .pool
+        .fill_spares(processes.working(), env, setup.as_ref(), start);
 }
 
 /// The error of a process that was started ahead and has ended.
@@ -268,15 +270,15 @@ fn not_ready_error(engine: &Base, evidence: Evidence) -> Box<ProviderError> {
 
 /// Waits until a process that was started ahead is ready, with its setup if it `has_setup`, or a call has taken it. Why it is not, if it
 /// has failed.
-async fn failure(warmth: &mut watch::Receiver<Warmth>, has_setup: bool) -> Option<Arc<NotReady>> {
-    let is_settled = |now: &Warmth| match now {
-        Warmth::Coming => false,
-        Warmth::Ready { is_primed } => *is_primed || !has_setup,
-        Warmth::Failed(_) => true,
+async fn failure(start_state: &mut watch::Receiver<StartState>, has_setup: bool) -> Option<Arc<NotReady>> {
+    let is_settled = |now: &StartState| match now {
+        StartState::Coming => false,
+        StartState::Ready { is_primed } => *is_primed || !has_setup,
+        StartState::Failed(_) => true,
     };
-    let settled = warmth.wait_for(is_settled).await;
+    let settled = start_state.wait_for(is_settled).await;
     match settled.as_deref() {
-        Ok(Warmth::Failed(not_ready)) => Some(Arc::clone(not_ready)),
+        Ok(StartState::Failed(not_ready)) => Some(Arc::clone(not_ready)),
         _ => None,
     }
 }

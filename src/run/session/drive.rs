@@ -16,7 +16,7 @@ use crate::exchange::live::turn::{Origin, Unusable};
 use crate::fold::Fold;
 use crate::process::Vars;
 use crate::provider::options::EngineKind;
-use crate::run::attempt::{Attempted, Opening, run_attempt};
+use crate::run::attempt::{AttemptStart, Attempted, run_attempt};
 use crate::run::auto;
 use crate::run::base::{Base, not_found};
 use crate::run::capabilities;
@@ -29,7 +29,6 @@ use crate::toolcall::TextCalls;
 
 /// What an engine has done with an attempt.
 pub(in crate::run) enum Way {
-    /// Made it.
     Outcome(AttemptOutcome),
     /// Left it to the next one; what the caller is told of that.
     Next(Option<Event>),
@@ -259,7 +258,7 @@ where
         fields.extend(figures);
     }
     let told = request.notes(attempt.number).into_iter();
-    let opening = Opening {
+    let opening = AttemptStart {
         message: match origin {
             Origin::Continued => "continued",
             Origin::Fresh | Origin::Spare => "started",

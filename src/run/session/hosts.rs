@@ -50,7 +50,7 @@ impl PartialEq for ServerKey {
 
 /// A server that takes calls.
 #[derive(Debug)]
-pub(in crate::run) struct Known<S> {
+pub(in crate::run) struct KeptServer<S> {
     pub key: ServerKey,
     pub service: Arc<S>,
     used: Instant,
@@ -60,7 +60,6 @@ pub(in crate::run) struct Known<S> {
 
 /// How servers are kept.
 pub(in crate::run) struct Keeping<'a, S> {
-    /// Where.
     pub all: &'a Shared<S>,
     /// How many there may be.
     pub most: usize,
@@ -72,7 +71,7 @@ pub(in crate::run) struct Keeping<'a, S> {
 
 /// The servers of one provider, the longest unused first.
 #[derive(Debug)]
-pub(in crate::run) struct Servers<S>(Vec<Known<S>>);
+pub(in crate::run) struct Servers<S>(Vec<KeptServer<S>>);
 
 /// Never held while one is being started: those that run serve their calls meanwhile.
 pub(in crate::run) type Shared<S> = Arc<AsyncMutex<Servers<S>>>;
@@ -104,7 +103,7 @@ impl<S> Default for Servers<S> {
 
 impl<S: Server> Servers<S> {
     /// The first that `serves`, if there is one. Those that take no calls any more go.
-    pub fn find(&mut self, serves: impl Fn(&Known<S>) -> bool) -> Option<&mut Known<S>> {
+    pub fn find(&mut self, serves: impl Fn(&KeptServer<S>) -> bool) -> Option<&mut KeptServer<S>> {
         self.0.retain(|known| known.service.host().takes_calls());
         let at = self.0.iter().position(serves)?;
         let mut found = self.0.remove(at);
@@ -114,7 +113,7 @@ impl<S: Server> Servers<S> {
     }
 
     /// Those of `which` take no calls any more, and end with those they have.
-    pub fn retire(&mut self, which: impl Fn(&Known<S>) -> bool) {
+    pub fn retire(&mut self, which: impl Fn(&KeptServer<S>) -> bool) {
         self.0.retain(|known| {
             let goes = which(known);
             if goes {
@@ -154,7 +153,7 @@ impl<S: Server> Servers<S> {
         lifecycle.runs.spawn(async move {
             closing.run_until_cancelled(dropped).await;
         });
-        self.0.push(Known {
+        self.0.push(KeptServer {
             key,
             service: Arc::clone(&service),
             used: Instant::now(),
@@ -182,7 +181,7 @@ async fn end_unused<S: Server>(all: Shared<S>, keep_alive: Duration) {
         tokio::time::sleep(keep_alive.clamp(LOOK, Duration::from_secs(30))).await;
         let servers = &mut all.lock().await.0;
         // A conversation of it, resting or not, counts as a use.
-        let in_use = |known: &Known<S>| Arc::strong_count(&known.service) > 1;
+        let in_use = |known: &KeptServer<S>| Arc::strong_count(&known.service) > 1;
         for known in servers.iter_mut().filter(|known| in_use(known)) {
             known.used = Instant::now();
         }

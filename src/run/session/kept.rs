@@ -101,7 +101,7 @@ struct Bound<S: Source> {
 impl<S: Source> KeptCall for Bound<S> {
     fn attempt<'a>(&'a self, attempt: &'a CliAttempt<'a>, info: &'a mut RunInfo) -> Coming<'a, Way> {
         let reading = Reading {
-            notes: attempt.untold_note().into_iter().collect(),
+            notes: attempt.pending_note().into_iter().collect(),
             ..Reading::default()
         };
         Box::pin(drive(&self.source, attempt, &self.call, reading, info))
@@ -152,7 +152,7 @@ impl<F: ServerForm> Kept for Arc<ServerSessions<F>> {
 
     fn call(&self, engine: &Base, request: &mut CliRequest) -> Option<Box<dyn KeptCall>> {
         match F::TAKES {
-            Takes::Thread => in_session::<F, _>(self, engine, request),
+            Takes::SessionThread => in_session::<F, _>(self, engine, request),
             Takes::Prompt => Some(Box::new(Prompted(Arc::clone(self)))),
         }
     }

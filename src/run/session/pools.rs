@@ -98,9 +98,9 @@ impl<F: ProcessForm> Processes<F> {
     }
 
     /// Counts a process as working until the seat is dropped.
-    pub fn seat(&self) -> Seat {
+    pub fn working_guard(&self) -> WorkingGuard {
         self.at_work.fetch_add(1, Ordering::Relaxed);
-        Seat(Arc::clone(&self.at_work))
+        WorkingGuard(Arc::clone(&self.at_work))
     }
 
     /// How many processes work just now.
@@ -110,9 +110,9 @@ impl<F: ProcessForm> Processes<F> {
 }
 
 /// A process that works.
-pub(in crate::run) struct Seat(Arc<AtomicUsize>);
+pub(in crate::run) struct WorkingGuard(Arc<AtomicUsize>);
 
-impl Drop for Seat {
+impl Drop for WorkingGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -20,7 +20,7 @@ use crate::exchange::live::process_turn::{ProcessSession, ProcessWork};
 use crate::exchange::live::setup::Setup;
 use crate::exchange::live::turn::{Kept, Origin, Park, Turn, TurnStart};
 use crate::exchange::print::NotStarted;
-use crate::run::session::pools::{Processes, Seat, evicted_warning, warning};
+use crate::run::session::pools::{Processes, WorkingGuard, evicted_warning, warning};
 
 impl<F: ProcessForm> Source for Processes<F> {
     const ENGINE: EngineUsed = EngineUsed::Live;
@@ -50,7 +50,7 @@ impl<F: ProcessForm> Source for Processes<F> {
         if asked.takes_waiting {
             self.note(&call.setup);
         }
-        let seat = self.seat();
+        let working_guard = self.working_guard();
         let tried = match F::IS_TRIED_FIRST {
             true => trial::of_call(self, asked).await?,
             false => None,
@@ -107,7 +107,7 @@ impl<F: ProcessForm> Source for Processes<F> {
             // Of a process that has waited nobody knows yet whether it is still there.
             has_begun: origin == Origin::Fresh,
             tracker: &engine.lifecycle.runs,
-            park: park(self, asked, key.clone(), seat),
+            park: park(self, asked, key.clone(), working_guard),
             limits,
         };
         Ok(Begun {
@@ -156,7 +156,7 @@ fn park<F: ProcessForm>(
     processes: &Arc<Processes<F>>,
     asked: &TurnAsked<'_, SessionCall<Setup>>,
     key: SessionKey<Setup>,
-    seat: Seat,
+    working_guard: WorkingGuard,
 ) -> Park<F::Session, ()> {
     let call = asked.attempt.call;
     let (engine, env) = (Arc::clone(call.engine), Arc::clone(call.base_env));
@@ -164,7 +164,7 @@ fn park<F: ProcessForm>(
     let once = call.request.options.once;
     let processes = Arc::clone(processes);
     Box::new(move |kept, reply, ()| {
-        drop(seat);
+        drop(working_guard);
         if let Some(Kept { session, pending }) = kept {
             if once || session.is_worn_out() {
                 Keepable::end(session);
@@ -174,7 +174,7 @@ fn park<F: ProcessForm>(
                 processes.pool.park(session, key, known, at_work);
             }
         }
-        ahead::restock_behind(&processes, &engine, reply, &env);
+        ahead::refill_spares_after(&processes, &engine, reply, &env);
     })
 }
 

@@ -8,13 +8,13 @@ use serde_json::json;
 use tokio_util::task::TaskTracker;
 
 use super::drive::invocation;
-use super::hosts::{Keeping, Known, ServerKey, Shared, Starts, has_grown};
+use super::hosts::{Keeping, KeptServer, ServerKey, Shared, Starts, has_grown};
 use super::source::{Begun, NotBegun, Source, TurnAsked, Unsupported};
 use super::unready::not_begun;
 use crate::command::CommandLine;
 use crate::event::EngineUsed;
 use crate::exchange::form::{
-    Caller, KnownOf, Place, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, WorkParts,
+    Caller, ProcessOptions, Proof, ReplyFactsOf, Server, ServerForm, ServerStart, SessionCall, TurnTarget, WorkParts,
 };
 use crate::exchange::installed::Installed;
 use crate::exchange::live::keep::Keepable;
@@ -140,7 +140,7 @@ impl<F: ServerForm> ServerSessions<F> {
                 env: &key.env,
                 setup: setup.as_ref(),
             };
-            let is_old = |known: &Known<F::Server>| {
+            let is_old = |known: &KeptServer<F::Server>| {
                 known.key == key && known.is_being_replaced && wanted.is_served_by(&known.service)
             };
             // What the old one has loaded, the new one loads as well.
@@ -190,7 +190,7 @@ impl<F: ServerForm> Source for ServerSessions<F> {
     const ENGINE: EngineUsed = F::ENGINE;
 
     type Call = SessionCall<F::Setup>;
-    type Turn = Turn<F::Session, KnownOf<F>>;
+    type Turn = Turn<F::Session, ReplyFactsOf<F>>;
 
     fn may_continue(call: &SessionCall<F::Setup>) -> bool {
         call.may_continue()
@@ -219,7 +219,7 @@ impl<F: ServerForm> Source for ServerSessions<F> {
             false => None,
         };
         let (place, input) = match claimed {
-            Some((session, input)) => (Place::Session(session), Some(input)),
+            Some((session, input)) => (TurnTarget::Session(session), Some(input)),
             None => {
                 let wanted = Wanted {
                     installed: asked.looked_at()?,
@@ -227,14 +227,14 @@ impl<F: ServerForm> Source for ServerSessions<F> {
                     setup: Some(&call.setup),
                 };
                 let server = self.server(engine, wanted).await?;
-                (Place::Server(server), None)
+                (TurnTarget::Server(server), None)
             }
         };
         // Only who sends an image waits for the answer.
         if let Err(refused) = content::check(call.thread.messages(), &Accepts::TEXT)
             && let Some(who) = F::blind_model(&place, &call.setup).await
         {
-            if let Place::Session(session) = place {
+            if let TurnTarget::Session(session) = place {
                 session.end();
             }
             return Err(NotBegun::Failed(refuse_content(engine, &refused, &who, &Accepts::TEXT)));
@@ -245,11 +245,11 @@ impl<F: ServerForm> Source for ServerSessions<F> {
             login: engine.login(),
         };
         let (opening, server, origin) = match (place, input) {
-            (Place::Session(session), Some(input)) => {
+            (TurnTarget::Session(session), Some(input)) => {
                 let server = Arc::clone(F::server(&session));
                 (F::resume(session, input), server, Origin::Continued)
             }
-            (Place::Session(session), None) => {
+            (TurnTarget::Session(session), None) => {
                 let server = Arc::clone(F::server(&session));
                 session.end();
                 (
@@ -258,7 +258,7 @@ impl<F: ServerForm> Source for ServerSessions<F> {
                     Origin::Fresh,
                 )
             }
-            (Place::Server(server), _) => (
+            (TurnTarget::Server(server), _) => (
                 self.form.open(Arc::clone(&server), call, &caller),
                 server,
                 Origin::Fresh,
@@ -306,7 +306,7 @@ fn park<F: ServerForm>(
     asked: &TurnAsked<'_, SessionCall<F::Setup>>,
     key: SessionKey<F::Setup>,
     server: Arc<F::Server>,
-) -> Park<F::Session, KnownOf<F>> {
+) -> Park<F::Session, ReplyFactsOf<F>> {
     let call = asked.attempt.call;
     if call.request.options.once {
         // The thread does not go on: the server drops it, and a call that waits is interrupted.

@@ -13,12 +13,12 @@ use crate::event::EngineUsed;
 use crate::exchange::Invocation;
 use crate::exchange::form::{ProcessForm, ProcessStart, SessionCall};
 use crate::exchange::installed::Installed;
+use crate::exchange::live::idle_task::NotReady;
 use crate::exchange::live::keep::{Idle, Keepable};
-use crate::exchange::live::minding::NotReady;
 use crate::exchange::live::process_turn::ProcessSession;
 use crate::exchange::live::setup::Setup;
 use crate::exchange::live::turn;
-use crate::process::Limits;
+use crate::process::ProcessLimits;
 use crate::provider::options::EngineKind;
 use crate::run::base::Base;
 use crate::run::capabilities;
@@ -140,7 +140,7 @@ pub(super) async fn run<S: ProcessSession<Setup = Setup>>(
                 return Trial::Crashed(error);
             }
             let invocation = Invocation::of(engine.id(), &installed.line);
-            let (reason, ended) = turn::why_not_ready(invocation, &not_ready, &Limits::default());
+            let (reason, ended) = turn::why_not_ready(invocation, &not_ready, &ProcessLimits::default());
             if let Some(flag) = ended.refused_flag {
                 capabilities::remember_refused(binary, &flag);
                 return Trial::FlagRefused(flag);

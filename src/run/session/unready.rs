@@ -7,7 +7,7 @@ use crate::exchange::Invocation;
 use crate::exchange::host::{NoHost, of_exit};
 use crate::exchange::installed::Installed;
 use crate::exchange::print::NotStarted;
-use crate::process::{End, Exit, Limits, StartError};
+use crate::process::{End, Exit, ProcessLimits, StartError};
 use crate::run::base::{Base, not_started};
 use crate::run::clock::{local_offset_min, now_ms};
 
@@ -28,7 +28,7 @@ fn ended_early(engine: &Base, installed: &Installed, exit: &Exit) -> NotBegun {
     if let Some(error) = engine.crash(exit) {
         return NotBegun::Failed(error);
     }
-    let ended = Invocation::of(engine.id(), &installed.line).ended(of_exit(exit), &Limits::default());
+    let ended = Invocation::of(engine.id(), &installed.line).ended(of_exit(exit), &ProcessLimits::default());
     if let Some(flag) = ended.refused_flag {
         return NotBegun::FlagRefused(flag);
     }

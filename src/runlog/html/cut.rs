@@ -7,16 +7,16 @@ pub const LONGEST: usize = 256 * 1024;
 
 /// How much a page shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct PageLimits {
     /// Entries of all runs together; of further ones, a run has its head alone.
     pub entries: usize,
     /// Bytes of their texts, each of which is cut already.
     pub bytes: usize,
 }
 
-impl Limits {
+impl PageLimits {
     /// What a browser opens in about a second.
-    pub const PAGE: Limits = Limits {
+    pub const PAGE: PageLimits = PageLimits {
         entries: 4_000,
         bytes: 8 * 1024 * 1024,
     };
@@ -37,7 +37,7 @@ pub struct Cut {
 
 impl Cut {
     /// Of `timeline`, within `limits`.
-    pub fn new(timeline: &Timeline, limits: Limits) -> Cut {
+    pub fn new(timeline: &Timeline, limits: PageLimits) -> Cut {
         let mut cut = Cut::default();
         let (mut entries, mut bytes) = (0, 0);
         for run in &timeline.runs {

@@ -14,7 +14,7 @@ use std::fmt::Write;
 use super::text::figures;
 use super::timeline::{Fact, Item, RunView, Timeline};
 use super::view::{self, one_line};
-use cut::{Cut, LONGEST, Limits, item_anchor, run_anchor};
+use cut::{Cut, LONGEST, PageLimits, item_anchor, run_anchor};
 use escape::{Escaped, shown};
 
 const STYLE: &str = include_str!("page.css");
@@ -35,17 +35,16 @@ const FILTERS: [(&str, &str); 6] = [
 /// A page.
 struct Page<'a> {
     timeline: &'a Timeline,
-    /// The log's name.
     source: String,
     cut: Cut,
 }
 
 /// `timeline` as a page. `source` is the file's name, for the title.
 pub fn render(timeline: &Timeline, source: &str) -> String {
-    within(timeline, source, Limits::PAGE)
+    within(timeline, source, PageLimits::PAGE)
 }
 
-fn within(timeline: &Timeline, source: &str, limits: Limits) -> String {
+fn within(timeline: &Timeline, source: &str, limits: PageLimits) -> String {
     let page = Page {
         timeline,
         source: one_line(source),

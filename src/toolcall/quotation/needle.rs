@@ -20,7 +20,6 @@ const NULLS: [&str; 2] = ["null", "None"];
 /// A value in plain text.
 #[derive(Debug)]
 enum Node {
-    /// As it stands.
     Text(String),
     Number(String, f64),
     Bool(&'static str),
@@ -106,7 +105,6 @@ fn is_of_number(byte: u8) -> bool {
 /// One call.
 #[derive(Debug)]
 pub(super) struct Needle {
-    /// Its name, plain.
     pub(super) name: String,
     args: Node,
     /// How long the arguments are, plain, as they were written.

@@ -34,7 +34,7 @@ pub(super) struct Object {
 
 /// Gives each object in `text` that has one of the names of `wanted` to `each`, until that says that it has enough.
 pub(super) fn each_object(text: &str, wanted: &dyn Fn(&str) -> bool, each: &mut dyn FnMut(&Object) -> bool) {
-    let mut reader = Reader {
+    let mut reader = ObjectReader {
         enough: false,
         wanted,
         each,
@@ -47,13 +47,13 @@ pub(super) fn each_object(text: &str, wanted: &dyn Fn(&str) -> bool, each: &mut 
     }
 }
 
-struct Reader<'a> {
+struct ObjectReader<'a> {
     enough: bool,
     wanted: &'a dyn Fn(&str) -> bool,
     each: &'a mut dyn FnMut(&Object) -> bool,
 }
 
-impl Reader<'_> {
+impl ObjectReader<'_> {
     /// Reads `text` as it is, and as it is without its entities.
     fn layers(&mut self, text: &str, layer: usize) {
         if layer > MAX_LAYERS {

@@ -1,7 +1,7 @@
 //! Ending: every reason, every kind of stubbornness, and nothing left behind.
 use std::time::{Duration, Instant};
 
-use deep_factor_providers::process::{self, End, Limits, Spec, Stdin, Waiting, limit, registry};
+use deep_factor_providers::process::{self, End, ProcessLimits, Spec, Stdin, Waiting, limit, registry};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -49,7 +49,7 @@ async fn statuses_are_kept() {
 async fn what_was_spent_before_its_start_is_gone_from_its_time() {
     let hour = Duration::from_secs(3600);
     let spec = Spec {
-        limits: Limits {
+        limits: ProcessLimits {
             timeout: Some(hour),
             spent: hour - Duration::from_millis(300),
             ..limits(None, 300)
@@ -111,7 +111,7 @@ async fn a_timeout_is_a_timeout_whatever_the_child_makes_of_it() {
 
 #[tokio::test]
 async fn silence_ends_a_run_and_any_output_keeps_it() {
-    let idle = Limits {
+    let idle = ProcessLimits {
         idle_timeout: Some(Duration::from_millis(1500)),
         ..limits(None, 100)
     };
@@ -239,9 +239,9 @@ async fn output_that_comes_shortly_after_the_exit() {
         "inherit",
         &[scene.flag("up"), json!({"sleep": 20}), json!({"out": "late"})],
     );
-    let limits = Limits {
+    let limits = ProcessLimits {
         drain: Duration::from_secs(3_600),
-        ..Limits::default()
+        ..ProcessLimits::default()
     };
     let spec = Spec {
         limits,
@@ -257,7 +257,7 @@ async fn a_grandchild_that_writes_without_end() {
     let scene = Scene::new();
     let spam = json!([scene.sign_in(), ignoring_term(), "setsid", scene.flag("up"), {"fill": {"bytes": 1 << 28}}]);
     let steps = json!([{"spawn": {"steps": spam}}, scene.wait_flag("up"), {"out": "answer"}]);
-    let limits = Limits {
+    let limits = ProcessLimits {
         drain: Duration::from_millis(50),
         max_stdout: usize::MAX,
         ..limits(None, 100)
@@ -441,7 +441,7 @@ async fn complete(spec: Spec) -> process::Exit {
 async fn complete_output_leaves_the_process_its_grace_and_no_limit_of_time_ends_it() {
     // Silent for longer than both limits: only the process itself can end this.
     let spec = Spec {
-        limits: Limits {
+        limits: ProcessLimits {
             idle_timeout: Some(Duration::from_millis(4000)),
             ..limits(Some(4000), 60_000)
         },

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use deep_factor_providers::process::{End, Limits, Spec, Stdin, StdinClosed, Waiting};
+use deep_factor_providers::process::{End, ProcessLimits, Spec, Stdin, StdinClosed, Waiting};
 use serde_json::json;
 
 use super::*;
@@ -113,7 +113,7 @@ async fn stderr_can_be_looked_at_meanwhile() {
 #[tokio::test]
 async fn a_consumer_that_takes_nothing() {
     let spec = Spec {
-        limits: Limits {
+        limits: ProcessLimits {
             max_stdout: 64 * MIB,
             ..limits(Some(400), 100)
         },
@@ -145,9 +145,9 @@ async fn a_slow_consumer_loses_nothing() {
 /// The process is long gone when its output is taken; patience is for pipes, not for consumers.
 #[tokio::test]
 async fn a_late_consumer_loses_nothing() {
-    let limits = Limits {
+    let limits = ProcessLimits {
         drain: Duration::ZERO,
-        ..Limits::default()
+        ..ProcessLimits::default()
     };
     let spec = Spec {
         limits,
@@ -167,9 +167,9 @@ async fn the_output_limit() {
     let run = |bytes: usize, limit: usize| async move {
         let steps = json!([{"fill": {"bytes": bytes}}, {"sleep": 60_000}]);
         let spec = Spec {
-            limits: Limits {
+            limits: ProcessLimits {
                 max_stdout: limit,
-                ..Limits::default()
+                ..ProcessLimits::default()
             },
             ..fake(steps)
         };
@@ -188,9 +188,9 @@ async fn the_output_limit() {
     assert_eq!(run(1, 0).await, (End::OutputLimit, Some("SIGTERM".to_owned()), 0, true));
 
     let spec = Spec {
-        limits: Limits {
+        limits: ProcessLimits {
             max_stdout: MIB,
-            ..Limits::default()
+            ..ProcessLimits::default()
         },
         ..fake(json!([{"fill": {"bytes": MIB}}]))
     };
@@ -278,7 +278,7 @@ async fn more_than_the_limit_is_never_a_success_however_soon_the_process_exits()
                 let more = [0, 1, 70_000][(worker + n) % 3];
                 let waiting = if n % 2 == 0 { Waiting::Auto } else { Waiting::Thread };
                 let spec = Spec {
-                    limits: Limits {
+                    limits: ProcessLimits {
                         max_stdout: LIMIT,
                         ..limits(None, 2000)
                     },

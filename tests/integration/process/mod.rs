@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use deep_factor_providers::process::{self, End, EnvPlan, Exit, Limits, Output, Spec};
+use deep_factor_providers::process::{self, End, EnvPlan, Exit, Output, ProcessLimits, Spec};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -52,11 +52,11 @@ pub fn how(exit: &Exit) -> (End, Option<i32>, Option<&str>) {
     (exit.end, exit.code, exit.signal.as_deref())
 }
 
-pub fn limits(timeout: Option<u64>, kill_grace: u64) -> Limits {
-    Limits {
+pub fn limits(timeout: Option<u64>, kill_grace: u64) -> ProcessLimits {
+    ProcessLimits {
         timeout: timeout.map(Duration::from_millis),
         kill_grace: Duration::from_millis(kill_grace),
-        ..Limits::default()
+        ..ProcessLimits::default()
     }
 }
 

@@ -11,8 +11,8 @@ const GUARD: Option<Guard> = Some(Guard {
     prefix: "\n",
 });
 
-fn thread(messages: &Value) -> Thread {
-    Thread::new(serde_json::from_value(messages.clone()).unwrap_or_else(|_| {
+fn thread(messages: &Value) -> SessionThread {
+    SessionThread::new(serde_json::from_value(messages.clone()).unwrap_or_else(|_| {
         // Raw values can't be read from a Value.
         serde_json::from_str(&messages.to_string()).unwrap()
     }))
@@ -33,7 +33,7 @@ fn sent(line: &str) -> Value {
 const CALLS: &str = r#"[{"id":"t1","name":"add","args":{"b":2.0,"a":1}},{"id":"t2","name":"add","args":{}}]"#;
 
 /// The thread that led to the two calls, the model's turn as JavaScript gives it back, and `more`.
-fn gone_on(more: Value) -> Thread {
+fn gone_on(more: Value) -> SessionThread {
     let mut messages = vec![
         json!({"type": "system", "content": "S"}),
         json!({"type": "human", "content": "1 and 2?"}),
@@ -44,7 +44,7 @@ fn gone_on(more: Value) -> Thread {
     thread(&Value::Array(messages))
 }
 
-fn known() -> Known {
+fn known() -> KnownThread {
     let pending = |api: &str, id: &str| Pending {
         api: api.to_owned(),
         id: id.to_owned(),
@@ -63,7 +63,7 @@ fn a_note_is_said_behind_the_thread_and_is_no_part_of_it() {
     ]));
     let addition = sent(&thread.addition(&known(), GUARD, Some("Do it.")).unwrap());
     assert_eq!(addition[2], json!({"type": "text", "text": "Do it."}));
-    assert_eq!(thread.addition(&Known::default(), GUARD, Some("Do it.")), None);
+    assert_eq!(thread.addition(&KnownThread::default(), GUARD, Some("Do it.")), None);
     let whole = sent(&thread.whole(Encoding::Xml, GUARD, Some("Do it.")));
     assert_eq!(whole[1], json!({"type": "text", "text": "Do it."}));
     let humans = super::tests::thread(&json!([{"type": "human", "content": "/clear"}]));
@@ -110,7 +110,7 @@ fn what_is_no_continuation_is_none() {
     }
     let edited = thread(&json!([{"type": "human", "content": "1 and 3?"}, {"type": "human", "content": "?"}]));
     assert_eq!(edited.addition(&known(), GUARD, None), None);
-    assert_eq!(gone_on(json!([])).addition(&Known::default(), GUARD, None), None);
+    assert_eq!(gone_on(json!([])).addition(&KnownThread::default(), GUARD, None), None);
 }
 
 #[test]

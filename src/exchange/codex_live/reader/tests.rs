@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::*;
-use crate::exchange::codex_live::inbound::{self, Told};
+use crate::exchange::codex_live::inbound::{self, Notice};
 use crate::exchange::rpc::message::{self, Message};
 use crate::message::ToolSpec;
 
@@ -51,15 +51,15 @@ fn line_of(event: &Event) -> Option<String> {
 fn play(case: &str) -> Vec<String> {
     let tools = tools();
     let mut threads: Vec<String> = Vec::new();
-    let mut readers: HashMap<String, (Reader, Vec<String>)> = HashMap::new();
-    let mut limits = Limits::default();
+    let mut readers: HashMap<String, (TurnReader, Vec<String>)> = HashMap::new();
+    let mut limits = RateLimits::default();
     for line in recorded(&format!("{case}.stdout")) {
         let Message::Notification { method, params } = message::read(&line) else {
             continue;
         };
         let (thread, event) = match inbound::read(&method, params) {
-            Some(Told::Thread(thread, event)) => (thread, event),
-            Some(Told::Limits(now)) => {
+            Some(Notice::Thread(thread, event)) => (thread, event),
+            Some(Notice::RateLimits(now)) => {
                 limits = now;
                 continue;
             }
@@ -67,16 +67,16 @@ fn play(case: &str) -> Vec<String> {
         };
         let (reader, lines) = readers.entry(thread.clone()).or_insert_with(|| {
             threads.push(thread.clone());
-            (Reader::new(&tools, &thread, "m", None), Vec::new())
+            (TurnReader::new(&tools, &thread, "m", None), Vec::new())
         });
         let mut events = Vec::new();
         let step = reader.push(event, &limits, &mut events);
         lines.extend(events.iter().filter_map(line_of));
         lines.extend(reader.take_unfit().into_iter().map(|call| format!("unfit {call}")));
-        if step != Step::More {
-            lines.push(if step == Step::Reply { "reply" } else { "failed" }.to_owned());
+        if step != TurnStep::More {
+            lines.push(if step == TurnStep::Reply { "reply" } else { "failed" }.to_owned());
             let turn = reader.turn.clone();
-            *reader = Reader::new(&tools, &thread, "m", turn);
+            *reader = TurnReader::new(&tools, &thread, "m", turn);
         }
     }
     let lines = threads.into_iter().filter_map(|thread| readers.remove(&thread));
@@ -142,16 +142,16 @@ fn recordings_come_to_these_replies() {
 #[test]
 fn a_stream_that_breaks_behind_a_call_is_known_by_its_silence() {
     let tools = tools();
-    let mut reader = Reader::new(&tools, "t", "m", Some("turn".to_owned()));
+    let mut reader = TurnReader::new(&tools, "t", "m", Some("turn".to_owned()));
     let item = json!({"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"});
     let mut events = Vec::new();
     let turn = "turn".to_owned();
     assert_eq!(
-        reader.push(ThreadEvent::RawItem { turn, item }, &Limits::default(), &mut events),
-        Step::More
+        reader.push(ThreadEvent::RawItem { turn, item }, &RateLimits::default(), &mut events),
+        TurnStep::More
     );
     assert!(reader.waits_behind_call());
-    assert_eq!(reader.silent(&Limits::default(), &mut events), Step::Failed);
+    assert_eq!(reader.silent(&RateLimits::default(), &mut events), TurnStep::Failed);
     assert_eq!(
         events.iter().filter_map(line_of).collect::<Vec<_>>(),
         ["failure silent_stream 0 stream disconnected before completion: nothing came behind a"]
@@ -162,18 +162,21 @@ fn a_stream_that_breaks_behind_a_call_is_known_by_its_silence() {
 #[test]
 fn arguments_that_no_tool_can_take_are_answered_here() {
     let tools = tools();
-    let mut reader = Reader::new(&tools, "t", "m", Some("turn".to_owned()));
+    let mut reader = TurnReader::new(&tools, "t", "m", Some("turn".to_owned()));
     let mut events = Vec::new();
     for (id, arguments) in [("a", "[1,2]"), ("b", "\"str\"")] {
         let item = json!({"type": "function_call", "call_id": id, "name": "add", "arguments": arguments});
         let turn = "turn".to_owned();
-        reader.push(ThreadEvent::RawItem { turn, item }, &Limits::default(), &mut events);
+        reader.push(ThreadEvent::RawItem { turn, item }, &RateLimits::default(), &mut events);
     }
     let completed = ThreadEvent::ResponseCompleted {
         turn: "turn".to_owned(),
         usage: None,
     };
-    assert_eq!(reader.push(completed, &Limits::default(), &mut events), Step::More);
+    assert_eq!(
+        reader.push(completed, &RateLimits::default(), &mut events),
+        TurnStep::More
+    );
     assert_eq!(reader.take_unfit(), ["a", "b"]);
     assert!(events.is_empty());
 }
@@ -182,15 +185,15 @@ fn arguments_that_no_tool_can_take_are_answered_here() {
 #[test]
 fn what_is_unexpected_is_reported_or_fails_the_turn() {
     let tools = tools();
-    let mut reader = Reader::new(&tools, "t", "m", Some("turn".to_owned()));
+    let mut reader = TurnReader::new(&tools, "t", "m", Some("turn".to_owned()));
     let mut events = Vec::new();
-    let mut push = |event| reader.push(event, &Limits::default(), &mut events);
-    assert_eq!(push(ThreadEvent::Rerouted { model: "n".to_owned() }), Step::More);
+    let mut push = |event| reader.push(event, &RateLimits::default(), &mut events);
+    assert_eq!(push(ThreadEvent::Rerouted { model: "n".to_owned() }), TurnStep::More);
     assert_eq!(
         push(ThreadEvent::Warning {
             message: "w".to_owned()
         }),
-        Step::More
+        TurnStep::More
     );
     let Message::Request(request) =
         message::read(r#"{"id":7,"method":"item/tool/requestUserInput","params":{"threadId":"t"}}"#)
@@ -199,7 +202,7 @@ fn what_is_unexpected_is_reported_or_fails_the_turn() {
     };
     let (thread, event) = inbound::asked(&request);
     assert_eq!(thread.as_deref(), Some("t"));
-    assert_eq!(push(event), Step::Failed);
+    assert_eq!(push(event), TurnStep::Failed);
     let model = events.iter().find_map(|event| match event {
         Event::Outcome(outcome) => outcome.model.clone(),
         _ => None,

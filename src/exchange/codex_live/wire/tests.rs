@@ -4,7 +4,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::exchange::codex_live::inbound::{Limits, ThreadEvent, Told, asked, read};
+use crate::exchange::codex_live::inbound::{Notice, RateLimits, ThreadEvent, asked, read};
 use crate::exchange::rpc::message::{self, Message, answer, notification, refusal};
 
 fn request(id: u64, method: &str, params: &impl Serialize) -> String {
@@ -158,12 +158,12 @@ fn other_notifications_are_nothing() {
 #[test]
 fn the_accounts_limits_are_those_of_the_fuller_window() {
     let params = r#"{"rateLimits":{"limitId":"codex","primary":{"usedPercent":12.5,"windowDurationMins":300,"resetsAt":100},"secondary":{"usedPercent":100.0,"windowDurationMins":10080,"resetsAt":200},"rateLimitReachedType":"weekly"}}"#;
-    let Some(Told::Limits(limits)) = read("account/rateLimits/updated", params) else {
+    let Some(Notice::RateLimits(limits)) = read("account/rateLimits/updated", params) else {
         panic!("no limits")
     };
     assert_eq!(
         limits,
-        Limits {
+        RateLimits {
             fullest: Some((1.0, Some(200))),
             reached: Some("weekly".to_owned())
         }

@@ -52,7 +52,7 @@ fn piece(text: &str) -> Event {
 
 impl Work for Pieces {
     type Session = Session;
-    type Known = u8;
+    type ReplyFacts = u8;
 
     async fn turn(&mut self, report: &Report) -> TurnEnd<Session, u8> {
         for text in ["a", "b"] {
@@ -103,7 +103,7 @@ fn begin(end: fn(&Log) -> Option<TurnEnd<Session, u8>>) -> Begun {
             flags: Vec::new(),
             optional_flags: Vec::new(),
         },
-        limits: Limits::default(),
+        limits: ProcessLimits::default(),
         pid: 7,
         has_begun: false,
         tracker: &tracker,

@@ -21,7 +21,7 @@ struct Expected {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Held {
+pub struct PendingCalls {
     expected: Vec<Expected>,
     /// Requests of which the output has not spoken yet: both come by ways of their own.
     early: Vec<ToolCallRequest>,
@@ -35,7 +35,7 @@ pub(super) fn print_of(call: &ToolCall) -> Fingerprint {
     })
 }
 
-impl Held {
+impl PendingCalls {
     /// The model has made `call`, of one of the caller's tools, under its caller's name.
     pub fn expect(&mut self, call: &ToolCall) {
         self.expected.push(Expected {
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn results_find_their_requests_by_name_arguments_and_order() {
-        let mut held = Held::default();
+        let mut held = PendingCalls::default();
         // Before the output speaks of it, and spelled otherwise.
         let (early, first) = request(r#"{"b":2.0,"a":1}"#);
         held.ask(early);
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_request_that_no_message_has_named_waits_for_nothing() {
-        let mut held = Held::default();
+        let mut held = PendingCalls::default();
         held.expect(&call("c1", "{}"));
         let (foreign, mut reply) = request(r#"{"rm":"-rf"}"#);
         held.ask(foreign);

@@ -1,7 +1,7 @@
 //! The task that has a session while no call does: it answers the CLI, and ends the session where it must.
 //!
 //! In: a session, and orders. Out: the session, when it is asked for, and how far it is with what it was sent ahead
-//! ([`Warmth`]).
+//! ([`StartState`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::keep::{HANDSHAKE, Idle, Keepable};
 use crate::exchange::EndedProcess;
 
 /// What the task is to do.
-pub(super) enum Order<S: Keepable> {
+pub(super) enum IdleCommand<S: Keepable> {
     /// Give the session away.
     Hand(oneshot::Sender<Box<S>>),
     /// Tell it this ahead of its first turn.
@@ -22,11 +22,11 @@ pub(super) enum Order<S: Keepable> {
 }
 
 /// The way to the task; dropping it ends the session.
-pub(super) type Line<S> = mpsc::UnboundedSender<Order<S>>;
+pub(super) type Line<S> = mpsc::UnboundedSender<IdleCommand<S>>;
 
 /// How far a process is that was started ahead.
 #[derive(Debug, Clone)]
-pub enum Warmth {
+pub enum StartState {
     /// It has not answered yet.
     Coming,
     /// It has answered what it was sent ahead.
@@ -34,7 +34,6 @@ pub enum Warmth {
         /// That was its setup. Whoever has just ordered that may still see how it was before.
         is_primed: bool,
     },
-    /// It will not.
     Failed(Arc<NotReady>),
 }
 
@@ -61,18 +60,18 @@ enum End {
 
 /// Minds `session` until it is called for over the returned line, or must end, at the latest after `longest`. When it ends,
 /// `forget` is called, with whether it was unused for too long. The task is tracked by `tracker`.
-pub(super) fn mind<S: Keepable>(
+pub(super) fn watch<S: Keepable>(
     mut session: S,
     longest: Duration,
-    warmth: Option<watch::Sender<Warmth>>,
+    start_state: Option<watch::Sender<StartState>>,
     tracker: &TaskTracker,
     forget: impl FnOnce(bool) + Send + 'static,
 ) -> Line<S> {
     let (line, mut orders) = mpsc::unbounded_channel();
     tracker.spawn(async move {
         let tell = |now| {
-            if let Some(warmth) = &warmth {
-                warmth.send_replace(now);
+            if let Some(start_state) = &start_state {
+                start_state.send_replace(now);
             }
         };
         let expires = Instant::now() + longest;
@@ -81,21 +80,21 @@ pub(super) fn mind<S: Keepable>(
             tokio::select! {
                 biased;
                 order = orders.recv() => match order {
-                    Some(Order::Hand(caller)) => {
+                    Some(IdleCommand::Hand(caller)) => {
                         // A caller that has gone leaves the session in a state nobody knows.
                         if let Err(session) = caller.send(Box::new(session)) {
                             session.end();
                         }
                         return;
                     }
-                    Some(Order::Prime(setup)) => {
-                        tell(Warmth::Coming);
+                    Some(IdleCommand::Prime(setup)) => {
+                        tell(StartState::Coming);
                         session.prime(&setup);
                     }
                     None => break End::Unwanted,
                 },
                 idle = session.idle() => match idle {
-                    Idle::Ready { is_primed } => tell(Warmth::Ready { is_primed }),
+                    Idle::Ready { is_primed } => tell(StartState::Ready { is_primed }),
                     Idle::Unsupported(reason) => break End::Unsupported(reason),
                     Idle::Ended => break End::Gone,
                 },
@@ -113,7 +112,7 @@ pub(super) fn mind<S: Keepable>(
             End::Gone => (None, true),
         };
         if let Some(process) = session.ended(has_ended).await {
-            tell(Warmth::Failed(Arc::new(NotReady { reason, process })));
+            tell(StartState::Failed(Arc::new(NotReady { reason, process })));
         }
     });
     line
@@ -122,6 +121,6 @@ pub(super) fn mind<S: Keepable>(
 /// The session of the task at the other end; `None` if its process has died meanwhile.
 pub(super) async fn fetch<S: Keepable>(line: Line<S>) -> Option<Box<S>> {
     let (caller, session) = oneshot::channel();
-    line.send(Order::Hand(caller)).ok()?;
+    line.send(IdleCommand::Hand(caller)).ok()?;
     session.await.ok()
 }
