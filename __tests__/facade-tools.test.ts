@@ -240,6 +240,11 @@ describe("tools that can't be bound", () => {
       "tools[1] has no name: it must be a string that is not empty, got undefined",
     ],
     ["an empty name", [{ name: "" }], 'tools[0] has no name: it must be a string that is not empty, got the string ""'],
+    [
+      "half a character in its name",
+      [about, { name: "a\ud800" }],
+      'tools[1] ("a\\ud800") has half a character in its name (a lone surrogate), which no model can write',
+    ],
     ["a name twice", [about, { name: "b" }, about], 'tools[2] has the name "weather", as tools[0] has'],
     [
       "a description that is no text",

@@ -370,6 +370,14 @@ pub(crate) fn json_value(text: &str) -> Value {
         .unwrap_or_default()
 }
 
+/// `json` as JavaScript writes it, with U+FFFD for each lone surrogate: it writes no other as an escape, and no text of UTF-8 holds one.
+pub fn well_formed(json: String) -> String {
+    match json.contains("\\ud") {
+        true => mended(&json),
+        false => json,
+    }
+}
+
 /// JSON text with U+FFFD for the escapes of lone surrogates.
 fn mended(json: &str) -> String {
     let unit = |at: usize| {

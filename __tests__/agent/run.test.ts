@@ -464,6 +464,34 @@ describe("bad input", () => {
   });
 });
 
+it("half a character, which JavaScript's strings can hold, is U+FFFD wherever it is text", async () => {
+  const { api, options } = await withClaude({
+    script: [
+      toAnswer({ calls: [{ name: "look", args: {} }] }, 1, "live"),
+      toAnswer({ text: "Fine." }, 2, "live"),
+      { text: "ok" },
+    ],
+  });
+  const half = "a\ud800b";
+  const schema = { type: "object", properties: { at: { type: "string", description: half } } };
+  const looking = { name: "look", description: half, schema, execute: () => half };
+  const run = runAgent({
+    provider: createProvider(options),
+    systemPrompt: half,
+    prompt: half,
+    tools: [looking],
+  });
+  expect(await run.result).toMatchObject({ status: "completed", output: "Fine." });
+  const [first, second] = api.requests.map(({ body }) => JSON.stringify(body));
+  expect(first?.match(/a\ufffdb/g)?.length).toBe(4);
+  expect(second?.match(/a\ufffdb/g)?.length).toBe(5);
+  expect(`${first}${second}`).not.toMatch(/\\ud800/i);
+
+  const model = createProvider({ ...options, systemPrompt: half }).bindTools([{ ...looking, execute: undefined }]);
+  await model.invoke([new HumanMessage(half)]);
+  expect(JSON.stringify(api.requests[2]?.body).match(/a\ufffdb/g)?.length).toBe(4);
+});
+
 /** Nothing is started by it, so nothing is to be closed. */
 function createProviderOnce() {
   return native.createClaudeCliProvider() as never as ReturnType<typeof createProvider>;

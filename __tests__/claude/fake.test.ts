@@ -66,6 +66,29 @@ describe.each(["stream-json", "json"] as const)("a CLI that prints no more than 
   });
 });
 
+describe("a plan that is used up", () => {
+  const said = "You've hit your limit · resets 8pm (Africa/Cairo)";
+  const json = { type: "result", subtype: "success", is_error: true, num_turns: 1, result: said };
+
+  it.each<[string, ClaudeCliProviderOptions, string, number | undefined]>([
+    ["text", { outputFormat: "text" }, said, undefined],
+    ["json", { outputFormat: "json" }, JSON.stringify({ ...json, api_error_status: 429 }), 429],
+    ["stream-json", {}, JSON.stringify({ ...json, api_error_status: 429 }), 429],
+  ])("is quota, with the time when it is there again: %s", async (_, form, stdout, httpStatus) => {
+    const cli = fakes().cli("claude", { stdout: `${stdout}\n`, code: 1 });
+    const model = createClaudeCliProvider({ ...form, cliPath: cli.path, engine: "print" });
+    const error = await failureOf(model.invoke(hello));
+    expect(error).toMatchObject({ code: "USAGE_LIMIT", category: "quota", exitCode: 1, attempts: 1 });
+    expect(error.httpStatus).toBe(httpStatus);
+    // 20:00 in Cairo is 17:00 or 18:00 UTC, by the season.
+    const resets = new Date(error.resetsAt);
+    const hour = new Intl.DateTimeFormat("en", { timeZone: "Africa/Cairo", hour: "numeric", hourCycle: "h23" });
+    expect(hour.format(resets)).toBe("20");
+    expect(resets.getTime()).toBeGreaterThan(Date.now());
+    expect(cli.calls()).toHaveLength(1);
+  });
+});
+
 describe("a CLI that prints plain text", () => {
   it("answers with the defaults", async () => {
     const cli = fakes().cli("claude", { stdout: "Hello from the fake.\n" });

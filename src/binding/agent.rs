@@ -10,6 +10,7 @@ use super::environment::{promise, variables};
 use super::outcome;
 use crate::agent::{Agent, AgentRun, Conversation};
 use crate::error::ProviderError;
+use crate::message::well_formed;
 use crate::run::model::Model;
 
 /// Whatever an agent can talk to. A provider gives its own (`model()`).
@@ -31,7 +32,7 @@ impl NativeAgent {
     #[napi(constructor, catch_unwind)]
     pub fn new(spec_json: String) -> Self {
         NativeAgent {
-            agent: Mutex::new(Agent::new(&spec_json).map(Some)),
+            agent: Mutex::new(Agent::new(&well_formed(spec_json)).map(Some)),
             models: Mutex::default(),
         }
     }
@@ -111,14 +112,14 @@ impl NativeAgentRun {
     /// Answers the request `execute` of that number.
     #[napi(catch_unwind)]
     pub fn complete(&self, request: u32, answer_json: String) -> napi::Result<()> {
-        let done = self.run.complete(request, &answer_json);
+        let done = self.run.complete(request, &well_formed(answer_json));
         done.map_err(|error| napi::Error::from_reason(error.to_string()))
     }
 
     /// Answers the request `ask` of that number.
     #[napi(catch_unwind)]
     pub fn decide(&self, request: u32, decision_json: String) -> napi::Result<()> {
-        let done = self.run.decide(request, &decision_json);
+        let done = self.run.decide(request, &well_formed(decision_json));
         done.map_err(|error| napi::Error::from_reason(error.to_string()))
     }
 

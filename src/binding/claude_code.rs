@@ -11,6 +11,7 @@ use super::{Made, outcome};
 use crate::claude_code::{self, Adapter, Execution};
 use crate::error::ProviderError;
 use crate::health;
+use crate::message::well_formed;
 
 /// `{"ok": {"config": schema, "log": schema, "name": …, "version": …}}`.
 #[napi(catch_unwind)]
@@ -30,7 +31,7 @@ impl NativeClaudeCode {
     #[napi(constructor, catch_unwind)]
     pub fn new(options_json: String, owner: u32, node: String) -> Self {
         NativeClaudeCode {
-            adapter: Made(Adapter::new(&options_json, u64::from(owner), node).map(Arc::new)),
+            adapter: Made(Adapter::new(&well_formed(options_json), u64::from(owner), node).map(Arc::new)),
         }
     }
 
@@ -45,7 +46,7 @@ impl NativeClaudeCode {
     pub fn execute(&self, context_json: String, env_json: Option<String>) -> napi::Result<NativeExecution> {
         let env = variables(env_json)?;
         let adapter = self.adapter.get()?;
-        let start = || Execution::start(adapter, context_json, env);
+        let start = || Execution::start(adapter, well_formed(context_json), env);
         Ok(NativeExecution {
             execution: Arc::new(napi::bindgen_prelude::within_runtime_if_available(start)),
         })

@@ -9,6 +9,7 @@ use super::outcome;
 use crate::breaker::{Admission, Breaker, CallOutcome, Ticket};
 use crate::classify;
 use crate::error::{Category, Code};
+use crate::message::well_formed;
 use crate::process::zone::local_offset_min;
 use crate::provider::fallback;
 
@@ -37,7 +38,12 @@ pub fn error_codes() -> String {
 pub fn classify_error(text: String, context_json: String, now_ms: f64) -> String {
     let now_ms = now_ms as u64;
     let offset = local_offset_min(now_ms);
-    outcome(classify::classify_with_context(&text, &context_json, now_ms, offset))
+    outcome(classify::classify_with_context(
+        &text,
+        &well_formed(context_json),
+        now_ms,
+        offset,
+    ))
 }
 
 /// Checks the options of `createFallbackProvider`: `{"ok": whether there are breakers}`, or `{"err": …}`.

@@ -13,6 +13,7 @@ use super::shelf::NativeThread;
 use super::{Made, Text, from_json, outcome, text};
 use crate::error::ProviderError;
 use crate::health::{Check, Checkable};
+use crate::message::well_formed;
 use crate::provider;
 use crate::run::api::ApiEngine;
 use crate::run::exec::execute_file;
@@ -40,19 +41,23 @@ impl NativeProvider {
     /// What the options are worth, [`NativeProvider::check`] says.
     #[napi(constructor, catch_unwind)]
     pub fn new(kind: String, options_json: String, owner: u32) -> Self {
-        NativeProvider::of(Engine::new(&kind, &options_json, u64::from(owner)))
+        NativeProvider::of(Engine::new(&kind, &well_formed(options_json), u64::from(owner)))
     }
 
     /// The provider that `config_json` describes; [`NativeProvider::check`] also names its fields.
     #[napi(factory, catch_unwind)]
     pub fn custom(config_json: String, options_json: String, owner: u32) -> Self {
-        NativeProvider::of(Engine::custom(&config_json, &options_json, u64::from(owner)))
+        NativeProvider::of(Engine::custom(
+            &well_formed(config_json),
+            &well_formed(options_json),
+            u64::from(owner),
+        ))
     }
 
     /// That of an OpenAI-compatible API.
     #[napi(factory, catch_unwind)]
     pub fn api(options_json: String) -> Self {
-        NativeProvider::of(ApiEngine::new(&options_json))
+        NativeProvider::of(ApiEngine::new(&well_formed(options_json)))
     }
 
     /// The provider's id.
@@ -80,8 +85,8 @@ impl NativeProvider {
         let env = variables(env_json)?;
         let request = EncodedRequest {
             messages: thread.take(),
-            tools: tools_json,
-            options: call_json,
+            tools: well_formed(tools_json),
+            options: well_formed(call_json),
         };
         Ok(NativeRun::new(within_runtime_if_available(|| {
             provider.start(request, env)
@@ -105,7 +110,7 @@ impl NativeProvider {
         env_json: Option<String>,
     ) -> napi::Result<PromiseRaw<'env, String>> {
         let vars = variables(env_json)?;
-        let ready = Arc::clone(self.provider.get()?).prewarm(known_json, vars);
+        let ready = Arc::clone(self.provider.get()?).prewarm(well_formed(known_json), vars);
         promise(env, async move { outcome(ready.await) })
     }
 
@@ -309,7 +314,7 @@ pub fn exec_file<'env>(
     owner: u32,
     env_json: Option<String>,
 ) -> napi::Result<PromiseRaw<'env, String>> {
-    let args: Vec<String> = from_json(&args_json)?;
+    let args: Vec<String> = from_json(&well_formed(args_json))?;
     let base = variables(env_json)?.unwrap_or_else(|| std::env::vars_os().collect());
     promise(env, async move {
         outcome(execute_file(&file, args, &options_json, Arc::new(base), u64::from(owner)).await)

@@ -15,6 +15,9 @@ const { describe } = require("./options.cjs");
  * @typedef {(schema: object, params?: object) => unknown} ToJsonSchema
  */
 
+/** What JavaScript's strings can hold and no other's. */
+const LONE_SURROGATE = /\p{Surrogate}/u;
+
 /**
  * @param {unknown} tools
  * @param {ToJsonSchema | null} toJsonSchema
@@ -57,6 +60,12 @@ function encodeTool(tool, at, toJsonSchema) {
       throw fault("INVALID_TOOL", `${at} has no name: it must be a string that is not empty, got ${describe(name)}`);
     }
     where = `${at} (${JSON.stringify(name)})`;
+    if (LONE_SURROGATE.test(name)) {
+      throw fault(
+        "INVALID_TOOL",
+        `${where} has half a character in its name (a lone surrogate), which no model can write`,
+      );
+    }
     if (description !== undefined && typeof description !== "string") {
       throw fault("INVALID_TOOL", `${where} has a description that is not a string: ${describe(description)}`);
     }

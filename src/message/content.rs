@@ -5,9 +5,12 @@
 //! else ([`settle`]). What a provider takes beside text is data ([`Takes`]); everything else is [`Refused`], by its place and its
 //! name. Nothing that is not text ever becomes text: a photo as base64 is a prompt that is too long, and no photo.
 
+pub mod base64;
 mod read;
 
 pub use read::parts;
+
+use std::borrow::Cow;
 
 use serde_json::Value;
 
@@ -114,6 +117,17 @@ impl Media {
         }
     }
 
+    /// The text of a document that is one, `text/*`, however its data are written; `None` for any other.
+    pub fn text(&self) -> Option<Cow<'_, str>> {
+        match &self.source {
+            Source::Text(text) => Some(Cow::Borrowed(text)),
+            Source::Base64(data) if self.mime.as_deref().is_some_and(|mime| mime.starts_with("text/")) => {
+                String::from_utf8(base64::decoded(data)?).ok().map(Cow::Owned)
+            }
+            _ => None,
+        }
+    }
+
     /// What it adds to a request, bytes: of base64, the text's length.
     fn bytes(&self) -> usize {
         match &self.source {
@@ -171,7 +185,8 @@ impl Takes {
         let native = self.dialect == Some(media.dialect);
         let kind = native || self.kinds.contains(&media.kind);
         let taken = match media.source {
-            Source::Base64(_) => kind && typed,
+            Source::Base64(_) if kind && typed => true,
+            Source::Base64(_) => self.texts && media.kind == Kind::Document && media.text().is_some(),
             Source::Text(_) => native || (self.texts && media.kind == Kind::Document),
             Source::Own => native,
             Source::Unreadable => false,

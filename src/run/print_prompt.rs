@@ -3,14 +3,11 @@
 //! In: a rendered thread with its blocks. Out: what goes over standard input, and private files. Nothing is fetched and nothing of the
 //! machine is read: the bytes are those of the messages, and a file's name is made here.
 
-use base64::Engine as _;
-use base64::alphabet;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-
 use super::base::Base;
 use crate::command::{MediaFile, MediaPrompt, RUN_FOLDER};
 use crate::error::{Code, ProviderError};
 use crate::exchange::user_line;
+use crate::message::content::base64::decoded;
 use crate::message::content::{Media, Source};
 use crate::prompt::Rendered;
 use crate::provider::media::MediaForm;
@@ -97,19 +94,6 @@ fn extension(media: &Media) -> &'static str {
         Some("application/pdf") => "pdf",
         _ => "bin",
     }
-}
-
-/// What `data` is the base64 of, in either alphabet, with padding or without, over any number of lines.
-fn decoded(data: &str) -> Option<Vec<u8>> {
-    const CONFIG: GeneralPurposeConfig =
-        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
-    let mut bytes = data.as_bytes().to_vec();
-    bytes.retain(|byte| !matches!(byte, b'\r' | b'\n'));
-    let alphabet = match bytes.iter().any(|byte| matches!(byte, b'-' | b'_')) {
-        true => alphabet::URL_SAFE,
-        false => alphabet::STANDARD,
-    };
-    GeneralPurpose::new(&alphabet, CONFIG).decode(bytes).ok()
 }
 
 #[cfg(test)]

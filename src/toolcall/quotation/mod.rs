@@ -114,7 +114,7 @@ fn texts(message: &Message) -> Vec<String> {
     let text = |part| match part {
         Part::Text(text) => Some(text),
         Part::Media(media) => match media.source {
-            Source::Base64(_) => None,
+            Source::Base64(_) => media.text().map(Cow::into_owned),
             Source::Text(text) => Some(text),
             _ => Some(media.block.to_string()),
         },
