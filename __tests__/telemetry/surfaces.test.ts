@@ -6,6 +6,7 @@ import {
   type AgentTool,
   ClaudeCodeAdapter,
   type CliProvider,
+  createClaudeCliProvider,
   createFallbackProvider,
   type FallbackProvider,
   runAgent,
@@ -255,6 +256,46 @@ it("turns of an agent say what is known of their answers, and what they were", a
   // A name that the model made up is its own words.
   const tools = sdk.spans().filter(({ attributes }) => attributes["gen_ai.operation.name"] === "execute_tool");
   expect(tools.map(({ name }) => name)).toEqual(["execute_tool look", "execute_tool"]);
+});
+
+it("a tool that a CLI has run itself is a span of its name, and one that the model made up is not", async () => {
+  const sdk = startSdk();
+  const fakes = createFakes();
+  onTestFinished(() => fakes.cleanup());
+  const made = "the whole of the user's mail ".repeat(20);
+  const call = (id: string, name: string) => ({ type: "tool_use", id, name, input: {} });
+  const result = (id: string, is_error: boolean) => ({
+    type: "user",
+    message: { role: "user", content: [{ type: "tool_result", tool_use_id: id, content: "a", is_error }] },
+  });
+  const assistant = (...content: object[]) => ({
+    type: "assistant",
+    message: { id: "m1", role: "assistant", model: "m", content, usage: { input_tokens: 1, output_tokens: 1 } },
+  });
+  const lines = [
+    assistant(call("c1", "Bash")),
+    result("c1", false),
+    assistant(call("c2", made)),
+    result("c2", false),
+    assistant(call("c3", "Made_up")),
+    result("c3", true),
+    { type: "result", subtype: "success", is_error: false, num_turns: 3, result: "Done." },
+  ];
+  const stdout = lines.map((line) => `${JSON.stringify(line)}\n`).join("");
+  const fake = fakes.cli("claude", { stdout });
+  const provider = createClaudeCliProvider({
+    cliPath: fake.path,
+    engine: "print",
+    disableBuiltInTools: false,
+    telemetry: sdk.both,
+  });
+  await read(provider);
+  const [chat] = sdk.trees();
+  expect(chat).toMatchObject({
+    name: "chat",
+    children: [{ name: "execute_tool Bash" }, { name: "execute_tool" }, { name: "execute_tool" }],
+  });
+  expect(JSON.stringify(sdk.spans().map(({ name }) => name))).not.toMatch(/mail|Made/);
 });
 
 it("a turn that fails is an error, whatever it has used", async () => {
