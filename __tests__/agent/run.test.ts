@@ -487,7 +487,9 @@ it("half a character, which JavaScript's strings can hold, is U+FFFD wherever it
   expect(second?.match(/a\ufffdb/g)?.length).toBe(5);
   expect(`${first}${second}`).not.toMatch(/\\ud800/i);
 
-  const model = createProvider({ ...options, systemPrompt: half }).bindTools([{ ...looking, execute: undefined }]);
+  const model = createProvider({ ...options, systemPrompt: half }).bindTools([
+    { name: "look", description: half, schema },
+  ]);
   await model.invoke([new HumanMessage(half)]);
   expect(JSON.stringify(api.requests[2]?.body).match(/a\ufffdb/g)?.length).toBe(4);
 });
