@@ -139,7 +139,9 @@ fn block(media: &Media) -> Option<Block> {
     let text = media.text().filter(|_| media.kind == Kind::Document);
     let source = match (media.dialect, media.block.get("source"), &media.source) {
         // The API has base64 for PDFs alone.
-        (.., Source::Base64(_)) if let Some(text) = &text => json!({"type": "text", "media_type": "text/plain", "data": text}),
+        (.., Source::Base64(_)) if let Some(text) = &text => {
+            json!({"type": "text", "media_type": "text/plain", "data": text})
+        }
         (Dialect::Anthropic, Some(source), _) => source.clone(),
         (.., Source::Base64(data)) => json!({"type": "base64", "media_type": media.mime.as_ref()?, "data": data}),
         (.., Source::Url(url)) => json!({"type": "url", "url": url}),
