@@ -226,7 +226,7 @@ export interface QuotaOptions {
 export interface LoginOptions {
   /**
    * The folder of the login, which exists; relative to the process's working folder. It is given to the CLI as `CLAUDE_CONFIG_DIR` (claude),
-   * `CODEX_HOME` (codex), `GEMINI_CLI_HOME` (gemini) or `XDG_DATA_HOME` (opencode).
+   * `CODEX_HOME` (codex), `GEMINI_CLI_HOME` (gemini), `XDG_DATA_HOME` (opencode) or `COPILOT_HOME` (copilot).
    */
   readonly configDir: string;
 }
@@ -719,6 +719,43 @@ export interface OpenCodeCliProviderOptions extends CliProviderOptions {
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
  */
 export function createOpenCodeCliProvider(options?: OpenCodeCliProviderOptions): CliProvider;
+
+/** A model API of one's own that the copilot CLI asks in place of GitHub's: no GitHub login is needed, and no plan is charged. */
+export interface CopilotModelApi {
+  /** What it speaks. `"azure"`: the resource's address. Default: `"openai"`, which most servers speak. */
+  readonly type?: "openai" | "azure" | "anthropic" | undefined;
+  /** Its address: `"http://127.0.0.1:11434/v1"`. */
+  readonly baseUrl: string;
+  /** Its key. It is in no error and in no run log. Default: none, whatever the environment says of another API. */
+  readonly apiKey?: string | undefined;
+  /** Which of OpenAI's protocols. Default: `"completions"`. */
+  readonly wireApi?: "completions" | "responses" | undefined;
+  /** The model, where the option `model` names none. One of the two is needed. */
+  readonly model?: string | undefined;
+}
+
+/** Options of {@link createCopilotCliProvider}. */
+export interface CopilotCliProviderOptions extends CliProviderOptions {
+  /**
+   * The system prompt, in place of the short one that says what a thread is. In print form it stands behind 7 KB of Copilot's own; `null`
+   * leaves only those there. With the CLI's own tools on, one makes it run in a home without the user's settings.
+   */
+  systemPrompt?: string | null | undefined;
+  /** Whether the CLI's own tools, instructions, hooks and MCP servers are off. Default: `true`. */
+  disableBuiltInTools?: boolean | undefined;
+  /** A model API of one's own. Default: GitHub's, or what the variables `COPILOT_PROVIDER_*` say. */
+  provider?: CopilotModelApi | undefined;
+  /** How it is driven: one process per call. Default: `"print"`. */
+  engine?: "print" | undefined;
+}
+
+/**
+ * The GitHub Copilot CLI as a model, with the user's login. Measured with 1.0.102, over model APIs of one's own; not with a login: what a
+ * plan is charged for a call is not known here.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createCopilotCliProvider(options?: CopilotCliProviderOptions): CliProvider;
 
 /** A CLI as data (CLI-ADAPTER-PROTOCOL, "Adding New Providers"): `command defaultArgs modelArgs`, and the prompt. */
 export interface CliProviderConfig {

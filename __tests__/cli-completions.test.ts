@@ -24,7 +24,7 @@ printf '%s\\n' "\${COMPREPLY[@]}"`;
     expect(offered("")).toEqual([...commands, "--help", "--version"]);
     expect(offered("ru")).toEqual(["run"]);
     expect(offered("run", "--e")).toEqual(["--effort", "--engine"]);
-    expect(offered("run", "--provider", "co")).toEqual(["codex"]);
+    expect(offered("run", "--provider", "co")).toEqual(["codex", "copilot"]);
     expect(offered("chat", "--provider", "o")).toEqual(["opencode", "openai"]);
     expect(offered("chat", "--hi")).toEqual(["--history"]);
     expect(offered("run", "--i")).toEqual(["--image"]);

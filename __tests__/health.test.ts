@@ -440,7 +440,7 @@ describe.skipIf(process.platform === "win32")("checkHealth", () => {
   it("takes one of each built-in kind by default, and nothing that has no health", async () => {
     const reports = await checkHealth(undefined, { level: "command" });
     expect(reports.map(({ provider }) => provider)).toEqual([
-      ...["claude", "codex", "gemini", "qwen", "glm", "grok", "opencode"],
+      ...["claude", "codex", "gemini", "qwen", "glm", "grok", "opencode", "copilot"],
     ]);
     await expect(checkHealth([{}] as never)).rejects.toMatchObject({
       code: "INVALID_OPTION",

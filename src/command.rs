@@ -166,6 +166,9 @@ fn without_args(provider: &Provider, context: &Context) -> Result<CommandLine, B
             .collect(),
         media: Vec::new(),
         links: Vec::new(),
+        home: provider
+            .home
+            .filter(|home| home.when.iter().any(|whens| context.all_hold(whens))),
         cwd: match &options.cwd {
             Some(path) => Cwd::Path(path.clone()),
             None if options.built_in_tools || options.spec_form() => Cwd::Inherit,
@@ -284,6 +287,7 @@ impl Context<'_> {
             When::Media => self.media,
             When::IgnoreUserConfig => options.ignore_user_config,
             When::AuthType => options.auth_type.is_some(),
+            When::OwnApi => options.own_api.is_some(),
             When::PromptArg => options.prompt_style == PromptStyle::Arg,
             When::PromptFlag => options.prompt_style == PromptStyle::Flag,
             When::Format(format) => options.output_format == format,

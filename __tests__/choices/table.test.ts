@@ -7,6 +7,7 @@ import {
   createClaudeCliProvider,
   createCliProvider,
   createCodexCliProvider,
+  createCopilotCliProvider,
   createGeminiCliProvider,
   createGlmCliProvider,
   createGrokCliProvider,
@@ -74,6 +75,7 @@ const COLUMNS = {
   grok: () => createGrokCliProvider(NOWHERE),
   "opencode print": () => createOpenCodeCliProvider({ ...NOWHERE, engine: "print" }),
   "opencode live": () => createOpenCodeCliProvider({ ...NOWHERE, engine: "live" }),
+  copilot: () => createCopilotCliProvider(NOWHERE),
   "your own CLI": () => createCliProvider(OWN, NOWHERE),
 };
 

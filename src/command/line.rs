@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::decode::Wire;
 use crate::event::EngineUsed;
+use crate::provider::PrivateHome;
 
 /// What to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct CommandLine {
     pub media: Vec<MediaFile>,
     /// Links to files elsewhere, in its private folder.
     pub links: Vec<PrivateLink>,
+    /// The home that the CLI gets, made of the links when it is started.
+    pub home: Option<PrivateHome>,
     pub cwd: Cwd,
     pub wire: Wire,
     /// The CLI gets the schema of its answer.

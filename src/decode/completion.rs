@@ -2,7 +2,7 @@
 //!
 //! In: bytes, and the events that came of them. Out: yes or no. Only wire formats with a definite last event have one:
 //! `result` of claude, qwen and gemini, `turn.completed` and `turn.failed` of codex, `step_finish` of opencode with a reason
-//! that ends a run, the one document of the `json` formats. Of the others only the exit says that nothing more comes.
+//! that ends a run, `result` of copilot, the one document of the `json` formats. Of the others only the exit says that nothing more comes.
 
 use super::Wire;
 use crate::event::Event;
@@ -20,7 +20,8 @@ impl Wire {
             | Wire::CodexJson
             | Wire::GeminiStream
             | Wire::GeminiJson
-            | Wire::OpencodeJson => true,
+            | Wire::OpencodeJson
+            | Wire::CopilotJson => true,
             Wire::Text | Wire::GenericStream | Wire::GenericJson => false,
         }
     }

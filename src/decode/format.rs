@@ -21,6 +21,8 @@ pub enum Wire {
     GeminiJson,
     /// JSON lines of `opencode run --format json` (1.18.34).
     OpencodeJson,
+    /// JSON lines of `copilot --output-format json` (1.0.102).
+    CopilotJson,
     /// `stream-json` of CLI-ADAPTER-PROTOCOL, claude's included: for CLIs described by their user.
     GenericStream,
     /// `json` of CLI-ADAPTER-PROTOCOL.

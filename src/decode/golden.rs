@@ -47,6 +47,8 @@ pub(crate) fn wire_of(cli: &str, argv: &[String]) -> Option<Wire> {
         ("gemini", _) => Some(Wire::Text),
         ("opencode", Some("json")) => Some(Wire::OpencodeJson),
         ("opencode", _) => has("run").then_some(Wire::Text),
+        ("copilot", Some("json")) => Some(Wire::CopilotJson),
+        ("copilot", _) => has("--available-tools").then_some(Wire::Text),
         _ => None,
     }
 }
@@ -353,6 +355,7 @@ recorded! {
     codex "codex";
     gemini "gemini";
     opencode "opencode";
+    copilot "copilot";
 }
 
 proptest! {

@@ -11,6 +11,7 @@ mod chunk_joiner;
 mod claude;
 mod codex;
 mod completion;
+pub(crate) mod copilot;
 pub mod cut;
 mod failure;
 mod format;
@@ -39,6 +40,7 @@ use self::ansi::strip_ansi;
 use self::claude::Claude;
 use self::codex::Codex;
 use self::completion::DocumentEnd;
+use self::copilot::Copilot;
 pub use self::failure::failure_of;
 pub(crate) use self::failure::{no_answer, status as api_status};
 pub use self::format::Wire;
@@ -103,9 +105,12 @@ impl Decoder {
     /// A decoder that drops lines longer than `limit` bytes, with a diagnostic.
     pub fn with_line_limit(wire: Wire, limit: usize) -> Self {
         let framing = match wire {
-            Wire::ClaudeStream | Wire::QwenStream | Wire::CodexJson | Wire::GeminiStream | Wire::OpencodeJson => {
-                Framing::Lines
-            }
+            Wire::ClaudeStream
+            | Wire::QwenStream
+            | Wire::CodexJson
+            | Wire::GeminiStream
+            | Wire::OpencodeJson
+            | Wire::CopilotJson => Framing::Lines,
             Wire::GenericStream => Framing::LinesOrDocuments,
             Wire::ClaudeJson | Wire::GeminiJson | Wire::GenericJson => Framing::Documents,
             Wire::Text => Framing::Text,
@@ -119,6 +124,7 @@ impl Decoder {
             Wire::CodexJson => Some(Box::new(Codex::default())),
             Wire::GeminiStream | Wire::GeminiJson => Some(Box::new(Gemini::default())),
             Wire::OpencodeJson => Some(Box::new(Opencode::default())),
+            Wire::CopilotJson => Some(Box::new(Copilot::default())),
             Wire::Text => None,
         };
         Decoder {

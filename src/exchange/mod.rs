@@ -25,6 +25,7 @@ pub mod installed;
 pub mod live;
 pub mod opencode_live;
 pub mod print;
+mod private_home;
 mod process;
 pub mod qwen_live;
 pub mod rpc;

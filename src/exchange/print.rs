@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::private_home;
 use super::scratch::Scratch;
 use super::{EndedProcess, Exchange, Finish, Invocation, Progress, StopReason};
 use crate::command::{Arg, CommandLine, Cwd, EnvText};
@@ -148,7 +149,12 @@ pub enum NotStarted {
 }
 
 /// What to start for `line` with `stdin`, and the folder it needs, which must outlive the process.
-fn spec(line: CommandLine, stdin: Stdin, surroundings: Surroundings) -> Result<(Spec, Option<Scratch>), NotStarted> {
+fn spec(
+    mut line: CommandLine,
+    stdin: Stdin,
+    surroundings: Surroundings,
+) -> Result<(Spec, Option<Scratch>), NotStarted> {
+    private_home::prepare(&mut line, |line, name| variable(line, &surroundings.base_env, name));
     let scratch = Scratch::for_line(&line, surroundings.owner).map_err(|source| NotStarted::Scratch {
         folder: std::env::temp_dir(),
         source,

@@ -32,6 +32,7 @@ export const {
   createClaudeCliProvider,
   createCliProvider,
   createCodexCliProvider,
+  createCopilotCliProvider,
   createFileCheckpoint,
   createGeminiCliProvider,
   createGlmCliProvider,

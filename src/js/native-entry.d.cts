@@ -12,6 +12,7 @@ import type {
   CliProviderConfig,
   CliProvider as CliProviderOf,
   CodexCliProviderOptions,
+  CopilotCliProviderOptions,
   CustomCliProviderOptions,
   FallbackProvider as FallbackProviderOf,
   FallbackProviderOptions,
@@ -58,6 +59,8 @@ export type {
   CliProviderOptions,
   CodexCliProviderOptions,
   CompletionReport,
+  CopilotCliProviderOptions,
+  CopilotModelApi,
   CustomCliProviderOptions,
   ErrorCategory,
   ErrorClassification,
@@ -220,6 +223,13 @@ export function createGrokCliProvider(options?: GrokCliProviderOptions): CliProv
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
  */
 export function createOpenCodeCliProvider(options?: OpenCodeCliProviderOptions): CliProvider;
+
+/**
+ * The copilot CLI as a model. Nothing is started here.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createCopilotCliProvider(options?: CopilotCliProviderOptions): CliProvider;
 
 /**
  * A CLI of one's own as a model, described as data. Nothing is started here.

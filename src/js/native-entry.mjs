@@ -11,6 +11,7 @@ export const {
   createClaudeCliProvider,
   createCliProvider,
   createCodexCliProvider,
+  createCopilotCliProvider,
   createFileCheckpoint,
   createGeminiCliProvider,
   createGlmCliProvider,

@@ -288,6 +288,7 @@ static FORM: Provider = Provider {
     drop_env: &[],
     key_env: &[],
     files: &[],
+    home: None,
     wires: &[
         (OutputFormat::StreamJson, Wire::GenericStream),
         (OutputFormat::Json, Wire::GenericJson),

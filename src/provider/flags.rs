@@ -72,6 +72,8 @@ pub enum When {
     IgnoreUserConfig,
     /// An `authType` is chosen.
     AuthType,
+    /// A model API of the user's own is named (`provider`).
+    OwnApi,
     Format(OutputFormat),
     /// Text is wanted piece by piece, or `includePartialMessages` says so.
     Partial,

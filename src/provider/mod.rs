@@ -9,6 +9,7 @@ pub mod capability;
 pub mod choices;
 pub mod claude;
 pub mod codex;
+pub mod copilot;
 pub mod custom;
 pub mod errors;
 pub mod fallback;
@@ -34,8 +35,8 @@ pub(in crate::provider) use flags::{flag, optional};
 pub use vocabulary::{
     APPENDED_PROMPT_FILE, About, AcpErrors, AcpUsage, Checks, Compose, Defaults, EndedLogin, EngineCheck, EnvValue,
     FileSpec, GatewayVariable, Guard, LiveForm, LoginAnswer, LoginCheck, LoginDir, LoginKind, LoginSign, LoginWords,
-    OUTPUT_SCHEMA_FILE, PromptLimit, Provider, Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Told,
-    Var, Versions, WarmForm, appended_prompt, output_schema, system_prompt,
+    OUTPUT_SCHEMA_FILE, PrivateHome, PromptLimit, Provider, Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE,
+    SchemaForm, Told, Var, Versions, WarmForm, appended_prompt, output_schema, system_prompt,
 };
 pub(in crate::provider) use vocabulary::{choice_var, var, var_when};
 
@@ -48,6 +49,7 @@ pub static ALL: &[&Provider] = &[
     &glm::GLM,
     &grok::GROK,
     &opencode::OPENCODE,
+    &copilot::COPILOT,
 ];
 
 /// Every provider there is; in tests also the CLI that shows how one is added.

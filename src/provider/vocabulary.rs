@@ -38,6 +38,8 @@ pub struct Provider {
     pub key_env: &'static [&'static str],
     /// Private files a run gets, which a flag or a variable names.
     pub files: &'static [FileSpec],
+    /// A home of its own that a run gets, where the user's would have a part in it.
+    pub home: Option<PrivateHome>,
     /// What it prints for each `outputFormat`.
     pub wires: &'static [(OutputFormat, Wire)],
     /// Options it takes beside [`options::COMMON`], and those of them that it takes with other limits.
@@ -491,6 +493,24 @@ pub struct FileSpec {
     /// What flags and variables call it by.
     pub name: &'static str,
     pub content: Compose,
+}
+
+/// A home of a CLI's that is a private folder, with links to the user's login and nothing else of theirs: what the CLI writes there is gone
+/// with the run, but for a login that it renews, which it writes through the link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PrivateHome {
+    /// All of one of these must hold.
+    pub when: &'static [&'static [When]],
+    /// The variable that names a home.
+    pub variable: &'static str,
+    /// The folder's name in the private one.
+    pub folder: &'static str,
+    /// The user's home without that variable, in the user's folder.
+    pub users: &'static str,
+    /// Its files that hold a login; one may come later.
+    pub login: &'static [&'static str],
+    /// Others, where they are there.
+    pub rest: &'static [&'static str],
 }
 
 /// A text that is made of the options: JSON of a configuration, a system prompt.

@@ -19,7 +19,7 @@ use crate::process::limit::{self, Permit};
 use crate::process::{ProcessLimits, StartError, Tees, Vars};
 use crate::provider::options::Options;
 use crate::provider::{self, Provider, custom};
-use crate::redact::Redactor;
+use crate::redact::{Redactor, Secret};
 
 /// The form of native tools in which each is a function, as the option `toolForm` has it.
 pub const FUNCTIONS: &str = "functions";
@@ -124,7 +124,8 @@ impl Base {
     pub(crate) fn redactor(&self, base_env: &Vars) -> Redactor {
         let own = self.options.env.iter();
         let own = own.filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)));
-        Redactor::new(record::readable(base_env).chain(own), [])
+        let key = self.options.own_api.as_ref().and_then(|own| own.api_key.as_ref());
+        Redactor::new(record::readable(base_env).chain(own), key.map(Secret::reveal))
     }
 
     /// The program of calls with this environment, looked at now.

@@ -84,7 +84,7 @@ impl Service {
             let catalog = catalog::catalog(plan.vendor, &names, plan.keep);
             let surroundings = surroundings();
             let mut line = plan.line.clone();
-            home::prepare(&mut line, &surroundings.base_env, home, plan.with_config, &catalog);
+            home::prepare(&mut line, home, plan.with_config, &catalog);
             let server = RpcHost::start(line, surroundings, PATIENCE, cancel)?;
             let ready = tokio::time::timeout(HANDSHAKE, Service::handshake(server)).await;
             let mut service = ready.unwrap_or_else(|_| {

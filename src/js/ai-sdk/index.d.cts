@@ -10,6 +10,7 @@ import type {
   ClaudeCliProviderOptions,
   CliProvider,
   CodexCliProviderOptions,
+  CopilotCliProviderOptions,
   FallbackProvider,
   GeminiCliProviderOptions,
   GlmCliProviderOptions,
@@ -37,6 +38,7 @@ export interface CliModelOptionsById {
   glm: CliModelOptions<GlmCliProviderOptions>;
   grok: CliModelOptions<GrokCliProviderOptions>;
   opencode: CliModelOptions<OpenCodeCliProviderOptions>;
+  copilot: CliModelOptions<CopilotCliProviderOptions>;
 }
 
 /**
@@ -73,6 +75,9 @@ export const claudeCli: CliAiSdkProvider<CliModelOptionsById["claude"]>;
 
 /** The codex CLI: `codexCli("gpt-5.5", { engine: "live" })`. */
 export const codexCli: CliAiSdkProvider<CliModelOptionsById["codex"]>;
+
+/** The GitHub Copilot CLI: `copilotCli("gpt-5.5")`. */
+export const copilotCli: CliAiSdkProvider<CliModelOptionsById["copilot"]>;
 
 /**
  * Any CLI by its id: `cli("qwen")("qwen3-coder")`.

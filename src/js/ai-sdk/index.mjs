@@ -3,4 +3,6 @@
 import plain from "../plain.cjs";
 import providers from "./providers.cjs";
 
-export const { claudeCli, codexCli, cli, createCliRegistry } = providers.faceOf(plain.plainCore(import.meta.url));
+export const { claudeCli, codexCli, copilotCli, cli, createCliRegistry } = providers.faceOf(
+  plain.plainCore(import.meta.url),
+);

@@ -249,7 +249,13 @@ function createFace(core) {
     return providerFields("the registry", /** @type {never} */ (languageModel), () => among.close());
   }
 
-  return { claudeCli: ofCli("claude"), codexCli: ofCli("codex"), cli, createCliRegistry };
+  return {
+    claudeCli: ofCli("claude"),
+    codexCli: ofCli("codex"),
+    copilotCli: ofCli("copilot"),
+    cli,
+    createCliRegistry,
+  };
 }
 
 /** @type {WeakMap<object, ReturnType<typeof createFace>>} */

@@ -24,6 +24,7 @@ import type {
   CliProvider,
   CloseOptions,
   CodexCliProviderOptions,
+  CopilotCliProviderOptions,
   GeminiCliProviderOptions,
   HealthOptions,
   HealthReport,
@@ -80,6 +81,8 @@ export type ChatGeminiCliFields = BaseFields & ChatCliFields & Flat<GeminiCliPro
 export type ChatQwenCliFields = BaseFields & ChatCliFields & Flat<QwenCliProviderOptions>;
 /** Options of {@link ChatOpenCodeCli}: those of `createOpenCodeCliProvider`, and LangChain's. */
 export type ChatOpenCodeCliFields = BaseFields & ChatCliFields & Flat<OpenCodeCliProviderOptions>;
+/** Options of {@link ChatCopilotCli}: those of `createCopilotCliProvider`, and LangChain's. */
+export type ChatCopilotCliFields = BaseFields & ChatCliFields & Flat<CopilotCliProviderOptions>;
 
 /** What a chat model needs of a provider: that of any factory of this package, `createFallbackProvider`'s included. */
 export type ChatProvider = Pick<CliProvider<unknown>, "invoke" | "stream" | "close" | typeof Symbol.asyncDispose> & {
@@ -210,4 +213,10 @@ export class ChatQwenCli extends ChatCli {
 export class ChatOpenCodeCli extends ChatCli {
   /** @throws {ProviderError} `INVALID_OPTION`, naming the option. */
   constructor(fields?: ChatOpenCodeCliFields);
+}
+
+/** The GitHub Copilot CLI as a chat model. */
+export class ChatCopilotCli extends ChatCli {
+  /** @throws {ProviderError} `INVALID_OPTION`, naming the option. */
+  constructor(fields?: ChatCopilotCliFields);
 }

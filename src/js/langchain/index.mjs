@@ -8,7 +8,7 @@ import * as factories from "../index.mjs";
 import models from "./chat-models.cjs";
 import parts from "./parts.cjs";
 
-export const { ChatCli, ChatClaudeCli, ChatCodexCli, ChatGeminiCli, ChatOpenCodeCli, ChatQwenCli } =
+export const { ChatCli, ChatClaudeCli, ChatCodexCli, ChatCopilotCli, ChatGeminiCli, ChatOpenCodeCli, ChatQwenCli } =
   models.createChatModels(
     parts.partsOf(
       await Promise.all([

@@ -245,6 +245,7 @@ pub static CLAUDE: Provider = Provider {
             content: appended_prompt,
         },
     ],
+    home: None,
     wires: &[
         (OutputFormat::StreamJson, Wire::ClaudeStream),
         (OutputFormat::Json, Wire::ClaudeJson),

@@ -171,6 +171,7 @@ pub static CODEX: Provider = Provider {
             content: output_schema,
         },
     ],
+    home: None,
     wires: &[(OutputFormat::StreamJson, Wire::CodexJson)],
     own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,

@@ -132,6 +132,7 @@ pub static GEMINI: Provider = Provider {
             content: system_prompt,
         },
     ],
+    home: None,
     wires: &[
         (OutputFormat::StreamJson, Wire::GeminiStream),
         (OutputFormat::Json, Wire::GeminiJson),

@@ -33,6 +33,7 @@ pub static GLM: Provider = Provider {
     drop_env: &[],
     key_env: &[],
     files: &[],
+    home: None,
     wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],
     own_options: OPTIONS,
     system_prompt: "",

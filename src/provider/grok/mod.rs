@@ -29,6 +29,7 @@ pub static GROK: Provider = Provider {
     drop_env: &[],
     key_env: &[],
     files: &[],
+    home: None,
     wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],
     own_options: glm::OPTIONS,
     system_prompt: "",

@@ -114,6 +114,7 @@ pub static OPENCODE: Provider = Provider {
     drop_env: &[],
     key_env: &[],
     files: &[],
+    home: None,
     wires: &[(OutputFormat::StreamJson, Wire::OpencodeJson)],
     own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,

@@ -7,12 +7,13 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{
-    Auth, EngineKind, InputEncoding, Options, OutputFormat, PromptStyle, SystemPrompt, TIMEOUT, TextToolCalls, check,
-    checked, engine, environment, login, number, texts,
+    Auth, EngineKind, InputEncoding, OWN_API, Options, OutputFormat, OwnApi, PromptStyle, SystemPrompt, TIMEOUT,
+    TextToolCalls, check, checked, engine, environment, login, number, texts,
 };
 use crate::error::{Code, ProviderError};
 use crate::provider::choices::{self, Choices, on_unsupported};
 use crate::provider::{Provider, Reading};
+use crate::redact::Secret;
 use crate::retry::Policy;
 use crate::retry::quota::{DEFAULT_MAX_WAIT_MS, QuotaWait};
 
@@ -54,6 +55,12 @@ impl Options {
 fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
     engine::check(provider, map)?;
     login::check(provider, map)?;
+    if let Some(Value::Object(own)) = map.get(OWN_API.name)
+        && !own.contains_key("baseUrl")
+    {
+        let reason = "option \"provider.baseUrl\" is missing: it must be the address of a model API, like \"http://127.0.0.1:11434/v1\"";
+        return Err(reason.to_owned());
+    }
     let text = |name: &str| map.get(name).and_then(Value::as_str);
     if let (Some(own), Some(model)) = (&provider.custom, text("model").filter(|model| !model.trim().is_empty())) {
         own.check_model(model)?;
@@ -163,6 +170,11 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
     let choices = Choices::read(map);
     let text = |name: &str| map.get(name).and_then(Value::as_str).map(str::to_owned);
     let flag = |name: &str| map.get(name).and_then(Value::as_bool);
+    let own_api = map.get(OWN_API.name).and_then(Value::as_object);
+    let of_api = |name: &str| {
+        let word = own_api?.get(name)?.as_str()?;
+        (!word.trim().is_empty()).then(|| word.to_owned())
+    };
     let number = |name: &str, default: u64| number(map, name).unwrap_or(default);
     let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
     let (engine, print_because) = engine::engine(provider, map);
@@ -176,7 +188,7 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
     };
     Options {
         choices: Choices {
-            model: choices.model.or_else(own_model),
+            model: choices.model.or_else(own_model).or_else(|| of_api("model")),
             ..choices
         },
         on_unsupported: on_unsupported(map),
@@ -246,6 +258,12 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         sandbox: text("sandbox"),
         ignore_user_config: flag("ignoreUserConfig").unwrap_or(defaults.ignore_user_config),
         auth_type: text("authType"),
+        own_api: own_api.map(|_| OwnApi {
+            kind: of_api("type").unwrap_or_else(|| "openai".to_owned()),
+            base_url: of_api("baseUrl").unwrap_or_default(),
+            api_key: of_api("apiKey").map(Secret::new),
+            wire_api: of_api("wireApi").unwrap_or_else(|| "completions".to_owned()),
+        }),
         config: match map.get("config") {
             Some(Value::Object(config)) => config.clone(),
             _ => Map::new(),

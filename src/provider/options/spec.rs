@@ -94,6 +94,17 @@ pub const SANDBOX: OptionSpec = option(
 pub const IGNORE_USER_CONFIG: OptionSpec = option("ignoreUserConfig", Kind::Flag);
 /// `authType` (qwen 0.15.10).
 pub const AUTH_TYPE: OptionSpec = option("authType", Kind::ArgText);
+/// `provider`: a model API of the user's own in place of the CLI's (copilot 1.0.102).
+pub const OWN_API: OptionSpec = option(
+    "provider",
+    Kind::Fields(&[
+        option("type", Kind::OneOf(&["openai", "azure", "anthropic"])),
+        option("baseUrl", Kind::Text),
+        option("apiKey", Kind::Secret),
+        option("wireApi", Kind::OneOf(&["completions", "responses"])),
+        MODEL,
+    ]),
+);
 /// `config` (opencode 1.18.34).
 pub const CONFIG: OptionSpec = option("config", Kind::Object);
 /// `maxBuffer`, bytes.

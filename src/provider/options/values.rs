@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::provider::callbacks::Callbacks;
 use crate::provider::choices::{Choices, OnUnsupported};
+use crate::redact::Secret;
 use crate::retry::Policy;
 use crate::retry::quota::QuotaWait;
 
@@ -167,6 +168,8 @@ pub struct Options {
     pub auth_type: Option<String>,
     /// `config`.
     pub config: Map<String, Value>,
+    /// `provider`.
+    pub own_api: Option<OwnApi>,
     /// Where the caller's tools are served. No option: an engine sets it for a run with callbacks.
     pub callbacks: Option<Callbacks>,
     /// The schema that the answer has to fit, JSON. No option: an engine sets it for a run whose CLI gets it.
@@ -184,6 +187,19 @@ pub struct Workspace {
     pub append_system_prompt: Option<String>,
     /// Tools it may use without asking, in its own syntax: `Bash(git *)`.
     pub allowed_tools: Vec<String>,
+}
+
+/// A model API of the user's own in place of the CLI's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnApi {
+    /// `type`: whose protocol it speaks, as the CLI calls that.
+    pub kind: String,
+    /// `baseUrl`.
+    pub base_url: String,
+    /// `apiKey`.
+    pub api_key: Option<Secret>,
+    /// `wireApi`: which of OpenAI's protocols it speaks, as the CLI calls that.
+    pub wire_api: String,
 }
 
 /// Which system prompt the model gets.

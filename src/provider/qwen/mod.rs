@@ -268,6 +268,7 @@ pub static QWEN: Provider = Provider {
             content: settings,
         },
     ],
+    home: None,
     wires: &[
         (OutputFormat::StreamJson, Wire::QwenStream),
         (OutputFormat::Json, Wire::ClaudeJson),

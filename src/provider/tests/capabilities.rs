@@ -120,6 +120,7 @@ fn the_default_engines() {
         ("glm", EngineKind::Print),
         ("grok", EngineKind::Print),
         ("opencode", EngineKind::Auto),
+        ("copilot", EngineKind::Print),
     ];
     let found: Vec<_> = ALL
         .iter()
@@ -229,7 +230,7 @@ fn a_refusal_names_the_option_who_cant_and_who_can() {
     );
     assert_eq!(
         providers_with(Feature::Model),
-        format!("claude, codex, gemini, qwen, glm, grok, opencode, {API}")
+        format!("claude, codex, gemini, qwen, glm, grok, opencode, copilot, {API}")
     );
 }
 

@@ -39,6 +39,7 @@ pub static IMAGINARY: Provider = Provider {
     drop_env: &["IMAGINARY_DEBUG"],
     key_env: &[],
     files: &[],
+    home: None,
     wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],
     own_options: &[options::TIMEOUT_ALWAYS, options::SANDBOX],
     system_prompt: STANDARD_SYSTEM_PROMPT,

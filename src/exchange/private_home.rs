@@ -1,0 +1,31 @@
+//! The home that a CLI gets in place of the user's: a private folder with links to the user's login, and nothing else of theirs.
+//!
+//! In: a command line with a [`PrivateHome`]. Out: the same with the links, and the variable that names the folder.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::command::{CommandLine, EnvText, PrivateLink};
+use crate::provider::PrivateHome;
+
+/// Gives `line` the home that it is to have. `variable`: what a variable is for the process.
+pub(super) fn prepare(line: &mut CommandLine, variable: impl Fn(&CommandLine, &str) -> Option<OsString>) {
+    let Some(home) = line.home.take() else { return };
+    if let Some(users) = users_home(&home, |name| variable(line, name)) {
+        let rest = home.rest.iter().filter(|name| users.join(name).exists());
+        // A login may come later.
+        line.links.extend(home.login.iter().chain(rest).map(|name| PrivateLink {
+            name: format!("{}/{name}", home.folder),
+            target: users.join(name),
+        }));
+    }
+    line.user_env.retain(|(name, _)| name != home.variable);
+    line.set_env.push((home.variable, EnvText::Folder(home.folder)));
+}
+
+/// The home that the CLI would take by itself.
+fn users_home(home: &PrivateHome, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let value = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let own = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+    value(home.variable).or_else(|| Some(value(own)?.join(home.users)))
+}

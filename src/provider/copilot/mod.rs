@@ -1,0 +1,283 @@
+//! copilot (GitHub Copilot CLI), measured with 1.0.102 (NEW-CLIS 1).
+//!
+//! In print form 7.2 KB of its own instructions stay, whatever is set: our system prompt stands behind them, as that of an agent whose file
+//! is in a home of ours. That home is a private folder with a link to the login, for hooks and MCP servers of `~/.copilot` run with any
+//! flags. An empty list of tools means all of them; a name that no tool has means none. What it unpacks on its first start (235 MB) goes
+//! where it always goes, `~/.cache/copilot`.
+//!
+//! Not measured: a login, a plan, and what either is charged.
+
+mod errors;
+
+use std::borrow::Cow;
+
+use super::callbacks::McpClient;
+use super::capability::{ByEngine, Capabilities, NATIVE};
+use super::media::MediaSupport;
+use super::models::Models;
+use super::options::{self, OptionSpec, Options, OutputFormat};
+use super::{
+    About, Checks, Defaults, EnvValue, FileSpec, LoginDir, PrivateHome, Provider, Reading, STANDARD_SYSTEM_PROMPT,
+    SchemaForm, When, Word, flag, optional, system_prompt, var_when,
+};
+use crate::decode::Wire;
+use crate::decode::copilot::{CALL_FAILED, LENGTH};
+use Word::Lit;
+
+/// The agent that is ours.
+const AGENT: &str = "pipe";
+/// Its file, in our home.
+const AGENT_FILE: &str = "copilot-home/agents/pipe.agent.md";
+
+/// The copilot CLI.
+pub static COPILOT: Provider = Provider {
+    id: Cow::Borrowed("copilot"),
+    command: Cow::Borrowed("copilot"),
+    about: About {
+        name: "Copilot",
+        versions: &["1.0.102"],
+        sent: "8.4 KB: 7.2 KB of Copilot's own instructions, which nothing replaces, our short system prompt behind them, the date; no tools",
+        not_isolated: "the login in `~/.copilot/config.json`, or of COPILOT_GITHUB_TOKEN, GH_TOKEN or GITHUB_TOKEN; it unpacks itself once \
+                       into `~/.cache/copilot` (235 MB; `XDG_CACHE_HOME`), and leaves a device's id beside it, and what Node has compiled in the folder for temporary files",
+        limits: "usage is estimated; a filtered answer (`content_filter`) is reported as a success; what a plan is charged for a call is not \
+                 known here",
+    },
+    defaults: Defaults::STANDARD,
+    flags: &[
+        flag(
+            &[When::Print],
+            &[Lit("--output-format"), Lit("json"), Lit("--stream"), Lit("on")],
+        ),
+        // No tool is called so: an empty list would mean all (NEW-CLIS 1.7).
+        flag(&[When::Print, When::ToolsOff], &[Lit("--available-tools"), Lit("none")]),
+        flag(&[When::Print, When::ToolsOff], &[Lit("--no-custom-instructions")]),
+        flag(&[When::Print, When::ToolsOff], &[Lit("--disable-builtin-mcps")]),
+        flag(&[When::Print, When::SystemPrompt], &[Lit("--agent"), Lit(AGENT)]),
+        flag(&[When::Print], &[Lit("--no-ask-user")]),
+        // Without it a version that was downloaded earlier runs instead of this one.
+        flag(&[], &[Lit("--no-auto-update")]),
+        flag(&[], &[Lit("--log-level"), Lit("none")]),
+        optional(&[When::Print, When::ToolsOff], &[Lit("--disable-client-telemetry")]),
+        optional(&[When::Print, When::ToolsOff], &[Lit("--no-remote")]),
+        optional(&[When::Print, When::ToolsOff], &[Lit("--no-remote-export")]),
+        flag(&[When::Print, When::Model], &[Lit("--model"), Word::Model]),
+        flag(&[When::Print, When::Effort], &[Lit("--reasoning-effort"), Word::Effort]),
+    ],
+    env: &[
+        // Set to "true", it trusts the folder and runs what is configured there.
+        var_when(&[When::ToolsOff], "COPILOT_ALLOW_ALL", EnvValue::Fixed("false")),
+        var_when(
+            &[When::ToolsOff],
+            "COPILOT_CUSTOM_INSTRUCTIONS_DIRS",
+            EnvValue::Fixed(""),
+        ),
+        var_when(
+            &[When::OwnApi],
+            "COPILOT_PROVIDER_BASE_URL",
+            EnvValue::Composed(base_url),
+        ),
+        var_when(&[When::OwnApi], "COPILOT_PROVIDER_TYPE", EnvValue::Composed(api_type)),
+        var_when(
+            &[When::OwnApi],
+            "COPILOT_PROVIDER_WIRE_API",
+            EnvValue::Composed(wire_api),
+        ),
+        var_when(&[When::OwnApi], "COPILOT_PROVIDER_API_KEY", EnvValue::Composed(api_key)),
+        // Of a model that it does not know it would refuse what has more than 128,000 tokens, unsent.
+        var_when(
+            &[When::OwnApi],
+            "COPILOT_PROVIDER_MAX_PROMPT_TOKENS",
+            EnvValue::Fixed("10000000"),
+        ),
+        // What the environment says of another API is not for this one. Empty is not set.
+        var_when(&[When::OwnApi], "COPILOT_PROVIDER_API_KEY_COMMAND", EnvValue::Fixed("")),
+        var_when(&[When::OwnApi], "COPILOT_PROVIDER_BEARER_TOKEN", EnvValue::Fixed("")),
+        var_when(&[When::OwnApi], "COPILOT_PROVIDER_HEADERS", EnvValue::Fixed("")),
+        var_when(&[When::OwnApi], "COPILOT_PROVIDER_WIRE_MODEL", EnvValue::Fixed("")),
+        var_when(&[When::OwnApi], "COPILOT_PROVIDER_MODEL_ID", EnvValue::Fixed("")),
+    ],
+    drop_env: &[],
+    key_env: &[],
+    files: &[FileSpec {
+        when: &[When::Print, When::SystemPrompt],
+        name: AGENT_FILE,
+        content: agent,
+    }],
+    home: Some(PrivateHome {
+        when: &[&[When::ToolsOff], &[When::CustomSystemPrompt]],
+        variable: "COPILOT_HOME",
+        folder: "copilot-home",
+        users: ".copilot",
+        login: &["config.json"],
+        rest: &[],
+    }),
+    wires: &[(OutputFormat::StreamJson, Wire::CopilotJson)],
+    own_options: OPTIONS,
+    system_prompt: STANDARD_SYSTEM_PROMPT,
+    // It sends a prompt as it is: `/help`, `!ls`, `@file` (recordings copilot/slash-help, bang, at-file).
+    guard: None,
+    live: None,
+    warm: None,
+    capabilities: ByEngine::print_only(CAPABILITIES),
+    efforts: &["none", "minimal", "low", "medium", "high", "xhigh", "max"],
+    media: MediaSupport::NONE,
+    models: Models::ANY,
+    mcp: McpClient::PLAIN,
+    schema: SchemaForm::Asked,
+    prompt_limit: None,
+    // It would ask again: up to five times in a minute after a failure, twice after an answer that reached the model's limit.
+    stop_on: &[CALL_FAILED, LENGTH],
+    fatal_stderr: &[],
+    fatal_stdout: &[],
+    error_message: None,
+    errors: errors::ERRORS,
+    checks: Checks {
+        reading: Reading {
+            flags: &[
+                "--additional-mcp-config",
+                "--add-dir",
+                "--agent",
+                "--attachment",
+                "--available-tools",
+                "--allow-all",
+                "--continue",
+                "--plugin-dir",
+                "--resume",
+                "-r",
+                "--session-id",
+                "--yolo",
+            ],
+            ..Reading::NONE
+        },
+        ..Checks::VERSION_ONLY
+    },
+    login_dir: Some(LoginDir {
+        variable: "COPILOT_HOME",
+        holds: "what is in `~/.copilot`",
+    }),
+    custom: None,
+};
+
+/// What it can do.
+const CAPABILITIES: Capabilities = Capabilities {
+    reasoning_out: NATIVE,
+    reasoning_effort: NATIVE.but("`--reasoning-effort`"),
+    login: NATIVE.but("`COPILOT_HOME`"),
+    ..Capabilities::LEAST
+};
+
+const OPTIONS: &[OptionSpec] = &[
+    options::SYSTEM_PROMPT,
+    options::DISABLE_BUILT_IN_TOOLS,
+    options::OWN_API,
+];
+
+/// Our agent: its system prompt. It has no tools of its own, and takes none away.
+fn agent(provider: &Provider, options: &Options) -> String {
+    let prompt = system_prompt(provider, options);
+    format!("---\nname: {AGENT}\ndescription: Answers.\n---\n{prompt}\n")
+}
+
+fn base_url(_: &Provider, options: &Options) -> String {
+    options
+        .own_api
+        .as_ref()
+        .map(|own| own.base_url.clone())
+        .unwrap_or_default()
+}
+
+fn api_type(_: &Provider, options: &Options) -> String {
+    options.own_api.as_ref().map(|own| own.kind.clone()).unwrap_or_default()
+}
+
+fn wire_api(_: &Provider, options: &Options) -> String {
+    options
+        .own_api
+        .as_ref()
+        .map(|own| own.wire_api.clone())
+        .unwrap_or_default()
+}
+
+fn api_key(_: &Provider, options: &Options) -> String {
+    let key = options.own_api.as_ref().and_then(|own| own.api_key.as_ref());
+    key.map(|key| key.reveal().to_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::argv::line;
+    use super::*;
+    use crate::command::Cwd;
+    use crate::error::Code;
+
+    #[test]
+    fn the_smallest_request_that_was_measured() {
+        let line = line(&COPILOT, r#"{"model":"gpt-5.5","reasoning":{"effort":"low"}}"#);
+        assert_eq!(
+            line.argv(),
+            "--output-format json --stream on --available-tools none --no-custom-instructions --disable-builtin-mcps --agent pipe \
+             --no-ask-user --no-auto-update --log-level none --disable-client-telemetry --no-remote --no-remote-export --model gpt-5.5 \
+             --reasoning-effort low"
+        );
+        assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("PROMPT", &Cwd::Private));
+        assert_eq!(line.0.wire, Wire::CopilotJson);
+        assert_eq!(line.0.home.map(|home| home.variable), Some("COPILOT_HOME"));
+        let agent = format!("---\nname: pipe\ndescription: Answers.\n---\n{STANDARD_SYSTEM_PROMPT}\n");
+        assert_eq!(line.files(), [(AGENT_FILE, agent.as_str())]);
+        assert_eq!(line.env("COPILOT_ALLOW_ALL"), "false");
+        assert_eq!(line.env("COPILOT_PROVIDER_BASE_URL"), "");
+    }
+
+    #[test]
+    fn with_its_tools_on_it_is_left_as_it_is() {
+        let on = line(&COPILOT, r#"{"disableBuiltInTools":false}"#);
+        assert_eq!(
+            on.argv(),
+            "--output-format json --stream on --no-ask-user --no-auto-update --log-level none"
+        );
+        assert_eq!((&on.0.cwd, on.0.home), (&Cwd::Inherit, None));
+        // A system prompt is a file in a home of ours.
+        let prompted = line(&COPILOT, r#"{"disableBuiltInTools":false,"systemPrompt":"Be brief."}"#);
+        assert!(prompted.argv().contains("--agent pipe") && prompted.0.home.is_some());
+        let own = line(&COPILOT, r#"{"systemPrompt":null}"#);
+        assert!(!own.argv().contains("--agent") && own.files().is_empty());
+    }
+
+    #[test]
+    fn a_model_api_of_ones_own_is_all_that_it_is_told_of_one() {
+        let line = line(
+            &COPILOT,
+            r#"{"provider":{"type":"anthropic","baseUrl":"http://127.0.0.1:1","apiKey":"k","model":"m"}}"#,
+        );
+        let vars = ["BASE_URL", "TYPE", "WIRE_API", "API_KEY", "BEARER_TOKEN", "HEADERS"];
+        assert_eq!(
+            vars.map(|name| line.env(&format!("COPILOT_PROVIDER_{name}"))),
+            ["http://127.0.0.1:1", "anthropic", "completions", "k", "", ""]
+        );
+        assert!(line.argv().contains("--model m"));
+        let told = |name: &str| line.0.set_env.iter().any(|(known, _)| *known == name);
+        assert!(told("COPILOT_PROVIDER_BEARER_TOKEN") && told("COPILOT_PROVIDER_API_KEY_COMMAND"));
+        let over = super::super::tests::argv::line(
+            &COPILOT,
+            r#"{"model":"n","provider":{"baseUrl":"http://127.0.0.1:1","model":"m"}}"#,
+        );
+        assert!(over.argv().contains("--model n"));
+    }
+
+    #[test]
+    fn an_api_without_its_address_is_refused_and_its_key_is_not_repeated() {
+        for (options, expected) in [
+            (
+                r#"{"provider":{"apiKey":"k"}}"#,
+                "option \"provider.baseUrl\" is missing: it must be the address of a model API, like \"http://127.0.0.1:11434/v1\"",
+            ),
+            (
+                "{\"provider\":{\"baseUrl\":\"http://127.0.0.1:1\",\"apiKey\":\"a\\nb\"}}",
+                "option \"provider.apiKey\" must be a string that is not empty, without line breaks; the value is not repeated here",
+            ),
+        ] {
+            let error = Options::parse(&COPILOT, options).unwrap_err();
+            assert_eq!((error.code, error.message.as_str()), (Code::InvalidOption, expected));
+        }
+    }
+}
