@@ -52,8 +52,20 @@ export async function doctor(args, signal) {
     engine: { type: "string" },
     model: { type: "string" },
     login: { type: "string", multiple: true },
+    gateway: { type: "string" },
+    "token-file": { type: "string" },
     json: { type: "boolean" },
   });
+  if (values.gateway !== undefined) {
+    const others = /** @type {const} */ (["level", "request", "engine", "model", "login"]);
+    const other = others.find((name) => values[name] !== undefined);
+    if (other !== undefined || positionals.length > 0) {
+      throw new UsageError(`--gateway looks at a gateway alone: leave out ${other ? `--${other}` : positionals[0]}`);
+    }
+    const { checkGateway } = await import("./cli/gateway.mjs");
+    return checkGateway(values.gateway, values, signal);
+  }
+  if (values["token-file"] !== undefined) throw new UsageError("--token-file is for --gateway: say which");
   const logins = (values.login ?? []).map(readLogin);
   const level = values.level ?? (values.request ? "request" : "auth");
   if (!LEVELS.includes(level)) throw new UsageError(`--level must be ${LEVELS.join(", ")}, not "${level}"`);

@@ -92,6 +92,9 @@ Options:
   --model <name>   the model that is asked; the CLI's own by default
   --login <provider>=<dir>
                    another login of this provider, by its folder; alone or beside the providers, as often as there are
+  --gateway <url>  looks at a gateway instead (\`serve\`): whether it is there, takes the token, and which models it has
+  --token-file <path>
+                   the gateway's token; default: the variable DEEP_FACTOR_GATEWAY_TOKEN
   --json           the reports as JSON
   -h, --help       this text
 
@@ -172,6 +175,7 @@ Options:
   --token-file <path>     where the random token is written, for you alone; default: in a private folder
   --token-env <name>      the token is in this environment variable; default: DEEP_FACTOR_GATEWAY_TOKEN, if that is set
   --no-token              with --socket: the file's mode is the key
+  --print-token           prints the token in place of its file's path: for a script that starts it
   --keys <file>           further keys, with limits: JSON { "keys": [{ "name", "token", "limits" }] } that only you can read
   --alias <name=target[,target...]>
                           another name of a model; of several targets, the next is asked where one can't answer
@@ -189,7 +193,8 @@ Options:
   --usd-per-day <amount>  US dollars since midnight, as the CLIs estimate them, the same
   --max-body <bytes>      the largest request; default: 33554432
   --lenient               leaves out what can't be had, and names it in the header x-dfp-ignored; default: refuses it
-  --record <file>         adds each call to a log without prompts, to be read with \`${NAME} log\`
+  --record <file>         adds each call to a log without prompts, to be read with \`${NAME} log\`; those of
+                          another key to a file beside it, with the key's name in its own
   --drain <ms>            how long a signal waits for answers under way; default: 10000
   --json                  where it is, as one line of JSON
   --color <when>          auto, always or never; default: auto

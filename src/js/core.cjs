@@ -144,6 +144,8 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
   );
 
   return {
+    readTelemetry,
+
     ProviderError,
     ...createClaudeCode(native, owner, splitTelemetry),
 

@@ -27,6 +27,7 @@ const OPTIONS = /** @type {const} */ ({
   "token-file": { type: "string" },
   "token-env": { type: "string" },
   "no-token": { type: "boolean" },
+  "print-token": { type: "boolean" },
   keys: { type: "string" },
   alias: { type: "string", multiple: true },
   model: { type: "string", multiple: true },
@@ -79,6 +80,9 @@ export async function serve(args, signal, second) {
     throw new UsageError(
       `--host ${values.host} can be reached by others: leave it out, or say --i-am-the-only-user if you are`,
     );
+  }
+  if (values["print-token"] && values["no-token"]) {
+    throw new UsageError("--no-token and --print-token contradict each other: say one");
   }
   // Before any CLI is started: what is in the environment goes on to it.
   const token = tokenOf(values);
@@ -234,9 +238,10 @@ async function opened(options) {
 /**
  * @param {Gateway} gateway
  * @param {readonly string[]} providers
- * @param {{ json?: boolean | undefined, host?: string | undefined, "i-am-the-only-user"?: boolean | undefined }} values
+ * @param {{ json?: boolean | undefined, "print-token"?: boolean | undefined, "i-am-the-only-user"?: boolean | undefined }} values
  */
-function announce({ url, socketPath, tokenFile }, providers, values) {
+function announce({ url, socketPath, token, tokenFile }, providers, values) {
+  const shown = values["print-token"] ? token : undefined;
   tell(`for you alone: your own logins, on your own machine. What the vendors say of that: ${TERMS}`);
   if (values["i-am-the-only-user"])
     warn("others may reach this address: whoever has the token uses your logins, and you answer for it");
@@ -246,13 +251,14 @@ function announce({ url, socketPath, tokenFile }, providers, values) {
       url: socketPath ? null : url,
       socket: socketPath ?? null,
       tokenFile: tokenFile ?? null,
+      ...(shown === undefined ? {} : { token: shown }),
       pid: process.pid,
       providers,
     });
     return;
   }
   print(
-    `${url}\n${tokenFile ?? (socketPath ? "no token: the socket is yours alone" : "the token is the one that was given")}\n`,
+    `${url}\n${shown ?? tokenFile ?? (socketPath ? "no token: the socket is yours alone" : "the token is the one that was given")}\n`,
   );
   if (socketPath !== undefined) return;
   const key = tokenFile === undefined ? "…" : `"$(cat ${tokenFile})"`;

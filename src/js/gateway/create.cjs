@@ -22,7 +22,7 @@ const cutShort = new WeakSet();
 /** Whether the end of a gateway cut answers short: known when it has been closed. @param {object} gateway */
 const wasCut = (gateway) => cutShort.has(gateway);
 
-/** @param {{ createFallbackProvider(adapters: any[]): any }} core */
+/** @param {{ createFallbackProvider(adapters: any[]): any, readTelemetry(option: unknown): import("../telemetry/index.cjs").Telemetry | undefined }} core */
 function gatewayOf(core) {
   return { createGateway };
 
@@ -30,10 +30,11 @@ function gatewayOf(core) {
   async function createGateway(given) {
     const { log, rest } = takeLogger(given, describe);
     const options = readOptions(rest);
+    const telemetry = core.readTelemetry(options.telemetry);
     const token = options.token === false ? undefined : (options.token ?? createToken());
     const keys = createKeys({ token, keys: options.keys, limits: options.limits });
     const models = modelsOf(options, core);
-    const server = createServer(options, { keys, models, log });
+    const server = createServer(options, { keys, models, log, telemetry });
     const url = await listening(server, options);
     const file =
       token === undefined || options.tokenFile === false ? undefined : await written(server, token, options.tokenFile);

@@ -11,8 +11,11 @@
  * @import { Facts } from "./call.cjs"
  */
 
+const { join, parse } = require("node:path");
+
 const { contentOf } = require("../ai-sdk/parts.cjs");
 const { begin } = require("./call.cjs");
+const { OWN_KEY } = require("./keys.cjs");
 const { createFilter, inOrder } = require("./calls.cjs");
 const { refusalOf } = require("./refusal.cjs");
 
@@ -54,7 +57,7 @@ async function answer(house, { face, key, body, lenient, requestId }, response, 
   read.messages = house.withheld.restore(key.name, read.messages);
   const target = house.models.find(read.model);
   const release = key.admit();
-  const call = begin(read, target, { signal, record: house.record });
+  const call = begin(read, target, { signal, record: recordOf(house.record, key.name) });
   const filter = createFilter(read.oneCall, (id, others) => house.withheld.keep(key.name, id, others));
   const keep = (/** @type {Fields | undefined} */ made) => {
     if (made === undefined || read.own.store !== true) return;
@@ -90,6 +93,19 @@ async function answer(house, { face, key, body, lenient, requestId }, response, 
     await call.leave().catch(() => {});
     release({ tokens: facts.usage?.totalTokens, usd: facts.costUsd });
   }
+}
+
+/**
+ * The run log of a key: that of the gateway's own token is the file that was named, and that of another key stands beside it under the key's
+ * name (`audit.jsonl`, `audit.editor.jsonl`).
+ *
+ * @param {string | undefined} record
+ * @param {string} key
+ */
+function recordOf(record, key) {
+  if (record === undefined || key === OWN_KEY) return record;
+  const { dir, name, ext } = parse(record);
+  return join(dir, `${name}.${encodeURIComponent(key)}${ext}`);
 }
 
 const NO_REPLY = "the provider ended its stream without a reply";

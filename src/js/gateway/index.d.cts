@@ -5,7 +5,7 @@
  * `POST /v1/messages/count_tokens`, `GET /v1/models`, `GET /health`. Times are milliseconds and sizes bytes. docs/gateway.md is the guide.
  */
 
-import type { CliProvider, FallbackProvider, Logger } from "../../../index.cjs";
+import type { CliProvider, FallbackProvider, Logger, Telemetry } from "../../../index.cjs";
 
 /** How much a key may use. A limit that is not there is none. */
 export interface GatewayKeyLimits {
@@ -80,8 +80,16 @@ export interface GatewayOptions {
   readonly drainMs?: number | undefined;
   /** Gets a record of every request: no text of a client or a model is in it. */
   readonly logger?: Logger | undefined;
-  /** The run log of all calls, without their prompts (0600): a file. Default: none. */
+  /**
+   * The run log of all calls, without their prompts (0600): a file. The calls of a further key stand in a file of its own beside it, with
+   * the key's name before the ending (`audit.editor.jsonl`). Default: none.
+   */
   readonly record?: string | undefined;
+  /**
+   * A span for each request, below which those of the providers' own `telemetry` stand, and how long it took; as a provider's option
+   * `telemetry`. Default: none.
+   */
+  readonly telemetry?: Telemetry | undefined;
 }
 
 /** A gateway that listens. It keeps Node alive; its providers do not. */

@@ -13,6 +13,8 @@ const { Refusal } = require("./refusal.cjs");
 /** @typedef {{ concurrency?: number | undefined, requestsPerMinute?: number | undefined, tokensPerDay?: number | undefined, usdPerDay?: number | undefined }} Limits */
 
 const MINUTE = 60_000;
+/** The name of whoever has the gateway's own token. */
+const OWN_KEY = "default";
 
 /** @param {string} text */
 const hashOf = (text) => createHash("sha256").update(text).digest();
@@ -96,7 +98,7 @@ function createKey(name, limits) {
  * @param {Limits} parts.limits of every key that has none of its own
  */
 function createKeys({ token, keys, limits }) {
-  const own = createKey("default", limits);
+  const own = createKey(OWN_KEY, limits);
   const all = [
     ...(token === undefined ? [] : [{ hash: hashOf(token), key: own }]),
     ...keys.map(({ name, token: secret, limits: its }) => ({
@@ -134,4 +136,4 @@ function createKeys({ token, keys, limits }) {
   };
 }
 
-module.exports = { createKeys };
+module.exports = { OWN_KEY, createKeys };

@@ -10,6 +10,7 @@ const { fault } = require("../errors.cjs");
 const { describe } = require("../options.cjs");
 const { isObject } = require("./fields.cjs");
 const { isLoopback } = require("./guard.cjs");
+const { OWN_KEY } = require("./keys.cjs");
 
 /** The words by which the caller says that another address than loopback is for him alone. */
 const CONSENT = /** @type {const} */ ("I am the only user");
@@ -38,7 +39,7 @@ const NAMES = new Set([
     "models",
     "lenient",
   ],
-  ...["allowedOrigins", "limits", "store", "drainMs", "logger", "record"],
+  ...["allowedOrigins", "limits", "store", "drainMs", "logger", "record", "telemetry"],
 ]);
 const LIMITS = new Set([
   "concurrency",
@@ -106,6 +107,7 @@ function readOptions(given) {
     },
     drainMs: whole(options.drainMs, "drainMs", 0, 2 ** 31 - 1) ?? DEFAULTS.drainMs,
     record: text("record"),
+    telemetry: options.telemetry,
   };
 }
 
@@ -236,8 +238,8 @@ function keysOf(value) {
   return value.map((key, index) => {
     const at = `keys[${index}]`;
     const { name, token, limits } = groupOf(key ?? 0, new Set(["name", "token", "limits"]), at);
-    if (!isText(name) || !/^[\x20-\x7e]{1,64}$/.test(name))
-      throw wrong(`${at}.name`, "a name of 1 to 64 printable ASCII characters", name);
+    if (!isText(name) || !/^[\x20-\x7e]{1,64}$/.test(name) || name === OWN_KEY)
+      throw wrong(`${at}.name`, `a name of 1 to 64 printable ASCII characters, and not "${OWN_KEY}"`, name);
     // Not repeated here: it is a secret.
     if (!isToken(token))
       throw fault(

@@ -39,8 +39,9 @@ const COUNT = "/v1/messages/count_tokens";
  * @param {ReturnType<typeof import("./keys.cjs").createKeys>} parts.keys
  * @param {ReturnType<typeof import("./models.cjs").createModels>} parts.models
  * @param {import("../logger.cjs").Log | undefined} parts.log
+ * @param {import("../telemetry/index.cjs").Telemetry | undefined} parts.telemetry
  */
-function createServer(options, { keys, models, log }) {
+function createServer(options, { keys, models, log, telemetry }) {
   const { host, socketPath, limits, lenient, record, allowedOrigins: origins } = options;
   const guard = createGuard({ host: socketPath === undefined && !isLoopback(host) ? host : undefined, origins });
   const house = {
@@ -52,6 +53,8 @@ function createServer(options, { keys, models, log }) {
     record,
   };
   let draining = false;
+  /** The name of the key that a request brought. @type {WeakMap<IncomingMessage, string>} */
+  const keyOf = new WeakMap();
   /** Answers under way, and what ends each. @type {Map<AbortController, Promise<void>>} */
   const running = new Map();
 
@@ -101,10 +104,14 @@ function createServer(options, { keys, models, log }) {
     let figures = {};
     /** @type {unknown} */
     let failure;
+    /** @type {ReturnType<typeof observe>} */
+    let observed;
     const work = (async () => {
       try {
         path = guard.check(request).path;
-        figures = (await route(path, { request, response, asks, requestId, signal: leaving.signal })) ?? {};
+        observed = observe(request, path);
+        const call = { request, response, asks, requestId, signal: leaving.signal };
+        figures = (await (observed ? observed.within(() => route(path, call)) : route(path, call))) ?? {};
       } catch (error) {
         failure = error;
         if (!leaving.signal.aborted) refuse(error, request, response, path, requestId);
@@ -117,7 +124,21 @@ function createServer(options, { keys, models, log }) {
     running.set(leaving, work);
     await work;
     running.delete(leaving);
-    note({ request, response, path, requestId, began, figures, failure, left: leaving.signal.aborted });
+    const left = leaving.signal.aborted;
+    observed?.end({
+      status: left ? 0 : response.statusCode,
+      code: failure instanceof Refusal ? failure.code : /** @type {string | undefined} */ (figures.code),
+      key: keyOf.get(request),
+      figures: { ...figures, .../** @type {any} */ (failure)?.figures },
+    });
+    note({ request, response, path, requestId, began, figures, failure, left });
+  }
+
+  /** @param {IncomingMessage} request @param {string} path */
+  function observe({ method }, path) {
+    if (telemetry === undefined) return undefined;
+    const { beginRequest } = require("../telemetry/request.cjs");
+    return beginRequest(telemetry, { method, route: PATHS.has(path) ? path : undefined });
   }
 
   /**
@@ -132,6 +153,7 @@ function createServer(options, { keys, models, log }) {
       return void send(response, 200, { status: draining ? "draining" : "ok" });
     }
     const key = keys.find(guard.secrets(request));
+    keyOf.set(request, key.name);
     if (draining)
       throw new Refusal(503, "draining", "the gateway is ending: try again when it is back", {
         retryAfterMs: 1000,

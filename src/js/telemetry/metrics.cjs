@@ -51,6 +51,7 @@ function make(meter) {
   const duration = seconds(METRIC.duration, "What a call took, retries and waits included");
   const firstChunk = seconds(METRIC.firstChunk, "From the call to the first piece of a streamed answer");
   const queue = seconds(METRIC.queue, "Waiting for a free place before a process or a request was started");
+  const requests = seconds(METRIC.requests, "What a request to the gateway took");
   const counter = ask(meter, "createCounter", METRIC.evictions, {
     unit: "{session}",
     description: "Live sessions that were gone when their conversation went on",
@@ -86,7 +87,7 @@ function make(meter) {
     // Each is looked at a few times at most, however many there are.
     sweepAt = Math.max(SWEPT_FROM, 2 * processes.size);
   };
-  return { tokens, duration, firstChunk, queue, evictions, remember, processes };
+  return { tokens, duration, firstChunk, queue, requests, evictions, remember, processes };
 }
 
 /** @param {number} pid */

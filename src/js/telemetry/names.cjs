@@ -41,6 +41,8 @@ const ATTR = /** @type {const} */ ({
   serverAddress: "server.address",
   serverPort: "server.port",
   httpStatus: "http.response.status_code",
+  httpMethod: "http.request.method",
+  httpRoute: "http.route",
 });
 
 /** Attributes of our own. */
@@ -63,6 +65,8 @@ const OWN = /** @type {const} */ ({
   attempt: "deep_factor.attempt",
   by: "deep_factor.by",
   limitStatus: "deep_factor.rate_limit.status",
+  key: "deep_factor.gateway.key",
+  session: "deep_factor.gateway.session",
 });
 
 /** Metrics of the conventions, and of our own behind them. */
@@ -73,6 +77,7 @@ const METRIC = /** @type {const} */ ({
   queue: "deep_factor.client.queue.duration",
   processes: "deep_factor.client.processes",
   evictions: "deep_factor.client.session.evictions",
+  requests: "http.server.request.duration",
 });
 
 /**

@@ -16,7 +16,7 @@ const { ask, quietly } = require("./guard.cjs");
 const { AsyncResource } = builtin("node:async_hooks");
 
 /** `SpanKind` and `SpanStatusCode` of `@opentelemetry/api`, whose numbers are part of its contract. */
-const KIND = /** @type {const} */ ({ internal: 0, client: 2 });
+const KIND = /** @type {const} */ ({ internal: 0, server: 1, client: 2 });
 const ERROR = 2;
 
 /** What the status of a failed span says behind the code, where the error's own message may not leave. */

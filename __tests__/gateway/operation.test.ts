@@ -1,0 +1,230 @@
+/** What whoever runs a gateway sees of it: records, spans, figures, what is left when it is killed, and what the doctor says. */
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import type { ProviderEvent } from "deep-factor-providers";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { runCommand, startCommand } from "../support/command-line.mjs";
+import { createFakes } from "../support/fake.mjs";
+import { serve, serveApi, temporaryFolder } from "../support/gateway.mjs";
+import { createTag, exists } from "../support/processes.mjs";
+import { startSdk } from "../support/telemetry.mjs";
+
+const CHAT = "/v1/chat/completions";
+const BODY = { model: "api/m", messages: [{ role: "user", content: "hi" }] };
+const EDITOR = { name: "an editor/1", token: "editor-0123456789" };
+
+const linesIn = (path: string) =>
+  readFileSync(path, "utf8")
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+
+it("the audit is a run log for each key, whole whatever goes on at once, without prompts", async () => {
+  const folder = temporaryFolder();
+  const record = join(folder, "audit.jsonl");
+  const { ask } = await serveApi(() => ({ text: "ok" }), { record, keys: [EDITOR] });
+  const secret = { ...BODY, messages: [{ role: "user", content: "a secret prompt" }] };
+  const own = Array.from({ length: 8 }, () => ask(CHAT, secret));
+  const others = Array.from({ length: 4 }, () => ask(CHAT, secret, { authorization: `Bearer ${EDITOR.token}` }));
+  const runs = async (answers: typeof own) =>
+    (await Promise.all(answers)).map(({ headers }) => headers.get("x-dfp-run-id")).sort();
+  const [mine, editors] = [await runs(own), await runs(others)];
+  const files = ["audit.an%20editor%2F1.jsonl", "audit.jsonl"];
+  expect(readdirSync(folder).sort()).toEqual(files);
+  const ids = (name: string) => [...new Set(linesIn(join(folder, name)).flatMap(({ runId }) => runId ?? []))].sort();
+  expect([ids(files[0] ?? ""), ids(files[1] ?? "")]).toEqual([editors, mine]);
+  const done = linesIn(record).filter(({ event }) => event?.type === "done");
+  expect(done.map(({ run }) => run).sort()).toEqual(mine);
+  for (const name of files) {
+    expect(statSync(join(folder, name)).mode & 0o777).toBe(0o600);
+    expect(readFileSync(join(folder, name), "utf8")).not.toMatch(/a secret prompt|editor-0123/);
+  }
+});
+
+it("no key may go by the name of the gateway's own", async () => {
+  await expect(serveApi([], { keys: [{ ...EDITOR, name: "default" }] })).rejects.toMatchObject({
+    code: "INVALID_OPTION",
+    message: expect.stringContaining('keys[0].name" must be a name'),
+  });
+});
+
+it("each request is a span, with the call of its provider below it, and a time", async () => {
+  const sdk = startSdk();
+  const { ask } = await serveApi(
+    [{ text: "ok" }, { error: { status: 500, message: "no" } }],
+    { telemetry: sdk.both, keys: [EDITOR] },
+    { telemetry: sdk.both },
+  );
+  await ask(CHAT, BODY, { authorization: `Bearer ${EDITOR.token}` });
+  await ask(CHAT, BODY);
+  await ask(CHAT, { ...BODY, n: 2 });
+  await ask("/v1/the/user's/secret");
+  await expect.poll(() => sdk.trees()).toHaveLength(4);
+  expect(sdk.trees()).toMatchObject([
+    { name: `POST ${CHAT}`, children: [{ name: "chat m" }] },
+    { name: `POST ${CHAT}`, children: [{ name: "chat m" }] },
+    { name: `POST ${CHAT}` },
+    { name: "GET" },
+  ]);
+  const served = sdk.spans().filter(({ kind }) => kind === 1);
+  const told = served.map(({ attributes, status }) => [
+    attributes["http.response.status_code"],
+    attributes["error.type"],
+    attributes["gen_ai.request.model"],
+    attributes["deep_factor.gateway.key"],
+    status.code,
+  ]);
+  expect(told).toEqual([
+    [200, undefined, "api/m", "an editor/1", 0],
+    [500, "upstream_error", "api/m", "default", 2],
+    [400, "unsupported_parameter", undefined, "default", 0],
+    [404, "unknown_url", undefined, "default", 0],
+  ]);
+  expect(JSON.stringify(served.map(({ name, attributes }) => [name, attributes]))).not.toContain("secret");
+});
+
+it("says of a telemetry that is none what it must be", async () => {
+  await expect(serveApi([], { telemetry: "on" as never })).rejects.toMatchObject({ code: "INVALID_OPTION" });
+});
+
+it("a session that fell to another engine is no session that went on", async () => {
+  const usage = {
+    inputTokens: 1,
+    outputTokens: 1,
+    totalTokens: 2,
+    cacheReadTokens: 0,
+    cacheWriteTokens: 0,
+    estimated: false,
+  };
+  const reply = { content: "ok", messages: [{ content: "ok" }], toolCalls: [], invalidToolCalls: [], usage };
+  const begun = (continued: boolean) => ({
+    type: "start",
+    runId: "r",
+    pid: 1,
+    engine: continued ? "live" : "print",
+    continued,
+  });
+  const events = [
+    begun(true),
+    { type: "retry", by: "provider", attempt: 2, delayMs: 0, reason: "crashed" },
+    begun(false),
+    { type: "message", content: "ok" },
+    { type: "done", reply: { ...reply, stopReason: "end_turn" } },
+  ] as unknown as ProviderEvent[];
+  const provider = {
+    id: "scripted",
+    bindTools: () => provider,
+    async *stream() {
+      yield* events;
+    },
+  };
+  const { ask } = await serve({ providers: { api: provider as never } });
+  const answered = { role: "assistant", content: "earlier" };
+  const messages = [...BODY.messages, answered, ...BODY.messages];
+  for (const stream of [false, true]) {
+    const { headers, status } = await ask(CHAT, { ...BODY, messages, stream });
+    expect([status, headers.get("x-dfp-session"), headers.get("x-dfp-engine")]).toEqual([200, "replayed", "print"]);
+  }
+});
+
+describe("the command", { timeout: 120_000 }, () => {
+  async function started(args: string[], env: Record<string, string> = {}) {
+    const { child, ended, output } = startCommand(["serve", "--port", "0", ...args], { env });
+    onTestFinished(async () => {
+      child.kill("SIGKILL");
+      await ended;
+    });
+    await Promise.race([expect.poll(() => output.stdout, { timeout: 60_000 }).toContain("\n"), ended]);
+    return { child, ended, output };
+  }
+
+  it("prints the token where it is asked to, and nowhere else", async () => {
+    const { output } = await started(["--print-token"]);
+    const [url, token] = output.stdout.split("\n");
+    const of = (secret: string) =>
+      fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${secret}` } }).then(({ status }) => status);
+    expect([await of(token ?? ""), await of("dfp-another-0123456789")]).toEqual([200, 401]);
+    expect(output.stderr).not.toContain(token);
+    const json = await started(["--print-token", "--json"]);
+    expect(JSON.parse(json.output.stdout)).toMatchObject({ token: expect.stringMatching(/^dfp-/) });
+    const refused = await runCommand([
+      "serve",
+      "--socket",
+      join(temporaryFolder(), "s"),
+      "--no-token",
+      "--print-token",
+    ]);
+    expect([refused.code, refused.stderr]).toEqual([
+      2,
+      expect.stringContaining("--no-token and --print-token contradict each other: say one"),
+    ]);
+  });
+
+  it("the doctor says whether a gateway is there, takes the token, and what it has", async () => {
+    const { output } = await started(["--json", "--alias", "fast=claude/haiku"]);
+    const { url, tokenFile } = JSON.parse(output.stdout);
+    const look = async (args: string[], env: Record<string, string> = {}) => {
+      const { code, stdout } = await runCommand(["doctor", "--gateway", ...args, "--json"], { env });
+      return [code, JSON.parse(stdout)];
+    };
+    const there = { url, reachable: true, status: "ok" };
+    expect(await look([url, "--token-file", tokenFile])).toEqual([
+      0,
+      { ...there, accepted: true, models: ["fast", "claude"], problems: [] },
+    ]);
+    const wrong = await look([url], { DEEP_FACTOR_GATEWAY_TOKEN: "another-0123456789" });
+    expect(wrong).toMatchObject([
+      1,
+      { ...there, accepted: false, models: [], problems: [{ hint: expect.any(String) }] },
+    ]);
+    expect(await look([url])).toMatchObject([0, { ...there, accepted: null }]);
+    const open = join(temporaryFolder(), "token");
+    writeFileSync(open, readFileSync(tokenFile), { mode: 0o644 });
+    expect(await look([url, "--token-file", open])).toMatchObject([
+      0,
+      { accepted: true, problems: [{ hint: `chmod 600 ${open}, and start the gateway anew` }] },
+    ]);
+    expect(await look(["http://127.0.0.1:9"])).toMatchObject([1, { reachable: false, status: null, accepted: null }]);
+    const shown = await runCommand(["doctor", "--gateway", url, "--token-file", tokenFile]);
+    expect(shown.stdout).toBe(`${url}: a gateway, ok\ntoken: taken\nmodels: fast, claude\n`);
+    for (const [args, message] of [
+      [["--gateway", "127.0.0.1"], "--gateway must be the address that serve prints"],
+      [["--gateway", url, "claude"], "--gateway looks at a gateway alone: leave out claude"],
+      [["--token-file", tokenFile], "--token-file is for --gateway"],
+    ] as const) {
+      const { code, stderr } = await runCommand(["doctor", ...args]);
+      expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
+    }
+  });
+
+  it("leaves no process, and nothing in the way of the next, when it is killed", async () => {
+    const fakes = createFakes();
+    onTestFinished(() => fakes.cleanup());
+    const fake = fakes.cli("claude", { hang: true });
+    const tag = createTag();
+    const path = `${dirname(fake.path)}:${process.env.PATH}`;
+    const socket = join(temporaryFolder(), "gateway.sock");
+    const tokenFile = join(temporaryFolder(), "token");
+    const args = ["--engine", "print", "--token-file", tokenFile, "--json"];
+    const first = await started(args, { PATH: path, ...tag.env });
+    const { url } = JSON.parse(first.output.stdout);
+    const token = readFileSync(tokenFile, "utf8").trim();
+    const asked = fetch(url + CHAT, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      body: JSON.stringify({ ...BODY, model: "claude" }),
+    }).catch(() => "cut");
+    await expect.poll(() => fake.calls().length, { timeout: 30_000 }).toBe(1);
+    const { pid } = fake.calls()[0] as { pid: number };
+    expect(exists(pid)).toBe(true);
+    first.child.kill("SIGKILL");
+    await first.ended;
+    expect(await asked).toBe("cut");
+    await expect.poll(() => exists(pid), { timeout: 20_000 }).toBe(false);
+    // Its token's file is replaced; the port is free again at once.
+    const second = await started([...args, "--port", new URL(url).port], { PATH: path });
+    expect(JSON.parse(second.output.stdout).url).toBe(url);
+    expect(readFileSync(tokenFile, "utf8").trim()).not.toBe(token);
+    expect(existsSync(socket)).toBe(false);
+  });
+});
