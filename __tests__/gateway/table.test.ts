@@ -1,0 +1,21 @@
+/** docs/gateway.md shows what each face takes over each provider; `UPDATE_DOCS=1 npx vitest run __tests__/gateway/table.test.ts` writes it. */
+import { readFileSync, writeFileSync } from "node:fs";
+import { expect, it } from "vitest";
+import loader from "../../src/js/load.cjs";
+import { gatewayTable } from "../support/gateway-table.mjs";
+
+const file = new URL("../../docs/gateway.md", import.meta.url);
+const TABLE = /(?<=<!-- faces -->\n)[\s\S]*(?=\n<!-- \/faces -->)/;
+
+it("the table is what the gateway takes and refuses", async () => {
+  const registry = JSON.parse(loader.loadNative().providers());
+  expect(registry.length).toBeGreaterThan(6);
+  const table = await gatewayTable(registry);
+  const text = readFileSync(file, "utf8");
+  if (process.env.UPDATE_DOCS)
+    writeFileSync(
+      file,
+      text.replace(TABLE, () => table),
+    );
+  else expect(TABLE.exec(text)?.[0]).toBe(table);
+});
