@@ -151,7 +151,7 @@ export async function gatewayTable(registry) {
       headers: { authorization: `Bearer ${gateway.token}`, "content-type": "application/json" },
       body: JSON.stringify({ ...BASES[face], model, ...more }),
     });
-    const { error } = await response.json();
+    const { error } = /** @type {any} */ (await response.json());
     if (response.status === 400) return false;
     if (["provider_not_installed", "upstream_unreachable"].includes(error?.code)) return true;
     throw new Error(`${face} ${model} ${JSON.stringify(more)}: ${response.status} ${JSON.stringify(error)}`);
