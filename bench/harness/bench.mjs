@@ -76,6 +76,7 @@ export const NAMES = Object.freeze([
   "conversations",
   "frameworks",
   "load",
+  "gateway",
   "runs",
 ]);
 
