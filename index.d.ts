@@ -222,6 +222,29 @@ export interface QuotaOptions {
   readonly maxWaitMs?: number | undefined;
 }
 
+/**
+ * How much a provider may be used in a window of time (docs/budgets.md). What is used up is refused with `BUDGET_EXCEEDED` before anything
+ * starts. At least one of the limits is given.
+ */
+export interface BudgetOptions {
+  /** So many attempts at an answer: processes, turns, or HTTP requests; further attempts of one call count, too. They are counted before they begin. */
+  readonly requests?: number | undefined;
+  /** So many tokens, input and output together, cached ones included. Counted when they are known: the calls under way may pass it. */
+  readonly tokens?: number | undefined;
+  /**
+   * So many US dollars, as the provider tells them. Counted when they are known. A provider that tells none (codex, gemini, APIs) counts
+   * nothing, and says so by a `warning` event `BUDGET_COST_UNKNOWN`, once.
+   */
+  readonly costUsd?: number | undefined;
+  /** How long a window is. It begins with its first request; the first one behind its end begins the next. A `"day"` is 24 hours. */
+  readonly per: "minute" | "hour" | "day";
+  /**
+   * A file in which everybody counts who names it: providers, processes, worker threads. Its folder exists; it is made with mode 0600.
+   * Relative to the process's working folder. Default: the provider object counts for itself, in memory.
+   */
+  readonly store?: string | undefined;
+}
+
 /** Another login than the CLI's default one. Its files are the CLI's business: none is read, copied or moved. */
 export interface LoginOptions {
   /**
@@ -535,6 +558,8 @@ export interface CliProviderOptions {
   onUnsupported?: OnUnsupported | undefined;
   /** Whether a call whose plan is used up waits until it is there again. Default: it fails. See {@link QuotaOptions}. */
   quota?: false | QuotaOptions | undefined;
+  /** How much may be used in a window of time, at least one of its limits. Default: `false`, no limit. See {@link BudgetOptions}. */
+  budget?: false | BudgetOptions | undefined;
   /**
    * Another login than the CLI's default one, for CLIs that have a variable for its folder; refused for others. Sessions, breakers and
    * what was learnt of the CLI are never shared between logins.
@@ -1219,6 +1244,8 @@ export type ProviderErrorCode =
   | "USAGE_LIMIT"
   /** The API says that a quota is exceeded. */
   | "QUOTA_EXCEEDED"
+  /** The provider's option `budget` is used up until `resetsAt`; nothing was started. */
+  | "BUDGET_EXCEEDED"
   /** Too many requests just now. */
   | "RATE_LIMITED"
   /** The service has no capacity just now. */
@@ -1509,6 +1536,28 @@ export interface Limits {
   processes: ProcessStatus[];
   /** What each provider last said of each limit of its plan, also where that window is over. */
   rateLimits: RateLimitWindow[];
+  /** What was used of the budgets that calls have asked of, in the order in which their providers were made. */
+  budgets: BudgetStatus[];
+}
+
+/** What was used of a provider's {@link BudgetOptions} when it was last counted. */
+export interface BudgetStatus {
+  /** The provider's id. */
+  provider: string;
+  per: "minute" | "hour" | "day";
+  /** The file in which others count, too. What they have counted since is not in here. */
+  store?: string;
+  limits: { requests?: number; tokens?: number; costUsd?: number };
+  requests: number;
+  tokens: number;
+  /** US dollars, as far as they are known. */
+  costUsd: number;
+  /** How many answers have told no cost. */
+  callsWithoutCost: number;
+  /** When the window ends, ms since the epoch; none where it had ended. */
+  resetsAt?: number;
+  /** When it was counted, ms since the epoch. */
+  at: number;
 }
 
 /** A process of a CLI. */
@@ -2694,6 +2743,8 @@ export interface OpenAiCompatibleProviderOptions {
   retry?: false | RetryOptions | undefined;
   /** Whether a call whose plan is used up waits until it is there again. Default: it fails. See {@link QuotaOptions}. */
   quota?: false | QuotaOptions | undefined;
+  /** How much may be used in a window of time, at least one of its limits. Default: `false`, no limit. See {@link BudgetOptions}. */
+  budget?: false | BudgetOptions | undefined;
   /** Gets records of what runs do. Default: none. */
   logger?: Logger | undefined;
   /** Spans and metrics of its calls, for OpenTelemetry. See {@link Telemetry}. Default: `false`. */

@@ -25,6 +25,7 @@ mod line;
 mod names;
 mod open_files;
 
+pub(crate) use line::{fits_sum, write_with_sum};
 pub use names::is_run_id;
 pub use open_files::OpenFiles;
 
@@ -200,7 +201,7 @@ impl CheckpointFile {
 
 /// Whether `path` leads to `file`.
 #[cfg(unix)]
-fn is_at(file: &File, path: &Path) -> bool {
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let place = |found: std::fs::Metadata| (found.dev(), found.ino());
     match (file.metadata(), path.symlink_metadata()) {
@@ -211,7 +212,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 
 /// A file that is open for nobody else can't be removed or replaced.
 #[cfg(not(unix))]
-fn is_at(_: &File, _: &Path) -> bool {
+pub(crate) fn is_at(_: &File, _: &Path) -> bool {
     true
 }
 

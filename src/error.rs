@@ -149,6 +149,7 @@ codes! {
     CreditExhausted = "CREDIT_EXHAUSTED", Quota, "The account's credit is used up.";
     UsageLimit = "USAGE_LIMIT", Quota, "A session, weekly or plan limit is reached; it resets at a known time.";
     QuotaExceeded = "QUOTA_EXCEEDED", Quota, "The API says that a quota is exceeded.";
+    BudgetExceeded = "BUDGET_EXCEEDED", Quota, "The provider's option `budget` is used up until `resetsAt`; nothing was started.";
     RateLimited = "RATE_LIMITED", RateLimit, "Too many requests just now.";
     Overloaded = "OVERLOADED", Server, "The service has no capacity just now.";
     NotLoggedIn = "NOT_LOGGED_IN", Authentication, "The CLI has no login and no key.";

@@ -20,6 +20,7 @@
 //! | [`error`] | the one error: categories with guidance, stable codes, what is known of the run |
 //! | [`event`] | what happens in a run, in the order it happens |
 //! | [`breaker`] | whether a provider that keeps failing is asked at all |
+//! | [`budget`] | how much a provider may be used in a window of time |
 //! | [`redact`] | secrets, taken out of everything that leaves |
 //! | [`retry`] | when to try again, and how long to wait before |
 //! | [`schema`] | JSON Schema: what a model's JSON is held against, and what is wrong with it |
@@ -37,6 +38,7 @@
 //! | [`output`] | what a CLI printed, read without running it |
 //! | [`runlog`] | the run log's lines, and the page that shows them |
 //! | [`process`] | running other programs, and leaving nothing behind |
+//! | [`ledger`] | what was used of budgets, in this process or in a file of all |
 //! | [`recorder`] | run logs on their way into a file |
 //! | [`replay`] | run logs out of a file again |
 //! | [`bridge`] | the caller's tools as an MCP server, for CLIs that call them in the middle of a run |
@@ -58,6 +60,7 @@ pub mod event;
 
 // Pure layers: decisions about further attempts; a thread as a prompt, output as events, providers as data.
 pub mod breaker;
+pub mod budget;
 pub mod classify;
 pub mod declare;
 pub mod decode;
@@ -79,6 +82,7 @@ pub mod runlog;
 
 // Effects: processes and files, exchanges, whole runs.
 pub mod checkpoint;
+pub mod ledger;
 pub mod process;
 pub mod recorder;
 pub mod replay;

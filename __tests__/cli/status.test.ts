@@ -85,6 +85,7 @@ describe.skipIf(!LINUX)("of another program", () => {
         },
       ],
       rateLimits: [],
+      budgets: [],
     });
     expect(host.processes[0].memoryBytes).toBeGreaterThan(20 * 1024 * 1024);
     const { stdout } = await runCommand(["status"]);
@@ -213,6 +214,7 @@ describe("the screen", () => {
             descendants: 0,
           })),
           rateLimits: [{ provider: "claude", limitType: "five_hour", status: "rejected", resetsAt: at + 60_000, at }],
+          budgets: [],
         },
       ],
       leftovers: [{ pid: 7 }],
@@ -310,6 +312,27 @@ describe("the screen", () => {
         RESETS    12:01, in 1 min"
     `);
     expect(Math.max(...text.split("\n").map((line) => line.length))).toBeLessThanOrEqual(40);
+  });
+
+  it("shows budgets whose windows go on, and of a store what was counted last", () => {
+    const [host] = now.machine.hosts;
+    if (host === undefined) throw new Error("there is one");
+    const common = { provider: "claude", per: "hour" as const, costUsd: 0, callsWithoutCost: 0, resetsAt: at + 60_000 };
+    const shared = { ...common, store: "/b/\u001b[2J", limits: { requests: 9, costUsd: 2 }, tokens: 1234 };
+    const hosts = [
+      { ...host, budgets: [{ ...shared, requests: 8, costUsd: 1.5, callsWithoutCost: 1, at }] },
+      {
+        ...host,
+        pid: 101,
+        budgets: [
+          { ...shared, requests: 7, at: at - 1 },
+          { ...common, provider: "codex", per: "day" as const, limits: { tokens: 10 }, requests: 1, tokens: 10, at },
+          { ...common, limits: { requests: 3 }, requests: 3, tokens: 0, resetsAt: at, at },
+        ],
+      },
+    ];
+    const text = statusText({ ...now, machine: { ...now.machine, hosts } }, plain, 120);
+    expect(text.slice(text.indexOf("\nBudgets"))).toMatchInlineSnapshot();
   });
 
   it("says where nothing can be known", () => {

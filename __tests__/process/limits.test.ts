@@ -11,6 +11,7 @@ const IDLE = {
   perBinary: {},
   processes: [],
   rateLimits: [],
+  budgets: [],
 };
 // A place is free again when its process has exited, which is before the call settles.
 afterEach(() => expect(limits()).toEqual(IDLE));
@@ -55,6 +56,7 @@ describe.skipIf(process.platform === "win32")("maxConcurrency", () => {
       perBinary: { [options.cliPath]: load },
       processes: [running, running],
       rateLimits: [],
+      budgets: [],
     });
     expect(native.limits()).toMatchObject({ perBinary: { [options.cliPath]: load }, processes: [running, running] });
     expect(limits().processWide.limit).toBeGreaterThanOrEqual(4);

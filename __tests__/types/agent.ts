@@ -219,8 +219,16 @@ export async function everything(signal: AbortSignal): Promise<void> {
   // @ts-expect-error a wait in ms
   await adapter.invoke(thread, { quota: { wait: true, maxWaitMs: "1h" } });
 
+  createClaudeCliProvider({ budget: { requests: 100, tokens: 1_000_000, costUsd: 0.5, per: "hour", store: "/budgets/a" } });
+  createClaudeCliProvider({ budget: false });
+  // @ts-expect-error a window has a length
+  createClaudeCliProvider({ budget: { requests: 100 } });
+  // @ts-expect-error of three
+  createClaudeCliProvider({ budget: { requests: 100, per: "week" } });
+
   // Limits, records, and which run it was.
-  const { processWide, perBinary, processes, rateLimits } = limits();
+  const { processWide, perBinary, processes, rateLimits, budgets } = limits();
+  assertType<Equal<(typeof budgets)[number]["resetsAt"], number | undefined>>();
   assertType<Equal<(typeof processes)[number]["state"], "working" | "resting" | "spare">>();
   assertType<Equal<(typeof rateLimits)[number]["resetsAt"], number | undefined>>();
   updates.push(`${processWide.limit} ${processWide.running} ${perBinary["/bin/claude"]?.waiting}`);

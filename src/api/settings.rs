@@ -10,6 +10,7 @@ use http::uri::{Authority, Scheme, Uri};
 use serde_json::{Map, Value};
 
 use super::PROVIDER;
+use crate::budget::Budget;
 use crate::error::{Code, ProviderError};
 use crate::provider::choices::{self, CallChoices, Choices};
 use crate::provider::options::{self, Kind, OptionSpec};
@@ -62,6 +63,7 @@ const SPECS: &[OptionSpec] = &[
     options::MAX_CONCURRENCY,
     options::RETRY,
     options::QUOTA,
+    options::BUDGET,
 ];
 
 /// The fields by which servers take a model's reasoning back.
@@ -121,6 +123,8 @@ pub struct Settings {
     pub retry: Policy,
     /// `quota`: a call whose plan is used up waits for it.
     pub quota: Option<QuotaWait>,
+    /// `budget`: how much may be used in a window of time.
+    pub budget: Option<Budget>,
 }
 
 /// Where the key comes from.
@@ -250,6 +254,7 @@ fn read(map: &Map<String, Value>) -> Result<Settings, String> {
         max_concurrency: usize::try_from(number("maxConcurrency", 4)).unwrap_or(usize::MAX),
         retry: options::retry(map),
         quota: options::quota(map),
+        budget: options::budget(map)?,
     })
 }
 

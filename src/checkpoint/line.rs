@@ -35,21 +35,30 @@ pub(super) struct Line {
 impl Line {
     /// Adds itself to `bytes`.
     pub fn write(&self, bytes: &mut Vec<u8>) -> serde_json::Result<()> {
-        let mut line = serde_json::to_vec(self)?;
-        // Its brace comes behind the checksum.
-        line.pop();
-        // Outside of strings a line break is white space, inside there is none.
-        for byte in &mut line {
-            if matches!(byte, b'\n' | b'\r') {
-                *byte = b' ';
-            }
-        }
-        let sum = sum(&line);
-        for part in [line.as_slice(), SUM, sum.as_bytes(), SUM_END, b"\n"] {
-            bytes.extend_from_slice(part);
-        }
+        write_with_sum(serde_json::to_vec(self)?, bytes);
         Ok(())
     }
+}
+
+/// Adds a line to `bytes`: `object`, which is JSON of at least one field, with its checksum.
+pub(crate) fn write_with_sum(mut object: Vec<u8>, bytes: &mut Vec<u8>) {
+    // Its brace comes behind the checksum.
+    object.pop();
+    // Outside of strings a line break is white space, inside there is none.
+    for byte in &mut object {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    let sum = sum(&object);
+    for part in [object.as_slice(), SUM, sum.as_bytes(), SUM_END, b"\n"] {
+        bytes.extend_from_slice(part);
+    }
+}
+
+/// Whether the line `text`, without its break, has a checksum that fits it.
+pub(crate) fn fits_sum(text: &[u8]) -> bool {
+    split(text).is_some_and(|(content, written)| sum(content).as_bytes() == written)
 }
 
 /// What a file holds.

@@ -20,6 +20,7 @@ pub fn general(code: Code) -> &'static str {
         Code::CreditExhausted => "add credit to the account, or use another provider",
         Code::UsageLimit => "wait until the limit resets, or use another provider",
         Code::QuotaExceeded => "raise the quota or wait for its next period, or use another provider",
+        Code::BudgetExceeded => "wait until then, raise the `budget` option, or use another provider",
         Code::RateLimited => "wait and try again, or lower `maxConcurrency`",
         Code::Overloaded => "try again in a moment, or use another model",
         Code::NotLoggedIn => "log in with the CLI, or set its API key",

@@ -92,7 +92,7 @@ function encodeEnv(env) {
 }
 
 /** Options that are objects of options: there, too, a key that is `undefined` was not set. */
-const GROUPS = new Set(["retry", "breaker", "config", "quota", "login", "reasoning"]);
+const GROUPS = new Set(["retry", "breaker", "config", "quota", "budget", "login", "reasoning"]);
 
 /**
  * @param {string} key

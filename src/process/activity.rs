@@ -10,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::{limit, published};
+use crate::budget::Per;
 
 /// How many conversations of one process are listed, the latest ones: a server may have had hundreds.
 const CONVERSATIONS: usize = 8;
@@ -75,6 +76,42 @@ pub struct RateLimitWindow {
     pub at: u64,
 }
 
+/// How much may be used of a budget in a window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BudgetLimits {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// US dollars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+}
+
+/// What was used of a budget in its window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BudgetActivity {
+    pub provider: String,
+    pub per: Per,
+    /// The file in which others count, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
+    pub limits: BudgetLimits,
+    pub requests: u64,
+    pub tokens: u64,
+    /// US dollars, as far as they are known.
+    pub cost_usd: f64,
+    /// Of how many answers they are not.
+    pub calls_without_cost: u64,
+    /// When the window ends, ms since the epoch; `None` where none goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resets_at: Option<u64>,
+    /// When it was counted, ms since the epoch.
+    pub at: u64,
+}
+
 /// How many runs there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs {
@@ -103,6 +140,9 @@ pub struct Snapshot {
     pub processes: Vec<ProcessActivity>,
     /// The latest of each provider and kind.
     pub rate_limits: Vec<RateLimitWindow>,
+    /// Those that a call has asked of, in the order in which their providers were made. A program of an earlier version tells none.
+    #[serde(default)]
+    pub budgets: Vec<BudgetActivity>,
 }
 
 #[derive(Debug)]
@@ -119,6 +159,7 @@ struct Entry {
 struct Table {
     processes: BTreeMap<u32, Entry>,
     windows: Vec<RateLimitWindow>,
+    budgets: BTreeMap<u64, BudgetActivity>,
 }
 
 static TABLE: LazyLock<Mutex<Table>> = LazyLock::new(Mutex::default);
@@ -220,6 +261,19 @@ pub fn note_window(window: RateLimitWindow) {
     changed();
 }
 
+/// What was used of the budget `number`.
+pub fn note_budget(number: u64, budget: BudgetActivity) {
+    table().budgets.insert(number, budget);
+    changed();
+}
+
+/// The budget `number` is nobody's any more.
+pub fn forget_budget(number: u64) {
+    if table().budgets.remove(&number).is_some() {
+        changed();
+    }
+}
+
 /// Everything now.
 pub fn snapshot() -> Snapshot {
     let limiter = limit::global();
@@ -242,6 +296,7 @@ pub fn snapshot() -> Snapshot {
             .map(|(pid, entry)| entry.activity(*pid))
             .collect(),
         rate_limits: table.windows.clone(),
+        budgets: table.budgets.values().cloned().collect(),
     }
 }
 

@@ -17,6 +17,7 @@ use super::log::Level;
 use super::reply_check::{CheckOutcome, Checks};
 use super::retry_loop::AttemptOutcome;
 use super::sink::Sink;
+use crate::budget::Used;
 use crate::error::ProviderError;
 use crate::event::{Event, RunInfo};
 use crate::exchange::{Ended, Evidence, Exchange, Finish, OnVerdict, Progress, StopReason};
@@ -110,6 +111,8 @@ pub(super) async fn run_attempt<E: Exchange>(
         sink.mark_side_effect();
     }
     if ended.evidence.stop_reason() == Some(StopReason::Cancelled) {
+        let folded = driven.attempt.fold.finish(&mut Vec::new());
+        sink.note_used(used(folded.usage.as_ref(), folded.reply.cost_usd, false));
         return Ok(Attempted::Outcome(AttemptOutcome::Cancelled));
     }
     if let Some(flag) = ended.refused_flag {
@@ -264,16 +267,24 @@ impl Driven<'_> {
         let mut folded = fold.finish(&mut events);
         let is_usage_out = folded.usage_reported && !attempt.checks.asked_before();
         let measured = folded.usage.clone();
-        folded.reply.usage = measured.unwrap_or_else(|| Usage::estimate(&(attempt.prompt)(), &folded.text()));
+        folded.reply.usage = measured
+            .clone()
+            .unwrap_or_else(|| Usage::estimate(&(attempt.prompt)(), &folded.text()));
         let mut call_ids = std::mem::take(&mut folded.call_ids);
         let events_before = folded.events;
+        let (estimated, cost) = (folded.reply.usage.clone(), folded.reply.cost_usd);
         let context = Context {
             provider: attempt.provider,
             rules: attempt.rules,
             now_ms: now_ms(),
             local_offset_min: local_offset_min(),
         };
-        let mut held = attempt.checks.hold(judge(&context, evidence, folded), events_before);
+        let judged = judge(&context, evidence, folded);
+        // Of a failure that has told nothing, nothing is known to have been read.
+        let answered = judged.is_ok();
+        let usage = measured.as_ref().or(answered.then_some(&estimated));
+        events.extend(attempt.sink.note_used(used(usage, cost, answered)));
+        let mut held = attempt.checks.hold(judged, events_before);
         if let Some(on_verdict) = on_verdict {
             // A reply that does not fit is one all the same: it is what the next turn answers.
             let reply = match &held {
@@ -301,6 +312,15 @@ impl Driven<'_> {
             }
         }
         (held, events)
+    }
+}
+
+/// What is counted of an attempt: one that was asked for anew is counted with its own figures, not with those of both.
+fn used(usage: Option<&Usage>, cost_usd: Option<f64>, answered: bool) -> Used {
+    Used {
+        tokens: usage.map_or(0, |usage| usage.total_tokens),
+        cost_usd,
+        answered,
     }
 }
 

@@ -91,7 +91,7 @@ impl Base {
         // Who asks for more at a time than all providers together may have by default, gets it.
         limit::global().raise_limit(options.max_concurrency);
         Base {
-            lifecycle: Lifecycle::new(provider.id.clone(), None),
+            lifecycle: Lifecycle::new(provider.id.clone(), None).with_budget(options.budget.clone()),
             provider,
             options,
             owner,

@@ -34,7 +34,8 @@ pub(super) async fn sink(
         None => None,
     };
     let sink = Sink::of_call(options, consumer, log, recorder);
-    Ok(sink.redacting(redactor).ending_with(&cancel))
+    let sink = sink.redacting(redactor).ending_with(&cancel);
+    Ok(sink.counting(provider.ledger.clone()))
 }
 
 /// Asks `request` to its end, once more if what comes does not fit. All of the call's log is written when this returns.

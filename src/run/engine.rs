@@ -69,7 +69,10 @@ impl Engine {
             tool_namespace: true,
             ..self.options.clone()
         };
-        Engine::of(self.provider.clone(), options, self.owner)
+        let mut base = Base::of(self.provider.clone(), options, self.owner);
+        // It is the same budget.
+        base.lifecycle.ledger.clone_from(&self.lifecycle.ledger);
+        Engine::with(base)
     }
 }
 

@@ -11,9 +11,11 @@ use tokio_util::task::TaskTracker;
 
 use super::handle::{Ended, Run};
 use super::log::Log;
+use crate::budget::Budget;
 use crate::classify;
 use crate::error::{Code, ProviderError};
 use crate::event::Event;
+use crate::ledger::Ledger;
 
 /// Why a closed provider takes no call.
 const CLOSED: &str = "the provider was closed";
@@ -30,6 +32,8 @@ pub struct Lifecycle {
     calls: TaskTracker,
     /// Everything that has to be over when the provider is closed.
     pub(super) runs: TaskTracker,
+    /// What is left of its budget, where it has one.
+    pub(super) ledger: Option<Arc<Ledger>>,
 }
 
 /// By what names a provider speaks of itself.
@@ -63,7 +67,14 @@ impl Lifecycle {
             draining: CancellationToken::new(),
             calls: TaskTracker::new(),
             runs: TaskTracker::new(),
+            ledger: None,
         }
+    }
+
+    /// The same for a provider that has this budget.
+    pub(super) fn with_budget(self, budget: Option<Budget>) -> Lifecycle {
+        let ledger = budget.map(|budget| Arc::new(Ledger::new(self.id(), budget)));
+        Lifecycle { ledger, ..self }
     }
 
     /// The provider's id.
@@ -140,5 +151,8 @@ impl Lifecycle {
         self.closing.cancel();
         self.runs.close();
         self.runs.wait().await;
+        if let Some(ledger) = &self.ledger {
+            ledger.hide();
+        }
     }
 }

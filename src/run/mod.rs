@@ -6,6 +6,7 @@
 //! `start` begins a call of a CLI and `api` one of an API, `lifecycle` and `call` are what they share; `request` reads it, `retry_loop` tries it until it ends, `reask` asks once more for what does not fit,
 //! `cli` chooses the kind of exchange, and `attempt` drives any. A file uses only those that know less than it does.
 
+mod admission;
 pub mod api;
 pub mod ask;
 mod attempt;

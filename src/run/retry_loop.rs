@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use super::admission;
 use super::clock::{millis, now_ms};
 use super::handle::Ended;
 use super::log::Level;
@@ -115,10 +116,27 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
             }
             continue;
         }
+        let admission = match admission::admit(sink, call.now_ms()).await {
+            Ok(admission) => admission,
+            Err(error) => {
+                let waits = call.quota().filter(|_| !sink.is_committed());
+                let Some(until) = waits.and_then(|wait| wait.until(&error, call.now_ms(), parked.ms, random())) else {
+                    return Driven::Ended(Ended::Failed(last(error, number - 1, reasons, info)));
+                };
+                if parked.wait(call, cancel, sink, until, error.message).await.is_err() {
+                    return Driven::Ended(cancelled(call, number - 1, reasons, info));
+                }
+                continue;
+            }
+        };
         sink.log.ends_at(None);
         sink.log.about(None);
         info = of_run();
-        match call.attempt(number, &began, &mut info).await {
+        let outcome = call.attempt(number, &began, &mut info).await;
+        // One without a place in the queue has asked nobody, nor has one whose arguments were refused.
+        let has_asked = info.queued_ms.is_some() && !matches!(outcome, Ok(AttemptOutcome::FlagRefused(_)));
+        admission.settle(sink, has_asked, call.now_ms()).await;
+        match outcome {
             Ok(AttemptOutcome::Replied(mut reply)) => {
                 let (used_up, model) = call.plan();
                 used_up.clear(model);

@@ -1,7 +1,7 @@
 //! Where a run's events and records go, its log first, and whether any of them was output: what was delivered can't be taken back by a further attempt.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -9,7 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::log::{Log, RunRedactor, lazy_redactor};
 use super::request::CallOptions;
+use crate::budget::Used;
 use crate::event::Event;
+use crate::ledger::Ledger;
 use crate::recorder::Recorder;
 use crate::redact::Redactor;
 use crate::runlog::End;
@@ -31,6 +33,10 @@ pub(super) struct Sink {
     redactor: RunRedactor,
     /// The run was cancelled.
     cancel: CancellationToken,
+    /// What counts its attempts, where its provider has a budget.
+    pub ledger: Option<Arc<Ledger>>,
+    /// What the attempt that goes on is known to have used.
+    used: Mutex<Option<Used>>,
 }
 
 impl Sink {
@@ -51,6 +57,8 @@ impl Sink {
             recorder,
             redactor: lazy_redactor(Redactor::default),
             cancel: CancellationToken::new(),
+            ledger: None,
+            used: Mutex::default(),
         }
     }
 
@@ -85,6 +93,31 @@ impl Sink {
     pub fn ending_with(mut self, cancel: &CancellationToken) -> Sink {
         self.cancel = cancel.clone();
         self
+    }
+
+    /// The same for a provider whose attempts `ledger` counts.
+    pub fn counting(mut self, ledger: Option<Arc<Ledger>>) -> Sink {
+        self.ledger = ledger;
+        self
+    }
+
+    /// What the attempt that goes on has used, as far as it is known. One of an answer without a cost that is known comes to a warning
+    /// where costs are counted, once.
+    pub fn note_used(&self, used: Used) -> Option<Event> {
+        let ledger = self.ledger.as_ref()?;
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Some(used);
+        let is_missing = used.answered && used.cost_usd.is_none() && ledger.misses_cost();
+        is_missing.then(|| Event::Warning {
+            code: "BUDGET_COST_UNKNOWN".to_owned(),
+            message: "the provider does not tell what this answer has cost, so `budget.costUsd` counts nothing for it: limit `requests` or \
+                      `tokens`"
+                .to_owned(),
+        })
+    }
+
+    /// What [`note_used`](Sink::note_used) was told of the attempt that is over.
+    pub fn take_used(&self) -> Option<Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Hands `event` to the consumer. One that takes nothing is waited for until the run is cancelled or its time is up: a

@@ -85,6 +85,7 @@ fn put_together(hosts: Vec<(u32, Snapshot)>, marked: &[Marked], is_alive: impl F
                 process_wide: snapshot.process_wide,
                 per_binary: snapshot.per_binary,
                 rate_limits: snapshot.rate_limits,
+                budgets: snapshot.budgets,
             }
         })
         .collect();
@@ -162,6 +163,10 @@ fn shown(mut snapshot: Snapshot) -> Snapshot {
     for limit in &mut snapshot.rate_limits {
         let texts = [&mut limit.provider, &mut limit.status];
         texts.into_iter().chain(&mut limit.limit_type).for_each(make_visible);
+    }
+    for budget in &mut snapshot.budgets {
+        make_visible(&mut budget.provider);
+        budget.store.as_mut().map(make_visible);
     }
     let binaries = std::mem::take(&mut snapshot.per_binary);
     snapshot.per_binary = binaries
@@ -280,6 +285,7 @@ mod tests {
             per_binary: Default::default(),
             processes: vec![process(DEAD, "run-1")],
             rate_limits: Vec::new(),
+            budgets: Vec::new(),
         };
         let marks = [
             of("run-1", DEAD, Some("10:7:live:claude")),
@@ -362,6 +368,7 @@ mod tests {
                 per_binary: [(binary.to_owned(), Runs { running: 1, waiting: 1 })].into(),
                 processes: vec![process],
                 rate_limits: Vec::new(),
+                budgets: Vec::new(),
             }
         };
         let odd = one("a\u{1b}]0;b\u{7}\u{9b}c", &"x".repeat(5_000), "/bin/a\nb");

@@ -40,7 +40,7 @@ pub fn own() -> Value {
         .collect();
     json!({
         "processWide": now.process_wide, "perBinary": now.per_binary, "processes": processes,
-        "rateLimits": now.rate_limits,
+        "rateLimits": now.rate_limits, "budgets": now.budgets,
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::process::activity::{AllRuns, ProcessState, RateLimitWindow, Runs};
+use crate::process::activity::{AllRuns, BudgetActivity, ProcessState, RateLimitWindow, Runs};
 
 /// A process that one of ours has started.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -35,6 +35,7 @@ pub(super) struct Host {
     pub per_binary: BTreeMap<String, Runs>,
     pub processes: Vec<Process>,
     pub rate_limits: Vec<RateLimitWindow>,
+    pub budgets: Vec<BudgetActivity>,
 }
 
 /// A process whose program has ended, or knows nothing of it.

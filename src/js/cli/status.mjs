@@ -15,7 +15,7 @@ import { printJson, printShown, tell, visible, wrapText } from "./screen.mjs";
 import { elapsed } from "./spinner.mjs";
 
 /**
- * @import { Limits, ProcessStatus, RateLimitWindow, TokenUsage } from "../../../index.js"
+ * @import { BudgetStatus, Limits, ProcessStatus, RateLimitWindow, TokenUsage } from "../../../index.js"
  * @import { Colour, Paint } from "./colour.mjs"
  */
 
@@ -146,6 +146,7 @@ export function statusText(now, paint, columns) {
     ...spendingTable(now.spending, paint, columns),
     wrap(`${paint("bold", "Plans")}`),
     ...windows(now, paint, columns, wrap),
+    ...budgets(now, paint, columns, wrap),
   ];
   return parts.join("\n");
 }
@@ -237,20 +238,19 @@ function spent({ spending }, paint) {
  */
 function spendingTable(spending, paint, columns) {
   if (spending === undefined || spending.spent.length === 0) return [];
-  const number = (/** @type {number} */ count) => count.toLocaleString("en-US");
   const rows = spending.spent.map(({ provider, model, calls, failedCalls, usage, costUsd, callsWithoutCost }) => ({
     cells: [
       visible(provider),
       visible(model ?? "unknown"),
-      failedCalls > 0 ? `${number(calls)} (+${number(failedCalls)} failed)` : number(calls),
-      number(usage.inputTokens),
-      usage.cacheReadTokens === undefined ? "unknown" : number(usage.cacheReadTokens),
-      number(usage.outputTokens),
+      failedCalls > 0 ? `${figure(calls)} (+${figure(failedCalls)} failed)` : figure(calls),
+      figure(usage.inputTokens),
+      usage.cacheReadTokens === undefined ? "unknown" : figure(usage.cacheReadTokens),
+      figure(usage.outputTokens),
       cost(costUsd, calls + failedCalls, callsWithoutCost),
     ],
   }));
   const lines = [table(["PROVIDER", "MODEL", "CALLS", "INPUT", "CACHED", "OUTPUT", "COST"], rows, paint, columns)];
-  if (spending.unreadableLines > 0) lines.push(`${number(spending.unreadableLines)} lines could not be read.`);
+  if (spending.unreadableLines > 0) lines.push(`${figure(spending.unreadableLines)} lines could not be read.`);
   return [...lines, ""];
 }
 
@@ -261,7 +261,7 @@ function spendingTable(spending, paint, columns) {
  */
 function cost(usd, calls, unknown) {
   if (unknown >= calls) return "unknown";
-  const known = `$${usd.toFixed(usd < 1 ? 4 : 2)}`;
+  const known = dollars(usd);
   return unknown > 0 ? `${known} + ${unknown} unknown` : known;
 }
 
@@ -294,6 +294,65 @@ function windows({ at, machine, spending }, paint, columns, wrap) {
   }));
   return [table(["PROVIDER", "LIMIT", "STATUS", "USED", "RESETS"], rows, paint, columns)];
 }
+
+/**
+ * Nothing where no program has any.
+ *
+ * @param {Now} now
+ * @param {Paint} paint
+ * @param {number} columns
+ * @param {(text: string) => string} wrap
+ */
+function budgets({ at, machine }, paint, columns, wrap) {
+  /** Of a store, what was counted last. @type {Map<string, BudgetStatus>} */
+  const latest = new Map();
+  for (const { pid, budgets: own } of machine?.hosts ?? []) {
+    for (const [index, budget] of own.entries()) {
+      const { provider, per, store, limits } = budget;
+      const key = JSON.stringify(store === undefined ? [pid, index] : [provider, per, store, limits]);
+      if ((latest.get(key)?.at ?? 0) <= budget.at) latest.set(key, budget);
+    }
+  }
+  const open = [...latest.values()].filter(({ resetsAt }) => resetsAt !== undefined && resetsAt > at);
+  if (open.length === 0) return [];
+  const rows = open.map(
+    ({ provider, per, store, limits, requests, tokens, costUsd, callsWithoutCost, resetsAt = at }) => {
+      const unknown = callsWithoutCost > 0 ? ` + ${callsWithoutCost} unknown` : "";
+      return {
+        cells: [
+          visible(provider),
+          per,
+          share(requests, limits.requests, figure),
+          share(tokens, limits.tokens, figure),
+          `${share(costUsd, limits.costUsd, dollars)}${unknown}`,
+          `${clock(resetsAt, at)}, in ${wait(resetsAt - at)}`,
+          store === undefined ? "its own" : visible(store),
+        ],
+        colours:
+          isUsedUp(requests, limits.requests) || isUsedUp(tokens, limits.tokens) || isUsedUp(costUsd, limits.costUsd)
+            ? USED_UP
+            : [],
+      };
+    },
+  );
+  const head = ["PROVIDER", "PER", "REQUESTS", "TOKENS", "COST", "RESETS", "STORE"];
+  return ["", wrap(paint("bold", "Budgets")), table(head, rows, paint, columns)];
+}
+
+/** @type {Colour[]} the provider's name */
+const USED_UP = ["red"];
+
+/** @param {number} used @param {number | undefined} limit */
+const isUsedUp = (used, limit) => limit !== undefined && used >= limit;
+
+/** @param {number} used @param {number | undefined} limit @param {(amount: number) => string} write */
+const share = (used, limit, write) => (limit === undefined ? write(used) : `${write(used)} of ${write(limit)}`);
+
+/** @param {number} count */
+const figure = (count) => count.toLocaleString("en-US");
+
+/** @param {number} usd */
+const dollars = (usd) => `$${usd.toFixed(usd < 1 ? 4 : 2)}`;
 
 /** @type {Record<string, Colour>} */
 const STATES = { allowed: "green", rejected: "red" };

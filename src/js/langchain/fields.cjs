@@ -59,7 +59,7 @@ const SERIALIZED = Object.freeze([
   ...["model", "cliPath", "cwd", "engine", "auth", "authType", "systemPrompt", "permissionMode", "disableBuiltInTools"],
   ...["ignoreUserConfig", "sandbox", "toolForm", "inputEncoding", "textToolCalls", "outputFormat", "promptStyle"],
   ...["includePartialMessages", "noInput", "timeout", "idleTimeout", "killGrace", "keepAlive", "spares", "maxBuffer"],
-  ...["maxConcurrency", "retry", "reasoning", "onUnsupported", "quota", "login"],
+  ...["maxConcurrency", "retry", "reasoning", "onUnsupported", "quota", "budget", "login"],
 ]);
 
 /**

@@ -12,7 +12,7 @@ mod values;
 
 pub(in crate::provider) use check::{allowed, check_fields};
 pub use check::{check, checked, checked_within, describe, environment, exit_code_of, nearest, number, texts, wrong};
-pub use read::{check_timeout, quota, retry};
+pub use read::{budget, check_timeout, quota, retry};
 pub use spec::*;
 pub use values::{
     Auth, EngineKind, InputEncoding, Options, OutputFormat, OwnApi, PromptStyle, SystemPrompt, TextToolCalls, Workspace,

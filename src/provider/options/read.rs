@@ -10,6 +10,7 @@ use super::{
     Auth, EngineKind, InputEncoding, OWN_API, Options, OutputFormat, OwnApi, PromptStyle, SystemPrompt, TIMEOUT,
     TextToolCalls, check, checked, engine, environment, login, number, texts,
 };
+use crate::budget::{Budget, Per};
 use crate::error::{Code, ProviderError};
 use crate::provider::choices::{self, Choices, on_unsupported};
 use crate::provider::{Provider, Reading};
@@ -55,6 +56,7 @@ impl Options {
 fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
     engine::check(provider, map)?;
     login::check(provider, map)?;
+    budget(map)?;
     if let Some(Value::Object(own)) = map.get(OWN_API.name)
         && !own.contains_key("baseUrl")
     {
@@ -141,6 +143,45 @@ pub fn quota(map: &Map<String, Value>) -> Option<QuotaWait> {
     })
 }
 
+/// The budget of a checked object.
+///
+/// # Errors
+/// What is missing in it, or is no file's name.
+pub fn budget(map: &Map<String, Value>) -> Result<Option<Budget>, String> {
+    let Some(Value::Object(fields)) = map.get("budget") else {
+        return Ok(None);
+    };
+    let text = |name: &str| fields.get(name).and_then(Value::as_str);
+    let per = text("per").and_then(Per::named).ok_or_else(|| {
+        let names = Per::NAMES.map(|name| format!("\"{name}\""));
+        format!(
+            "option \"budget.per\" is missing: it must be one of {}",
+            names.join(", ")
+        )
+    })?;
+    let budget = Budget {
+        requests: number(fields, "requests"),
+        tokens: number(fields, "tokens"),
+        cost_usd: fields.get("costUsd").and_then(Value::as_f64),
+        per,
+        store: text("store").map(absolute).transpose()?,
+    };
+    match (budget.requests, budget.tokens, budget.cost_usd) {
+        (None, None, None) => Err(
+            "option \"budget\" limits nothing: it must have at least one of \"requests\", \"tokens\", \"costUsd\""
+                .to_owned(),
+        ),
+        _ => Ok(Some(budget)),
+    }
+}
+
+/// The store's name, good wherever a process runs later.
+fn absolute(path: &str) -> Result<String, String> {
+    let found = std::path::absolute(path).ok();
+    let text = found.and_then(|path| path.into_os_string().into_string().ok());
+    text.ok_or_else(|| format!("option \"budget.store\" must be the name of a file; given: {path:?}, which is no path"))
+}
+
 /// Whether the user has had the model read what stands in no thread: by the CLI's own tools, by servers, or in a session of theirs.
 fn reads_by_itself(provider: &Provider, map: &Map<String, Value>) -> bool {
     let Reading {
@@ -203,6 +244,7 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         max_retries: number("maxRetries", 0),
         retry: retry(map),
         quota: quota(map),
+        budget: budget(map).ok().flatten(),
         login: map
             .get("login")
             .and_then(|login| login.get("configDir")?.as_str())

@@ -1,5 +1,6 @@
 //! The table of options: names, types and limits. `read` gives them their meaning.
 
+use crate::budget::Per;
 use crate::provider::choices;
 
 /// An option's type and limits.
@@ -189,6 +190,18 @@ pub const QUOTA: OptionSpec = option(
     Kind::FalseOr(&[option("wait", Kind::Flag), option("maxWaitMs", Kind::Ms(0, MAX_MS))]),
 );
 
+/// `budget`: how much may be used in a window of time. Read as a [`crate::budget::Budget`].
+pub const BUDGET: OptionSpec = option(
+    "budget",
+    Kind::FalseOr(&[
+        option("requests", Kind::Whole(1, 1 << 53)),
+        option("tokens", Kind::Whole(1, 1 << 53)),
+        option("costUsd", Kind::Positive),
+        option("per", Kind::OneOf(&Per::NAMES)),
+        option("store", Kind::Text),
+    ]),
+);
+
 /// `login`: the folder of a login other than the default one, where the CLI has a variable for it ([`crate::provider::LoginDir`]).
 pub const LOGIN: OptionSpec = option("login", Kind::Fields(&[option("configDir", Kind::Text)]));
 
@@ -211,6 +224,7 @@ pub const COMMON: &[OptionSpec] = &[
     ENGINE,
     RETRY,
     QUOTA,
+    BUDGET,
     LOGIN,
     choices::REASONING,
     choices::MAX_OUTPUT_TOKENS,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::budget::Budget;
 use crate::provider::callbacks::Callbacks;
 use crate::provider::choices::{Choices, OnUnsupported};
 use crate::redact::Secret;
@@ -118,6 +119,8 @@ pub struct Options {
     pub retry: Policy,
     /// `quota`: a call whose plan is used up waits for it.
     pub quota: Option<QuotaWait>,
+    /// `budget`: how much may be used in a window of time.
+    pub budget: Option<Budget>,
     /// `login`: the folder of the login. An engine makes it absolute.
     pub login: Option<String>,
     /// `inputEncoding`.

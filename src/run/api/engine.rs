@@ -82,7 +82,8 @@ impl ApiEngine {
         let settings = Settings::parse(options_json)?;
         limit::global().raise_limit(settings.max_concurrency);
         Ok(ApiEngine {
-            lifecycle: Lifecycle::new(Cow::Owned(settings.id.clone()), Some(PROVIDER)),
+            lifecycle: Lifecycle::new(Cow::Owned(settings.id.clone()), Some(PROVIDER))
+                .with_budget(settings.budget.clone()),
             settings,
             refuses_schemas: AtomicBool::new(false),
             client: Mutex::new(None),

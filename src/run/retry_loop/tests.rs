@@ -7,8 +7,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant as Moment;
 
 use super::*;
+use crate::budget::{Budget, Per};
 use crate::error::Code;
 use crate::event::EngineUsed;
+use crate::ledger::Ledger;
 use crate::run::log::Log;
 
 /// When a test begins, ms since the epoch.
@@ -25,6 +27,8 @@ struct Scripted<'a> {
     policy: Policy,
     /// The provider is closed in the middle of the attempt that none of `ends` is of.
     closes: bool,
+    /// Its attempts get a place in the queue.
+    in_queue: bool,
 }
 
 impl<'a> Scripted<'a> {
@@ -41,6 +45,7 @@ impl<'a> Scripted<'a> {
                 ..Policy::default()
             },
             closes: false,
+            in_queue: true,
         }
     }
 
@@ -84,7 +89,7 @@ impl RetryableCall for Scripted<'_> {
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
         began.get_or_init(Instant::now);
         self.made.lock().unwrap().push(self.now_ms());
-        info.queued_ms = Some(0);
+        info.queued_ms = self.in_queue.then_some(0);
         match self.ends.lock().unwrap().pop_front().flatten() {
             Some(error) => {
                 info.engine = Some(EngineUsed::Live);
@@ -312,4 +317,65 @@ async fn what_was_waited_before_counts_as_well() {
         panic!("three hours are all it may wait: {ended:?}");
     };
     assert_eq!((error.code, error.attempts), (Code::UsageLimit, 3));
+}
+
+/// A budget that begins when the test does.
+fn one_per_hour() -> Arc<Ledger> {
+    let budget = Budget {
+        requests: Some(1),
+        tokens: None,
+        cost_usd: None,
+        per: Per::Hour,
+        store: None,
+    };
+    Arc::new(Ledger::new("claude", budget))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_is_waited_for_as_a_plan_is() {
+    let (known, began) = (UsedUp::default(), Moment::now());
+    let ledger = one_per_hour();
+    ledger.admit(NOW).await.unwrap();
+    let call = Scripted::new(&known, began, [None]);
+    let (sink, mut events) = sink();
+    let sink = sink.counting(Some(Arc::clone(&ledger)));
+    let ended = drive(&call, Spent::default(), &CancellationToken::new(), &sink).await;
+    assert!(matches!(ended, Driven::Ended(Ended::Replied(_))));
+    let [made] = call.made()[..] else { panic!("once") };
+    assert!((HOUR..=HOUR + 5_000).contains(&made), "{made}");
+    let Ok(Event::Waiting { until, reason }) = events.try_recv() else {
+        panic!("it waits");
+    };
+    assert_eq!(until, NOW + made);
+    assert!(
+        reason.starts_with("the budget is used up: 1 of 1 requests per hour; "),
+        "{reason}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_asked_nobody_is_given_back_and_one_that_failed_is_not() {
+    let known = UsedUp::default();
+    let ledger = one_per_hour();
+    let missing = ProviderError::new("claude", Code::CliNotFound, "there is none");
+    for (end, expected) in [
+        (Some(missing), (Code::CliNotFound, 1)),
+        (Some(overloaded()), (Code::Overloaded, 1)),
+        (None, (Code::BudgetExceeded, 0)),
+    ] {
+        let is_missing = expected.0 == Code::CliNotFound;
+        let call = Scripted {
+            quota: None,
+            policy: Policy::NEVER,
+            in_queue: !is_missing,
+            ..Scripted::new(&known, Moment::now(), [end])
+        };
+        let (sink, _events) = sink();
+        let sink = sink.counting(Some(Arc::clone(&ledger)));
+        let ended = drive(&call, Spent::default(), &CancellationToken::new(), &sink).await;
+        let Driven::Ended(Ended::Failed(error)) = ended else {
+            panic!("it fails");
+        };
+        assert_eq!((error.code, error.attempts), expected);
+    }
 }

@@ -1,0 +1,357 @@
+//! Budgets: how much a provider may be used in a window of time. Pure: the time now is passed in.
+//!
+//! In: a [`Budget`], and what its calls ask for and use. Out: a [`Window`] that has counted it, or [`UsedUp`].
+//!
+//! A window begins with its first request and is as long as the budget says; the first request behind its end begins the next one. So
+//! there is one moment at which everything is there again, which a caller can wait for, as a plan's own window has it; a window that
+//! slides would give back request by request. What that costs: around the end of a window, twice as much may go in a short time.
+//!
+//! A clock that goes backwards takes the window with it: what was used stays used, and no window is longer than it says. One that goes
+//! forwards ends it, which nobody can tell from time that has passed.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time;
+
+/// Calls that come to a window one behind the other may have read the clock in another order, ms.
+const SKEW_MS: u64 = 5_000;
+
+/// How long a window is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Per {
+    Minute,
+    Hour,
+    /// 24 hours, not a day of the calendar.
+    Day,
+}
+
+impl Per {
+    /// As options have it.
+    pub const NAMES: [&'static str; 3] = ["minute", "hour", "day"];
+
+    /// That of this name.
+    pub fn named(name: &str) -> Option<Per> {
+        [Per::Minute, Per::Hour, Per::Day]
+            .into_iter()
+            .find(|per| per.as_str() == name)
+    }
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Per::Minute => "minute",
+            Per::Hour => "hour",
+            Per::Day => "day",
+        }
+    }
+
+    fn ms(self) -> u64 {
+        match self {
+            Per::Minute => 60_000,
+            Per::Hour => 3_600_000,
+            Per::Day => 86_400_000,
+        }
+    }
+}
+
+/// How much may be used in a window. At least one of the limits is there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Budget {
+    /// Attempts at an answer.
+    pub requests: Option<u64>,
+    /// Input and output together, cached ones included.
+    pub tokens: Option<u64>,
+    /// US dollars, as the provider tells them.
+    pub cost_usd: Option<f64>,
+    pub per: Per,
+    /// The file in which all processes count together; `None`: each provider object counts for itself.
+    pub store: Option<String>,
+}
+
+/// What one request has used, as far as that is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Used {
+    pub tokens: u64,
+    /// US dollars; `None` where the provider has told none.
+    pub cost_usd: Option<f64>,
+    /// It was answered: where its cost is unknown, that is one of those that are missing in the sum.
+    pub answered: bool,
+}
+
+/// What was used since a moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Window {
+    /// Which one it is: one more with each. 0: none has begun.
+    pub number: u64,
+    /// When it began, ms since the epoch.
+    pub from: u64,
+    pub requests: u64,
+    pub tokens: u64,
+    pub cost_usd: f64,
+    /// Of how many answers the cost is unknown.
+    pub without_cost: u64,
+}
+
+/// A request that was let in, of the window of this number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Admitted(u64);
+
+/// A limit is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsedUp {
+    /// What is used up, in words.
+    pub what: String,
+    /// When the window ends, ms since the epoch.
+    pub resets_at: u64,
+}
+
+impl Window {
+    /// When it ends, ms since the epoch; `None` where it has, or none has begun.
+    pub fn ends_at(&self, per: Per, now_ms: u64) -> Option<u64> {
+        let end = self.from.saturating_add(per.ms());
+        (self.number > 0 && now_ms < end).then_some(end)
+    }
+
+    /// The window of `now_ms`: this one, or the next.
+    fn at(self, per: Per, now_ms: u64) -> Window {
+        // Of a clock that went backwards.
+        let from = match self.from > now_ms.saturating_add(SKEW_MS) {
+            true => now_ms,
+            false => self.from,
+        };
+        let window = Window { from, ..self };
+        match window.ends_at(per, now_ms) {
+            Some(_) => window,
+            None => Window {
+                number: self.number.saturating_add(1),
+                from: now_ms,
+                ..Window::default()
+            },
+        }
+    }
+
+    /// Lets a request in, and counts it.
+    ///
+    /// # Errors
+    /// A limit of `budget` is reached: nothing was counted.
+    pub fn admit(&mut self, budget: &Budget, now_ms: u64) -> Result<Admitted, UsedUp> {
+        let mut window = self.at(budget.per, now_ms);
+        let reached = budget.reached(&window);
+        if let Some(used) = reached {
+            *self = window;
+            let resets_at = window.from.saturating_add(budget.per.ms());
+            let per = budget.per.as_str();
+            let what = format!("{used} per {per}; it begins anew at {}", time::iso(resets_at));
+            return Err(UsedUp { what, resets_at });
+        }
+        window.requests = window.requests.saturating_add(1);
+        *self = window;
+        Ok(Admitted(window.number))
+    }
+
+    /// Nothing was asked after all.
+    pub fn give_back(&mut self, Admitted(number): Admitted) {
+        if self.number == number {
+            self.requests = self.requests.saturating_sub(1);
+        }
+    }
+
+    /// Counts what has become known of a request, in the window in which it has.
+    pub fn add(&mut self, used: Used, per: Per, now_ms: u64) {
+        let mut window = self.at(per, now_ms);
+        window.tokens = window.tokens.saturating_add(used.tokens);
+        match used.cost_usd.filter(|cost| cost.is_finite() && *cost >= 0.0) {
+            Some(cost) => window.cost_usd = (window.cost_usd + cost).min(f64::MAX),
+            None => window.without_cost = window.without_cost.saturating_add(u64::from(used.answered)),
+        }
+        *self = window;
+    }
+}
+
+impl Budget {
+    /// Which limit `window` has reached, in words.
+    fn reached(&self, window: &Window) -> Option<String> {
+        let is_full = |limit: Option<u64>, used: u64| limit.filter(|limit| used >= *limit);
+        if let Some(limit) = is_full(self.requests, window.requests) {
+            return Some(format!("{} of {limit} requests", window.requests));
+        }
+        if let Some(limit) = is_full(self.tokens, window.tokens) {
+            return Some(format!("{} of {limit} tokens", window.tokens));
+        }
+        let limit = self.cost_usd.filter(|limit| window.cost_usd >= *limit)?;
+        Some(format!("{:.4} of {limit} US dollars", window.cost_usd))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000_000;
+
+    fn of(requests: Option<u64>, tokens: Option<u64>, cost_usd: Option<f64>) -> Budget {
+        Budget {
+            requests,
+            tokens,
+            cost_usd,
+            per: Per::Minute,
+            store: None,
+        }
+    }
+
+    fn used(tokens: u64, cost_usd: Option<f64>) -> Used {
+        Used {
+            tokens,
+            cost_usd,
+            answered: true,
+        }
+    }
+
+    #[test]
+    fn each_limit_is_reached_by_itself_and_says_when_it_is_there_again() {
+        for (budget, what) in [
+            (of(Some(1), None, None), "1 of 1 requests"),
+            (of(Some(9), Some(30), None), "31 of 30 tokens"),
+            (of(None, None, Some(0.5)), "0.5000 of 0.5 US dollars"),
+        ] {
+            let mut window = Window::default();
+            window.admit(&budget, NOW).unwrap();
+            window.add(used(31, Some(0.5)), Per::Minute, NOW + 1_000);
+            let counted = window;
+            let refused = window.admit(&budget, NOW + 59_999).unwrap_err();
+            let expected = UsedUp {
+                what: format!("{what} per minute; it begins anew at 2027-01-15T08:01:00.000Z"),
+                resets_at: NOW + 60_000,
+            };
+            assert_eq!((refused, window), (expected, counted));
+            window.admit(&budget, NOW + 60_000).unwrap();
+            let next = Window {
+                number: 2,
+                from: NOW + 60_000,
+                requests: 1,
+                ..Window::default()
+            };
+            assert_eq!(window, next);
+        }
+    }
+
+    #[test]
+    fn what_becomes_known_later_counts_where_it_does() {
+        let budget = of(Some(2), None, None);
+        let mut window = Window::default();
+        let first = window.admit(&budget, NOW).unwrap();
+        window.add(used(5, None), Per::Minute, NOW + 70_000);
+        let expected = Window {
+            number: 2,
+            from: NOW + 70_000,
+            tokens: 5,
+            without_cost: 1,
+            ..Window::default()
+        };
+        assert_eq!(window, expected);
+        // Of a window that is over nothing can be given back.
+        window.admit(&budget, NOW + 70_001).unwrap();
+        window.give_back(first);
+        assert_eq!(window.requests, 1);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_gives_nothing_back_and_makes_no_window_longer() {
+        let budget = of(Some(1), None, None);
+        let mut window = Window::default();
+        window.admit(&budget, NOW).unwrap();
+        let long_ago = NOW - 900_000;
+        assert_eq!(
+            window.admit(&budget, long_ago).unwrap_err().resets_at,
+            long_ago + 60_000
+        );
+        assert_eq!(
+            window.admit(&budget, long_ago + 1).unwrap_err().resets_at,
+            long_ago + 60_000
+        );
+        assert!(window.admit(&budget, long_ago + 60_000).is_ok());
+        // Two calls that have read the clock in another order are no clock that went back.
+        let from = window.from;
+        assert_eq!(window.admit(&budget, from - 10).unwrap_err().resets_at, from + 60_000);
+    }
+
+    #[test]
+    fn costs_that_are_no_numbers_are_unknown() {
+        let mut window = Window::default();
+        for cost in [f64::NAN, f64::INFINITY, -1.0] {
+            window.add(used(0, Some(cost)), Per::Minute, NOW);
+        }
+        assert_eq!((window.cost_usd, window.without_cost), (0.0, 3));
+    }
+
+    /// What happens to a budget.
+    #[derive(Debug, Clone)]
+    enum Act {
+        Admit,
+        GiveBack(usize),
+        Add(usize, u64),
+        Pass(u64),
+        Back(u64),
+    }
+
+    fn act() -> impl Strategy<Value = Act> {
+        prop_oneof![
+            4 => Just(Act::Admit),
+            2 => any::<usize>().prop_map(Act::GiveBack),
+            2 => (any::<usize>(), 0_u64..50).prop_map(|(which, tokens)| Act::Add(which, tokens)),
+            2 => (0_u64..70_000).prop_map(Act::Pass),
+            1 => (0_u64..200_000).prop_map(Act::Back),
+        ]
+    }
+
+    proptest! {
+        /// However calls begin, end and fail, and whatever the clock does: no window has more requests than it may.
+        #[test]
+        fn no_interleaving_passes_a_limit_of_requests(limit in 1_u64..5, acts in prop::collection::vec(act(), 0..80)) {
+            let budget = of(Some(limit), Some(100), None);
+            let (mut window, mut now) = (Window::default(), NOW);
+            // Those under way, and what each window has let in and not got back: the model.
+            let mut open: Vec<Admitted> = Vec::new();
+            let mut model: std::collections::HashMap<u64, (u64, u64)> = std::collections::HashMap::new();
+            for act in acts {
+                match act {
+                    Act::Admit => match window.admit(&budget, now) {
+                        Ok(admitted) => {
+                            open.push(admitted);
+                            let counted = model.entry(admitted.0).or_default();
+                            prop_assert!(counted.1 < 100);
+                            counted.0 += 1;
+                            prop_assert!(counted.0 <= limit, "{} in window {}", counted.0, admitted.0);
+                        }
+                        Err(refused) => {
+                            let (requests, tokens) = model.get(&window.number).copied().unwrap_or_default();
+                            prop_assert!(requests == limit || tokens >= 100);
+                            prop_assert!(refused.resets_at <= now + SKEW_MS + 60_000);
+                        }
+                    },
+                    Act::GiveBack(which) if !open.is_empty() => {
+                        let admitted = open.swap_remove(which % open.len());
+                        window.give_back(admitted);
+                        if admitted.0 == window.number {
+                            model.entry(admitted.0).or_default().0 -= 1;
+                        }
+                    }
+                    Act::Add(which, tokens) if !open.is_empty() => {
+                        open.swap_remove(which % open.len());
+                        window.add(used(tokens, None), Per::Minute, now);
+                        model.entry(window.number).or_default().1 += tokens;
+                    }
+                    Act::Pass(ms) => now += ms,
+                    Act::Back(ms) => now -= ms,
+                    Act::GiveBack(_) | Act::Add(..) => {}
+                }
+                let (requests, tokens) = model.get(&window.number).copied().unwrap_or_default();
+                prop_assert_eq!((window.requests, window.tokens), (requests, tokens));
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The file in which processes count together.
+//!
+//! In: a path, and what is to become of a window. Out: that it has. Who changes it has it alone meanwhile, by the lock of the operating
+//! system that checkpoints have, too, which ends with its process.
+//!
+//! ```text
+//! {"budget":1,"serial":6,"minute":…,"hour":…,"day":…,"sum":"…"}      two lines of one length, blanks before their ends:
+//! {"budget":1,"serial":7,"minute":…,"hour":…,"day":…,"sum":"…"}      the one with the greater serial counts
+//! ```
+//!
+//! A change is written over the line that does not count, so one that a crash has torn leaves the other. The windows of all lengths are
+//! in it: budgets of different ones may name the same file, and each counts everything in its own.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::budget::{Per, Window};
+use crate::checkpoint::{self, Refused};
+
+/// The format. What a newer one means is not known here.
+const VERSION: u64 = 1;
+/// Bytes of a line: the longest numbers make 600.
+const LINE: usize = 1024;
+/// How long a change waits for those of others, each of which takes some 100 µs.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(1);
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct Counts {
+    budget: u64,
+    /// One more with each change.
+    serial: u64,
+    minute: Window,
+    hour: Window,
+    day: Window,
+}
+
+impl Counts {
+    fn window(&mut self, per: Per) -> &mut Window {
+        match per {
+            Per::Minute => &mut self.minute,
+            Per::Hour => &mut self.hour,
+            Per::Day => &mut self.day,
+        }
+    }
+
+    /// Of a file that nobody has counted in.
+    fn of_nobody(serial: u64) -> Counts {
+        Counts {
+            budget: VERSION,
+            serial,
+            ..Counts::default()
+        }
+    }
+
+    /// As a line; the longest one fits.
+    fn line(&self) -> io::Result<Vec<u8>> {
+        let mut line = Vec::with_capacity(LINE);
+        checkpoint::write_with_sum(serde_json::to_vec(self)?, &mut line);
+        line.pop();
+        line.resize(LINE - 1, b' ');
+        line.push(b'\n');
+        Ok(line)
+    }
+}
+
+/// What `change` makes of the windows in the file at `path`, which is made if there is none (0600). Blocks.
+///
+/// # Errors
+/// Why the file can't be used, with its name; nothing was changed then.
+pub(super) fn update<T>(path: &Path, per: Per, change: impl FnOnce(&mut Window) -> T) -> Result<T, String> {
+    let because = |why: String| format!("{}: {why}", path.display());
+    let io = |error: io::Error| because(error.to_string());
+    let mut file = lock(path).map_err(because)?;
+    let mut counts = match read(&mut file).map_err(io)?.as_slice() {
+        [] => begin(&mut file).map_err(io)?,
+        bytes if initial().map_err(io)?.starts_with(bytes) => begin(&mut file).map_err(io)?,
+        bytes => parse(bytes).map_err(because)?,
+    };
+    let before = *counts.window(per);
+    let changed = change(counts.window(per));
+    if *counts.window(per) != before {
+        counts.serial = counts.serial.saturating_add(1);
+        write(&mut file, &counts).map_err(io)?;
+    }
+    Ok(changed)
+}
+
+/// The file, for this process alone until it is dropped.
+fn lock(path: &Path) -> Result<File, String> {
+    let began = Instant::now();
+    loop {
+        match checkpoint::lock(path) {
+            // Else it was removed or replaced meanwhile, and others count elsewhere.
+            Ok(Some(file)) if checkpoint::is_at(&file, path) => return Ok(file),
+            Ok(_) => {}
+            Err(Refused::Unsafe(_, why)) => return Err(why.to_owned()),
+            Err(Refused::Io(_, error)) => return Err(error.to_string()),
+            Err(other) => return Err(other.to_string()),
+        }
+        if began.elapsed() > LONGEST_WAIT {
+            let waited = LONGEST_WAIT.as_secs();
+            return Err(format!("another process has kept it locked for {waited} s"));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// All of it, and of a file that is too long to be one a little more than one has.
+fn read(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(2 * LINE as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn initial() -> io::Result<Vec<u8>> {
+    Ok([Counts::of_nobody(0).line()?, Counts::of_nobody(1).line()?].concat())
+}
+
+/// Makes it one in which nobody has counted: it is new, or a crash came while it was made.
+fn begin(file: &mut File) -> io::Result<Counts> {
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(&initial()?)?;
+    // Blocks that never came would be zeros, which nobody could tell from damage.
+    file.sync_data()?;
+    Ok(Counts::of_nobody(1))
+}
+
+/// The counts of the line that counts.
+fn parse(bytes: &[u8]) -> Result<Counts, String> {
+    if bytes.len() != 2 * LINE {
+        return Err("it is no store of budgets".to_owned());
+    }
+    let lines = bytes.chunks(LINE).zip(0_u64..);
+    let read = lines.map(|(line, place)| parse_line(line, place));
+    let (whole, wrong): (Vec<_>, Vec<_>) = read.partition(Result::is_ok);
+    let latest = whole.into_iter().flatten().max_by_key(|counts| counts.serial);
+    let Some(counts) = latest else {
+        return Err(wrong.into_iter().find_map(Result::err).unwrap_or_default());
+    };
+    Ok(counts)
+}
+
+fn parse_line(line: &[u8], place: u64) -> Result<Counts, String> {
+    let number = place + 1;
+    let text = line.trim_ascii_end();
+    if !text.starts_with(b"{\"budget\":") {
+        return Err("it is no store of budgets".to_owned());
+    }
+    if !checkpoint::fits_sum(text) {
+        return Err(format!(
+            "line {number} does not fit its checksum: the file was damaged or edited after it was written"
+        ));
+    }
+    let version = |value: &serde_json::Value| value["budget"].as_u64();
+    let value: serde_json::Value = serde_json::from_slice(text).map_err(|error| format!("line {number}: {error}"))?;
+    match version(&value) {
+        Some(VERSION) => {}
+        Some(newer) => {
+            return Err(format!(
+                "it is of version {newer}, and this package knows version {VERSION}"
+            ));
+        }
+        None => return Err("it is no store of budgets".to_owned()),
+    }
+    for name in Per::NAMES {
+        serde_json::from_value::<Window>(value[name].clone())
+            .map_err(|error| format!("line {number}, the field \"{name}\": {error}"))?;
+    }
+    let counts: Counts = serde_json::from_value(value).map_err(|error| format!("line {number}: {error}"))?;
+    match counts.serial % 2 == place {
+        true => Ok(counts),
+        false => Err(format!(
+            "line {number}, the field \"serial\": {} is the other line's",
+            counts.serial
+        )),
+    }
+}
+
+fn write(file: &mut File, counts: &Counts) -> io::Result<()> {
+    let place = (counts.serial % 2) * LINE as u64;
+    file.seek(SeekFrom::Start(place))?;
+    file.write_all(&counts.line()?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! Ledgers: what a store that fails leaves behind, and that calls at the same time are counted one by one.
+
+use super::*;
+use crate::budget::Per;
+
+const NOW: u64 = 1_800_000_000_000;
+
+fn ledger(requests: u64, store: Option<&Path>) -> Arc<Ledger> {
+    let budget = Budget {
+        requests: Some(requests),
+        tokens: Some(100),
+        cost_usd: None,
+        per: Per::Hour,
+        store: store.map(|path| path.to_str().unwrap().to_owned()),
+    };
+    Arc::new(Ledger::new("a provider of this test", budget))
+}
+
+fn used(tokens: u64) -> Used {
+    Used {
+        tokens,
+        cost_usd: None,
+        answered: true,
+    }
+}
+
+async fn let_in(ledger: &Arc<Ledger>, calls: usize) -> usize {
+    let calls = (0..calls).map(|_| {
+        let ledger = Arc::clone(ledger);
+        tokio::spawn(async move { ledger.admit(NOW).await.is_ok() })
+    });
+    let mut admitted = 0;
+    for call in calls.collect::<Vec<_>>() {
+        admitted += usize::from(call.await.unwrap());
+    }
+    admitted
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_more_of_those_that_come_at_once_get_in_than_may() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let of_all = [ledger(7, Some(&store)), ledger(7, Some(&store))];
+    assert_eq!(let_in(&of_all[0], 5).await, 5);
+    assert_eq!(let_in(&of_all[1], 5).await, 2);
+    assert_eq!(let_in(&of_all[0], 5).await, 0);
+    // Without a store each has its own.
+    for own in [ledger(7, None), ledger(7, None)] {
+        assert_eq!(let_in(&own, 20).await, 7);
+    }
+}
+
+#[tokio::test]
+async fn what_the_store_did_not_take_is_counted_with_the_next_request_or_that_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let counting = ledger(9, Some(&store));
+    counting.admit(NOW).await.unwrap();
+    let kept = std::fs::read(&store).unwrap();
+    std::fs::write(&store, "something else").unwrap();
+    let why = counting.settle(used(99), NOW).await.unwrap_err();
+    assert_eq!(why, format!("{}: it is no store of budgets", store.display()));
+    assert!(matches!(counting.admit(NOW).await, Err(Refused::Store(_))));
+    std::fs::write(&store, kept).unwrap();
+    counting.admit(NOW).await.unwrap();
+    counting.settle(used(1), NOW).await.unwrap();
+    let Err(Refused::UsedUp(used_up)) = counting.admit(NOW).await else {
+        panic!("its tokens are used up");
+    };
+    assert_eq!(
+        used_up.what,
+        "100 of 100 tokens per hour; it begins anew at 2027-01-15T09:00:00.000Z"
+    );
+}
+
+#[tokio::test]
+async fn status_shows_what_is_used_as_long_as_there_is_a_provider() {
+    let counting = ledger(9, None);
+    let shown = || {
+        let budgets = activity::snapshot().budgets;
+        let own = |budget: &BudgetActivity| budget.provider == "a provider that status shows";
+        budgets.into_iter().find(own)
+    };
+    let counting = Arc::new(Ledger::new("a provider that status shows", counting.budget.clone()));
+    assert_eq!(shown(), None);
+    counting.admit(NOW).await.unwrap();
+    counting.settle(used(5), NOW).await.unwrap();
+    let expected = BudgetActivity {
+        provider: "a provider that status shows".to_owned(),
+        per: Per::Hour,
+        store: None,
+        limits: activity::BudgetLimits {
+            requests: Some(9),
+            tokens: Some(100),
+            cost_usd: None,
+        },
+        requests: 1,
+        tokens: 5,
+        cost_usd: 0.0,
+        calls_without_cost: 1,
+        resets_at: Some(NOW + 3_600_000),
+        at: NOW,
+    };
+    assert_eq!(shown(), Some(expected));
+    drop(counting);
+    assert_eq!(shown(), None);
+}

@@ -1,0 +1,69 @@
+//! The one door by which attempts come to a provider that has a budget: whoever asks, and whatever answers.
+//!
+//! In: an attempt that is to be made, and what is known of it afterwards. Out: that it is counted, or the error of a budget that is used up.
+
+use serde_json::json;
+
+use super::log::Level;
+use super::sink::Sink;
+use crate::budget::Admitted;
+use crate::classify;
+use crate::error::{Code, ProviderError};
+use crate::ledger::Refused;
+
+/// An attempt that may be made.
+pub(super) struct Admission(Option<Admitted>);
+
+/// Lets an attempt in.
+///
+/// # Errors
+/// `BUDGET_EXCEEDED`; `INVALID_OPTION` where the store of the budget can't be used.
+pub(super) async fn admit(sink: &Sink, now_ms: u64) -> Result<Admission, Box<ProviderError>> {
+    let Some(ledger) = &sink.ledger else {
+        return Ok(Admission(None));
+    };
+    let provider = ledger.provider();
+    let mut error = match ledger.admit(now_ms).await {
+        Ok(admitted) => return Ok(Admission(Some(admitted))),
+        Err(Refused::UsedUp(used_up)) => {
+            let reason = format!("the budget is used up: {}", used_up.what);
+            let hint = classify::hint(provider, Code::BudgetExceeded);
+            let error = ProviderError::new(provider, Code::BudgetExceeded, reason).with_hint(hint);
+            ProviderError {
+                resets_at: Some(used_up.resets_at),
+                ..error
+            }
+        }
+        Err(Refused::Store(why)) => {
+            let reason = format!("option \"budget.store\" names a file that can't be used: {why}");
+            let hint = "name another file, or remove this one: then nothing has been used";
+            ProviderError::new(provider, Code::InvalidOption, reason).with_hint(hint)
+        }
+    };
+    sink.log.say(
+        Level::Warn,
+        "refused",
+        json!({"code": error.code, "resetsAt": error.resets_at}),
+    );
+    sink.redactor().clean_error(&mut error);
+    Err(Box::new(error))
+}
+
+impl Admission {
+    /// The attempt is over; it `has_asked` the provider, or nobody. What it has used the sink was told.
+    pub async fn settle(self, sink: &Sink, has_asked: bool, now_ms: u64) {
+        let used = sink.take_used();
+        let (Admission(Some(admitted)), Some(ledger)) = (self, &sink.ledger) else {
+            return;
+        };
+        let kept = match (has_asked, used) {
+            (false, _) => ledger.give_back(admitted, now_ms).await,
+            (true, Some(used)) => ledger.settle(used, now_ms).await,
+            (true, None) => Ok(()),
+        };
+        // The answer is there: it is the next attempt that is refused.
+        if let Err(why) = kept {
+            sink.log.say(Level::Error, "not counted", json!({"why": why}));
+        }
+    }
+}
