@@ -332,7 +332,13 @@ describe("the screen", () => {
       },
     ];
     const text = statusText({ ...now, machine: { ...now.machine, hosts } }, plain, 120);
-    expect(text.slice(text.indexOf("\nBudgets"))).toMatchInlineSnapshot();
+    expect(text.slice(text.indexOf("\nBudgets"))).toMatchInlineSnapshot(`
+      "
+      Budgets
+      PROVIDER  PER   REQUESTS  TOKENS    COST                        RESETS           STORE
+      claude    hour  8 of 9    1,234     $1.50 of $2.00 + 1 unknown  12:01, in 1 min  /b/␛[2J
+      codex     day   1         10 of 10  $0.0000                     12:01, in 1 min  its own"
+    `);
   });
 
   it("says where nothing can be known", () => {

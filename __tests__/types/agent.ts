@@ -219,7 +219,9 @@ export async function everything(signal: AbortSignal): Promise<void> {
   // @ts-expect-error a wait in ms
   await adapter.invoke(thread, { quota: { wait: true, maxWaitMs: "1h" } });
 
-  createClaudeCliProvider({ budget: { requests: 100, tokens: 1_000_000, costUsd: 0.5, per: "hour", store: "/budgets/a" } });
+  createClaudeCliProvider({
+    budget: { requests: 100, tokens: 1_000_000, costUsd: 0.5, per: "hour", store: "/budgets/a" },
+  });
   createClaudeCliProvider({ budget: false });
   // @ts-expect-error a window has a length
   createClaudeCliProvider({ budget: { requests: 100 } });
