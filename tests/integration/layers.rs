@@ -11,12 +11,12 @@ const LAYERS: &[&[&str]] = &[
     &["message", "thread", "time"],
     &["error", "event"],
     &[
-        "provider", "prompt", "toolcall", "breaker", "redact", "retry", "decode", "declare", "schema",
+        "provider", "prompt", "toolcall", "breaker", "budget", "redact", "retry", "decode", "declare", "schema",
     ],
     &[
         "api", "classify", "command", "executor", "fold", "judge", "output", "runlog",
     ],
-    &["checkpoint", "process", "recorder", "replay"],
+    &["checkpoint", "ledger", "process", "recorder", "replay"],
     &["bridge", "exchange"],
     &["run"],
     &["health", "status"],
