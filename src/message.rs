@@ -8,7 +8,7 @@ pub mod reasoning;
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
@@ -112,6 +112,7 @@ pub struct Message(Arc<Stored>);
 /// What a message is, and what was found out about it.
 struct Stored {
     fields: MessageFields,
+    digest: OnceLock<(u64, u64)>,
 }
 
 /// What a message says, as the façade sends it.
@@ -161,7 +162,18 @@ impl Message {
 
 impl From<MessageFields> for Message {
     fn from(fields: MessageFields) -> Message {
-        Message(Arc::new(Stored { fields }))
+        Message(Arc::new(Stored {
+            fields,
+            digest: OnceLock::new(),
+        }))
+    }
+}
+
+impl Message {
+    /// What `make` makes of it, made once for all who share the message. There is one `make` in this package: a second would be given the
+    /// first one's.
+    pub fn digest(&self, make: impl FnOnce(&MessageFields) -> (u64, u64)) -> (u64, u64) {
+        *self.0.digest.get_or_init(|| make(self))
     }
 }
 

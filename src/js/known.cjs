@@ -139,7 +139,8 @@ function createKnown(native) {
       search.news = 0;
     } else search.news += 1;
     const part = known ?? newPart(reading, index);
-    if (isObject && part.isKept && part !== own) ofMessage.set(message, part);
+    // One that was found by its place is likely to be made anew again; an entry of it would cost more than the look at that place.
+    if (isObject && part.isKept && known === undefined) ofMessage.set(message, part);
     return part;
   }
 

@@ -3,9 +3,22 @@
 use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 use std::sync::LazyLock;
 
+use crate::message::{Message, MessageFields};
+
 /// Content as 128 bits of a keyed hash: threads of different users can't be made to look alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(u64, u64);
+
+impl Fingerprint {
+    /// That of `message` by `hash`, which is asked once for a message: a thread that goes on has it in each of its calls.
+    pub(super) fn of(message: &Message, hash: impl Fn(&MessageFields, &mut DefaultHasher)) -> Fingerprint {
+        let (a, b) = message.digest(|fields| {
+            let Fingerprint(a, b) = print(|state| hash(fields, state));
+            (a, b)
+        });
+        Fingerprint(a, b)
+    }
+}
 
 static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
 

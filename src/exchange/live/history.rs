@@ -200,7 +200,7 @@ pub fn failed(text: String) -> String {
 
 /// The fingerprint of a whole message. A model's text is compared without the white space around it.
 pub fn print_of(message: &Message) -> Fingerprint {
-    print(|state| {
+    Fingerprint::of(message, |message, state| {
         message.role.as_str().hash(state);
         let trimmed = |text: &str| match message.role {
             Role::Ai => text.trim_matches(is_js_space).to_owned(),
