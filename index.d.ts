@@ -762,20 +762,30 @@ export interface CopilotModelApi {
 /** Options of {@link createCopilotCliProvider}. */
 export interface CopilotCliProviderOptions extends CliProviderOptions {
   /**
-   * The system prompt, in place of the short one that says what a thread is. In print form it stands behind 7 KB of Copilot's own; `null`
-   * leaves only those there. With the CLI's own tools on, one makes it run in a home without the user's settings.
+   * The system prompt, in place of our short one. In print form it stands behind 7 KB of Copilot's own; `null` means those alone. With the CLI's own tools on, one makes it run in a home without the user's settings.
    */
   systemPrompt?: string | null | undefined;
   /** Whether the CLI's own tools, instructions, hooks and MCP servers are off. Default: `true`. */
   disableBuiltInTools?: boolean | undefined;
   /** A model API of one's own. Default: GitHub's, or what the variables `COPILOT_PROVIDER_*` say. */
   provider?: CopilotModelApi | undefined;
-  /** How it is driven: one process per call. Default: `"print"`. */
-  engine?: "print" | undefined;
+  /**
+   * `"live"` serves all conversations with one process, `copilot --headless`: our system prompt alone, native tool calls whose arguments come
+   * piece by piece, usage of each response. Measured with 1.0.102; of other versions, those that speak the same protocol. `"print"`: one
+   * process per call, with 7 KB of Copilot's own instructions. `"auto"`: live where the installed version is known to do that and the other
+   * options allow it, print otherwise. Default: `"auto"`. See docs/live-engine.md, "Which engine".
+   */
+  engine?: "print" | "live" | "auto" | undefined;
+  /**
+   * Live engine: how long, in ms, a conversation whose calls wait is kept for their results, and the process (260 MB) for any call. 0: not at
+   * all. Default: 60000; 300000 with `engine: "live"`.
+   */
+  keepAlive?: number | undefined;
 }
 
 /**
- * The GitHub Copilot CLI as a model, with the user's login. Measured with 1.0.102, over model APIs of one's own; not with a login: what a
+ * The GitHub Copilot CLI as a model, with the user's login: one process for all conversations (`copilot --headless`) where the installed
+ * version is known to serve that, else, or with `engine: "print"`, one per call without memory. Measured with 1.0.102, over model APIs of one's own; not with a login: what a
  * plan is charged for a call is not known here.
  *
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.

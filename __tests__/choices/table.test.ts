@@ -75,7 +75,8 @@ const COLUMNS = {
   grok: () => createGrokCliProvider(NOWHERE),
   "opencode print": () => createOpenCodeCliProvider({ ...NOWHERE, engine: "print" }),
   "opencode live": () => createOpenCodeCliProvider({ ...NOWHERE, engine: "live" }),
-  copilot: () => createCopilotCliProvider(NOWHERE),
+  "copilot print": () => createCopilotCliProvider({ ...NOWHERE, engine: "print" }),
+  "copilot live": () => createCopilotCliProvider({ ...NOWHERE, engine: "live" }),
   "your own CLI": () => createCliProvider(OWN, NOWHERE),
 };
 

@@ -11,6 +11,7 @@ import { join } from "node:path";
 import {
   createClaudeCliProvider,
   createCodexCliProvider,
+  createCopilotCliProvider,
   createGeminiCliProvider,
   createOpenCodeCliProvider,
   createQwenCliProvider,
@@ -39,6 +40,7 @@ import { told } from "./live.mjs";
  * @property {boolean} oneProcess for all conversations
  * @property {readonly number[]} [waitsOut] what the API says that the CLI itself asks again for, for minutes
  * @property {boolean} [hidesStatus] of a failure that it would retry, the CLI tells the message alone
+ * @property {boolean} [replays] only a session whose calls wait goes on: behind an answer without calls, the thread is replayed into another
  * @property {boolean} [resultsAlone] a session that goes on takes results, or a message of the user's: both together begin another
  * @property {string} toolPrefix what the API sees before a tool's name
  * @property {string} keptBy the argument by which its process is told from one of print form
@@ -160,6 +162,33 @@ const qwen = {
   },
 };
 
+/** @type {LiveForm} */
+const copilot = {
+  name: "copilot",
+  engine: "live",
+  remembers: true,
+  oneProcess: true,
+  // What is said to a session of its own gets a date before it.
+  replays: true,
+  resultsAlone: true,
+  toolPrefix: "",
+  keptBy: "--headless",
+  start: async (script, before) => {
+    const cli = await withCli("copilot", { script: scripted(script, prefixed("")) });
+    const api = cli.api;
+    const itself = { name: "@github/copilot-linux-x64", version: PACKAGES["@github/copilot-linux-x64"] ?? "" };
+    const options = launched(cli.options, itself, before);
+    return running(api, (more) => createCopilotCliProvider({ ...options, engine: "live", ...more }), {
+      heard: (body) =>
+        body.messages
+          .filter((/** @type {any} */ { role }) => role !== "system")
+          .flatMap((/** @type {any} */ message) => ofChat(message, "")),
+      system: (body) => body.messages[0].content,
+      tools: (body) => (body.tools ?? []).map((/** @type {any} */ tool) => tool.function.name),
+    });
+  },
+};
+
 /**
  * The Agent Client Protocol: nothing is remembered, and what the API is told is one prompt.
  * @param {"gemini" | "qwen"} id @returns {LiveForm}
@@ -201,12 +230,13 @@ export const KEPT_FORMS = process.env.TEST_ALL
       codex(OLDEST_LIVE_CODEX),
       opencode,
       qwen,
+      copilot,
       acp("gemini"),
       acp("qwen"),
     ].map((form) => ({ ...form, brief: false }))
   : [
       ...[claude("newest"), codex(LIVE_CODEX)].map((form) => ({ ...form, brief: false })),
-      ...[opencode, qwen, acp("gemini")].map((form) => ({ ...form, brief: true })),
+      ...[opencode, qwen, copilot, acp("gemini")].map((form) => ({ ...form, brief: true })),
     ];
 
 /** Those that serve conversations, and are not run in brief. */

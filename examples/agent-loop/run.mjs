@@ -5,7 +5,7 @@
  * In flow the command line's options; out flow the updates as JSON, one a line, then the answer.
  */
 import { tool } from "@langchain/core/tools";
-import { createClaudeCliProvider, createCodexCliProvider } from "deep-factor-providers";
+import { createClaudeCliProvider, createCodexCliProvider, createCopilotCliProvider } from "deep-factor-providers";
 import { z } from "zod";
 import { startAnthropic } from "../../__tests__/support/anthropic.mjs";
 import { isolateClaude } from "../../__tests__/support/claude.mjs";
@@ -16,7 +16,7 @@ import { OPERATORS, scriptedModel, scriptedResponses } from "./scripted-model.mj
 
 /**
  * @typedef {object} LoopOptions
- * @property {"claude" | "codex"} [provider] claude by default
+ * @property {"claude" | "codex" | "copilot"} [provider] claude by default
  * @property {"standard" | "xml"} [context]
  * @property {boolean} [updates] true by default
  * @property {boolean} [plan]
@@ -44,14 +44,15 @@ const calculate = tool(({ a, operator, b }) => String(ARITHMETIC[operator]?.(a, 
 export async function runAgentLoop(options, print) {
   const { provider = "claude", live = false, model } = options;
   const settings = model === undefined ? {} : { model };
-  if (!live)
-    return provider === "claude" ? offlineClaude(settings, options, print) : offlineCodex(settings, options, print);
-  const own =
-    provider === "claude" ? createClaudeCliProvider(settings) : createCodexCliProvider({ ...settings, ...LIVE });
-  await converse(own, options, print);
+  if (provider === "claude") {
+    return live ? converse(createClaudeCliProvider(settings), options, print) : offlineClaude(settings, options, print);
+  }
+  if (!live) return offlineOpenAi(provider, settings, options, print);
+  const create = provider === "codex" ? createCodexCliProvider : createCopilotCliProvider;
+  await converse(create({ ...settings, ...LIVE }), options, print);
 }
 
-/** One codex process for all steps. */
+/** One process for all steps. */
 const LIVE = /** @type {const} */ ({ engine: "live" });
 
 /** A status that neither a CLI nor a provider repeats by itself, so that the agent has to. @param {number} index */
@@ -76,19 +77,23 @@ async function offlineClaude(settings, options, print) {
 }
 
 /**
+ * @param {"codex" | "copilot"} name
  * @param {{ model?: string }} settings
  * @param {LoopOptions} options
  * @param {(line: string) => void} print
  */
-async function offlineCodex(settings, options, print) {
+async function offlineOpenAi(name, settings, options, print) {
   const { errors = 0 } = options;
   const api = await startOpenAi((request, index) => (index < errors ? refusal(index) : scriptedResponses(request)));
-  const codex = await isolateCli("codex", api.url);
+  const cli = await isolateCli(name, api.url);
+  const more = { ...cli.options, ...settings, ...LIVE };
+  const own = /** @type {const} */ ({ baseUrl: api.url, apiKey: "not-a-key", wireApi: "responses" });
   try {
-    await converse(createCodexCliProvider({ ...codex.options, ...settings, ...LIVE }), options, print);
+    const made = name === "codex" ? createCodexCliProvider(more) : createCopilotCliProvider({ ...more, provider: own });
+    await converse(made, options, print);
   } finally {
     await api.close();
-    codex.cleanup();
+    cli.cleanup();
   }
 }
 

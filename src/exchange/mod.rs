@@ -1,8 +1,8 @@
 //! Exchanges with a provider: bytes of a process or a connection become events here.
 //!
 //! [`mod@print`]: one process per call, the whole thread as one prompt. A kept process is a [`form`]: [`claude_live`] and [`qwen_live`]
-//! have one for each conversation (claude's control protocol, qwen's stream-json input), [`codex_live`] and [`opencode_live`] one for all
-//! of them (JSON-RPC, HTTP), [`acp_warm`] one for many calls, which remembers none. What they share: the thread, its setup, the pool of
+//! have one for each conversation (claude's control protocol, qwen's stream-json input), [`codex_live`], [`opencode_live`] and [`copilot_live`] one for
+//! all of them (JSON-RPC, HTTP), [`acp_warm`] one for many calls, which remembers none. What they share: the thread, its setup, the pool of
 //! resting sessions and a turn ([`live`]), the process that serves many ([`mod@host`]), JSON-RPC over its standard streams ([`rpc`]), claude's
 //! control lines ([`control`]) and user lines ([`user_line`]), and the [`installed`] CLI. [`http`]: one HTTP request per call. Whoever drives one (`run::attempt`) knows no more of them than [`Exchange`].
 
@@ -18,6 +18,7 @@ pub mod acp_warm;
 pub mod claude_live;
 pub mod codex_live;
 pub mod control;
+pub mod copilot_live;
 pub mod form;
 pub mod host;
 pub mod http;
@@ -31,6 +32,7 @@ pub mod qwen_live;
 pub mod rpc;
 pub mod scratch;
 pub mod user_line;
+mod uuid;
 
 pub use process::{EndedProcess, Invocation};
 

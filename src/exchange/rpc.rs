@@ -4,6 +4,7 @@
 //! its answers, and to each session what the process tells of it ([`Inbox`]). What its methods mean is its [`Protocol`]'s to say. A task
 //! of its own reads and writes; it ends with the process, and the process ends with the last handle.
 
+pub mod frames;
 pub mod message;
 
 use std::collections::{HashMap, VecDeque};
@@ -13,11 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot::error::RecvError;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use self::frames::{Frame, Frames, framed};
 use self::message::{Message, Request, RpcError, Version};
 use super::host::{Ending, Host, Patience, Unanswered};
 use super::live::inbox::{Inbox, Inboxes};
@@ -35,6 +38,9 @@ pub trait Protocol: std::fmt::Debug + Default + Send + Sync + 'static {
 
     /// What its lines name as the version of JSON-RPC.
     const VERSION: Version;
+
+    /// How its messages are told from each other.
+    const FRAMING: Framing = Framing::Lines;
 
     /// By which name parameters say of which session they are.
     const SESSION: &'static str;
@@ -56,11 +62,22 @@ pub trait Protocol: std::fmt::Debug + Default + Send + Sync + 'static {
     }
 }
 
+/// How messages are told from each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// Each is a line.
+    Lines,
+    /// Each has a header with its length.
+    Length,
+}
+
 /// What becomes of a request of the process.
 #[derive(Debug)]
 pub enum Asked<E> {
     /// The session answers it.
     Session(String, E),
+    /// It is answered with this, whoever is there.
+    Answered(Value),
     /// It is refused, which the session is told.
     Refused(Option<(String, E)>),
 }
@@ -215,6 +232,10 @@ impl<P: Protocol> Shared<P> {
     }
 
     fn send(&self, line: String) {
+        let line = match P::FRAMING {
+            Framing::Lines => line,
+            Framing::Length => framed(&line),
+        };
         // Refused only where the process is gone, which everybody learns who waits for something.
         let _ = self.outbox.send(line.into());
     }
@@ -234,6 +255,10 @@ impl<P: Protocol> Shared<P> {
                     // Nobody will ever answer it otherwise.
                     Asked::Session(..) => {
                         self.send(P::refusal(&request));
+                        None
+                    }
+                    Asked::Answered(answer) => {
+                        self.send(message::answer(P::VERSION, request.id, &answer));
                         None
                     }
                     Asked::Refused(told) => {
@@ -280,7 +305,7 @@ async fn serve<P: Protocol>(
     shared: Arc<Shared<P>>,
     ending: Ending,
 ) {
-    let mut splitter = Lines::default();
+    let (mut in_lines, mut in_frames) = (Lines::default(), Frames::default());
     let mut outbox: VecDeque<Bytes> = VecDeque::new();
     loop {
         let chunk = tokio::select! {
@@ -301,10 +326,16 @@ async fn serve<P: Protocol>(
             }
         };
         let Some(chunk) = chunk else { break };
-        splitter.push(&chunk, |line| match line {
-            Line::Text { text, .. } => shared.read(&text),
-            Line::TooLong { cut, .. } => shared.lost(&cut),
-        });
+        match P::FRAMING {
+            Framing::Lines => in_lines.push(&chunk, |line| match line {
+                Line::Text { text, .. } => shared.read(&text),
+                Line::TooLong { cut, .. } => shared.lost(&cut),
+            }),
+            Framing::Length => in_frames.push(&chunk, |frame| match frame {
+                Frame::Text(text) => shared.read(&text),
+                Frame::TooLong(cut) => shared.lost(&cut),
+            }),
+        }
     }
     ending.over();
     {

@@ -17,11 +17,10 @@
 //! The echo of `--replay-user-messages` would tell no more: there is none of a line of tool results, in either version, and 2.1.197 gives
 //! it behind the answer's beginning.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
-
 use serde::Deserialize;
 
 use crate::event::{Event, Failure, Outcome};
+use crate::exchange::uuid::uuid;
 
 /// What came is not what the protocol says, in the words of the error rules.
 const MALFORMED: &str = "malformed_response";
@@ -56,6 +55,7 @@ enum Beginning {
 impl Turns {
     /// `user`, the line of a new turn, with an id by which the CLI can tell of it.
     pub fn begin(&mut self, user: &str) -> String {
+        // A line whose id the CLI has seen it takes for the same line, and answers it no more (2.1.197, 2.1.330).
         let id = uuid();
         let line = match user.strip_prefix('{') {
             Some(rest) => format!("{{\"uuid\":\"{id}\",{rest}"),
@@ -151,15 +151,6 @@ pub fn unasked() -> [Event; 2] {
         ..Outcome::default()
     };
     [Event::Failure(failure), Event::Outcome(Box::new(outcome))]
-}
-
-/// A random UUID: the CLI takes a line whose id it has seen for the same line, and answers it no more (2.1.197, 2.1.330).
-fn uuid() -> String {
-    let half = || RandomState::new().build_hasher().finish();
-    let (a, b) = (half(), half());
-    let (time_low, time_mid, time_high) = (a >> 32, a >> 16 & 0xFFFF, a & 0x0FFF);
-    let (clock, node) = (b >> 48 & 0x3FFF | 0x8000, b & 0xFFFF_FFFF_FFFF);
-    format!("{time_low:08x}-{time_mid:04x}-4{time_high:03x}-{clock:04x}-{node:012x}")
 }
 
 #[cfg(test)]

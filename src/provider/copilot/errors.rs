@@ -65,6 +65,12 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("rate_limit")], Code::RateLimited, "429 slow down"),
     Rule::new(&[Kind("context_limit")], Code::ContextLength, "the prompt is too long"),
     Rule::new(&[Kind("authorization")], Code::PermissionDenied, "403 no access"),
+    // What the live engine has a word for (`exchange::copilot_live`).
+    Rule::new(&[Kind("no_answer")], Code::EmptyResponse, "the turn ended well, without a word and without a call"),
+    Rule::new(&[Kind("context_compaction")], Code::ContextLength, "copilot shortens the history by itself").hint("shorten the thread: its model takes no more"),
+    Rule::new(&[Kind("tool_ran")], Code::LiveUnsupported, "copilot ran the call call_1 by itself"),
+    Rule::new(&[Kind("server_gone")], Code::Crashed, "copilot --headless ended in the middle of a turn"),
+    Rule::new(&[Kind("session_closed")], Code::Crashed, "copilot has closed the session in the middle of its turn"),
     // Login and set-up: text on standard error.
     Rule::new(&[Text("<no authentication information found>|<not authenticated>")], Code::NotLoggedIn, "Error: No authentication information found."),
     Rule::new(&[Text("<authentication token validation failed>|<classic pat detected>")], Code::AuthenticationFailed, "Error: Authentication token validation failed: bad token"),

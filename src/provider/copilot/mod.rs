@@ -5,6 +5,8 @@
 //! flags. An empty list of tools means all of them; a name that no tool has means none. What it unpacks on its first start (235 MB) goes
 //! where it always goes, `~/.cache/copilot`.
 //!
+//! Its live form is `copilot --headless --stdio` (`exchange::copilot_live`), where nothing of its own stays.
+//!
 //! Not measured: a login, a plan, and what either is charged.
 
 mod errors;
@@ -15,10 +17,10 @@ use super::callbacks::McpClient;
 use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::media::MediaSupport;
 use super::models::Models;
-use super::options::{self, OptionSpec, Options, OutputFormat};
+use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
-    About, Checks, Defaults, EnvValue, FileSpec, LoginDir, PrivateHome, Provider, Reading, STANDARD_SYSTEM_PROMPT,
-    SchemaForm, When, Word, flag, optional, system_prompt, var_when,
+    About, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, LoginDir, PrivateHome, Provider, Reading,
+    STANDARD_SYSTEM_PROMPT, SchemaForm, Told, Versions, When, Word, flag, optional, system_prompt, var_when,
 };
 use crate::decode::Wire;
 use crate::decode::copilot::{CALL_FAILED, LENGTH};
@@ -36,13 +38,17 @@ pub static COPILOT: Provider = Provider {
     about: About {
         name: "Copilot",
         versions: &["1.0.102"],
-        sent: "8.4 KB: 7.2 KB of Copilot's own instructions, which nothing replaces, our short system prompt behind them, the date; no tools",
+        sent: "live, 0.3 KB: our short system prompt alone; in print form 8.4 KB: 7.2 KB of Copilot's own instructions, which nothing replaces, \
+               our short system prompt behind them, the date; no tools",
         not_isolated: "the login in `~/.copilot/config.json`, or of COPILOT_GITHUB_TOKEN, GH_TOKEN or GITHUB_TOKEN; it unpacks itself once \
                        into `~/.cache/copilot` (235 MB; `XDG_CACHE_HOME`), and leaves a device's id beside it, and what Node has compiled in the folder for temporary files",
-        limits: "usage is estimated; a filtered answer (`content_filter`) is reported as a success; what a plan is charged for a call is not \
+        limits: "in print form, usage is estimated, and a filtered answer (`content_filter`) is reported as a success; what a plan is charged for a call is not \
                  known here",
     },
-    defaults: Defaults::STANDARD,
+    defaults: Defaults {
+        engine: EngineKind::Auto,
+        ..Defaults::STANDARD
+    },
     flags: &[
         flag(
             &[When::Print],
@@ -60,6 +66,9 @@ pub static COPILOT: Provider = Provider {
         optional(&[When::Print, When::ToolsOff], &[Lit("--disable-client-telemetry")]),
         optional(&[When::Print, When::ToolsOff], &[Lit("--no-remote")]),
         optional(&[When::Print, When::ToolsOff], &[Lit("--no-remote-export")]),
+        // It is in no help; the vendor's SDK starts it so.
+        flag(&[When::Live], &[Lit("--headless"), Lit("--stdio")]),
+        flag(&[When::Live, When::OwnApi], &[Lit("--no-auto-login")]),
         flag(&[When::Print, When::Model], &[Lit("--model"), Word::Model]),
         flag(&[When::Print, When::Effort], &[Lit("--reasoning-effort"), Word::Effort]),
     ],
@@ -116,9 +125,17 @@ pub static COPILOT: Provider = Provider {
     system_prompt: STANDARD_SYSTEM_PROMPT,
     // It sends a prompt as it is: `/help`, `!ls`, `@file` (recordings copilot/slash-help, bang, at-file).
     guard: None,
-    live: None,
+    live: Some(LiveForm {
+        folder: "copilot_live",
+        takes_schema: false,
+        may_have_tools: false,
+        has_turns_in_print: false,
+    }),
     warm: None,
-    capabilities: ByEngine::print_only(CAPABILITIES),
+    capabilities: ByEngine {
+        print: CAPABILITIES,
+        live: Some(CAPABILITIES),
+    },
     efforts: &["none", "minimal", "low", "medium", "high", "xhigh", "max"],
     media: MediaSupport::NONE,
     models: Models::ANY,
@@ -132,6 +149,16 @@ pub static COPILOT: Provider = Provider {
     error_message: None,
     errors: errors::ERRORS,
     checks: Checks {
+        live: Some(EngineCheck {
+            package: "@github/copilot",
+            version_folders: &[],
+            program: "copilot",
+            versions: Versions::Probed(&[[1, 0, 102]]),
+            print_flags: PRINT_FLAGS,
+            print_env: &[],
+            told: Told::All,
+            measured_only: false,
+        }),
         reading: Reading {
             flags: &[
                 "--additional-mcp-config",
@@ -158,6 +185,32 @@ pub static COPILOT: Provider = Provider {
     custom: None,
 };
 
+/// Flags that say what is asked, or in which form: those of a process that serves many calls are ours.
+const PRINT_FLAGS: &[&str] = &[
+    "-p",
+    "--prompt",
+    "-i",
+    "--interactive",
+    "-s",
+    "--silent",
+    "--output-format",
+    "--stream",
+    "--agent",
+    "--attachment",
+    "--continue",
+    "-r",
+    "--resume",
+    "-n",
+    "--name",
+    "--session-id",
+    "--acp",
+    "--share",
+    "--usage-output-file",
+    "--available-tools",
+    "--model",
+    "--reasoning-effort",
+];
+
 /// What it can do.
 const CAPABILITIES: Capabilities = Capabilities {
     reasoning_out: NATIVE,
@@ -169,6 +222,7 @@ const CAPABILITIES: Capabilities = Capabilities {
 const OPTIONS: &[OptionSpec] = &[
     options::SYSTEM_PROMPT,
     options::DISABLE_BUILT_IN_TOOLS,
+    options::KEEP_ALIVE,
     options::OWN_API,
 ];
 

@@ -120,7 +120,7 @@ fn the_default_engines() {
         ("glm", EngineKind::Print),
         ("grok", EngineKind::Print),
         ("opencode", EngineKind::Auto),
-        ("copilot", EngineKind::Print),
+        ("copilot", EngineKind::Auto),
     ];
     let found: Vec<_> = ALL
         .iter()

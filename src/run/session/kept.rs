@@ -18,6 +18,7 @@ use crate::event::{EngineUsed, RunInfo};
 use crate::exchange::acp_warm::form::Agent;
 use crate::exchange::claude_live::form::Claude;
 use crate::exchange::codex_live::form::Codex;
+use crate::exchange::copilot_live::form::Copilot;
 use crate::exchange::form::{Form, ProcessForm, Server, ServerForm, SessionCall, Takes};
 use crate::exchange::installed::Binary;
 use crate::exchange::live::setup::{SessionOutput, SetupParts};
@@ -72,6 +73,7 @@ const LIVE: &[(&str, Make)] = &[
         servers(Codex::default(), options, runs)
     }),
     ("opencode_live", |_, options, runs| servers(Opencode, options, runs)),
+    ("copilot_live", |_, options, runs| servers(Copilot, options, runs)),
 ];
 
 fn processes<F: ProcessForm>(form: F, options: &Options, runs: &TaskTracker) -> Box<dyn Kept> {

@@ -1,0 +1,85 @@
+//! One session of a copilot server, between its turns and in them.
+//!
+//! A session that rests has calls whose results the server waits for, for as long as it takes (six minutes were measured); it costs nothing
+//! meanwhile.
+
+use std::sync::Arc;
+
+use tokio_util::task::TaskTracker;
+
+use super::inbound::SessionEvent;
+use super::service::Service;
+use super::setup::Setup;
+use crate::exchange::live::inbox::Inbox;
+use crate::exchange::live::keep::{Idle, Keepable};
+
+/// A session of a server.
+#[derive(Debug)]
+pub struct Conversation {
+    /// The server it lives in.
+    pub service: Arc<Service>,
+    pub id: String,
+    /// What the server tells of it.
+    pub inbox: Inbox<SessionEvent>,
+    /// The server's requests for results: the call, and the request.
+    pub pending: Vec<(String, String)>,
+    tracker: TaskTracker,
+}
+
+impl Conversation {
+    /// The session `id` of `service`, of which nothing has come yet.
+    pub fn new(service: Arc<Service>, id: String, tracker: TaskTracker) -> Conversation {
+        Conversation {
+            inbox: service.server.inbox(&id),
+            service,
+            id,
+            pending: Vec::new(),
+            tracker,
+        }
+    }
+
+    /// Stops what goes on, and has the server forget the session.
+    pub async fn close(self) {
+        let Conversation { service, id, inbox, .. } = self;
+        drop(inbox);
+        service.abort(&id);
+        service.forget(&id).await;
+    }
+}
+
+impl Keepable for Conversation {
+    type Setup = Setup;
+
+    fn pid(&self) -> u32 {
+        self.service.host().pid()
+    }
+
+    async fn idle(&mut self) -> Idle {
+        let retired = self.service.host().retired().clone();
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = retired.cancelled() => return Idle::Ended,
+                event = self.inbox.next() => event,
+            };
+            match event {
+                // Its calls are answered by nobody any more, or its history is another one.
+                None
+                | Some(
+                    SessionEvent::CallStarted { .. }
+                    | SessionEvent::CallFailed(_)
+                    | SessionEvent::Failed(_)
+                    | SessionEvent::Compaction
+                    | SessionEvent::Idle
+                    | SessionEvent::Closed,
+                ) => return Idle::Ended,
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn end(self) {
+        let tracker = self.tracker.clone();
+        tracker.spawn(self.close());
+    }
+}

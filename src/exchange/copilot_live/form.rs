@@ -1,0 +1,123 @@
+//! copilot's headless server as a form.
+
+use std::sync::Arc;
+
+use super::conversation::Conversation;
+use super::history;
+use super::service::Service;
+use super::setup::Setup;
+use super::work::{CallResult, SessionWork, TurnInput};
+use crate::exchange::form::{
+    Caller, Form, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, WhyAnew, WorkParts,
+};
+use crate::exchange::host::{Host, NoHost};
+use crate::exchange::installed::Installed;
+use crate::exchange::live::setup::{SYSTEM_PROMPT, SetupParts};
+use crate::exchange::live::thread::KnownThread;
+use crate::provider::choices::Choices;
+use crate::provider::options::SystemPrompt;
+
+/// One copilot process for all conversations.
+#[derive(Debug, Default)]
+pub struct Copilot;
+
+impl Server for Service {
+    fn host(&self) -> &Host {
+        Service::host(self)
+    }
+}
+
+impl Form for Copilot {
+    type Setup = Setup;
+    type Session = Conversation;
+    type Input = Vec<CallResult>;
+
+    /// The thread's system messages are its system prompt, behind that of the options.
+    fn setup(parts: &SetupParts<'_>) -> Setup {
+        let SetupParts { options, output, .. } = *parts;
+        let own = match &options.system_prompt {
+            SystemPrompt::Custom(own) => Some(own.as_str()),
+            SystemPrompt::Default | SystemPrompt::Cli => None,
+        };
+        let instruction = output.instruction();
+        let texts: Vec<&str> = own.into_iter().chain(parts.system).collect();
+        let ours = (options.system_prompt == SystemPrompt::Default && texts.is_empty()).then_some(SYSTEM_PROMPT);
+        let texts = ours.into_iter().chain(texts).chain(instruction.as_deref());
+        let texts: Vec<&str> = texts.collect();
+        let own_instructions = options.system_prompt == SystemPrompt::Cli;
+        let Choices { model, effort, .. } = options.choices.clone();
+        Setup {
+            model,
+            effort,
+            ..Setup::new(
+                (!texts.is_empty()).then(|| texts.join("\n\n")),
+                own_instructions,
+                parts.tools,
+            )
+        }
+    }
+
+    /// Its server serves all choices: they are told with each session.
+    fn options(_: Option<&Setup>, _: Option<&Choices>) -> ProcessOptions {
+        ProcessOptions::default()
+    }
+
+    /// Results alone: a message of the user's would be a prompt of copilot's.
+    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<Vec<CallResult>, WhyAnew> {
+        let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
+        if new.results.is_empty() || !new.rest.is_empty() || call.note.is_some() {
+            return Err(WhyAnew::OtherThread);
+        }
+        let results = new.results.iter().map(|(call, result)| CallResult {
+            call: call.api.clone(),
+            text: history::result_of(result),
+            is_error: result.is_error,
+        });
+        Ok(results.collect())
+    }
+}
+
+impl ServerForm for Copilot {
+    /// About 3 MB each (1.0.102: 287 MB with 8, 262 with one).
+    const MOST_RESTING: usize = 100;
+
+    type Server = Service;
+    type TurnInput = TurnInput;
+    type Work = SessionWork;
+
+    fn serves(_: &Service, _: &Installed, _: Option<&Setup>) -> bool {
+        true
+    }
+
+    async fn start(&self, start: ServerStart<'_, Copilot>) -> Result<Service, NoHost> {
+        Service::start(&start.installed.line, (start.surroundings)(), start.closing).await
+    }
+
+    fn proof(service: &Service) -> Proof<'_> {
+        let version = service.version.as_deref().unwrap_or("without a version");
+        Proof::Probe(format!(
+            "copilot {version} speaks the protocol {}",
+            super::wire::PROTOCOL
+        ))
+    }
+
+    fn open(&self, service: Arc<Service>, call: &SessionCall<Setup>, _: &Caller<'_, Setup>) -> TurnInput {
+        TurnInput::Fresh {
+            service,
+            thread: Arc::clone(&call.thread),
+            note: call.note.clone(),
+        }
+    }
+
+    fn resume(conversation: Box<Conversation>, results: Vec<CallResult>) -> TurnInput {
+        TurnInput::Continued { conversation, results }
+    }
+
+    fn server(conversation: &Conversation) -> &Arc<Service> {
+        &conversation.service
+    }
+
+    fn work(input: TurnInput, parts: WorkParts<'_, Setup>) -> SessionWork {
+        SessionWork::new(input, parts)
+    }
+}

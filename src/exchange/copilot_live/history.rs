@@ -1,0 +1,276 @@
+//! A thread as copilot's own history: the file of events from which a session is resumed (NEW-CLIS 1.4).
+//!
+//! In: messages. Out: the lines of `events.jsonl`. Nothing a user, a model or a tool has said is looked at by copilot: what stands there goes to
+//! the API as it is, in the order of the thread.
+
+use std::collections::HashSet;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::declare::{MAX_NAME, Tools};
+use crate::exchange::live::history::failed;
+use crate::message::content::{self, Part};
+use crate::message::{Content, Message, Role};
+
+/// What a call is answered with that nobody has answered.
+const NO_RESULT: &str = "Error: this call has no result";
+/// What stands before the result of a call that is not there.
+const ORPHAN: &str = "The result of an earlier tool call:";
+/// The one time of all events.
+const TIME: &str = "2026-01-01T00:00:00.000Z";
+
+/// Of which session a history is to be.
+#[derive(Debug)]
+pub struct Of<'a> {
+    /// Its id.
+    pub session: &'a str,
+    /// The model that is to answer, where it is known.
+    pub model: &'a str,
+    /// The server's version.
+    pub version: &'a str,
+    /// Its folder.
+    pub folder: &'a str,
+    /// Its tools.
+    pub tools: &'a Tools,
+}
+
+/// The history of `messages`, and of what is said behind them.
+pub fn write(messages: &[Message], note: Option<&str>, of: &Of<'_>) -> String {
+    let mut history = History {
+        of,
+        text: String::new(),
+        events: 0,
+        open: Vec::new(),
+        used: HashSet::new(),
+        made: 0,
+    };
+    history.event(
+        "session.start",
+        &Start {
+            session_id: of.session,
+            version: 1,
+            producer: "copilot-agent",
+            copilot_version: of.version,
+            start_time: TIME,
+            selected_model: of.model,
+            context: Context { cwd: of.folder },
+        },
+    );
+    for message in messages {
+        match message.role {
+            Role::Ai => {
+                history.close();
+                history.answer(message);
+            }
+            Role::Tool => history.result(message),
+            _ => {
+                history.close();
+                history.user(&text_of(message));
+            }
+        }
+    }
+    history.close();
+    if let Some(note) = note {
+        history.user(note);
+    }
+    history.text
+}
+
+/// What a message says.
+pub fn text_of(message: &Message) -> String {
+    match &message.content {
+        Content::Text(text) => text.clone(),
+        Content::Blocks(raw) => {
+            let parts = content::parts(raw, &message.role).into_iter();
+            let texts = parts.filter_map(|part| match part {
+                Part::Text(text) => Some(text),
+                _ => None,
+            });
+            texts.collect()
+        }
+    }
+}
+
+/// What the result of a call says.
+pub fn result_of(message: &Message) -> String {
+    match message.is_error {
+        true => failed(text_of(message)),
+        false => text_of(message),
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Line<'a, D: Serialize> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    data: &'a D,
+    id: String,
+    timestamp: &'static str,
+    parent_id: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Start<'a> {
+    session_id: &'a str,
+    version: u32,
+    producer: &'static str,
+    copilot_version: &'a str,
+    start_time: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    selected_model: &'a str,
+    context: Context<'a>,
+}
+
+#[derive(Serialize)]
+struct Context<'a> {
+    cwd: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct User<'a> {
+    content: &'a str,
+    transformed_content: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    message_id: String,
+    model: &'a str,
+    content: String,
+    tool_requests: Vec<Call<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Call<'a> {
+    tool_call_id: String,
+    name: String,
+    arguments: &'a RawValue,
+    #[serde(rename = "type")]
+    kind: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Done<'a> {
+    tool_call_id: &'a str,
+    success: bool,
+    result: Output<'a>,
+}
+
+#[derive(Serialize)]
+struct Output<'a> {
+    content: &'a str,
+}
+
+/// A history as it grows.
+struct History<'a> {
+    of: &'a Of<'a>,
+    text: String,
+    events: u64,
+    /// Calls without a result: the caller's id, and the one used here.
+    open: Vec<(String, String)>,
+    /// Ids in use: each may be there once.
+    used: HashSet<String>,
+    made: usize,
+}
+
+/// The id of the event of this number.
+fn id(number: u64) -> String {
+    format!("00000000-0000-4000-8000-{number:012x}")
+}
+
+impl<'a> History<'a> {
+    fn event(&mut self, kind: &'static str, data: &impl Serialize) {
+        let line = Line {
+            kind,
+            data,
+            id: id(self.events),
+            timestamp: TIME,
+            parent_id: self.events.checked_sub(1).map(id),
+        };
+        self.events += 1;
+        // Strings, numbers and raw JSON that was parsed: there is nothing serde_json can't write.
+        self.text.push_str(&serde_json::to_string(&line).unwrap_or_default());
+        self.text.push('\n');
+    }
+
+    fn user(&mut self, text: &str) {
+        if text.trim().is_empty() {
+            return;
+        }
+        let user = User {
+            content: text,
+            transformed_content: text,
+        };
+        self.event("user.message", &user);
+    }
+
+    fn answer(&mut self, message: &'a Message) {
+        let content = text_of(message);
+        if content.trim().is_empty() && message.tool_calls.is_empty() {
+            return;
+        }
+        let mut tool_requests = Vec::new();
+        for call in &message.tool_calls {
+            tool_requests.push(Call {
+                tool_call_id: self.open_call(&call.id),
+                name: self.of.tools.wire_name(&call.name, MAX_NAME),
+                arguments: &call.args,
+                kind: "function",
+            });
+        }
+        let answer = Answer {
+            message_id: id(self.events),
+            model: self.of.model,
+            content,
+            tool_requests,
+        };
+        self.event("assistant.message", &answer);
+    }
+
+    /// An id for a call that the caller calls `id`.
+    fn open_call(&mut self, id: &str) -> String {
+        let mut unique = id.to_owned();
+        while unique.is_empty() || !self.used.insert(unique.clone()) {
+            self.made += 1;
+            unique = format!("call_df_{}", self.made);
+        }
+        self.open.push((id.to_owned(), unique.clone()));
+        unique
+    }
+
+    /// The result of a call; of none that is there, what it says is all that is left of it.
+    fn result(&mut self, message: &Message) {
+        let at = match message.tool_call_id.as_str() {
+            "" => (!self.open.is_empty()).then_some(0),
+            id => self.open.iter().position(|(callers, _)| callers == id),
+        };
+        let text = result_of(message);
+        match at.map(|at| self.open.remove(at)) {
+            Some((_, id)) => self.done(&id, &text),
+            None => self.user(&format!("{ORPHAN}\n{text}")),
+        }
+    }
+
+    fn done(&mut self, call: &str, text: &str) {
+        let done = Done {
+            tool_call_id: call,
+            success: true,
+            result: Output { content: text },
+        };
+        self.event("tool.execution_complete", &done);
+    }
+
+    /// Answers what nobody has answered before somebody else speaks.
+    fn close(&mut self) {
+        for (_, id) in std::mem::take(&mut self.open) {
+            self.done(&id, NO_RESULT);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! What `copilot --headless` says: its notifications as events of a session ([`SessionEvent`]), and its requests for the files of one.
+//!
+//! In: a notification or a request of the server's. Out: what it tells of a session, or the answer of [`super::files`]. What is sent to it is in
+//! [`super::wire`].
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::files::Files;
+use crate::decode::copilot::{failed_call, failed_session};
+use crate::event::Failure;
+use crate::exchange::rpc::message::{Request, Version};
+use crate::exchange::rpc::{Asked, Framing, Protocol};
+use crate::message::Usage;
+
+/// How the requests for files begin.
+const FILES: &str = "sessionFs.";
+/// The notification that holds an event of a session.
+const EVENT: &str = "session.event";
+
+/// The protocol of `copilot --headless --stdio`.
+#[derive(Debug, Default)]
+pub struct Copilot {
+    /// The files of all sessions.
+    pub files: Files,
+}
+
+impl Protocol for Copilot {
+    type Event = SessionEvent;
+
+    const VERSION: Version = Some("2.0");
+    const FRAMING: Framing = Framing::Length;
+    const SESSION: &'static str = "sessionId";
+
+    fn matters(method: &str) -> bool {
+        method == EVENT
+    }
+
+    fn notification(&self, method: &str, params: &str) -> Option<(String, SessionEvent)> {
+        if method != EVENT {
+            return None;
+        }
+        let params: EventParams = serde_json::from_str(params).ok()?;
+        let event = read(&params.event.kind, params.event.data.map_or("{}", RawValue::get))?;
+        Some((params.session_id, event))
+    }
+
+    fn asked(&self, request: &Request<'_>) -> Asked<SessionEvent> {
+        let of_files = request.method.strip_prefix(FILES);
+        match of_files.and_then(|method| self.files.answer(method, request.params)) {
+            Some(answer) => Asked::Answered(answer),
+            None => Asked::Refused(None),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EventParams<'a> {
+    session_id: String,
+    #[serde(borrow)]
+    event: EventLine<'a>,
+}
+
+#[derive(Deserialize)]
+struct EventLine<'a> {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+}
+
+/// Something that the server tells of a session.
+#[derive(Debug)]
+pub enum SessionEvent {
+    /// A request goes to the model.
+    CallStarted {
+        model: String,
+    },
+    /// A piece of the reasoning.
+    ReasoningDelta {
+        delta: String,
+    },
+    /// A piece of a message.
+    TextDelta {
+        message: String,
+        delta: String,
+    },
+    /// A piece of a call's arguments.
+    CallDelta {
+        call: String,
+        name: String,
+        delta: String,
+    },
+    /// What an answer cost, and why it ended.
+    Usage {
+        usage: Usage,
+        finish_reason: Option<String>,
+        model: String,
+    },
+    /// The calls of an answer as the model wrote them: ids and arguments.
+    RawCalls(Vec<(String, String)>),
+    /// A message of the model, whole.
+    Message(Box<Said>),
+    /// What a request came to.
+    CallEnded {
+        is_success: bool,
+    },
+    /// The server asks for the result of a call.
+    CallPending {
+        request: String,
+        call: String,
+    },
+    /// A call has a result, whoever gave it.
+    CallAnswered {
+        call: String,
+        is_success: bool,
+    },
+    /// A request failed, and would be made again.
+    CallFailed(Box<Failure>),
+    /// The turn failed.
+    Failed(Box<Failure>),
+    /// Something that the user should know.
+    Warning {
+        code: String,
+        message: String,
+    },
+    /// Something began that changes the history behind the caller's back.
+    Compaction,
+    /// Nothing goes on any more.
+    Idle,
+    Closed,
+}
+
+/// A message of the model, as it is told.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Said {
+    pub message_id: String,
+    pub content: String,
+    pub reasoning_text: Option<String>,
+    /// What its API has sealed of the reasoning, JSON.
+    pub reasoning_blocks: Option<Box<RawValue>>,
+    pub tool_requests: Vec<ToolRequest>,
+}
+
+/// A call in a [`Said`].
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolRequest {
+    pub tool_call_id: String,
+    pub name: String,
+    /// Read and written again: numbers may have lost digits.
+    pub arguments: Option<Box<RawValue>>,
+}
+
+/// The fields of all events that matter, but those of messages and failures.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Data {
+    model: String,
+    message_id: String,
+    delta_content: String,
+    tool_call_id: String,
+    tool_name: String,
+    input_delta: String,
+    request_id: String,
+    success: bool,
+    finish_reason: Option<String>,
+    warning_type: String,
+    // `model.call_final_result` has a word here, and others an object.
+    result: Option<Box<RawValue>>,
+    message: Option<Box<RawValue>>,
+    input_tokens: u64,
+    output_tokens: u64,
+    cache_read_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
+    reasoning_tokens: Option<u64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ModelMessage {
+    role: String,
+    tool_calls: Option<Vec<ModelCall>>,
+}
+
+#[derive(Deserialize)]
+struct ModelCall {
+    id: String,
+    function: Option<Function>,
+}
+
+#[derive(Deserialize)]
+struct Function {
+    arguments: String,
+}
+
+/// What the event `kind` tells with `data`; `None` for what matters to nobody here.
+pub fn read(kind: &str, data: &str) -> Option<SessionEvent> {
+    match kind {
+        "assistant.message" => return serde_json::from_str(data).ok().map(SessionEvent::Message),
+        "model.call_failure" => return Some(SessionEvent::CallFailed(Box::new(failed_call(data)))),
+        "session.error" => return Some(SessionEvent::Failed(Box::new(failed_session(data)))),
+        "session.idle" => return Some(SessionEvent::Idle),
+        "session.shutdown" => return Some(SessionEvent::Closed),
+        "session.compaction_start" | "session.truncation" => return Some(SessionEvent::Compaction),
+        "model.call_start"
+        | "assistant.reasoning_delta"
+        | "assistant.message_delta"
+        | "assistant.tool_call_delta"
+        | "assistant.usage"
+        | "model.message"
+        | "model.call_final_result"
+        | "external_tool.requested"
+        | "tool.execution_complete"
+        | "session.warning" => {}
+        _ => return None,
+    }
+    let data: Data = serde_json::from_str(data).ok()?;
+    Some(match kind {
+        "model.call_start" => SessionEvent::CallStarted { model: data.model },
+        "assistant.reasoning_delta" => SessionEvent::ReasoningDelta {
+            delta: data.delta_content,
+        },
+        "assistant.message_delta" => SessionEvent::TextDelta {
+            message: data.message_id,
+            delta: data.delta_content,
+        },
+        "assistant.tool_call_delta" => SessionEvent::CallDelta {
+            call: data.tool_call_id,
+            name: data.tool_name,
+            delta: data.input_delta,
+        },
+        "assistant.usage" => SessionEvent::Usage {
+            usage: Usage {
+                // With what was cached.
+                input_tokens: data.input_tokens,
+                output_tokens: data.output_tokens,
+                total_tokens: data.input_tokens.saturating_add(data.output_tokens),
+                cache_read_tokens: data.cache_read_tokens,
+                cache_write_tokens: data.cache_write_tokens,
+                reasoning_tokens: data.reasoning_tokens,
+                estimated: false,
+            },
+            finish_reason: data.finish_reason,
+            model: data.model,
+        },
+        "model.message" => {
+            let message: ModelMessage = serde_json::from_str(data.message?.get()).ok()?;
+            let calls = message.tool_calls.filter(|_| message.role == "assistant")?;
+            let calls = calls
+                .into_iter()
+                .filter_map(|call| Some((call.id, call.function?.arguments)));
+            SessionEvent::RawCalls(calls.collect())
+        }
+        "model.call_final_result" => SessionEvent::CallEnded {
+            is_success: data.result.is_some_and(|result| result.get() == "\"success\""),
+        },
+        "external_tool.requested" => SessionEvent::CallPending {
+            request: data.request_id,
+            call: data.tool_call_id,
+        },
+        "tool.execution_complete" => SessionEvent::CallAnswered {
+            call: data.tool_call_id,
+            is_success: data.success,
+        },
+        _ => SessionEvent::Warning {
+            code: data.warning_type.to_uppercase(),
+            message: data
+                .message
+                .and_then(|message| serde_json::from_str(message.get()).ok())
+                .unwrap_or_default(),
+        },
+    })
+}

@@ -1,0 +1,275 @@
+//! What the server tells of a turn, as events of a reply.
+//!
+//! In: [`SessionEvent`]s. Out: events, and whether the reply is over ([`TurnStep`]). It is over where all its calls of the caller's tools are pending,
+//! or with an answer without calls. Calls that copilot answers itself (of tools that are not there, with arguments that are no JSON) are
+//! none of the caller's: the reply then takes several responses, whose usage is added up. What copilot would do by itself after a failure
+//! or a cut answer is no part of a reply: either fails the turn at once.
+
+use std::collections::HashMap;
+
+use serde_json::value::RawValue;
+
+use super::inbound::{Said, SessionEvent};
+use crate::declare::Tools;
+use crate::decode::copilot::{LENGTH, cut_by_limit, reasoning_of};
+use crate::event::{Event, Failure, Outcome};
+use crate::message::reasoning::ReasoningDetail;
+use crate::message::{ToolCall, Usage};
+
+/// The finish reason of an answer that the API's filter has stopped.
+const FILTERED: &str = "content_filter";
+/// The failure of a turn that ended well without a word and without a call.
+const NO_ANSWER: &str = "no_answer";
+/// The failure of a session whose history copilot has replaced.
+const COMPACTED: &str = "context_compaction";
+/// The failure of a turn in which copilot has run a tool of its own.
+const TOOL_RAN: &str = "tool_ran";
+/// The failure of a session that was closed.
+const CLOSED: &str = "session_closed";
+
+/// What to do with the turn.
+#[derive(Debug, PartialEq, Eq)]
+pub enum TurnStep {
+    /// There is more to come.
+    More,
+    /// The reply is there, and so are its calls.
+    Reply,
+    /// It failed; why is among the events.
+    Failed,
+}
+
+/// A reply as it comes.
+#[derive(Debug)]
+pub struct TurnReader<'a> {
+    tools: &'a Tools,
+    session: String,
+    model: String,
+    usage: Option<Usage>,
+    finish_reason: Option<String>,
+    /// The arguments of calls as the model wrote them.
+    raw: HashMap<String, String>,
+    /// The caller's calls of this answer, as far as the server has not answered them itself.
+    calls: Vec<ToolCall>,
+    /// Those whose results it waits for: the call, and its request.
+    pending: Vec<(String, String)>,
+    /// The requests of calls that no tool can take.
+    unfit: Vec<String>,
+    /// Reasoning came piece by piece.
+    has_thought: bool,
+    /// An answer with a word has come, and no call.
+    has_answer: bool,
+}
+
+impl<'a> TurnReader<'a> {
+    /// For a reply in `session`, of this model as far as it is known.
+    pub fn new(tools: &'a Tools, session: &str, model: &str) -> TurnReader<'a> {
+        TurnReader {
+            tools,
+            session: session.to_owned(),
+            model: model.to_owned(),
+            usage: None,
+            finish_reason: None,
+            raw: HashMap::new(),
+            calls: Vec::new(),
+            pending: Vec::new(),
+            unfit: Vec::new(),
+            has_thought: false,
+            has_answer: false,
+        }
+    }
+
+    /// The calls that the server waits for, each with its request.
+    pub fn into_pending(self) -> Vec<(String, String)> {
+        self.pending
+    }
+
+    /// The requests of calls that came with arguments which no tool can take.
+    pub fn take_unfit(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.unfit)
+    }
+
+    /// Takes one event of the session; what it means is added to `events`.
+    pub fn push(&mut self, event: SessionEvent, events: &mut Vec<Event>) -> TurnStep {
+        match event {
+            SessionEvent::CallStarted { model } => self.named(model),
+            SessionEvent::ReasoningDelta { delta } => {
+                self.has_thought = true;
+                events.push(Event::ThinkingDelta {
+                    message_id: None,
+                    text: delta,
+                });
+            }
+            SessionEvent::TextDelta { message, delta } => events.push(Event::TextDelta {
+                message_id: Some(message),
+                text: delta,
+            }),
+            SessionEvent::CallDelta { call, name, delta } => {
+                if let Some(name) = self.tools.callers_name(&name) {
+                    events.push(Event::ToolCallDelta {
+                        tool_call_id: call,
+                        name: name.to_owned(),
+                        delta,
+                    });
+                }
+            }
+            SessionEvent::Usage {
+                usage,
+                finish_reason,
+                model,
+            } => {
+                self.named(model);
+                match &mut self.usage {
+                    Some(sum) => sum.add(&usage),
+                    None => self.usage = Some(usage),
+                }
+                self.finish_reason = finish_reason;
+                match self.finish_reason.as_deref() {
+                    Some(LENGTH) => return self.failed(cut_by_limit(), events),
+                    Some(FILTERED) => {
+                        let reason = "the API's filter has stopped the answer";
+                        return self.failed(Failure::named(FILTERED, reason), events);
+                    }
+                    _ => {}
+                }
+            }
+            SessionEvent::RawCalls(calls) => self.raw.extend(calls),
+            SessionEvent::Message(said) => self.message(*said, events),
+            SessionEvent::CallEnded { is_success: true } if self.has_answer => {
+                self.over(events);
+                return TurnStep::Reply;
+            }
+            SessionEvent::CallEnded { .. } => {}
+            SessionEvent::CallPending { request, call } => {
+                match self.calls.iter().any(|known| known.id == call) {
+                    true => self.pending.push((call, request)),
+                    false => self.unfit.push(request),
+                }
+                return self.with_calls(events);
+            }
+            SessionEvent::CallAnswered { call, is_success } => {
+                let before = self.calls.len();
+                self.calls.retain(|known| known.id != call);
+                // Only who was asked has the results of the caller's tools. A failure is copilot's own word on arguments that are no JSON.
+                if is_success && self.calls.len() < before {
+                    let reason = format!("copilot ran the call {call} by itself");
+                    return self.failed(Failure::named(TOOL_RAN, reason), events);
+                }
+                return self.with_calls(events);
+            }
+            SessionEvent::CallFailed(failure) | SessionEvent::Failed(failure) => {
+                return self.failed(*failure, events);
+            }
+            SessionEvent::Warning { code, message } => events.push(Event::Warning { code, message }),
+            SessionEvent::Compaction => {
+                let reason = "copilot shortens the history by itself, with which the thread would go on unseen";
+                return self.failed(Failure::named(COMPACTED, reason), events);
+            }
+            SessionEvent::Idle => {
+                let reason = "the turn ended well, without a word and without a call";
+                return self.failed(Failure::named(NO_ANSWER, reason), events);
+            }
+            SessionEvent::Closed => {
+                let reason = "copilot has closed the session in the middle of its turn";
+                return self.failed(Failure::named(CLOSED, reason), events);
+            }
+        }
+        TurnStep::More
+    }
+
+    fn named(&mut self, model: String) {
+        if !model.is_empty() {
+            self.model = model;
+        }
+    }
+
+    fn message(&mut self, said: Said, events: &mut Vec<Event>) {
+        let Said {
+            message_id,
+            content,
+            reasoning_text,
+            reasoning_blocks,
+            tool_requests,
+        } = said;
+        let thought = reasoning_text.unwrap_or_default();
+        if !std::mem::take(&mut self.has_thought) && !thought.is_empty() {
+            events.push(Event::ThinkingDelta {
+                message_id: Some(message_id.clone()),
+                text: thought.clone(),
+            });
+        }
+        let sealed = reasoning_blocks.map(|blocks| reasoning_of(blocks.get()));
+        let sealed = sealed.filter(|sealed| !sealed.is_empty());
+        let details = sealed.unwrap_or_else(|| ReasoningDetail::text(&thought, None).into_iter().collect());
+        if !details.is_empty() {
+            events.push(Event::Reasoning { details });
+        }
+        self.has_answer = tool_requests.is_empty() && !content.is_empty();
+        if !content.is_empty() {
+            events.push(Event::Message {
+                id: Some(message_id),
+                content,
+            });
+        }
+        for request in tool_requests {
+            let Some(name) = self.tools.callers_name(&request.name) else {
+                continue;
+            };
+            let raw = self.raw.remove(&request.tool_call_id);
+            let raw = raw.map(|raw| serde_json::from_str::<Box<RawValue>>(&raw));
+            let args = match raw {
+                // It answers what is no JSON itself.
+                Some(Err(_)) => continue,
+                Some(Ok(args)) => Some(args),
+                None => request.arguments,
+            };
+            let Some(args) = args.filter(|args| args.get().starts_with('{')) else {
+                continue;
+            };
+            self.calls.push(ToolCall {
+                id: request.tool_call_id,
+                name: name.to_owned(),
+                args,
+            });
+        }
+    }
+
+    /// The reply is over where the server waits for all that it has of the caller's.
+    fn with_calls(&mut self, events: &mut Vec<Event>) -> TurnStep {
+        let is_pending = |call: &ToolCall| self.pending.iter().any(|(known, _)| *known == call.id);
+        if self.calls.is_empty() || !self.calls.iter().all(is_pending) {
+            return TurnStep::More;
+        }
+        let calls = std::mem::take(&mut self.calls).into_iter();
+        events.extend(calls.map(|tool_call| Event::ToolCall { tool_call }));
+        self.over(events);
+        TurnStep::Reply
+    }
+
+    /// The turn fails with this.
+    pub fn failed(&mut self, failure: Failure, events: &mut Vec<Event>) -> TurnStep {
+        events.push(Event::Failure(failure));
+        self.outcome(true, events);
+        TurnStep::Failed
+    }
+
+    fn over(&mut self, events: &mut Vec<Event>) {
+        self.outcome(false, events);
+    }
+
+    fn outcome(&mut self, is_error: bool, events: &mut Vec<Event>) {
+        if let Some(usage) = &self.usage {
+            events.push(Event::Usage {
+                usage: usage.clone(),
+                raw_stop_reason: self.finish_reason.clone(),
+            });
+        }
+        events.push(Event::Outcome(Box::new(Outcome {
+            is_error,
+            usage: self.usage.clone(),
+            stop_reason: self.finish_reason.clone(),
+            session_id: Some(self.session.clone()),
+            model: Some(self.model.clone()).filter(|model| !model.is_empty()),
+            ..Outcome::default()
+        })));
+    }
+}

@@ -1,0 +1,174 @@
+//! A copilot server that is ready: it speaks the protocol that is understood here, and has its sessions' files here.
+//!
+//! In: a command line of `copilot --headless --stdio`. Out: a [`Service`], or why there is none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::inbound::Copilot;
+use super::wire::{self, Api, PROTOCOL};
+use crate::command::{CommandLine, EnvText};
+use crate::exchange::host::{Heartbeat, Host, NoHost, Patience};
+use crate::exchange::print::{self, Surroundings};
+use crate::exchange::rpc::{Answer, RequestError, RpcHost};
+use crate::redact::Secret;
+
+/// How long a server may take to answer: half a second on an idle machine, and 6 s where it unpacks itself first.
+const HANDSHAKE: Duration = Duration::from_secs(60);
+/// How long a server that serves may leave unanswered what needs neither network nor model: `session.resume` takes 40 to 210 ms.
+const PATIENCE: Patience = Patience {
+    first: HANDSHAKE,
+    later: Duration::from_secs(15),
+};
+/// How long the exit of a process is waited for that has closed its output.
+const EXIT: Duration = Duration::from_secs(10);
+/// The variables of a model API. Offline, a process without one does not start.
+const TOLD_BY_SESSION: &[&str] = &[
+    "COPILOT_OFFLINE",
+    "COPILOT_PROVIDER_BASE_URL",
+    "COPILOT_PROVIDER_TYPE",
+    "COPILOT_PROVIDER_WIRE_API",
+    "COPILOT_PROVIDER_TRANSPORT",
+    "COPILOT_PROVIDER_AZURE_API_VERSION",
+    "COPILOT_PROVIDER_API_KEY",
+    "COPILOT_PROVIDER_API_KEY_COMMAND",
+    "COPILOT_PROVIDER_BEARER_TOKEN",
+    "COPILOT_PROVIDER_HEADERS",
+    "COPILOT_PROVIDER_MODEL_ID",
+    "COPILOT_PROVIDER_WIRE_MODEL",
+    "COPILOT_PROVIDER_MAX_PROMPT_TOKENS",
+];
+/// The answer of a process that is no more.
+const GONE: Answer = Err(RequestError::Gone);
+
+/// A server that is ready.
+#[derive(Debug)]
+pub struct Service {
+    /// The process.
+    pub server: Arc<RpcHost<Copilot>>,
+    /// copilot's version, if it says one.
+    pub version: Option<String>,
+    /// The empty folder of its sessions.
+    pub folder: String,
+    /// The model API of its sessions, where that is the user's own.
+    pub api: Option<Api>,
+    /// The model that its environment names.
+    pub model: Option<String>,
+}
+
+impl Service {
+    /// Starts a server and waits until it is ready.
+    ///
+    /// # Errors
+    /// [`NoHost`].
+    pub async fn start(
+        line: &CommandLine,
+        surroundings: Surroundings,
+        cancel: &CancellationToken,
+    ) -> Result<Service, NoHost> {
+        let variable = |name: &str| {
+            let value = print::variable(line, &surroundings.base_env, name)?;
+            Some(value.to_string_lossy().into_owned()).filter(|value| !value.trim().is_empty())
+        };
+        let api = variable("COPILOT_PROVIDER_BASE_URL").map(|base_url| Api {
+            base_url,
+            kind: variable("COPILOT_PROVIDER_TYPE"),
+            wire_api: variable("COPILOT_PROVIDER_WIRE_API"),
+            transport: variable("COPILOT_PROVIDER_TRANSPORT"),
+            azure_version: variable("COPILOT_PROVIDER_AZURE_API_VERSION"),
+            key: variable("COPILOT_PROVIDER_API_KEY").map(Secret::new),
+            key_command: variable("COPILOT_PROVIDER_API_KEY_COMMAND").map(Secret::new),
+            bearer: variable("COPILOT_PROVIDER_BEARER_TOKEN").map(Secret::new),
+            headers: variable("COPILOT_PROVIDER_HEADERS").map(Secret::new),
+        });
+        let model = variable("COPILOT_MODEL");
+        let mut line = line.clone();
+        if api.is_some() {
+            told_by_session(&mut line);
+        }
+        let server = RpcHost::start(line, surroundings, PATIENCE, cancel)?;
+        let ready = tokio::time::timeout(HANDSHAKE, handshake(&server)).await;
+        let version = ready.unwrap_or_else(|_| {
+            let reason = format!("it did not answer the handshake within {} s", HANDSHAKE.as_secs());
+            Err(NoHost::Unsupported(reason))
+        })?;
+        Ok(Service {
+            folder: folder(&server),
+            server: Arc::new(server),
+            version,
+            api,
+            model,
+        })
+    }
+
+    /// Its process.
+    pub fn host(&self) -> &Host {
+        self.server.host()
+    }
+
+    /// Asks the server for what it knows at once.
+    pub fn heartbeat(&self) -> Heartbeat {
+        self.host().heartbeat(self.server.post("ping", &json!({})))
+    }
+
+    /// Has what goes on in the session `id` stop.
+    pub fn abort(&self, id: &str) {
+        drop(self.server.post("session.abort", &wire::of_session(id)));
+    }
+
+    /// Has the server forget the session `id`, and takes its files away when it has.
+    pub async fn forget(&self, id: &str) {
+        let forgotten = self.server.request("session.destroy", &wire::of_session(id)).await;
+        drop(forgotten);
+        self.server.protocol().files.close(id);
+    }
+}
+
+/// A model API in its environment would be that of the process, which then wants a model before it starts: sessions are told it.
+fn told_by_session(line: &mut CommandLine) {
+    let is_told = |name: &str| TOLD_BY_SESSION.contains(&name);
+    line.user_env.retain(|(name, _)| !is_told(name));
+    line.set_env.retain(|(name, _)| !is_told(name));
+    // Empty is not set.
+    let unset = TOLD_BY_SESSION.iter().map(|name| (*name, EnvText::Text(String::new())));
+    line.set_env.extend(unset);
+}
+
+fn folder(server: &RpcHost<Copilot>) -> String {
+    server.host().folder().to_string_lossy().into_owned()
+}
+
+/// The server's version, if it says one.
+async fn handshake(server: &RpcHost<Copilot>) -> Result<Option<String>, NoHost> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Connected {
+        protocol_version: Option<Value>,
+        version: Option<String>,
+    }
+    let answer = asked(server, "connect", &json!({})).await?;
+    let connected: Option<Connected> = serde_json::from_str(&answer).ok();
+    let spoken = connected.as_ref().and_then(|answer| answer.protocol_version.as_ref());
+    if spoken.and_then(Value::as_u64) != Some(PROTOCOL) {
+        let spoken = spoken.map_or_else(|| "none that it names".to_owned(), Value::to_string);
+        let reason = format!("it speaks another protocol than {PROTOCOL}: {spoken}");
+        return Err(NoHost::Unsupported(reason));
+    }
+    asked(server, "sessionFs.setProvider", &wire::set_files(&folder(server))).await?;
+    Ok(connected.and_then(|answer| answer.version))
+}
+
+async fn asked(server: &RpcHost<Copilot>, method: &str, params: &Value) -> Result<String, NoHost> {
+    match server.post(method, params).await.unwrap_or(GONE) {
+        Ok(answer) => Ok(answer.get().to_owned()),
+        Err(RequestError::Refused(refused)) => Err(NoHost::Unsupported(format!("it refuses: {}", refused.message))),
+        Err(RequestError::Gone) => Err(NoHost::Ended(server.host().ended(EXIT).await)),
+        Err(RequestError::Unanswered(_) | RequestError::TooLong) => Err(NoHost::Unsupported(
+            "its answer to the handshake can't be read".to_owned(),
+        )),
+    }
+}

@@ -1,0 +1,170 @@
+//! What the server is sent: the parameters of requests, and the results of calls.
+//!
+//! The server refuses a field that it does not know, by its name. Source: copilot 1.0.102, recordings `sdk-recipe-whole` and
+//! `sdk-sessionfs-history`; what each field removes is in NEW-CLIS 1.2 and 1.6.
+
+use serde_json::{Value, json};
+
+use super::files::STATE;
+use super::setup::Setup;
+use crate::redact::Secret;
+
+/// The protocol that is understood here.
+pub const PROTOCOL: u64 = 3;
+
+/// So many tokens may be in a request: of a model that it does not know, copilot would refuse what has more than 128,000, unsent.
+const ANY: u64 = 10_000_000;
+
+/// A model API of the user's own, as the environment of the server names it (`COPILOT_PROVIDER_*`).
+#[derive(Debug, Clone, Default)]
+pub struct Api {
+    /// `BASE_URL`.
+    pub base_url: String,
+    /// `TYPE`.
+    pub kind: Option<String>,
+    /// `WIRE_API`.
+    pub wire_api: Option<String>,
+    /// `TRANSPORT`.
+    pub transport: Option<String>,
+    /// `AZURE_API_VERSION`.
+    pub azure_version: Option<String>,
+    /// `API_KEY`.
+    pub key: Option<Secret>,
+    /// `API_KEY_COMMAND`.
+    pub key_command: Option<Secret>,
+    /// `HEADERS`: a line each.
+    pub headers: Option<Secret>,
+    /// `BEARER_TOKEN`.
+    pub bearer: Option<Secret>,
+}
+
+impl Api {
+    fn fields(&self) -> Value {
+        let mut fields = json!({
+            "type": self.kind.as_deref().unwrap_or("openai"),
+            "wireApi": self.wire_api.as_deref().unwrap_or("completions"),
+            "baseUrl": self.base_url,
+        });
+        for (name, secret) in [
+            ("apiKey", &self.key),
+            ("apiKeyCommand", &self.key_command),
+            ("bearerToken", &self.bearer),
+        ] {
+            if let Some(secret) = secret {
+                fields[name] = json!(secret.reveal());
+            }
+        }
+        if let Some(transport) = &self.transport {
+            fields["transport"] = json!(transport);
+        }
+        if let Some(version) = &self.azure_version {
+            fields["azure"] = json!({"apiVersion": version});
+        }
+        if let Some(headers) = &self.headers {
+            let headers = headers.reveal().replace("\\n", "\n");
+            let headers = headers.lines().filter_map(|line| line.split_once(':'));
+            let headers = headers.map(|(name, value)| (name.trim().to_owned(), json!(value.trim())));
+            fields["headers"] = Value::Object(headers.collect());
+        }
+        fields
+    }
+}
+
+/// `sessionFs.setProvider`: sessions have their files here.
+pub fn set_files(folder: &str) -> Value {
+    json!({"initialCwd": folder, "sessionStatePath": STATE, "conventions": "posix"})
+}
+
+/// `session.resume`: nothing of copilot's own, and nothing of the user's but login and model.
+pub fn resume(session: &str, setup: &Setup, model: Option<&str>, api: Option<&Api>, folder: &str) -> Value {
+    let tools = setup.tools.declared().iter().map(|tool| {
+        let schema: Value = serde_json::from_str(&tool.schema).unwrap_or_else(|_| json!({"type": "object"}));
+        json!({
+            "name": tool.name,
+            "description": tool.description.as_deref().unwrap_or_default(),
+            "parameters": schema,
+            // One of copilot's own of this name is not meant.
+            "overridesBuiltInTool": true,
+            "skipPermission": true,
+            "defer": "never",
+        })
+    });
+    let names: Vec<&str> = match setup.tools.declared() {
+        // An empty list would mean all of copilot's own.
+        [] => vec!["none"],
+        tools => tools.iter().map(|tool| tool.name.as_str()).collect(),
+    };
+    let mut params = json!({
+        "sessionId": session,
+        "availableTools": names,
+        "tools": tools.collect::<Vec<_>>(),
+        "streaming": true,
+        "workingDirectory": folder,
+        "envValueMode": "direct",
+        "requestPermission": false,
+        "enableConfigDiscovery": false,
+        "infiniteSessions": {"enabled": false},
+        "largeOutput": {"enabled": false},
+        "enableSessionTelemetry": false,
+        "skipEmbeddingRetrieval": true,
+        "embeddingCacheStorage": "in-memory",
+        "mcpOAuthTokenStorage": "in-memory",
+        "enableOnDemandInstructionDiscovery": false,
+        "enableFileHooks": false,
+        "enableHostGitOperations": false,
+        "enableSessionStore": false,
+        "enableSkills": false,
+        "memory": {"enabled": false},
+        "customAgentsLocalOnly": true,
+        "includeSubAgentStreamingEvents": false,
+        "isExperimentalMode": false,
+    });
+    if let Some(system) = &setup.system {
+        let mode = if setup.own_instructions { "append" } else { "replace" };
+        params["systemMessage"] = json!({"mode": mode, "content": system});
+    }
+    if let Some(model) = model {
+        params["model"] = json!(model);
+    }
+    if let Some(effort) = &setup.effort {
+        params["reasoningEffort"] = json!(effort);
+    }
+    if let Some(api) = api {
+        params["provider"] = api.fields();
+        params["modelCapabilities"] = json!({"limits": {"max_prompt_tokens": ANY, "max_context_window_tokens": ANY}});
+    }
+    params
+}
+
+/// `session.options.update`: what only this takes away.
+pub fn options(session: &str) -> Value {
+    json!({
+        "sessionId": session,
+        "skipCustomInstructions": true,
+        "customAgentsLocalOnly": true,
+        "coauthorEnabled": false,
+        "manageScheduleEnabled": false,
+        "installedPlugins": [],
+        "includedBuiltinSkills": [],
+    })
+}
+
+/// `session.sendMessages`: go on, without a new message.
+pub fn go_on(session: &str) -> Value {
+    json!({"sessionId": session, "messages": []})
+}
+
+/// `session.abort`, `session.destroy`.
+pub fn of_session(session: &str) -> Value {
+    json!({"sessionId": session})
+}
+
+/// `session.tools.handlePendingToolCall`: the result of a call.
+pub fn result(session: &str, request: &str, text: &str, is_error: bool) -> Value {
+    let kind = if is_error { "failure" } else { "success" };
+    json!({
+        "sessionId": session,
+        "requestId": request,
+        "result": {"textResultForLlm": text, "resultType": kind},
+    })
+}

@@ -1,0 +1,296 @@
+//! One turn of a copilot session: opens the session where there is none, with the thread as its history, or gives the results that it waits
+//! for; and reads until the reply is there.
+//!
+//! In: a [`TurnInput`]. Out: events, and what the turn came to. Giving it up aborts the turn and forgets the session; so does whatever it comes
+//! to but calls that wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio_util::task::TaskTracker;
+
+use super::conversation::Conversation;
+use super::history::{self, Of};
+use super::reader::{TurnReader, TurnStep};
+use super::service::Service;
+use super::setup::Setup;
+use super::wire;
+use crate::event::{Event, Failure};
+use crate::exchange::EndedProcess;
+use crate::exchange::form::WorkParts;
+use crate::exchange::host::Heartbeat;
+use crate::exchange::live::thread::SessionThread;
+use crate::exchange::live::turn::{self, Report, Work};
+use crate::exchange::rpc::RequestError;
+use crate::exchange::uuid::uuid;
+
+/// How long the exit of a process is waited for that has closed its output.
+const EXIT: Duration = Duration::from_secs(10);
+/// The failure of a turn whose process has ended.
+const GONE: &str = "server_gone";
+/// What the server gets for a call that no tool can take.
+const UNFIT: &str = "Error: the arguments must be a JSON object";
+
+/// The result of a call, by the API's id.
+#[derive(Debug)]
+pub struct CallResult {
+    pub call: String,
+    pub text: String,
+    pub is_error: bool,
+}
+
+/// What is sent, and where.
+#[derive(Debug)]
+pub enum TurnInput {
+    /// A history, to a session that is to be opened.
+    Fresh {
+        service: Arc<Service>,
+        thread: Arc<SessionThread>,
+        /// What is said behind it, and is no part of it.
+        note: Option<String>,
+    },
+    /// Results, to a session that waits for them.
+    Continued {
+        conversation: Box<Conversation>,
+        results: Vec<CallResult>,
+    },
+}
+
+type TurnEnd = turn::TurnEnd<Conversation, ()>;
+
+/// A turn.
+#[derive(Debug)]
+pub struct SessionWork {
+    service: Arc<Service>,
+    setup: Arc<Setup>,
+    /// Until it is said.
+    said: Option<Said>,
+    /// The session, when there is one.
+    conversation: Option<Box<Conversation>>,
+    is_fresh: bool,
+    /// Whether the server answers, where nothing answers what it was sent.
+    heartbeat: Heartbeat,
+    tracker: TaskTracker,
+}
+
+/// What is to be said.
+#[derive(Debug)]
+enum Said {
+    Whole(Arc<SessionThread>, Option<String>),
+    Results(Vec<CallResult>),
+}
+
+impl SessionWork {
+    /// The turn that begins with `input`.
+    pub fn new(input: TurnInput, parts: WorkParts<'_, Setup>) -> SessionWork {
+        let (service, conversation, said) = match input {
+            TurnInput::Fresh { service, thread, note } => (service, None, Said::Whole(thread, note)),
+            TurnInput::Continued { conversation, results } => (
+                Arc::clone(&conversation.service),
+                Some(conversation),
+                Said::Results(results),
+            ),
+        };
+        SessionWork {
+            service,
+            setup: parts.setup,
+            said: Some(said),
+            is_fresh: conversation.is_none(),
+            conversation,
+            heartbeat: Heartbeat::default(),
+            tracker: parts.tracker.clone(),
+        }
+    }
+
+    /// The model that answers, as far as it is known before it has.
+    fn model(&self) -> Option<&str> {
+        self.setup.model.as_deref().or(self.service.model.as_deref())
+    }
+
+    /// Opens a session whose history is `thread`, and has its model answer.
+    async fn open(&mut self, thread: &SessionThread, note: Option<&str>, report: &Report) -> Result<(), RequestError> {
+        let service = Arc::clone(&self.service);
+        let id = uuid();
+        let of = Of {
+            session: &id,
+            model: self.model().unwrap_or_default(),
+            version: service.version.as_deref().unwrap_or_default(),
+            folder: &service.folder,
+            tools: &self.setup.tools,
+        };
+        let history = history::write(thread.messages(), note, &of);
+        service.server.protocol().files.open(&id, history);
+        let conversation = Conversation::new(Arc::clone(&service), id.clone(), self.tracker.clone());
+        self.conversation = Some(Box::new(conversation));
+        let resume = wire::resume(&id, &self.setup, self.model(), service.api.as_ref(), &service.folder);
+        service.server.request("session.resume", &resume).await?;
+        service.host().count_session();
+        report.begun();
+        service
+            .server
+            .request("session.options.update", &wire::options(&id))
+            .await?;
+        service
+            .server
+            .request("session.sendMessages", &wire::go_on(&id))
+            .await?;
+        Ok(())
+    }
+
+    /// Gives the results to a session that waits for them.
+    fn answer(&mut self, results: Vec<CallResult>) -> Result<(), RequestError> {
+        let Some(conversation) = &mut self.conversation else {
+            return Err(RequestError::Gone);
+        };
+        let service = Arc::clone(&conversation.service);
+        if service.host().is_over() {
+            return Err(RequestError::Gone);
+        }
+        // The answers to these say nothing of the model.
+        self.heartbeat = service.heartbeat();
+        let pending = std::mem::take(&mut conversation.pending);
+        for CallResult { call, text, is_error } in results {
+            let request = pending.iter().find(|(known, _)| *known == call);
+            let Some((_, request)) = request else {
+                return Err(RequestError::Gone);
+            };
+            let result = wire::result(&conversation.id, request, &text, is_error);
+            give(&service, &result);
+        }
+        Ok(())
+    }
+
+    /// Reads until the reply is there.
+    async fn read(&mut self, report: &Report) -> TurnEnd {
+        let setup = Arc::clone(&self.setup);
+        let model = self.model().unwrap_or_default().to_owned();
+        let Some(conversation) = self.conversation.as_mut() else {
+            return TurnEnd::Vanished;
+        };
+        let mut reader = TurnReader::new(&setup.tools, &conversation.id, &model);
+        let before = conversation.inbox.bytes();
+        let mut session_event = Some(Event::Session {
+            session_id: Some(conversation.id.clone()),
+            model: Some(model).filter(|model| !model.is_empty()),
+            permission_mode: None,
+            version: self.service.version.clone(),
+        });
+        let mut events = Vec::new();
+        let end = loop {
+            let next = tokio::select! {
+                biased;
+                next = conversation.inbox.next() => next,
+                // The results are on the way to nobody: the whole thread goes to another.
+                () = self.heartbeat.missed(), if session_event.is_some() => return TurnEnd::Vanished,
+            };
+            let received = conversation.inbox.bytes() - before;
+            report.received(received);
+            if received > 0 {
+                report.begun();
+            }
+            let Some(event) = next else { break None };
+            events.extend(session_event.take());
+            let step = reader.push(event, &mut events);
+            for request in reader.take_unfit() {
+                give(
+                    &conversation.service,
+                    &wire::result(&conversation.id, &request, UNFIT, true),
+                );
+            }
+            match step {
+                TurnStep::More => report.tell(&mut events).await,
+                step => {
+                    if step == TurnStep::Failed {
+                        // At once: the request would be made again (NEW-CLIS 1.5).
+                        conversation.service.abort(&conversation.id);
+                    }
+                    report.push(events);
+                    break Some(step);
+                }
+            }
+        };
+        match end {
+            Some(TurnStep::Reply) => {
+                let pending = reader.into_pending();
+                conversation.pending = pending;
+                let waits = !conversation.pending.is_empty();
+                TurnEnd::Reply {
+                    // What is said next to one that waits for nothing would get a date before it.
+                    session: self.conversation.take_if(|_| waits),
+                    known: (),
+                    diagnostics: Vec::new(),
+                    stdout_tail: String::new(),
+                }
+            }
+            Some(_) => TurnEnd::Failed,
+            None if !conversation.service.host().is_over() => {
+                report.fail(Failure::of("more came for this session than could be taken"))
+            }
+            // Nothing was heard of the results: it was gone by then.
+            None if session_event.is_some() && !self.is_fresh => TurnEnd::Vanished,
+            None => self.not_started(RequestError::Gone, report).await,
+        }
+    }
+
+    /// What becomes of a turn that could not be begun.
+    async fn not_started(&mut self, error: RequestError, report: &Report) -> TurnEnd {
+        match error {
+            RequestError::Refused(refused) => report.fail(Failure::of(refused.message)),
+            RequestError::TooLong => report.fail(Failure::of(
+                "copilot answered with a message that is longer than can be taken",
+            )),
+            RequestError::Unanswered(unanswered) => {
+                let reason = format!("copilot --headless hangs: {unanswered}");
+                report.fail(Failure::named(GONE, reason))
+            }
+            RequestError::Gone => {
+                let exit = self.service.host().ended(EXIT).await;
+                let failure = Failure::named(GONE, "copilot --headless ended in the middle of a turn");
+                report.host_gone(exit.as_deref(), failure)
+            }
+        }
+    }
+}
+
+/// Gives a result; what answers that says nothing of the model.
+fn give(service: &Service, result: &Value) {
+    drop(service.server.post("session.tools.handlePendingToolCall", result));
+}
+
+impl Work for SessionWork {
+    type Session = Conversation;
+    type ReplyFacts = ();
+
+    async fn turn(&mut self, report: &Report) -> TurnEnd {
+        let had_served = self.service.host().has_served();
+        let sent = match self.said.take() {
+            Some(Said::Whole(thread, note)) => self.open(&thread, note.as_deref(), report).await,
+            Some(Said::Results(results)) => match self.answer(results) {
+                // Nothing was asked of the model yet: another session can be.
+                Err(_) => return TurnEnd::Vanished,
+                sent => sent,
+            },
+            None => Err(RequestError::Gone),
+        };
+        match sent {
+            Ok(()) => self.read(report).await,
+            // It has died since its last turn, or hangs, and got nothing of this one. One that was never of use would do it again.
+            Err(RequestError::Gone | RequestError::Unanswered(_)) if had_served => TurnEnd::Vanished,
+            Err(error) => self.not_started(error, report).await,
+        }
+    }
+
+    async fn stop(mut self) -> Option<EndedProcess> {
+        if let Some(conversation) = self.conversation.take() {
+            conversation.close().await;
+        }
+        None
+    }
+
+    fn end(self) {
+        if let Some(conversation) = self.conversation {
+            self.tracker.spawn(conversation.close());
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Bytes to the messages of JSON-RPC, for a process that frames them as editors' language servers do: a header with `Content-Length`, a blank
+//! line, and so many bytes.
+//!
+//! In: a process's standard output in whatever pieces the pipe delivers. Out: [`Frame`]s, in order. What stands before a header and is none
+//! is skipped: a process may print a line of its own.
+
+use std::borrow::Cow;
+
+use crate::decode::cut::Cut;
+use crate::decode::lines::MAX_LINE;
+
+/// The longest header that is looked for, bytes.
+const MAX_HEADER: usize = 64 << 10;
+
+/// What ends a header.
+const BLANK: &[u8] = b"\r\n\r\n";
+
+/// What [`Frames`] delivers.
+#[derive(Debug)]
+pub enum Frame<'a> {
+    /// A message; invalid UTF-8 is U+FFFD.
+    Text(Cow<'a, str>),
+    /// A message longer than the limit. It was dropped as it came.
+    TooLong(Cut),
+}
+
+/// The splitter.
+#[derive(Debug)]
+pub struct Frames {
+    header: Vec<u8>,
+    /// How much of a message is still to come.
+    missing: usize,
+    body: Body,
+    limit: usize,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// None has begun.
+    None,
+    Kept(Vec<u8>),
+    Cut(Cut),
+}
+
+impl Default for Frames {
+    fn default() -> Self {
+        Frames::with_limit(MAX_LINE)
+    }
+}
+
+impl Frames {
+    /// Keeps messages of at most `limit` bytes.
+    pub fn with_limit(limit: usize) -> Frames {
+        Frames {
+            header: Vec::new(),
+            missing: 0,
+            body: Body::None,
+            limit,
+        }
+    }
+
+    /// Takes the next bytes; hands over the messages that are whole with them.
+    pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(Frame<'_>)) {
+        while !bytes.is_empty() {
+            if let Body::None = self.body {
+                bytes = self.take_header(bytes);
+                continue;
+            }
+            let (now, rest) = bytes.split_at(self.missing.min(bytes.len()));
+            match &mut self.body {
+                Body::Kept(kept) => kept.extend_from_slice(now),
+                Body::Cut(cut) => cut.push(now),
+                Body::None => {}
+            }
+            self.missing -= now.len();
+            bytes = rest;
+            if self.missing == 0 {
+                self.end(&mut each);
+            }
+        }
+    }
+
+    /// A message is whole.
+    fn end(&mut self, each: &mut impl FnMut(Frame<'_>)) {
+        match std::mem::replace(&mut self.body, Body::None) {
+            Body::Kept(kept) => each(Frame::Text(String::from_utf8_lossy(&kept))),
+            Body::Cut(cut) => each(Frame::TooLong(cut)),
+            Body::None => {}
+        }
+    }
+
+    /// Looks for the end of a header; what stands behind it.
+    fn take_header<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        // What ends it may have begun in the piece before.
+        let from = self.header.len().saturating_sub(BLANK.len() - 1);
+        let before = self.header.len();
+        self.header.extend_from_slice(bytes);
+        let Some(at) = memchr::memmem::find(&self.header[from..], BLANK) else {
+            // No header is so long: only its end may still be one.
+            if self.header.len() > MAX_HEADER {
+                self.header.drain(..self.header.len() - MAX_HEADER);
+            }
+            return &[];
+        };
+        let end = from + at + BLANK.len();
+        let length = length_of(&self.header[..end]);
+        self.header.clear();
+        if let Some(length) = length.filter(|length| *length > 0) {
+            self.missing = length;
+            self.body = match length > self.limit {
+                false => Body::Kept(Vec::with_capacity(length.min(1 << 20))),
+                true => Body::Cut(Cut::default()),
+            };
+        }
+        &bytes[end - before..]
+    }
+}
+
+/// What a header says of the length of its message, bytes.
+fn length_of(header: &[u8]) -> Option<usize> {
+    let header = String::from_utf8_lossy(header);
+    let mut lengths = header.lines().filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let is_length = name.trim().eq_ignore_ascii_case("content-length");
+        is_length.then(|| value.trim().parse().ok()).flatten()
+    });
+    lengths.next_back()
+}
+
+/// `message`, a line of JSON, with its header.
+pub fn framed(message: &str) -> String {
+    let message = message.trim_end_matches('\n');
+    format!("Content-Length: {}\r\n\r\n{message}", message.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(frames: &mut Frames, pieces: &[&[u8]]) -> Vec<String> {
+        let mut found = Vec::new();
+        for piece in pieces {
+            frames.push(piece, |frame| {
+                found.push(match frame {
+                    Frame::Text(text) => text.into_owned(),
+                    Frame::TooLong(cut) => format!("{} bytes", cut.bytes()),
+                });
+            });
+        }
+        found
+    }
+
+    #[test]
+    fn messages_are_found_however_their_bytes_are_cut() {
+        let whole = [
+            framed("{\"a\":\"é\"}\n"),
+            "a line of its own\n".to_owned(),
+            "Content-Type: x\r\ncontent-length: 2\r\n\r\n{}".to_owned(),
+            framed("{\"b\":\"Content-Length: 9\\r\\n\\r\\n\"}"),
+        ]
+        .concat();
+        let expected = ["{\"a\":\"é\"}", "{}", "{\"b\":\"Content-Length: 9\\r\\n\\r\\n\"}"];
+        let bytes = whole.as_bytes();
+        assert_eq!(of(&mut Frames::default(), &[bytes]), expected);
+        for size in 1..8 {
+            let pieces: Vec<&[u8]> = bytes.chunks(size).collect();
+            assert_eq!(of(&mut Frames::default(), &pieces), expected, "{size}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_dropped_and_the_next_one_is_found() {
+        let long = framed(&format!("{{\"id\":7,\"text\":\"{}\"}}", "x".repeat(100)));
+        let all = format!("{long}{}", framed("{}"));
+        assert_eq!(of(&mut Frames::with_limit(50), &[all.as_bytes()]), ["118 bytes", "{}"]);
+    }
+
+    #[test]
+    fn what_is_no_header_is_held_in_bounds_and_says_nothing() {
+        let mut frames = Frames::default();
+        let noise = vec![b'x'; 1 << 20];
+        assert!(of(&mut frames, &[&noise, b"\r\n\r\n", b"Content-Length: many\r\n\r\n"]).is_empty());
+        assert!(frames.header.capacity() < 4 << 20);
+        assert_eq!(of(&mut frames, &[framed("{}").as_bytes()]), ["{}"]);
+    }
+}
