@@ -11,9 +11,11 @@ mod file;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use crate::budget::{Admitted, Budget, Used, UsedUp, Window};
 use crate::process::activity::{self, BudgetActivity};
+use file::Unusable;
 
 /// Numbers of ledgers, for whoever looks at what goes on.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -43,6 +45,8 @@ pub enum Refused {
     UsedUp(UsedUp),
     /// The store can't be used, for this reason.
     Store(String),
+    /// Another process has the store for too long.
+    Busy(String),
 }
 
 impl Ledger {
@@ -77,8 +81,12 @@ impl Ledger {
     /// # Errors
     /// [`Refused`]: nothing was counted.
     pub async fn admit(self: &Arc<Self>, now_ms: u64) -> Result<Admitted, Refused> {
-        let counted = self.change(now_ms, move |window, budget| window.admit(budget, now_ms));
-        counted.await.map_err(Refused::Store)?.map_err(Refused::UsedUp)
+        let counted = self.change(now_ms, move |window, budget, now_ms| window.admit(budget, now_ms));
+        let counted = counted.await.map_err(|Unusable { why, is_busy }| match is_busy {
+            true => Refused::Busy(why),
+            false => Refused::Store(why),
+        })?;
+        counted.map_err(Refused::UsedUp)
     }
 
     /// The request did not begin.
@@ -86,7 +94,8 @@ impl Ledger {
     /// # Errors
     /// Why the store has not taken it: the request stays counted.
     pub async fn give_back(self: &Arc<Self>, admitted: Admitted, now_ms: u64) -> Result<(), String> {
-        self.change(now_ms, move |window, _| window.give_back(admitted)).await
+        let given = self.change(now_ms, move |window, _, _| window.give_back(admitted));
+        given.await.map_err(|unusable| unusable.why)
     }
 
     /// Counts what a request has used.
@@ -94,52 +103,61 @@ impl Ledger {
     /// # Errors
     /// Why the store has not taken it. It is counted with the next request, which is refused if it can't be.
     pub async fn settle(self: &Arc<Self>, used: Used, now_ms: u64) -> Result<(), String> {
-        let kept = self.change(now_ms, move |window, budget| window.add(used, budget.per, now_ms));
+        let kept = self.change(now_ms, move |window, budget, now_ms| {
+            window.add(used, budget.per, now_ms)
+        });
         let kept = kept.await;
         if kept.is_err() {
             self.locked().unkept.push(used);
         }
-        kept
+        kept.map_err(|unusable| unusable.why)
     }
 
-    /// What `change` makes of the window, kept before this returns. `Err`: the store can't be used.
+    /// What `change` makes of the window at a time, ms since the epoch, kept before this returns: now, or when the store was to be had.
+    /// `Err`: it can't be used.
     async fn change<T: Send + 'static>(
         self: &Arc<Self>,
         now_ms: u64,
-        change: impl FnOnce(&mut Window, &Budget) -> T + Send + 'static,
-    ) -> Result<T, String> {
+        change: impl FnOnce(&mut Window, &Budget, u64) -> T + Send + 'static,
+    ) -> Result<T, Unusable> {
         let Some(store) = &self.budget.store else {
             let mut state = self.locked();
-            let changed = change(&mut state.window, &self.budget);
+            let changed = change(&mut state.window, &self.budget, now_ms);
             self.tell(&state.window, now_ms);
             return Ok(changed);
         };
         let (ledger, path) = (Arc::clone(self), PathBuf::from(store));
         // A disk may be slow, and another process may be at it.
+        let began = Instant::now();
         let work = tokio::task::spawn_blocking(move || {
-            let mut state = ledger.locked();
-            let unkept = std::mem::take(&mut state.unkept);
             let budget = &ledger.budget;
+            // Of this call alone until the file has it: whoever waits for the file holds up nobody else.
+            let mut taken = Vec::new();
             let done = file::update(Path::new(&path), budget.per, |window| {
-                for used in &unkept {
+                let now_ms = now_ms.saturating_add(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX));
+                taken = std::mem::take(&mut ledger.locked().unkept);
+                for used in &taken {
                     window.add(*used, budget.per, now_ms);
                 }
-                let changed = change(window, budget);
-                (changed, *window)
+                (change(window, budget, now_ms), *window, now_ms)
             });
             match done {
-                Ok((changed, window)) => {
-                    state.window = window;
+                Ok((changed, window, now_ms)) => {
+                    ledger.locked().window = window;
                     ledger.tell(&window, now_ms);
                     Ok(changed)
                 }
-                Err(why) => {
-                    state.unkept = unkept;
-                    Err(why)
+                Err(unusable) => {
+                    ledger.locked().unkept.append(&mut taken);
+                    Err(unusable)
                 }
             }
         });
-        work.await.unwrap_or_else(|ended| Err(ended.to_string()))
+        let unended = |error: tokio::task::JoinError| Unusable {
+            why: error.to_string(),
+            is_busy: false,
+        };
+        work.await.unwrap_or_else(|error| Err(unended(error)))
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {

@@ -68,14 +68,30 @@ impl Counts {
     }
 }
 
+/// Why the file can't be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unusable {
+    /// With the file's name.
+    pub why: String,
+    /// Another process has it, and may give it back.
+    pub is_busy: bool,
+}
+
 /// What `change` makes of the windows in the file at `path`, which is made if there is none (0600). Blocks.
 ///
 /// # Errors
-/// Why the file can't be used, with its name; nothing was changed then.
-pub(super) fn update<T>(path: &Path, per: Per, change: impl FnOnce(&mut Window) -> T) -> Result<T, String> {
-    let because = |why: String| format!("{}: {why}", path.display());
-    let io = |error: io::Error| because(error.to_string());
-    let mut file = lock(path).map_err(because)?;
+/// Why the file can't be used; nothing was changed in it then.
+pub(super) fn update<T>(path: &Path, per: Per, change: impl FnOnce(&mut Window) -> T) -> Result<T, Unusable> {
+    let unusable = |why: &dyn std::fmt::Display, is_busy| Unusable {
+        why: format!("{}: {why}", path.display()),
+        is_busy,
+    };
+    let because = |why: String| unusable(&why, false);
+    let io = |error: io::Error| unusable(&error, false);
+    let mut file = lock(path).map_err(because)?.ok_or_else(|| {
+        let waited = LONGEST_WAIT.as_secs();
+        unusable(&format!("another process has kept it locked for {waited} s"), true)
+    })?;
     let mut counts = match read(&mut file).map_err(io)?.as_slice() {
         [] => begin(&mut file).map_err(io)?,
         bytes if initial().map_err(io)?.starts_with(bytes) => begin(&mut file).map_err(io)?,
@@ -90,21 +106,20 @@ pub(super) fn update<T>(path: &Path, per: Per, change: impl FnOnce(&mut Window) 
     Ok(changed)
 }
 
-/// The file, for this process alone until it is dropped.
-fn lock(path: &Path) -> Result<File, String> {
+/// The file, for this process alone until it is dropped; `None` if others have it for too long.
+fn lock(path: &Path) -> Result<Option<File>, String> {
     let began = Instant::now();
     loop {
         match checkpoint::lock(path) {
             // Else it was removed or replaced meanwhile, and others count elsewhere.
-            Ok(Some(file)) if checkpoint::is_at(&file, path) => return Ok(file),
+            Ok(Some(file)) if checkpoint::is_at(&file, path) => return Ok(Some(file)),
             Ok(_) => {}
             Err(Refused::Unsafe(_, why)) => return Err(why.to_owned()),
             Err(Refused::Io(_, error)) => return Err(error.to_string()),
             Err(other) => return Err(other.to_string()),
         }
         if began.elapsed() > LONGEST_WAIT {
-            let waited = LONGEST_WAIT.as_secs();
-            return Err(format!("another process has kept it locked for {waited} s"));
+            return Ok(None);
         }
         std::thread::sleep(PAUSE);
     }
@@ -135,6 +150,12 @@ fn parse(bytes: &[u8]) -> Result<Counts, String> {
     if bytes.len() != 2 * LINE {
         return Err("it is no store of budgets".to_owned());
     }
+    // A newer package may have written one line: the other is not what counts then.
+    if let Some(newer) = bytes.chunks(LINE).find_map(newer) {
+        return Err(format!(
+            "it is of version {newer}, and this package knows version {VERSION}"
+        ));
+    }
     let lines = bytes.chunks(LINE).zip(0_u64..);
     let read = lines.map(|(line, place)| parse_line(line, place));
     let (whole, wrong): (Vec<_>, Vec<_>) = read.partition(Result::is_ok);
@@ -143,6 +164,19 @@ fn parse(bytes: &[u8]) -> Result<Counts, String> {
         return Err(wrong.into_iter().find_map(Result::err).unwrap_or_default());
     };
     Ok(counts)
+}
+
+/// The version of a line that is whole and of another one.
+fn newer(line: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        budget: u64,
+    }
+    let text = line.trim_ascii_end();
+    let Versioned { budget } = serde_json::from_slice(text)
+        .ok()
+        .filter(|_| checkpoint::fits_sum(text))?;
+    (budget != VERSION).then_some(budget)
 }
 
 fn parse_line(line: &[u8], place: u64) -> Result<Counts, String> {
@@ -156,16 +190,9 @@ fn parse_line(line: &[u8], place: u64) -> Result<Counts, String> {
             "line {number} does not fit its checksum: the file was damaged or edited after it was written"
         ));
     }
-    let version = |value: &serde_json::Value| value["budget"].as_u64();
     let value: serde_json::Value = serde_json::from_slice(text).map_err(|error| format!("line {number}: {error}"))?;
-    match version(&value) {
-        Some(VERSION) => {}
-        Some(newer) => {
-            return Err(format!(
-                "it is of version {newer}, and this package knows version {VERSION}"
-            ));
-        }
-        None => return Err("it is no store of budgets".to_owned()),
+    if value["budget"].as_u64() != Some(VERSION) {
+        return Err("it is no store of budgets".to_owned());
     }
     for name in Per::NAMES {
         serde_json::from_value::<Window>(value[name].clone())

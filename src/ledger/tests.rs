@@ -105,3 +105,29 @@ async fn status_shows_what_is_used_as_long_as_there_is_a_provider() {
     drop(counting);
     assert_eq!(shown(), None);
 }
+
+#[tokio::test]
+async fn a_store_that_another_keeps_is_busy_and_holds_up_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.json");
+    let ledger = ledger(3, Some(&path));
+    ledger.admit(NOW).await.unwrap();
+    let held = crate::checkpoint::lock(&path).unwrap().unwrap();
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let ledger = Arc::clone(&ledger);
+            tokio::spawn(async move { ledger.admit(NOW).await })
+        })
+        .collect();
+    // They wait for the file, and not for each other: what is counted in the process is to be had.
+    while Arc::strong_count(&ledger) < 7 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(ledger.locked().window.requests, 1);
+    drop(held);
+    let mut admitted = 0;
+    for waits in waiting {
+        admitted += usize::from(waits.await.unwrap().is_ok());
+    }
+    assert_eq!(admitted, 2);
+}

@@ -17,7 +17,7 @@ pub(super) struct Admission(Option<Admitted>);
 /// Lets an attempt in.
 ///
 /// # Errors
-/// `BUDGET_EXCEEDED`; `INVALID_OPTION` where the store of the budget can't be used.
+/// `BUDGET_EXCEEDED`; `INVALID_OPTION` where the store of the budget can't be used, and `OVERLOADED` where another process keeps it.
 pub(super) async fn admit(sink: &Sink, now_ms: u64) -> Result<Admission, Box<ProviderError>> {
     let Some(ledger) = &sink.ledger else {
         return Ok(Admission(None));
@@ -38,6 +38,11 @@ pub(super) async fn admit(sink: &Sink, now_ms: u64) -> Result<Admission, Box<Pro
             let reason = format!("option \"budget.store\" names a file that can't be used: {why}");
             let hint = "name another file, or remove this one: then nothing has been used";
             ProviderError::new(provider, Code::InvalidOption, reason).with_hint(hint)
+        }
+        Err(Refused::Busy(why)) => {
+            let reason = format!("the store of the budget can't be had: {why}");
+            let hint = "try again, or look which process has it: none keeps it for longer than a moment";
+            ProviderError::new(provider, Code::Overloaded, reason).with_hint(hint)
         }
     };
     sink.log.say(

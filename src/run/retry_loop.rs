@@ -116,7 +116,11 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
             }
             continue;
         }
-        let admission = match admission::admit(sink, call.now_ms()).await {
+        // A store may be somebody else's for seconds. What is counted for a caller that has gone meanwhile stays counted.
+        let Some(admission) = cancel.run_until_cancelled(admission::admit(sink, call.now_ms())).await else {
+            return Driven::Ended(cancelled(call, number - 1, reasons, info));
+        };
+        let admission = match admission {
             Ok(admission) => admission,
             Err(error) => {
                 let waits = call.quota().filter(|_| !sink.is_committed());

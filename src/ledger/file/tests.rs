@@ -21,7 +21,8 @@ fn budget(requests: u64, per: Per) -> Budget {
 }
 
 fn admit(path: &Path, requests: u64, per: Per) -> Result<bool, String> {
-    update(path, per, |window| window.admit(&budget(requests, per), NOW).is_ok())
+    let admitted = update(path, per, |window| window.admit(&budget(requests, per), NOW).is_ok());
+    admitted.map_err(|unusable| unusable.why)
 }
 
 fn window(path: &Path, per: Per) -> Window {
@@ -112,6 +113,15 @@ fn what_is_no_store_is_left_alone() {
         ),
         (
             both("\"budget\":1", "\"budget\":2"),
+            "it is of version 2, and this package knows version 1",
+        ),
+        // A newer package has written the line that does not count for this one.
+        (
+            of(0, "", "") + &of(1, "\"budget\":1", "\"budget\":2"),
+            "it is of version 2, and this package knows version 1",
+        ),
+        (
+            of(0, "\"budget\":1", "\"budget\":2") + &of(1, "", ""),
             "it is of version 2, and this package knows version 1",
         ),
         (
