@@ -21,7 +21,7 @@ pub struct Binary {
 impl Binary {
     /// The binary that was found, with this login.
     pub fn new(resolved: Resolved, login: Option<&str>) -> Binary {
-        let metadata = std::fs::metadata(&resolved.file).ok();
+        let metadata = std::fs::metadata(resolved.script()).ok();
         Binary {
             changed: metadata.as_ref().and_then(|metadata| metadata.modified().ok()),
             size: metadata.as_ref().map_or(0, std::fs::Metadata::len),
@@ -42,9 +42,9 @@ impl Binary {
         &self.resolved
     }
 
-    /// Where it is.
+    /// Where it is: for a script that Windows runs by a runtime, the script.
     pub fn file(&self) -> &Path {
-        &self.resolved.file
+        self.resolved.script()
     }
 }
 

@@ -176,6 +176,8 @@ fn spec(
         program: line.program.into(),
         resolved: surroundings.file,
         args: args.collect(),
+        #[cfg(windows)]
+        verbatim: None,
         env,
         cwd,
         stdin,

@@ -26,6 +26,12 @@ pub(super) fn prepare(line: &mut CommandLine, variable: impl Fn(&CommandLine, &s
 /// The home that the CLI would take by itself.
 fn users_home(home: &PrivateHome, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let value = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let own = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
-    value(home.variable).or_else(|| Some(value(own)?.join(home.users)))
+    #[cfg(not(windows))]
+    let own = || value("HOME");
+    #[cfg(windows)]
+    let own = || match home.by_system {
+        true => crate::process::profile_folder(),
+        false => value("USERPROFILE"),
+    };
+    value(home.variable).or_else(|| Some(own()?.join(home.users)))
 }

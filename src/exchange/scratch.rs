@@ -4,6 +4,9 @@
 //! In: a [`CommandLine`]. Out: paths. A folder is made and listed in one step for [`remove_all`]: after that, no folder of
 //! the owner is left and none comes any more, though the threads that run its calls may still go on for a moment.
 
+#[cfg(windows)]
+mod windows;
+
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -67,6 +70,9 @@ pub(super) struct Scratch {
     /// What was made in it, in this order: to look what is there takes a descriptor, and there may be none left.
     made: Vec<PathBuf>,
     owner: Arc<Mutex<Folders>>,
+    /// Says as long as it is there whose folder this is.
+    #[cfg(windows)]
+    host: Option<Arc<windows::Host>>,
 }
 
 /// A file elsewhere that the CLI leaves behind when it is killed, removed as a [`Scratch`] is.
@@ -86,6 +92,8 @@ impl Leftover {
                 path,
                 made: Vec::new(),
                 owner,
+                #[cfg(windows)]
+                host: None,
             },
         }
     }
@@ -123,10 +131,18 @@ impl Scratch {
         for link in &line.links {
             making.link(&link.target, &making.path.join(&link.name))?;
         }
+        #[cfg(windows)]
+        let host = making.host.take();
         let (path, made) = making.keep();
         listed.live.insert(path.clone());
         drop(listed);
-        Ok(Some(Scratch { path, made, owner }))
+        Ok(Some(Scratch {
+            path,
+            made,
+            owner,
+            #[cfg(windows)]
+            host,
+        }))
     }
 
     /// Writes a file at `path` below its folder `name`.
@@ -157,8 +173,21 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         // Taken off the list when it is gone: what is on the list is removed when the owner ends.
-        if take_away(&self.path, &self.made) {
+        let is_gone = take_away(&self.path, &self.made);
+        if is_gone {
             locked(&self.owner).live.remove(&self.path);
+        }
+        // What has just exited, or looks for viruses, may still hold it there for a moment.
+        #[cfg(windows)]
+        if !is_gone {
+            let (path, owner) = (self.path.clone(), Arc::clone(&self.owner));
+            windows::remove_soon(self.host.take(), move || {
+                let is_gone = remove(&path);
+                if is_gone {
+                    locked(&owner).live.remove(&path);
+                }
+                is_gone
+            });
         }
     }
 }
@@ -181,24 +210,37 @@ struct Making {
     path: PathBuf,
     made: Vec<PathBuf>,
     kept: bool,
+    #[cfg(windows)]
+    host: Option<Arc<windows::Host>>,
 }
 
 impl Making {
     /// A new folder that nobody else can look into or change, whatever the umask is: with a folder of mode 0777 anybody could put
     /// another system prompt in the place of the run's.
+    #[cfg(unix)]
     fn begin() -> io::Result<Making> {
         let mut builder = tempfile::Builder::new();
         builder.prefix("deep-factor-");
-        #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
         let making = Making {
             path: builder.tempdir()?.keep(),
             made: Vec::new(),
             kept: false,
         };
-        #[cfg(unix)]
         make_private(&making.path)?;
         Ok(making)
+    }
+
+    /// The same; what is made in it is the user's alone, too.
+    #[cfg(windows)]
+    fn begin() -> io::Result<Making> {
+        let (path, host) = windows::new_folder()?;
+        Ok(Making {
+            path,
+            made: Vec::new(),
+            kept: false,
+            host,
+        })
     }
 
     /// A folder inside of it, and those above that. A file's name may lead into the folder the CLI runs in.
@@ -261,13 +303,8 @@ fn make_private(path: &Path) -> io::Result<()> {
 fn make_link(target: &Path, path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     return std::os::unix::fs::symlink(target, path);
-    // Links need a right of their own there, which few have; a second name of the file needs none.
     #[cfg(windows)]
-    return match std::os::windows::fs::symlink_file(target, path) {
-        Err(_) if !target.exists() => Ok(()),
-        Err(_) => std::fs::hard_link(target, path),
-        Ok(()) => Ok(()),
-    };
+    return windows::make_link(target, path);
 }
 
 /// Sets what the umask has taken from the mode of what lies in a private folder, where nobody else can put a link.

@@ -107,6 +107,14 @@ impl Launch {
     #[cfg(windows)]
     fn explain_windows(&self, error: &io::Error) -> Option<StartError> {
         let file = self.file.clone();
+        if error.raw_os_error().is_none() && error.kind() == io::ErrorKind::InvalidInput && is_batch(&file) {
+            let what = format!(
+                "{} is a batch file, and cmd.exe, which runs it, can't be handed these arguments safely: name the program behind it \
+                 (`cliPath`), or leave out the arguments with quotes, percent signs or line ends",
+                file.display()
+            );
+            return Some(StartError::InvalidInput { what });
+        }
         // winerror.h: 2 and 3 file or path not found, 5 access denied, 87 and 206 command line too long,
         // 193 bad EXE format, 267 the directory name is invalid.
         Some(match error.raw_os_error()? {
@@ -181,6 +189,13 @@ impl Launch {
             .map(|(name, value)| name.len() + 1 + value.len() + per_string);
         self.file.as_os_str().len() + per_string + args.chain(vars).sum::<usize>()
     }
+}
+
+/// Whether `cmd.exe` runs `file`.
+#[cfg(windows)]
+fn is_batch(file: &std::path::Path) -> bool {
+    let extension = file.extension().unwrap_or_default();
+    extension.eq_ignore_ascii_case("cmd") || extension.eq_ignore_ascii_case("bat")
 }
 
 /// CreateProcessW's limit, in characters.

@@ -19,7 +19,8 @@
 //! - `SIGCHLD` and other people's children are left alone.
 //!
 //! [`registry::kill_all`] is for a host that ends and can say so. For one that is killed there is the watchdog
-//! ([`Spec::guarded`]); without it, the children see the end of their stdin, and what does not heed that lives on.
+//! ([`Spec::guarded`]); without it, the children see the end of their stdin, and what does not heed that lives on. On Windows a run is
+//! a job object that ends with its host (`windows.rs`).
 
 pub mod activity;
 mod drain;
@@ -28,6 +29,8 @@ mod env;
 mod fault;
 mod feed;
 mod head_tail;
+#[cfg(windows)]
+mod job;
 mod launch;
 pub mod limit;
 mod mark;
@@ -39,6 +42,8 @@ mod proc;
 mod proc_linux;
 #[cfg(any(all(test, unix), all(unix, not(target_os = "linux"))))]
 mod proc_ps;
+#[cfg(windows)]
+mod profile;
 pub mod published;
 pub mod registry;
 mod resolve;
@@ -79,6 +84,8 @@ pub use memory::resident_bytes;
 pub use owner::OWNER_VARIABLE;
 #[cfg(target_os = "linux")]
 pub use proc_linux::started;
+#[cfg(windows)]
+pub use profile::profile_folder;
 #[cfg(test)]
 pub use resolve::counted;
 pub use resolve::{Resolved, resolve};

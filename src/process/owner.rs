@@ -16,12 +16,15 @@ pub(super) fn owner_mark(label: &Label) -> String {
 }
 
 /// When this process was started, in the system's own count: ids are used again, and this tells who has one now.
-static START: LazyLock<u64> = LazyLock::new(|| {
-    #[cfg(target_os = "linux")]
-    let start = i32::try_from(std::process::id())
-        .ok()
-        .and_then(super::proc_linux::started);
-    #[cfg(not(target_os = "linux"))]
-    let start = None;
-    start.unwrap_or_default()
-});
+static START: LazyLock<u64> = LazyLock::new(own_start);
+
+#[cfg(target_os = "linux")]
+fn own_start() -> u64 {
+    let pid = i32::try_from(std::process::id()).ok();
+    pid.and_then(super::proc_linux::started).unwrap_or_default()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn own_start() -> u64 {
+    0
+}

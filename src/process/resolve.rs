@@ -39,6 +39,11 @@ impl Resolved {
         }
     }
 
+    /// What the CLI itself is: the script where a Windows shim's runtime is executed.
+    pub fn script(&self) -> &Path {
+        self.prefix.last().map_or(&self.file, Path::new)
+    }
+
     /// What is executed, and the arguments that come before the caller's.
     pub fn command(self) -> (PathBuf, Vec<OsString>) {
         match (self.interpreter, self.called_with) {
@@ -52,7 +57,7 @@ impl Resolved {
     }
 
     fn still_there(&self) -> bool {
-        self.file.is_file() && self.interpreter.as_ref().is_none_or(|file| file.is_file())
+        self.file.is_file() && self.script().is_file() && self.interpreter.as_ref().is_none_or(|file| file.is_file())
     }
 }
 
@@ -158,7 +163,10 @@ fn search(program: &OsStr, path: &OsStr) -> Result<Resolved, StartError> {
     let folders = Folders::of(path);
     let found = match is_bare(program) {
         true => folders.find(program),
-        // It is absolute by now.
+        // It is absolute by now. Windows itself does not take a script for a program.
+        false if cfg!(windows) && is_script(Path::new(program)) => {
+            Some(PathBuf::from(program)).filter(|file| file.is_file())
+        }
         false => which::which_in(program, Some(""), "/").ok(),
     };
     let file = found.ok_or_else(|| not_found(program, path, &folders))?;
@@ -296,6 +304,7 @@ fn behind_shim(file: PathBuf, folders: &Folders) -> Result<Resolved, StartError>
         Some("cmd" | "bat") => file,
         Some("ps1") if file.with_extension("cmd").is_file() => file.with_extension("cmd"),
         Some("ps1") => return Err(StartError::NotExecutable { file }),
+        _ if is_script(&file) => return by_node(file, folders),
         _ => return Ok(Resolved::direct(file)),
     };
     let text = std::fs::read_to_string(&batch).unwrap_or_default();
@@ -330,6 +339,26 @@ fn behind_shim(file: PathBuf, folders: &Folders) -> Result<Resolved, StartError>
     Ok(Resolved {
         prefix,
         ..Resolved::direct(runtime)
+    })
+}
+
+/// Whether `file` is one that Node runs, by its name.
+fn is_script(file: &Path) -> bool {
+    let extension = file.extension().unwrap_or_default();
+    ["js", "mjs", "cjs"]
+        .iter()
+        .any(|script| extension.eq_ignore_ascii_case(script))
+}
+
+/// A script, which has a `#!` line elsewhere and no shim here, with the Node of the PATH.
+fn by_node(file: PathBuf, folders: &Folders) -> Result<Resolved, StartError> {
+    let Some(node) = folders.find(OsStr::new("node")) else {
+        let interpreter = "node".into();
+        return Err(StartError::InterpreterNotFound { file, interpreter });
+    };
+    Ok(Resolved {
+        prefix: vec![file.into_os_string()],
+        ..Resolved::direct(node)
     })
 }
 

@@ -99,6 +99,8 @@ impl Supervisor {
         } = self;
         let grace = limits.kill_grace.min(LONGEST_GRACE);
         let no_input = CancellationToken::new();
+        // All of the input has been written, and its end.
+        let fed = CancellationToken::new();
         let drained = CancellationToken::new();
         let cleared = CancellationToken::new();
         let (report, reported) = oneshot::channel();
@@ -107,7 +109,7 @@ impl Supervisor {
             tokio::select! {
                 biased;
                 () = no_input.cancelled() => {}
-                () = feed.run() => {}
+                () = feed.run() => fed.cancel(),
             }
         };
 
@@ -127,6 +129,7 @@ impl Supervisor {
                 () = while_incomplete(completed.clone(), || after(started, limits.time_left())) => Err(End::Timeout),
                 () = while_incomplete(completed.clone(), || idle(&flow, limits.idle_timeout)) => Err(End::IdleTimeout),
             };
+            let input_was_open = !fed.is_cancelled();
             no_input.cancel();
             let kill_at = Instant::now() + grace;
             let stdout_bytes = flow.stdout_bytes();
@@ -150,13 +153,13 @@ impl Supervisor {
                 Err(End::Lingered) => {
                     flow.exited.cancel();
                     let _ = report.send(seen(End::Lingered, Status::UNKNOWN));
-                    end_leader(&mut group, kill_at).await;
+                    end_leader(&mut group, input_was_open, kill_at).await;
                     drop((permit, listed));
                     group.clear(false, kill_at).await;
                     drop(in_use);
                 }
                 Err(end) => {
-                    let status = end_leader(&mut group, kill_at).await;
+                    let status = end_leader(&mut group, input_was_open, kill_at).await;
                     flow.exited.cancel();
                     drop((permit, listed));
                     let seen = seen(end, status);
@@ -218,13 +221,14 @@ impl Supervisor {
     }
 }
 
-/// TERM, grace, KILL; returns when the leader has exited, whatever was sent to it.
-async fn end_leader(group: &mut Group, kill_at: Instant) -> Status {
-    group.ask().await;
-    tokio::select! {
-        biased;
-        status = group.exited() => return status,
-        () = sleep_until(kill_at) => {}
+/// TERM, grace, KILL; returns when the leader has exited, whatever was sent to it. There is a grace for what could be asked to end.
+async fn end_leader(group: &mut Group, input_was_open: bool, kill_at: Instant) -> Status {
+    if group.ask(input_was_open).await {
+        tokio::select! {
+            biased;
+            status = group.exited() => return status,
+            () = sleep_until(kill_at) => {}
+        }
     }
     group.force().await;
     timeout(KILL_PATIENCE, group.exited()).await.unwrap_or(Status::UNKNOWN)

@@ -144,11 +144,13 @@ impl Group {
         }
     }
 
-    /// Asks the run's processes to end (SIGTERM). Also wakes what is stopped, for a stopped process can't hear.
-    pub async fn ask(&mut self) {
+    /// Asks the run's processes to end (SIGTERM): they have been asked, whatever became of their input. Also wakes what is stopped, for a
+    /// stopped process can't hear.
+    pub async fn ask(&mut self, _input_was_open: bool) -> bool {
         self.look_around().await;
         self.signal(Signal::TERM);
         self.signal(Signal::CONT);
+        true
     }
 
     /// Kills the run's processes.

@@ -1,29 +1,31 @@
 //! Starting a job object and ending it, on Windows.
 //!
-//! In: a [`Launch`]. Out: a [`Group`]. The same interface as the Unix file's; type-checked for
-//! `x86_64-pc-windows-msvc`, not yet run on a Windows machine.
+//! In: a [`Launch`]. Out: a [`Group`]. The same interface as the Unix file's, held to the same promises by the tests of whole runs
+//! (`tests/integration/process`, `__tests__/windows`).
 //!
-//! Differences that the operating system imposes: there is no polite signal, so the grace begins with the closed stdin
-//! and ends with the job's termination (exit code 1); descendants can't leave the job, so there are no escapees; the exit
-//! is looked for every 10 ms, for waiting on a handle takes unsafe code; and if the host is killed the job lives on.
+//! Differences that the operating system imposes: there is no polite signal, so there is a grace only where closing stdin asks, and it
+//! ends with the job's termination (exit code 1); descendants can't leave the job, so there are no escapees; the exit is looked for
+//! every 10 ms. A killed host takes its jobs along, for they end with their last handle: there is no watchdog.
 
 use std::io;
+use std::os::windows::io::AsHandle;
+use std::os::windows::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use process_wrap::std::{CommandWrap, CreationFlags, JobObject};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
+use windows_sys::Win32::System::Threading::{CREATE_NO_WINDOW, CREATE_SUSPENDED};
 
 use super::fault::StartError;
+use super::job::{self, Job};
 use super::launch::{Launch, Pipes};
 use super::registry::Registration;
 use super::spec::Waiting;
 use super::status::Status;
 use super::target::Target;
 
-const CREATE_NO_WINDOW: u32 = 0x0800_0000;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Starts the process in a job of its own, without a console window, its stdio being pipes.
@@ -35,36 +37,48 @@ pub(super) fn spawn(launch: &Launch, stdin: bool, _run: &str) -> Result<(Pipes, 
         .envs(launch.vars.iter().map(|(name, value)| (name, value)))
         .stdin(if stdin { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+        .stderr(Stdio::piped())
+        // Suspended: what it starts before it is in its job would be in none.
+        .creation_flags(CREATE_NO_WINDOW | CREATE_SUSPENDED);
     if let Some(text) = &launch.verbatim {
-        std::os::windows::process::CommandExt::raw_arg(&mut command, text);
+        command.raw_arg(text);
     }
     if let Some(cwd) = &launch.cwd {
         command.current_dir(cwd);
     }
-    let mut flags = CreationFlags(Default::default());
-    flags.0.0 = CREATE_NO_WINDOW;
-    let mut command = CommandWrap::from(command);
-    command.wrap(flags).wrap(JobObject);
-    let mut child = command.spawn().map_err(|error| launch.explain(error))?;
+    let failed = |error| launch.explain(error);
+    let job = Job::new().map_err(failed)?;
+    let mut child = command.spawn().map_err(failed)?;
+    if let Err(error) = begin(&job, &child) {
+        // It may be in no job that ends it.
+        let _ = child.kill();
+        return Err(failed(error));
+    }
     let pipes = Pipes {
-        stdin: child.stdin().take(),
-        stdout: child.stdout().take(),
-        stderr: child.stderr().take(),
+        stdin: child.stdin.take(),
+        stdout: child.stdout.take(),
+        stderr: child.stderr.take(),
     };
     let target = Target {
         pid: child.id(),
-        job: Arc::new(Mutex::new(child)),
+        leader: Arc::new(Mutex::new(child)),
+        job: Arc::new(job),
     };
     Ok((pipes, target))
 }
 
-/// Nothing to do here yet: see above of a killed host.
+/// Lets the suspended `child` run, in `job`.
+fn begin(job: &Job, child: &Child) -> io::Result<()> {
+    job.take_in(child.as_handle())?;
+    job::resume(child.id())
+}
+
+/// Nothing to do here: see above of a killed host.
 #[derive(Debug)]
 pub(super) struct Watchdog;
 
 impl Watchdog {
-    /// What outlives a host that is killed: nothing needs to, the job ends with its last handle.
+    /// What outlives a host that is killed: nothing needs to, a job ends with its host.
     pub fn spawn() -> Watchdog {
         Watchdog
     }
@@ -95,7 +109,7 @@ impl Group {
         })
     }
 
-    /// As guarded as it can be here.
+    /// Guarded by its job; the private folder is removed by the next host (`exchange/scratch`).
     pub fn guard(&mut self, _grace: Duration, _folder: Option<&Path>) -> bool {
         true
     }
@@ -103,8 +117,7 @@ impl Group {
     /// Resolves when the leader has exited. Cancel safe.
     pub async fn exited(&self) -> Status {
         loop {
-            // Not the job's own try_wait, which is about all of its processes.
-            let looked = self.target.lock().inner_mut().try_wait();
+            let looked = self.target.leader().try_wait();
             match looked {
                 Ok(Some(status)) => {
                     return Status {
@@ -118,8 +131,10 @@ impl Group {
         }
     }
 
-    /// Nothing to send: the closed stdin is what asks.
-    pub async fn ask(&mut self) {}
+    /// Whether the processes have been asked to end: there is nothing to send, only the stdin that has just been closed.
+    pub async fn ask(&mut self, input_was_open: bool) -> bool {
+        input_was_open
+    }
 
     /// Terminates the job.
     pub async fn force(&mut self) {
@@ -129,8 +144,14 @@ impl Group {
     /// After the leader's exit: terminates what is left of the job at `kill_at`, or at once unless it exited `by_itself`: its
     /// owner waits for this then.
     pub async fn clear(mut self, by_itself: bool, kill_at: Instant) {
-        if by_itself {
-            sleep_until(kill_at).await;
+        let mut pause = LOOK_EVERY;
+        while by_itself && self.target.job.living().is_ok_and(|living| living > 0) {
+            let left = kill_at.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            sleep(pause.min(left)).await;
+            pause = (pause * 2).min(Duration::from_millis(100));
         }
         self.finish();
     }

@@ -1,14 +1,16 @@
 //! What a run is ended by at once, on Windows.
 
+use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use process_wrap::std::ChildWrapper;
+use super::job::Job;
 
 /// What [`kill_now`] needs to know of a run.
 #[derive(Debug, Clone)]
 pub(super) struct Target {
     pub pid: u32,
-    pub job: Arc<Mutex<Box<dyn ChildWrapper>>>,
+    pub leader: Arc<Mutex<Child>>,
+    pub job: Arc<Job>,
 }
 
 impl Target {
@@ -16,13 +18,13 @@ impl Target {
         self.pid
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, Box<dyn ChildWrapper>> {
-        self.job.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn leader(&self) -> MutexGuard<'_, Child> {
+        self.leader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn terminate(&self) {
-        // A job that is over can't be terminated, and need not be.
-        let _ = self.lock().start_kill();
+        // A job that is over can't be ended, and need not be.
+        let _ = self.job.end();
     }
 }
 

@@ -507,6 +507,8 @@ pub struct PrivateHome {
     pub folder: &'static str,
     /// The user's home without that variable, in the user's folder.
     pub users: &'static str,
+    /// Whether the CLI asks Windows for the user's folder, whatever `USERPROFILE` says.
+    pub by_system: bool,
     /// Its files that hold a login; one may come later.
     pub login: &'static [&'static str],
     /// Others, where they are there.

@@ -17,6 +17,7 @@ const EMPTY: PrivateHome = PrivateHome {
     variable: "CODEX_HOME",
     folder: FOLDER,
     users: ".codex",
+    by_system: true,
     login: &[],
     rest: &[],
 };

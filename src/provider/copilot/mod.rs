@@ -117,6 +117,7 @@ pub static COPILOT: Provider = Provider {
         variable: "COPILOT_HOME",
         folder: "copilot-home",
         users: ".copilot",
+        by_system: false,
         login: &["config.json"],
         rest: &[],
     }),

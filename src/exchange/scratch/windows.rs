@@ -1,0 +1,276 @@
+//! What private folders take on Windows: an access list instead of a mode, a file of the host instead of a watchdog, and links without
+//! the right to make them.
+//!
+//! A host that is killed leaves its folders, with the system prompts in them. So a host that has any holds a file open beside them that
+//! Windows removes when the host ends, in whichever way, and its private folders carry the same name: folders whose host's file is gone
+//! are nobody's any more, and the next host removes them when it makes its own first one.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::windows::ffi::OsStrExt;
+use std::os::windows::fs::OpenOptionsExt;
+use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use windows_sys::Win32::Foundation::LocalFree;
+use windows_sys::Win32::Security::Authorization::{
+    ConvertSidToStringSidW, ConvertStringSecurityDescriptorToSecurityDescriptorW, SDDL_REVISION_1,
+};
+use windows_sys::Win32::Security::{
+    GetTokenInformation, PSECURITY_DESCRIPTOR, SECURITY_ATTRIBUTES, TOKEN_QUERY, TOKEN_USER, TokenUser,
+};
+use windows_sys::Win32::Storage::FileSystem::{CreateDirectoryW, FILE_FLAG_DELETE_ON_CLOSE};
+use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken};
+
+/// What the names of private folders begin with, and behind it their host's.
+const FOLDER: &str = "deep-factor-";
+/// What the name of a host's file begins with.
+const HOST: &str = "deep-factor-host-";
+/// How long a host's name is, and a folder's own behind it: hexadecimal digits.
+const DIGITS: usize = 16;
+/// How often, and how long apart, a folder is tried again that could not be removed: five seconds.
+const TRIES: u32 = 250;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What this process knows of a folder for temporary files that it has used.
+type Known = HashMap<PathBuf, Weak<Host>>;
+static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
+
+/// A host that is there: held by its private folders, so that one without any holds nothing open.
+#[derive(Debug)]
+pub(super) struct Host {
+    name: String,
+    /// Open as long as the host is there, and gone with it.
+    _file: File,
+}
+
+impl Host {
+    /// Makes the file, which nobody else can open or remove.
+    fn begin(temporary: &Path) -> io::Result<Host> {
+        let name = digits()?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .share_mode(0)
+            .custom_flags(FILE_FLAG_DELETE_ON_CLOSE)
+            .open(temporary.join(format!("{HOST}{name}")))?;
+        Ok(Host { name, _file: file })
+    }
+}
+
+/// A new folder in the one for temporary files that nobody but the user can look into or change, and its host.
+pub(super) fn new_folder() -> io::Result<(PathBuf, Option<Arc<Host>>)> {
+    let temporary = std::env::temp_dir();
+    // Where a file can't be held open, a folder may be made all the same; no other host removes it.
+    let host = host_in(&temporary).ok();
+    let own = digits()?;
+    let name = match &host {
+        Some(host) => format!("{FOLDER}{}-{own}", host.name),
+        None => format!("{FOLDER}{own}"),
+    };
+    let path = temporary.join(name);
+    create_private(&path)?;
+    Ok((path, host))
+}
+
+/// This host in a folder for temporary files. The first time, what dead hosts have left there is removed, by a thread of its own.
+fn host_in(temporary: &Path) -> io::Result<Arc<Host>> {
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = known.get(temporary);
+    if let Some(host) = before.and_then(Weak::upgrade) {
+        return Ok(host);
+    }
+    let is_first = before.is_none();
+    let host = Arc::new(Host::begin(temporary)?);
+    known.insert(temporary.to_owned(), Arc::downgrade(&host));
+    drop(known);
+    if is_first {
+        let temporary = temporary.to_owned();
+        // Where no thread can be started, the next host removes it.
+        let _ = std::thread::Builder::new().spawn(move || remove_orphans(&temporary));
+    }
+    Ok(host)
+}
+
+/// Tries again to have a folder gone that is still held by somebody, by a thread of its own, while `host` is there. What is held for longer
+/// is removed by the next host.
+pub(super) fn remove_soon(host: Option<Arc<Host>>, remove: impl Fn() -> bool + Send + 'static) {
+    let tries = move || {
+        for _ in 0..TRIES {
+            std::thread::sleep(PAUSE);
+            if remove() {
+                break;
+            }
+        }
+        drop(host);
+    };
+    let _ = std::thread::Builder::new().spawn(tries);
+}
+
+/// Removes the private folders whose host is gone. Those of other users can't be removed, and stay.
+fn remove_orphans(temporary: &Path) {
+    for entry in std::fs::read_dir(temporary).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(host) = name.to_str().and_then(host_of) else {
+            continue;
+        };
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_folder && matches!(temporary.join(format!("{HOST}{host}")).try_exists(), Ok(false)) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// The host that a private folder of this name belongs to.
+fn host_of(name: &str) -> Option<&str> {
+    let (host, own) = name.strip_prefix(FOLDER)?.split_once('-')?;
+    let is_ours = |text: &str| text.len() == DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (is_ours(host) && is_ours(own)).then_some(host)
+}
+
+/// Digits that nobody can foretell.
+fn digits() -> io::Result<String> {
+    let number = getrandom::u64().map_err(io::Error::other)?;
+    Ok(format!("{number:0DIGITS$x}"))
+}
+
+/// Makes a folder whose access list names the user alone, and is handed on to what is made in it: the folder for temporary files may be
+/// one that others can read. Fails where there is anything of this name.
+fn create_private(path: &Path) -> io::Result<()> {
+    // Protected from what the folder above would hand down; full access for the user, for folders and files in it, too.
+    let list = wide(format!("D:P(A;OICI;FA;;;{})", user()?).as_ref());
+    let name = wide(path.as_os_str());
+    let mut descriptor: PSECURITY_DESCRIPTOR = std::ptr::null_mut();
+    #[expect(unsafe_code, reason = "the standard library makes no access lists")]
+    // SAFETY: both texts end with a zero; the descriptor is made by the first call, outlives the second and is freed once.
+    unsafe {
+        let made = ConvertStringSecurityDescriptorToSecurityDescriptorW(
+            list.as_ptr(),
+            SDDL_REVISION_1,
+            &raw mut descriptor,
+            std::ptr::null_mut(),
+        );
+        if made == 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let attributes = SECURITY_ATTRIBUTES {
+            nLength: u32::try_from(size_of::<SECURITY_ATTRIBUTES>()).unwrap_or_default(),
+            lpSecurityDescriptor: descriptor,
+            bInheritHandle: 0,
+        };
+        let done = CreateDirectoryW(name.as_ptr(), &raw const attributes);
+        let outcome = if done == 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        };
+        LocalFree(descriptor);
+        outcome
+    }
+}
+
+/// The security identifier of the user whose process this is, as access lists write it.
+fn user() -> io::Result<String> {
+    // Room for the structure and the longest identifier behind it (68 bytes), aligned as the structure is.
+    let mut room = [0_u64; 16];
+    let mut length = 0;
+    #[expect(unsafe_code, reason = "the standard library knows no users")]
+    // SAFETY: the token's handle is ours alone; the structure, and the identifier it points to, lie in `room`, as long as its length says;
+    // the text that is made ends with a zero and is freed once.
+    unsafe {
+        let mut token = std::ptr::null_mut();
+        if OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &raw mut token) == 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let token = OwnedHandle::from_raw_handle(token);
+        let bytes = u32::try_from(size_of_val(&room)).unwrap_or_default();
+        let at = room.as_mut_ptr();
+        if GetTokenInformation(token.as_raw_handle(), TokenUser, at.cast(), bytes, &raw mut length) == 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let sid = (*at.cast::<TOKEN_USER>()).User.Sid;
+        let mut text = std::ptr::null_mut();
+        if ConvertSidToStringSidW(sid, &raw mut text) == 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let count = (0..).take_while(|&at| *text.add(at) != 0).count();
+        let name = String::from_utf16_lossy(std::slice::from_raw_parts(text, count));
+        LocalFree(text.cast());
+        Ok(name)
+    }
+}
+
+fn wide(text: &std::ffi::OsStr) -> Vec<u16> {
+    text.encode_wide().chain([0]).collect()
+}
+
+/// A link to the file `target`. Links take a right of their own, which few have, and Wine says that it has made one where there is none;
+/// a second name of the file takes no right.
+pub(super) fn make_link(target: &Path, path: &Path) -> io::Result<()> {
+    if std::os::windows::fs::symlink_file(target, path).is_ok() && path.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    if !target.exists() {
+        return Ok(());
+    }
+    std::fs::hard_link(target, path).map_err(|error| match error.kind() {
+        io::ErrorKind::CrossesDevices => io::Error::new(
+            error.kind(),
+            format!(
+                "{} is on another drive, and this account may make no symbolic links: set TEMP to a folder on that drive, or turn \
+                 on Windows' developer mode",
+                target.display()
+            ),
+        ),
+        _ => error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_dead_hosts_go_and_others_stay() {
+        let temporary = tempfile::tempdir().unwrap();
+        let at = |name: &str| temporary.path().join(name);
+        let living = Host::begin(temporary.path()).unwrap();
+        let of_living = at(&format!("{FOLDER}{}-{}", living.name, digits().unwrap()));
+        let of_dead = at(&format!("{FOLDER}{}-{}", digits().unwrap(), digits().unwrap()));
+        let foreign = [at("deep-factor-Ab12Cd"), at("deep-factor-notes-of-mine"), at("other")];
+        for folder in foreign.iter().chain([&of_living, &of_dead]) {
+            std::fs::create_dir(folder).unwrap();
+            std::fs::write(folder.join("system.md"), "private").unwrap();
+        }
+        let there = || foreign.iter().filter(|folder| folder.exists()).count();
+        remove_orphans(temporary.path());
+        assert_eq!((of_living.exists(), of_dead.exists(), there()), (true, false, 3));
+        drop(living);
+        remove_orphans(temporary.path());
+        assert_eq!((of_living.exists(), there()), (false, 3));
+    }
+
+    #[test]
+    fn a_private_folder_is_made_once_and_can_be_used() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("private");
+        create_private(&path).unwrap();
+        std::fs::write(path.join("file"), "text").unwrap();
+        assert_eq!(std::fs::read_to_string(path.join("file")).unwrap(), "text");
+        assert_eq!(create_private(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn a_link_reads_and_writes_the_file_behind_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("auth.json"), folder.path().join("link"));
+        std::fs::write(&file, "old").unwrap();
+        make_link(&file, &link).unwrap();
+        std::fs::write(&link, "new").unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
+        make_link(&folder.path().join("nowhere"), &folder.path().join("none")).unwrap();
+    }
+}
