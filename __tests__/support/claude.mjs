@@ -87,11 +87,12 @@ export function claudeBinary(manifest, version, alias) {
 
 /**
  * An environment in which a claude CLI talks to `baseUrl` with a made-up key and keeps to a home of its own.
- * @param {{ which?: Which, baseUrl: string, env?: Record<string, string | undefined> }} options `which` defaults to "newest"
+ * @param {{ which?: Which, cliPath?: string, baseUrl: string, env?: Record<string, string | undefined> }} options `which` defaults to
+ *   "newest"; `cliPath` is the binary of another one, whose version nobody needs
  * @returns {IsolatedClaude}
  */
-export function isolateClaude({ which = "newest", baseUrl, env = {} }) {
-  const claude = findClaude(which);
+export function isolateClaude({ which = "newest", cliPath, baseUrl, env = {} }) {
+  const claude = cliPath === undefined ? findClaude(which) : { cliPath, version: "" };
   // Short, because the CLI opens a Unix socket below its temp folder (CLI-FACTS 1b §1), and those paths end at 107 bytes.
   const home = mkdtempSync(join(tmpdir(), "dfp-"));
   const temp = join(home, "tmp");

@@ -61,7 +61,10 @@ export const CLIS = {
     formats: [],
     prepare(home, url) {
       write(join(home, ".codex/config.toml"), codexConfig(url, 0));
-      return { env: { MOCK_KEY: KEY }, options: PRINT };
+      // On Windows it asks the system for the user's folder, whatever USERPROFILE says.
+      const env =
+        process.platform === "win32" ? { MOCK_KEY: KEY, CODEX_HOME: join(home, ".codex") } : { MOCK_KEY: KEY };
+      return { env, options: PRINT };
     },
   },
   gemini: {
