@@ -8,7 +8,7 @@
  *
  * `--ci` adds what every change has to pass: the documentation build, and the package with the optimised addon in all package managers.
  * `--all` adds what guards a release: the tests against the optimised addon and with every version of the real CLIs, the benches at their
- * smallest, and the other runtimes.
+ * smallest, the other runtimes, and the other platforms as far as this machine can say something of them.
  * `--verbose` streams all output.
  */
 import { spawn } from "node:child_process";
@@ -80,6 +80,8 @@ export function listChecks(root, { ci = false, all = false } = {}) {
       : []),
     ...release({ name: "package", ...script("test:package") }),
     ...release({ name: "runtimes", ...script("test:runtimes") }),
+    ...release({ name: "other platforms", ...script("test:cross"), count: countPlain }),
+    ...release({ name: "Windows", ...script("test:windows"), count: countPlain }),
   ];
 }
 
@@ -181,6 +183,18 @@ export function countVitest(output) {
     failed: sum(/(\d+) failed/),
     skipped: sum(/(\d+) skipped/) + sum(/(\d+) todo/),
   };
+}
+
+/**
+ * What a check says of itself in its last line, `N passed, N failed, N skipped`.
+ * @param {string} output
+ * @returns {Counts | undefined}
+ */
+export function countPlain(output) {
+  const [, passed, failed, skipped] = /^(\d+) passed, (\d+) failed, (\d+) skipped$/m.exec(output) ?? [];
+  return passed === undefined
+    ? undefined
+    : { passed: Number(passed), failed: Number(failed), skipped: Number(skipped) };
 }
 
 /**

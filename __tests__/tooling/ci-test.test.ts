@@ -3,7 +3,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { type Check, countCargo, countVitest, formatSummary, listChecks, runChecks } from "../../.ci/test.mjs";
+import {
+  type Check,
+  countCargo,
+  countPlain,
+  countVitest,
+  formatSummary,
+  listChecks,
+  runChecks,
+} from "../../.ci/test.mjs";
 
 const node = (source: string) => [process.execPath, "-e", source];
 
@@ -118,11 +126,16 @@ describe("listChecks", () => {
       return names(options).filter((name) => !daily.includes(name));
     };
     expect(added({ ci: true })).toEqual(["cargo doc", "optimised build", "package"]);
-    expect(added({ all: true })).toEqual(["cargo doc", "bench", "package", "runtimes"]);
+    expect(added({ all: true })).toEqual(["cargo doc", "bench", "package", "runtimes", "other platforms", "Windows"]);
   });
 });
 
 describe("counting", () => {
+  it("takes what a check says of itself", () => {
+    expect(countPlain("ok  one\n3 passed, 1 failed, 2 skipped\n")).toEqual({ passed: 3, failed: 1, skipped: 2 });
+    expect(countPlain("skipped: Wine is only set up on Linux x64.\n")).toBeUndefined();
+  });
+
   it("adds up cargo's test binaries", () => {
     const output = `
 running 2 tests
