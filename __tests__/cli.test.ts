@@ -152,6 +152,7 @@ qwen      qwen      0.15.10, 0.24.4
 glm       ax-glm    none
 grok      ax-grok   none
 opencode  opencode  1.18.34
+copilot   copilot   1.0.102
 `,
     });
     const { stdout } = await run(["providers", "--json"]);
@@ -356,7 +357,7 @@ describe("a wrong command line", () => {
     [["doctor", "--nope"], "unknown option '--nope' (deep-factor-providers doctor --help)"],
     [
       ["doctor", "nobody"],
-      'unknown provider "nobody": there are claude, codex, gemini, qwen, glm, grok, opencode (deep-factor-providers doctor --help)',
+      'unknown provider "nobody": there are claude, codex, gemini, qwen, glm, grok, opencode, copilot (deep-factor-providers doctor --help)',
     ],
     [
       ["doctor", "--level", "deep"],

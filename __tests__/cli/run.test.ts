@@ -229,7 +229,7 @@ const REFUSALS: [string[], string][] = [
   ],
   [
     ["run", "Hi", "--provider", "calude"],
-    'unknown provider "calude": did you mean claude? there are claude, codex, gemini, qwen, glm, grok, opencode, openai (deep-factor-providers run --help)',
+    'unknown provider "calude": did you mean claude? there are claude, codex, gemini, qwen, glm, grok, opencode, copilot, openai (deep-factor-providers run --help)',
   ],
   [["run", "Hi", "--model"], "--model has no value: write --model VALUE (deep-factor-providers run --help)"],
   [
@@ -266,7 +266,7 @@ const REFUSALS: [string[], string][] = [
   ],
   [
     ["run", "Hi", "--provider", "openai", "--model", "m", "--engine", "live"],
-    "openai takes no --engine, which is for CLIs (claude, codex, gemini, qwen, glm, grok, opencode): leave it out (deep-factor-providers run --help)",
+    "openai takes no --engine, which is for CLIs (claude, codex, gemini, qwen, glm, grok, opencode, copilot): leave it out (deep-factor-providers run --help)",
   ],
   [
     ["run", "Hi", "--provider", "codex", "--base-url", "http://x"],
@@ -286,7 +286,7 @@ const REFUSALS: [string[], string][] = [
   ],
   [
     ["doctor", "codx"],
-    'unknown provider "codx": did you mean codex? there are claude, codex, gemini, qwen, glm, grok, opencode (deep-factor-providers doctor --help)',
+    'unknown provider "codx": did you mean codex? there are claude, codex, gemini, qwen, glm, grok, opencode, copilot (deep-factor-providers doctor --help)',
   ],
   [
     ["log", "shwo"],

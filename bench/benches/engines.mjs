@@ -132,7 +132,7 @@ const times = (value) => `${value.toFixed(2)} times`;
 export default {
   title: "the engines of other CLIs",
   about:
-    "The real CLI, a scripted API that answers at once. gemini, and the qwen that has no live form: eleven calls, one after the other, none of which knows of another. opencode and qwen: an agent's loop of ten steps, nine tool calls and an answer, with the same requests by hand. From the call to its request and to its answer, the first with the process's start.",
+    "The real CLI, a scripted API that answers at once. gemini, and the qwen that has no live form: eleven calls, one after the other, none of which knows of another. opencode, qwen and copilot: an agent's loop of ten steps, nine tool calls and an answer, with the same requests by hand. From the call to its request and to its answer, the first with the process's start.",
   figures: {
     total: { title: "whole loop", unit: "ms" },
     first: { title: "first request", unit: "ms" },
@@ -176,6 +176,12 @@ export default {
     goal(
       "opencode, live: a loop within 1.2 times `serve` by hand",
       look.median("opencode", "opencodeLive", "total") / look.median("opencode", "opencodeServe", "total"),
+      (value) => value <= 1.2,
+      times,
+    ),
+    goal(
+      "copilot, live: a loop within 1.2 times `--headless` by hand",
+      look.median("copilot", "copilotLive", "total") / look.median("copilot", "copilotHeadless", "total"),
       (value) => value <= 1.2,
       times,
     ),

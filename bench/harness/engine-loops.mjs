@@ -1,10 +1,11 @@
 // @ts-check
-/** An agent's loop over opencode and qwen, in each engine and by hand: what every step takes, and what is left of it at rest. */
+/** An agent's loop over opencode, qwen and copilot, in each engine and by hand: what every step takes, and what is left of it at rest. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { CLIS, findCli, isolateCli, NEWEST_QWEN } from "../../__tests__/support/clis.mjs";
 import { installed, PACKAGES } from "../../__tests__/support/installed.mjs";
 import { markIn, writeToolCalls } from "../../__tests__/support/model.mjs";
+import { driveCopilotHeadless } from "./copilot-headless.mjs";
 import { driveOpencodeServe } from "./opencode-serve.mjs";
 import { driveQwenStream } from "./qwen-stream.mjs";
 import { QUESTION, SYSTEM, TOOL, taken } from "./setting.mjs";
@@ -12,7 +13,7 @@ import { median } from "./stats.mjs";
 
 const STEPS = { full: 10, quick: 2 };
 
-/** @typedef {"opencode" | "qwen"} Cli */
+/** @typedef {"opencode" | "qwen" | "copilot"} Cli */
 /** @typedef {{ cliPath: string, model: string, env: Record<string, string | undefined>, [name: string]: any }} Options */
 /**
  * @typedef {object} Agent
@@ -65,6 +66,11 @@ export const LOOPS = {
     qwenLive: { title: "qwen live", kind: "ours", open: ours("qwen", "live") },
     qwenPrint: { title: "qwen print", kind: "ours", open: ours("qwen", "print") },
     qwenStream: { title: "qwen stream-json by hand", kind: "floor", open: byHand(driveQwenStream) },
+  },
+  copilot: {
+    copilotLive: { title: "copilot live", kind: "ours", open: ours("copilot", "live") },
+    copilotPrint: { title: "copilot print", kind: "ours", open: ours("copilot", "print") },
+    copilotHeadless: { title: "copilot --headless by hand", kind: "floor", open: byHand(driveCopilotHeadless) },
   },
 };
 
@@ -123,7 +129,7 @@ export async function measureLoop(cli, open, { quick }) {
 /** A call of the tool, in the API's way where it is declared there, and written into the text elsewhere. @param {any} body @param {number} n */
 function step(body, n) {
   const declared = (body.tools ?? []).map((/** @type {any} */ tool) => tool.function.name);
-  const name = declared.find((/** @type {string} */ each) => /(^|_)df_+step/.test(each));
+  const name = declared.find((/** @type {string} */ each) => each === TOOL.name || /(^|_)df_+step/.test(each));
   if (name) return { calls: [{ name, args: { n }, id: `call_${n}` }] };
   return { text: writeToolCalls([{ name: TOOL.name, args: { n }, id: `call_${n}` }], markIn(body)) };
 }
