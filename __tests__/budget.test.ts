@@ -154,17 +154,16 @@ describe("an attempt", () => {
     const first = provider.invoke(["one"]);
     await until(() => api.requests.length === 1);
     const queued = provider.invoke(["two"], { signal: abort.signal });
-    const others = [provider.invoke(["three"]), provider.invoke(["four"]), provider.invoke(["five"])];
-    const refused = await Promise.all([
-      failureOf(others[1] as Promise<unknown>),
-      failureOf(others[2] as Promise<unknown>),
-    ]);
+    await until(() => limits().processWide.waiting === 1);
+    const last = provider.invoke(["three"]);
+    await until(() => limits().processWide.waiting === 2);
+    const refused = await Promise.all([failureOf(provider.invoke(["four"])), failureOf(provider.invoke(["five"]))]);
     expect(refused.map(({ code }) => code)).toEqual(["BUDGET_EXCEEDED", "BUDGET_EXCEEDED"]);
     abort.abort();
     await expect(queued).rejects.toBe(abort.signal.reason);
     const again = provider.invoke(["six"]);
     open();
-    await Promise.all([first, others[0], again]);
+    await Promise.all([first, last, again]);
     expect((await failureOf(provider.invoke(["seven"]))).code).toBe("BUDGET_EXCEEDED");
     expect(api.requests).toHaveLength(3);
   });
