@@ -239,7 +239,8 @@ export interface BudgetOptions {
   /** How long a window is. It begins with its first request; the first one behind its end begins the next. A `"day"` is 24 hours. */
   readonly per: "minute" | "hour" | "day";
   /**
-   * A file in which everybody counts who names it: providers, processes, worker threads. Its folder exists; it is made with mode 0600.
+   * A file in which all count together that name it with the same `per`: providers, processes, worker threads. Its folder exists; it is made
+   * with mode 0600.
    * Relative to the process's working folder. Default: the provider object counts for itself, in memory.
    */
   readonly store?: string | undefined;
