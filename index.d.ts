@@ -250,7 +250,7 @@ export interface BudgetOptions {
 export interface LoginOptions {
   /**
    * The folder of the login, which exists; relative to the process's working folder. It is given to the CLI as `CLAUDE_CONFIG_DIR` (claude),
-   * `CODEX_HOME` (codex), `GEMINI_CLI_HOME` (gemini), `XDG_DATA_HOME` (opencode) or `COPILOT_HOME` (copilot).
+   * `CODEX_HOME` (codex), `GEMINI_CLI_HOME` (gemini), `XDG_DATA_HOME` (opencode) or `COPILOT_HOME` (copilot); of grok it is the `GROK_HOME` whose `auth.json` is the login.
    */
   readonly configDir: string;
 }
@@ -702,11 +702,40 @@ export interface GlmCliProviderOptions extends CliProviderOptions {
  */
 export function createGlmCliProvider(options?: GlmCliProviderOptions): CliProvider;
 
-/** Options of {@link createGrokCliProvider}, with the limit of {@link GlmCliProviderOptions}. */
-export interface GrokCliProviderOptions extends GlmCliProviderOptions {}
+/** A model API of one's own that grok asks in place of xAI's: no login is needed, and none is sent there. */
+export interface GrokModelApi {
+  /** What it speaks. Default: `"openai"`, which most servers speak. */
+  readonly type?: "openai" | "anthropic" | undefined;
+  /** Its address: `"http://127.0.0.1:11434/v1"`. */
+  readonly baseUrl: string;
+  /** Its key. It is in no error and in no run log. Default: the word `none`. */
+  readonly apiKey?: string | undefined;
+  /** Which of OpenAI's protocols. Default: `"completions"`. */
+  readonly wireApi?: "completions" | "responses" | undefined;
+  /** The model, where the option `model` names none. One of the two is needed. */
+  readonly model?: string | undefined;
+}
+
+/** Options of {@link createGrokCliProvider}. */
+export interface GrokCliProviderOptions extends CliProviderOptions {
+  /**
+   * Which program it is: `"xai"`, xAI's own (`@xai-official/grok`), or `"ax"`, the `ax-grok` of CLI-ADAPTER-PROTOCOL, which takes
+   * `promptStyle` and neither `systemPrompt` nor `provider`, and was never run. Default: `"xai"`.
+   */
+  dialect?: "xai" | "ax" | undefined;
+  /** With `dialect: "ax"`, and refused otherwise: as in {@link GlmCliProviderOptions}, with its limit. */
+  promptStyle?: "flag" | "arg" | undefined;
+  /** The system prompt, in place of the short one that says what a thread is; `null` for none. */
+  systemPrompt?: string | null | undefined;
+  /** A model API of one's own. Default: xAI's. */
+  provider?: GrokModelApi | undefined;
+  /** How it is driven: one process per call. Default: `"print"`. */
+  engine?: "print" | undefined;
+}
 
 /**
- * The ax-grok CLI as a model, by its source and CLI-ADAPTER-PROTOCOL; it was never run.
+ * The grok CLI of xAI as a model, with the user's login or `XAI_API_KEY`. Measured with 1.0.41, over model APIs of one's own; not with a
+ * login.
  *
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
  */

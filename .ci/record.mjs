@@ -29,6 +29,7 @@ const SETS = {
   gemini: ["gemini"],
   qwen: ["qwen-newest", "qwen-oldest"],
   opencode: ["opencode"],
+  grok: ["grok"],
 };
 const USAGE = `usage: npm run record -- <${Object.keys(SETS).join(" | ")} | --all> [--cli-path FILE | --newest] [--only CASE,CASE] [--out DIR] [--diff]
 

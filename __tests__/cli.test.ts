@@ -102,7 +102,7 @@ qwen      not installed  –                       –          –
   it.each(["", ".", ":", "./", "../HERE"])("starts no program of the folder it is called in: PATH=%j", async (path) => {
     const { fakes, run } = setup();
     const ids: string[] = JSON.parse(native.providers()).map(({ id }: { id: string }) => id);
-    const names = ids.map((id) => (id === "glm" || id === "grok" ? `ax-${id}` : id));
+    const names = ids.map((id) => (id === "glm" ? `ax-${id}` : id));
     for (const name of names) fakes.shell(name, `touch "${fakes.dir}/$(basename "$0").ran"; echo 9.9.9`);
     const env = { PATH: path.replace("HERE", basename(fakes.dir)) };
     const { code, stdout } = await run(["doctor", "--json", "--level", "auth"], { env, cwd: fakes.dir });
@@ -150,7 +150,7 @@ codex     codex     0.169.0
 gemini    gemini    0.61.0
 qwen      qwen      0.15.10, 0.24.4
 glm       ax-glm    none
-grok      ax-grok   none
+grok      grok      1.0.41
 opencode  opencode  1.18.34
 copilot   copilot   1.0.102
 `,

@@ -337,7 +337,7 @@ describe("textToolCalls", () => {
     ],
     // Nothing is known of what these read.
     ["glm", createGlmCliProvider, [], [{}]],
-    ["grok", createGrokCliProvider, [], [{}]],
+    ["grok", (options) => createGrokCliProvider({ dialect: "ax", ...options }), [], [{}]],
     ["a CLI of one's own", (options) => createCliProvider(OWN, options), [], [{}]],
   ])("is marked by default where %s reads by itself, and there only", async (_, create, reading, others) => {
     const fakes = createFakes();

@@ -15,7 +15,7 @@ use crate::provider::{
     EnvValue, Flag, OUTPUT_SCHEMA_FILE, PromptLimit, Provider, Var, When, Word, same_flag, system_prompt,
 };
 
-pub use line::{Arg, CommandLine, Cwd, EnvText, MediaFile, PrivateFile, PrivateLink, RUN_FOLDER};
+pub use line::{Arg, CommandLine, Cwd, EnvText, MediaFile, PrivateFile, PrivateLink, PrivateSession, RUN_FOLDER};
 
 /// Linux refuses a single argument of 128 KiB, its final NUL included (MAX_ARG_STRLEN, CLI-FACTS 1.2).
 pub const MAX_ARG_BYTES: usize = 131_071;
@@ -115,6 +115,7 @@ pub fn build(
             Mode::Warm => EngineUsed::Warm,
         },
         args,
+        session: session(provider, options, &prompt),
         stdin: if options.prompt_style == PromptStyle::Stdin {
             prompt
         } else {
@@ -125,6 +126,22 @@ pub fn build(
         optional_flags,
         flags,
         ..without_args(provider, &context)?
+    })
+}
+
+/// `prompt` as the session that the CLI resumes, where that is how it gets it.
+fn session(provider: &Provider, options: &Options, prompt: &str) -> Option<PrivateSession> {
+    let spec = provider
+        .session
+        .filter(|_| options.prompt_style == PromptStyle::Session)?;
+    let files = spec.files.iter().map(|(name, compose)| PrivateFile {
+        name,
+        content: compose(provider, options, prompt),
+    });
+    Some(PrivateSession {
+        folder: spec.folder,
+        id: spec.id,
+        files: files.collect(),
     })
 }
 
@@ -158,6 +175,7 @@ fn without_args(provider: &Provider, context: &Context) -> Result<CommandLine, B
         set_env: set(provider, context)?,
         user_env: user_env(provider, context),
         stdin: String::new(),
+        session: None,
         files: files
             .map(|file| PrivateFile {
                 name: file.name,
@@ -228,7 +246,7 @@ fn check_length(provider: &Provider, options: &Options, prompt: &str) -> Result<
         let error = ProviderError::new(&provider.id, Code::PromptTooLong, reason);
         Err(Box::new(error.with_hint(hint)))
     };
-    if options.prompt_style != PromptStyle::Stdin && prompt.len() > MAX_ARG_BYTES {
+    if matches!(options.prompt_style, PromptStyle::Arg | PromptStyle::Flag) && prompt.len() > MAX_ARG_BYTES {
         let stdin = |kind: &Kind| matches!(kind, Kind::OneOf(styles) if styles.contains(&"stdin"));
         let can_choose = provider.option("promptStyle").is_some_and(|option| stdin(&option.kind));
         let hint = match can_choose {
@@ -237,7 +255,7 @@ fn check_length(provider: &Provider, options: &Options, prompt: &str) -> Result<
         };
         let style = match options.prompt_style {
             PromptStyle::Flag => "flag",
-            PromptStyle::Arg | PromptStyle::Stdin => "arg",
+            PromptStyle::Arg | PromptStyle::Stdin | PromptStyle::Session => "arg",
         };
         return refuse(
             format!("{} bytes", prompt.len()),

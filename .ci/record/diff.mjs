@@ -15,7 +15,7 @@ const SAME_BYTES = 64;
  * @param {string} set
  * @param {Recording[]} before
  * @param {Recording[]} after
- * @returns {{ page: string, changed: boolean }}
+ * @returns {{ page: string, changed: boolean, breaks: string[] }} `breaks`: what of it users' calls will notice, in a few words each
  */
 export function diffPage(set, before, after) {
   const versions = [before, after].map((recordings) => recordings[0]?.meta.version ?? "nothing");
@@ -23,6 +23,9 @@ export function diffPage(set, before, after) {
     const was = before.find(({ name }) => name === now.name);
     return was ? [{ name: now.name, was, now }] : [];
   });
+  const refusals = refused(before, after);
+  const misread = errors(pairs);
+  const replies = pairs.flatMap(({ name, was, now }) => replyChange(name, was.meta.verdict, now.meta.verdict));
   const sections = [
     section(
       "cases whose exit code changed",
@@ -30,7 +33,7 @@ export function diffPage(set, before, after) {
         .filter(({ was, now }) => was.meta.exit_code !== now.meta.exit_code)
         .map(({ name, was, now }) => [name, `${exit(was)} -> ${exit(now)}`]),
     ),
-    section("flags of ours that are refused", refused(before, after)),
+    section("flags of ours that are refused", refusals),
     section("tools of the CLI's own that are new in its requests", toolsThat(after, before)),
     section("tools of the CLI's own that are gone from its requests", toolsThat(before, after)),
     section("first requests whose size changed", sizes(pairs)),
@@ -38,20 +41,17 @@ export function diffPage(set, before, after) {
     section("event kinds that are gone", missing(kinds(before), kinds(after))),
     section(
       "errors that no rule knows any more",
-      errors(pairs).filter(([, , code]) => code === "UNKNOWN"),
+      misread.filter(([, , code]) => code === "UNKNOWN"),
     ),
     section(
       "errors that are said to be something else",
-      errors(pairs).filter(([, , code]) => code !== "UNKNOWN"),
+      misread.filter(([, , code]) => code !== "UNKNOWN"),
     ),
     section(
       "errors that are worded anew",
       pairs.flatMap(({ name, was, now }) => wording(name, was.meta.verdict, now.meta.verdict)),
     ),
-    section(
-      "replies that changed",
-      pairs.flatMap(({ name, was, now }) => replyChange(name, was.meta.verdict, now.meta.verdict)),
-    ),
+    section("replies that changed", replies),
     section("cases that were not recorded before", unmatched(after, before)),
     section("cases that are not run any more", unmatched(before, after)),
   ];
@@ -60,8 +60,20 @@ export function diffPage(set, before, after) {
   return {
     page: found.length === 0 ? `${head}\nnothing changed\n` : `${head}\n${found.join("\n")}`,
     changed: found.length > 0,
+    breaks: [
+      ...refusals.flatMap(([flag, what]) => (what?.startsWith("needed") ? [`refuses ${flag}`] : [])),
+      ...counted(misread, "error is told as another", "errors are told as others"),
+      ...counted(replies, "reply is another", "replies are others"),
+    ],
   };
 }
+
+/**
+ * @param {unknown[]} found
+ * @param {string} one
+ * @param {string} several
+ */
+const counted = ({ length }, one, several) => (length === 0 ? [] : [`${length} ${length === 1 ? one : several}`]);
 
 /**
  * @param {string} title

@@ -6,7 +6,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { claudeBinary } from "../../__tests__/support/claude.mjs";
 import { CLIS } from "../../__tests__/support/clis.mjs";
-import { npm } from "../../__tests__/support/installed.mjs";
+import { npm, unpacked } from "../../__tests__/support/installed.mjs";
 import { cliOf } from "./run.mjs";
 
 /** @typedef {import("./run.mjs").SetName} SetName */
@@ -32,7 +32,8 @@ export async function installNewest(set, dir) {
   if (isClaude) return claudeBinary(manifest, version, CLAUDE);
   // What the package starts by, which a version may have moved; npm makes only that executable.
   const [started = CLIS[cliOf(set)].file] = typeof bin === "string" ? [bin] : Object.values(bin ?? {});
-  return join(folder, started);
+  const path = join(folder, started);
+  return CLIS[cliOf(set)].isPacked ? unpacked(path) : path;
 }
 
 /**

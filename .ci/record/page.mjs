@@ -1,11 +1,12 @@
 // @ts-check
 /**
- * One page about several CLIs: (what became of each) -> text. Those that changed come first, each with its own page.
+ * One page about several CLIs: (what became of each) -> text. Its first line says what breaks; those that changed come next, each with
+ * its own page.
  */
 
 /**
  * A CLI that was held against its recordings, or why it could not be.
- * @typedef {{ set: string, page: string, changed: boolean } | { set: string, problem: string }} Compared
+ * @typedef {{ set: string, page: string, changed: boolean, breaks: string[] } | { set: string, problem: string }} Compared
  */
 
 /**
@@ -20,5 +21,10 @@ export function pageOfAll(all) {
   const heads = same.map((one) => ("page" in one ? `  ${one.page.split("\n", 1)[0]}\n` : ""));
   const head = `${pages.length} of ${all.length} CLIs differ from their recordings\n`;
   const unchanged = heads.length === 0 ? [] : [`nothing changed in\n${heads.join("")}`];
-  return { page: [head, ...pages, ...unchanged].join("\n"), changed: pages.length > 0 };
+  const broken = all.flatMap((one) => {
+    const breaks = "page" in one ? one.breaks : ["could not be asked"];
+    return breaks.length === 0 ? [] : [`${one.set} (${breaks.join(", ")})`];
+  });
+  const first = broken.length === 0 ? "nothing breaks\n" : `breaks: ${broken.join("; ")}\n`;
+  return { page: [first + head, ...pages, ...unchanged].join("\n"), changed: pages.length > 0 };
 }

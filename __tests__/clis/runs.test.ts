@@ -188,7 +188,7 @@ describe("a success is one whole reply", () => {
     ],
     [
       "grok",
-      createGrokCliProvider,
+      (options: object) => createGrokCliProvider({ dialect: "ax", ...options }),
       '{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"Hi there!"}]}\n',
     ],
   ] as const)("%s, by --prompt and as the document has it", async (id, create, stdout) => {

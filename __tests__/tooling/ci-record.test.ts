@@ -64,11 +64,14 @@ describe("the page", () => {
       set: "qwen",
       page: "qwen: recorded 1.0.0, installed 1.0.0; 2 cases\n\nnothing changed\n",
       changed: false,
+      breaks: [],
     };
-    const other = { set: "codex", page: "codex: recorded 1.0.0, installed 2.0.0; 1 cases\n\nrows\n", changed: true };
+    const page = "codex: recorded 1.0.0, installed 2.0.0; 1 cases\n\nrows\n";
+    const other = { set: "codex", page, changed: true, breaks: ["refuses --json", "1 reply is another"] };
     expect(pageOfAll([same, other, { set: "gemini", problem: "npm says no" }])).toEqual({
       changed: true,
-      page: `2 of 3 CLIs differ from their recordings
+      page: `breaks: codex (refuses --json, 1 reply is another); gemini (could not be asked)
+2 of 3 CLIs differ from their recordings
 
 codex: recorded 1.0.0, installed 2.0.0; 1 cases
 
@@ -84,7 +87,7 @@ nothing changed in
     });
     expect(pageOfAll([same])).toEqual({
       changed: false,
-      page: "0 of 1 CLIs differ from their recordings\n\nnothing changed in\n  qwen: recorded 1.0.0, installed 1.0.0; 2 cases\n",
+      page: "nothing breaks\n0 of 1 CLIs differ from their recordings\n\nnothing changed in\n  qwen: recorded 1.0.0, installed 1.0.0; 2 cases\n",
     });
   });
 });

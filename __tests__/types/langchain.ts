@@ -10,6 +10,7 @@ import {
   ChatCodexCli,
   ChatCopilotCli,
   ChatGeminiCli,
+  ChatGrokCli,
   ChatOpenCodeCli,
   ChatQwenCli,
 } from "deep-factor-providers/langchain";
@@ -38,6 +39,7 @@ export const models: BaseChatModel[] = [
   new ChatClaudeCli(),
   new ChatCodexCli({ model: "gpt-5.5", engine: "live", toolForm: "namespace" }),
   new ChatCopilotCli({ provider: { baseUrl: "http://127.0.0.1:1/v1", model: "m" } }),
+  new ChatGrokCli({ provider: { baseUrl: "http://127.0.0.1:1/v1", model: "m" } }),
   new ChatGeminiCli({ model: "gemini-2.5-pro" }),
   new ChatQwenCli({ authType: "openai" }),
   new ChatOpenCodeCli({ model: "openai/gpt-5.5" }),

@@ -2,7 +2,7 @@
 //!
 //! In: nothing. Out: the types that [`super::build`] fills and `exchange` starts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::decode::Wire;
 use crate::event::EngineUsed;
@@ -31,6 +31,8 @@ pub struct CommandLine {
     pub media: Vec<MediaFile>,
     /// Links to files elsewhere, in its private folder.
     pub links: Vec<PrivateLink>,
+    /// The thread as a session of the CLI's own, in its private folder.
+    pub session: Option<PrivateSession>,
     /// The home that the CLI gets, made of the links when it is started.
     pub home: Option<PrivateHome>,
     pub cwd: Cwd,
@@ -83,6 +85,32 @@ pub enum EnvText {
 pub struct PrivateFile {
     pub name: &'static str,
     pub content: String,
+}
+
+/// A session of the CLI's own that lives as long as the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrivateSession {
+    /// Where sessions are, in the private folder.
+    pub folder: &'static str,
+    /// What it is called.
+    pub id: &'static str,
+    pub files: Vec<PrivateFile>,
+}
+
+impl PrivateSession {
+    /// Where it lies below its folder, for a CLI that runs in `cwd`, a real path: `<cwd>/<id>`, all of `cwd` percent-encoded but letters,
+    /// digits and `-_.~` (grok 1.0.41).
+    pub fn place(&self, cwd: &Path) -> PathBuf {
+        let cwd = cwd.to_string_lossy();
+        let encoded: String = cwd
+            .bytes()
+            .map(|byte| match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+                _ => format!("%{byte:02X}"),
+            })
+            .collect();
+        Path::new(&encoded).join(self.id)
+    }
 }
 
 /// A private file (mode 0600, gone with the run) with a block of the prompt.

@@ -20,6 +20,7 @@ impl Wire {
             | Wire::CodexJson
             | Wire::GeminiStream
             | Wire::GeminiJson
+            | Wire::GrokStream
             | Wire::OpencodeJson
             | Wire::CopilotJson => true,
             Wire::Text | Wire::GenericStream | Wire::GenericJson => false,

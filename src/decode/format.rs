@@ -19,6 +19,8 @@ pub enum Wire {
     GeminiStream,
     /// `gemini --output-format json`: one object.
     GeminiJson,
+    /// JSON lines of `grok --output-format streaming-json` (1.0.41).
+    GrokStream,
     /// JSON lines of `opencode run --format json` (1.18.34).
     OpencodeJson,
     /// JSON lines of `copilot --output-format json` (1.0.102).

@@ -45,6 +45,7 @@ pub(crate) fn wire_of(cli: &str, argv: &[String]) -> Option<Wire> {
         ("gemini", Some("stream-json")) => Some(Wire::GeminiStream),
         ("gemini", Some("json")) => Some(Wire::GeminiJson),
         ("gemini", _) => Some(Wire::Text),
+        ("grok", Some("streaming-json")) => Some(Wire::GrokStream),
         ("opencode", Some("json")) => Some(Wire::OpencodeJson),
         ("opencode", _) => has("run").then_some(Wire::Text),
         ("copilot", Some("json")) => Some(Wire::CopilotJson),
@@ -356,6 +357,7 @@ recorded! {
     gemini "gemini";
     opencode "opencode";
     copilot "copilot";
+    grok "grok";
 }
 
 proptest! {

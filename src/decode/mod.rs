@@ -17,6 +17,7 @@ mod failure;
 mod format;
 mod gemini;
 mod generic;
+mod grok;
 pub(crate) mod json;
 pub mod lines;
 pub(crate) mod notes;
@@ -47,6 +48,7 @@ pub use self::format::Wire;
 use self::format::{Format, Verdict};
 use self::gemini::Gemini;
 use self::generic::Answers;
+use self::grok::Grok;
 use self::lines::{Line, Lines};
 pub use self::notes::ParseError;
 use self::notes::{Notes, Out};
@@ -109,6 +111,7 @@ impl Decoder {
             | Wire::QwenStream
             | Wire::CodexJson
             | Wire::GeminiStream
+            | Wire::GrokStream
             | Wire::OpencodeJson
             | Wire::CopilotJson => Framing::Lines,
             Wire::GenericStream => Framing::LinesOrDocuments,
@@ -123,6 +126,7 @@ impl Decoder {
             Wire::GenericJson => Some(Box::new(Claude::new(Answers::Any))),
             Wire::CodexJson => Some(Box::new(Codex::default())),
             Wire::GeminiStream | Wire::GeminiJson => Some(Box::new(Gemini::default())),
+            Wire::GrokStream => Some(Box::new(Grok::default())),
             Wire::OpencodeJson => Some(Box::new(Opencode::default())),
             Wire::CopilotJson => Some(Box::new(Copilot::default())),
             Wire::Text => None,

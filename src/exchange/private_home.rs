@@ -11,13 +11,19 @@ use crate::provider::PrivateHome;
 /// Gives `line` the home that it is to have. `variable`: what a variable is for the process.
 pub(super) fn prepare(line: &mut CommandLine, variable: impl Fn(&CommandLine, &str) -> Option<OsString>) {
     let Some(home) = line.home.take() else { return };
-    if let Some(users) = users_home(&home, |name| variable(line, name)) {
+    let users = users_home(&home, |name| variable(line, name));
+    if let Some(users) = &users {
         let rest = home.rest.iter().filter(|name| users.join(name).exists());
         // A login may come later.
         line.links.extend(home.login.iter().chain(rest).map(|name| PrivateLink {
             name: format!("{}/{name}", home.folder),
             target: users.join(name),
         }));
+    }
+    // What the user names by this variable, wins.
+    if let Some(((variable, file), users)) = home.named.zip(users) {
+        line.set_env
+            .push((variable, EnvText::Text(users.join(file).to_string_lossy().into_owned())));
     }
     line.user_env.retain(|(name, _)| name != home.variable);
     line.set_env.push((home.variable, EnvText::Folder(home.folder)));

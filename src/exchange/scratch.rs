@@ -107,7 +107,8 @@ impl Scratch {
             _ => None,
         });
         let further: Vec<&str> = folders_of_env.collect();
-        let no_files = line.files.is_empty() && line.media.is_empty() && line.links.is_empty();
+        let no_files =
+            line.files.is_empty() && line.media.is_empty() && line.links.is_empty() && line.session.is_none();
         if line.cwd != Cwd::Private && no_files && further.is_empty() {
             return Ok(None);
         }

@@ -72,6 +72,7 @@ export type {
   GeminiCliProviderOptions,
   GlmCliProviderOptions,
   GrokCliProviderOptions,
+  GrokModelApi,
   HandoffAgent,
   HandoffOptions,
   HealthLevel,
@@ -211,7 +212,7 @@ export function createQwenCliProvider(options?: QwenCliProviderOptions): CliProv
 export function createGlmCliProvider(options?: GlmCliProviderOptions): CliProvider;
 
 /**
- * The ax-grok CLI as a model. Nothing is started here.
+ * The grok CLI as a model. Nothing is started here.
  *
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
  */

@@ -304,13 +304,13 @@ fn a_result_of_a_run_that_failed_is_quoted() {
     }
 }
 
-/// ax-glm and ax-grok, by their source: the error is a message of the assistant, the exit code 1.
+/// ax-glm, by its source: the error is a message of the assistant, the exit code 1.
 #[test]
 fn an_error_told_as_a_message_is_the_reason() {
     let stdout = r#"{"role":"user","content":"hi"}
 {"role":"assistant","content":"Error: 401 Incorrect API key provided"}
 "#;
-    for id in ["glm", "grok"] {
+    for id in ["glm"] {
         let run = |exit_code| {
             let (events, decoder) = decode(Wire::GenericStream, [stdout.as_bytes()]);
             let run = Run {

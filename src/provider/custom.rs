@@ -289,6 +289,7 @@ static FORM: Provider = Provider {
     key_env: &[],
     files: &[],
     home: None,
+    session: None,
     wires: &[
         (OutputFormat::StreamJson, Wire::GenericStream),
         (OutputFormat::Json, Wire::GenericJson),

@@ -36,7 +36,7 @@ pub use vocabulary::{
     APPENDED_PROMPT_FILE, About, AcpErrors, AcpUsage, Checks, Compose, Defaults, EndedLogin, EngineCheck, EnvValue,
     FileSpec, GatewayVariable, Guard, LiveForm, LoginAnswer, LoginCheck, LoginDir, LoginKind, LoginSign, LoginWords,
     OUTPUT_SCHEMA_FILE, PrivateHome, PromptLimit, Provider, Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE,
-    SchemaForm, Told, Var, Versions, WarmForm, appended_prompt, output_schema, system_prompt,
+    SchemaForm, SessionSpec, Told, Var, Versions, WarmForm, appended_prompt, output_schema, system_prompt,
 };
 pub(in crate::provider) use vocabulary::{choice_var, var, var_when};
 
@@ -68,6 +68,26 @@ pub fn schema_flags() -> impl Iterator<Item = &'static str> {
         [Word::Lit(name), Word::OutputSchema | Word::File(OUTPUT_SCHEMA_FILE)] => Some(*name),
         _ => None,
     })
+}
+
+/// Other programs that go by a provider's id, by the option `dialect`.
+static DIALECTS: &[(&str, &str, &Provider)] = &[("grok", "ax", &grok::AX_GROK)];
+
+/// `provider` in the dialect that the option of `options_json` names, if it names one that is another program.
+pub fn in_dialect(provider: &'static Provider, options_json: &str) -> &'static Provider {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        dialect: Option<String>,
+    }
+    let mut dialects = DIALECTS.iter().filter(|(id, ..)| provider.id == *id).peekable();
+    if dialects.peek().is_none() {
+        return provider;
+    }
+    let named: Option<Named> = serde_json::from_str(options_json).ok();
+    let named = named.and_then(|named| named.dialect);
+    dialects
+        .find(|(_, name, _)| Some(*name) == named.as_deref())
+        .map_or(provider, |(.., other)| other)
 }
 
 /// The provider called `id`.

@@ -40,6 +40,9 @@ pub struct Provider {
     pub files: &'static [FileSpec],
     /// A home of its own that a run gets, where the user's would have a part in it.
     pub home: Option<PrivateHome>,
+    /// The session of its own as which it gets a thread, where that is how it gets one
+    /// (`promptStyle` [`PromptStyle::Session`]).
+    pub session: Option<SessionSpec>,
     /// What it prints for each `outputFormat`.
     pub wires: &'static [(OutputFormat, Wire)],
     /// Options it takes beside [`options::COMMON`], and those of them that it takes with other limits.
@@ -513,7 +516,24 @@ pub struct PrivateHome {
     pub login: &'static [&'static str],
     /// Others, where they are there.
     pub rest: &'static [&'static str],
+    /// A file with the login that is no link but named by a variable, and that variable: a CLI that renews a login by putting
+    /// another file in its place would put it in the link's.
+    pub named: Option<(&'static str, &'static str)>,
 }
+
+/// A session of the CLI's own, written before it starts: `<folder>/<the folder it runs in, percent-encoded>/<id>/<file>`.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionSpec {
+    /// Where its sessions are, in the private folder.
+    pub folder: &'static str,
+    /// What the session is called: a constant, since no other is there.
+    pub id: &'static str,
+    /// Its files, made of the prompt.
+    pub files: &'static [(&'static str, ComposeSession)],
+}
+
+/// A text that is made of the options and the prompt.
+pub type ComposeSession = fn(&Provider, &Options, &str) -> String;
 
 /// A text that is made of the options: JSON of a configuration, a system prompt.
 pub type Compose = fn(&Provider, &Options) -> String;

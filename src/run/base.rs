@@ -55,7 +55,11 @@ impl Base {
     pub fn new(kind: &str, options_json: &str, owner: u64) -> Result<Base, Box<ProviderError>> {
         let provider = provider::find(kind)
             .ok_or_else(|| ProviderError::new(kind, Code::InvalidOption, format!("there is no provider \"{kind}\"")))?;
-        Base::with(Cow::Borrowed(provider), options_json, owner)
+        Base::with(
+            Cow::Borrowed(provider::in_dialect(provider, options_json)),
+            options_json,
+            owner,
+        )
     }
 
     /// That of the CLI that `config_json` describes.

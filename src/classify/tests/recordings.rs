@@ -192,6 +192,7 @@ fn every_recorded_failure_is_known() {
         ("qwen-0.24.4", 10),
         ("opencode", 30),
         ("copilot", 10),
+        ("grok", 10),
     ] {
         let path = fixtures().join("classify").join(format!("{cli}.txt"));
         let golden = golden(cli);

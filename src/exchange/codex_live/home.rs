@@ -20,6 +20,7 @@ const EMPTY: PrivateHome = PrivateHome {
     by_system: true,
     login: &[],
     rest: &[],
+    named: None,
 };
 /// The catalog's file.
 const CATALOG: &str = "catalog.json";

@@ -76,6 +76,9 @@ export const claudeCli: CliAiSdkProvider<CliModelOptionsById["claude"]>;
 /** The codex CLI: `codexCli("gpt-5.5", { engine: "live" })`. */
 export const codexCli: CliAiSdkProvider<CliModelOptionsById["codex"]>;
 
+/** The grok CLI of xAI: `grokCli("grok-4.6")`. */
+export const grokCli: CliAiSdkProvider<CliModelOptionsById["grok"]>;
+
 /** The GitHub Copilot CLI: `copilotCli("gpt-5.5")`. */
 export const copilotCli: CliAiSdkProvider<CliModelOptionsById["copilot"]>;
 

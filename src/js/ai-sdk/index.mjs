@@ -3,6 +3,6 @@
 import plain from "../plain.cjs";
 import providers from "./providers.cjs";
 
-export const { claudeCli, codexCli, copilotCli, cli, createCliRegistry } = providers.faceOf(
+export const { claudeCli, codexCli, copilotCli, grokCli, cli, createCliRegistry } = providers.faceOf(
   plain.plainCore(import.meta.url),
 );

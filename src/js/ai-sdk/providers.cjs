@@ -253,6 +253,7 @@ function createFace(core) {
     claudeCli: ofCli("claude"),
     codexCli: ofCli("codex"),
     copilotCli: ofCli("copilot"),
+    grokCli: ofCli("grok"),
     cli,
     createCliRegistry,
   };

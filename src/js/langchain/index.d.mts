@@ -26,6 +26,7 @@ import type {
   CodexCliProviderOptions,
   CopilotCliProviderOptions,
   GeminiCliProviderOptions,
+  GrokCliProviderOptions,
   HealthOptions,
   HealthReport,
   OpenCodeCliProviderOptions,
@@ -83,6 +84,8 @@ export type ChatQwenCliFields = BaseFields & ChatCliFields & Flat<QwenCliProvide
 export type ChatOpenCodeCliFields = BaseFields & ChatCliFields & Flat<OpenCodeCliProviderOptions>;
 /** Options of {@link ChatCopilotCli}: those of `createCopilotCliProvider`, and LangChain's. */
 export type ChatCopilotCliFields = BaseFields & ChatCliFields & Flat<CopilotCliProviderOptions>;
+/** Options of {@link ChatGrokCli}: those of `createGrokCliProvider`, and LangChain's. */
+export type ChatGrokCliFields = BaseFields & ChatCliFields & Flat<GrokCliProviderOptions>;
 
 /** What a chat model needs of a provider: that of any factory of this package, `createFallbackProvider`'s included. */
 export type ChatProvider = Pick<CliProvider<unknown>, "invoke" | "stream" | "close" | typeof Symbol.asyncDispose> & {
@@ -219,4 +222,10 @@ export class ChatOpenCodeCli extends ChatCli {
 export class ChatCopilotCli extends ChatCli {
   /** @throws {ProviderError} `INVALID_OPTION`, naming the option. */
   constructor(fields?: ChatCopilotCliFields);
+}
+
+/** The grok CLI of xAI as a chat model. */
+export class ChatGrokCli extends ChatCli {
+  /** @throws {ProviderError} `INVALID_OPTION`, naming the option. */
+  constructor(fields?: ChatGrokCliFields);
 }

@@ -8,18 +8,26 @@ import * as factories from "../index.mjs";
 import models from "./chat-models.cjs";
 import parts from "./parts.cjs";
 
-export const { ChatCli, ChatClaudeCli, ChatCodexCli, ChatCopilotCli, ChatGeminiCli, ChatOpenCodeCli, ChatQwenCli } =
-  models.createChatModels(
-    parts.partsOf(
-      await Promise.all([
-        import("@langchain/core/language_models/chat_models"),
-        import("@langchain/core/messages"),
-        import("@langchain/core/outputs"),
-        import("@langchain/core/output_parsers"),
-        import("@langchain/core/runnables"),
-        import("@langchain/core/utils/json_schema"),
-        import("@langchain/core/utils/function_calling"),
-      ]),
-    ),
-    factories,
-  );
+export const {
+  ChatCli,
+  ChatClaudeCli,
+  ChatCodexCli,
+  ChatCopilotCli,
+  ChatGeminiCli,
+  ChatGrokCli,
+  ChatOpenCodeCli,
+  ChatQwenCli,
+} = models.createChatModels(
+  parts.partsOf(
+    await Promise.all([
+      import("@langchain/core/language_models/chat_models"),
+      import("@langchain/core/messages"),
+      import("@langchain/core/outputs"),
+      import("@langchain/core/output_parsers"),
+      import("@langchain/core/runnables"),
+      import("@langchain/core/utils/json_schema"),
+      import("@langchain/core/utils/function_calling"),
+    ]),
+  ),
+  factories,
+);

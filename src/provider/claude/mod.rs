@@ -246,6 +246,7 @@ pub static CLAUDE: Provider = Provider {
         },
     ],
     home: None,
+    session: None,
     wires: &[
         (OutputFormat::StreamJson, Wire::ClaudeStream),
         (OutputFormat::Json, Wire::ClaudeJson),

@@ -172,6 +172,7 @@ pub static CODEX: Provider = Provider {
         },
     ],
     home: None,
+    session: None,
     wires: &[(OutputFormat::StreamJson, Wire::CodexJson)],
     own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,

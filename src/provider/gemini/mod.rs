@@ -133,6 +133,7 @@ pub static GEMINI: Provider = Provider {
         },
     ],
     home: None,
+    session: None,
     wires: &[
         (OutputFormat::StreamJson, Wire::GeminiStream),
         (OutputFormat::Json, Wire::GeminiJson),

@@ -34,6 +34,7 @@ pub static GLM: Provider = Provider {
     key_env: &[],
     files: &[],
     home: None,
+    session: None,
     wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],
     own_options: OPTIONS,
     system_prompt: "",
@@ -89,14 +90,14 @@ pub(super) const OPTIONS: &[OptionSpec] = &[options::ARGV_PROMPT_STYLE];
 
 #[cfg(test)]
 mod tests {
-    use super::super::grok::GROK;
+    use super::super::grok::AX_GROK;
     use super::super::tests::argv::line;
     use super::*;
     use crate::command::{Cwd, MAX_ARG_BYTES};
 
     #[test]
     fn the_prompt_is_the_value_of_a_flag_and_the_documents_form_an_option() {
-        for provider in [&GLM, &GROK] {
+        for provider in [&GLM, &AX_GROK] {
             let line = line(provider, "{}");
             assert_eq!(line.argv(), "--prompt PROMPT");
             assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("", &Cwd::Private));
@@ -108,7 +109,7 @@ mod tests {
             let documents = super::super::tests::argv::line(provider, r#"{"promptStyle":"arg"}"#);
             assert_eq!((documents.argv().as_str(), documents.0.stdin.as_str()), ("PROMPT", ""));
         }
-        assert_eq!((GLM.command.as_ref(), GROK.command.as_ref()), ("ax-glm", "ax-grok"));
+        assert_eq!((GLM.command.as_ref(), AX_GROK.command.as_ref()), ("ax-glm", "ax-grok"));
     }
 
     #[test]

@@ -1,65 +1,371 @@
-//! ax-grok (Grok of xAI behind ax-cli), ax-glm with another service. Nothing was measured. Its argv tests are glm's.
+//! grok (Grok Build, xAI's own CLI), measured with 1.0.41 (NEW-CLIS 2); ax-grok is its dialect [`ax`].
+//!
+//! A prompt of grok's is no text: an `@` before an absolute path puts that file into the request, and `/compact` at its beginning is
+//! run. What stands in a session's history is sent as it is. So the thread is the one message of a session that is written into a home of
+//! ours and resumed, and what is prompted is a sentence of ours. The home also keeps away the user's AGENTS.md, hooks and servers; the
+//! login is named by a variable, since grok renews it by putting another file in its place. A session that has a title asks for none.
+//!
+//! No list of tools means all of them: our agent has one, which is then taken away.
+//!
+//! Not measured: a login, a plan, and xAI's API.
+
+mod ax;
+mod errors;
 
 use std::borrow::Cow;
 
-use super::capability::{ByEngine, Capabilities};
-use super::errors::Errors;
-use super::options::OutputFormat;
-use super::{About, Checks, Provider, SchemaForm, glm};
-use crate::decode::Wire;
-use crate::error::Code;
-use crate::provider::callbacks::McpClient;
-use crate::provider::media::MediaSupport;
-use crate::provider::models::Models;
+use serde_json::{Value, json};
 
-/// The ax-grok CLI.
+use super::callbacks::McpClient;
+use super::capability::{ByEngine, Capabilities, NATIVE};
+use super::media::MediaSupport;
+use super::models::Models;
+use super::options::{self, OptionSpec, Options, OutputFormat, PromptStyle, SystemPrompt};
+use super::{
+    About, Checks, Defaults, EnvValue, FileSpec, LoginDir, PrivateHome, Provider, Reading, STANDARD_SYSTEM_PROMPT,
+    SchemaForm, SessionSpec, Var, When, Word, choice_var, flag, system_prompt, var,
+};
+use crate::decode::Wire;
+use Word::Lit;
+pub use ax::AX_GROK;
+
+const HOME: &str = "grok-home";
+const CONFIG_FILE: &str = "grok-home/config.toml";
+const AGENT_FILE: &str = "agent.md";
+/// A login that is none.
+const NO_LOGIN_FILE: &str = "no-login.json";
+/// Of our session, the one in its home.
+const SESSION: &str = "00000000-0000-4000-8000-000000000001";
+/// What is prompted, behind the thread.
+const SENTENCE: &str = "Reply with the assistant's next message.";
+/// The variable with the file of a login.
+const AUTH_PATH: &str = "GROK_AUTH_PATH";
+
+/// The grok CLI.
 pub static GROK: Provider = Provider {
     id: Cow::Borrowed("grok"),
-    command: Cow::Borrowed("ax-grok"),
+    command: Cow::Borrowed("grok"),
     about: About {
         name: "Grok",
-        versions: &[],
-        sent: "what the CLI adds by itself; the login is `XAI_API_KEY`",
-        not_isolated: glm::NOT_ISOLATED,
-        limits: glm::LIMITS,
+        versions: &["1.0.41"],
+        sent: "0.2 KB: our short system prompt, and behind the thread a sentence that asks for the answer; no tools",
+        not_isolated: "the login in `~/.grok/auth.json` (or in `GROK_HOME`; `XAI_API_KEY` where there is none), which grok renews there; \
+                       `GROK_MODELS_BASE_URL` and its like; what a machine's `/etc/grok` says; it leaves `~/.local/share/grove`",
+        limits: "an answer that breaks off without a finish reason is reported as a success; a tool that the model makes up is refused \
+                 by grok itself, which asks again; with `dialect: \"ax\"` it is ax-grok, known from its source alone: a prompt of 128 KiB on \
+                 Linux, in `ps`",
     },
-    defaults: glm::DEFAULTS,
-    flags: glm::FLAGS,
-    env: &[],
-    drop_env: &[],
-    key_env: &[],
-    files: &[],
-    home: None,
-    wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],
-    own_options: glm::OPTIONS,
-    system_prompt: "",
+    defaults: Defaults {
+        prompt_style: PromptStyle::Session,
+        ..Defaults::STANDARD
+    },
+    flags: &[
+        flag(&[When::Print], &[Lit("--output-format"), Lit("streaming-json")]),
+        flag(&[], &[Lit("--agent"), Word::File(AGENT_FILE)]),
+        // All that a list of tools leaves, and what no list takes away.
+        flag(
+            &[],
+            &[
+                Lit("--disallowed-tools"),
+                Lit("todo_write,search_tool,use_tool,run_terminal_cmd"),
+            ],
+        ),
+        flag(&[When::Model], &[Lit("-m"), Word::Model]),
+        flag(&[When::Print], &[Lit("-r"), Lit(SESSION)]),
+        // Nothing is put around the sentence.
+        flag(&[When::Print], &[Lit("--verbatim"), Lit("-p"), Lit(SENTENCE)]),
+    ],
+    env: ENV,
+    // Settings that win over those of our home.
+    drop_env: &["GROK_CONFIG"],
+    key_env: &["XAI_API_KEY"],
+    files: &[
+        FileSpec {
+            when: &[],
+            name: CONFIG_FILE,
+            content: config,
+        },
+        FileSpec {
+            when: &[],
+            name: AGENT_FILE,
+            content: agent,
+        },
+        FileSpec {
+            when: &[When::OwnApi],
+            name: NO_LOGIN_FILE,
+            content: |_, _| "{}".to_owned(),
+        },
+    ],
+    home: Some(PrivateHome {
+        when: &[&[]],
+        variable: "GROK_HOME",
+        folder: HOME,
+        users: ".grok",
+        login: &[],
+        rest: &[],
+        named: Some((AUTH_PATH, "auth.json")),
+    }),
+    session: Some(SessionSpec {
+        folder: "grok-home/sessions",
+        id: SESSION,
+        files: &[("summary.json", summary), ("chat_history.jsonl", history)],
+    }),
+    wires: &[(OutputFormat::StreamJson, Wire::GrokStream)],
+    own_options: OPTIONS,
+    system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     live: None,
     warm: None,
-    capabilities: ByEngine::print_only(Capabilities::LEAST),
+    capabilities: ByEngine::print_only(CAPABILITIES),
     efforts: &[],
     media: MediaSupport::NONE,
     models: Models {
+        vendor: Some("xai"),
         company: Some("x_ai"),
+        names: Some("^grok-"),
         ..Models::ANY
     },
+    // Its client hides every tool of a server behind a search.
     mcp: McpClient::PLAIN,
     schema: SchemaForm::Asked,
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],
     fatal_stdout: &[],
-    error_message: glm::ERROR_MESSAGE,
-    errors: Errors {
-        hints: &[
-            (Code::NotLoggedIn, "set XAI_API_KEY"),
-            (Code::AuthenticationFailed, "correct XAI_API_KEY"),
-            (Code::InvalidApiKey, "correct XAI_API_KEY"),
-            (Code::CliNotFound, "install `ax-grok`, or set `cliPath`"),
-        ],
-        ..Errors::NONE
+    error_message: None,
+    errors: errors::ERRORS,
+    checks: Checks {
+        reading: Reading {
+            flags: &[
+                "-c",
+                "--continue",
+                "-r",
+                "--resume",
+                "--agent",
+                "--agents",
+                "--allow",
+                "--cwd",
+                "--rules",
+            ],
+            ..Reading::NONE
+        },
+        ..Checks::VERSION_ONLY
     },
-    checks: Checks::VERSION_ONLY,
-    login_dir: None,
+    login_dir: Some(LoginDir {
+        variable: "GROK_HOME",
+        holds: "`auth.json`",
+    }),
     custom: None,
 };
+
+/// What it can do.
+const CAPABILITIES: Capabilities = Capabilities {
+    reasoning_out: NATIVE,
+    login: NATIVE.but("the `auth.json` of a `GROK_HOME`"),
+    ..Capabilities::LEAST
+};
+
+const OPTIONS: &[OptionSpec] = &[
+    options::DIALECT,
+    // Of the other dialect; of this one it is refused.
+    options::ARGV_PROMPT_STYLE,
+    options::SYSTEM_PROMPT,
+    options::OWN_MODEL,
+];
+
+const OFF: EnvValue = EnvValue::Fixed("0");
+
+/// What is switched off: second requests, what is sent to others, and what it reads of other vendors' CLIs, which it does by default.
+const ENV: &[Var] = &[
+    // It would try a 500 again for minutes, in silence.
+    var("GROK_TURN_TRANSIENT_RETRY", OFF),
+    var("GROK_DISABLE_AUTOUPDATER", EnvValue::Fixed("1")),
+    var("GROK_TELEMETRY_ENABLED", OFF),
+    var("GROK_TELEMETRY_TRACE_UPLOAD", OFF),
+    var("GROK_TELEMETRY_MIXPANEL_ENABLED", OFF),
+    var("GROK_SESSION_RECAP", OFF),
+    var("GROK_TURN_SUMMARY", OFF),
+    var("GROK_TITLE_REFRESH", OFF),
+    var("GROK_SUBAGENTS", OFF),
+    var("GROK_MEMORY", OFF),
+    var("GROK_CAMPAIGNS", OFF),
+    var("GROK_FEEDBACK_ENABLED", OFF),
+    var("GROK_WORKFLOWS", OFF),
+    var("GROK_PROMPT_SUGGESTIONS", OFF),
+    var("GROK_WRITE_FILE", OFF),
+    var("GROK_ASK_USER_QUESTION", OFF),
+    var("GROK_WEB_FETCH", OFF),
+    var("GROK_MANAGED_MCPS_ENABLED", OFF),
+    var("GROK_CLAUDE_SKILLS_ENABLED", OFF),
+    var("GROK_CLAUDE_RULES_ENABLED", OFF),
+    var("GROK_CLAUDE_AGENTS_ENABLED", OFF),
+    var("GROK_CLAUDE_MCPS_ENABLED", OFF),
+    var("GROK_CLAUDE_HOOKS_ENABLED", OFF),
+    var("GROK_CLAUDE_SESSIONS_ENABLED", OFF),
+    var("GROK_CURSOR_SKILLS_ENABLED", OFF),
+    var("GROK_CURSOR_RULES_ENABLED", OFF),
+    var("GROK_CURSOR_AGENTS_ENABLED", OFF),
+    var("GROK_CURSOR_MCPS_ENABLED", OFF),
+    var("GROK_CURSOR_HOOKS_ENABLED", OFF),
+    var("GROK_CURSOR_SESSIONS_ENABLED", OFF),
+    var("GROK_CODEX_SKILLS_ENABLED", OFF),
+    var("GROK_CODEX_RULES_ENABLED", OFF),
+    var("GROK_CODEX_AGENTS_ENABLED", OFF),
+    var("GROK_CODEX_MCPS_ENABLED", OFF),
+    var("GROK_CODEX_HOOKS_ENABLED", OFF),
+    var("GROK_CODEX_SESSIONS_ENABLED", OFF),
+    // An API of the user's own is sent its own key and no login.
+    choice_var(&[When::OwnApi], "XAI_API_KEY", EnvValue::Composed(api_key)),
+    choice_var(&[When::OwnApi], AUTH_PATH, EnvValue::File(NO_LOGIN_FILE)),
+];
+
+/// Without a key, grok says that nobody is signed in.
+fn api_key(_: &Provider, options: &Options) -> String {
+    let key = options.own_api.as_ref().and_then(|own| own.api_key.as_ref());
+    key.map_or_else(|| "none".to_owned(), |key| key.reveal().to_owned())
+}
+
+/// Its settings, with the API of the user's own as a model.
+fn config(_: &Provider, options: &Options) -> String {
+    let own = options.own_api.as_ref().map(|own| {
+        let model = toml(options.choices.model.as_deref().unwrap_or_default());
+        let backend = match (own.kind.as_str(), own.wire_api.as_str()) {
+            ("anthropic", _) => "messages",
+            (_, "responses") => "responses",
+            _ => "chat_completions",
+        };
+        format!(
+            "\n[model.{model}]\nmodel = {model}\nbase_url = {url}\nenv_key = \"XAI_API_KEY\"\napi_backend = \"{backend}\"\n\
+             context_window = 10000000\nmax_retries = 0\n",
+            url = toml(&own.base_url)
+        )
+    });
+    format!("{SETTINGS}{}", own.unwrap_or_default())
+}
+
+/// A text in TOML: that of JSON, which escapes all that TOML wants escaped but for one character.
+fn toml(text: &str) -> String {
+    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+const SETTINGS: &str = "[models]
+max_retries = 0
+
+[features]
+telemetry = \"off\"
+turn_summary = false
+title_refresh = false
+remote_fetch = false
+image_gen = false
+video_gen = false
+managed_config = false
+
+[cli]
+auto_update = false
+";
+
+/// Our agent: one tool, which the command line takes away, and nothing of the user's. Its system prompt is the session's.
+fn agent(_: &Provider, _: &Options) -> String {
+    "---\nname: pipe\ndescription: Answers.\npromptMode: full\ninjectDefaultTools: false\ntools: [todo_write]\n\
+     discoverSkills: false\ninheritSkills: false\nmcpInheritance: none\nuserMessageTemplate: {custom: \"\"}\n---\n"
+        .to_owned()
+}
+
+/// What grok keeps of a session beside its messages. With a title it asks the model for none; the times are any.
+fn summary(_: &Provider, options: &Options, _: &str) -> String {
+    const TIME: &str = "2026-01-01T00:00:00Z";
+    let mut summary = json!({
+        "info": {"id": SESSION, "cwd": "/"},
+        "session_summary": "x",
+        "generated_title": "x",
+        "created_at": TIME,
+        "updated_at": TIME,
+        "last_active_at": TIME,
+        "num_messages": 2,
+        "num_chat_messages": 2,
+        "next_trace_turn": 1,
+        "chat_format_version": 1,
+        "session_kind": "headless",
+        "agent_name": "pipe",
+        "sandbox_profile": "off",
+    });
+    if let Some(model) = &options.choices.model {
+        summary["current_model_id"] = model.as_str().into();
+    }
+    summary.to_string()
+}
+
+/// The messages of a session, line by line: the system prompt and the thread.
+fn history(provider: &Provider, options: &Options, prompt: &str) -> String {
+    let system = match options.system_prompt {
+        SystemPrompt::Cli => None,
+        _ => Some(json!({"type": "system", "content": system_prompt(provider, options)})),
+    };
+    let user = json!({"type": "user", "content": [{"type": "text", "text": prompt}], "prompt_index": 0});
+    let lines = system.into_iter().chain([user]);
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::argv::line;
+    use super::*;
+    use crate::command::Cwd;
+    use std::path::Path;
+
+    #[test]
+    fn the_thread_is_a_session_and_the_prompt_a_sentence_of_ours() {
+        let line = line(&GROK, r#"{"model":"grok-4.6"}"#);
+        assert_eq!(
+            line.argv(),
+            "--output-format streaming-json --agent <agent.md> --disallowed-tools todo_write,search_tool,use_tool,run_terminal_cmd \
+             -m grok-4.6 -r 00000000-0000-4000-8000-000000000001 --verbatim -p Reply with the assistant's next message."
+        );
+        assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("", &Cwd::Private));
+        let session = line.0.session.as_ref().unwrap();
+        let history = &session.files[1];
+        assert_eq!(history.name, "chat_history.jsonl");
+        let lines: Vec<Value> = history
+            .content
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(lines[0], json!({"type": "system", "content": STANDARD_SYSTEM_PROMPT}));
+        assert_eq!(lines[1]["content"][0]["text"], "PROMPT");
+        assert_eq!(lines.len(), 2);
+        // As grok 1.0.41 names the folder of this one.
+        assert_eq!(
+            session.place(Path::new("/tmp/a b(c)!~'é*")),
+            Path::new("%2Ftmp%2Fa%20b%28c%29%21~%27%C3%A9%2A").join(SESSION)
+        );
+        assert_eq!(line.env("GROK_TURN_TRANSIENT_RETRY"), "0");
+        assert_eq!(line.env(AUTH_PATH), "");
+    }
+
+    #[test]
+    fn an_api_of_ones_own_is_a_model_of_the_settings_and_gets_no_login() {
+        let line = line(
+            &GROK,
+            r#"{"provider":{"type":"anthropic","baseUrl":"http://127.0.0.1:1/v1\"]","model":"m"}}"#,
+        );
+        let files = line.files();
+        let config = files.iter().find(|(name, _)| *name == CONFIG_FILE).unwrap().1;
+        assert_eq!(
+            config.strip_prefix(SETTINGS).unwrap(),
+            "\n[model.\"m\"]\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:1/v1\\\"]\"\nenv_key = \"XAI_API_KEY\"\n\
+             api_backend = \"messages\"\ncontext_window = 10000000\nmax_retries = 0\n"
+        );
+        assert_eq!(
+            (line.env("XAI_API_KEY"), line.env(AUTH_PATH)),
+            ("none".to_owned(), "<no-login.json>".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_thread_of_any_length_is_taken() {
+        let line = line(&GROK, "{}");
+        let long = "x".repeat(3_000_000);
+        let line = line.with_prompt(&long).unwrap();
+        assert!(line.session.unwrap().files[1].content.contains(&long));
+    }
+}

@@ -115,6 +115,7 @@ pub static OPENCODE: Provider = Provider {
     key_env: &[],
     files: &[],
     home: None,
+    session: None,
     wires: &[(OutputFormat::StreamJson, Wire::OpencodeJson)],
     own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{
-    Auth, EngineKind, InputEncoding, OWN_API, Options, OutputFormat, OwnApi, PromptStyle, SystemPrompt, TIMEOUT,
-    TextToolCalls, check, checked, engine, environment, login, number, texts,
+    Auth, EngineKind, InputEncoding, OWN_API, OWN_MODEL, Options, OutputFormat, OwnApi, PromptStyle, SystemPrompt,
+    TIMEOUT, TextToolCalls, check, checked, engine, environment, login, number, texts,
 };
 use crate::budget::{Budget, Per};
 use crate::error::{Code, ProviderError};
@@ -57,10 +57,23 @@ fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), S
     engine::check(provider, map)?;
     login::check(provider, map)?;
     budget(map)?;
+    if provider.session.is_some() && map.contains_key("promptStyle") {
+        let reason = "option \"promptStyle\" is for `dialect: \"ax\"`: this CLI gets the thread as a session";
+        return Err(reason.to_owned());
+    }
     if let Some(Value::Object(own)) = map.get(OWN_API.name)
         && !own.contains_key("baseUrl")
     {
         let reason = "option \"provider.baseUrl\" is missing: it must be the address of a model API, like \"http://127.0.0.1:11434/v1\"";
+        return Err(reason.to_owned());
+    }
+    // A model that nobody names would be one of the vendor's: its thread would go there.
+    if provider.option(OWN_API.name) == Some(OWN_MODEL)
+        && let Some(Value::Object(own)) = map.get(OWN_API.name)
+        && !own.contains_key("model")
+        && !map.contains_key("model")
+    {
+        let reason = "option \"provider.model\" is missing: it must be the name of a model of that API";
         return Err(reason.to_owned());
     }
     let text = |name: &str| map.get(name).and_then(Value::as_str);

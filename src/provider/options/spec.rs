@@ -106,6 +106,19 @@ pub const OWN_API: OptionSpec = option(
         MODEL,
     ]),
 );
+/// `provider` of grok (1.0.41), which knows no Azure.
+pub const OWN_MODEL: OptionSpec = option(
+    "provider",
+    Kind::Fields(&[
+        option("type", Kind::OneOf(&["openai", "anthropic"])),
+        option("baseUrl", Kind::Text),
+        option("apiKey", Kind::Secret),
+        option("wireApi", Kind::OneOf(&["completions", "responses"])),
+        MODEL,
+    ]),
+);
+/// `dialect` of grok: xAI's own CLI, or the ax-grok of CLI-ADAPTER-PROTOCOL.
+pub const DIALECT: OptionSpec = option("dialect", Kind::OneOf(&["xai", "ax"]));
 /// `config` (opencode 1.18.34).
 pub const CONFIG: OptionSpec = option("config", Kind::Object);
 /// `maxBuffer`, bytes.

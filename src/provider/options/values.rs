@@ -41,6 +41,8 @@ pub enum PromptStyle {
     Arg,
     /// As the value of a flag.
     Flag,
+    /// As a session of the CLI's own, which it resumes ([`crate::provider::SessionSpec`]): any length, nothing in `ps`.
+    Session,
 }
 
 /// What the CLI is asked to print.

@@ -269,6 +269,7 @@ pub static QWEN: Provider = Provider {
         },
     ],
     home: None,
+    session: None,
     wires: &[
         (OutputFormat::StreamJson, Wire::QwenStream),
         (OutputFormat::Json, Wire::ClaudeJson),

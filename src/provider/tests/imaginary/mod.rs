@@ -40,6 +40,7 @@ pub static IMAGINARY: Provider = Provider {
     key_env: &[],
     files: &[],
     home: None,
+    session: None,
     wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],
     own_options: &[options::TIMEOUT_ALWAYS, options::SANDBOX],
     system_prompt: STANDARD_SYSTEM_PROMPT,
