@@ -866,6 +866,27 @@ export type CliErrorRule = {
   | { readonly category: ErrorCategory; readonly code?: undefined }
 );
 
+/** Options of {@link createAcpProvider}. */
+export interface AcpProviderOptions extends Omit<CliProviderOptions, "cliPath" | "engine"> {
+  /** The program that is the agent, looked up on PATH, or its path: `"kimi"`. */
+  readonly command: string;
+  /** Its arguments, those that make it speak the protocol included: `["acp"]`. Default: none. */
+  readonly args?: readonly string[] | undefined;
+  /** What it is called in events and errors: letters, digits, `-`, `_`, `.`. Default: `"acp"`. */
+  readonly name?: string | undefined;
+  /** How long a process without a call is kept, ms; 0 ends it with its call. Default: 300,000. */
+  keepAlive?: number | undefined;
+}
+
+/**
+ * Any agent that speaks the Agent Client Protocol (version 1) as a model: one process for many calls, a session for each. It is an agent that
+ * answers: its instructions and its tools stay its own (a health report says `pure: false`). It is given no files, no terminal and no
+ * permission. Your tools are asked for in words.
+ *
+ * @throws {ProviderError} `INVALID_CONFIG` for what starts it; `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createAcpProvider(options: AcpProviderOptions): CliProvider;
+
 /** Options of {@link createCliProvider}. */
 export interface CustomCliProviderOptions extends CliProviderOptions {
   /** It has one engine: a process per call. See docs/live-engine.md, "Which engine". */
@@ -1001,6 +1022,8 @@ export interface HealthReport {
   /** How the model was offered a tool that it called (codex's option `toolForm`). Only at level `"request"`, of codex with `engine: "live"`. */
   toolForm?: "functions" | "namespace";
   /** What is wrong or worth knowing, in the order in which it was found. */
+  /** `false` for an agent that answers, whose instructions and tools stay its own ({@link createAcpProvider}); not said of a model. */
+  pure?: false;
   problems: HealthProblem[];
   /** What each fact took, in ms. What was not asked is left out. */
   timingsMs: { command?: number; version?: number; auth?: number; request?: number };

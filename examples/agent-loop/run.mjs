@@ -12,7 +12,7 @@ import { isolateClaude } from "../../__tests__/support/claude.mjs";
 import { isolateCli } from "../../__tests__/support/clis.mjs";
 import { startOpenAi } from "../../__tests__/support/openai.mjs";
 import { SmallAgent } from "./agent.mjs";
-import { OPERATORS, scriptedModel, scriptedResponses } from "./scripted-model.mjs";
+import { OPERATORS, scriptedCompletions, scriptedModel, scriptedResponses } from "./scripted-model.mjs";
 
 /**
  * @typedef {object} LoopOptions

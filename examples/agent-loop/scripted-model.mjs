@@ -37,6 +37,13 @@ export function scriptedModel({ body }) {
 }
 
 /**
+ * Chat Completions, as grok asks it: tools and calls in words.
+ * @param {{ body: any }} request
+ * @returns {import("../../__tests__/support/openai.mjs").Answer}
+ */
+export const scriptedCompletions = (request) => ({ text: scriptedModel(request).text ?? "" });
+
+/**
  * The Responses API, as codex asks it live: tools and calls as items.
  * @param {{ body: any }} request
  * @returns {import("../../__tests__/support/openai.mjs").Answer}

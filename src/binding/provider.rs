@@ -54,6 +54,16 @@ impl NativeProvider {
         ))
     }
 
+    /// The agent that `config_json` describes, over the Agent Client Protocol; [`NativeProvider::check`] also names its fields.
+    #[napi(factory, catch_unwind)]
+    pub fn acp(config_json: String, options_json: String, owner: u32) -> Self {
+        NativeProvider::of(Engine::agent(
+            &well_formed(config_json),
+            &well_formed(options_json),
+            u64::from(owner),
+        ))
+    }
+
     /// That of an OpenAI-compatible API.
     #[napi(factory, catch_unwind)]
     pub fn api(options_json: String) -> Self {

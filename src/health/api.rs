@@ -52,6 +52,7 @@ fn empty(engine: &ApiEngine, level: Level) -> Report {
         engine: None,
         answering: (level >= Level::Request).then_some(false),
         tool_form: None,
+        pure: None,
         problems: Vec::new(),
         timings_ms: Timings::default(),
     }

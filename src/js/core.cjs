@@ -174,6 +174,16 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
     createCliProvider: (config, options) =>
       provider(options, (rest) => native.NativeProvider.custom(encodeConfig(config), encodeOptions(rest), owner)),
 
+    /** @param {unknown} agent */
+    createAcpProvider(agent) {
+      const { command, args, name, ...options } = Object(agent);
+      // What is not said is no field.
+      const config = Object.fromEntries(
+        Object.entries({ command, args, name }).filter(([, value]) => value !== undefined),
+      );
+      return provider(options, (rest) => native.NativeProvider.acp(encodeConfig(config), encodeOptions(rest), owner));
+    },
+
     /** @param {unknown} options */
     createOpenAiCompatibleProvider: (options) =>
       provider(options, (rest) => native.NativeProvider.api(encodeOptions(rest))),

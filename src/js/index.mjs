@@ -29,6 +29,7 @@ export const {
   checkHealth,
   claudeCodeConfigSchema,
   classifyError,
+  createAcpProvider,
   createClaudeCliProvider,
   createCliProvider,
   createCodexCliProvider,

@@ -5,6 +5,7 @@
  */
 
 import type {
+  AcpProviderOptions,
   AgentRun as AgentRunOf,
   AIMessageJson,
   ApiProvider as ApiProviderOf,
@@ -34,6 +35,7 @@ import type {
 } from "../../index.cjs";
 
 export type {
+  AcpProviderOptions,
   AgentBuiltins,
   AgentEvent,
   AgentEventOrigin,
@@ -238,6 +240,13 @@ export function createCopilotCliProvider(options?: CopilotCliProviderOptions): C
  * @throws {ProviderError} `INVALID_CONFIG` or `INVALID_OPTION`, naming the field, what it holds and what is allowed.
  */
 export function createCliProvider(config: CliProviderConfig, options?: CustomCliProviderOptions): CliProvider;
+
+/**
+ * An agent that speaks the Agent Client Protocol as a model. Nothing is started here.
+ *
+ * @throws {ProviderError} `INVALID_CONFIG` or `INVALID_OPTION`, naming the field, what it holds and what is allowed.
+ */
+export function createAcpProvider(options: AcpProviderOptions): CliProvider;
 
 /** An OpenAI-compatible API as a model whose answers are plain data. */
 export type ApiProvider = ApiProviderOf<AIMessageJson>;

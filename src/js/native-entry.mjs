@@ -8,6 +8,7 @@ export const {
   checkHealth,
   claudeCodeConfigSchema,
   classifyError,
+  createAcpProvider,
   createClaudeCliProvider,
   createCliProvider,
   createCodexCliProvider,

@@ -78,6 +78,7 @@ export class NativeThread {}
 export class NativeProvider {
   constructor(kind: string, optionsJson: string, owner: number);
   /** The provider of a CLI that `configJson` describes. */
+  static acp(configJson: string, optionsJson: string, owner: number): NativeProvider;
   static custom(configJson: string, optionsJson: string, owner: number): NativeProvider;
   /** That of an OpenAI-compatible API. */
   static api(optionsJson: string): NativeProvider;

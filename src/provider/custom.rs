@@ -3,12 +3,14 @@
 //! In: the JSON of a `CliProviderConfig`. Out: a [`Provider`] whose command line is `defaultArgs`, then `modelArgs`, then the
 //! prompt, read by the document's formats; or one error that names the field, what it holds and what is allowed.
 
+mod agent;
 mod cli;
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+pub use agent::agent;
 pub use cli::CustomCli;
 
 use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
@@ -68,8 +70,7 @@ fn read(value: &Value) -> Result<Provider, String> {
     check_fields(map)?;
     let text = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default();
     let id = text("providerId");
-    let of_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if id.len() > 64 || !id.chars().all(of_id) {
+    if !is_id(id) {
         return Err(wrong(
             "providerId",
             "at most 64 letters, digits and \"-\", \"_\", \".\"",
@@ -100,6 +101,7 @@ fn read(value: &Value) -> Result<Provider, String> {
             true => options::texts(map, "versionArgs"),
             false => vec!["--version".to_owned()],
         },
+        is_agent: false,
     };
     let mut capabilities = CAPABILITIES;
     if custom.model_args.is_empty() {
@@ -154,6 +156,12 @@ fn check_fields(map: &Map<String, Value>) -> Result<(), String> {
         }
         None => Ok(()),
     }
+}
+
+/// Whether a provider can be called `id`.
+fn is_id(id: &str) -> bool {
+    let of_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    id.len() <= 64 && id.chars().all(of_id)
 }
 
 fn wrong(field: &str, allowed: &str, value: &Value) -> String {

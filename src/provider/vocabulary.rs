@@ -112,12 +112,25 @@ impl Provider {
 
     /// The values of the option `engine`: the engines it has, and `"auto"` where there is a choice.
     pub fn engines(&self) -> &'static [&'static str] {
+        if !self.has_print() {
+            return &["warm"];
+        }
         match (self.live.is_some(), self.warm.is_some()) {
             (false, false) => &["print"],
             (true, false) => &["print", "live", "auto"],
             (false, true) => &["print", "warm", "auto"],
             (true, true) => &["print", "live", "warm", "auto"],
         }
+    }
+
+    /// Whether it is an agent of the user's own, whose instructions and tools stay its own.
+    pub fn is_agent(&self) -> bool {
+        self.custom.as_ref().is_some_and(|own| own.is_agent)
+    }
+
+    /// Whether a call can have a process of its own.
+    pub fn has_print(&self) -> bool {
+        !self.is_agent()
     }
 
     /// By what an installed copy is known to serve `engine`.
@@ -164,6 +177,8 @@ pub struct WarmForm {
     pub usage: AcpUsage,
     /// What an error's code means.
     pub errors: AcpErrors,
+    /// Whether an end without a word is an answer: that of some agents is a failure that they do not tell (kimi 2.1.0).
+    pub may_be_silent: bool,
     /// How many sessions a process serves before another takes its place: none can be closed, so its memory only grows.
     pub max_sessions: u32,
 }
@@ -175,6 +190,8 @@ pub enum AcpUsage {
     Quota,
     /// `_meta.usage` of an update (qwen 0.24.4).
     Update,
+    /// Any of these, or `usage` of the answer (opencode 1.18.34; a draft of the protocol).
+    Any,
 }
 
 /// What the code of a JSON-RPC error means.

@@ -71,6 +71,14 @@ impl Base {
         Base::with(Cow::Owned(provider), options_json, owner)
     }
 
+    /// That of the agent that `config_json` describes.
+    ///
+    /// # Errors
+    /// `INVALID_CONFIG` or `INVALID_OPTION`, naming the field or the option, what it holds and what is allowed.
+    pub fn agent(config_json: &str, options_json: &str, owner: u64) -> Result<Base, Box<ProviderError>> {
+        Base::with(Cow::Owned(custom::agent(config_json)?), options_json, owner)
+    }
+
     /// The CLI, described.
     pub fn provider(&self) -> &Provider {
         &self.provider

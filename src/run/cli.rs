@@ -9,7 +9,7 @@ use super::quota::UsedUp;
 use super::retry_loop::{AttemptOutcome, RetryableCall};
 use super::session::drive::Way;
 use super::session::kept::KeptCall;
-use crate::error::ProviderError;
+use crate::error::{Code, ProviderError};
 use crate::event::RunInfo;
 use crate::retry::Policy;
 use crate::retry::quota::QuotaWait;
@@ -77,6 +77,10 @@ impl KeptOrPrinted<'_> {
                 Way::Outcome(outcome) => return Ok(outcome),
                 Way::Next(told) => self.call.sink.send(&mut told.into_iter().collect()).await,
             }
+        }
+        if !self.call.engine.provider.has_print() {
+            let reason = "an agent is asked for an answer alone: it can't be handed a server of tools, nor be watched at work";
+            return Err(self.call.engine.refuse(Code::UnsupportedContent, reason));
         }
         attempt.print(info).await
     }

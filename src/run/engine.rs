@@ -43,6 +43,14 @@ impl Engine {
         Base::custom(config_json, options_json, owner).map(Engine::with)
     }
 
+    /// The engine of the agent that `config_json` describes.
+    ///
+    /// # Errors
+    /// `INVALID_CONFIG` or `INVALID_OPTION`, naming the field or the option, what it holds and what is allowed.
+    pub fn agent(config_json: &str, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
+        Base::agent(config_json, options_json, owner).map(Engine::with)
+    }
+
     /// The engine of `provider` with `options`; its processes belong to `owner`.
     pub fn of(provider: Cow<'static, Provider>, options: Options, owner: u64) -> Engine {
         Engine::with(Base::of(provider, options, owner))

@@ -32,6 +32,13 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("server_is_overloaded")], Code::Overloaded, "Overloaded"),
     Rule::new(&[Kind("content_filter")], Code::Refusal, "filtered"),
     Rule::new(&[Kind("content_policy_violation")], Code::Refusal, "rejected by the safety system"),
+    // What the Agent Client Protocol has words for (`exchange::acp_warm`).
+    Rule::new(&[Kind("auth_required")], Code::NotLoggedIn, "Authentication required"),
+    Rule::new(&[Kind("process_gone")], Code::Crashed, "the CLI's process ended in the middle of the call"),
+    Rule::new(&[Kind("refusal")], Code::Refusal, "the agent refused to go on"),
+    Rule::new(&[Kind("max_tokens")], Code::MaxTokens, "the agent reached a limit before its answer was whole"),
+    Rule::new(&[Kind("no_answer")], Code::EmptyResponse, "the turn ended well, without a word and without a call"),
+    Rule::new(&[Kind("max_turn_requests")], Code::MaxTurns, "the agent reached a limit before its answer was whole"),
     Rule::new(&[Kind("request_too_large")], Code::RequestTooLarge, "Request exceeds the maximum size"),
     // Statuses.
     Rule::new(&[Status(402)], Code::CreditExhausted, "Payment Required"),

@@ -137,6 +137,15 @@ pub struct Answered {
     /// What no version of the protocol has a place for.
     #[serde(rename = "_meta")]
     pub meta: AnswerMeta,
+    /// What the prompt cost, where the agent is of that draft (opencode 1.18.34).
+    usage: Value,
+}
+
+impl Answered {
+    /// What the prompt cost, where the answer itself says so.
+    pub fn usage(&self) -> Option<Usage> {
+        usage_of_update(&self.usage)
+    }
 }
 
 /// What gemini says beside its answer (0.61.0).

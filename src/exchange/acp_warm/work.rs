@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::server::{AcpServer, EXIT};
 use super::wire::{self, Answered, Session, Update};
-use crate::decode::{api_status, failure_of};
+use crate::decode::{api_status, failure_of, no_answer};
 use crate::event::{Event, Failure, Outcome};
 use crate::exchange::EndedProcess;
 use crate::exchange::live::inbox::Inbox;
@@ -171,7 +171,7 @@ impl CallWork {
         if let Some(text) = update.thought {
             events.push(Event::ThinkingDelta { message_id: None, text });
         }
-        if self.form.usage == AcpUsage::Update && update.usage.is_some() {
+        if self.form.usage != AcpUsage::Quota && update.usage.is_some() {
             self.usage = update.usage;
         }
     }
@@ -183,9 +183,15 @@ impl CallWork {
             Err(_) => return self.gone(report).await,
         };
         let answer: Answered = serde_json::from_str(answer.get()).unwrap_or_default();
-        if self.form.usage == AcpUsage::Quota {
-            self.usage = answer.meta.usage();
+        match self.form.usage {
+            AcpUsage::Quota => self.usage = answer.meta.usage(),
+            AcpUsage::Update => {}
+            AcpUsage::Any => {
+                let told = answer.usage().or_else(|| answer.meta.usage());
+                self.usage = told.or(self.usage.take());
+            }
         }
+        let is_silent = self.text.trim().is_empty();
         self.say(report);
         report.push(self.usage.clone().map(|usage| Event::Usage {
             usage,
@@ -199,12 +205,17 @@ impl CallWork {
         };
         // Nobody here has asked for that: the agent gave up.
         let refused = match answer.stop_reason.as_deref() {
-            Some("cancelled") => Some("the CLI cancelled the call"),
-            Some("refusal") => Some("the agent refused to go on"),
+            Some("cancelled") => Some(Failure::of("the CLI cancelled the call")),
+            Some("refusal") => Some(Failure::named("refusal", "the agent refused to go on")),
+            Some(kind @ ("max_tokens" | "max_turn_requests")) => {
+                let why = "the agent reached a limit before its answer was whole";
+                Some(Failure::named(kind, why))
+            }
+            _ if is_silent && !self.form.may_be_silent => Some(no_answer()),
             _ => None,
         };
-        if let Some(why) = refused {
-            return report.fail_with(Failure::of(why), outcome);
+        if let Some(failure) = refused {
+            return report.fail_with(failure, outcome);
         }
         report.push([Event::Outcome(Box::new(outcome))]);
         TurnEnd::Reply {

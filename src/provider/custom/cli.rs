@@ -4,7 +4,7 @@ use crate::error::clip;
 use crate::provider::user_rule::UserRule;
 
 /// A CLI of the user's own, as far as it differs from the others.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct CustomCli {
     /// `defaultArgs`: what it always gets.
     pub default_args: Vec<String>,
@@ -22,6 +22,8 @@ pub struct CustomCli {
     pub error_rules: Vec<UserRule>,
     /// `versionArgs`: what makes it print its version.
     pub version_args: Vec<String>,
+    /// It speaks the Agent Client Protocol, and nothing else: an agent that answers.
+    pub is_agent: bool,
 }
 
 impl CustomCli {

@@ -161,7 +161,7 @@ pub static GROK: Provider = Provider {
 /// What it can do.
 const CAPABILITIES: Capabilities = Capabilities {
     reasoning_out: NATIVE,
-    login: NATIVE.but("the `auth.json` of a `GROK_HOME`"),
+    login: NATIVE.but("`GROK_HOME`"),
     ..Capabilities::LEAST
 };
 

@@ -104,8 +104,12 @@ fn named_above_0(map: &Map<String, Value>, names: &[&'static str]) -> Option<&'s
 pub(super) fn check(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
     let engine = match map.get("engine").and_then(Value::as_str) {
         Some(engine) => engine,
-        None if provider.defaults.engine == EngineKind::Auto => "auto",
-        None => "print",
+        None => match provider.defaults.engine {
+            EngineKind::Auto => "auto",
+            EngineKind::Live => "live",
+            EngineKind::Warm => "warm",
+            EngineKind::Print => "print",
+        },
     };
     if !provider.has_engines() {
         return Ok(());

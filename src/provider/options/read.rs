@@ -211,7 +211,8 @@ fn reads_by_itself(provider: &Provider, map: &Map<String, Value>) -> bool {
     };
     let is_off = |name: &str| map.get(name) == Some(&Value::Bool(false));
     let configured = map.get("config").and_then(Value::as_object);
-    is_off("disableBuiltInTools")
+    provider.is_agent()
+        || is_off("disableBuiltInTools")
         || (provider.defaults.ignore_user_config && is_off("ignoreUserConfig"))
         || configured.is_some_and(|own| config.iter().any(|key| own.contains_key(*key)))
         || texts(map, "extraArgs").iter().any(is_reading)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::drive::{Reading, Way, drive};
 use super::servers::ServerSessions;
-use crate::error::ProviderError;
+use crate::error::{Code, ProviderError};
 use crate::event::RunInfo;
 use crate::exchange::form::{ServerForm, SessionCall};
 use crate::provider::options::EngineKind;
@@ -43,6 +43,11 @@ pub(super) async fn attempt<F: ServerForm>(
         None
     };
     if let Some(why) = needs_own_process {
+        if !engine.provider.has_print() {
+            let reason = format!("{why}, which an agent may take for a command of its own");
+            let error = engine.refuse(Code::UnsupportedContent, reason);
+            return Err(Box::new(error.with_hint("leave `inputEncoding` at \"xml\", or put something before it")));
+        }
         let message = format!("{why}, which a warm process does not take: asked in print form");
         return Ok(Way::Next((!is_auto).then(|| warning("ENGINE_FALLBACK", message))));
     }

@@ -1,0 +1,133 @@
+//! An agent of the user's own that speaks the Agent Client Protocol.
+//!
+//! In: the JSON of what starts it. Out: a [`Provider`] with one engine, a process that serves calls without memory. It is an agent that
+//! answers: its instructions and its tools stay its own.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::cli::CustomCli;
+use super::{FORM, field, is_id, wrong};
+use crate::error::{Code, ProviderError, clip};
+use crate::provider::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
+use crate::provider::options::{self, EngineKind, Kind, OptionSpec};
+use crate::provider::{
+    AcpErrors, AcpUsage, Checks, Defaults, EngineCheck, Flag, Provider, Told, Versions, WarmForm, When, Word, flag,
+};
+
+/// What starts it.
+const FIELDS: &[OptionSpec] = &[
+    field("command", Kind::Text),
+    field("args", Kind::TextList),
+    field("name", Kind::Text),
+];
+
+/// The agent that `json` describes.
+///
+/// # Errors
+/// `INVALID_CONFIG`, naming the field, what it holds and what is allowed.
+pub fn agent(json: &str) -> Result<Provider, Box<ProviderError>> {
+    let value: Value = serde_json::from_str(json).unwrap_or(Value::Null);
+    read(&value).map_err(|reason| {
+        let error = ProviderError::new("acp", Code::InvalidConfig, reason);
+        Box::new(error.with_hint("correct what starts the agent"))
+    })
+}
+
+fn read(value: &Value) -> Result<Provider, String> {
+    let Some(map) = value.as_object().filter(|map| !map.contains_key("$notJson")) else {
+        return Err(format!("config must be an object; given: {}", options::describe(value)));
+    };
+    if let Some(name) = map.keys().find(|name| !FIELDS.iter().any(|spec| spec.name == *name)) {
+        return Err(format!("unknown field config.{}", clip(name, 60)));
+    }
+    for spec in FIELDS {
+        if let Some(value) = map.get(spec.name) {
+            options::check(spec, value).map_err(|allowed| wrong(spec.name, &allowed, value))?;
+        }
+    }
+    let text = |name: &str| map.get(name).and_then(Value::as_str);
+    let Some(command) = text("command") else {
+        return Err("config.command is missing: it must be the program that is the agent".to_owned());
+    };
+    let id = text("name").unwrap_or("acp");
+    if !is_id(id) {
+        let allowed = "at most 64 letters, digits and \"-\", \"_\", \".\"";
+        return Err(wrong("name", allowed, &Value::from(id)));
+    }
+    Ok(Provider {
+        id: Cow::Owned(id.to_owned()),
+        command: Cow::Owned(command.to_owned()),
+        defaults: Defaults {
+            engine: EngineKind::Warm,
+            ..Defaults::STANDARD
+        },
+        flags: FLAGS,
+        own_options: &[options::KEEP_ALIVE],
+        warm: Some(WarmForm {
+            usage: AcpUsage::Any,
+            errors: AcpErrors::HttpStatus,
+            may_be_silent: false,
+            max_sessions: 100,
+        }),
+        capabilities: CAPABILITIES,
+        checks: Checks {
+            version: &[],
+            warm: Some(CHECK),
+            ..Checks::VERSION_ONLY
+        },
+        custom: Some(Box::new(CustomCli {
+            default_args: options::texts(map, "args"),
+            is_agent: true,
+            ..CustomCli::default()
+        })),
+        ..FORM.clone()
+    })
+}
+
+/// What it was said to be started with.
+const FLAGS: &[Flag] = &[flag(&[When::Warm], &[Word::DefaultArgs])];
+
+/// What can be had of any agent: its model is its own to choose.
+const CAPABILITIES: ByEngine = ByEngine::print_only(Capabilities {
+    model: UNSUPPORTED,
+    reasoning_out: NATIVE.but("where the agent tells it"),
+    ..Capabilities::LEAST
+});
+
+/// Nothing is known of any: the handshake tells.
+const CHECK: EngineCheck = EngineCheck {
+    package: "",
+    version_folders: &[],
+    program: "",
+    versions: Versions::Since([0, 0, 0]),
+    print_flags: &[],
+    print_env: &[],
+    told: Told::Versions,
+    measured_only: false,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_starts_it_and_nothing_else() {
+        let made = agent(r#"{"command":"some-agent","args":["--acp"],"name":"mine"}"#).unwrap();
+        assert_eq!((&*made.id, &*made.command, made.engines()), ("mine", "some-agent", &["warm"][..]));
+        assert!(!made.has_print() && made.is_agent());
+        for (json, reason) in [
+            ("{}", "config.command is missing: it must be the program that is the agent"),
+            (r#"{"command":"a","x":1}"#, "unknown field config.x"),
+            (
+                r#"{"command":"a","name":"../x"}"#,
+                "config.name must be at most 64 letters, digits and \"-\", \"_\", \".\"; given: \"../x\"",
+            ),
+        ] {
+            let error = agent(json).unwrap_err();
+            assert_eq!(error.code, Code::InvalidConfig);
+            assert!(error.message.starts_with(reason), "{}", error.message);
+        }
+    }
+}
