@@ -1,3 +1,4 @@
+// @release
 /** Real agents that speak the Agent Client Protocol, offline, with their own instructions and tools. */
 import { createAcpProvider } from "deep-factor-providers/native";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -6,7 +7,8 @@ import { withCli } from "../support/harness.mjs";
 import { calling } from "../support/model.mjs";
 
 type Options = { authType?: string; config?: object; model: string };
-const AGENTS = [
+type Started = (options: Options) => { args: string[]; env?: Record<string, string> };
+const AGENTS: ["gemini" | "qwen" | "opencode", Started][] = [
   ["gemini", ({ model }: Options) => ({ args: ["--skip-trust", "--acp", "-m", model] })],
   ["qwen", ({ authType = "", model }: Options) => ({ args: ["--acp", "--auth-type", authType, "--model", model] })],
   [
@@ -16,14 +18,13 @@ const AGENTS = [
       env: { OPENCODE_CONFIG_CONTENT: JSON.stringify({ ...config, model, small_model: model }) },
     }),
   ],
-] as const;
+];
 
 // They start for seconds.
 describe.skipIf(!HERE).each(AGENTS)("the agent %s", { timeout: 300_000 }, (name, started) => {
   async function agent(script: unknown) {
     const { api, options, tag } = await withCli(name, { script: script as never, mayRunOut: true });
-    const { args, ...more } = started(options as Options);
-    const own: Record<string, string> = "env" in more ? more.env : {};
+    const { args, env: own } = started(options as Options);
     const env = { ...options.env, ...own };
     const provider = createAcpProvider({ command: options.cliPath, args, name, env, timeout: 240_000, retry: false });
     onTestFinished(() => provider.close());

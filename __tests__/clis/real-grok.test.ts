@@ -97,14 +97,15 @@ describeReal(
       mkdirSync(folder, { recursive: true });
       writeFileSync(join(folder, "AGENTS.md"), "the canary");
       const login = { key: "not-a-token", auth_mode: "external", create_time: "2026-11-25T00:00:00Z", user_id: "" };
-      const text = JSON.stringify({ "https://auth.x.ai::b1a00492-073a-47ea-816f-4c329264a828": login });
-      writeFileSync(join(folder, "auth.json"), text, { mode: 0o600 });
+      const logins = { "https://auth.x.ai::b1a00492-073a-47ea-816f-4c329264a828": login };
+      writeFileSync(join(folder, "auth.json"), JSON.stringify(logins), { mode: 0o600 });
       await expect(create({ ...xai, retry: false }).invoke(["hi"])).rejects.toMatchObject({
         code: "PERMISSION_DENIED",
       });
       expect(api.requests[0]?.headers.authorization).toBe("Bearer not-a-token");
       expect(api.requests[0]?.raw).not.toContain("the canary");
-      expect(readFileSync(join(folder, "auth.json"), "utf8")).toBe(text);
+      // grok puts another file in its place, where it is.
+      expect(JSON.parse(readFileSync(join(folder, "auth.json"), "utf8"))).toMatchObject(logins);
     });
   },
 );

@@ -184,11 +184,15 @@ replies that changed (2)
     };
     const args = ["--all", "--newest", "--diff", ...cases];
     expect(await main(args, (text) => pages.push(text), install)).toBe(1);
-    const others = ["gemini", "qwen-newest", "opencode"].map(
+    const others = ["gemini", "qwen-newest", "opencode", "grok"].map(
       (set) => `${set}: could not be asked\n\n  there is no network\n`,
     );
     const first = "claude-newest: could not be asked\n\n  there is no network\n";
-    expect(pages.join("")).toBe(["5 of 5 CLIs differ from their recordings\n", first, page, ...others].join("\n"));
+    const unasked = ["gemini", "qwen-newest", "opencode", "grok"].map((set) => `${set} (could not be asked)`);
+    const changes = "codex (2 errors are told as others, 2 replies are others)";
+    const breaks = ["claude-newest (could not be asked)", changes, ...unasked].join("; ");
+    const head = `breaks: ${breaks}\n6 of 6 CLIs differ from their recordings\n`;
+    expect(pages.join("")).toBe([head, first, page, ...others].join("\n"));
     expect(folders.filter((dir) => existsSync(dir))).toEqual([]);
   });
 });

@@ -21,6 +21,8 @@ use crate::message::Usage;
 #[derive(Debug, Default)]
 pub(super) struct Grok {
     assembler: MessageAssembler,
+    /// It has reached its own limit of turns, of which its last word says only that the turn was cancelled.
+    reached_limit: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -84,6 +86,7 @@ impl Format for Grok {
             "tool_call_update" => self.result(&line, &mut fields, out),
             // One after every response; that of all of them is in `end`.
             "usage" => {}
+            "max_turns_reached" => self.reached_limit = true,
             "end" => self.end(&line, &mut fields, out),
             "error" => {
                 self.assembler.end_turn(out);
@@ -138,8 +141,12 @@ impl Grok {
         let is_error = stop_reason.as_deref() != Some("end_turn");
         if is_error {
             out.event(Event::Failure(Failure {
-                kind: stop_reason.clone(),
+                kind: match self.reached_limit {
+                    true => Some("max_turn_requests".to_owned()),
+                    false => stop_reason.clone(),
+                },
                 message: match stop_reason.as_deref() {
+                    _ if self.reached_limit => "max turns reached".to_owned(),
                     Some("refusal") => "the model's safeguards stopped the answer".to_owned(),
                     Some(reason) => format!("the CLI ended the turn: {reason}"),
                     None => "the CLI's last word does not say how the turn ended".to_owned(),

@@ -79,7 +79,8 @@ impl KeptOrPrinted<'_> {
             }
         }
         if !self.call.engine.provider.has_print() {
-            let reason = "an agent is asked for an answer alone: it can't be handed a server of tools, nor be watched at work";
+            let reason =
+                "an agent is asked for an answer alone: it can't be handed a server of tools, nor be watched at work";
             return Err(self.call.engine.refuse(Code::UnsupportedContent, reason));
         }
         attempt.print(info).await

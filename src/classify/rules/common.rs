@@ -38,7 +38,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("refusal")], Code::Refusal, "the agent refused to go on"),
     Rule::new(&[Kind("max_tokens")], Code::MaxTokens, "the agent reached a limit before its answer was whole"),
     Rule::new(&[Kind("no_answer")], Code::EmptyResponse, "the turn ended well, without a word and without a call"),
-    Rule::new(&[Kind("max_turn_requests")], Code::MaxTurns, "the agent reached a limit before its answer was whole"),
+    Rule::new(&[Kind("max_turn_requests")], Code::MaxTurns, "max turns reached"),
     Rule::new(&[Kind("request_too_large")], Code::RequestTooLarge, "Request exceeds the maximum size"),
     // Statuses.
     Rule::new(&[Status(402)], Code::CreditExhausted, "Payment Required"),

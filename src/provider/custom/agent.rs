@@ -115,10 +115,16 @@ mod tests {
     #[test]
     fn what_starts_it_and_nothing_else() {
         let made = agent(r#"{"command":"some-agent","args":["--acp"],"name":"mine"}"#).unwrap();
-        assert_eq!((&*made.id, &*made.command, made.engines()), ("mine", "some-agent", &["warm"][..]));
+        assert_eq!(
+            (&*made.id, &*made.command, made.engines()),
+            ("mine", "some-agent", &["warm"][..])
+        );
         assert!(!made.has_print() && made.is_agent());
         for (json, reason) in [
-            ("{}", "config.command is missing: it must be the program that is the agent"),
+            (
+                "{}",
+                "config.command is missing: it must be the program that is the agent",
+            ),
             (r#"{"command":"a","x":1}"#, "unknown field config.x"),
             (
                 r#"{"command":"a","name":"../x"}"#,

@@ -37,7 +37,6 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("insufficient_quota")], Code::QuotaExceeded, "You exceeded your current quota, please check your plan and billing details."),
     Rule::new(&[Text("^not signed in>")], Code::NotLoggedIn, "Not signed in. To authenticate without a browser, run:"),
     Rule::new(&[Text("<prompt is empty>")], Code::EmptyPrompt, "'/home/user/prompt.txt': prompt is empty"),
-    Rule::new(&[Text("^max turns reached>")], Code::MaxTurns, "max turns reached"),
     Rule::new(&[Text("<unknown model id>")], Code::ModelNotFound, "Couldn't set model 'x': Invalid params: \"unknown model id\". Run 'grok models' to see available models."),
     Rule::new(&[Text("^serialization error>")], Code::MalformedResponse, "serialization error: missing field `created_at`"),
     Rule::new(&[Text("<transport error>|<error decoding response body>")], Code::ConnectionLost, "reqwest error stream: Transport error: error decoding response body"),

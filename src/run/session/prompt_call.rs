@@ -46,7 +46,9 @@ pub(super) async fn attempt<F: ServerForm>(
         if !engine.provider.has_print() {
             let reason = format!("{why}, which an agent may take for a command of its own");
             let error = engine.refuse(Code::UnsupportedContent, reason);
-            return Err(Box::new(error.with_hint("leave `inputEncoding` at \"xml\", or put something before it")));
+            return Err(Box::new(
+                error.with_hint("leave `inputEncoding` at \"xml\", or put something before it"),
+            ));
         }
         let message = format!("{why}, which a warm process does not take: asked in print form");
         return Ok(Way::Next((!is_auto).then(|| warning("ENGINE_FALLBACK", message))));
