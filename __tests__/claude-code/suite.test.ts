@@ -171,7 +171,7 @@ tasks:
       "  tasks[1]: exactly one of prompt and prompt_file",
       '  tasks[2].name: there is another "Twice"',
       "  tasks[2].files: there is no folder <folder>/nowhere",
-      '  tasks[3].provider: there are claude-code, claude, codex, gemini, qwen, glm, grok, opencode, not "someone"',
+      '  tasks[3].provider: there are claude-code, claude, codex, gemini, qwen, glm, grok, opencode, copilot, not "someone"',
       "  tasks[4].prompt_file: only claude-code reads one",
       "  tasks[4].config: is that of claude-code; a provider has options",
       "  tasks[5]: must be an object",

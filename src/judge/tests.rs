@@ -310,27 +310,26 @@ fn an_error_told_as_a_message_is_the_reason() {
     let stdout = r#"{"role":"user","content":"hi"}
 {"role":"assistant","content":"Error: 401 Incorrect API key provided"}
 "#;
-    for id in ["glm"] {
-        let run = |exit_code| {
-            let (events, decoder) = decode(Wire::GenericStream, [stdout.as_bytes()]);
-            let run = Run {
-                provider: id,
-                wire: Wire::GenericStream,
-                flags: &[],
-                exit_code,
-                stdout: stdout.as_bytes(),
-                stderr: "",
-            };
-            judged(&run, events, &decoder)
+    let id = "glm";
+    let run = |exit_code| {
+        let (events, decoder) = decode(Wire::GenericStream, [stdout.as_bytes()]);
+        let run = Run {
+            provider: id,
+            wire: Wire::GenericStream,
+            flags: &[],
+            exit_code,
+            stdout: stdout.as_bytes(),
+            stderr: "",
         };
-        let error = run(Some(1)).unwrap_err();
-        assert_eq!(error.code, Code::InvalidApiKey, "{id}");
-        assert!(
-            error.message.starts_with("401 Incorrect API key provided"),
-            "{}",
-            error.message
-        );
-        // A model may speak of errors.
-        assert_eq!(run(Some(0)).unwrap().content, "Error: 401 Incorrect API key provided");
-    }
+        judged(&run, events, &decoder)
+    };
+    let error = run(Some(1)).unwrap_err();
+    assert_eq!(error.code, Code::InvalidApiKey, "{id}");
+    assert!(
+        error.message.starts_with("401 Incorrect API key provided"),
+        "{}",
+        error.message
+    );
+    // A model may speak of errors.
+    assert_eq!(run(Some(0)).unwrap().content, "Error: 401 Incorrect API key provided");
 }
