@@ -86,7 +86,7 @@ function filesIn(dir: string) {
 }
 
 /** What the doctor says of each CLI's engine. */
-const ENGINES: Record<CliName, (version?: string) => string> = {
+const ENGINES: Partial<Record<CliName, (version?: string) => string>> = {
   copilot: (version) => `live: it is @github/copilot-linux-x64 ${version}, says its package.json`,
   codex: (version) => `live: it is @openai/codex ${version}, says its package.json`,
   gemini: (version) => `warm: it is @google/gemini-cli ${version}, says its package.json`,
@@ -214,7 +214,7 @@ export function describeReal(name: CliName, expected: Expected, more: () => void
         installed: true,
         path: options.cliPath,
         problems: [],
-        engine,
+        ...(ENGINES[name] && { engine }),
       };
       const known = { ...facts, version, versionTested: true };
       // Only codex can be asked for its login, and knows of none: the key is that of a model provider of the user's own.
@@ -248,7 +248,7 @@ export function describeReal(name: CliName, expected: Expected, more: () => void
       expect(stdout.replaceAll(bin, "<bin>").split("\n")).toEqual([
         expect.stringMatching(/^PROVIDER +STATUS +VERSION +LOGGED IN +PATH$/),
         expect.stringMatching(new RegExp(`^${name} +ready +${version} +unknown +<bin>/${name}$`)),
-        `          engine: ${ENGINES[name](version)}`,
+        ...(ENGINES[name] ? [`          engine: ${ENGINES[name](version)}`] : []),
         "",
         "1 of 1 provider is ready.",
         "",

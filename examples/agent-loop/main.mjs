@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The small agent of agent.mjs with claude, codex or copilot as its model: `node examples/agent-loop/main.mjs [options] ["question"]`.
+ * The small agent of agent.mjs with claude, codex, copilot or grok as its model: `node examples/agent-loop/main.mjs [options] ["question"]`.
  */
 import { parseArgs } from "node:util";
 import { PrepareError, prepare, runMain } from "../../.ci/prepare.mjs";
@@ -11,7 +11,7 @@ The loop of an agent over a model adapter, printing every update as it arrives.
 Offline by default: the real CLI, against a scripted API on 127.0.0.1.
 
   "question"      arithmetic, such as "What is 17 + 25, and what is 6 * 9?"
-  --provider NAME claude; codex or copilot: one process for all steps, with native tool calls
+  --provider NAME claude; codex or copilot: one process for all steps, with native tool calls; grok
   --context KIND  standard (messages) or xml (one message with the thread)
   --no-updates    call invoke instead of invokeWithUpdates
   --plan          ask for a plan instead of an answer
@@ -60,8 +60,8 @@ function readOptions(args) {
   if (values.help) return "help";
   const { provider, context, model, live = false, plan = false } = values;
   if (context !== "standard" && context !== "xml") throw new Error(`--context is standard or xml, not ${context}`);
-  if (provider !== "claude" && provider !== "codex" && provider !== "copilot") {
-    throw new Error(`--provider is claude, codex or copilot, not ${provider}`);
+  if (provider !== "claude" && provider !== "codex" && provider !== "copilot" && provider !== "grok") {
+    throw new Error(`--provider is claude, codex, copilot or grok, not ${provider}`);
   }
   const errors = Number(values.errors);
   if (!Number.isInteger(errors) || errors < 0) throw new Error(`--errors is a count, not ${values.errors}`);

@@ -5,7 +5,12 @@
  * In flow the command line's options; out flow the updates as JSON, one a line, then the answer.
  */
 import { tool } from "@langchain/core/tools";
-import { createClaudeCliProvider, createCodexCliProvider, createCopilotCliProvider } from "deep-factor-providers";
+import {
+  createClaudeCliProvider,
+  createCodexCliProvider,
+  createCopilotCliProvider,
+  createGrokCliProvider,
+} from "deep-factor-providers";
 import { z } from "zod";
 import { startAnthropic } from "../../__tests__/support/anthropic.mjs";
 import { isolateClaude } from "../../__tests__/support/claude.mjs";
@@ -16,7 +21,7 @@ import { OPERATORS, scriptedCompletions, scriptedModel, scriptedResponses } from
 
 /**
  * @typedef {object} LoopOptions
- * @property {"claude" | "codex" | "copilot"} [provider] claude by default
+ * @property {"claude" | "codex" | "copilot" | "grok"} [provider] claude by default
  * @property {"standard" | "xml"} [context]
  * @property {boolean} [updates] true by default
  * @property {boolean} [plan]
@@ -48,6 +53,7 @@ export async function runAgentLoop(options, print) {
     return live ? converse(createClaudeCliProvider(settings), options, print) : offlineClaude(settings, options, print);
   }
   if (!live) return offlineOpenAi(provider, settings, options, print);
+  if (provider === "grok") return converse(createGrokCliProvider(settings), options, print);
   const create = provider === "codex" ? createCodexCliProvider : createCopilotCliProvider;
   await converse(create({ ...settings, ...LIVE }), options, print);
 }
@@ -77,20 +83,25 @@ async function offlineClaude(settings, options, print) {
 }
 
 /**
- * @param {"codex" | "copilot"} name
+ * @param {"codex" | "copilot" | "grok"} name
  * @param {{ model?: string }} settings
  * @param {LoopOptions} options
  * @param {(line: string) => void} print
  */
 async function offlineOpenAi(name, settings, options, print) {
   const { errors = 0 } = options;
-  const api = await startOpenAi((request, index) => (index < errors ? refusal(index) : scriptedResponses(request)));
+  const answer = name === "grok" ? scriptedCompletions : scriptedResponses;
+  const api = await startOpenAi((request, index) => (index < errors ? refusal(index) : answer(request)));
   const cli = await isolateCli(name, api.url);
   const more = { ...cli.options, ...settings, ...LIVE };
   const own = /** @type {const} */ ({ baseUrl: api.url, apiKey: "not-a-key", wireApi: "responses" });
   try {
-    const made = name === "codex" ? createCodexCliProvider(more) : createCopilotCliProvider({ ...more, provider: own });
-    await converse(made, options, print);
+    const create = {
+      codex: () => createCodexCliProvider(more),
+      copilot: () => createCopilotCliProvider({ ...more, provider: own }),
+      grok: () => createGrokCliProvider({ ...cli.options, ...settings }),
+    };
+    await converse(create[name](), options, print);
   } finally {
     await api.close();
     cli.cleanup();
