@@ -118,7 +118,7 @@ describe("the agent loop", () => {
     expect(all.filter((kind) => kind === "usage").length).toBeGreaterThanOrEqual(2);
   });
 
-  it.skipIf(!HERE).each(["codex", "copilot"])("runs on %s, one process for all steps", TIMEOUT, async (provider) => {
+  it.skipIf(!HERE).each(["codex", "copilot", "grok"])("runs on %s", TIMEOUT, async (provider) => {
     const { code, stdout, stderr } = await run("examples/agent-loop/main.mjs", "--provider", provider);
     const all = kinds(stdout).filter((kind) => kind !== "usage");
     expect({ code, stderr, kinds: all }).toEqual({ code: 0, stderr: "", kinds: updates });
