@@ -89,7 +89,7 @@ describeReal(
 
     it("is not signed in without a key and a login, and takes the login of a home", async () => {
       const error = { status: 403, message: "not allowed" };
-      const { api, home, create } = await withCli("grok", { script: [{ error }] });
+      const { api, home, create } = await withCli("grok", { script: [{ error }, { error }] });
       const env = { HOME: home, GROK_XAI_API_BASE_URL: api.url, GROK_CLI_CHAT_PROXY_BASE_URL: api.url };
       const xai = { provider: undefined, model: "grok-4.6", env };
       await expect(create({ ...xai, retry: false }).invoke(["hi"])).rejects.toMatchObject({ code: "NOT_LOGGED_IN" });
@@ -104,6 +104,9 @@ describeReal(
       });
       expect(api.requests[0]?.headers.authorization).toBe("Bearer not-a-token");
       expect(api.requests[0]?.raw).not.toContain("the canary");
+      // An API of one's own is sent its own key, and no login.
+      await expect(create({ env, retry: false }).invoke(["hi"])).rejects.toMatchObject({ code: "PERMISSION_DENIED" });
+      expect(api.requests.at(-1)?.headers.authorization).toBe("Bearer not-a-key");
       // grok puts another file in its place, where it is.
       expect(JSON.parse(readFileSync(join(folder, "auth.json"), "utf8"))).toMatchObject(logins);
     });

@@ -20,8 +20,10 @@ pub(super) fn prepare(line: &mut CommandLine, variable: impl Fn(&CommandLine, &s
             target: users.join(name),
         }));
     }
-    // What the user names by this variable, wins.
-    if let Some(((variable, file), users)) = home.named.zip(users) {
+    // What the user names by this variable, wins, as does a call that is to have no login.
+    if let Some(((variable, file), users)) = home.named.zip(users)
+        && line.set_env.iter().all(|(set, _)| *set != variable)
+    {
         line.set_env
             .push((variable, EnvText::Text(users.join(file).to_string_lossy().into_owned())));
     }

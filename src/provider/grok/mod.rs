@@ -101,6 +101,7 @@ pub static GROK: Provider = Provider {
         variable: "GROK_HOME",
         folder: HOME,
         users: ".grok",
+        by_system: false,
         login: &[],
         rest: &[],
         named: Some((AUTH_PATH, "auth.json")),
