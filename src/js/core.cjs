@@ -144,8 +144,6 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
   );
 
   return {
-    readTelemetry,
-
     ProviderError,
     ...createClaudeCode(native, owner, splitTelemetry),
 

@@ -22,7 +22,7 @@ const cutShort = new WeakSet();
 /** Whether the end of a gateway cut answers short: known when it has been closed. @param {object} gateway */
 const wasCut = (gateway) => cutShort.has(gateway);
 
-/** @param {{ createFallbackProvider(adapters: any[]): any, readTelemetry(option: unknown): import("../telemetry/index.cjs").Telemetry | undefined }} core */
+/** @param {{ createFallbackProvider(adapters: any[]): any }} core */
 function gatewayOf(core) {
   return { createGateway };
 
@@ -30,7 +30,7 @@ function gatewayOf(core) {
   async function createGateway(given) {
     const { log, rest } = takeLogger(given, describe);
     const options = readOptions(rest);
-    const telemetry = core.readTelemetry(options.telemetry);
+    const telemetry = telemetryOf(options.telemetry);
     const token = options.token === false ? undefined : (options.token ?? createToken());
     const keys = createKeys({ token, keys: options.keys, limits: options.limits });
     const models = modelsOf(options, core);
@@ -67,6 +67,12 @@ function gatewayOf(core) {
       if (await closing) cutShort.add(gateway);
     }
   }
+}
+
+/** Loaded where it is asked for. @param {unknown} option */
+function telemetryOf(option) {
+  if (option === undefined || option === false) return undefined;
+  return require("../telemetry/index.cjs").readTelemetry(option, require("../load.cjs").loadNative());
 }
 
 /**
