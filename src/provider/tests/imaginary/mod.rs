@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(
             refusal(r#"{"frequencyPenalty":1}"#),
             "unknown option \"frequencyPenalty\"; allowed: model, cliPath, timeout, maxBuffer, inputEncoding, threadDocuments, \
-             textToolCalls, cwd, env, extraArgs, idleTimeout, killGrace, maxConcurrency, engine, retry, quota, login, reasoning, maxOutputTokens, \
+             textToolCalls, cwd, env, extraArgs, idleTimeout, killGrace, maxConcurrency, engine, retry, quota, budget, login, reasoning, maxOutputTokens, \
              stop, temperature, onUnsupported, sandbox"
         );
         assert_eq!(
