@@ -1605,7 +1605,7 @@ export interface Limits {
 
 /** What was used of a provider's {@link BudgetOptions} when it was last counted. */
 export interface BudgetStatus {
-  /** The provider's id. */
+  /** The provider's id, or `key NAME` of a gateway's key. */
   provider: string;
   per: "minute" | "hour" | "day";
   /** The file in which others count, too. What they have counted since is not in here. */

@@ -96,11 +96,14 @@ pub struct Window {
 
 /// A request that was let in, of the window of this number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Admitted(u64);
+pub struct Admitted(pub u64);
 
 /// A limit is reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct UsedUp {
+    /// Which, by its name in the options: `requests`, `tokens` or `costUsd`.
+    pub limit: &'static str,
     /// What is used up, in words.
     pub what: String,
     /// When the window ends, ms since the epoch.
@@ -139,12 +142,12 @@ impl Window {
     pub fn admit(&mut self, budget: &Budget, now_ms: u64) -> Result<Admitted, UsedUp> {
         let mut window = self.at(budget.per, now_ms);
         let reached = budget.reached(&window);
-        if let Some(used) = reached {
+        if let Some((limit, used)) = reached {
             *self = window;
             let resets_at = window.from.saturating_add(budget.per.ms());
             let per = budget.per.as_str();
             let what = format!("{used} per {per}; it begins anew at {}", time::iso(resets_at));
-            return Err(UsedUp { what, resets_at });
+            return Err(UsedUp { limit, what, resets_at });
         }
         window.requests = window.requests.saturating_add(1);
         *self = window;
@@ -171,17 +174,17 @@ impl Window {
 }
 
 impl Budget {
-    /// Which limit `window` has reached, in words.
-    fn reached(&self, window: &Window) -> Option<String> {
+    /// Which limit `window` has reached, by its name and in words.
+    fn reached(&self, window: &Window) -> Option<(&'static str, String)> {
         let is_full = |limit: Option<u64>, used: u64| limit.filter(|limit| used >= *limit);
         if let Some(limit) = is_full(self.requests, window.requests) {
-            return Some(format!("{} of {limit} requests", window.requests));
+            return Some(("requests", format!("{} of {limit} requests", window.requests)));
         }
         if let Some(limit) = is_full(self.tokens, window.tokens) {
-            return Some(format!("{} of {limit} tokens", window.tokens));
+            return Some(("tokens", format!("{} of {limit} tokens", window.tokens)));
         }
         let limit = self.cost_usd.filter(|limit| window.cost_usd >= *limit)?;
-        Some(format!("{:.4} of {limit} US dollars", window.cost_usd))
+        Some(("costUsd", format!("{:.4} of {limit} US dollars", window.cost_usd)))
     }
 }
 
@@ -213,10 +216,10 @@ mod tests {
 
     #[test]
     fn each_limit_is_reached_by_itself_and_says_when_it_is_there_again() {
-        for (budget, what) in [
-            (of(Some(1), None, None), "1 of 1 requests"),
-            (of(Some(9), Some(30), None), "31 of 30 tokens"),
-            (of(None, None, Some(0.5)), "0.5000 of 0.5 US dollars"),
+        for (budget, limit, what) in [
+            (of(Some(1), None, None), "requests", "1 of 1 requests"),
+            (of(Some(9), Some(30), None), "tokens", "31 of 30 tokens"),
+            (of(None, None, Some(0.5)), "costUsd", "0.5000 of 0.5 US dollars"),
         ] {
             let mut window = Window::default();
             window.admit(&budget, NOW).unwrap();
@@ -224,6 +227,7 @@ mod tests {
             let counted = window;
             let refused = window.admit(&budget, NOW + 59_999).unwrap_err();
             let expected = UsedUp {
+                limit,
                 what: format!("{what} per minute; it begins anew at 2027-01-15T08:01:00.000Z"),
                 resets_at: NOW + 60_000,
             };

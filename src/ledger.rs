@@ -14,7 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::budget::{Admitted, Budget, Used, UsedUp, Window};
+use crate::classify;
+use crate::error::{Code, ProviderError};
 use crate::process::activity::{self, BudgetActivity};
+use crate::provider::options;
 use file::Unusable;
 
 /// Numbers of ledgers, for whoever looks at what goes on.
@@ -49,9 +52,57 @@ pub enum Refused {
     Busy(String),
 }
 
+impl Refused {
+    /// The error of `provider`'s call.
+    pub fn into_error(self, provider: &str) -> Box<ProviderError> {
+        let error = match self {
+            Refused::UsedUp(used_up) => {
+                let reason = format!("the budget is used up: {}", used_up.what);
+                let hint = classify::hint(provider, Code::BudgetExceeded);
+                let error = ProviderError::new(provider, Code::BudgetExceeded, reason).with_hint(hint);
+                ProviderError {
+                    resets_at: Some(used_up.resets_at),
+                    ..error
+                }
+            }
+            Refused::Store(why) => {
+                let reason = format!("option \"budget.store\" names a file that can't be used: {why}");
+                let hint = "name another file, or remove this one: then nothing has been used";
+                ProviderError::new(provider, Code::InvalidOption, reason).with_hint(hint)
+            }
+            Refused::Busy(why) => {
+                let reason = format!("the store of the budget can't be had: {why}");
+                let hint = "try again, or look which process has it: none keeps it for longer than a moment";
+                ProviderError::new(provider, Code::Overloaded, reason).with_hint(hint)
+            }
+        };
+        Box::new(error)
+    }
+}
+
+/// That of the budget in `options_json`, `{"budget": …}`, by the name `name`.
+///
+/// # Errors
+/// `INVALID_OPTION`, naming the option, what it holds and what is allowed; also where there is no budget.
+pub fn of_options(name: &str, options_json: &str) -> Result<Ledger, Box<ProviderError>> {
+    let refuse = |reason| Box::new(ProviderError::new(name, Code::InvalidOption, reason));
+    let map = options::checked(name, &[options::BUDGET], options_json)?;
+    match options::budget(&map).map_err(refuse)? {
+        Some(budget) => Ok(Ledger::new(name, budget)),
+        None => Err(refuse("option \"budget\" must be an object with limits".to_owned())),
+    }
+}
+
 impl Ledger {
     /// That of `budget`, of which the provider `provider` uses. Nothing is looked at before the first request.
-    pub fn new(provider: &str, budget: Budget) -> Ledger {
+    pub fn new(provider: &str, mut budget: Budget) -> Ledger {
+        // Good wherever the process goes later. What is no path the first request says.
+        if let Some(store) = &mut budget.store
+            && let Ok(path) = std::path::absolute(&store)
+            && let Ok(path) = path.into_os_string().into_string()
+        {
+            *store = path;
+        }
         Ledger {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             provider: provider.to_owned(),

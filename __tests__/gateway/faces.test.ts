@@ -1,6 +1,8 @@
 /** The three faces on the wire: what goes to a provider, what comes back, and what is refused by its name. */
-import { describe, expect, it } from "vitest";
+import { limits } from "deep-factor-providers";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { eventsIn, openai, serveApi } from "../support/gateway.mjs";
+import { createTemp } from "../support/processes.mjs";
 
 const USER = { role: "user", content: "hi" };
 const PARAMETERS = { type: "object", properties: { n: { type: "number" } } };
@@ -799,7 +801,59 @@ describe("limits of a key", () => {
       "token_budget_exceeded",
       "false",
     ]);
-    expect(new Date(json.error.dfp.resets_at).getHours()).toBe(0);
+    const { code, category, resets_at } = json.error.dfp;
+    expect([code, category]).toEqual(["BUDGET_EXCEEDED", "quota"]);
+    const day = 24 * 3_600_000;
+    expect(new Date(resets_at).getTime() - Date.now()).toBeLessThanOrEqual(day);
+    expect(new Date(resets_at).getTime() - Date.now()).toBeGreaterThan(day - 60_000);
+    expect(Number(headers.get("retry-after"))).toBeGreaterThan(86_000);
+    expect(json.error.message).toMatch(
+      /^the key "default" has used up its budget: 110 of 100 tokens per day; it begins anew at /,
+    );
+    expect(api.requests.length).toBe(1);
+  });
+
+  it("a budget whose store outlives the gateway, and is of all keys that name it", async () => {
+    const temp = createTemp();
+    onTestFinished(() => temp.cleanup());
+    const budget = { requests: 2, per: "day", store: `${temp.path}/store` } as const;
+    const keys = [{ name: "editor", token: "0123456789abcdef", limits: { budget: { ...budget, requests: 3 } } }];
+    for (const [own, others] of [
+      [
+        [200, 200, 429],
+        [200, 429],
+      ],
+      [[429], [429]],
+    ] as const) {
+      const { ask, gateway } = await serveApi(() => ({ text: "a" }), { limits: { budget }, keys });
+      for (const expected of own) {
+        const { status, json } = await ask(FACES.chat.path, FACES.chat.ask);
+        expect([status, json.error?.code]).toEqual([expected, expected === 429 ? "rate_limit_exceeded" : undefined]);
+      }
+      for (const expected of others) {
+        const { status } = await ask(FACES.chat.path, FACES.chat.ask, { authorization: "Bearer 0123456789abcdef" });
+        expect(status).toBe(expected);
+      }
+      const shown = limits().budgets.filter(({ provider }) => provider.startsWith("key "));
+      expect(shown.map(({ provider, requests }) => [provider, requests])).toContainEqual(["key editor", 3]);
+      await gateway.close();
+      expect(limits().budgets.filter(({ provider }) => provider.startsWith("key "))).toEqual([]);
+    }
+  });
+
+  it("and a budget of the provider: 429 with the time that is left, before anything starts", async () => {
+    const { ask, api } = await serveApi(() => ({ text: "a" }), {}, { budget: { requests: 1, per: "hour" } });
+    expect((await ask(FACES.chat.path, FACES.chat.ask)).status).toBe(200);
+    for (const stream of [false, true]) {
+      const { status, json, headers } = await ask(FACES.chat.path, { ...FACES.chat.ask, stream });
+      expect([status, json.error.code, json.error.dfp.code, headers.get("x-should-retry")]).toEqual([
+        429,
+        "insufficient_quota",
+        "BUDGET_EXCEEDED",
+        "false",
+      ]);
+      expect(Number(headers.get("retry-after"))).toBeGreaterThan(3_500);
+    }
     expect(api.requests.length).toBe(1);
   });
 

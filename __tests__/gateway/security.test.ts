@@ -179,6 +179,15 @@ describe("options", () => {
     [{ providers: { a: provider }, frob: 1 }, '"frob"'],
     [{ providers: { a: provider }, limits: { frob: 1 } }, '"limits.frob"'],
     [{ providers: { a: provider }, limits: { usdPerDay: 0 } }, '"limits.usdPerDay"'],
+    [{ providers: { a: provider }, limits: { budget: 7 } }, '"limits.budget"'],
+    [{ providers: { a: provider }, limits: { budget: { requests: 1 } } }, '"limits.budget.per"'],
+    [
+      {
+        providers: { a: provider },
+        keys: [{ name: "k", token: "0123456789abcdef", limits: { budget: { token: 1, per: "day" } } }],
+      },
+      '"keys[0].limits.budget.token"',
+    ],
     [{ providers: { a: provider }, keys: [{ name: "k", token: "short" }] }, '"keys[0].token"'],
     [{ providers: { a: provider }, aliases: { x: [] } }, '"aliases.x"'],
     [{ providers: { a: provider }, aliases: { x: ["nobody/m"] } }, '"aliases"'],

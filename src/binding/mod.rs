@@ -3,6 +3,7 @@
 //! Async functions cannot carry an error code across napi, so failures are values here (`{"err": …}`) and JavaScript throws.
 
 pub mod agent;
+pub mod budget;
 pub mod checkpoint;
 pub mod claude_code;
 pub mod environment;

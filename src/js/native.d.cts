@@ -168,6 +168,22 @@ export class NativeLock {
   release(): void;
 }
 
+/** A budget that no provider has (`src/binding/budget.rs`): what a gateway's key may use. */
+export class NativeBudget {
+  /** @param name what `status` calls it; @param optionsJson `{"budget": …}` as a provider's option */
+  constructor(name: string, optionsJson: string);
+  /** `{"ok": null}`, or `{"err": …}` that names the option. */
+  check(): string;
+  /** Lets a request in: `{"ok": {window}}`, `{"ok": {usedUp: {limit, what, resetsAt}}}`, or `{"err": …}` where its store can't be used. */
+  admit(): Promise<string>;
+  /** Gives back what was let in as of this `window`. */
+  giveBack(window: string): Promise<string>;
+  /** Counts `{tokens?, costUsd?}`: `{"ok": true}`, or `{"ok": false}` where the store takes it only with the next request. */
+  settle(usedJson: string): Promise<string>;
+  /** `status` shows it no more. */
+  close(): void;
+}
+
 /** A command line for the system's shell, supervised like every process (`src/process/shell.rs`). */
 export class NativeShell {
   /** @param commandJson `{"command": text, "cwd": absolute, "timeout": ms, 0 for none}`; `envJson` as for `NativeProvider.start` */

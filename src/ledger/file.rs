@@ -8,8 +8,8 @@
 //! {"budget":1,"serial":7,"minute":…,"hour":…,"day":…,"sum":"…"}      the one with the greater serial counts
 //! ```
 //!
-//! A change is written over the line that does not count, so one that a crash has torn leaves the other. The windows of all lengths are
-//! in it: budgets of different ones may name the same file, and each counts everything in its own.
+//! A change is written over the line that does not count, so one that a crash has torn leaves the other. There is a window of each length:
+//! budgets of different ones may name the same file, and are counted apart.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};

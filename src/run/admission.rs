@@ -7,9 +7,7 @@ use serde_json::json;
 use super::log::Level;
 use super::sink::Sink;
 use crate::budget::Admitted;
-use crate::classify;
-use crate::error::{Code, ProviderError};
-use crate::ledger::Refused;
+use crate::error::ProviderError;
 
 /// An attempt that may be made.
 pub(super) struct Admission(Option<Admitted>);
@@ -22,28 +20,9 @@ pub(super) async fn admit(sink: &Sink, now_ms: u64) -> Result<Admission, Box<Pro
     let Some(ledger) = &sink.ledger else {
         return Ok(Admission(None));
     };
-    let provider = ledger.provider();
     let mut error = match ledger.admit(now_ms).await {
         Ok(admitted) => return Ok(Admission(Some(admitted))),
-        Err(Refused::UsedUp(used_up)) => {
-            let reason = format!("the budget is used up: {}", used_up.what);
-            let hint = classify::hint(provider, Code::BudgetExceeded);
-            let error = ProviderError::new(provider, Code::BudgetExceeded, reason).with_hint(hint);
-            ProviderError {
-                resets_at: Some(used_up.resets_at),
-                ..error
-            }
-        }
-        Err(Refused::Store(why)) => {
-            let reason = format!("option \"budget.store\" names a file that can't be used: {why}");
-            let hint = "name another file, or remove this one: then nothing has been used";
-            ProviderError::new(provider, Code::InvalidOption, reason).with_hint(hint)
-        }
-        Err(Refused::Busy(why)) => {
-            let reason = format!("the store of the budget can't be had: {why}");
-            let hint = "try again, or look which process has it: none keeps it for longer than a moment";
-            ProviderError::new(provider, Code::Overloaded, reason).with_hint(hint)
-        }
+        Err(refused) => refused.into_error(ledger.provider()),
     };
     sink.log.say(
         Level::Warn,
@@ -51,7 +30,7 @@ pub(super) async fn admit(sink: &Sink, now_ms: u64) -> Result<Admission, Box<Pro
         json!({"code": error.code, "resetsAt": error.resets_at}),
     );
     sink.redactor().clean_error(&mut error);
-    Err(Box::new(error))
+    Err(error)
 }
 
 impl Admission {

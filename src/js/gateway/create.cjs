@@ -63,7 +63,10 @@ function gatewayOf(core) {
      */
     async function close({ drain = false } = {}) {
       if (!drain) cutNow();
-      closing ??= server.close({ drain, cut }).finally(() => file?.remove());
+      closing ??= server
+        .close({ drain, cut })
+        .finally(() => keys.close())
+        .finally(() => file?.remove());
       if (await closing) cutShort.add(gateway);
     }
   }

@@ -56,7 +56,7 @@ async function answer(house, { face, key, body, lenient, requestId }, response, 
   const read = face.read(body, around);
   read.messages = house.withheld.restore(key.name, read.messages);
   const target = house.models.find(read.model);
-  const release = key.admit();
+  const release = await key.admit();
   const call = begin(read, target, { signal, record: recordOf(house.record, key.name) });
   const filter = createFilter(read.oneCall, (id, others) => house.withheld.keep(key.name, id, others));
   const keep = (/** @type {Fields | undefined} */ made) => {

@@ -5,18 +5,20 @@
  * `POST /v1/messages/count_tokens`, `GET /v1/models`, `GET /health`. Times are milliseconds and sizes bytes. docs/gateway.md is the guide.
  */
 
-import type { CliProvider, FallbackProvider, Logger, Telemetry } from "../../../index.cjs";
+import type { BudgetOptions, CliProvider, FallbackProvider, Logger, Telemetry } from "../../../index.cjs";
 
 /** How much a key may use. A limit that is not there is none. */
 export interface GatewayKeyLimits {
   /** Calls under way at a time, from 1. One more is refused with `concurrency_limit_exceeded`. */
   readonly concurrency?: number | undefined;
-  /** Requests for an answer within any 60 s, from 1. One more is refused with `rate_limit_exceeded`. */
+  /** `budget: { requests, per: "minute" }`: requests for an answer in a minute, from 1. One more is refused with `rate_limit_exceeded`. */
   readonly requestsPerMinute?: number | undefined;
-  /** Tokens since local midnight, counted after each call; what is used up is refused with `token_budget_exceeded`. */
+  /** `budget: { tokens, per: "day" }`: tokens in 24 hours, counted after each call; what is used up is refused with `token_budget_exceeded`. */
   readonly tokensPerDay?: number | undefined;
-  /** US dollars since local midnight, as the CLIs estimate them; what is used up is refused with `cost_budget_exceeded`. */
+  /** `budget: { costUsd, per: "day" }`: US dollars in 24 hours, as the CLIs estimate them; what is used up is refused with `cost_budget_exceeded`. */
   readonly usdPerDay?: number | undefined;
+  /** A further budget, as a provider's: with a `store`, it outlives the gateway, and keys that name the same one count together. */
+  readonly budget?: BudgetOptions | undefined;
 }
 
 /** A further key, for another program of the same person. */

@@ -3,16 +3,32 @@
 /**
  * Who may ask, and how much. In: a secret from a request. Out: its key, which admits a call or refuses it before anything starts.
  *
- * Rate and concurrency are known before a call; tokens and dollars after it, so one call may pass a limit. A day begins at local midnight.
- * What was used is kept in memory: it begins anew with the gateway.
+ * Calls at a time are counted here. All other limits are budgets, which are counted as a provider's are (docs/budgets.md): in memory, or in the
+ * file that a budget names as its store.
  */
 
 const { createHash, timingSafeEqual } = require("node:crypto");
+const { fault, guard, unwrap } = require("../errors.cjs");
+const { loadNative } = require("../load.cjs");
+const { encodeOptions } = require("../options.cjs");
 const { Refusal } = require("./refusal.cjs");
 
-/** @typedef {{ concurrency?: number | undefined, requestsPerMinute?: number | undefined, tokensPerDay?: number | undefined, usdPerDay?: number | undefined }} Limits */
+/**
+ * @import { BudgetOptions } from "../../../index.cjs"
+ *
+ * @typedef {object} Limits
+ * @property {number | undefined} [concurrency]
+ * @property {number | undefined} [requestsPerMinute]
+ * @property {number | undefined} [tokensPerDay]
+ * @property {number | undefined} [usdPerDay]
+ * @property {BudgetOptions | undefined} [budget]
+ *
+ * @typedef {{ window: string } | { usedUp: { limit: keyof typeof CODES, what: string, resetsAt: number } }} Answer
+ */
 
-const MINUTE = 60_000;
+/** The code of each limit of a budget. */
+const CODES = { requests: "rate_limit_exceeded", tokens: "token_budget_exceeded", costUsd: "cost_budget_exceeded" };
+
 /** The name of whoever has the gateway's own token. */
 const OWN_KEY = "default";
 
@@ -20,21 +36,73 @@ const OWN_KEY = "default";
 const hashOf = (text) => createHash("sha256").update(text).digest();
 
 /**
+ * The budgets that limits come to.
+ *
+ * @param {Limits} limits
+ * @returns {BudgetOptions[]}
+ */
+function budgetsOf({ requestsPerMinute, tokensPerDay, usdPerDay, budget }) {
+  return [
+    ...(requestsPerMinute === undefined ? [] : [/** @type {const} */ ({ requests: requestsPerMinute, per: "minute" })]),
+    ...(tokensPerDay === undefined && usdPerDay === undefined
+      ? []
+      : [/** @type {const} */ ({ tokens: tokensPerDay, costUsd: usdPerDay, per: "day" })]),
+    ...(budget === undefined ? [] : [budget]),
+  ];
+}
+
+/**
  * @param {string} name
  * @param {Limits} limits
+ * @param {string} at the option that has its budget: `limits`, `keys[0].limits`
  */
-function createKey(name, limits) {
+function createKey(name, limits, at) {
+  const budgets = budgetsOf(limits).map((budget) => {
+    const native = new (loadNative().NativeBudget)(`key ${name}`, encodeOptions({ budget }));
+    checked(native.check(), at);
+    return native;
+  });
   let running = 0;
-  /** Of the last minute. @type {number[]} */
-  let begun = [];
-  const spent = { tokens: 0, usd: 0, until: 0 };
+  /** Of calls that have ended, what is being counted. @type {Set<Promise<unknown>>} */
+  const counting = new Set();
 
-  /** @param {number} now */
-  const renew = (now) => {
-    if (now < spent.until) return;
-    const midnight = new Date(now);
-    midnight.setHours(24, 0, 0, 0);
-    Object.assign(spent, { tokens: 0, usd: 0, until: midnight.getTime() });
+  /** @param {Promise<string>[]} counted */
+  const count = (counted) => {
+    // What a store does not take it is asked for again with the next call.
+    /** @type {Promise<unknown>} */
+    const all = Promise.allSettled(counted).then(() => counting.delete(all));
+    counting.add(all);
+  };
+
+  /** Lets a call in by all of its budgets, or by none. */
+  const admitByAll = async () => {
+    await Promise.all(counting);
+    /** @type {{ native: import("../native.cjs").NativeBudget, window: string }[]} */
+    const admitted = [];
+    const giveBack = () => count(admitted.map(({ native, window }) => native.giveBack(window)));
+    for (const native of budgets) {
+      /** @type {Answer} */
+      let answer;
+      try {
+        answer = /** @type {Answer} */ (unwrap(await guard(native.admit())));
+      } catch (error) {
+        giveBack();
+        const { code, message } = /** @type {import("../../../index.js").ProviderError} */ (error);
+        const reason = `what the key "${name}" uses can't be counted: ${message}`;
+        // Another process has the store: it gives it back.
+        if (code === "OVERLOADED") throw new Refusal(503, "overloaded", reason);
+        throw new Refusal(500, "internal", reason, { retry: false });
+      }
+      if ("usedUp" in answer) {
+        giveBack();
+        const { limit, what, resetsAt } = answer.usedUp;
+        throw new Refusal(429, CODES[limit], `the key "${name}" has used up its budget: ${what}`, {
+          retryAfterMs: Math.max(0, resetsAt - Date.now()),
+          dfp: { code: "BUDGET_EXCEEDED", category: "quota", resets_at: new Date(resetsAt).toISOString() },
+        });
+      }
+      admitted.push({ native, window: answer.window });
+    }
   };
 
   return {
@@ -43,50 +111,49 @@ function createKey(name, limits) {
     /**
      * Takes a place, or refuses.
      *
-     * @param {number} [now]
-     * @returns {(used: { tokens?: number | undefined, usd?: number | undefined }) => void} gives the place back
+     * @returns {Promise<(used: { tokens?: number | undefined, usd?: number | undefined }) => void>} gives the place back
      */
-    admit(now = Date.now()) {
-      renew(now);
-      const { concurrency, requestsPerMinute, tokensPerDay, usdPerDay } = limits;
-      const used = (/** @type {string} */ code, /** @type {string} */ what) => {
-        const dfp = { resets_at: new Date(spent.until).toISOString() };
-        return new Refusal(429, code, `the key "${name}" has used up its ${what} of this day`, {
-          retryAfterMs: spent.until - now,
-          retry: false,
-          dfp,
-        });
-      };
-      if (tokensPerDay !== undefined && spent.tokens >= tokensPerDay) {
-        throw used("token_budget_exceeded", `${tokensPerDay} tokens`);
-      }
-      if (usdPerDay !== undefined && spent.usd >= usdPerDay)
-        throw used("cost_budget_exceeded", `${usdPerDay} US dollars`);
+    async admit() {
+      const { concurrency } = limits;
       if (concurrency !== undefined && running >= concurrency) {
         const message = `the key "${name}" has ${running} calls under way, which are all it may have: wait for one to end`;
         throw new Refusal(429, "concurrency_limit_exceeded", message, { retryAfterMs: 1000 });
       }
-      if (requestsPerMinute !== undefined) {
-        begun = begun.filter((at) => at > now - MINUTE);
-        const oldest = begun[begun.length - requestsPerMinute];
-        if (oldest !== undefined) {
-          const message = `the key "${name}" has made its ${requestsPerMinute} requests of this minute`;
-          throw new Refusal(429, "rate_limit_exceeded", message, { retryAfterMs: oldest + MINUTE - now });
-        }
-        begun.push(now);
-      }
       running++;
+      try {
+        await admitByAll();
+      } catch (refusal) {
+        running--;
+        throw refusal;
+      }
       let open = true;
-      return ({ tokens = 0, usd = 0 }) => {
+      return ({ tokens, usd }) => {
         if (!open) return;
         open = false;
         running--;
-        renew(Date.now());
-        spent.tokens += tokens;
-        spent.usd += usd;
+        const used = JSON.stringify({ tokens, costUsd: usd });
+        count(budgets.map((native) => native.settle(used)));
       };
     },
+
+    /** When all that has ended is counted. */
+    async close() {
+      await Promise.all(counting);
+      for (const native of budgets) native.close();
+    },
   };
+}
+
+/**
+ * @param {string} outcome of a budget's check
+ * @param {string} at
+ */
+function checked(outcome, at) {
+  try {
+    unwrap(outcome);
+  } catch (error) {
+    throw fault("INVALID_OPTION", /** @type {Error} */ (error).message.replaceAll('"budget', `"${at}.budget`));
+  }
 }
 
 /** @typedef {ReturnType<typeof createKey>} Key */
@@ -98,12 +165,12 @@ function createKey(name, limits) {
  * @param {Limits} parts.limits of every key that has none of its own
  */
 function createKeys({ token, keys, limits }) {
-  const own = createKey(OWN_KEY, limits);
+  const own = createKey(OWN_KEY, limits, "limits");
   const all = [
     ...(token === undefined ? [] : [{ hash: hashOf(token), key: own }]),
-    ...keys.map(({ name, token: secret, limits: its }) => ({
+    ...keys.map(({ name, token: secret, limits: its }, index) => ({
       hash: hashOf(secret),
-      key: createKey(name, { ...limits, ...its }),
+      key: createKey(name, { ...limits, ...its }, its?.budget === undefined ? "limits" : `keys[${index}].limits`),
     })),
   ];
 
@@ -132,6 +199,11 @@ function createKeys({ token, keys, limits }) {
         "invalid_api_key",
         "this key is none of the gateway's: its token is in the file that `serve` names",
       );
+    },
+
+    /** When what all calls have used is counted. */
+    async close() {
+      await Promise.all([own, ...all.map(({ key }) => key)].map((key) => key.close()));
     },
   };
 }

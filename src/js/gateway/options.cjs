@@ -46,10 +46,11 @@ const LIMITS = new Set([
   "requestsPerMinute",
   "tokensPerDay",
   "usdPerDay",
+  "budget",
   "bodyBytes",
   "headersTimeoutMs",
 ]);
-const KEY_LIMITS = new Set(["concurrency", "requestsPerMinute", "tokensPerDay", "usdPerDay"]);
+const KEY_LIMITS = new Set(["concurrency", "requestsPerMinute", "tokensPerDay", "usdPerDay", "budget"]);
 const STORE = new Set(["ttlMs", "maxResponses"]);
 
 /** @param {string} name @param {string} must @param {unknown} value */
@@ -181,6 +182,8 @@ function limitsOf(value, names, name) {
     requestsPerMinute: whole(given.requestsPerMinute, `${name}.requestsPerMinute`, 1),
     tokensPerDay: whole(given.tokensPerDay, `${name}.tokensPerDay`, 1),
     usdPerDay: /** @type {number | undefined} */ (usd),
+    // Its fields are checked where it is made.
+    budget: optional(given.budget, `${name}.budget`, "an object { requests, tokens, costUsd, per, store }", isObject),
     bodyBytes: whole(given.bodyBytes, `${name}.bodyBytes`, 1) ?? DEFAULTS.bodyBytes,
     headersTimeoutMs:
       whole(given.headersTimeoutMs, `${name}.headersTimeoutMs`, 1, 2 ** 31 - 1) ?? DEFAULTS.headersTimeoutMs,

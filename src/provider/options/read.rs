@@ -177,7 +177,7 @@ pub fn budget(map: &Map<String, Value>) -> Result<Option<Budget>, String> {
         tokens: number(fields, "tokens"),
         cost_usd: fields.get("costUsd").and_then(Value::as_f64),
         per,
-        store: text("store").map(absolute).transpose()?,
+        store: text("store").map(str::to_owned),
     };
     match (budget.requests, budget.tokens, budget.cost_usd) {
         (None, None, None) => Err(
@@ -186,13 +186,6 @@ pub fn budget(map: &Map<String, Value>) -> Result<Option<Budget>, String> {
         ),
         _ => Ok(Some(budget)),
     }
-}
-
-/// The store's name, good wherever a process runs later.
-fn absolute(path: &str) -> Result<String, String> {
-    let found = std::path::absolute(path).ok();
-    let text = found.and_then(|path| path.into_os_string().into_string().ok());
-    text.ok_or_else(|| format!("option \"budget.store\" must be the name of a file; given: {path:?}, which is no path"))
 }
 
 /// Whether the user has had the model read what stands in no thread: by the CLI's own tools, by servers, or in a session of theirs.
