@@ -41,7 +41,9 @@ export function scriptedModel({ body }) {
  * @param {{ body: any }} request
  * @returns {import("../../__tests__/support/openai.mjs").Answer}
  */
-export const scriptedCompletions = (request) => ({ text: scriptedModel(request).text ?? "" });
+export const scriptedCompletions = ({ body }) => ({
+  text: scriptedModel({ body: { ...body, system: [] } }).text ?? "",
+});
 
 /**
  * The Responses API, as codex asks it live: tools and calls as items.

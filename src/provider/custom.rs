@@ -3,14 +3,12 @@
 //! In: the JSON of a `CliProviderConfig`. Out: a [`Provider`] whose command line is `defaultArgs`, then `modelArgs`, then the
 //! prompt, read by the document's formats; or one error that names the field, what it holds and what is allowed.
 
-mod agent;
 mod cli;
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-pub use agent::agent;
 pub use cli::CustomCli;
 
 use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
@@ -24,7 +22,7 @@ use crate::provider::callbacks::McpClient;
 use crate::provider::media::MediaSupport;
 use crate::provider::models::Models;
 
-const fn field(name: &'static str, kind: Kind) -> OptionSpec {
+pub(super) const fn field(name: &'static str, kind: Kind) -> OptionSpec {
     OptionSpec { name, kind }
 }
 
@@ -159,12 +157,12 @@ fn check_fields(map: &Map<String, Value>) -> Result<(), String> {
 }
 
 /// Whether a provider can be called `id`.
-fn is_id(id: &str) -> bool {
+pub(super) fn is_id(id: &str) -> bool {
     let of_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     id.len() <= 64 && id.chars().all(of_id)
 }
 
-fn wrong(field: &str, allowed: &str, value: &Value) -> String {
+pub(super) fn wrong(field: &str, allowed: &str, value: &Value) -> String {
     format!("config.{field} must be {allowed}; given: {}", options::describe(value))
 }
 
@@ -276,7 +274,7 @@ pub const CAPABILITIES: ByEngine = ByEngine::print_only(Capabilities {
 });
 
 /// What all of them have in common.
-static FORM: Provider = Provider {
+pub(super) static FORM: Provider = Provider {
     id: Cow::Borrowed("custom"),
     command: Cow::Borrowed(""),
     about: About {

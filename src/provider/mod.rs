@@ -4,6 +4,7 @@
 //! data, in the types of `vocabulary` and `flags`; what a CLI needs that these can't express is added to them as a variant, never
 //! as `if id == "claude"` elsewhere.
 
+pub mod acp;
 pub mod callbacks;
 pub mod capability;
 pub mod choices;
@@ -70,24 +71,30 @@ pub fn schema_flags() -> impl Iterator<Item = &'static str> {
     })
 }
 
-/// Other programs that go by a provider's id, by the option `dialect`.
-static DIALECTS: &[(&str, &str, &Provider)] = &[("grok", "ax", &grok::AX_GROK)];
+/// Other programs that go by a provider's id: the dialect `ax` of a provider `x` is `ax-x`.
+static DIALECTS: &[&Provider] = &[
+    // That of CLI-ADAPTER-PROTOCOL.
+    &grok::AX_GROK,
+];
 
 /// `provider` in the dialect that the option of `options_json` names, if it names one that is another program.
 pub fn in_dialect(provider: &'static Provider, options_json: &str) -> &'static Provider {
     #[derive(serde::Deserialize)]
     struct Named {
-        dialect: Option<String>,
+        dialect: String,
     }
-    let mut dialects = DIALECTS.iter().filter(|(id, ..)| provider.id == *id).peekable();
+    let mut dialects = DIALECTS.iter().filter(|other| other.id == provider.id).peekable();
     if dialects.peek().is_none() {
         return provider;
     }
-    let named: Option<Named> = serde_json::from_str(options_json).ok();
-    let named = named.and_then(|named| named.dialect);
+    let Ok(Named { dialect }) = serde_json::from_str(options_json) else {
+        return provider;
+    };
+    let command = format!("{dialect}-{}", provider.id);
     dialects
-        .find(|(_, name, _)| Some(*name) == named.as_deref())
-        .map_or(provider, |(.., other)| other)
+        .find(|other| other.command == command)
+        .copied()
+        .unwrap_or(provider)
 }
 
 /// The provider called `id`.

@@ -18,7 +18,7 @@ use crate::exchange::print::{NotStarted, Surroundings};
 use crate::process::limit::{self, Permit};
 use crate::process::{ProcessLimits, StartError, Tees, Vars};
 use crate::provider::options::Options;
-use crate::provider::{self, Provider, custom};
+use crate::provider::{self, Provider, acp, custom};
 use crate::redact::{Redactor, Secret};
 
 /// The form of native tools in which each is a function, as the option `toolForm` has it.
@@ -76,7 +76,7 @@ impl Base {
     /// # Errors
     /// `INVALID_CONFIG` or `INVALID_OPTION`, naming the field or the option, what it holds and what is allowed.
     pub fn agent(config_json: &str, options_json: &str, owner: u64) -> Result<Base, Box<ProviderError>> {
-        Base::with(Cow::Owned(custom::agent(config_json)?), options_json, owner)
+        Base::with(Cow::Owned(acp::agent(config_json)?), options_json, owner)
     }
 
     /// The CLI, described.

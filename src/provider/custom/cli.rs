@@ -27,6 +27,15 @@ pub struct CustomCli {
 }
 
 impl CustomCli {
+    /// An agent that is started with `args`.
+    pub fn agent(args: Vec<String>) -> CustomCli {
+        CustomCli {
+            default_args: args,
+            is_agent: true,
+            ..CustomCli::default()
+        }
+    }
+
     /// `modelArgs` for `model`: every `{model}` in them is it; without one, it comes behind them.
     pub fn model_args(&self, model: &str) -> Vec<String> {
         let mut args: Vec<String> = self.model_args.iter().map(|arg| arg.replace(PLACE, model)).collect();

@@ -235,11 +235,19 @@ fn config(_: &Provider, options: &Options) -> String {
             (_, "responses") => "responses",
             _ => "chat_completions",
         };
-        format!(
-            "\n[model.{model}]\nmodel = {model}\nbase_url = {url}\nenv_key = \"XAI_API_KEY\"\napi_backend = \"{backend}\"\n\
-             context_window = 10000000\nmax_retries = 0\n",
-            url = toml(&own.base_url)
-        )
+        let url = toml(&own.base_url);
+        let lines = [
+            String::new(),
+            format!("[model.{model}]"),
+            format!("model = {model}"),
+            format!("base_url = {url}"),
+            "env_key = \"XAI_API_KEY\"".to_owned(),
+            format!("api_backend = \"{backend}\""),
+            "context_window = 10000000".to_owned(),
+            "max_retries = 0".to_owned(),
+            String::new(),
+        ];
+        lines.join("\n")
     });
     format!("{SETTINGS}{}", own.unwrap_or_default())
 }

@@ -7,8 +7,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::cli::CustomCli;
-use super::{FORM, field, is_id, wrong};
+use super::custom::{CustomCli, FORM, field, is_id, wrong};
 use crate::error::{Code, ProviderError, clip};
 use crate::provider::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use crate::provider::options::{self, EngineKind, Kind, OptionSpec};
@@ -77,11 +76,7 @@ fn read(value: &Value) -> Result<Provider, String> {
             warm: Some(CHECK),
             ..Checks::VERSION_ONLY
         },
-        custom: Some(Box::new(CustomCli {
-            default_args: options::texts(map, "args"),
-            is_agent: true,
-            ..CustomCli::default()
-        })),
+        custom: Some(Box::new(CustomCli::agent(options::texts(map, "args")))),
         ..FORM.clone()
     })
 }
