@@ -7,7 +7,8 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "../clis/real.js";
 import { isolateClaude, runClaude } from "../support/claude.mjs";
 import { codexConfig, isolateCli } from "../support/clis.mjs";
-import { serveApi } from "../support/gateway.mjs";
+import { serve, serveApi } from "../support/gateway.mjs";
+import { createProvider, withClaude, withCli } from "../support/harness.mjs";
 
 interface Body {
   messages: { role: string; content: unknown; tool_calls?: { function: { name: string } }[] }[];
@@ -48,6 +49,63 @@ describe.skipIf(!HERE)("a whole session over the gateway", { timeout: 300_000 },
     const cli = await isolateCli("codex", `${gateway.url}/v1`);
     onTestFinished(cli.cleanup);
     const config = `web_search = "disabled"\n${codexConfig(`${gateway.url}/v1`, 0)}`;
+    writeFileSync(join(cli.home, ".codex/config.toml"), config);
+    const provider = createCodexCliProvider({
+      ...cli.options,
+      env: { ...(cli.options.env as object), MOCK_KEY: String(gateway.token) },
+      engine: "print",
+      disableBuiltInTools: false,
+      retry: false,
+    });
+    onTestFinished(() => provider.close());
+    const reply = await provider.invoke(["Look."]);
+    expect(reply.content).toContain("from the shell");
+    expect(log.filter(({ fields }) => fields.status !== 200)).toEqual([]);
+  });
+
+  it("of claude, with its own Bash, answered by codex", async () => {
+    const { options } = await withCli("codex", {
+      script: ({ body }: { body: { input: { type?: string; output?: unknown }[]; tools?: { name: string }[] } }) => {
+        const result = body.input.findLast(({ type }) => type === "function_call_output");
+        if (result !== undefined) return { text: `It said: ${text(result.output)}` };
+        return body.tools?.some(({ name }) => name === "Bash")
+          ? {
+              calls: [{ id: "call_1", name: "Bash", args: { command: "echo from-the-shell", description: "Says it" } }],
+            }
+          : { text: "A title" };
+      },
+    });
+    const provider = createCodexCliProvider({ ...options, engine: "live", retry: false });
+    onTestFinished(() => provider.close());
+    const { gateway, log } = await serve({ providers: { codex: provider }, lenient: true });
+    const claude = isolateClaude({ baseUrl: gateway.url, env: { ANTHROPIC_API_KEY: String(gateway.token) } });
+    onTestFinished(claude.cleanup);
+    const args = ["-p", "--model", "codex", "--allowedTools", "Bash"];
+    const { code, stdout } = await runClaude(claude, args, { stdin: "Look." });
+    expect([code, stdout]).toEqual([0, expect.stringContaining("from the shell")]);
+    expect(log.filter(({ fields }) => fields.status !== 200)).toEqual([]);
+    expect(log.map(({ fields }) => fields.engine)).toContain("live");
+  });
+
+  it("of codex, with its own shell, answered by claude", async () => {
+    const served = await withClaude({
+      engine: "live",
+      script: ({ body }: { body: { messages: { content: unknown }[]; tools: { name: string }[] } }) => {
+        const last = body.messages.at(-1)?.content;
+        const result = Array.isArray(last) ? last.find(({ type }) => type === "tool_result") : undefined;
+        if (result !== undefined) return { text: `It said: ${text(result.content)}` };
+        const tool = body.tools.find(({ name }) => /shell|exec_command/.test(name));
+        const input = { command: ["echo", "from-the-shell"], cmd: "echo from-the-shell" };
+        return tool
+          ? { content: [{ type: "tool_use", id: "toolu_1", name: tool.name, input }] }
+          : { text: "there is no shell" };
+      },
+    });
+    const model = createProvider({ ...served.options, retry: false });
+    const { gateway, log } = await serve({ providers: { claude: model }, lenient: true });
+    const cli = await isolateCli("codex", `${gateway.url}/v1`);
+    onTestFinished(cli.cleanup);
+    const config = `web_search = "disabled"\n${codexConfig(`${gateway.url}/v1`, 0)}`.replaceAll("mock-model", "claude");
     writeFileSync(join(cli.home, ".codex/config.toml"), config);
     const provider = createCodexCliProvider({
       ...cli.options,
