@@ -1,4 +1,4 @@
-//! grok (Grok Build, xAI's own CLI), measured with 1.0.41 (NEW-CLIS 2); ax-grok is its dialect [`ax`].
+//! grok (Grok Build, xAI's own CLI), measured with 1.0.41 (NEW-CLIS 2); ax-grok is its dialect (`ax`).
 //!
 //! A prompt of grok's is no text: an `@` before an absolute path puts that file into the request, and `/compact` at its beginning is
 //! run. What stands in a session's history is sent as it is. So the thread is the one message of a session that is written into a home of
