@@ -236,7 +236,7 @@ describe("the option", () => {
       expect(refusal(create, { login: { configDir: "." } })).toMatchObject({
         code: "UNSUPPORTED_OPTION",
         message:
-          `option "login" is not supported by ${id}; those that can: claude, codex, gemini, opencode, copilot. Leave it out, use a provider ` +
+          `option "login" is not supported by ${id}; those that can: claude, codex, gemini, grok, opencode, copilot. Leave it out, use a provider ` +
           "that can, or set the variable that the CLI itself has for it in `env`",
       });
     }
