@@ -55,14 +55,8 @@ impl Keepable for Conversation {
     }
 
     async fn idle(&mut self) -> Idle {
-        let retired = self.service.host().retired().clone();
         loop {
-            let event = tokio::select! {
-                biased;
-                () = retired.cancelled() => return Idle::Ended,
-                event = self.inbox.next() => event,
-            };
-            match event {
+            match self.inbox.next_at_rest(self.service.host()).await {
                 // Its calls are answered by nobody any more, or its history is another one.
                 None
                 | Some(

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
 
+use crate::exchange::host::Host;
+
 /// How much may wait for a session's owner, bytes.
 const MOST_WAITING: usize = 64 * 1024 * 1024;
 
@@ -126,6 +128,15 @@ impl<E> Inbox<E> {
     pub async fn next(&mut self) -> Option<E> {
         let Delivered { event, bytes } = self.events.recv().await?;
         Some(self.counted(event, bytes))
+    }
+
+    /// The same for a session that rests in `host`: `None`, too, where that takes no calls any more. Cancel safe.
+    pub async fn next_at_rest(&mut self, host: &Host) -> Option<E> {
+        tokio::select! {
+            biased;
+            () = host.retired().cancelled() => None,
+            event = self.next() => event,
+        }
     }
 
     /// What has come already, if there is anything.

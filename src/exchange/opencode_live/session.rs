@@ -149,14 +149,8 @@ impl Keepable for Session {
     }
 
     async fn idle(&mut self) -> Idle {
-        let retired = self.service.host().retired().clone();
         loop {
-            let event = tokio::select! {
-                biased;
-                () = retired.cancelled() => return Idle::Ended,
-                event = self.inbox.next() => event,
-            };
-            if matches!(event, None | Some(ServerEvent::Gone)) {
+            if let None | Some(ServerEvent::Gone) = self.inbox.next_at_rest(self.service.host()).await {
                 return Idle::Ended;
             }
         }
