@@ -24,6 +24,16 @@ const { createSeals } = require("./sealed.cjs");
 const { id } = require("./sse.cjs");
 const { createStore } = require("./store.cjs");
 
+/**
+ * @typedef {object} Call one request while it is answered
+ * @property {IncomingMessage} request
+ * @property {ServerResponse} response
+ * @property {boolean} asks whether the client waits to be asked for the body
+ * @property {string} requestId
+ * @property {AbortSignal} signal
+ * @property {string | undefined} key the name of the key that it has brought, when that is known
+ */
+
 /** A body has so long to come, ms. */
 const BODY_TIMEOUT = 60_000;
 const MOST_CONNECTIONS = 256;
@@ -53,8 +63,6 @@ function createServer(options, { keys, models, log, telemetry }) {
     record,
   };
   let draining = false;
-  /** The name of the key that a request brought. @type {WeakMap<IncomingMessage, string>} */
-  const keyOf = new WeakMap();
   /** Answers under way, and what ends each. @type {Map<AbortController, Promise<void>>} */
   const running = new Map();
 
@@ -106,11 +114,12 @@ function createServer(options, { keys, models, log, telemetry }) {
     let failure;
     /** @type {ReturnType<typeof observe>} */
     let observed;
+    /** @type {Call} */
+    const call = { request, response, asks, requestId, signal: leaving.signal, key: undefined };
     const work = (async () => {
       try {
         path = guard.check(request).path;
         observed = observe(request, path);
-        const call = { request, response, asks, requestId, signal: leaving.signal };
         figures = (await (observed ? observed.within(() => route(path, call)) : route(path, call))) ?? {};
       } catch (error) {
         failure = error;
@@ -128,7 +137,7 @@ function createServer(options, { keys, models, log, telemetry }) {
     observed?.end({
       status: left ? 0 : response.statusCode,
       code: failure instanceof Refusal ? failure.code : /** @type {string | undefined} */ (figures.code),
-      key: keyOf.get(request),
+      key: call.key,
       figures: { ...figures, .../** @type {any} */ (failure)?.figures },
     });
     note({ request, response, path, requestId, began, figures, failure, left });
@@ -143,17 +152,18 @@ function createServer(options, { keys, models, log, telemetry }) {
 
   /**
    * @param {string} path
-   * @param {{ request: IncomingMessage, response: ServerResponse, asks: boolean, requestId: string, signal: AbortSignal }} call
+   * @param {Call} call
    * @returns {Promise<Record<string, unknown> | undefined>}
    */
-  async function route(path, { request, response, asks, requestId, signal }) {
+  async function route(path, call) {
+    const { request, response, asks, requestId, signal } = call;
     const { method = "" } = request;
     if (path === "/health") {
       allow(method, "GET");
       return void send(response, 200, { status: draining ? "draining" : "ok" });
     }
     const key = keys.find(guard.secrets(request));
-    keyOf.set(request, key.name);
+    call.key = key.name;
     if (draining)
       throw new Refusal(503, "draining", "the gateway is ending: try again when it is back", {
         retryAfterMs: 1000,
