@@ -48,7 +48,7 @@ impl Fingerprint {
         Fingerprint {
             messages: hash(spec.messages.get()),
             builtins: spec.builtins_named(),
-            output_schema: spec.output_schema.as_ref().map(|schema| hash(schema.given().get())),
+            output_schema: spec.output_schema.as_ref().map(|schema| hash(schema.original().get())),
             agents: agents
                 .map(|(agent, provider)| (agent.name.clone().unwrap_or_default(), AgentPrint::new(agent, provider)))
                 .collect(),
@@ -124,7 +124,7 @@ impl AgentPrint {
             };
             (tool.name.clone(), print)
         });
-        let choices = to_raw_value(&sorted(Value::Object(agent.choices.given().clone())));
+        let choices = to_raw_value(&sorted(Value::Object(agent.choices.original().clone())));
         AgentPrint {
             provider: provider.to_owned(),
             system_prompt: agent.system_prompt.as_deref().map(hash),

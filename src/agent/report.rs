@@ -17,7 +17,7 @@ use crate::message::Message;
 use crate::recorder::Recorder;
 use crate::run::LogRecord;
 use crate::run::record::{RecordOptions, redactor_of};
-use crate::run::request::GivenSchema;
+use crate::run::request::SchemaOnce;
 use crate::runlog::Prompt;
 
 /// The code of the warning that a run is no longer recorded.
@@ -86,7 +86,7 @@ impl<'a> Reporter<'a> {
     }
 
     /// What the answer has to fit: only the run's own agent answers the caller.
-    pub fn output_schema(&self) -> Option<&GivenSchema> {
+    pub fn output_schema(&self) -> Option<&SchemaOnce> {
         let schema = self.shared.spec.output_schema.as_ref();
         schema.filter(|_| self.origin.depth == 0)
     }

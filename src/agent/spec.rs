@@ -20,7 +20,7 @@ use crate::executor::tool::{Kind as ToolKind, Tool};
 use crate::message::ToolSpec;
 use crate::provider::options::{self, Kind, OptionSpec};
 use crate::run::record::RecordOptions;
-use crate::run::request::{GivenChoices, GivenSchema};
+use crate::run::request::{ChoicesOnce, SchemaOnce};
 use crate::run::{schemas, structured};
 use crate::schema::Schema;
 
@@ -75,7 +75,7 @@ pub(super) struct AgentSpec {
     /// How its provider's calls come.
     pub tool_calls: ToolCalls,
     /// What its provider's calls choose (`model`, `reasoning`, …).
-    pub choices: GivenChoices,
+    pub choices: ChoicesOnce,
     /// What becomes of a tool that had begun and not ended when the run was interrupted.
     pub on_resume: HashMap<String, OnResume>,
     /// What its options are called in errors: `builtins.handoff.agents.reviewer.`; empty for the run's own.
@@ -105,7 +105,7 @@ pub(super) struct Spec {
     /// Where it is recorded.
     pub record: Option<RecordOptions>,
     /// The JSON Schema that the answer of the run's own agent has to fit.
-    pub output_schema: Option<GivenSchema>,
+    pub output_schema: Option<SchemaOnce>,
     /// What the caller calls the run.
     pub run_id: Option<String>,
     /// What happens in it is kept.
@@ -125,7 +125,7 @@ struct SpecJson {
     #[serde(default)]
     record: Option<RecordOptions>,
     #[serde(default, rename = "outputSchema")]
-    output_schema: Option<GivenSchema>,
+    output_schema: Option<SchemaOnce>,
     #[serde(default, rename = "runId")]
     run_id: Option<String>,
     #[serde(default)]
@@ -155,7 +155,7 @@ struct AgentJson {
     /// `{"toolCalls"?}`
     how: Box<RawValue>,
     #[serde(default)]
-    choices: GivenChoices,
+    choices: ChoicesOnce,
     #[serde(default)]
     on_resume: HashMap<String, OnResume>,
 }
@@ -172,7 +172,7 @@ impl Spec {
         })?;
         if let Some(schema) = &parsed.output_schema {
             let refuse = |reason| Box::new(ProviderError::new("", Code::InvalidOption, reason));
-            structured::look(schema.given()).map_err(refuse)?;
+            structured::look(schema.original()).map_err(refuse)?;
         }
         let builtins = options::checked_within("", BUILTINS, parsed.builtins.get(), "builtins.")?;
         let handoff = options::checked_within("", HANDOFF, parsed.handoff.get(), "builtins.handoff.")?;
@@ -261,7 +261,7 @@ impl Spec {
     pub async fn compile(&self) -> Result<(), Box<ProviderError>> {
         if let Some(schema) = &self.output_schema {
             let refuse = |reason| Box::new(ProviderError::new("", Code::InvalidOption, reason));
-            structured::read(schema.given()).await.map_err(refuse)?;
+            structured::read(schema.original()).await.map_err(refuse)?;
         }
         for agent in &self.agents {
             agent.compiled_tools().await?;

@@ -101,7 +101,7 @@ mod tests {
     }
 
     /// What the caller gets for `events`, and how logs call it.
-    fn told(events: Vec<Event>) -> Vec<(String, Option<EventKind>)> {
+    fn described(events: Vec<Event>) -> Vec<(String, Option<EventKind>)> {
         let mut own = OwnCalls::default();
         let kinds = events.into_iter().flat_map(|event| own.kinds(event));
         let written = kinds.map(|kind| {
@@ -204,7 +204,7 @@ mod tests {
             ),
         ] {
             let expected = (format!(r#"{expected},"runId":"r","agent":"a"}}"#), Some(kind));
-            assert_eq!(told(vec![event]), [expected]);
+            assert_eq!(described(vec![event]), [expected]);
         }
     }
 
@@ -226,9 +226,12 @@ mod tests {
             ),
         ];
         let expected = expected.map(|(json, kind)| (json.to_owned(), Some(kind)));
-        assert_eq!(told(vec![Event::ToolCall { tool_call: call() }, result()]), expected);
+        assert_eq!(
+            described(vec![Event::ToolCall { tool_call: call() }, result()]),
+            expected
+        );
         // Of a call that nobody has heard of.
-        assert_eq!(told(vec![result()]), []);
+        assert_eq!(described(vec![result()]), []);
     }
 
     #[test]
@@ -245,6 +248,6 @@ mod tests {
             message_id: None,
             text: "hm".to_owned(),
         };
-        assert_eq!(told(vec![usage, silent, thinking, Event::Abandoned]), []);
+        assert_eq!(described(vec![usage, silent, thinking, Event::Abandoned]), []);
     }
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::calls::{AnswerCalls, Told};
+use super::calls::{AnswerCalls, DeltaSink};
 use super::failure;
 use super::sse::Events;
 use crate::declare::Tools;
@@ -288,7 +288,7 @@ impl AnswerReader {
             let delta = choice.delta.or(choice.message).filter(|_| !again);
             if let Some(delta) = fields.read::<Delta>("message", delta) {
                 self.voice.take(&delta, &mut fields, &mut out);
-                let mut told = Told {
+                let mut told = DeltaSink {
                     tools: &self.tools,
                     redactor: &self.redactor,
                     events: Vec::new(),

@@ -101,7 +101,7 @@ impl Open {
 
 /// What a chunk adds to the arguments of calls.
 #[derive(Debug)]
-pub struct Told<'a> {
+pub struct DeltaSink<'a> {
     /// The tools, for the caller's names.
     pub tools: &'a Tools,
     /// What is taken out of arguments.
@@ -143,7 +143,7 @@ impl AnswerCalls {
     }
 
     /// Takes the elements of a `tool_calls`. What they add to arguments is in `told` afterwards.
-    pub fn take(&mut self, fields: &mut Fields, raw: Option<&RawValue>, told: &mut Told) {
+    pub fn take(&mut self, fields: &mut Fields, raw: Option<&RawValue>, told: &mut DeltaSink) {
         let elements: Vec<&RawValue> = fields.read("tool_calls", raw).unwrap_or_default();
         for element in elements {
             let Some(element) = fields.read::<Element>("tool_calls", Some(element)) else {
@@ -174,7 +174,7 @@ impl AnswerCalls {
     }
 
     /// Tells the piece `args` of the call `at`, if it is one by the book: with an id of its own, a name, and an object for arguments.
-    fn tell(&mut self, at: usize, args: &[u8], told: &mut Told) {
+    fn tell(&mut self, at: usize, args: &[u8], told: &mut DeltaSink) {
         let open = &mut self.list[at];
         let is_alone = self.by_id.get(&open.id).is_some_and(|known| known.count == 1);
         if args.is_empty() || open.name.is_empty() || !is_alone {
@@ -290,7 +290,7 @@ mod tests {
         for piece in pieces {
             let piece = piece.replace("$AB", &wire);
             let redactor = Redactor::default();
-            let mut told = Told {
+            let mut told = DeltaSink {
                 tools: &tools,
                 redactor: &redactor,
                 events: Vec::new(),
@@ -410,7 +410,7 @@ mod tests {
     }
 
     /// The pieces of arguments that elements tell, and the calls behind them.
-    fn told(pieces: &[&str], redactor: &Redactor) -> Vec<String> {
+    fn deltas_of(pieces: &[&str], redactor: &Redactor) -> Vec<String> {
         let tools = Tools::new(
             &[ToolSpec {
                 name: "get".to_owned(),
@@ -421,7 +421,7 @@ mod tests {
         );
         let (mut calls, mut told) = (AnswerCalls::default(), Vec::new());
         for piece in pieces {
-            let mut chunk = Told {
+            let mut chunk = DeltaSink {
                 tools: &tools,
                 redactor,
                 events: Vec::new(),
@@ -456,7 +456,7 @@ mod tests {
             r#"[{"index":0,"function":{"arguments":"\udd80\"}"}}]"#,
         ];
         assert_eq!(
-            told(&pieces, &Redactor::default()),
+            deltas_of(&pieces, &Redactor::default()),
             [
                 "c2 get {",
                 "c1 get {\"a\":\"",
@@ -481,9 +481,9 @@ mod tests {
                 r#"[{"index":0,"id":"c","function":{"name":"put","arguments":"{}"}}]"#,
             ),
         ] {
-            assert_eq!(told(&[piece], &Redactor::default()).len(), 1, "{case}");
+            assert_eq!(deltas_of(&[piece], &Redactor::default()).len(), 1, "{case}");
         }
         let twice = r#"[{"index":0,"id":"c","function":{"name":"get","arguments":"{"}},{"index":1,"id":"c","function":{"name":"get","arguments":"{}"}}]"#;
-        assert!(!told(&[twice], &Redactor::default()).contains(&"c get {}".to_owned()));
+        assert!(!deltas_of(&[twice], &Redactor::default()).contains(&"c get {}".to_owned()));
     }
 }

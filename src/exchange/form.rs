@@ -172,7 +172,7 @@ impl ProcessOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     /// Its thread, in messages and tools of the CLI's own, by sessions that may know the beginning of it.
-    SessionThread,
+    Thread,
     /// The prompt of the print form, with calls written in the answer, by sessions that know nothing else.
     Prompt,
 }
@@ -183,7 +183,7 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
     const ENGINE: EngineUsed = EngineUsed::Live;
 
     /// What of a call is sent.
-    const TAKES: Takes = Takes::SessionThread;
+    const TAKES: Takes = Takes::Thread;
 
     /// Which system messages of a thread are the session's system prompt.
     const SYSTEM_MESSAGES: SystemMessages = SystemMessages::All;

@@ -12,7 +12,7 @@ use crate::error::{Code, ProviderError, clip};
 use crate::provider::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use crate::provider::options::{self, EngineKind, Kind, OptionSpec};
 use crate::provider::{
-    AcpErrors, AcpUsage, Checks, Defaults, EngineCheck, Flag, Provider, Told, Versions, WarmForm, When, Word, flag,
+    AcpErrors, AcpUsage, Announced, Checks, Defaults, EngineCheck, Flag, Provider, Versions, WarmForm, When, Word, flag,
 };
 
 /// What starts it.
@@ -99,7 +99,7 @@ const CHECK: EngineCheck = EngineCheck {
     versions: Versions::Since([0, 0, 0]),
     print_flags: &[],
     print_env: &[],
-    told: Told::Versions,
+    announces: Announced::Versions,
     measured_only: false,
 };
 

@@ -34,10 +34,11 @@ mod tests;
 pub use flags::{Flag, When, Word, same_flag};
 pub(in crate::provider) use flags::{flag, optional};
 pub use vocabulary::{
-    APPENDED_PROMPT_FILE, About, AcpErrors, AcpUsage, Checks, Compose, Defaults, EndedLogin, EngineCheck, EnvValue,
-    FileSpec, GatewayVariable, Guard, LiveForm, LoginAnswer, LoginCheck, LoginDir, LoginKind, LoginSign, LoginWords,
-    OUTPUT_SCHEMA_FILE, PrivateHome, PromptLimit, Provider, Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE,
-    SchemaForm, SessionSpec, Told, Var, Versions, WarmForm, appended_prompt, output_schema, system_prompt,
+    APPENDED_PROMPT_FILE, About, AcpErrors, AcpUsage, Announced, Checks, Compose, Defaults, EndedLogin, EngineCheck,
+    EnvValue, FileSpec, GatewayVariable, Guard, LiveForm, LoginAnswer, LoginCheck, LoginDir, LoginKind, LoginSign,
+    LoginWords, OUTPUT_SCHEMA_FILE, PrivateHome, PromptLimit, Provider, Reading, STANDARD_SYSTEM_PROMPT,
+    SYSTEM_PROMPT_FILE, SchemaForm, SessionSpec, Var, Versions, WarmForm, appended_prompt, output_schema,
+    system_prompt,
 };
 pub(in crate::provider) use vocabulary::{choice_var, var, var_when};
 

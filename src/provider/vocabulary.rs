@@ -333,7 +333,7 @@ pub struct EngineCheck {
     /// Variables with which, set to anything, its sessions leave no calls to the caller.
     pub print_env: &'static [&'static str],
     /// Of what a caller is told who has said nothing of engines.
-    pub told: Told,
+    pub announces: Announced,
     /// Who wants this engine and nothing else is refused with a file that is not known to serve it: what an older or a newer version
     /// answers may be wrong.
     pub measured_only: bool,
@@ -341,7 +341,7 @@ pub struct EngineCheck {
 
 /// Of what a caller is told that is asked in another form than the installed CLI should have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum Announced {
     /// That it has turned out not to serve it, or that its version does not. Not that the file is no such program: test doubles are usual (SPEC-01's of claude), which print
     /// and do nothing else.
     Versions,

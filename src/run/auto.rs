@@ -19,7 +19,7 @@ use crate::exchange::Evidence;
 use crate::exchange::installed::Binary;
 use crate::judge;
 use crate::process::{Exit, Vars};
-use crate::provider::Told;
+use crate::provider::Announced;
 use crate::provider::options::EngineKind;
 
 /// The engine of the next call, as far as that is known without starting anything: index.d.ts's `HealthReport.engine`.
@@ -56,8 +56,8 @@ impl Base {
                 LiveSupport::Served(_)
             ),
             Basis::Program => {
-                let told = self.provider.check_of(engine).map(|check| check.told);
-                told == Some(Told::All)
+                let announced = self.provider.check_of(engine).map(|check| check.announces);
+                announced == Some(Announced::All)
             }
         }
     }
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     /// For which engines a caller is told that `package` in this version is asked in print form.
-    fn told(provider: &str, package: &str, version: &str) -> Vec<EngineUsed> {
+    fn announced(provider: &str, package: &str, version: &str) -> Vec<EngineUsed> {
         let root = tempfile::TempDir::new().unwrap();
         let manifest = format!(r#"{{"name":"{package}","version":"{version}"}}"#);
         std::fs::write(root.path().join("package.json"), manifest).unwrap();
@@ -219,7 +219,7 @@ mod tests {
             ("qwen", "@qwen-code/qwen-code", "0.24.4", &vec![]),
             ("gemini", "@google/gemini-cli", "0.61.0", &vec![]),
         ] {
-            assert_eq!(&told(provider, package, version), expected, "{package} {version}");
+            assert_eq!(&announced(provider, package, version), expected, "{package} {version}");
         }
     }
 }

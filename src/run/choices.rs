@@ -4,7 +4,7 @@
 //! is told of choices that were left out. Everything that can't be had is refused here, before anything starts.
 
 use super::base::Base;
-use super::request::GivenChoices;
+use super::request::ChoicesOnce;
 use crate::error::{Code, ProviderError};
 use crate::event::Event;
 use crate::message::ToolSpec;
@@ -29,12 +29,12 @@ pub(super) struct Chosen {
 /// `INVALID_OPTION`, `UNSUPPORTED_OPTION`.
 pub(super) fn choose(
     engine: &Base,
-    given: &GivenChoices,
+    given: &ChoicesOnce,
     tools: &[ToolSpec],
     kind: EngineKind,
 ) -> Result<Chosen, Box<ProviderError>> {
     let own = &engine.options.choices;
-    if given.given().is_empty() && *own == Choices::default() {
+    if given.original().is_empty() && *own == Choices::default() {
         return Ok(Chosen::default());
     }
     let invalid = |reason: String| engine.refuse(Code::InvalidOption, reason);

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::content;
-use super::given::Given;
+use super::read_once::ReadOnce;
 use super::record::RecordOptions;
 use super::structured;
 use crate::error::Code;
@@ -54,19 +54,19 @@ pub struct CallOptions {
     pub unknown_tools: bool,
     /// The JSON Schema that the reply has to fit.
     #[serde(default, rename = "outputSchema")]
-    pub output_schema: Option<GivenSchema>,
+    pub output_schema: Option<SchemaOnce>,
     /// Its thread does not go on: no session is kept for it.
     #[serde(default)]
     pub once: bool,
     /// What it chooses for itself (`model`, `reasoning`, `toolChoice`, …), not checked yet.
     #[serde(default)]
-    pub choices: GivenChoices,
+    pub choices: ChoicesOnce,
 }
 
 /// The JSON Schema that a reply has to fit: only its text is shared, for what is compiled of that is kept by it anyway.
-pub type GivenSchema = Given<Box<RawValue>, ()>;
+pub type SchemaOnce = ReadOnce<Box<RawValue>, ()>;
 /// What a call chooses for itself.
-pub type GivenChoices = Given<Map<String, Value>, CallChoices>;
+pub type ChoicesOnce = ReadOnce<Map<String, Value>, CallChoices>;
 
 /// A call's own word on waiting for a plan.
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -196,7 +196,7 @@ impl Request {
         let compiled = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(NotCompiled::Cancelled),
-            compiled = structured::read(schema.given()) => compiled.map_err(|reason| (Code::InvalidOption, reason)),
+            compiled = structured::read(schema.original()) => compiled.map_err(|reason| (Code::InvalidOption, reason)),
             () = time_up => Err((Code::Timeout, "`timeout` had passed before `outputSchema` was compiled".to_owned())),
         };
         self.output = Some(compiled.map_err(|(code, reason)| NotCompiled::Refused(code, reason))?);

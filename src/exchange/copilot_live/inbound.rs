@@ -101,7 +101,7 @@ pub enum SessionEvent {
     /// The calls of an answer as the model wrote them: ids and arguments.
     RawCalls(Vec<(String, String)>),
     /// A message of the model, whole.
-    Message(Box<Said>),
+    Message(Box<ModelReply>),
     /// What a request came to.
     CallEnded {
         is_success: bool,
@@ -135,7 +135,7 @@ pub enum SessionEvent {
 /// A message of the model, as it is told.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Said {
+pub struct ModelReply {
     pub message_id: String,
     pub content: String,
     pub reasoning_text: Option<String>,
@@ -144,7 +144,7 @@ pub struct Said {
     pub tool_requests: Vec<ToolRequest>,
 }
 
-/// A call in a [`Said`].
+/// A call in a [`ModelReply`].
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolRequest {

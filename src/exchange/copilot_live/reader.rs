@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 
-use super::inbound::{Said, SessionEvent};
+use super::inbound::{ModelReply, SessionEvent};
 use crate::declare::Tools;
 use crate::decode::copilot::{LENGTH, cut_by_limit, reasoning_of};
 use crate::event::{Event, Failure, Outcome};
@@ -182,8 +182,8 @@ impl<'a> TurnReader<'a> {
         }
     }
 
-    fn message(&mut self, said: Said, events: &mut Vec<Event>) {
-        let Said {
+    fn message(&mut self, said: ModelReply, events: &mut Vec<Event>) {
+        let ModelReply {
             message_id,
             content,
             reasoning_text,

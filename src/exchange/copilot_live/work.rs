@@ -65,7 +65,7 @@ pub struct SessionWork {
     service: Arc<Service>,
     setup: Arc<Setup>,
     /// Until it is said.
-    said: Option<Said>,
+    unsent: Option<Unsent>,
     /// The session, when there is one.
     conversation: Option<Box<Conversation>>,
     is_fresh: bool,
@@ -76,7 +76,7 @@ pub struct SessionWork {
 
 /// What is to be said.
 #[derive(Debug)]
-enum Said {
+enum Unsent {
     Whole(Arc<SessionThread>, Option<String>),
     Results(Vec<CallResult>),
 }
@@ -84,18 +84,18 @@ enum Said {
 impl SessionWork {
     /// The turn that begins with `input`.
     pub fn new(input: TurnInput, parts: WorkParts<'_, Setup>) -> SessionWork {
-        let (service, conversation, said) = match input {
-            TurnInput::Fresh { service, thread, note } => (service, None, Said::Whole(thread, note)),
+        let (service, conversation, unsent) = match input {
+            TurnInput::Fresh { service, thread, note } => (service, None, Unsent::Whole(thread, note)),
             TurnInput::Continued { conversation, results } => (
                 Arc::clone(&conversation.service),
                 Some(conversation),
-                Said::Results(results),
+                Unsent::Results(results),
             ),
         };
         SessionWork {
             service,
             setup: parts.setup,
-            said: Some(said),
+            unsent: Some(unsent),
             is_fresh: conversation.is_none(),
             conversation,
             heartbeat: Heartbeat::default(),
@@ -264,9 +264,9 @@ impl Work for SessionWork {
 
     async fn turn(&mut self, report: &Report) -> TurnEnd {
         let had_served = self.service.host().has_served();
-        let sent = match self.said.take() {
-            Some(Said::Whole(thread, note)) => self.open(&thread, note.as_deref(), report).await,
-            Some(Said::Results(results)) => match self.answer(results) {
+        let sent = match self.unsent.take() {
+            Some(Unsent::Whole(thread, note)) => self.open(&thread, note.as_deref(), report).await,
+            Some(Unsent::Results(results)) => match self.answer(results) {
                 // Nothing was asked of the model yet: another session can be.
                 Err(_) => return TurnEnd::Vanished,
                 sent => sent,

@@ -22,13 +22,13 @@ pub(super) enum IdleCommand<S: Keepable> {
 }
 
 /// The way to the task; dropping it ends the session.
-pub(super) type Line<S> = mpsc::UnboundedSender<IdleCommand<S>>;
+pub(super) type IdleHandle<S> = mpsc::UnboundedSender<IdleCommand<S>>;
 
 /// How far a process is that was started ahead.
 #[derive(Debug, Clone)]
 pub enum StartState {
     /// It has not answered yet.
-    Coming,
+    Starting,
     /// It has answered what it was sent ahead.
     Ready {
         /// That was its setup. Whoever has just ordered that may still see how it was before.
@@ -66,7 +66,7 @@ pub(super) fn watch<S: Keepable>(
     start_state: Option<watch::Sender<StartState>>,
     tracker: &TaskTracker,
     forget: impl FnOnce(bool) + Send + 'static,
-) -> Line<S> {
+) -> IdleHandle<S> {
     let (line, mut orders) = mpsc::unbounded_channel();
     tracker.spawn(async move {
         let tell = |now| {
@@ -88,7 +88,7 @@ pub(super) fn watch<S: Keepable>(
                         return;
                     }
                     Some(IdleCommand::Prime(setup)) => {
-                        tell(StartState::Coming);
+                        tell(StartState::Starting);
                         session.prime(&setup);
                     }
                     None => break End::Unwanted,
@@ -119,7 +119,7 @@ pub(super) fn watch<S: Keepable>(
 }
 
 /// The session of the task at the other end; `None` if its process has died meanwhile.
-pub(super) async fn fetch<S: Keepable>(line: Line<S>) -> Option<Box<S>> {
+pub(super) async fn fetch<S: Keepable>(line: IdleHandle<S>) -> Option<Box<S>> {
     let (caller, session) = oneshot::channel();
     line.send(IdleCommand::Hand(caller)).ok()?;
     session.await.ok()

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
-use super::idle_task::{self, Line, StartState};
+use super::idle_task::{self, IdleHandle, StartState};
 use super::keep::Keepable;
 use super::spare::Spare;
 use super::thread::{KnownThread, SessionThread};
@@ -70,7 +70,7 @@ struct Waiting<S: Keepable> {
     id: u64,
     key: SessionKey<S::Setup>,
     known: KnownThread,
-    line: Line<S>,
+    line: IdleHandle<S>,
 }
 
 struct State<S: Keepable> {
@@ -351,9 +351,9 @@ impl<S: Keepable> Pool<S> {
             Some(setup) => session.prime(setup),
             None => session.ask_version(),
         }
-        let (warmth_sender, start_state) = watch::channel(StartState::Coming);
+        let (start_state_sender, start_state) = watch::channel(StartState::Starting);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let line = self.watch(session, id, SPARE_AGE, Some(warmth_sender));
+        let line = self.watch(session, id, SPARE_AGE, Some(start_state_sender));
         self.lock().spares.push(Spare {
             id,
             env: Arc::clone(env),
@@ -377,7 +377,7 @@ impl<S: Keepable> Pool<S> {
         id: u64,
         longest: Duration,
         start_state: Option<watch::Sender<StartState>>,
-    ) -> Line<S> {
+    ) -> IdleHandle<S> {
         let pool = Arc::downgrade(self);
         idle_task::watch(session, longest, start_state, &self.tracker, move |is_expired| {
             if let Some(pool) = pool.upgrade() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::idle_task::{IdleCommand, Line, StartState};
+use super::idle_task::{IdleCommand, IdleHandle, StartState};
 use super::keep::Keepable;
 use crate::process::Vars;
 
@@ -19,7 +19,7 @@ pub(super) struct Spare<S: Keepable> {
     pub is_asked_for: bool,
     /// How far it is.
     pub start_state: watch::Receiver<StartState>,
-    pub line: Line<S>,
+    pub line: IdleHandle<S>,
 }
 
 impl<S: Keepable> Spare<S> {

@@ -1,7 +1,7 @@
 //! One turn of a session as an exchange, whatever form the session has.
 //!
 //! In: a [`Work`], the form's own code, from what is sent to the reply. Out: the [`Exchange`] that the driver polls. There is no task in
-//! between: the work goes on while [`Exchange::next`] is awaited, and stands still while nobody takes what it has [told](Report::tell).
+//! between: the work goes on while [`Exchange::next`] is awaited, and stands still while nobody takes what it has [reported](Report::tell).
 //! Whatever a turn comes to but a reply ends its session: CLIs keep a failed turn in their history, and no thread shall hear of another.
 
 use std::future::{poll_fn, ready};
@@ -133,7 +133,7 @@ pub struct TurnStart<'a, S, R> {
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct Reported {
     events: Vec<Event>,
     /// Something has come that the driver has not seen yet.
     is_news: bool,
@@ -143,39 +143,39 @@ struct Told {
 
 /// What a turn reports while it goes on.
 #[derive(Debug, Clone, Default)]
-pub struct Report(Arc<Mutex<Told>>);
+pub struct Report(Arc<Mutex<Reported>>);
 
 impl Report {
-    fn told(&self) -> MutexGuard<'_, Told> {
+    fn reported(&self) -> MutexGuard<'_, Reported> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// It is certain that there is a turn.
     pub fn begun(&self) {
-        self.told().has_begun = true;
+        self.reported().has_begun = true;
     }
 
     /// So many bytes have come.
     pub fn received(&self, bytes: u64) {
-        let mut told = self.told();
-        told.is_news |= told.received != bytes;
-        told.received = bytes;
+        let mut reported = self.reported();
+        reported.is_news |= reported.received != bytes;
+        reported.received = bytes;
     }
 
     /// Adds `events` to what goes out next.
     pub fn push(&self, events: impl IntoIterator<Item = Event>) {
-        self.told().events.extend(events);
+        self.reported().events.extend(events);
     }
 
     /// Hands over that something has come, and `events`, which it means; waits until the driver has taken it.
     pub async fn tell(&self, events: &mut Vec<Event>) {
         {
-            let mut told = self.told();
-            told.events.append(events);
-            told.is_news = true;
+            let mut reported = self.reported();
+            reported.events.append(events);
+            reported.is_news = true;
         }
         // Nobody wakes this: it is polled when the driver asks for more.
-        poll_fn(|_| match self.told().is_news {
+        poll_fn(|_| match self.reported().is_news {
             true => Poll::Pending,
             false => Poll::Ready(()),
         })
@@ -214,9 +214,9 @@ impl Report {
 
     /// Moves what was told to `events`; whether anything was.
     fn take(&self, events: &mut Vec<Event>) -> bool {
-        let mut told = self.told();
-        events.append(&mut told.events);
-        std::mem::take(&mut told.is_news)
+        let mut reported = self.reported();
+        events.append(&mut reported.events);
+        std::mem::take(&mut reported.is_news)
     }
 }
 
@@ -312,7 +312,7 @@ impl<S: Keepable, R: Send + 'static> Exchange for Turn<S, R> {
     }
 
     fn has_begun(&self) -> bool {
-        self.report.told().has_begun
+        self.report.reported().has_begun
     }
 
     fn elapsed(&self) -> Duration {
@@ -320,7 +320,7 @@ impl<S: Keepable, R: Send + 'static> Exchange for Turn<S, R> {
     }
 
     fn received_bytes(&self) -> u64 {
-        self.report.told().received
+        self.report.reported().received
     }
 
     /// Cancel safe.

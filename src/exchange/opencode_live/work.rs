@@ -65,7 +65,7 @@ pub enum TurnInput {
 
 /// What is to be said.
 #[derive(Debug)]
-enum Said {
+enum Unsent {
     /// All of a thread, and what is said behind it.
     Whole(Arc<SessionThread>, Option<String>),
     /// The results of calls, by the API's ids, and the messages behind them.
@@ -80,7 +80,7 @@ pub struct SessionWork {
     service: Arc<Service>,
     setup: Arc<Setup>,
     /// Until it is said.
-    said: Option<Said>,
+    unsent: Option<Unsent>,
     /// The session, when there is one.
     session: Option<Box<Session>>,
     /// The session is opened for this turn.
@@ -102,8 +102,8 @@ enum NotSent {
 impl SessionWork {
     /// The turn that begins with `opening`.
     pub fn new(opening: TurnInput, parts: WorkParts<'_, Setup>) -> SessionWork {
-        let (service, session, said) = match opening {
-            TurnInput::Fresh { service, thread, note } => (service, None, Said::Whole(thread, note)),
+        let (service, session, unsent) = match opening {
+            TurnInput::Fresh { service, thread, note } => (service, None, Unsent::Whole(thread, note)),
             TurnInput::Continued {
                 session,
                 results,
@@ -111,13 +111,13 @@ impl SessionWork {
             } => (
                 Arc::clone(&session.service),
                 Some(session),
-                Said::New(results, messages),
+                Unsent::New(results, messages),
             ),
         };
         SessionWork {
             service,
             setup: parts.setup,
-            said: Some(said),
+            unsent: Some(unsent),
             is_fresh: session.is_none(),
             session,
             heartbeat: Heartbeat::default(),
@@ -126,7 +126,7 @@ impl SessionWork {
         }
     }
 
-    /// Opens a session for `thread`. What is left to be said in it: the user's last messages, and `note`.
+    /// Opens a session for `thread`. What is left to be unsent in it: the user's last messages, and `note`.
     async fn open(
         &mut self,
         thread: &SessionThread,
@@ -352,12 +352,12 @@ impl SessionWork {
     }
 
     async fn sent(&mut self, report: &Report) -> Result<(), NotSent> {
-        match self.said.take() {
-            Some(Said::Whole(thread, note)) => {
+        match self.unsent.take() {
+            Some(Unsent::Whole(thread, note)) => {
                 let messages = self.open(&thread, note, report).await.map_err(NotSent::Failed)?;
                 self.say(&messages).await
             }
-            Some(Said::New(results, messages)) => {
+            Some(Unsent::New(results, messages)) => {
                 let Some(session) = &mut self.session else {
                     return Err(NotSent::Vanished);
                 };

@@ -13,10 +13,10 @@ use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
-    APPENDED_PROMPT_FILE, About, Checks, Defaults, EngineCheck, EnvValue, FileSpec, GatewayVariable, Guard, LiveForm,
-    LoginAnswer, LoginCheck, LoginDir, LoginKind, LoginSign, LoginWords, Provider, Reading, STANDARD_SYSTEM_PROMPT,
-    SYSTEM_PROMPT_FILE, SchemaForm, Told, Versions, When, Word, appended_prompt, choice_var, flag, optional,
-    system_prompt, var, var_when,
+    APPENDED_PROMPT_FILE, About, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, GatewayVariable, Guard,
+    LiveForm, LoginAnswer, LoginCheck, LoginDir, LoginKind, LoginSign, LoginWords, Provider, Reading,
+    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, When, Word, appended_prompt, choice_var, flag,
+    optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, ContentLimits, Dialect, Kind, Takes};
@@ -381,7 +381,7 @@ const LIVE: EngineCheck = EngineCheck {
     ],
     // The same as `--bare`.
     print_env: &["CLAUDE_CODE_SIMPLE"],
-    told: Told::Versions,
+    announces: Announced::Versions,
     measured_only: false,
 };
 

@@ -16,9 +16,9 @@ use super::callbacks::TOKEN_VARIABLE;
 use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::options::{self, EngineKind, OptionSpec, OutputFormat};
 use super::{
-    About, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, LoginAnswer, LoginCheck, LoginDir, LoginKind,
-    LoginSign, LoginWords, OUTPUT_SCHEMA_FILE, PromptLimit, Provider, Reading, STANDARD_SYSTEM_PROMPT,
-    SYSTEM_PROMPT_FILE, SchemaForm, Told, Versions, When, Word, flag, optional, output_schema, system_prompt, var_when,
+    About, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, LoginAnswer, LoginCheck, LoginDir,
+    LoginKind, LoginSign, LoginWords, OUTPUT_SCHEMA_FILE, PromptLimit, Provider, Reading, STANDARD_SYSTEM_PROMPT,
+    SYSTEM_PROMPT_FILE, SchemaForm, Versions, When, Word, flag, optional, output_schema, system_prompt, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, ContentLimits, Kind, Takes};
@@ -239,7 +239,7 @@ pub static CODEX: Provider = Provider {
             versions: Versions::Measured(&[[0, 150, 0], [0, 169, 0]]),
             print_flags: EXEC_FLAGS,
             print_env: &[],
-            told: Told::All,
+            announces: Announced::All,
             measured_only: false,
         }),
         warm: None,

@@ -19,8 +19,8 @@ use super::media::MediaSupport;
 use super::models::Models;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
-    About, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, LoginDir, PrivateHome, Provider, Reading,
-    STANDARD_SYSTEM_PROMPT, SchemaForm, Told, Versions, When, Word, flag, optional, system_prompt, var_when,
+    About, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, LoginDir, PrivateHome, Provider,
+    Reading, STANDARD_SYSTEM_PROMPT, SchemaForm, Versions, When, Word, flag, optional, system_prompt, var_when,
 };
 use crate::decode::Wire;
 use crate::decode::copilot::{CALL_FAILED, LENGTH};
@@ -159,7 +159,7 @@ pub static COPILOT: Provider = Provider {
             versions: Versions::Probed(&[[1, 0, 102]]),
             print_flags: PRINT_FLAGS,
             print_env: &[],
-            told: Told::All,
+            announces: Announced::All,
             measured_only: false,
         }),
         reading: Reading {

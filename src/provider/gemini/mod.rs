@@ -20,8 +20,8 @@ use super::capability::{ByEngine, Capabilities, NATIVE, Needs, UNSUPPORTED};
 use super::choices::Choices;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
-    About, AcpErrors, AcpUsage, Checks, Defaults, EndedLogin, EngineCheck, EnvValue, FileSpec, LoginDir, Provider,
-    Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Told, Versions, WarmForm, When, Word, flag,
+    About, AcpErrors, AcpUsage, Announced, Checks, Defaults, EndedLogin, EngineCheck, EnvValue, FileSpec, LoginDir,
+    Provider, Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, WarmForm, When, Word, flag,
     optional, system_prompt, var, var_when,
 };
 use crate::declare::mcp::SERVER;
@@ -308,7 +308,7 @@ const WARM: EngineCheck = EngineCheck {
         "--experimental-acp",
     ],
     print_env: &[],
-    told: Told::Versions,
+    announces: Announced::Versions,
     measured_only: false,
 };
 

@@ -18,8 +18,8 @@ use serde_json::{Map, Value, json};
 use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, SystemPrompt};
 use super::{
-    About, Checks, Defaults, EngineCheck, EnvValue, LiveForm, LoginDir, Provider, Reading, STANDARD_SYSTEM_PROMPT,
-    SchemaForm, Told, Versions, When, Word, choice_var, flag, optional, system_prompt, var, var_when,
+    About, Announced, Checks, Defaults, EngineCheck, EnvValue, LiveForm, LoginDir, Provider, Reading,
+    STANDARD_SYSTEM_PROMPT, SchemaForm, Versions, When, Word, choice_var, flag, optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, ContentLimits, Kind, Takes};
@@ -157,7 +157,7 @@ pub static OPENCODE: Provider = Provider {
             versions: Versions::Probed(&[[1, 18, 34]]),
             print_flags: RUN_FLAGS,
             print_env: &[],
-            told: Told::All,
+            announces: Announced::All,
             measured_only: false,
         }),
         reading: Reading {

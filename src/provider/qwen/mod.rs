@@ -16,9 +16,9 @@ use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
-    About, AcpErrors, AcpUsage, Checks, Defaults, EngineCheck, EnvValue, FileSpec, Guard, LiveForm, PromptLimit,
-    Provider, Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Told, Versions, WarmForm, When, Word,
-    choice_var, flag, optional, system_prompt, var_when,
+    About, AcpErrors, AcpUsage, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, Guard, LiveForm,
+    PromptLimit, Provider, Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, WarmForm, When,
+    Word, choice_var, flag, optional, system_prompt, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
@@ -88,7 +88,7 @@ const LIVE_CHECK: EngineCheck = EngineCheck {
     versions: Versions::Measured(&[[0, 24, 4]]),
     print_flags: PRINT_FLAGS,
     print_env: &[],
-    told: Told::Versions,
+    announces: Announced::Versions,
     measured_only: true,
 };
 

@@ -272,7 +272,7 @@ fn not_ready_error(engine: &Base, evidence: Evidence) -> Box<ProviderError> {
 /// has failed.
 async fn failure(start_state: &mut watch::Receiver<StartState>, has_setup: bool) -> Option<Arc<NotReady>> {
     let is_settled = |now: &StartState| match now {
-        StartState::Coming => false,
+        StartState::Starting => false,
         StartState::Ready { is_primed } => *is_primed || !has_setup,
         StartState::Failed(_) => true,
     };

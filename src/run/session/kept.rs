@@ -154,7 +154,7 @@ impl<F: ServerForm> Kept for Arc<ServerSessions<F>> {
 
     fn call(&self, engine: &Base, request: &mut CliRequest) -> Option<Box<dyn KeptCall>> {
         match F::TAKES {
-            Takes::SessionThread => in_session::<F, _>(self, engine, request),
+            Takes::Thread => in_session::<F, _>(self, engine, request),
             Takes::Prompt => Some(Box::new(Prompted(Arc::clone(self)))),
         }
     }

@@ -428,10 +428,10 @@ fn any_steps() -> impl Strategy<Value = Steps> {
 }
 
 /// One of the ways to write down what a model did: a bit of `taste` decides at each point; all that it said is there, or it may be missing.
-struct Writer(u64, Said);
+struct Writer(u64, Completeness);
 
 #[derive(Clone, Copy, PartialEq)]
-enum Said {
+enum Completeness {
     All,
     Perhaps,
 }
@@ -446,7 +446,7 @@ impl Writer {
     }
 
     fn turn(&mut self, prose: &str, calls: &[(Value, String)], out: &mut Vec<Value>) {
-        if self.bit() || self.1 == Said::All {
+        if self.bit() || self.1 == Completeness::All {
             out.push(ai(prose, &[]));
         }
         let mut waiting: Vec<Value> = Vec::new();
@@ -509,8 +509,8 @@ proptest! {
         };
         for (at, (prose, calls)) in turns.iter().enumerate() {
             let (reply, pending) = replied(prose, calls);
-            let known = thread(&json!(write(at, tastes[at], Said::All))).known_with(&reply, pending);
-            let mut next = write(at + 1, tastes[at + 1], Said::Perhaps);
+            let known = thread(&json!(write(at, tastes[at], Completeness::All))).known_with(&reply, pending);
+            let mut next = write(at + 1, tastes[at + 1], Completeness::Perhaps);
             let mut expected: Vec<Value> = calls.iter().map(|(call, result)| {
                 json!({"type": "tool_result", "tool_use_id": format!("api_{}", call["id"].as_str().unwrap()), "content": result})
             }).collect();
@@ -530,7 +530,7 @@ proptest! {
         let mut turns = with_ids(steps);
         let write = |turns: &[(String, Vec<(Value, String)>)], taste: u64, question: &str| {
             let mut out = vec![json!({"type": "human", "content": question})];
-            let mut writer = Writer(taste, Said::All);
+            let mut writer = Writer(taste, Completeness::All);
             for (prose, calls) in turns {
                 writer.turn(prose, calls, &mut out);
             }
