@@ -4,7 +4,7 @@
  *
  * In flow `cargo metadata` and dependencies.json. Out flows what disagrees: a crate whose license is not on the list, a crate that
  * is linked in two versions, and an entry of the list that nothing needs any more. Only what is linked counts, for every platform:
- * no development dependencies. Needs no network.
+ * no development dependencies. The lock of the fuzzing program (`tests/fuzz`) has to name the same crates. Needs no network.
  */
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -104,6 +104,23 @@ export function disagreements(crates, { licenses, duplicates }) {
   return found;
 }
 
+/**
+ * What the lock of another program that is made of ours says otherwise.
+ * @param {string} lock its text
+ * @param {readonly Crate[]} crates what is linked into ours
+ * @param {{ own: string, extra: readonly string[] }} of `own`: our lock's text; `extra`: what only the other program needs
+ * @returns {string[]}
+ */
+export function strays(lock, crates, { own, extra }) {
+  const entry = /^name = "(.+)"\nversion = "(.+)"$/gm;
+  const named = (/** @type {string} */ text) =>
+    new Set([...text.matchAll(entry)].map((match) => `${match[1]} ${match[2]}`));
+  const [theirs, ours] = [named(lock), named(own)];
+  const lacks = crates.map(({ name, version }) => `${name} ${version}`).filter((crate) => !theirs.has(crate));
+  const has = [...theirs].filter((crate) => !ours.has(crate) && !extra.includes(crate.replace(/ .*/, "")));
+  return [...lacks.map((crate) => `lacks ${crate}`), ...has.map((crate) => `names ${crate}, which is not ours`)];
+}
+
 /** @param {readonly Crate[]} crates */
 function grouped(crates) {
   /** @type {Map<string, Crate[]>} */
@@ -116,7 +133,12 @@ await runMain(import.meta.url, async () => {
   const args = ["metadata", "--format-version", "1", "--locked"];
   const text = execFileSync("cargo", args, { cwd: ROOT, encoding: "utf8", maxBuffer: 1 << 28 });
   const crates = linked(JSON.parse(text));
-  const found = disagreements(crates, JSON.parse(readFileSync(join(ROOT, ".ci/dependencies.json"), "utf8")));
+  const read = (/** @type {string} */ file) => readFileSync(join(ROOT, file), "utf8");
+  const rules = JSON.parse(read(".ci/dependencies.json"));
+  const of = { own: read("Cargo.lock"), extra: Object.keys(rules.fuzz) };
+  const stale = strays(read("tests/fuzz/Cargo.lock"), crates, of).map((line) => `tests/fuzz/Cargo.lock ${line}`);
+  if (stale.length > 0) stale.push("`cargo update --workspace` in tests/fuzz brings its lock up to date");
+  const found = [...disagreements(crates, rules), ...stale];
   if (found.length > 0) throw new PrepareError(found.join("\n"));
   console.log(`${crates.length} crates, all of them under licenses of the list, none twice without being on it`);
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { disagreements, isAllowed, linked } from "../../.ci/dependencies.mjs";
+import { disagreements, isAllowed, linked, strays } from "../../.ci/dependencies.mjs";
 
 describe("isAllowed", () => {
   const allowed = ["MIT", "Apache-2.0", "ISC"];
@@ -47,4 +47,18 @@ it("finds what is linked, and what is wrong with it", () => {
     "b is linked in 2 versions: 1, 2",
     "a is no duplicate any more: take it off the list",
   ]);
+});
+
+it("finds what the lock of another program says otherwise", () => {
+  const lock = (...crates: string[]) =>
+    crates.map((crate) => `[[package]]\nname = "${crate.replace(" ", '"\nversion = "')}"\n`).join("\n");
+  const crates = ["a", "b", "new"].map((name) => ({ id: name, name, version: "1", license: "MIT" }));
+  const of = { own: lock("a 1", "b 1", "new 1", "dev 1"), extra: ["fuzzer"] };
+  expect(strays(lock("a 1", "b 2", "dropped 1", "fuzzer 3"), crates, of)).toEqual([
+    "lacks b 1",
+    "lacks new 1",
+    "names b 2, which is not ours",
+    "names dropped 1, which is not ours",
+  ]);
+  expect(strays(lock("a 1", "b 1", "new 1", "fuzzer 3"), crates, of)).toEqual([]);
 });
