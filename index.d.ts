@@ -1021,9 +1021,12 @@ export interface HealthReport {
   answering?: boolean;
   /** How the model was offered a tool that it called (codex's option `toolForm`). Only at level `"request"`, of codex with `engine: "live"`. */
   toolForm?: "functions" | "namespace";
-  /** What is wrong or worth knowing, in the order in which it was found. */
-  /** `false` for an agent that answers, whose instructions and tools stay its own ({@link createAcpProvider}); not said of a model. */
+  /**
+   * `false` where it is no model alone, but an agent whose own tools may act: one of {@link createAcpProvider}, a CLI with
+   * `disableBuiltInTools: false`, one of which no flag against its tools is known (glm, a CLI of one's own). Left out for a model.
+   */
   pure?: false;
+  /** What is wrong or worth knowing, in the order in which it was found. */
   problems: HealthProblem[];
   /** What each fact took, in ms. What was not asked is left out. */
   timingsMs: { command?: number; version?: number; auth?: number; request?: number };

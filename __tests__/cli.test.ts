@@ -144,20 +144,24 @@ describe("providers", () => {
     expect(await run(["providers"])).toEqual({
       code: 0,
       stderr: "",
-      stdout: `PROVIDER  COMMAND   VERSIONS MEASURED
-claude    claude    2.1.197, 2.1.330
-codex     codex     0.169.0
-gemini    gemini    0.61.0
-qwen      qwen      0.15.10, 0.24.4
-glm       ax-glm    none
-grok      grok      1.0.41
-opencode  opencode  1.18.34
-copilot   copilot   1.0.102
+      stdout: `PROVIDER  COMMAND   PURE  VERSIONS MEASURED
+claude    claude    yes   2.1.197, 2.1.330
+codex     codex     yes   0.169.0
+gemini    gemini    yes   0.61.0
+qwen      qwen      yes   0.15.10, 0.24.4
+glm       ax-glm    no    none
+grok      grok      yes   1.0.41
+opencode  opencode  yes   1.18.34
+copilot   copilot   yes   1.0.102
 `,
     });
     const { stdout } = await run(["providers", "--json"]);
-    const registry: { id: string; command: string; versions: string[] }[] = JSON.parse(native.providers());
-    expect(JSON.parse(stdout)).toEqual(registry.map(({ id, command, versions }) => ({ id, command, versions })));
+    const registry: { id: string; command: string; pure: boolean; versions: string[] }[] = JSON.parse(
+      native.providers(),
+    );
+    expect(JSON.parse(stdout)).toEqual(
+      registry.map(({ id, command, pure, versions }) => ({ id, command, pure, versions })),
+    );
   });
 });
 

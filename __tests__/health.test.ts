@@ -389,7 +389,14 @@ describe.skipIf(process.platform === "win32")("a provider's health", () => {
     const fake = fakes.cli("own", { stdout: "own 1.2" });
     const form = { outputFormat: "text", promptStyle: "stdin", models: [], defaultModel: "m" } as const;
     const config = { providerId: "own", command: fake.path, defaultArgs: [], maxTokens: 1, timeout: 0, ...form };
-    const facts = { provider: "own", installed: true, path: fake.path, authenticated: "unknown", problems: [] };
+    const facts = {
+      provider: "own",
+      installed: true,
+      path: fake.path,
+      authenticated: "unknown",
+      pure: false,
+      problems: [],
+    };
     expect(await look(createCliProvider({ ...config, versionArgs: ["version"] }))).toEqual({
       ...facts,
       version: "1.2",

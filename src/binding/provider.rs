@@ -302,6 +302,7 @@ pub fn providers() -> String {
             "command": provider.command,
             "versions": about.versions,
             "models": provider.models,
+            "pure": provider.capabilities.is_pure(),
             "hands": provider.capabilities.handed_over(),
         })
     });

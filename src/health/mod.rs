@@ -146,7 +146,7 @@ impl Look {
             engine: None,
             answering: (level >= Level::Request).then_some(false),
             tool_form: None,
-            pure: self.engine.provider().is_agent().then_some(false),
+            pure: (!self.engine.is_pure()).then_some(false),
             problems: Vec::new(),
             timings_ms: Timings::default(),
         };

@@ -75,7 +75,7 @@ pub struct Report {
     /// The form in which its model was offered a tool and called it; only where that was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_form: Option<&'static str>,
-    /// `false`: an agent that answers, whose instructions and tools stay its own. Not said of a model behind an agent.
+    /// `false` where tools of the CLI's or the agent's own may act; not said of a model alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pure: Option<bool>,
     /// What is wrong, or worth knowing.

@@ -19,7 +19,7 @@ const LEVELS = ["command", "version", "auth", "request"];
 
 const api = plain.plainCore(import.meta.url);
 
-/** @type {{ id: string, name: string, command: string, versions: string[] }[]} */
+/** @type {{ id: string, name: string, command: string, versions: string[], pure: boolean }[]} */
 const REGISTRY = JSON.parse(loader.loadNative().providers());
 
 /** The ids of the built-in providers. */
@@ -177,13 +177,16 @@ function statusOf(report) {
 export function providers(args) {
   const { values, positionals } = parseCommandArgs(args, { json: { type: "boolean" } });
   if (positionals.length > 0) throw new UsageError(`unexpected argument "${positionals[0]}"`);
-  const list = REGISTRY.map(({ id, command, versions }) => ({ id, command, versions }));
-  const rows = list.map(({ id, command, versions }) => ({
-    cells: [id, command, versions.join(", ") || "none"],
+  const list = REGISTRY.map(({ id, command, pure, versions }) => ({ id, command, pure, versions }));
+  const rows = list.map(({ id, command, pure, versions }) => ({
+    cells: [id, command, pure ? "yes" : "no", versions.join(", ") || "none"],
     colours: [/** @type {const} */ ("bold")],
   }));
   const paint = painter(isColourful(process.stdout));
   if (values.json) printJson(list, 2);
-  else printShown(`${table(["PROVIDER", "COMMAND", "VERSIONS MEASURED"], rows, paint, widthOf(process.stdout))}\n`);
+  else
+    printShown(
+      `${table(["PROVIDER", "COMMAND", "PURE", "VERSIONS MEASURED"], rows, paint, widthOf(process.stdout))}\n`,
+    );
   return 0;
 }

@@ -101,7 +101,7 @@ Options:
 Exit codes: 0 if at least one provider is ready (installed, not known to be logged out, and at level request answering),
 1 if none is, 2 for a wrong command line.
 `,
-  providers: `Lists the providers: the command each one runs, and the versions of it that were measured.
+  providers: `Lists the providers: command, versions measured, and whether each is a model alone (pure).
 
 Usage: ${NAME} providers [options]
 

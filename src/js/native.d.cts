@@ -238,7 +238,7 @@ export class NativeLook {
   result(): Promise<string>;
 }
 
-/** JSON `[{id, name, command, versions}]` of every built-in provider; `create${name}CliProvider` makes it. */
+/** JSON `[{id, name, command, versions, models, pure, hands}]` of every built-in provider; `create${name}CliProvider` makes it. */
 export function providers(): string;
 
 /** One invocation under way. */

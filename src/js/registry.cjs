@@ -10,6 +10,7 @@
  * @property {string} command the program that is looked up on PATH
  * @property {string[]} versions that were measured; none where only a document was at hand
  * @property {Models} models
+ * @property {boolean} pure whether it is a model alone, unless options turn the CLI's own tools on
  * @property {("images" | "documents" | "resultImages" | "reasoning")[]} hands what it hands over beside text, in one engine at least
  *
  * @typedef {object} Models

@@ -85,7 +85,7 @@ fn read(value: &Value) -> Result<Provider, String> {
 const FLAGS: &[Flag] = &[flag(&[When::Warm], &[Word::DefaultArgs])];
 
 /// What can be had of any agent: its model is its own to choose.
-const CAPABILITIES: ByEngine = ByEngine::print_only(Capabilities {
+pub const CAPABILITIES: ByEngine = ByEngine::print_only(Capabilities {
     model: UNSUPPORTED,
     reasoning_out: NATIVE.but("where the agent tells it"),
     ..Capabilities::LEAST

@@ -172,6 +172,9 @@ impl Feature {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the features are documented where they are named")]
 pub struct Capabilities {
+    /// Whether it is a model alone, unless options say otherwise: prompt in, answer out. `false` where tools of the CLI's or the agent's
+    /// own stay on, or nothing is known against them.
+    pub pure: bool,
     pub structured_output: Capability,
     pub images: Capability,
     pub documents: Capability,
@@ -190,6 +193,7 @@ pub struct Capabilities {
 impl Capabilities {
     /// Of a CLI of which nothing is known but that its flags can be called: a model, and what can be asked for in words.
     pub const LEAST: Capabilities = Capabilities {
+        pure: false,
         structured_output: EMULATED,
         images: UNSUPPORTED,
         documents: UNSUPPORTED,
@@ -252,6 +256,11 @@ impl ByEngine {
             _ => None,
         };
         Feature::ALL.into_iter().filter(can).filter_map(named).collect()
+    }
+
+    /// Whether it is a model alone in whichever engine, unless options say otherwise.
+    pub fn is_pure(&self) -> bool {
+        self.print.pure && self.live.is_none_or(|live| live.pure)
     }
 
     /// Of a provider without a live engine.

@@ -6,7 +6,7 @@
 use super::capability::{ByEngine, Capabilities, Capability, Feature, Needs, Support, UNSUPPORTED};
 use super::choices::{self, Choices, OnUnsupported};
 use super::options::{EngineKind, Options};
-use super::{ALL, Provider, custom, openai};
+use super::{ALL, Provider, acp, custom, openai};
 use crate::error::{Code, ProviderError};
 
 impl Provider {
@@ -73,7 +73,7 @@ pub struct Column {
     pub can: Capabilities,
 }
 
-/// Every provider and engine there is, a CLI of the user's own and an API last.
+/// Every provider and engine there is, a CLI and an agent of the user's own and an API last.
 pub fn columns() -> Vec<Column> {
     let of = |provider: &Provider| -> Vec<Column> {
         let has_two = provider.capabilities.live.is_some();
@@ -95,7 +95,12 @@ pub fn columns() -> Vec<Column> {
         name: "your own CLI".to_owned(),
         can: custom::CAPABILITIES.print,
     };
-    ALL.iter().flat_map(|provider| of(provider)).chain([own, api]).collect()
+    let agent = Column {
+        name: "any agent".to_owned(),
+        can: acp::CAPABILITIES.print,
+    };
+    let named = ALL.iter().flat_map(|provider| of(provider));
+    named.chain([own, agent, api]).collect()
 }
 
 /// Who can do `feature`, in words: `claude, codex (live), an OpenAI-compatible API`. Empty where nobody can.

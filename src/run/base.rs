@@ -84,6 +84,11 @@ impl Base {
         &self.provider
     }
 
+    /// Whether a model alone answers: no tools of the CLI's own.
+    pub fn is_pure(&self) -> bool {
+        self.provider.capabilities.is_pure() && !self.options.built_in_tools
+    }
+
     fn with(provider: Cow<'static, Provider>, options_json: &str, owner: u64) -> Result<Base, Box<ProviderError>> {
         let mut options = Options::parse(&provider, options_json)?;
         if let Some(folder) = &mut options.login {

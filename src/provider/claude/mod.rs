@@ -387,6 +387,7 @@ const LIVE: EngineCheck = EngineCheck {
 
 /// The same in both forms; the choices of a live session are made when its process starts.
 const CAPABILITIES: Capabilities = Capabilities {
+    pure: true,
     structured_output: NATIVE.but("in print form asked for in the prompt where tools are bound"),
     images: NATIVE,
     documents: NATIVE,

@@ -292,6 +292,7 @@ const EXEC_FLAGS: &[&str] = &[
 
 /// The same in both forms.
 const CAPABILITIES: Capabilities = Capabilities {
+    pure: true,
     structured_output: NATIVE.but(
         "schemas of its strict mode; others are asked for in the prompt, as are all in print form where tools are bound",
     ),

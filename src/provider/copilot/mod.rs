@@ -216,6 +216,7 @@ const PRINT_FLAGS: &[&str] = &[
 
 /// What it can do.
 const CAPABILITIES: Capabilities = Capabilities {
+    pure: true,
     reasoning_out: NATIVE,
     reasoning_effort: NATIVE.but("`--reasoning-effort`"),
     login: NATIVE.but("`COPILOT_HOME`"),

@@ -229,6 +229,7 @@ const LIMITS: ContentLimits = ContentLimits {
 
 /// What is chosen stands in the settings of the folder it runs in.
 const CAPABILITIES: Capabilities = Capabilities {
+    pure: true,
     images: NATIVE.with(Needs::PrivateFolder).but(IN_SETTINGS),
     documents: NATIVE.with(Needs::PrivateFolder).but(IN_SETTINGS),
     result_images: NATIVE.with(Needs::PrivateFolder).but(IN_SETTINGS),

@@ -161,6 +161,7 @@ pub static GROK: Provider = Provider {
 
 /// What it can do.
 const CAPABILITIES: Capabilities = Capabilities {
+    pure: true,
     reasoning_out: NATIVE,
     login: NATIVE.but("`GROK_HOME`"),
     ..Capabilities::LEAST

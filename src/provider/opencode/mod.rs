@@ -238,6 +238,7 @@ const RUN_FLAGS: &[&str] = &[
 
 /// The same in both forms.
 const CAPABILITIES: Capabilities = Capabilities {
+    pure: true,
     reasoning_out: NATIVE,
     login: NATIVE.but("`XDG_DATA_HOME`"),
     max_output_tokens: NATIVE

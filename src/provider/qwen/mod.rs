@@ -73,6 +73,7 @@ fn mcp_config(_: &Provider, options: &Options) -> String {
 
 /// What it can do in print form.
 const PRINT: Capabilities = Capabilities {
+    pure: true,
     structured_output: NATIVE.but("asked for in the prompt where tools are bound, and with `engine: \"warm\"`"),
     reasoning_out: NATIVE,
     max_output_tokens: NATIVE

@@ -45,6 +45,8 @@ fn table() -> String {
         }
         rows.push('\n');
     }
+    let pure: Vec<&str> = shared.iter().map(|column| yes_or_no(column.can.pure)).collect();
+    let rows = format!("| a model alone (`pure`) | {} |\n{rows}", pure.join(" | "));
     let names: Vec<&str> = shared.iter().map(|column| column.name.as_str()).collect();
     let mut table = format!(
         "\n| | {} |\n| --- |{}\n{rows}\n",
@@ -55,6 +57,13 @@ fn table() -> String {
         writeln!(table, "{}. {remark}", at + 1).unwrap();
     }
     table + "\n"
+}
+
+fn yes_or_no(is_so: bool) -> &'static str {
+    match is_so {
+        true => "yes",
+        false => "no",
+    }
 }
 
 #[test]
