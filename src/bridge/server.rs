@@ -4,8 +4,9 @@
 //! no session of its own (there, a stream that nobody reads would hold up all others); sessions are ids here, and what
 //! belongs to them is in [`CallQueue`](super::calls::CallQueue).
 //!
-//! A connection carries one request. So a client that dawdles over its head is distinguished from one that keeps an idle
-//! connection, and no client reuses a connection that is just being closed.
+//! A connection carries one request that is served. So a client that dawdles over its head is distinguished from one that keeps an idle
+//! connection, and no client reuses a connection that is just being closed. What a client with the token is told by an error's status
+//! leaves the connection open ([`ends_connection`]).
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -115,7 +116,12 @@ impl HttpServer {
     }
 
     async fn answer(&self, request: Request<Incoming>) -> HttpResponse {
-        self.handle(request).await.unwrap_or_else(reject)
+        let mut answer = self.handle(request).await.unwrap_or_else(reject);
+        if ends_connection(answer.status()) {
+            let headers = answer.headers_mut();
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        answer
     }
 
     async fn handle(&self, request: Request<Incoming>) -> Result<HttpResponse, Rejection> {
@@ -185,6 +191,19 @@ impl HttpServer {
         sessions.insert(Arc::clone(&id), reader);
         Ok(id)
     }
+}
+
+/// Whether a connection ends with an answer of this status. Bun's client (opencode 1.18.34) sends its next request over a connection that
+/// was answered with an error, whether or not that answer closes it, and fails when it is closed: it would not get the list of tools
+/// behind the refusal of its `GET`. Who has no token, and whose body was not read, is closed all the same.
+fn ends_connection(status: StatusCode) -> bool {
+    let refused = [
+        StatusCode::UNAUTHORIZED,
+        StatusCode::FORBIDDEN,
+        StatusCode::REQUEST_TIMEOUT,
+        StatusCode::PAYLOAD_TOO_LARGE,
+    ];
+    status.is_success() || refused.contains(&status)
 }
 
 fn empty(status: StatusCode) -> HttpResponse {
@@ -260,7 +279,6 @@ async fn connection(stream: TcpStream, server: Arc<HttpServer>, closing: Cancell
         .timer(TokioTimer::new())
         .header_read_timeout(patience)
         .max_buf_size(MAX_HEAD)
-        .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     // That a connection breaks off is its client's affair.

@@ -162,8 +162,7 @@ impl Service {
         Ok(set)
     }
 
-    /// Declares the tools of `bridge` in `directory`. opencode's own client of tools fails now and then where much is started at once
-    /// ("Failed to get tools", 1.18.34): it is asked once more then.
+    /// Declares the tools of `bridge` in `directory`.
     async fn connect(&self, bridge: &Bridge, directory: &str) -> Result<(), HttpFailure> {
         #[derive(Deserialize)]
         struct Status {
@@ -172,16 +171,13 @@ impl Service {
         }
         let path = wire::of_directory("/mcp", directory);
         let body = wire::mcp(SERVER, bridge.url(), bridge.token());
-        let mut told = String::new();
-        for _ in 0..2 {
-            let answer = self.server.send(Method::POST, &path, &body).await?;
-            let servers: HashMap<String, Status> = serde_json::from_slice(&answer).unwrap_or_default();
-            if servers.get(SERVER).is_some_and(|known| known.status == "connected") {
-                return Ok(());
-            }
-            told = String::from_utf8_lossy(&answer).chars().take(200).collect();
+        let answer = self.server.send(Method::POST, &path, &body).await?;
+        let servers: HashMap<String, Status> = serde_json::from_slice(&answer).unwrap_or_default();
+        if servers.get(SERVER).is_some_and(|known| known.status == "connected") {
+            return Ok(());
         }
-        Err(HttpFailure::Unfit(format!("opencode did not take the tools: {told}")))
+        let answer: String = String::from_utf8_lossy(&answer).chars().take(200).collect();
+        Err(HttpFailure::Unfit(format!("opencode did not take the tools: {answer}")))
     }
 
     fn make_folder(&self) -> std::io::Result<String> {

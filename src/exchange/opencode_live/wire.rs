@@ -91,8 +91,8 @@ pub fn reject() -> Value {
     json!({"reply": "reject"})
 }
 
-/// How long opencode may wait for an answer of the server of the caller's tools, ms. By itself it gives up after 5 s and says "Failed to get
-/// tools", which a busy machine takes (1.18.34). Less than the server may take for the request that declares them.
+/// How long opencode may wait for an answer of the server of the caller's tools, ms: by itself it gives up after 5 s (1.18.34). Less than
+/// the server may take for the request that declares them.
 const TOOLS_WITHIN: u64 = 15_000;
 
 /// The server of the caller's tools.

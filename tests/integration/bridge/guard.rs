@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
-use super::{Client, echo, read, start};
+use super::{Client, echo, read, start, until};
 use crate::LONG;
 
 /// `change` made of a good request's headers; the body is a call.
@@ -90,6 +90,36 @@ async fn only_local_clients_with_the_token_are_served() {
     assert_eq!(with(&client, |_| ()).await, refused(200, "add {}"));
     bridge.close().await;
     assert_eq!(answered.await.unwrap().len(), 1, "only the good one was a call");
+}
+
+/// Bun's client (opencode 1.18.34) sends its next request over a connection that was answered with an error, even if the answer closes it.
+#[tokio::test]
+async fn a_refusal_leaves_the_connection_open_for_who_has_the_token() {
+    let (bridge, calls) = start(BridgeOptions::default()).await;
+    let _answered = echo(calls);
+    let client = Client::initialized(&bridge).await;
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).to_string();
+    let mut headers = client.headers();
+    headers.retain(|(name, _)| name != "Connection");
+    let post = client.head("POST", "/mcp", &headers, body.len()) + &body;
+
+    let mut stream = client.connect().await;
+    for (method, path, status) in [("GET", "/mcp", "405"), ("POST", "/elsewhere", "404")] {
+        let head = client.head(method, path, &headers, 0);
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let answer = String::from_utf8(until(&mut stream, "}}", 1).await).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert!(!answer.to_ascii_lowercase().contains("connection:"), "{answer}");
+    }
+    stream.write_all(post.as_bytes()).await.unwrap();
+    // To the end: what is served ends the connection, and says so.
+    let listed = read(&mut stream).await;
+    assert_eq!((listed.status, listed.header("connection")), (200, Some("close")));
+    assert_eq!(listed.last()["result"]["tools"][0]["name"], "add");
+
+    // Who has no token is closed.
+    let stranger = client.raw(b"GET /mcp HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert_eq!((stranger.status, stranger.header("connection")), (403, Some("close")));
 }
 
 #[tokio::test]

@@ -124,6 +124,8 @@ impl Client {
             ("Authorization".to_owned(), format!("Bearer {}", self.token)),
             ("Accept".to_owned(), "application/json, text/event-stream".to_owned()),
             ("Content-Type".to_owned(), "application/json".to_owned()),
+            // So that an error ends the connection, too.
+            ("Connection".to_owned(), "close".to_owned()),
         ];
         headers.extend(self.session.clone().map(|id| ("Mcp-Session-Id".to_owned(), id)));
         headers
