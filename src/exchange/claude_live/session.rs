@@ -322,15 +322,7 @@ impl ProcessSession for Session {
             socket,
             ..
         } = self;
-        let (exit, stdout_tail) = streams.exit().await;
-        drop((scratch, socket));
-        EndedProcess {
-            exit,
-            plain: decoder.plain_text(),
-            cut_short: decoder.cut_short(),
-            diagnostics: decoder.diagnostics().to_vec(),
-            stdout_tail,
-        }
+        streams.ended(decoder, (scratch, socket)).await
     }
 
     fn handshake(&self) -> Handshake {

@@ -9,7 +9,9 @@ use std::future::pending;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::decode::Decoder;
 use crate::decode::lines::{Line, Lines};
+use crate::exchange::EndedProcess;
 use crate::exchange::print::TAIL_BYTES;
 use crate::process::{Exit, Running, StdinWriter};
 
@@ -188,5 +190,18 @@ impl Streams {
         } = self;
         drop(stdin);
         (running.exit().await, turn.tail())
+    }
+
+    /// Waits for the end of the process, of whose output `decoder` has read all. What it may need until then is `kept`.
+    pub async fn ended(self, decoder: Decoder, kept: impl Send) -> EndedProcess {
+        let (exit, stdout_tail) = self.exit().await;
+        drop(kept);
+        EndedProcess {
+            exit,
+            plain: decoder.plain_text(),
+            cut_short: decoder.cut_short(),
+            diagnostics: decoder.diagnostics().to_vec(),
+            stdout_tail,
+        }
     }
 }

@@ -349,17 +349,8 @@ impl ProcessSession for Session {
             held,
             ..
         } = self;
-        let (exit, stdout_tail) = streams.exit().await;
-        // Not before: a call whose server goes away has failed, and the CLI would ask its model what now.
-        drop((tools, held));
-        drop(scratch);
-        EndedProcess {
-            exit,
-            plain: decoder.plain_text(),
-            cut_short: decoder.cut_short(),
-            diagnostics: decoder.diagnostics().to_vec(),
-            stdout_tail,
-        }
+        // A call whose server goes away has failed, and the CLI would ask its model what now.
+        streams.ended(decoder, (tools, held, scratch)).await
     }
 
     fn handshake(&self) -> Handshake {
