@@ -1,10 +1,8 @@
 "use strict";
 
 /**
- * Responses (`POST /v1/responses`). In: a request, and the parts of its answer. Out: what a provider is asked, and the answer as OpenAI's
- * API says it, whole or as a stream of events.
+ * Responses (`POST /v1/responses`). In: a request. Out: what a provider is asked; the answer is written by responses-answer.cjs.
  *
- * @import { CliStreamPart, CliUsage } from "../ai-sdk/index.d.cts"
  * @import { Around, Face } from "./faces.cjs"
  * @import { Fields } from "./fields.cjs"
  * @import { Placed } from "./thread.cjs"
@@ -13,7 +11,7 @@
 const { choiceOf, plainTool } = require("./chat.cjs");
 const { SAME, createReader, objectAt, schemaAt, textAt } = require("./fields.cjs");
 const { Refusal, bad } = require("./refusal.cjs");
-const { data, id } = require("./sse.cjs");
+const { stream, whole } = require("./responses-answer.cjs");
 const { argumentsOf, joined, placesOf } = require("./thread.cjs");
 
 /** @type {import("./fields.cjs").Known} */
