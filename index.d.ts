@@ -729,13 +729,20 @@ export interface GrokCliProviderOptions extends CliProviderOptions {
   systemPrompt?: string | null | undefined;
   /** A model API of one's own. Default: xAI's. */
   provider?: GrokModelApi | undefined;
-  /** How it is driven: one process per call. Default: `"print"`. */
-  engine?: "print" | undefined;
+  /**
+   * `"print"`: one process per call. `"warm"`: one process, `grok agent stdio`, serves many calls and remembers none of them; an installed
+   * CLI that can't is `LIVE_UNSUPPORTED`. `"auto"`: warm where the installed version was measured (1.0.41) and the other options allow it,
+   * print otherwise. Default: `"auto"`; with `dialect: "ax"`, which has no other, `"print"`. See docs/live-engine.md, "Which engine".
+   */
+  engine?: "print" | "warm" | "auto" | undefined;
+  /** Warm engine: how long, in ms, the process is kept for the next call. Default: 60000; 300000 with `engine: "warm"`. */
+  keepAlive?: number | undefined;
 }
 
 /**
- * The grok CLI of xAI as a model, with the user's login or `XAI_API_KEY`. Measured with 1.0.41, over model APIs of one's own; not with a
- * login.
+ * The grok CLI of xAI as a model, without memory, with the user's login or `XAI_API_KEY`: one process for many calls where the installed
+ * version is known to serve that, one per call otherwise ({@link GrokCliProviderOptions.engine}). Measured with 1.0.41, over model APIs of
+ * one's own; not with a login.
  *
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
  */

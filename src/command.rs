@@ -12,7 +12,7 @@ use crate::event::EngineUsed;
 use crate::provider::callbacks::Callbacks;
 use crate::provider::options::{Auth, Kind, Options, OutputFormat, PromptStyle, SystemPrompt, Workspace};
 use crate::provider::{
-    EnvValue, Flag, OUTPUT_SCHEMA_FILE, PromptLimit, Provider, Var, When, Word, same_flag, system_prompt,
+    EnvValue, Flag, OUTPUT_SCHEMA_FILE, PromptLimit, Provider, SessionParts, Var, When, Word, same_flag, system_prompt,
 };
 
 pub use line::{Arg, CommandLine, Cwd, EnvText, MediaFile, PrivateFile, PrivateLink, PrivateSession, RUN_FOLDER};
@@ -115,7 +115,13 @@ pub fn build(
             Mode::Warm => EngineUsed::Warm,
         },
         args,
-        session: session(provider, options, &prompt),
+        session: match mode {
+            Mode::Print(_) | Mode::PrintMedia(_) => {
+                let id = provider.session.map_or("", |spec| spec.id);
+                session(provider, options, SessionParts { id, prompt: &prompt })
+            }
+            Mode::Live | Mode::Warm => None,
+        },
         stdin: if options.prompt_style == PromptStyle::Stdin {
             prompt
         } else {
@@ -129,18 +135,19 @@ pub fn build(
     })
 }
 
-/// `prompt` as the session that the CLI resumes, where that is how it gets it.
-fn session(provider: &Provider, options: &Options, prompt: &str) -> Option<PrivateSession> {
+/// The session that the CLI resumes or loads, where that is how it gets its prompt.
+pub fn session(provider: &Provider, options: &Options, parts: SessionParts<'_>) -> Option<PrivateSession> {
     let spec = provider
         .session
         .filter(|_| options.prompt_style == PromptStyle::Session)?;
     let files = spec.files.iter().map(|(name, compose)| PrivateFile {
         name,
-        content: compose(provider, options, prompt),
+        content: compose(provider, options, parts),
     });
     Some(PrivateSession {
         folder: spec.folder,
-        id: spec.id,
+        id: parts.id.to_owned(),
+        model: options.choices.model.clone(),
         files: files.collect(),
     })
 }

@@ -90,6 +90,7 @@ const ENGINES: Partial<Record<CliName, (version?: string) => string>> = {
   copilot: (version) => `live: it is @github/copilot-linux-x64 ${version}, says its package.json`,
   codex: (version) => `live: it is @openai/codex ${version}, says its package.json`,
   gemini: (version) => `warm: it is @google/gemini-cli ${version}, says its package.json`,
+  grok: (version) => `warm: it is @xai-official/grok-linux-x64 ${version}, says its package.json`,
   opencode: (version) => `live: it is opencode-linux-x64 ${version}, says its package.json`,
   qwen: (version) => `warm: it is @qwen-code/qwen-code ${version}, says its package.json`,
 };

@@ -13,6 +13,7 @@ import {
   createCodexCliProvider,
   createCopilotCliProvider,
   createGeminiCliProvider,
+  createGrokCliProvider,
   createOpenCodeCliProvider,
   createQwenCliProvider,
 } from "deep-factor-providers";
@@ -190,32 +191,47 @@ const copilot = {
 };
 
 /**
- * The Agent Client Protocol: nothing is remembered, and what the API is told is one prompt.
- * @param {"gemini" | "qwen"} id @returns {LiveForm}
+ * The forms over the Agent Client Protocol: their package, what starts their process, and what is theirs alone.
+ * @type {Record<"gemini" | "qwen" | "grok", { package: string, make: (options: any) => import("deep-factor-providers").CliProvider,
+ *   keptBy: string } & Partial<LiveForm>>}
  */
-const acp = (id) => ({
-  name: `${id} --acp`,
-  engine: "warm",
-  remembers: false,
-  oneProcess: true,
-  toolPrefix: "",
-  keptBy: "--acp",
-  ...(id === "gemini"
-    ? { canDoWithout: { flag: "--skip-trust", refusal: "Unknown argument: skip-trust" } }
-    : { waitsOut: [429, 500] }),
-  start: async (script, before) => {
-    const name = id === "gemini" ? "@google/gemini-cli" : "@qwen-code/qwen-code";
-    const make = id === "gemini" ? createGeminiCliProvider : createQwenCliProvider;
-    const version = PACKAGES[name] ?? "";
-    const cli = await withCli(id, { version, script: scripted(script, (says) => says) });
-    const options = launched(cli.options, { name, version }, before);
-    return running(cli.api, (more) => make({ ...options, engine: "warm", ...more }), {
-      heard: (body) => [["prompt", JSON.stringify(body.contents ?? body.messages)]],
-      system: () => "",
-      tools: () => [],
-    });
+const ACP = {
+  gemini: {
+    package: "@google/gemini-cli",
+    make: createGeminiCliProvider,
+    keptBy: "--acp",
+    canDoWithout: { flag: "--skip-trust", refusal: "Unknown argument: skip-trust" },
   },
-});
+  qwen: { package: "@qwen-code/qwen-code", make: createQwenCliProvider, keptBy: "--acp", waitsOut: [429, 500] },
+  grok: { package: "@xai-official/grok-linux-x64", make: createGrokCliProvider, keptBy: "--no-leader" },
+};
+
+/**
+ * The Agent Client Protocol: nothing is remembered, and what the API is told is one prompt.
+ * @param {keyof typeof ACP} id @returns {LiveForm}
+ */
+const acp = (id) => {
+  const { package: name, make, keptBy, ...own } = ACP[id];
+  return {
+    name: `${id} ${keptBy}`,
+    engine: "warm",
+    remembers: false,
+    oneProcess: true,
+    toolPrefix: "",
+    keptBy,
+    ...own,
+    start: async (script, before) => {
+      const version = PACKAGES[name] ?? "";
+      const cli = await withCli(id, { version, script: scripted(script, (says) => says) });
+      const options = launched(cli.options, { name, version }, before);
+      return running(cli.api, (more) => make({ ...options, engine: "warm", ...more }), {
+        heard: (body) => [["prompt", JSON.stringify(body.contents ?? body.messages)]],
+        system: () => "",
+        tools: () => [],
+      });
+    },
+  };
+};
 
 /**
  * What a test of every form runs with, those that remember nothing included: one version of each, some of them in brief, and every
@@ -233,10 +249,11 @@ export const KEPT_FORMS = process.env.TEST_ALL
       copilot,
       acp("gemini"),
       acp("qwen"),
+      acp("grok"),
     ].map((form) => ({ ...form, brief: false }))
   : [
       ...[claude("newest"), codex(LIVE_CODEX)].map((form) => ({ ...form, brief: false })),
-      ...[opencode, qwen, copilot, acp("gemini")].map((form) => ({ ...form, brief: true })),
+      ...[opencode, qwen, copilot, acp("gemini"), acp("grok")].map((form) => ({ ...form, brief: true })),
     ];
 
 /** Those that serve conversations, and are not run in brief. */

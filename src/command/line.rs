@@ -87,13 +87,15 @@ pub struct PrivateFile {
     pub content: String,
 }
 
-/// A session of the CLI's own that lives as long as the run.
+/// A session of the CLI's own that lives as long as the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrivateSession {
     /// Where sessions are, in the private folder.
     pub folder: &'static str,
     /// What it is called.
-    pub id: &'static str,
+    pub id: String,
+    /// What is to answer in it, where that is chosen.
+    pub model: Option<String>,
     pub files: Vec<PrivateFile>,
 }
 
@@ -109,7 +111,7 @@ impl PrivateSession {
                 _ => format!("%{byte:02X}"),
             })
             .collect();
-        Path::new(&encoded).join(self.id)
+        Path::new(&encoded).join(&self.id)
     }
 }
 

@@ -5,6 +5,7 @@
 //! `stopReason: "refusal"`: a failure here.
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::assembler::MessageAssembler;
@@ -91,7 +92,7 @@ impl Format for Grok {
             "error" => {
                 self.assembler.end_turn(out);
                 let message = fields.string("message", line.message).unwrap_or_default();
-                out.event(Event::Failure(grok_failure(&message)));
+                out.event(Event::Failure(worded_failure(&message)));
             }
             other => out.other(other, json),
         }
@@ -166,7 +167,7 @@ impl Grok {
     }
 }
 
-/// What grok puts in JSON behind `Internal error: `.
+/// What grok tells of a failure: in JSON behind `Internal error: `.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Inner {
@@ -180,19 +181,29 @@ enum Inner {
     },
 }
 
-/// The failure that grok words as `text`: the API's own words, kind and status, out of up to two layers of grok's.
-fn grok_failure(text: &str) -> Failure {
+/// The failure that grok words as `text`, in JSON behind words of its own as a rule.
+fn worded_failure(text: &str) -> Failure {
     let inner = text
         .strip_prefix("Internal error: ")
         .and_then(|inner| serde_json::from_str(inner).ok());
+    inner_failure(inner.unwrap_or_else(|| Inner::Text(text.to_owned())))
+}
+
+/// The failure of an error over the Agent Client Protocol, whose `data` is what [`worded_failure`] reads behind grok's words.
+pub(crate) fn grok_failure(message: &str, data: &Value) -> Failure {
+    let inner = Inner::deserialize(data).ok();
+    inner_failure(inner.unwrap_or_else(|| Inner::Text(message.to_owned())))
+}
+
+/// The API's own words, kind and status, out of up to two layers of grok's.
+fn inner_failure(inner: Inner) -> Failure {
     let (text, told, kind) = match inner {
-        Some(Inner::Text(text)) => (text, None, None),
-        Some(Inner::Fields {
+        Inner::Text(text) => (text, None, None),
+        Inner::Fields {
             message,
             http_status,
             error_kind,
-        }) => (message, http_status, error_kind),
-        None => (text.to_owned(), None, None),
+        } => (message, http_status, error_kind),
     };
     // What follows is about the CLI: its version, its models.
     let text = text
@@ -263,7 +274,7 @@ mod tests {
     #[test]
     fn the_apis_words_are_taken_out_of_groks() {
         let read = |text: &str| {
-            let failure = grok_failure(text);
+            let failure = worded_failure(text);
             (failure.http_status, failure.kind, failure.message)
         };
         for (text, status, kind, message) in [

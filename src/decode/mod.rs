@@ -49,6 +49,7 @@ use self::format::{Format, Verdict};
 use self::gemini::Gemini;
 use self::generic::Answers;
 use self::grok::Grok;
+pub(crate) use self::grok::grok_failure;
 use self::lines::{Line, Lines};
 pub use self::notes::ParseError;
 use self::notes::{Notes, Out};

@@ -22,7 +22,7 @@ use super::live::setup::{SessionOutput, Setup, SetupParts};
 use super::live::thread::{KnownThread, SessionThread, SystemMessages};
 use super::live::turn::Work;
 use super::print::{NotStarted, Surroundings};
-use crate::command::CommandLine;
+use crate::command::{CommandLine, PrivateSession};
 use crate::event::{EngineUsed, Reply};
 use crate::message::{Message, Role, ToolSpec};
 use crate::process::ProcessLimits;
@@ -71,6 +71,8 @@ pub struct SessionCall<T> {
     pub guard: Option<Guard>,
     /// The prompt of the print form, for a form that [takes](Takes) nothing else; empty for all others.
     pub prompt: Arc<str>,
+    /// The same as a session of the CLI's own, for a process that gets it so.
+    pub file: Option<Arc<PrivateSession>>,
 }
 
 impl<T> SessionCall<T> {
@@ -83,9 +85,10 @@ impl<T> SessionCall<T> {
             .any(|message| message.role == Role::Ai)
     }
 
-    /// The call of `prompt`, made with `options`, of which `choices` are its own, as `F` takes it.
+    /// The call of `prompt`, or of the session that it has become, made with `options`, of which `choices` are its own, as `F` takes it.
     pub fn of_prompt<F: Form<Setup = T>>(
         prompt: String,
+        file: Option<PrivateSession>,
         options: &Options,
         choices: Option<Choices>,
     ) -> SessionCall<T> {
@@ -102,6 +105,7 @@ impl<T> SessionCall<T> {
         });
         SessionCall {
             prompt: prompt.into(),
+            file: file.map(Arc::new),
             ..call
         }
     }
@@ -128,6 +132,7 @@ impl<T> SessionCall<T> {
             encoding: parts.encoding,
             guard: parts.guard,
             prompt: Arc::default(),
+            file: None,
         }
     }
 }

@@ -31,8 +31,9 @@ mod process;
 pub mod qwen_live;
 pub mod rpc;
 pub mod scratch;
+mod session_files;
 pub mod user_line;
-mod uuid;
+pub mod uuid;
 
 pub use process::{EndedProcess, Invocation};
 

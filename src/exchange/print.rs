@@ -17,8 +17,9 @@ use tokio_util::task::TaskTracker;
 
 use super::private_home;
 use super::scratch::Scratch;
+use super::session_files;
 use super::{EndedProcess, Exchange, Finish, Invocation, Progress, StopReason};
-use crate::command::{Arg, CommandLine, Cwd, EnvText, PrivateSession};
+use crate::command::{Arg, CommandLine, Cwd, EnvText};
 use crate::decode::{Decoder, LineObserver, Wire, failure_of};
 use crate::event::{Event, Failure};
 use crate::process::activity::Label;
@@ -160,10 +161,12 @@ fn spec(
         source,
     })?;
     if let Some((session, scratch)) = line.session.as_ref().zip(scratch.as_ref()) {
-        write_session(session, &line, scratch).map_err(|source| NotStarted::Scratch {
-            folder: std::env::temp_dir(),
-            source,
-        })?;
+        let cwd = cwd(&line, Some(scratch)).map_or_else(std::env::current_dir, Ok);
+        cwd.and_then(|cwd| session_files::write(session, &scratch.path(), &cwd))
+            .map_err(|source| NotStarted::Scratch {
+                folder: std::env::temp_dir(),
+                source,
+            })?;
     }
     let env = environment(&line, surroundings.base_env, scratch.as_ref());
     let cwd = cwd(&line, scratch.as_ref());
@@ -202,20 +205,6 @@ fn spec(
         in_use: None,
     };
     Ok((spec, scratch))
-}
-
-/// Writes the thread where the CLI looks for its sessions.
-fn write_session(session: &PrivateSession, line: &CommandLine, scratch: &Scratch) -> io::Result<()> {
-    let cwd = cwd(line, Some(scratch)).map_or_else(std::env::current_dir, Ok)?;
-    // The CLI knows the folder by its real path. On Windows that has another spelling here.
-    let cwd = if cfg!(windows) {
-        cwd
-    } else {
-        std::fs::canonicalize(cwd)?
-    };
-    let place = session.place(&cwd);
-    let mut files = session.files.iter();
-    files.try_for_each(|file| scratch.write(session.folder, &place.join(file.name), file.content.as_bytes()))
 }
 
 /// The folder goes when the process has exited.

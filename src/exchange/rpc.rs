@@ -8,7 +8,7 @@ pub mod frames;
 pub mod message;
 
 use std::collections::{HashMap, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -105,6 +105,8 @@ pub type Answering = oneshot::Receiver<Answer>;
 #[derive(Debug)]
 pub struct RpcHost<P: Protocol> {
     host: Host,
+    /// Its private folder, where it has one.
+    private: Option<PathBuf>,
     shared: Arc<Shared<P>>,
 }
 
@@ -160,6 +162,7 @@ impl<P: Protocol> RpcHost<P> {
         });
         let server = RpcHost {
             host,
+            private: scratch.as_ref().map(Scratch::path),
             shared: Arc::clone(&shared),
         };
         tracker.spawn(serve(running, scratch, stdin, lines, shared, ending));
@@ -169,6 +172,11 @@ impl<P: Protocol> RpcHost<P> {
     /// The process.
     pub fn host(&self) -> &Host {
         &self.host
+    }
+
+    /// Its private folder, where it has one.
+    pub fn private_folder(&self) -> Option<&Path> {
+        self.private.as_deref()
     }
 
     /// What its methods mean, and what it has told of all sessions.

@@ -148,11 +148,7 @@ impl Scratch {
 
     /// Writes a file at `path` below its folder `name`.
     pub fn write(&self, name: &str, path: &Path, content: &[u8]) -> io::Result<()> {
-        let path = self.file(name).join(path);
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
-        write_private(&path, content)
+        write_below(&self.path, &Path::new(name).join(path), content)
     }
 
     /// All of it.
@@ -315,6 +311,21 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     #[cfg(not(unix))]
     let _ = (path, mode);
     Ok(())
+}
+
+/// Writes a file (mode 0600) at `path` below `private`, a private folder, and the folders between (0700). One that is gone is not made again:
+/// nobody would remove it.
+pub(super) fn write_below(private: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut folder = private.to_owned();
+    for name in path.parent().into_iter().flatten() {
+        folder.push(name);
+        match std::fs::create_dir(&folder) {
+            Ok(()) => set_mode(&folder, 0o700)?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    write_private(&private.join(path), content)
 }
 
 fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {

@@ -12,7 +12,8 @@ use crate::error::{Code, ProviderError, clip};
 use crate::provider::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use crate::provider::options::{self, EngineKind, Kind, OptionSpec};
 use crate::provider::{
-    AcpErrors, AcpUsage, Announced, Checks, Defaults, EngineCheck, Flag, Provider, Versions, WarmForm, When, Word, flag,
+    AcpErrors, AcpUsage, Announced, Checks, Defaults, EngineCheck, Flag, Provider, Versions, WarmForm, WarmThread,
+    When, Word, flag,
 };
 
 /// What starts it.
@@ -69,6 +70,7 @@ fn read(value: &Value) -> Result<Provider, String> {
             errors: AcpErrors::HttpStatus,
             may_be_silent: false,
             max_sessions: 100,
+            thread: WarmThread::Prompt,
         }),
         capabilities: CAPABILITIES,
         checks: Checks {

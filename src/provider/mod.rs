@@ -37,8 +37,8 @@ pub use vocabulary::{
     APPENDED_PROMPT_FILE, About, AcpErrors, AcpUsage, Announced, Checks, Compose, Defaults, EndedLogin, EngineCheck,
     EnvValue, FileSpec, GatewayVariable, Guard, LiveForm, LoginAnswer, LoginCheck, LoginDir, LoginKind, LoginSign,
     LoginWords, OUTPUT_SCHEMA_FILE, PrivateHome, PromptLimit, Provider, Reading, STANDARD_SYSTEM_PROMPT,
-    SYSTEM_PROMPT_FILE, SchemaForm, SessionSpec, Var, Versions, WarmForm, appended_prompt, output_schema,
-    system_prompt,
+    SYSTEM_PROMPT_FILE, SchemaForm, SessionParts, SessionSpec, Var, Versions, WarmForm, WarmThread, appended_prompt,
+    output_schema, system_prompt,
 };
 pub(in crate::provider) use vocabulary::{choice_var, var, var_when};
 

@@ -179,8 +179,23 @@ pub struct WarmForm {
     pub errors: AcpErrors,
     /// Whether an end without a word is an answer: that of some agents is a failure that they do not tell (kimi 2.1.0).
     pub may_be_silent: bool,
-    /// How many sessions a process serves before another takes its place: none can be closed, so its memory only grows.
+    /// How many sessions a process serves before another takes its place, where its memory only grows.
     pub max_sessions: u32,
+    /// How a session gets the thread of its call.
+    pub thread: WarmThread,
+}
+
+/// How a session of a warm process gets the thread of its call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WarmThread {
+    /// As the one prompt of a new session.
+    Prompt,
+    /// As the history of a session that is written into the process's home ([`Provider::session`]), loaded, prompted with this, and closed:
+    /// for a CLI that reads more into a prompt than there is in it.
+    History {
+        /// A sentence of ours.
+        prompt: &'static str,
+    },
 }
 
 /// Where an agent of the Agent Client Protocol says what a prompt cost; the protocol itself has no place for it.
@@ -190,6 +205,8 @@ pub enum AcpUsage {
     Quota,
     /// `_meta.usage` of an update (qwen 0.24.4).
     Update,
+    /// `_meta.usage` of the answer to the prompt (grok 1.0.41).
+    Meta,
     /// Any of these, or `usage` of the answer (opencode 1.18.34; a draft of the protocol).
     Any,
 }
@@ -201,6 +218,8 @@ pub enum AcpErrors {
     HttpStatus,
     /// Nothing: the reason is `data.details` (qwen 0.24.4).
     Details,
+    /// Nothing: `data` is the reason as a text, or holds it with the status and the kind of the failure (grok 1.0.41).
+    Data,
 }
 
 /// How a CLI is told which schema an answer has to fit, in print form by the flags of [`When::OutputSchema`], and in its live form.
@@ -322,7 +341,8 @@ impl Checks {
 pub struct EngineCheck {
     /// Its npm package. Those that hold the binary of one platform are called so as well, with a `-` and the platform.
     pub package: &'static str,
-    /// Folders, one in the other, in which an installer puts a file or a folder that is named by the version.
+    /// Folders, one in the other, in which an installer puts a file or a folder that is named by the version, alone or behind the program's
+    /// name and a `-`.
     pub version_folders: &'static [&'static [&'static str]],
     /// What the program is called, and scripts that start it call it.
     pub program: &'static str,
@@ -538,19 +558,27 @@ pub struct PrivateHome {
     pub named: Option<(&'static str, &'static str)>,
 }
 
-/// A session of the CLI's own, written before it starts: `<folder>/<the folder it runs in, percent-encoded>/<id>/<file>`.
+/// A session of the CLI's own, written before it is needed: `<folder>/<the folder it runs in, percent-encoded>/<id>/<file>`.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionSpec {
     /// Where its sessions are, in the private folder.
     pub folder: &'static str,
-    /// What the session is called: a constant, since no other is there.
+    /// What the one session of a process for one call is called, since its command line names it.
     pub id: &'static str,
     /// Its files, made of the prompt.
     pub files: &'static [(&'static str, ComposeSession)],
 }
 
+/// What a session is made of beside the options.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionParts<'a> {
+    /// What it is called.
+    pub id: &'a str,
+    pub prompt: &'a str,
+}
+
 /// A text that is made of the options and the prompt.
-pub type ComposeSession = fn(&Provider, &Options, &str) -> String;
+pub type ComposeSession = fn(&Provider, &Options, SessionParts<'_>) -> String;
 
 /// A text that is made of the options: JSON of a configuration, a system prompt.
 pub type Compose = fn(&Provider, &Options) -> String;

@@ -179,7 +179,11 @@ fn version_of_path(check: &EngineCheck, file: &Path) -> Option<String> {
     // The file itself, or the folder it stands in.
     let candidates = (names.len().saturating_sub(2)..names.len()).rev();
     let version = |at: usize| {
-        let (before, version) = (&names[..at], names[at]);
+        let (before, name) = (&names[..at], names[at]);
+        let version = name
+            .strip_prefix(check.program)
+            .and_then(|rest| rest.strip_prefix('-'))
+            .unwrap_or(name);
         let is_installers = check.version_folders.iter().any(|folders| before.ends_with(folders));
         (is_installers && parse_version(version).is_some()).then(|| version.to_owned())
     };

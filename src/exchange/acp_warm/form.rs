@@ -76,13 +76,13 @@ impl ServerForm for Agent {
         Proof::Probe("it has answered the handshake".to_owned())
     }
 
-    /// No session can be closed, so its memory only grows.
+    /// Where no session can be closed, its memory only grows.
     fn is_worn(&self, server: &AcpServer) -> bool {
         server.host().sessions() >= self.own.max_sessions
     }
 
     fn open(&self, server: Arc<AcpServer>, call: &SessionCall<()>, _: &Caller<'_, ()>) -> CallWork {
-        CallWork::new(server, self.own, call.prompt.to_string())
+        CallWork::new(server, self.own, call)
     }
 
     fn resume(session: Box<NoSession>, _: Infallible) -> CallWork {
@@ -93,8 +93,8 @@ impl ServerForm for Agent {
         match *session {}
     }
 
-    fn work(opening: CallWork, _: WorkParts<'_, ()>) -> CallWork {
-        opening
+    fn work(opening: CallWork, parts: WorkParts<'_, ()>) -> CallWork {
+        opening.tracked(parts.tracker)
     }
 
     fn sent(_: &SessionThread, prompt: &str) -> String {

@@ -61,7 +61,7 @@ impl AcpServer {
             rpc,
             line,
             opening: Arc::default(),
-            version: agent.agent_info.version,
+            version: agent.version(),
         })
     }
 

@@ -70,7 +70,9 @@ pub struct Update {
 pub struct Agent {
     /// The version of the protocol.
     pub protocol_version: u32,
-    pub agent_info: AgentInfo,
+    agent_info: AgentInfo,
+    #[serde(rename = "_meta")]
+    meta: AgentMeta,
 }
 
 impl Agent {
@@ -78,13 +80,25 @@ impl Agent {
     pub fn is_understood(&self) -> bool {
         self.protocol_version == VERSION
     }
+
+    /// Its own version, where it says it.
+    pub fn version(self) -> Option<String> {
+        self.agent_info.version.or(self.meta.agent_version)
+    }
 }
 
 /// The name and version of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct AgentInfo {
-    pub version: Option<String>,
+struct AgentInfo {
+    version: Option<String>,
+}
+
+/// The same, as grok says it (1.0.41).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AgentMeta {
+    agent_version: Option<String>,
 }
 
 /// A session: the answer to `session/new`.
@@ -128,6 +142,14 @@ impl Models {
     }
 }
 
+/// A session that was there: the answer to `session/load`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Loaded {
+    /// What may answer in it.
+    pub models: Models,
+}
+
 /// The answer to `session/prompt`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -148,11 +170,14 @@ impl Answered {
     }
 }
 
-/// What gemini says beside its answer (0.61.0).
+/// What gemini (0.61.0) and grok (1.0.41) say beside their answers.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct AnswerMeta {
+    /// gemini's.
     quota: Option<Quota>,
+    /// grok's.
+    usage: Value,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -191,6 +216,17 @@ impl AnswerMeta {
         })
     }
 
+    /// What the prompt cost, by grok's figures: its input includes what came from a cache.
+    pub fn counted(&self) -> Option<Usage> {
+        usage_of_update(&self.usage)
+    }
+
+    /// How many times the model was asked.
+    pub fn turns(&self) -> Option<u32> {
+        let turns = self.usage.get("numTurns")?.as_u64()?;
+        u32::try_from(turns).ok()
+    }
+
     /// The model that wrote most: a router may have been asked, too.
     pub fn model(&self) -> Option<String> {
         let models = &self.quota.as_ref()?.model_usage;
@@ -210,9 +246,31 @@ pub fn session_new(folder: &Path) -> Value {
     json!({"cwd": folder.to_string_lossy(), "mcpServers": []})
 }
 
+/// `session/load`: the session of this name that lies in the home of an agent that runs in `folder`.
+pub fn session_load(session: &str, folder: &Path) -> Value {
+    json!({"sessionId": session, "cwd": folder.to_string_lossy(), "mcpServers": []})
+}
+
 /// `session/prompt`: the one of a session.
 pub fn session_prompt(session: &str, prompt: &str) -> Value {
     json!({"sessionId": session, "prompt": [{"type": "text", "text": prompt}]})
+}
+
+/// The same, of a session that holds the thread: grok puts nothing around it (1.0.41).
+pub fn verbatim_prompt(session: &str, prompt: &str) -> Value {
+    let mut params = session_prompt(session, prompt);
+    params["_meta"] = json!({"verbatim": true});
+    params
+}
+
+/// `session/set_model`: this one is to answer in it.
+pub fn session_set_model(session: &str, model: &str) -> Value {
+    json!({"sessionId": session, "modelId": model})
+}
+
+/// `session/close`: it is not spoken to again.
+pub fn session_close(session: &str) -> Value {
+    json!({"sessionId": session})
 }
 
 /// `session/cancel`: the prompt of `session` is to end.
@@ -253,7 +311,7 @@ impl RawUpdate {
     }
 }
 
-/// qwen's figures (0.24.4): what the model thought is output there.
+/// qwen's figures (0.24.4) and grok's (1.0.41): what the model thought is output there.
 fn usage_of_update(usage: &Value) -> Option<Usage> {
     let count = |name: &str| usage.get(name).and_then(Value::as_u64);
     let (input, output) = (count("inputTokens")?, count("outputTokens")?);
@@ -262,7 +320,8 @@ fn usage_of_update(usage: &Value) -> Option<Usage> {
         output_tokens: output,
         total_tokens: count("totalTokens").unwrap_or(input.saturating_add(output)),
         cache_read_tokens: count("cachedReadTokens"),
-        reasoning_tokens: count("thoughtTokens"),
+        cache_write_tokens: count("cacheCreationTokens"),
+        reasoning_tokens: count("thoughtTokens").or(count("reasoningTokens")),
         ..Usage::default()
     })
 }

@@ -1,27 +1,37 @@
 //! One call: a session of its own, one prompt, one answer.
 //!
-//! In: the prompt of the print form. Out: the pieces of the answer as they come, and at the end what the process says of it. Nothing of
-//! the session is used again.
+//! In: the prompt of the print form, or the session that it has become. Out: the pieces of the answer as they come, and at the end what
+//! the process says of it. Nothing of the session is used again.
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::task::TaskTracker;
+
 use super::server::{AcpServer, EXIT};
-use super::wire::{self, Answered, Session, Update};
-use crate::decode::{api_status, failure_of, no_answer};
+use super::wire::{self, Answered, Loaded, Session, Update};
+use crate::command::PrivateSession;
+use crate::decode::{api_status, failure_of, grok_failure, no_answer};
 use crate::event::{Event, Failure, Outcome};
 use crate::exchange::EndedProcess;
+use crate::exchange::form::SessionCall;
 use crate::exchange::live::inbox::Inbox;
 use crate::exchange::live::keep::NoSession;
 use crate::exchange::live::turn::{self, Report, Work};
 use crate::exchange::rpc::message::RpcError;
 use crate::exchange::rpc::{Answer, Answering, RequestError};
+use crate::exchange::session_files::{self, SessionFiles};
 use crate::message::Usage;
 use crate::process::Exit;
-use crate::provider::{AcpErrors, AcpUsage, WarmForm};
+use crate::provider::{AcpErrors, AcpUsage, WarmForm, WarmThread};
 
 /// How long a prompt that was cancelled may take to end: 9 ms as a rule. What takes longer is stuck, and so may be its process.
 const CANCEL: Duration = Duration::from_secs(3);
+
+/// How long a session may take to close: 1 ms as a rule (grok 1.0.41).
+const CLOSE: Duration = Duration::from_secs(3);
 
 /// What the protocol calls it that the user has not logged in.
 const AUTH_REQUIRED: i64 = -32_000;
@@ -38,7 +48,13 @@ type TurnEnd = turn::TurnEnd<NoSession, ()>;
 pub struct CallWork {
     server: Arc<AcpServer>,
     form: WarmForm,
-    prompt: String,
+    prompt: Arc<str>,
+    /// The thread as a session of the CLI's own.
+    file: Option<Arc<PrivateSession>>,
+    /// That session, written.
+    files: Option<SessionFiles>,
+    /// Tracks what the call leaves to be done.
+    tracker: TaskTracker,
     session: Option<String>,
     /// What is to be the answer to the prompt that was sent.
     asked: Option<Answering>,
@@ -59,18 +75,29 @@ fn unsupported(reason: impl Into<String>) -> TurnEnd {
 }
 
 impl CallWork {
-    /// The call of `prompt` in a process of `form`.
-    pub fn new(server: Arc<AcpServer>, form: WarmForm, prompt: String) -> CallWork {
+    /// `call` in a process of `form`.
+    pub fn new(server: Arc<AcpServer>, form: WarmForm, call: &SessionCall<()>) -> CallWork {
         CallWork {
             server,
             form,
-            prompt,
+            prompt: Arc::clone(&call.prompt),
+            file: call.file.clone(),
+            files: None,
+            tracker: TaskTracker::new(),
             session: None,
             asked: None,
             answered_bytes: 0,
             model: None,
             text: String::new(),
             usage: None,
+        }
+    }
+
+    /// The same; what it leaves to be done is tracked.
+    pub fn tracked(self, tracker: &TaskTracker) -> CallWork {
+        CallWork {
+            tracker: tracker.clone(),
+            ..self
         }
     }
 
@@ -81,10 +108,19 @@ impl CallWork {
         };
         let server = Arc::clone(&self.server);
         let host = server.host();
-        let answer = server.rpc.post("session/new", &wire::session_new(host.folder()));
+        let answer = match self.file.clone() {
+            None => server.rpc.post("session/new", &wire::session_new(host.folder())),
+            Some(file) => match self.write(&file) {
+                Ok(folder) => server.rpc.post("session/load", &wire::session_load(&file.id, &folder)),
+                Err(error) => {
+                    let reason = format!("the thread can't be written as a session: {error}");
+                    return Err(self.fails(Failure::of(reason), report));
+                }
+            },
+        };
         let answer = match server.rpc.answer(answer).await {
             Ok(answer) => answer,
-            Err(RequestError::Refused(error)) if NOT_UNDERSTOOD.contains(&error.code) => {
+            Err(RequestError::Refused(error)) if self.is_unserved(&error) => {
                 return Err(unsupported(format!("it opens no session: {}", error.reason())));
             }
             Err(RequestError::Refused(error)) => return Err(self.failed(&error, report)),
@@ -105,19 +141,65 @@ impl CallWork {
             Err(RequestError::TooLong) => return Err(self.gone(report).await),
         };
         self.answered_bytes += answer.get().len() as u64;
-        let Ok(session) = serde_json::from_str::<Session>(answer.get()) else {
+        let session = match &self.file {
+            None => serde_json::from_str(answer.get()).ok(),
+            Some(file) => serde_json::from_str(answer.get())
+                .ok()
+                .map(|Loaded { models }| Session {
+                    session_id: file.id.clone(),
+                    models,
+                }),
+        };
+        let Some(session) = session else {
             return Err(unsupported("it opened a session without an id"));
         };
         host.count_session();
         report.begun();
-        Ok(session)
+        self.choose_model(session, report).await
+    }
+
+    /// Whether a session that is refused with `error` says that the CLI can't do this at all.
+    fn is_unserved(&self, error: &RpcError) -> bool {
+        let is_ours = self.file.is_some();
+        // One of ours that is not found, or not read, lies where this version has none, or is written otherwise.
+        NOT_UNDERSTOOD.contains(&error.code) || is_ours && error.code != AUTH_REQUIRED
+    }
+
+    /// Sees that what was chosen answers in `session`, one of ours: what grok knows no model of this name for, it gives another one's, without
+    /// a word (1.0.41).
+    async fn choose_model(&mut self, mut session: Session, report: &Report) -> Result<Session, TurnEnd> {
+        let chosen = self.file.as_ref().and_then(|file| file.model.clone());
+        let Some(chosen) = chosen.filter(|chosen| session.models.current() != Some(chosen)) else {
+            return Ok(session);
+        };
+        let params = wire::session_set_model(&session.session_id, &chosen);
+        match self.server.rpc.request("session/set_model", &params).await {
+            Ok(_) => {
+                session.models.current_model_id = Some(chosen);
+                Ok(session)
+            }
+            Err(RequestError::Refused(error)) => Err(self.failed(&error, report)),
+            Err(_) => Err(TurnEnd::Vanished),
+        }
+    }
+
+    /// Writes the session `file` into the process's home. The folder that it belongs to.
+    fn write(&mut self, file: &PrivateSession) -> io::Result<PathBuf> {
+        let folder = session_files::real(self.server.host().folder())?;
+        let private = self.server.rpc.private_folder();
+        let private = private.ok_or_else(|| io::Error::other("the process has no home of ours"))?;
+        self.files = Some(SessionFiles::write(file, private, &folder)?);
+        Ok(folder)
     }
 
     /// Sends the prompt to `session`. What comes for it.
     fn ask(&mut self, session: Session, report: &Report) -> Inbox<Update> {
         let Session { session_id, models } = session;
         let inbox = self.server.rpc.inbox(&session_id);
-        let prompt = wire::session_prompt(&session_id, &std::mem::take(&mut self.prompt));
+        let prompt = match self.form.thread {
+            WarmThread::Prompt => wire::session_prompt(&session_id, &std::mem::take(&mut self.prompt)),
+            WarmThread::History { prompt } => wire::verbatim_prompt(&session_id, prompt),
+        };
         let answer = self.server.rpc.post("session/prompt", &prompt);
         self.model = models.current().map(str::to_owned);
         report.push([Event::Session {
@@ -171,7 +253,7 @@ impl CallWork {
         if let Some(text) = update.thought {
             events.push(Event::ThinkingDelta { message_id: None, text });
         }
-        if self.form.usage != AcpUsage::Quota && update.usage.is_some() {
+        if matches!(self.form.usage, AcpUsage::Update | AcpUsage::Any) && update.usage.is_some() {
             self.usage = update.usage;
         }
     }
@@ -186,6 +268,7 @@ impl CallWork {
         match self.form.usage {
             AcpUsage::Quota => self.usage = answer.meta.usage(),
             AcpUsage::Update => {}
+            AcpUsage::Meta => self.usage = answer.meta.counted(),
             AcpUsage::Any => {
                 let told = answer.usage().or_else(|| answer.meta.usage());
                 self.usage = told.or(self.usage.take());
@@ -200,6 +283,7 @@ impl CallWork {
         let outcome = Outcome {
             stop_reason: answer.stop_reason.clone(),
             usage: self.usage.clone(),
+            num_turns: answer.meta.turns(),
             model: answer.meta.model().or_else(|| self.model.clone()),
             ..self.known()
         };
@@ -223,6 +307,18 @@ impl CallWork {
             known: (),
             diagnostics: Vec::new(),
             stdout_tail: String::new(),
+        }
+    }
+
+    /// Has a session of ours closed, and what it has left removed behind that. Others can't be closed.
+    fn close(&mut self) {
+        if let Some((session, files)) = self.session.take().zip(self.files.take()) {
+            // Nobody waits for the process: where that ends, so does the waiting.
+            let closed = self.server.rpc.post("session/close", &wire::session_close(&session));
+            self.tracker.spawn(async move {
+                let _ = tokio::time::timeout(CLOSE, closed).await;
+                drop(files);
+            });
         }
     }
 
@@ -290,14 +386,19 @@ impl Work for CallWork {
     }
 
     /// Waits until the prompt that was cancelled has ended, so that nothing is asked of an API any more.
-    async fn stop(self) -> Option<EndedProcess> {
-        let (session, answer) = (self.session?, self.asked?);
+    async fn stop(mut self) -> Option<EndedProcess> {
+        let (session, answer) = (self.session.clone()?, self.asked.take()?);
         let cancel = wire::session_cancel(&session);
         self.server.rpc.notify("session/cancel", Some(&cancel));
         if tokio::time::timeout(CANCEL, answer).await.is_err() {
             self.server.host().retire();
         }
+        self.close();
         None
+    }
+
+    fn end(mut self) {
+        self.close();
     }
 }
 
@@ -312,6 +413,7 @@ fn failure(errors: AcpErrors, error: &RpcError) -> Failure {
     }
     match errors {
         AcpErrors::Details => failure,
+        AcpErrors::Data => grok_failure(&error.message, &error.data),
         // 500 is also what the CLI's own failures have: a stream that broke off is "terminated".
         AcpErrors::HttpStatus => Failure {
             http_status: failure
@@ -323,50 +425,4 @@ fn failure(errors: AcpErrors, error: &RpcError) -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn error(code: i64, message: &str, data: serde_json::Value) -> RpcError {
-        RpcError {
-            code,
-            message: message.to_owned(),
-            data,
-        }
-    }
-
-    /// As gemini 0.61.0 and qwen 0.24.4 say them.
-    #[test]
-    fn an_errors_code_is_a_status_where_it_is_one() {
-        let read = |errors, error: RpcError| {
-            let failure = failure(errors, &error);
-            (failure.http_status, failure.kind, failure.message)
-        };
-        let status = AcpErrors::HttpStatus;
-        let unauthenticated = r#"{"error":{"code":401,"message":"bad key","status":"UNAUTHENTICATED"}}"#;
-        assert_eq!(
-            read(status, error(429, "slow down", json!(null))),
-            (Some(429), None, "slow down".to_owned())
-        );
-        let (found, _, message) = read(status, error(401, unauthenticated, json!(null)));
-        assert_eq!((found, message.as_str()), (Some(401), "bad key"));
-        assert_eq!(
-            read(status, error(500, "terminated", json!(null))),
-            (None, None, "terminated".to_owned())
-        );
-        assert_eq!(
-            read(status, error(-32_000, "Authentication required", json!(null))),
-            (
-                None,
-                Some("auth_required".to_owned()),
-                "Authentication required".to_owned()
-            )
-        );
-        let details = error(-32_603, "Internal error", json!({"details": "401 bad key"}));
-        assert_eq!(
-            read(AcpErrors::Details, details),
-            (Some(401), None, "401 bad key".to_owned())
-        );
-    }
-}
+mod tests;

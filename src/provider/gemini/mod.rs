@@ -21,8 +21,8 @@ use super::choices::Choices;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     About, AcpErrors, AcpUsage, Announced, Checks, Defaults, EndedLogin, EngineCheck, EnvValue, FileSpec, LoginDir,
-    Provider, Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, WarmForm, When, Word, flag,
-    optional, system_prompt, var, var_when,
+    Provider, Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, WarmForm, WarmThread, When,
+    Word, flag, optional, system_prompt, var, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
@@ -149,6 +149,7 @@ pub static GEMINI: Provider = Provider {
         may_be_silent: true,
         // 226 MB of a fresh process, 366 after 100 sessions, up to 600 after 250.
         max_sessions: 100,
+        thread: WarmThread::Prompt,
     }),
     capabilities: ByEngine::print_only(CAPABILITIES),
     efforts: &[],

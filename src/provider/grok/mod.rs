@@ -20,10 +20,11 @@ use super::callbacks::McpClient;
 use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::media::MediaSupport;
 use super::models::Models;
-use super::options::{self, OptionSpec, Options, OutputFormat, PromptStyle, SystemPrompt};
+use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, PromptStyle, SystemPrompt};
 use super::{
-    About, Checks, Defaults, EnvValue, FileSpec, LoginDir, PrivateHome, Provider, Reading, STANDARD_SYSTEM_PROMPT,
-    SchemaForm, SessionSpec, Var, When, Word, choice_var, flag, system_prompt, var,
+    About, AcpErrors, AcpUsage, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LoginDir, PrivateHome,
+    Provider, Reading, STANDARD_SYSTEM_PROMPT, SchemaForm, SessionParts, SessionSpec, Var, Versions, WarmForm,
+    WarmThread, When, Word, choice_var, flag, system_prompt, var,
 };
 use crate::decode::Wire;
 use Word::Lit;
@@ -34,7 +35,7 @@ const CONFIG_FILE: &str = "grok-home/config.toml";
 const AGENT_FILE: &str = "agent.md";
 /// A login that is none.
 const NO_LOGIN_FILE: &str = "no-login.json";
-/// Of our session, the one in its home.
+/// Of the one session in the home of a process for one call.
 const SESSION: &str = "00000000-0000-4000-8000-000000000001";
 /// What is prompted, behind the thread.
 const SENTENCE: &str = "Reply with the assistant's next message.";
@@ -56,21 +57,26 @@ pub static GROK: Provider = Provider {
                  Linux, in `ps`",
     },
     defaults: Defaults {
+        engine: EngineKind::Auto,
         prompt_style: PromptStyle::Session,
         ..Defaults::STANDARD
     },
     flags: &[
         flag(&[When::Print], &[Lit("--output-format"), Lit("streaming-json")]),
-        flag(&[], &[Lit("--agent"), Word::File(AGENT_FILE)]),
-        // All that a list of tools leaves, and what no list takes away.
+        // Its flags are others than those of print, and an agent that others lead would be shared with them.
         flag(
-            &[],
+            &[When::Warm],
             &[
-                Lit("--disallowed-tools"),
-                Lit("todo_write,search_tool,use_tool,run_terminal_cmd"),
+                Lit("agent"),
+                Lit("--no-leader"),
+                Lit("--agent-profile"),
+                Word::File(AGENT_FILE),
             ],
         ),
-        flag(&[When::Model], &[Lit("-m"), Word::Model]),
+        flag(&[When::Print], &[Lit("--agent"), Word::File(AGENT_FILE)]),
+        // A warm process serves sessions of any model.
+        flag(&[When::Print, When::Model], &[Lit("-m"), Word::Model]),
+        flag(&[When::Warm], &[Lit("stdio")]),
         flag(&[When::Print], &[Lit("-r"), Lit(SESSION)]),
         // Nothing is put around the sentence.
         flag(&[When::Print], &[Lit("--verbatim"), Lit("-p"), Lit(SENTENCE)]),
@@ -116,7 +122,14 @@ pub static GROK: Provider = Provider {
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     live: None,
-    warm: None,
+    warm: Some(WarmForm {
+        usage: AcpUsage::Meta,
+        errors: AcpErrors::Data,
+        may_be_silent: false,
+        // 101 MB after one session, and after 600: one that is closed leaves nothing.
+        max_sessions: u32::MAX,
+        thread: WarmThread::History { prompt: SENTENCE },
+    }),
     capabilities: ByEngine::print_only(CAPABILITIES),
     efforts: &[],
     media: MediaSupport::NONE,
@@ -136,6 +149,7 @@ pub static GROK: Provider = Provider {
     error_message: None,
     errors: errors::ERRORS,
     checks: Checks {
+        warm: Some(WARM),
         reading: Reading {
             flags: &[
                 "-c",
@@ -167,7 +181,67 @@ const CAPABILITIES: Capabilities = Capabilities {
     ..Capabilities::LEAST
 };
 
+/// What over its protocol holds a call's thread and tells its errors and figures was measured, not promised.
+const WARM: EngineCheck = EngineCheck {
+    package: "@xai-official/grok",
+    version_folders: &[&[".grok", "bin"]],
+    program: "grok",
+    versions: Versions::Measured(&[[1, 0, 41]]),
+    print_flags: PRINT_FLAGS,
+    print_env: &[],
+    announces: Announced::Versions,
+    measured_only: false,
+};
+
+/// All but those that `grok agent stdio` takes as well.
+const PRINT_FLAGS: &[&str] = &[
+    "--agent",
+    "--agents",
+    "--allow",
+    "--allowedTools",
+    "--always-approve",
+    "-c",
+    "--continue",
+    "--cwd",
+    "--deny",
+    "--disable-web-search",
+    "--disallowed-tools",
+    "--disallowedTools",
+    "--effort",
+    "--fork-session",
+    "--include-partial-messages",
+    "--json-schema",
+    "-m",
+    "--model",
+    "--max-turns",
+    "--no-plan",
+    "--no-subagents",
+    "--output-format",
+    "-p",
+    "--single",
+    "--permission-mode",
+    "--prompt-file",
+    "--prompt-json",
+    "-r",
+    "--resume",
+    "--reasoning-effort",
+    "--restore-code",
+    "--rules",
+    "-s",
+    "--session-id",
+    "--sandbox",
+    "--system-prompt",
+    "--system-prompt-override",
+    "--tools",
+    "--verbatim",
+    "-w",
+    "--worktree",
+    "--worktree-ref",
+    "--ref",
+];
+
 const OPTIONS: &[OptionSpec] = &[
+    options::KEEP_ALIVE,
     options::DIALECT,
     // Of the other dialect; of this one it is refused.
     options::ARGV_PROMPT_STYLE,
@@ -274,18 +348,19 @@ managed_config = false
 auto_update = false
 ";
 
-/// Our agent: one tool, which the command line takes away, and nothing of the user's. Its system prompt is the session's.
+/// Our agent, with nothing of the user's, and without tools: no list of them means all, so there is one, and what it leaves is taken away,
+/// together with what no list takes away. Its system prompt is the session's.
 fn agent(_: &Provider, _: &Options) -> String {
     "---\nname: pipe\ndescription: Answers.\npromptMode: full\ninjectDefaultTools: false\ntools: [todo_write]\n\
-     discoverSkills: false\ninheritSkills: false\nmcpInheritance: none\nuserMessageTemplate: {custom: \"\"}\n---\n"
+     disallowedTools: [todo_write, search_tool, use_tool, run_terminal_cmd]\ndiscoverSkills: false\ninheritSkills: false\nmcpInheritance: none\nuserMessageTemplate: {custom: \"\"}\n---\n"
         .to_owned()
 }
 
 /// What grok keeps of a session beside its messages. With a title it asks the model for none; the times are any.
-fn summary(_: &Provider, options: &Options, _: &str) -> String {
+fn summary(_: &Provider, options: &Options, parts: SessionParts<'_>) -> String {
     const TIME: &str = "2026-01-01T00:00:00Z";
     let mut summary = json!({
-        "info": {"id": SESSION, "cwd": "/"},
+        "info": {"id": parts.id, "cwd": "/"},
         "session_summary": "x",
         "generated_title": "x",
         "created_at": TIME,
@@ -306,12 +381,12 @@ fn summary(_: &Provider, options: &Options, _: &str) -> String {
 }
 
 /// The messages of a session, line by line: the system prompt and the thread.
-fn history(provider: &Provider, options: &Options, prompt: &str) -> String {
+fn history(provider: &Provider, options: &Options, parts: SessionParts<'_>) -> String {
     let system = match options.system_prompt {
         SystemPrompt::Cli => None,
         _ => Some(json!({"type": "system", "content": system_prompt(provider, options)})),
     };
-    let user = json!({"type": "user", "content": [{"type": "text", "text": prompt}], "prompt_index": 0});
+    let user = json!({"type": "user", "content": [{"type": "text", "text": parts.prompt}], "prompt_index": 0});
     let lines = system.into_iter().chain([user]);
     lines.map(|line| format!("{line}\n")).collect()
 }
@@ -320,7 +395,7 @@ fn history(provider: &Provider, options: &Options, prompt: &str) -> String {
 mod tests {
     use super::super::tests::argv::line;
     use super::*;
-    use crate::command::Cwd;
+    use crate::command::{self, Cwd, Installed, Mode};
     use std::path::Path;
 
     #[test]
@@ -328,8 +403,7 @@ mod tests {
         let line = line(&GROK, r#"{"model":"grok-4.6"}"#);
         assert_eq!(
             line.argv(),
-            "--output-format streaming-json --agent <agent.md> --disallowed-tools todo_write,search_tool,use_tool,run_terminal_cmd \
-             -m grok-4.6 -r 00000000-0000-4000-8000-000000000001 --verbatim -p Reply with the assistant's next message."
+            "--output-format streaming-json --agent <agent.md> -m grok-4.6 -r 00000000-0000-4000-8000-000000000001 --verbatim -p Reply with the assistant's next message."
         );
         assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("", &Cwd::Private));
         let session = line.0.session.as_ref().unwrap();
@@ -350,6 +424,39 @@ mod tests {
         );
         assert_eq!(line.env("GROK_TURN_TRANSIENT_RETRY"), "0");
         assert_eq!(line.env(AUTH_PATH), "");
+    }
+
+    /// Its sessions hold the thread, the system prompt and the model.
+    #[test]
+    fn a_warm_process_is_one_for_any_thread_and_model() {
+        let warm = |json: &str| {
+            let options = Options::parse(&GROK, json).unwrap();
+            command::build(&GROK, &options, Mode::Warm, true, &Installed::default()).unwrap()
+        };
+        let line = warm(r#"{"engine":"warm","model":"grok-4.6"}"#);
+        let args: Vec<String> = line.args.iter().map(|arg| format!("{arg:?}")).collect();
+        assert_eq!(
+            args.join(" "),
+            r#"Text("agent") Text("--no-leader") Text("--agent-profile") File("agent.md") Text("stdio")"#
+        );
+        assert_eq!((line.stdin.as_str(), &line.session), ("", &None));
+        assert_eq!(line, warm(r#"{"engine":"warm","model":"grok-4.5"}"#));
+        let options = Options::parse(&GROK, r#"{"model":"grok-4.6"}"#).unwrap();
+        let parts = SessionParts {
+            id: "s1",
+            prompt: "@/etc/passwd",
+        };
+        let session = command::session(&GROK, &options, parts).unwrap();
+        assert_eq!(
+            (session.id.as_str(), session.model.as_deref()),
+            ("s1", Some("grok-4.6"))
+        );
+        let summary: Value = serde_json::from_str(&session.files[0].content).unwrap();
+        assert_eq!(
+            (&summary["info"]["id"], &summary["current_model_id"]),
+            (&json!("s1"), &json!("grok-4.6"))
+        );
+        assert!(session.files[1].content.contains("@/etc/passwd"));
     }
 
     #[test]

@@ -31,7 +31,7 @@ fn engines_are_those_that_a_provider_has() {
     assert_eq!(
         refused("claude", "warm").unwrap(),
         "UnsupportedOption: option \"engine\" can't be \"warm\" with claude, which takes \"print\", \"live\", \"auto\"; those that take \
-         it: gemini, qwen"
+         it: gemini, qwen, grok"
     );
     assert!(refused("glm", "live").unwrap().starts_with(
         "UnsupportedOption: option \"engine\" can't be \"live\" with glm, which takes \"print\"; those that take it: claude, codex"

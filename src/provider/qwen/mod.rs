@@ -17,8 +17,8 @@ use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     About, AcpErrors, AcpUsage, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, Guard, LiveForm,
-    PromptLimit, Provider, Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, WarmForm, When,
-    Word, choice_var, flag, optional, system_prompt, var_when,
+    PromptLimit, Provider, Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, WarmForm,
+    WarmThread, When, Word, choice_var, flag, optional, system_prompt, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
@@ -296,6 +296,7 @@ pub static QWEN: Provider = Provider {
         may_be_silent: true,
         // 232 MB of a fresh process, 285 after 200 sessions, 310 after 400; each leaves its thread in the private folder.
         max_sessions: 200,
+        thread: WarmThread::Prompt,
     }),
     capabilities: ByEngine {
         print: PRINT,

@@ -127,7 +127,7 @@ fn the_default_engines() {
         ("gemini", EngineKind::Auto),
         ("qwen", EngineKind::Auto),
         ("glm", EngineKind::Print),
-        ("grok", EngineKind::Print),
+        ("grok", EngineKind::Auto),
         ("opencode", EngineKind::Auto),
         ("copilot", EngineKind::Auto),
     ];

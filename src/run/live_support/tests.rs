@@ -77,6 +77,18 @@ fn an_installers_path_names_the_version() {
         let root = TempDir::new().unwrap();
         assert_eq!(seen(&write(&root, path, PROGRAM)), expected, "{path}");
     }
+    // grok's is called by its version.
+    let grok = find("grok").and_then(|provider| provider.checks.warm).unwrap();
+    for (path, expected) in [
+        (".grok/bin/grok-1.0.41", true),
+        (".grok/bin/grok-1.0.42", false),
+        (".grok/bin/grok", false),
+        ("bin/grok-1.0.41", false),
+    ] {
+        let root = TempDir::new().unwrap();
+        let found = look(&grok, &write(&root, path, PROGRAM));
+        assert_eq!(matches!(found, LiveSupport::Served(_)), expected, "{path}");
+    }
     // A script in its place is not what the installer has put there.
     let root = TempDir::new().unwrap();
     let file = write(

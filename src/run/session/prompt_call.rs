@@ -1,15 +1,18 @@
 //! Calls for processes that remember none of them: what they are sent is the prompt of the print form.
 //!
-//! In: a call's prompt. Out: the same events and the same verdict as of a print run.
+//! In: a call's prompt; where a prompt may be more than a text to the CLI, the session that it becomes. Out: the same events and the same verdict as of a print run.
 
 use std::sync::Arc;
 
 use super::drive::{Reading, Way, drive};
 use super::servers::ServerSessions;
+use crate::command;
 use crate::error::{Code, ProviderError};
 use crate::event::RunInfo;
 use crate::exchange::form::{ServerForm, SessionCall};
+use crate::exchange::uuid::uuid;
 use crate::provider::options::EngineKind;
+use crate::provider::{SessionParts, WarmThread};
 use crate::run::cli_attempt::{CliAttempt, CliCall};
 use crate::run::cli_request::emulated;
 use crate::run::print::not_callable;
@@ -34,9 +37,14 @@ pub(super) async fn attempt<F: ServerForm>(
     }
     // Such a process can't be told a schema.
     let prompt = &printed.asking_prompt.as_ref().unwrap_or(&printed.prompt).text;
+    // What stands in a history is no command.
+    let is_history = matches!(
+        engine.provider.warm.map(|warm| warm.thread),
+        Some(WarmThread::History { .. })
+    );
     let needs_own_process = if !printed.prompt.media.is_empty() {
         Some("the thread holds images or documents")
-    } else if prompt.trim_start().starts_with('/') {
+    } else if !is_history && prompt.trim_start().starts_with('/') {
         // The CLI would answer `/help` itself, also behind white space (gemini 0.61.0), and a lone message stays as it is.
         Some("the prompt begins with \"/\"")
     } else {
@@ -54,7 +62,11 @@ pub(super) async fn attempt<F: ServerForm>(
         return Ok(Way::Next((!is_auto).then(|| warning("ENGINE_FALLBACK", message))));
     }
     let choices = request.chosen.options.as_ref().map(|options| options.choices.clone());
-    let call = SessionCall::of_prompt::<F>(prompt.clone(), request.provider_options(engine), choices);
+    let options = request.provider_options(engine);
+    let id = uuid();
+    let parts = SessionParts { id: &id, prompt };
+    let file = is_history.then(|| command::session(&engine.provider, options, parts));
+    let call = SessionCall::of_prompt::<F>(prompt.clone(), file.flatten(), options, choices);
     let why_emulated = match printed.asking_prompt {
         Some(_) => Some("a warm process can't be told one"),
         None => request.emulated_because,

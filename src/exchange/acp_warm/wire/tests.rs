@@ -10,6 +10,31 @@ fn requests_have_the_protocols_shape() {
         json!({"sessionId": "s", "prompt": [{"type": "text", "text": "a\n\"b\""}]})
     );
     assert_eq!(session_cancel("s"), json!({"sessionId": "s"}));
+    // Of a session that holds the thread: what is prompted is a sentence of ours, as it is.
+    assert_eq!(
+        session_load("s", Path::new("/run")),
+        json!({"sessionId": "s", "cwd": "/run", "mcpServers": []})
+    );
+    assert_eq!(
+        verbatim_prompt("s", "Go on."),
+        json!({"sessionId": "s", "prompt": [{"type": "text", "text": "Go on."}], "_meta": {"verbatim": true}})
+    );
+    assert_eq!(session_set_model("s", "m"), json!({"sessionId": "s", "modelId": "m"}));
+    assert_eq!(session_close("s"), json!({"sessionId": "s"}));
+}
+
+#[test]
+fn an_agents_version_stands_where_the_protocol_has_it_or_grok() {
+    for json in [
+        r#"{"protocolVersion":1,"agentInfo":{"name":"x","version":"1.2.3"},"_meta":{"agentVersion":"9"}}"#,
+        r#"{"protocolVersion":1,"_meta":{"agentVersion":"1.2.3"}}"#,
+    ] {
+        let agent: Agent = serde_json::from_str(json).unwrap();
+        assert_eq!(
+            (agent.is_understood(), agent.version().as_deref()),
+            (true, Some("1.2.3"))
+        );
+    }
 }
 
 /// The agent's side may say anything: it gets no tool, no file and no terminal.
