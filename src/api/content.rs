@@ -78,8 +78,7 @@ fn of_media(media: &Media) -> Option<Box<RawValue>> {
             return to_raw_value(&json!({"type": "file", "file": file})).ok();
         }
         (Source::Url(url), _) => url.clone(),
-        (Source::Base64(data), _) => format!("data:{};base64,{data}", media.mime.as_deref().unwrap_or("image/png")),
-        _ => return None,
+        _ => media.data_url()?,
     };
     to_raw_value(&json!({"type": "image_url", "image_url": {"url": url}})).ok()
 }

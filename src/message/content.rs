@@ -128,6 +128,20 @@ impl Media {
         }
     }
 
+    /// The type and the base64 of what has its data in it; of an image that says no type, and whose data say none, PNG's.
+    pub fn inline(&self) -> Option<(&str, &str)> {
+        match &self.source {
+            Source::Base64(data) => Some((self.mime.as_deref().unwrap_or("image/png"), data)),
+            _ => None,
+        }
+    }
+
+    /// The same as one address (RFC 2397).
+    pub fn data_url(&self) -> Option<String> {
+        let (mime, data) = self.inline()?;
+        Some(format!("data:{mime};base64,{data}"))
+    }
+
     /// What it adds to a request, bytes: of base64, the text's length.
     fn bytes(&self) -> usize {
         match &self.source {
@@ -174,6 +188,13 @@ impl Takes {
         dialect: None,
         urls: &[],
         texts: false,
+    };
+
+    /// Images with their data, of the types that all model APIs read.
+    pub const IMAGES: Takes = Takes {
+        kinds: &[Kind::Image],
+        types: &["image/png", "image/jpeg", "image/gif", "image/webp"],
+        ..Takes::TEXT
     };
 
     /// Why `media` is not taken; `None` if it is.
@@ -251,6 +272,19 @@ impl Accepts {
         others: Takes::TEXT,
         limits: ContentLimits::NONE,
     };
+
+    /// Images as [`Takes::IMAGES`] has them, whoever shows them, of so many bytes in all.
+    pub const fn images(all: usize) -> Accepts {
+        Accepts {
+            users: Takes::IMAGES,
+            results: Takes::IMAGES,
+            others: Takes::IMAGES,
+            limits: ContentLimits {
+                all: Some(all),
+                ..ContentLimits::NONE
+            },
+        }
+    }
 
     fn of(&self, role: &Role) -> Takes {
         match role {

@@ -14,7 +14,7 @@ use super::setup::Setup;
 use super::wire::{ContentItem, ToolAnswer};
 use crate::declare::{MAX_NAME, Tools};
 use crate::exchange::live::history::failed;
-use crate::message::content::{self, Media, Part, Source};
+use crate::message::content::{self, Part};
 use crate::message::reasoning::{self, Origin, Returned};
 use crate::message::{Content, Message, Role};
 
@@ -131,6 +131,7 @@ impl Piece {
     }
 }
 
+/// What a message holds. codex takes images as data alone; what else there may be has been refused before (`run::content`).
 fn parts(content: &Content, role: &Role) -> Vec<Piece> {
     let text = |text: String| (!text.trim().is_empty()).then_some(Piece::Text(text));
     match content {
@@ -139,21 +140,10 @@ fn parts(content: &Content, role: &Role) -> Vec<Piece> {
             .into_iter()
             .filter_map(|part| match part {
                 Part::Text(more) => text(more),
-                Part::Media(media) => data_url(&media).map(Piece::Image),
+                Part::Media(media) => media.data_url().map(Piece::Image),
                 _ => None,
             })
             .collect(),
-    }
-}
-
-/// An image as a data URL: codex takes no others. What is no image has been refused before (`run::content`).
-fn data_url(media: &Media) -> Option<String> {
-    match &media.source {
-        Source::Base64(data) => {
-            let mime = media.mime.as_deref().unwrap_or("image/png");
-            Some(format!("data:{mime};base64,{data}"))
-        }
-        _ => None,
     }
 }
 

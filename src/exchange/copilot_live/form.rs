@@ -14,6 +14,7 @@ use crate::exchange::host::{Host, NoHost};
 use crate::exchange::installed::Installed;
 use crate::exchange::live::setup::{SYSTEM_PROMPT, SetupParts};
 use crate::exchange::live::thread::KnownThread;
+use crate::message::{Content, Message};
 use crate::provider::choices::Choices;
 use crate::provider::options::SystemPrompt;
 
@@ -62,10 +63,11 @@ impl Form for Copilot {
         ProcessOptions::default()
     }
 
-    /// Results alone: a message of the user's would be a prompt of copilot's.
+    /// Results alone, of words alone: a message of the user's would be a prompt of copilot's, and images would be one ([`history`]).
     fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<Vec<CallResult>, WhyAnew> {
         let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
-        if new.results.is_empty() || !new.rest.is_empty() || call.note.is_some() {
+        let is_text = |(_, result): &(_, &Message)| matches!(result.content, Content::Text(_));
+        if new.results.is_empty() || !new.results.iter().all(is_text) || !new.rest.is_empty() || call.note.is_some() {
             return Err(WhyAnew::OtherThread);
         }
         let results = new.results.iter().map(|(call, result)| CallResult {

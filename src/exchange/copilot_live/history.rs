@@ -17,6 +17,8 @@ use crate::message::{Content, Message, Role};
 const NO_RESULT: &str = "Error: this call has no result";
 /// What stands before the result of a call that is not there.
 const ORPHAN: &str = "The result of an earlier tool call:";
+/// What stands before the images of results.
+const SHOWN: &str = "The images of the tool results:";
 /// The one time of all events.
 const TIME: &str = "2026-01-01T00:00:00.000Z";
 
@@ -44,6 +46,8 @@ pub fn write(messages: &[Message], note: Option<&str>, of: &Of<'_>) -> String {
         open: Vec::new(),
         used: HashSet::new(),
         made: 0,
+        images: 0,
+        unshown: Vec::new(),
     };
     history.event(
         "session.start",
@@ -66,19 +70,20 @@ pub fn write(messages: &[Message], note: Option<&str>, of: &Of<'_>) -> String {
             Role::Tool => history.result(message),
             _ => {
                 history.close();
-                history.user(&text_of(message));
+                let (text, images) = history.said(message);
+                history.user(&text, &images);
             }
         }
     }
     history.close();
     if let Some(note) = note {
-        history.user(note);
+        history.user(note, &[]);
     }
     history.text
 }
 
-/// What a message says.
-pub fn text_of(message: &Message) -> String {
+/// What a message says in words.
+fn text_of(message: &Message) -> String {
     match &message.content {
         Content::Text(text) => text.clone(),
         Content::Blocks(raw) => {
@@ -92,7 +97,7 @@ pub fn text_of(message: &Message) -> String {
     }
 }
 
-/// What the result of a call says.
+/// What the result of a call says in words.
 pub fn result_of(message: &Message) -> String {
     match message.is_error {
         true => failed(text_of(message)),
@@ -134,6 +139,19 @@ struct Context<'a> {
 struct User<'a> {
     content: &'a str,
     transformed_content: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    attachments: &'a [Attachment],
+}
+
+/// An image, which the API gets behind the message's text and a text of its own, its name.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Attachment {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    display_name: String,
+    mime_type: String,
+    data: String,
 }
 
 #[derive(Serialize)]
@@ -178,6 +196,11 @@ struct History<'a> {
     /// Ids in use: each may be there once.
     used: HashSet<String>,
     made: usize,
+    /// So many images are in it.
+    images: usize,
+    /// Images of results. No result holds one (a model that is said to see would have them behind the results, too, but not more than 50,
+    /// and made smaller from 2000 pixels a side on): they are a user's message, which comes when all the results are there.
+    unshown: Vec<Attachment>,
 }
 
 /// The id of the event of this number.
@@ -200,13 +223,43 @@ impl<'a> History<'a> {
         self.text.push('\n');
     }
 
-    fn user(&mut self, text: &str) {
+    /// The text of a message, and its images, each of which has its number at its place in the text.
+    fn said(&mut self, message: &Message) -> (String, Vec<Attachment>) {
+        let raw = match &message.content {
+            Content::Text(text) => return (text.clone(), Vec::new()),
+            Content::Blocks(raw) => raw,
+        };
+        let (mut text, mut images) = (String::new(), Vec::new());
+        for part in content::parts(raw, &message.role) {
+            match part {
+                Part::Text(more) => text.push_str(&more),
+                Part::Media(media) => {
+                    // What is no image has been refused before (`run::content`).
+                    let Some((mime, data)) = media.inline() else { continue };
+                    self.images += 1;
+                    let name = format!("image {}", self.images);
+                    text.push_str(&format!("[{name}]"));
+                    images.push(Attachment {
+                        kind: "blob",
+                        display_name: name,
+                        mime_type: mime.to_owned(),
+                        data: data.to_owned(),
+                    });
+                }
+                _ => {}
+            }
+        }
+        (text, images)
+    }
+
+    fn user(&mut self, text: &str, attachments: &[Attachment]) {
         if text.trim().is_empty() {
             return;
         }
         let user = User {
             content: text,
             transformed_content: text,
+            attachments,
         };
         self.event("user.message", &user);
     }
@@ -251,10 +304,14 @@ impl<'a> History<'a> {
             "" => (!self.open.is_empty()).then_some(0),
             id => self.open.iter().position(|(callers, _)| callers == id),
         };
-        let text = result_of(message);
+        let (text, images) = self.said(message);
+        let text = if message.is_error { failed(text) } else { text };
         match at.map(|at| self.open.remove(at)) {
-            Some((_, id)) => self.done(&id, &text),
-            None => self.user(&format!("{ORPHAN}\n{text}")),
+            Some((_, id)) => {
+                self.done(&id, &text);
+                self.unshown.extend(images);
+            }
+            None => self.user(&format!("{ORPHAN}\n{text}"), &images),
         }
     }
 
@@ -267,10 +324,14 @@ impl<'a> History<'a> {
         self.event("tool.execution_complete", &done);
     }
 
-    /// Answers what nobody has answered before somebody else speaks.
+    /// Answers what nobody has answered, and shows what results have shown, before somebody else speaks.
     fn close(&mut self) {
         for (_, id) in std::mem::take(&mut self.open) {
             self.done(&id, NO_RESULT);
+        }
+        let images = std::mem::take(&mut self.unshown);
+        if !images.is_empty() {
+            self.user(SHOWN, &images);
         }
     }
 }

@@ -13,7 +13,7 @@ use super::tools;
 use super::wire::{AGENT, CallResult, Id, InputPart};
 use crate::declare::mcp::Declarations;
 use crate::exchange::live::history::failed;
-use crate::message::content::{self, Media, Part, Source};
+use crate::message::content::{self, Media, Part};
 use crate::message::{Content, Message, Role};
 
 /// What a call is answered with that nobody has answered.
@@ -145,14 +145,11 @@ fn pieces(content: &Content, role: &Role) -> Vec<InputPart> {
 
 /// An image as a data URL. What is no image has been refused before (`run::content`).
 fn file(media: &Media) -> Option<InputPart> {
-    match &media.source {
-        Source::Base64(data) => {
-            let mime = media.mime.as_deref().unwrap_or("image/png").to_owned();
-            let url = format!("data:{mime};base64,{data}");
-            Some(InputPart::File { mime, url })
-        }
-        _ => None,
-    }
+    let (mime, _) = media.inline()?;
+    Some(InputPart::File {
+        mime: mime.to_owned(),
+        url: media.data_url()?,
+    })
 }
 
 /// Which result belongs to which call.

@@ -21,7 +21,7 @@ use super::{
     SYSTEM_PROMPT_FILE, SchemaForm, Versions, When, Word, flag, optional, output_schema, system_prompt, var_when,
 };
 use crate::decode::Wire;
-use crate::message::content::{Accepts, ContentLimits, Kind, Takes};
+use crate::message::content::Accepts;
 use crate::provider::callbacks::McpClient;
 use crate::provider::media::{MediaForm, MediaSupport};
 use crate::provider::models::{Models, size};
@@ -304,26 +304,9 @@ const CAPABILITIES: Capabilities = Capabilities {
     ..Capabilities::LEAST
 };
 
-/// The same in both forms. OpenAI's API takes 512 MB in a request (its page "Images and vision").
-const ACCEPTS: Accepts = Accepts {
-    users: IMAGES,
-    results: IMAGES,
-    others: IMAGES,
-    limits: ContentLimits {
-        image: None,
-        document: None,
-        all: Some(512 * 1024 * 1024),
-    },
-};
-
-/// "remote image URLs are not supported" (CODEX-LIVE §2.3), and files of users are refused.
-const IMAGES: Takes = Takes {
-    kinds: &[Kind::Image],
-    types: &["image/png", "image/jpeg", "image/gif", "image/webp"],
-    dialect: None,
-    urls: &[],
-    texts: false,
-};
+/// The same in both forms. OpenAI's API takes 512 MB in a request (its page "Images and vision"). "remote image URLs are not supported"
+/// (CODEX-LIVE §2.3), and files of users are refused.
+const ACCEPTS: Accepts = Accepts::images(512 << 20);
 
 const OPTIONS: &[OptionSpec] = &[
     options::TIMEOUT_ALWAYS,

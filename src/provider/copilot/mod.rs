@@ -24,6 +24,7 @@ use super::{
 };
 use crate::decode::Wire;
 use crate::decode::copilot::{CALL_FAILED, LENGTH};
+use crate::message::content::Accepts;
 use Word::Lit;
 
 /// The agent that is ours.
@@ -137,10 +138,18 @@ pub static COPILOT: Provider = Provider {
     warm: None,
     capabilities: ByEngine {
         print: CAPABILITIES,
-        live: Some(CAPABILITIES),
+        live: Some(Capabilities {
+            images: NATIVE,
+            result_images: NATIVE,
+            ..CAPABILITIES
+        }),
     },
     efforts: &["none", "minimal", "low", "medium", "high", "xhigh", "max"],
-    media: MediaSupport::NONE,
+    media: MediaSupport {
+        // 11 MB took it 6 s, and twice as much four times as long (1.0.102).
+        live: Accepts::images(10 << 20),
+        ..MediaSupport::NONE
+    },
     models: Models::ANY,
     mcp: McpClient::PLAIN,
     schema: SchemaForm::Asked,

@@ -22,7 +22,7 @@ use super::{
     STANDARD_SYSTEM_PROMPT, SchemaForm, Versions, When, Word, choice_var, flag, optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
-use crate::message::content::{Accepts, ContentLimits, Kind, Takes};
+use crate::message::content::Accepts;
 use crate::provider::callbacks::McpClient;
 use crate::provider::media::MediaSupport;
 use crate::provider::models::Models;
@@ -188,24 +188,7 @@ pub static OPENCODE: Provider = Provider {
 const SIGHT: &str = "of models whose configuration says so (`modalities.input`, in `config` or opencode's own catalog); refused with others";
 
 /// As data only: opencode would fetch an address itself.
-const IMAGES: Accepts = Accepts {
-    users: PICTURES,
-    results: PICTURES,
-    others: PICTURES,
-    limits: ContentLimits {
-        image: None,
-        document: None,
-        all: Some(32 * 1024 * 1024),
-    },
-};
-
-const PICTURES: Takes = Takes {
-    kinds: &[Kind::Image],
-    types: &["image/png", "image/jpeg", "image/gif", "image/webp"],
-    dialect: None,
-    urls: &[],
-    texts: false,
-};
+const IMAGES: Accepts = Accepts::images(32 << 20);
 
 /// Flags of `run` that `serve` does not have.
 const RUN_FLAGS: &[&str] = &[
