@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::ansi::strip_owned;
 use super::assembler::MessageAssembler;
 use super::failure::failure_of;
-use super::format::{Format, Verdict};
+use super::format::{Format, Verdict, typed_line};
 use super::json::{Fields, Text, word};
 use super::notes::Out;
 use super::tool_calls::tool_call;
@@ -87,80 +87,76 @@ struct ErrorBody<'a> {
 
 impl Format for Codex {
     fn object(&mut self, json: &str, out: &mut Out) -> Verdict {
-        let Ok(line) = serde_json::from_str::<Line>(json) else {
-            return Verdict::NotJson;
-        };
-        let Some(kind) = word(line.kind) else {
-            return Verdict::Foreign;
-        };
-        let mut fields = Fields::default();
-        match kind.as_ref() {
-            "thread.started" => {
-                self.session_id = fields.string("thread_id", line.thread_id);
-                out.event(Event::Session {
-                    session_id: self.session_id.clone(),
-                    model: None,
-                    permission_mode: None,
-                    version: None,
-                });
-            }
-            "turn.started" => self.end_turn(out),
-            "item.started" | "item.completed" => {
-                if let Some(item) = fields.read::<Item>("item", line.item) {
-                    self.item(&item, kind == "item.completed", json, &mut fields, out);
+        typed_line(
+            json,
+            out,
+            |line: &Line| line.kind,
+            |kind, line, fields, out| {
+                match kind {
+                    "thread.started" => {
+                        self.session_id = fields.string("thread_id", line.thread_id);
+                        out.event(Event::Session {
+                            session_id: self.session_id.clone(),
+                            model: None,
+                            permission_mode: None,
+                            version: None,
+                        });
+                    }
+                    "turn.started" => self.end_turn(out),
+                    "item.started" | "item.completed" => {
+                        if let Some(item) = fields.read::<Item>("item", line.item) {
+                            self.item(&item, kind == "item.completed", json, fields, out);
+                        }
+                    }
+                    "turn.completed" => {
+                        if let Some(overcome) = self.trouble.take() {
+                            out.warning(CLI_WARNING, overcome.message);
+                        }
+                        let usage = read_usage(fields, line.usage);
+                        if let Some(usage) = usage.clone() {
+                            out.event(Event::Usage {
+                                usage,
+                                raw_stop_reason: None,
+                            });
+                        }
+                        let outcome = Outcome {
+                            usage,
+                            text: self.answer.take(),
+                            session_id: self.session_id.clone(),
+                            ..Outcome::default()
+                        };
+                        out.event(Event::Outcome(Box::new(outcome)));
+                        self.end_turn(out);
+                    }
+                    "turn.failed" => {
+                        let error = fields.read::<ErrorBody>("error", line.error);
+                        let message = error.and_then(|error| fields.string("error.message", error.message));
+                        let failure = message
+                            .map(|text| failure_of(&text))
+                            .or(self.trouble.take())
+                            .unwrap_or_default();
+                        out.event(Event::Failure(failure));
+                        let outcome = Outcome {
+                            is_error: true,
+                            session_id: self.session_id.clone(),
+                            ..Outcome::default()
+                        };
+                        out.event(Event::Outcome(Box::new(outcome)));
+                        self.end_turn(out);
+                    }
+                    "error" => {
+                        let message = fields.string("message", line.message).unwrap_or_default();
+                        match (message.strip_prefix("Reconnecting... "), line.error) {
+                            (Some(state), _) => self.reconnecting(state, out),
+                            // An API's own error object, printed as it came.
+                            (None, Some(error)) if message.is_empty() => self.trouble = Some(failure_of(error.get())),
+                            (None, _) => self.trouble = Some(failure_of(&message)),
+                        }
+                    }
+                    _ => out.other(kind, json),
                 }
-            }
-            "turn.completed" => {
-                if let Some(overcome) = self.trouble.take() {
-                    out.warning(CLI_WARNING, overcome.message);
-                }
-                let usage = read_usage(&mut fields, line.usage);
-                if let Some(usage) = usage.clone() {
-                    out.event(Event::Usage {
-                        usage,
-                        raw_stop_reason: None,
-                    });
-                }
-                let outcome = Outcome {
-                    usage,
-                    text: self.answer.take(),
-                    session_id: self.session_id.clone(),
-                    ..Outcome::default()
-                };
-                out.event(Event::Outcome(Box::new(outcome)));
-                self.end_turn(out);
-            }
-            "turn.failed" => {
-                let error = fields.read::<ErrorBody>("error", line.error);
-                let message = error.and_then(|error| fields.string("error.message", error.message));
-                let failure = message
-                    .map(|text| failure_of(&text))
-                    .or(self.trouble.take())
-                    .unwrap_or_default();
-                out.event(Event::Failure(failure));
-                let outcome = Outcome {
-                    is_error: true,
-                    session_id: self.session_id.clone(),
-                    ..Outcome::default()
-                };
-                out.event(Event::Outcome(Box::new(outcome)));
-                self.end_turn(out);
-            }
-            "error" => {
-                let message = fields.string("message", line.message).unwrap_or_default();
-                match (message.strip_prefix("Reconnecting... "), line.error) {
-                    (Some(state), _) => self.reconnecting(state, out),
-                    // An API's own error object, printed as it came.
-                    (None, Some(error)) if message.is_empty() => self.trouble = Some(failure_of(error.get())),
-                    (None, _) => self.trouble = Some(failure_of(&message)),
-                }
-            }
-            _ => out.other(kind.as_ref(), json),
-        }
-        if let Some(complaint) = fields.complaint() {
-            out.note(&format!("{kind}: {complaint}"));
-        }
-        Verdict::Event
+            },
+        )
     }
 
     fn finish(&mut self, out: &mut Out) {

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use super::ansi::strip_owned;
 use super::assembler::MessageAssembler;
 use super::failure::{failure_of, status};
-use super::format::{Format, Verdict};
+use super::format::{Format, Verdict, typed_line};
 use super::json::{Fields, Text, Wtf8, is_true, word};
 use super::notes::Out;
 use super::tool_calls::tool_call;
@@ -99,27 +99,23 @@ struct Figures<'a> {
 
 impl Format for Copilot {
     fn object(&mut self, json: &str, out: &mut Out) -> Verdict {
-        let Ok(line) = serde_json::from_str::<Line>(json) else {
-            return Verdict::NotJson;
-        };
-        let Some(kind) = word(line.kind) else {
-            return Verdict::Foreign;
-        };
-        let mut fields = Fields::default();
-        match (kind.as_ref(), line.data) {
-            // Whatever follows belongs to attempts that the CLI makes by itself.
-            _ if self.failed => {}
-            ("result", None) => self.result(&line, &mut fields, out),
-            (kind, Some(raw)) => {
-                let data = fields.read::<Data>("data", Some(raw)).unwrap_or_default();
-                self.event(kind, &data, raw, json, &mut fields, out);
-            }
-            (kind, None) => out.other(kind, json),
-        }
-        if let Some(complaint) = fields.complaint() {
-            out.note(&format!("{kind}: {complaint}"));
-        }
-        Verdict::Event
+        typed_line(
+            json,
+            out,
+            |line: &Line| line.kind,
+            |kind, line, fields, out| {
+                match (kind, line.data) {
+                    // Whatever follows belongs to attempts that the CLI makes by itself.
+                    _ if self.failed => {}
+                    ("result", None) => self.result(line, fields, out),
+                    (kind, Some(raw)) => {
+                        let data = fields.read::<Data>("data", Some(raw)).unwrap_or_default();
+                        self.event(kind, &data, raw, json, fields, out);
+                    }
+                    (kind, None) => out.other(kind, json),
+                }
+            },
+        )
     }
 
     fn finish(&mut self, out: &mut Out) {

@@ -1,5 +1,9 @@
 //! The wire formats by name, and what a file of one has to be able to do.
 
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::json::{Fields, word};
 use super::notes::Out;
 
 /// How a CLI writes its output.
@@ -67,4 +71,25 @@ pub(super) trait Format: std::fmt::Debug + Send {
     fn finish(&mut self, out: &mut Out);
     /// From now on the arguments of native calls are told piece by piece, too, where the format has them so.
     fn tell_call_deltas(&mut self) {}
+}
+
+/// Reads a line that says what it is in a field of its own: `read` gets that word, and what of the line's fields it can't read is noted.
+pub(super) fn typed_line<'a, L: Deserialize<'a>>(
+    json: &'a str,
+    out: &mut Out,
+    kind: impl FnOnce(&L) -> Option<&'a RawValue>,
+    read: impl FnOnce(&str, &L, &mut Fields, &mut Out),
+) -> Verdict {
+    let Ok(line) = serde_json::from_str::<L>(json) else {
+        return Verdict::NotJson;
+    };
+    let Some(kind) = word(kind(&line)) else {
+        return Verdict::Foreign;
+    };
+    let mut fields = Fields::default();
+    read(&kind, &line, &mut fields, out);
+    if let Some(complaint) = fields.complaint() {
+        out.note(&format!("{kind}: {complaint}"));
+    }
+    Verdict::Event
 }

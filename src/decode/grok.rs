@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::assembler::MessageAssembler;
 use super::failure::status;
-use super::format::{Format, Verdict};
+use super::format::{Format, Verdict, typed_line};
 use super::json::{Count, Fields, Text, word};
 use super::notes::Out;
 use super::tool_calls::tool_call;
@@ -60,46 +60,42 @@ struct Thought {
 
 impl Format for Grok {
     fn object(&mut self, json: &str, out: &mut Out) -> Verdict {
-        let Ok(line) = serde_json::from_str::<Line>(json) else {
-            return Verdict::NotJson;
-        };
-        let Some(kind) = word(line.kind) else {
-            return Verdict::Foreign;
-        };
-        let mut fields = Fields::default();
-        match &*kind {
-            "text" => {
-                let text = fields.read::<Text>("data", line.data).unwrap_or_default();
-                self.assembler.piece(&text.0, out);
-            }
-            "thought" => {
-                let text = fields.string("data", line.data).unwrap_or_default();
-                if !text.is_empty() {
-                    out.event(Event::ThinkingDelta { message_id: None, text });
+        typed_line(
+            json,
+            out,
+            |line: &Line| line.kind,
+            |kind, line, fields, out| {
+                match kind {
+                    "text" => {
+                        let text = fields.read::<Text>("data", line.data).unwrap_or_default();
+                        self.assembler.piece(&text.0, out);
+                    }
+                    "thought" => {
+                        let text = fields.string("data", line.data).unwrap_or_default();
+                        if !text.is_empty() {
+                            out.event(Event::ThinkingDelta { message_id: None, text });
+                        }
+                    }
+                    "tool_call" => {
+                        self.assembler.close(out);
+                        let id = fields.string("toolCallId", line.call_id).unwrap_or_default();
+                        let name = fields.string("toolName", line.tool_name).unwrap_or_default();
+                        out.event(tool_call(id, name, line.input));
+                    }
+                    "tool_call_update" => self.result(line, fields, out),
+                    // One after every response; that of all of them is in `end`.
+                    "usage" => {}
+                    "max_turns_reached" => self.reached_limit = true,
+                    "end" => self.end(line, fields, out),
+                    "error" => {
+                        self.assembler.end_turn(out);
+                        let message = fields.string("message", line.message).unwrap_or_default();
+                        out.event(Event::Failure(worded_failure(&message)));
+                    }
+                    other => out.other(other, json),
                 }
-            }
-            "tool_call" => {
-                self.assembler.close(out);
-                let id = fields.string("toolCallId", line.call_id).unwrap_or_default();
-                let name = fields.string("toolName", line.tool_name).unwrap_or_default();
-                out.event(tool_call(id, name, line.input));
-            }
-            "tool_call_update" => self.result(&line, &mut fields, out),
-            // One after every response; that of all of them is in `end`.
-            "usage" => {}
-            "max_turns_reached" => self.reached_limit = true,
-            "end" => self.end(&line, &mut fields, out),
-            "error" => {
-                self.assembler.end_turn(out);
-                let message = fields.string("message", line.message).unwrap_or_default();
-                out.event(Event::Failure(worded_failure(&message)));
-            }
-            other => out.other(other, json),
-        }
-        if let Some(complaint) = fields.complaint() {
-            out.note(&format!("{kind}: {complaint}"));
-        }
-        Verdict::Event
+            },
+        )
     }
 
     fn finish(&mut self, out: &mut Out) {

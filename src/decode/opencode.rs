@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::ansi::strip_owned;
 use super::assembler::MessageAssembler;
 use super::failure::{no_answer, status};
-use super::format::{Format, Verdict};
+use super::format::{Format, Verdict, typed_line};
 use super::json::{Count, Fields, Text, word};
 use super::notes::Out;
 use super::tool_calls::tool_call;
@@ -104,32 +104,28 @@ struct ErrorData<'a> {
 
 impl Format for Opencode {
     fn object(&mut self, json: &str, out: &mut Out) -> Verdict {
-        let Ok(line) = serde_json::from_str::<Line>(json) else {
-            return Verdict::NotJson;
-        };
-        let Some(kind) = word(line.kind) else {
-            return Verdict::Foreign;
-        };
-        let mut fields = Fields::default();
-        self.session(&line, &mut fields, out);
-        match kind.as_ref() {
-            // Whatever follows belongs to the attempts that opencode makes by itself.
-            _ if self.failed => {}
-            "error" => {
-                let failure = failure(&line, &mut fields);
-                self.fail(failure, out);
-            }
-            "step_start" | "text" | "reasoning" | "tool_use" | "step_finish" => {
-                if let Some(part) = fields.read::<Part>("part", line.part) {
-                    self.part(&kind, &part, &mut fields, out);
+        typed_line(
+            json,
+            out,
+            |line: &Line| line.kind,
+            |kind, line, fields, out| {
+                self.session(line, fields, out);
+                match kind {
+                    // Whatever follows belongs to the attempts that opencode makes by itself.
+                    _ if self.failed => {}
+                    "error" => {
+                        let failure = failure(line, fields);
+                        self.fail(failure, out);
+                    }
+                    "step_start" | "text" | "reasoning" | "tool_use" | "step_finish" => {
+                        if let Some(part) = fields.read::<Part>("part", line.part) {
+                            self.part(kind, &part, fields, out);
+                        }
+                    }
+                    _ => out.other(kind, json),
                 }
-            }
-            _ => out.other(kind.as_ref(), json),
-        }
-        if let Some(complaint) = fields.complaint() {
-            out.note(&format!("{kind}: {complaint}"));
-        }
-        Verdict::Event
+            },
+        )
     }
 
     fn finish(&mut self, out: &mut Out) {
