@@ -10,12 +10,12 @@ import { makeDocument, makePicture } from "../../examples/vision/files.mjs";
 import { caught } from "../fallback/members.js";
 import { createFakes } from "../support/fake.mjs";
 import { sampleOf, withCli } from "../support/harness.mjs";
+import { picture } from "../support/pictures.mjs";
 import { HERE } from "./real.js";
 
 const FIRST = makePicture(30, 20);
 const SECOND = makePicture(12, 7);
 const PDF = makeDocument();
-const picture = (bytes: Buffer) => ({ type: "image", mimeType: "image/png", data: bytes.toString("base64") });
 const see = { type: "text", text: "What is on it?" };
 
 /** A user's image, and one of a tool. */

@@ -1,28 +1,15 @@
 // @release
 /** opencode live and what is no text, against the real server. */
-import { AIMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
+import { AIMessage, ToolMessage } from "@langchain/core/messages";
 import { createOpenCodeCliProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { makePicture } from "../../examples/vision/files.mjs";
 import { HERE } from "../clis/real.js";
 import { withCli } from "../support/harness.mjs";
 import { ask } from "../support/live.mjs";
+import { held, human, picture, text, url } from "../support/pictures.mjs";
 
 const [FIRST, SECOND] = [makePicture(30, 20), makePicture(12, 7)];
-const url = (bytes: Buffer) => `data:image/png;base64,${bytes.toString("base64")}`;
-const picture = (bytes: Buffer) => ({ type: "image", mimeType: "image/png", data: bytes.toString("base64") });
-const text = (text: string) => ({ type: "text", text });
-const human = (...content: object[]) => new HumanMessage({ content: content as never });
-
-/** What a message of the API's holds, in order: its role, texts and addresses of images. */
-type Message = {
-  role: string;
-  content: string | { type: string; text?: string; image_url?: { url: string } }[] | null;
-};
-const held = ({ role, content }: Message) => [
-  role,
-  ...(Array.isArray(content) ? content.map((part) => part.text ?? part.image_url?.url) : [content]),
-];
 
 describe.skipIf(!HERE)("opencode", { timeout: 300_000 }, () => {
   it("shows images of users and tools to a model that takes them, and to no other", async () => {
