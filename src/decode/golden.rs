@@ -145,7 +145,7 @@ fn snapshot(events: &[Event], decoder: &Decoder) -> String {
 }
 
 /// One event on one line: its kind and what matters of it. Ids that change with every recording are cut.
-fn line(event: &Event) -> String {
+pub(crate) fn line(event: &Event) -> String {
     match event {
         Event::TextDelta { message_id, text } => format!("text {} {}", id(message_id), short(text)),
         Event::ThinkingDelta { message_id, text } => format!("thinking {} {}", id(message_id), short(text)),

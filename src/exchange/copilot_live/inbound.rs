@@ -94,7 +94,8 @@ pub enum SessionEvent {
     },
     /// What an answer cost, and why it ended.
     Usage {
-        usage: Usage,
+        /// Of an API that tells none: none.
+        usage: Option<Usage>,
         finish_reason: Option<String>,
         model: String,
     },
@@ -171,8 +172,8 @@ struct Data {
     // `model.call_final_result` has a word here, and others an object.
     result: Option<Box<RawValue>>,
     message: Option<Box<RawValue>>,
-    input_tokens: u64,
-    output_tokens: u64,
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
     cache_read_tokens: Option<u64>,
     cache_write_tokens: Option<u64>,
     reasoning_tokens: Option<u64>,
@@ -233,16 +234,16 @@ pub fn read(kind: &str, data: &str) -> Option<SessionEvent> {
             delta: data.input_delta,
         },
         "assistant.usage" => SessionEvent::Usage {
-            usage: Usage {
-                // With what was cached.
-                input_tokens: data.input_tokens,
-                output_tokens: data.output_tokens,
-                total_tokens: data.input_tokens.saturating_add(data.output_tokens),
+            // With what was cached.
+            usage: data.input_tokens.zip(data.output_tokens).map(|(input, output)| Usage {
+                input_tokens: input,
+                output_tokens: output,
+                total_tokens: input.saturating_add(output),
                 cache_read_tokens: data.cache_read_tokens,
                 cache_write_tokens: data.cache_write_tokens,
                 reasoning_tokens: data.reasoning_tokens,
                 estimated: false,
-            },
+            }),
             finish_reason: data.finish_reason,
             model: data.model,
         },

@@ -118,9 +118,9 @@ impl<'a> TurnReader<'a> {
                 model,
             } => {
                 self.named(model);
-                match &mut self.usage {
-                    Some(sum) => sum.add(&usage),
-                    None => self.usage = Some(usage),
+                match (&mut self.usage, usage) {
+                    (Some(sum), Some(usage)) => sum.add(&usage),
+                    (sum, usage) => *sum = sum.take().or(usage),
                 }
                 self.finish_reason = finish_reason;
                 match self.finish_reason.as_deref() {
@@ -273,3 +273,6 @@ impl<'a> TurnReader<'a> {
         })));
     }
 }
+
+#[cfg(test)]
+mod tests;
