@@ -30,6 +30,7 @@ const SETS = {
   qwen: ["qwen-newest", "qwen-oldest"],
   opencode: ["opencode"],
   grok: ["grok"],
+  copilot: ["copilot"],
 };
 const USAGE = `usage: npm run record -- <${Object.keys(SETS).join(" | ")} | --all> [--cli-path FILE | --newest] [--only CASE,CASE] [--out DIR] [--diff]
 
@@ -183,7 +184,7 @@ export async function recordAll(set, cliPath, only, tell) {
 /** @param {string} cliPath */
 async function versionOf(cliPath) {
   const { stdout } = await promisify(execFile)(cliPath, ["--version"], { timeout: 120_000 });
-  const version = /\d+\.\d+[\w.+-]*/.exec(stdout)?.[0];
+  const version = /\d+\.\d+(?:[\w.+-]*\w)?/.exec(stdout)?.[0];
   if (!version) throw new Error(`${cliPath} --version says no version: ${stdout}`);
   return version;
 }

@@ -10,12 +10,13 @@
  * @property {string} home of the run
  * @property {string} cli the binary's folder
  * @property {string} tee the stand-in's folder
+ * @property {string} [cache] where the CLI unpacks itself
  */
 
 const UUID = /\b[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}\b/g;
 /** opencode's: a prefix, 12 hexadecimal digits of time, 14 letters. */
 const PREFIXED = /\b(ses|msg|prt)_[\da-f]{12}[A-Za-z\d]{14}\b/g;
-const ISO = /\b\d{4}-\d\d-\d\dT\d\d[:-]\d\d[:-]\d\d(?:[.-]\d+)?Z\b/g;
+const ISO = /\b\d{4}-\d\d-\d\dT\d\d[:-]\d\d[:-]\d\d(?:[.-]\d+)?(?:Z|[+-]\d\d:\d\d)\b/g;
 const HTTP_DATE = /\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\b/g;
 /** Where a package is installed, however deep: stacks of a CLI name its real path, which is another than that of its link. */
 const INSTALLED = /(file:\/\/|(?<![:\w/]))\/[^\s"'()<>:]+?\/node_modules\//g;
@@ -33,9 +34,10 @@ export function normaliser() {
     ids.set(id, known);
     return known;
   };
-  return (text, { home, cli, tee }) =>
+  return (text, { home, cli, tee, cache = tee }) =>
     text
       .replaceAll(tee, "/opt/tee")
+      .replaceAll(cache, "/home/user/.cache")
       .replaceAll(home, "/home/user")
       .replaceAll(cli, "/opt/cli")
       .replace(INSTALLED, "$1/opt/cli/node_modules/")

@@ -12,6 +12,7 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  realpathSync,
   rmSync,
   writeFileSync,
 } from "node:fs";
@@ -58,6 +59,12 @@ import { shapeOf } from "./shape.mjs";
  * @property {readonly import("./cases.mjs").Format[]} formats
  */
 
+/**
+ * The last line that the provider reads: it ends the CLI there, which would ask again. What that prints behind it, and whether it asks once more,
+ * depends on the moment; and its exit code is 0 then.
+ * @type {Partial<Record<string, RegExp>>}
+ */
+const LAST_READ = { copilot: /^.*"type":"model\.call_failure".*\n/m };
 const TEE = fileURLToPath(new URL("tee.mjs", import.meta.url));
 /**
  * How long a CLI may go on after its first request: some retry for ever, in silence. How long it takes to get there depends on
@@ -130,7 +137,9 @@ export async function record(cli, version, one) {
       patience.signal,
     );
     await provider.close();
-    const places = { home: isolated.home, cli: dirname(cli.cliPath), tee };
+    const unpacked = isolated.options.env.XDG_CACHE_HOME;
+    const cache = unpacked && existsSync(unpacked) && { cache: realpathSync(unpacked) };
+    const places = { home: isolated.home, cli: dirname(cli.cliPath), tee, ...(cache || {}) };
     const http = api.requests.map(({ method, path }) => ({ method, path }));
     const first = api.requests[0];
     return toRecording(one.name, cli.provider, lastRun(tee), { version, dropped, http, first, verdict }, places);
@@ -249,14 +258,15 @@ function toRecording(name, provider, run, facts, places) {
   const stable = (/** @type {string} */ text) => normalise(text, places);
   // How far a run came that the provider ended depends on the moment. Nobody else sends signals.
   const end = run.end?.signal === null ? run.end : undefined;
-  const stdout = end ? stable(run.stdout) : "";
-  const stderr = end ? stable(run.stderr) : "";
+  const last = LAST_READ[provider]?.exec(run.stdout);
+  const stdout = end ? stable(last ? run.stdout.slice(0, last.index + last[0].length) : run.stdout) : "";
+  const stderr = end && !last ? stable(run.stderr) : "";
   const meta = {
     version: facts.version,
     argv: [provider, ...run.argv.map(stable)],
     dropped: facts.dropped,
     exit_code: end?.code ?? null,
-    http: end ? facts.http : [],
+    http: end ? facts.http.slice(0, last ? 1 : undefined) : [],
     request: end && facts.first ? shapeOf(facts.first.body, stable(facts.first.raw)) : null,
     verdict: JSON.parse(stable(JSON.stringify(facts.verdict))),
   };

@@ -31,6 +31,7 @@ function contents(dir: string) {
 /** A CLI, its sets with their versions, and cases of it; qwen takes seconds of a processor to start. */
 const SETS = [
   ["codex", { codex: "0.169.0" }, ["success", "err-401"]],
+  ["copilot", { copilot: "1.0.102" }, ["success", "err-401", "err-500"]],
   ["qwen", { "qwen-newest": "0.24.4", "qwen-oldest": "0.15.10" }, ["success-json"]],
 ] as const;
 
@@ -184,14 +185,13 @@ replies that changed (2)
     };
     const args = ["--all", "--newest", "--diff", ...cases];
     expect(await main(args, (text) => pages.push(text), install)).toBe(1);
-    const others = ["gemini", "qwen-newest", "opencode", "grok"].map(
-      (set) => `${set}: could not be asked\n\n  there is no network\n`,
-    );
+    const silent = ["gemini", "qwen-newest", "opencode", "grok", "copilot"];
+    const others = silent.map((set) => `${set}: could not be asked\n\n  there is no network\n`);
     const first = "claude-newest: could not be asked\n\n  there is no network\n";
-    const unasked = ["gemini", "qwen-newest", "opencode", "grok"].map((set) => `${set} (could not be asked)`);
+    const unasked = silent.map((set) => `${set} (could not be asked)`);
     const changes = "codex (2 errors are told as others, 2 replies are others)";
     const breaks = ["claude-newest (could not be asked)", changes, ...unasked].join("; ");
-    const head = `breaks: ${breaks}\n6 of 6 CLIs differ from their recordings\n`;
+    const head = `breaks: ${breaks}\n7 of 7 CLIs differ from their recordings\n`;
     expect(pages.join("")).toBe([head, first, page, ...others].join("\n"));
     expect(folders.filter((dir) => existsSync(dir))).toEqual([]);
   });
@@ -222,7 +222,7 @@ it("replaces what changes from run to run, and nothing else", () => {
     "/tmp/dfp-Ab12Cd/.codex /x/codex/bin/codex.js /var/tmp/deep-factor-aB3dE6/empty http://127.0.0.1:40123/v1",
     '{"id":"01a1ffdf-11f9-7690-9d40-109974728ef5","duration_ms": 12.5,"retry_after_ms":7000,"input_tokens":20}',
     "01A1FFDF 01a1ffdf-11f9-7690-9d40-109974728ef6 01a1ffdf-11f9-7690-9d40-109974728ef5",
-    '"ses_dffd26516ffeBi5l6CbsYQ34o2" 1795299322711 2026-11-21T20:55:59.936Z Sat, 21 Nov 2026 22:18:06 GMT (node:4711)',
+    '"ses_dffd26516ffeBi5l6CbsYQ34o2" 1795299322711 2026-11-21T20:55:59.936Z 2026-11-21T20:55:59.936+00:00 Sat, 21 Nov 2026 22:18:06 GMT (node:4711)',
     "[STARTUP] Phase 'x' was started but never ended.",
     "/tmp/dfp-Ab12Cd/tmp/cc-socks/4711.sock localPort: 49722,",
     "    at on (file:///src/a-b/.cache/npm/@x+y@1.0.0/node_modules/@x/y/node_modules/z.js:5:3) (/q/node_modules/z.js:1:2)",
@@ -233,7 +233,7 @@ it("replaces what changes from run to run, and nothing else", () => {
       "/home/user/.codex /opt/cli/codex.js /tmp/deep-factor-RUN/empty http://127.0.0.1:PORT/v1",
       '{"id":"00000000-0000-4000-8000-000000000001","duration_ms": 0,"retry_after_ms":7000,"input_tokens":20}',
       "01A1FFDF 00000000-0000-4000-8000-000000000002 00000000-0000-4000-8000-000000000001",
-      '"ses_00000000000000000000000003" 1767225600000 2026-01-01T00:00:00.000Z Thu, 01 Jan 2026 00:00:00 GMT (node:PID)',
+      '"ses_00000000000000000000000003" 1767225600000 2026-01-01T00:00:00.000Z 2026-01-01T00:00:00.000Z Thu, 01 Jan 2026 00:00:00 GMT (node:PID)',
       "/home/user/tmp/cc-socks/PID.sock localPort: PORT,",
       "    at on (file:///opt/cli/node_modules/@x/y/node_modules/z.js:5:3) (/opt/cli/node_modules/z.js:1:2)",
       "see https://example.com/node_modules/y and node_modules/y",
