@@ -11,10 +11,9 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it, onTestFinished } from "vitest";
 import { formOf } from "../support/ai-sdk.mjs";
-import { installed, PACKAGES } from "../support/installed.mjs";
+import { installed, newerNode } from "../support/installed.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-const NODE = Object.keys(PACKAGES).find((name) => name.startsWith("node-"));
 const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 /** What a user of `ai` 7 writes. */
@@ -49,7 +48,7 @@ process.exit(0);
 `;
 
 it("ai 7 takes the models: steps, images, streams, middleware, a registry, errors", async () => {
-  const node = NODE === undefined ? process.execPath : join(await installed(NODE), "bin/node");
+  const node = await newerNode();
   const modules = dirname(await installed("ai"));
   const { api, options } = await formOf("claude, live").start([
     { calls: [{ id: "call_1", name: "add", args: { a: 17, b: 25 } }] },

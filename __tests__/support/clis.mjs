@@ -216,9 +216,9 @@ export async function isolateCli(name, url, { cliPath, env = {} } = {}) {
  * @param {string} home
  * @returns {Record<string, string | undefined>}
  */
-function privateEnv(home) {
+export function privateEnv(home) {
   const foreign = Object.keys(process.env).filter((name) =>
-    /^(ANTHROPIC|CLAUDE|CODEX|GEMINI|GOOGLE|OPENAI|OPENCODE|QWEN|COPILOT|GITHUB|GH|GROK|XAI|XDG|OTEL)_|_PROXY$/i.test(
+    /^(ANTHROPIC|CLAUDE|CODEX|GEMINI|GOOGLE|OPENAI|OPENCODE|QWEN|COPILOT|GITHUB|GH|GROK|XAI|KIMI|XDG|OTEL)_|_PROXY$/i.test(
       name,
     ),
   );

@@ -111,6 +111,11 @@ export function installed(name, version = PACKAGES[name]) {
   return folder;
 }
 
+/** A Node that is 22 or newer: this one, or one beside it. */
+export async function newerNode() {
+  return PACKAGES[NODE] === undefined ? process.execPath : join(await installed(NODE), "bin/node");
+}
+
 /**
  * @param {string} name
  * @param {string} version
