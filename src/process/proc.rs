@@ -16,6 +16,10 @@ pub(super) struct Proc {
 }
 
 /// Whether a process was started by a run, by the mark in its environment.
+#[cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "elsewhere nobody's environment is shown")
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
     /// It has the run's mark.
