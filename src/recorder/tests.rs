@@ -140,6 +140,7 @@ async fn what_is_no_run_log_is_left_alone() {
             .unwrap_err()
             .to_string()
             .replace(shown.trim_matches('"'), "<dir>")
+            .replace(r"\\", "/")
     };
     let other = folder.path().join("notes.txt");
     std::fs::write(&other, "mine").unwrap();

@@ -189,7 +189,8 @@ mod tests {
         let root = tempfile::TempDir::new().unwrap();
         let manifest = format!(r#"{{"name":"{package}","version":"{version}"}}"#);
         std::fs::write(root.path().join("package.json"), manifest).unwrap();
-        let file = root.path().join("cli.js");
+        // Windows takes a script for Node's, and looks for that.
+        let file = root.path().join(if cfg!(windows) { "cli.exe" } else { "cli.js" });
         std::fs::write(&file, "").unwrap();
         #[cfg(unix)]
         std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();

@@ -8,13 +8,13 @@
 
 use std::time::Duration;
 
+#[cfg(unix)]
 mod alone;
 mod bridge;
 mod fuzz;
 mod layers;
 mod names;
 mod panics;
-#[cfg(unix)]
 mod process;
 mod shape;
 

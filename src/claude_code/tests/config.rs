@@ -214,10 +214,9 @@ fn a_context_has_its_rules_too() {
         assert_eq!(context.is_some(), problems.is_empty());
         problems.into_iter().map(|problem| problem.field).collect::<Vec<_>>()
     };
-    assert_eq!(
-        problems_of(r#"{"workspaceDir":"/w","config":{"prompt":"x"},"timeout":0,"env":{"A":"b","C":null}}"#),
-        [""; 0]
-    );
+    let absolute = if cfg!(windows) { "C:/w" } else { "/w" };
+    let good = r#"{"workspaceDir":"/w","config":{"prompt":"x"},"timeout":0,"env":{"A":"b","C":null}}"#;
+    assert_eq!(problems_of(&good.replace("/w", absolute)), [""; 0]);
     assert_eq!(problems_of("{}"), ["workspaceDir", "config"]);
     assert_eq!(problems_of("[]"), ["context"]);
     assert_eq!(

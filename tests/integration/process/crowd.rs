@@ -75,8 +75,9 @@ async fn sixty_ends_at_any_moment_leave_nobody() {
     let owner = next_owner();
     let mut runs = JoinSet::new();
     for number in 0..60u64 {
-        // Any moment from before the exec to a complete family, the same ones in every run of the test.
-        let moment = Duration::from_micros(number * number * 50);
+        // Any moment from before the exec to a complete family, the same ones in every run of the test. Windows starts more slowly.
+        let unit = if cfg!(windows) { 300 } else { 50 };
+        let moment = Duration::from_micros(number * number * unit);
         let limits = limits((number % 4 == 0).then_some(moment.as_millis() as u64), 50);
         let spec = Spec {
             owner,
@@ -154,7 +155,7 @@ async fn no_start_slips_through_kill_all() {
         assert!(since.elapsed() < LONG);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let killed = tokio::task::spawn_blocking(move || registry::kill_all(owner))
+    let ended = tokio::task::spawn_blocking(move || registry::kill_all(owner))
         .await
         .unwrap();
     let mut started = 0;
@@ -163,10 +164,10 @@ async fn no_start_slips_through_kill_all() {
         assert_eq!(refusal, "the process's owner has ended");
         started += running.len();
         for run in running {
-            assert_eq!(how(&run.exit().await), (End::Exited, None, Some("SIGKILL")));
+            assert_eq!(how(&run.exit().await), killed(End::Exited));
         }
     }
-    assert_eq!(killed, started);
+    assert_eq!(ended, started);
     reaped(owner).await;
     assert_eq!(survivors(&scene), Vec::<i32>::new());
 }
@@ -176,8 +177,8 @@ async fn no_start_slips_through_kill_all() {
 async fn the_hosts_own_children_keep_their_statuses() {
     let host = tokio::task::spawn_blocking(move || {
         let run = |code: i32| {
-            std::process::Command::new("/bin/sh")
-                .args(["-c", &format!("exit {code}")])
+            std::process::Command::new(program())
+                .env("FAKE_CLI", json!([{"exit": code}]).to_string())
                 .status()
         };
         (0..40).map(|code| run(code).unwrap().code()).collect::<Vec<_>>()

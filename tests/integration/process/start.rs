@@ -9,19 +9,24 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 
-async fn refused(spec: Spec) -> (Code, String) {
+pub async fn refused(spec: Spec) -> (Code, String) {
     let error = process::start(spec, CancellationToken::new()).expect_err("it started");
     (error.code(), error.to_string())
 }
 
-async fn refused_at(path: &Path) -> (Code, String) {
+pub async fn refused_at(path: &Path) -> (Code, String) {
     refused(Spec::new(path)).await
 }
 
 #[tokio::test]
 async fn arguments_environment_and_folder_arrive() {
     let folder = tempfile::tempdir().unwrap();
-    let cwd = folder.path().canonicalize().unwrap();
+    // macOS's is behind a link. Windows's would get a prefix, and PWD is no more than any other variable there.
+    let cwd = if cfg!(windows) {
+        folder.path().to_owned()
+    } else {
+        folder.path().canonicalize().unwrap()
+    };
     let mut spec = fake(json!(["echo"]));
     spec.args = vec!["-p".into(), "two words".into(), "".into(), "ünï".into()];
     spec.cwd = Some(cwd.clone());
@@ -35,47 +40,35 @@ async fn arguments_environment_and_folder_arrive() {
     let done = output(spec).await;
     let mut echo: Value = serde_json::from_slice(&done.stdout).unwrap();
     assert!(echo["pid"].take().as_u64().is_some());
+    let pwd = if cfg!(windows) { "/old".into() } else { cwd.clone() };
     let expected = json!({
         "argv": ["-p", "two words", "", "ünï"],
         "cwd": cwd,
         "env": {
-            "PATH": "/bin", "FAKE_CLI": "[\"echo\"]", "MINE": "x", "PWD": cwd, "DEEP_FACTOR_RUN": done.exit.run_id,
+            "PATH": "/bin", "FAKE_CLI": "[\"echo\"]", "MINE": "x", "PWD": pwd, "DEEP_FACTOR_RUN": done.exit.run_id,
         },
         "stdin": "",
         "pid": null,
     });
+    if let (true, Value::Object(env)) = (cfg!(windows), &mut echo["env"]) {
+        // No program starts without some of the system's own.
+        env.retain(|name, _| expected["env"].get(name).is_some() || name == "CLAUDECODE");
+    }
     assert_eq!(echo, expected);
-}
-
-#[tokio::test]
-async fn pwd_is_the_users_if_he_says_so() {
-    let mut spec = fake(json!(["echo"]));
-    spec.cwd = Some("/".into());
-    spec.env.user = vec![("PWD".into(), None)];
-    let echo: Value = serde_json::from_slice(&output(spec).await.stdout).unwrap();
-    assert_eq!((&echo["cwd"], &echo["env"]["PWD"]), (&json!("/"), &Value::Null));
 }
 
 #[tokio::test]
 async fn names_are_found_on_the_childs_path() {
     let scene = Scene::new();
-    write_executable(&scene.path("my-cli"), "#!/bin/sh\necho found\n");
-    let mut spec = Spec::new("my-cli");
+    let file = scene.path(&format!("my-cli{}", std::env::consts::EXE_SUFFIX));
+    std::fs::copy(program(), file).unwrap();
+    let mut spec = Spec {
+        env: env_of(json!([{"out": "found"}])),
+        ..Spec::new("my-cli")
+    };
     assert_eq!(refused(Spec::new("my-cli")).await.0, Code::CliNotFound);
     spec.env.user = vec![("PATH".into(), Some(scene.path("").into_os_string()))];
-    assert_eq!(output(spec).await.stdout, b"found\n");
-}
-
-#[tokio::test]
-async fn the_child_leads_a_group_of_its_own() {
-    let mut running = start(fake(json!([{"out": "ready"}, "forever"])));
-    until(&mut running, "ready").await;
-    let pid = rustix::process::Pid::from_raw(running.pid().cast_signed()).unwrap();
-    assert_eq!(rustix::process::getpgid(Some(pid)).unwrap(), pid);
-    assert_eq!(
-        rustix::process::getsid(Some(pid)).unwrap(),
-        rustix::process::getsid(None).unwrap()
-    );
+    assert_eq!(output(spec).await.stdout, b"found");
 }
 
 #[tokio::test]
@@ -92,101 +85,16 @@ async fn missing_things_are_told_apart() {
         says("no-such-cli is not in any folder of the PATH".to_owned())
     );
 
-    let script = scene.path("script");
-    write_executable(&script, "#!/no/such/node\n");
-    let needs = format!("{} needs /no/such/node, which is missing", script.display());
-    assert_eq!(refused_at(&script).await, (Code::InterpreterNotFound, needs));
-    write_executable(&script, "#!/usr/bin/env no-such-node\n");
-    let needs = format!("{} needs no-such-node, which is missing", script.display());
-    assert_eq!(refused_at(&script).await, (Code::InterpreterNotFound, needs));
-
+    let file = scene.path("file");
+    std::fs::write(&file, "").unwrap();
     let in_cwd = |cwd: &Path| Spec {
         cwd: Some(cwd.to_owned()),
         ..fake(json!([]))
     };
     let folder = format!("the working folder {} does not exist", missing.display());
     assert_eq!(refused(in_cwd(&missing)).await, (Code::CwdNotFound, folder));
-    let folder = format!("the working folder {} is not a folder", script.display());
-    assert_eq!(refused(in_cwd(&script)).await, (Code::CwdNotFound, folder));
-}
-
-/// A binary for another C library: the kernel says ENOENT although the file is there.
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn a_missing_loader_is_named() {
-    let scene = Scene::new();
-    let binary = std::fs::read(env!("CARGO_BIN_EXE_fake-cli")).unwrap();
-    let at = memchr::memmem::find(&binary, b"/lib64/ld-linux").expect("a binary with a loader");
-    let patched = [&binary[..at], b"/lib99/ld-linux", &binary[at + 15..]].concat();
-    let file = scene.path("patched");
-    write_executable(&file, "");
-    std::fs::write(&file, patched).unwrap();
-    let needs = format!("{} needs /lib99/ld-linux-x86-64.so.2, which is missing", file.display());
-    assert_eq!(refused_at(&file).await, (Code::InterpreterNotFound, needs));
-}
-
-#[tokio::test]
-async fn files_that_cannot_be_executed() {
-    let scene = Scene::new();
-    let file = scene.path("file");
-    std::fs::write(&file, "text").unwrap();
-    let says = |what: &str| (Code::CliNotExecutable, format!("{} {what}", file.display()));
-    assert_eq!(refused_at(&file).await, says("is not executable"));
-    write_executable(&file, "no script, no program");
-    assert_eq!(
-        refused_at(&file).await,
-        says("is not a program that this system can run")
-    );
-    std::fs::remove_file(&file).unwrap();
-    std::fs::create_dir(&file).unwrap();
-    assert_eq!(refused_at(&file).await, says("is a folder"));
-}
-
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn too_long_names_the_part_and_the_limit() {
-    let mut spec = fake(json!(["echo"]));
-    spec.args = vec!["-p".into(), "x".repeat(131_071).into()];
-    let echo: Value = serde_json::from_slice(&output(spec).await.stdout).unwrap();
-    assert_eq!(echo["argv"][1].as_str().unwrap().len(), 131_071);
-
-    let mut spec = fake(json!([]));
-    spec.args = vec!["-p".into(), "x".repeat(131_072).into()];
-    let text = "argument 2 has 131072 bytes, more than the 131071 the operating system passes to a process";
-    assert_eq!(refused(spec).await, (Code::PromptTooLong, text.to_owned()));
-
-    let mut spec = fake(json!([]));
-    spec.env.user = vec![("BIG".into(), Some("x".repeat(200_000).into()))];
-    let text =
-        "the environment variable BIG has 200004 bytes, more than the 131071 the operating system passes to a process";
-    assert_eq!(refused(spec).await, (Code::PromptTooLong, text.to_owned()));
-
-    let mut spec = fake(json!([]));
-    spec.args = vec!["x".repeat(100_000).into(); 200];
-    let (code, text) = refused(spec).await;
-    assert_eq!(code, Code::PromptTooLong);
-    assert!(
-        text.starts_with("the command line with its environment has 20"),
-        "{text}"
-    );
-}
-
-/// Linux says ETXTBSY while somebody has the program open for writing.
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn a_program_being_written() {
-    let scene = Scene::new();
-    let file = scene.path("cli");
-    std::fs::copy(env!("CARGO_BIN_EXE_fake-cli"), &file).unwrap();
-    let spec = || Spec {
-        env: env_of(json!([{"out": "ok"}])),
-        ..Spec::new(&file)
-    };
-    let writer = std::fs::OpenOptions::new().append(true).open(&file).unwrap();
-    let text = format!("{} is being written just now", file.display());
-    assert_eq!(refused(spec()).await, (Code::SpawnFailed, text));
-    drop(writer);
-    assert_eq!(output(spec()).await.stdout, b"ok");
+    let folder = format!("the working folder {} is not a folder", file.display());
+    assert_eq!(refused(in_cwd(&file)).await, (Code::CwdNotFound, folder));
 }
 
 #[tokio::test]
