@@ -11,21 +11,11 @@
  * was built.
  */
 import { spawnSync } from "node:child_process";
-import {
-  chmodSync,
-  copyFileSync,
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { npm, PrepareError, ROOT, runMain } from "./prepare.mjs";
-import { layOut, manifestOf } from "./release.mjs";
+import { execute, installPackages, SCRIPTS } from "./cross/installed.mjs";
+import { PrepareError, ROOT, runMain } from "./prepare.mjs";
 import { npmPackage, requireTarget, run, setUpCompiler, TARGET, unpack } from "./windows/setup.mjs";
 
 const HOME = join(ROOT, ".cache", "cross");
@@ -109,43 +99,13 @@ function tryPlatform(platform, target, machineOf) {
     if (!process.argv.includes(NO_BUILD))
       cargo([...before, "build", ...crates, "--target", target], { ...zig(), ...flags });
     const built = join(targetFolder(), target, "debug");
-    const project = install(room, platform, join(built, "libdeep_factor_providers.so"));
+    const project = installPackages(room, platform, join(built, "libdeep_factor_providers.so"));
     const env = { ...process.env, DFP_NODE: node, DFP_FAKE_CLI: program(join(built, "fake-cli")), NODE_OPTIONS: "" };
-    const said = ["smoke.mjs", "loop.mjs"].map((script) => execute([node, join(project, script)], env, project).trim());
+    const said = SCRIPTS.map((script) => execute([node, join(project, script)], env, project).trim());
     return said.join("; ");
   } finally {
     rmSync(room, { recursive: true, force: true });
   }
-}
-
-/**
- * A project with the packages of a platform among its node_modules, as they would be published.
- * @param {string} room
- * @param {string} platform
- * @param {string} addon
- */
-function install(room, platform, addon) {
-  const [addons, out, project] = ["addons", "release", "project"].map((name) => join(room, name));
-  if (!addons || !out || !project) throw new TypeError("there are three");
-  const modules = join(project, "node_modules");
-  for (const folder of [addons, out, modules]) mkdirSync(folder, { recursive: true });
-  const { main } = manifestOf(join(ROOT, "npm", platform));
-  copyFileSync(addon, join(addons, main));
-  const laidOut = layOut({ addons, out, partial: true });
-  for (const folder of [laidOut.main, join(out, platform)]) {
-    const { name } = manifestOf(folder);
-    const pack = npm(["pack", "--silent", "--ignore-scripts", "--pack-destination", room], process.env);
-    const [file = ""] = execute(pack, process.env, folder).trim().split("\n").slice(-1);
-    mkdirSync(join(modules, name));
-    execute(["tar", "xzf", join(room, file), "-C", join(modules, name), "--strip-components=1"], process.env, room);
-    if (name === manifestOf(ROOT).name && existsSync(join(modules, name, "src/js", main))) {
-      throw new Error(`the package holds ${main}, which belongs to that of its platform`);
-    }
-  }
-  for (const script of ["smoke.mjs", "cross/loop.mjs"])
-    copyFileSync(join(ROOT, ".ci", script), join(project, script.replace(/.*\//, "")));
-  cpSync(join(ROOT, ".ci/runtimes"), join(project, "runtimes"), { recursive: true });
-  return project;
 }
 
 /**
@@ -272,19 +232,4 @@ function targetFolder() {
  */
 function cargo(command, env) {
   return execute(command, { ...process.env, ...env }, ROOT);
-}
-
-/**
- * @param {string[]} command
- * @param {NodeJS.ProcessEnv} env
- * @param {string} cwd
- * @returns {string} what it printed
- */
-function execute([file = "", ...args], env, cwd) {
-  const { error, status, signal, stdout, stderr } = spawnSync(file, args, {
-    ...{ cwd, env, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] },
-    ...{ maxBuffer: 1 << 26, timeout: 30 * 60_000 },
-  });
-  if (!error && status === 0) return stdout;
-  throw new Error(`\`${[file, ...args].join(" ")}\`: ${error?.message ?? signal ?? status}\n${stderr.slice(-3000)}`);
 }

@@ -2,14 +2,27 @@
 /**
  * `npm run test:windows`: the addon on Windows, with the compiled fake and with the real claude.exe and codex.exe.
  *
- * In flows the working tree; out flow the results of `__tests__/windows`, and an error at the end if a test failed. On Windows itself
- * Node runs them with the addon and the CLIs that are there. On Linux x64 the addon is built for Windows and run under Wine, in each Node of
- * `windows/setup.mjs`: what that needs is set up in `.cache/windows`, and where it can't be, one line says what is missing.
+ * In flows the working tree; out flow the results, and an error at the end if a test failed: cargo's tests of the library and of its
+ * processes (`tests/integration/process`, the same ones as on Unix), `__tests__/windows`, and last the packages, packed and installed into an
+ * empty project. On Windows itself they run with the Node, the addon and the CLIs that are there. On Linux x64 all is built for Windows
+ * and run under Wine, in each Node of `windows/setup.mjs`: what that needs is set up in `.cache/windows`, and where it can't be, one line says
+ * what is missing.
  *
- * Names of test files as arguments run those alone; `--node 22` runs one Node alone; `--no-build` takes what was built.
+ * Parts of names (of test files, `cargo`, `package`) as arguments run those alone; `--node 22` runs one Node alone; `--no-build` takes what
+ * was built.
  */
 import { spawn, spawnSync } from "node:child_process";
-import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -17,7 +30,9 @@ import { claudeBinary } from "../__tests__/support/claude.mjs";
 import { installed, PACKAGES } from "../__tests__/support/installed.mjs";
 import { fakeCli } from "../__tests__/support/processes.mjs";
 import { shimOfScript } from "../__tests__/support/shims.mjs";
+import { installPackages, SCRIPTS } from "./cross/installed.mjs";
 import { PrepareError, ROOT, runMain } from "./prepare.mjs";
+import { countCargo } from "./test.mjs";
 import {
   HOME,
   NODES,
@@ -34,20 +49,48 @@ import {
 } from "./windows/setup.mjs";
 
 const TESTS = join(ROOT, "__tests__/windows");
+const PLATFORM = "win32-x64-msvc";
 /** The addon, where the loader looks for it. */
-const ADDON = join(ROOT, "src/js/deep-factor-providers.win32-x64-msvc.node");
+const ADDON = join(ROOT, `src/js/deep-factor-providers.${PLATFORM}.node`);
 /** For one file: what takes longer hangs. */
 const LIMIT_MS = 900_000;
+/** Which of cargo's tests run: their program, and what is chosen there; and those of them that Wine can't run, and why. */
+const CARGO = Object.freeze({
+  library: {
+    program: "deep_factor_providers",
+    names: [],
+    notUnderWine: {
+      "recorder::tests::what_is_settled_is_in_the_file_and_runs_may_share_it": "two who append at once lose lines",
+    },
+  },
+  processes: {
+    program: "integration",
+    names: ["process::"],
+    notUnderWine: {
+      "process::crowd::sixty_ends_at_any_moment_leave_nobody":
+        "a pipe whose process is killed while it starts does not always end",
+      "process::io::closing_stdout_is_not_exiting": "a pipe ends with its process, not when it is closed",
+    },
+  },
+});
 
+/** @typedef {{ passed: number, failed: number, skipped: number }} Counts */
 /** @typedef {{ name: string, node: string[], env: NodeJS.ProcessEnv, file: (path: string) => string }} Machine */
+/**
+ * @typedef {object} Part
+ * @property {string} name
+ * @property {() => string[]} command makes what it needs
+ * @property {NodeJS.ProcessEnv} env
+ * @property {string} [cwd]
+ * @property {(output: string) => Counts | undefined} [count] the tests in it; a part without any counts as one
+ * @property {string[]} [left] those that are left out, and why
+ */
 
 await runMain(import.meta.url, async () => {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
     options: { node: { type: "string" }, "no-build": { type: "boolean" } },
   });
-  const all = readdirSync(TESTS).filter((name) => name.endsWith(".test.mjs"));
-  const files = all.filter((name) => positionals.length === 0 || positionals.some((part) => name.includes(part)));
   const wine = process.platform !== "win32";
   /** @type {Machine[]} */
   let machines;
@@ -60,28 +103,110 @@ await runMain(import.meta.url, async () => {
     return;
   }
   const total = { passed: 0, failed: 0, skipped: 0 };
+  const room = mkdtempSync(join(tmpdir(), "dfp-windows-"));
+  const chosen = machines.filter(({ name }) => !values.node || name.includes(` ${values.node}.`));
   try {
-    for (const machine of machines.filter(({ name }) => !values.node || name.includes(` ${values.node}.`))) {
-      for (const file of files) {
-        const startedAt = performance.now();
-        const { counts, output } = await runFile(machine, join(TESTS, file));
-        for (const key of /** @type {const} */ (["passed", "failed", "skipped"])) total[key] += counts[key];
-        const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
-        console.log(
-          `${counts.failed ? "FAILED" : "ok    "}  ${machine.name}  ${file}: ${summary(counts)} (${seconds} s)`,
-        );
-        for (const line of output.split("\n")) if (/# SKIP/.test(line)) console.log(`        ${line.trim()}`);
-        if (counts.failed) console.log(output);
-      }
+    const parts = [...cargoParts(chosen.slice(-1)), ...chosen.flatMap(nodeParts), ...packageParts(chosen, room)];
+    for (const part of parts) {
+      if (positionals.length > 0 && !positionals.some((name) => part.name.includes(name))) continue;
+      const startedAt = performance.now();
+      const { counts, output } = await runPart(part, join(room, "output"));
+      for (const key of /** @type {const} */ (["passed", "failed", "skipped"])) total[key] += counts[key];
+      const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
+      console.log(`${counts.failed ? "FAILED" : "ok    "}  ${part.name}: ${summary(counts)} (${seconds} s)`);
+      const skipped = output.split("\n").filter((line) => /# SKIP|\.\.\. ignored/.test(line));
+      for (const line of [...skipped, ...(part.left ?? [])]) console.log(`        ${line.trim()}`);
+      if (counts.failed) console.log(output);
     }
   } finally {
     if (wine) stopWine();
+    rmSync(room, { recursive: true, force: true, maxRetries: 5 });
   }
   console.log(`${total.passed} passed, ${total.failed} failed, ${total.skipped} skipped`);
   if (total.failed > 0) process.exitCode = 1;
 });
 
-/** @param {{ passed: number, failed: number, skipped: number }} counts */
+/**
+ * Cargo's own tests, which have nothing to do with the Node of a machine.
+ * @param {Machine[]} machines
+ * @returns {Part[]}
+ */
+function cargoParts(machines) {
+  return machines.flatMap(({ name, node, env, file }) =>
+    Object.entries(CARGO).map(([what, { program, names, notUnderWine }]) => {
+      const left = process.platform === "win32" ? [] : Object.entries(notUnderWine);
+      const skip = left.flatMap(([test]) => ["--skip", test]);
+      return {
+        name: `${name.replace(/, .*/, "")}  cargo ${what}`,
+        command: () => [...node.slice(0, -1), file(cargoTests(program)), ...names, ...skip],
+        env,
+        count: countCargo,
+        left: left.map(([test, why]) => `${test}: Wine: ${why}`),
+      };
+    }),
+  );
+}
+
+/**
+ * A program of cargo's tests, which is there, or is built.
+ * @param {string} name
+ * @returns {string}
+ */
+function cargoTests(name) {
+  const windows = process.platform === "win32";
+  const tests = ["--lib", "--test", "integration", "--features", "fake-cli", ...(windows ? [] : ["--target", TARGET])];
+  const output = cargo(["test", "--no-run", "--message-format=json", ...tests], windows ? {} : setUpCompiler());
+  for (const line of output.split("\n")) {
+    const { executable, target } = line.startsWith("{") ? JSON.parse(line) : {};
+    if (executable && target.name === name) return executable;
+  }
+  throw new Error(`cargo has built no tests ${name}`);
+}
+
+/**
+ * The files of `__tests__/windows`, by Node's own runner.
+ * @param {Machine} machine
+ * @returns {Part[]}
+ */
+function nodeParts({ name, node, env, file }) {
+  const files = readdirSync(TESTS).filter((path) => path.endsWith(".test.mjs"));
+  return files.map((path) => ({
+    name: `${name}  ${path}`,
+    command: () => [...node, "--test-reporter=tap", file(join(TESTS, path))],
+    env,
+    count: countTap,
+  }));
+}
+
+/**
+ * What would be published, installed into an empty project.
+ * @param {Machine[]} machines
+ * @param {string} room
+ * @returns {Part[]}
+ */
+function packageParts(machines, room) {
+  const project = join(room, "project");
+  return machines.flatMap(({ name, node, env, file }) =>
+    SCRIPTS.map((script) => ({
+      name: `${name}  package ${script}`,
+      command: () => {
+        if (!existsSync(project)) installPackages(room, PLATFORM, ADDON);
+        return [...node, file(join(project, script))];
+      },
+      env,
+      cwd: room,
+    })),
+  );
+}
+
+/** @param {string} output */
+function countTap(output) {
+  /** @param {string} name */
+  const count = (name) => Number(new RegExp(`^# ${name} (\\d+)$`, "m").exec(output)?.[1] ?? 0);
+  return { passed: count("pass"), failed: count("fail") + count("cancelled"), skipped: count("skipped") };
+}
+
+/** @param {Counts} counts */
 function summary({ passed, failed, skipped }) {
   return `${passed} passed${failed ? `, ${failed} failed` : ""}${skipped ? `, ${skipped} skipped` : ""}`;
 }
@@ -144,13 +269,7 @@ function built(name) {
  * @returns {string} the fake's path
  */
 function build(compiler) {
-  const args = ["build", "--lib", "--bin", "fake-cli", "--features", "fake-cli", "--target", TARGET];
-  const { status, stderr } = spawnSync("cargo", args, {
-    cwd: ROOT,
-    env: { ...process.env, ...compiler },
-    encoding: "utf8",
-  });
-  if (status !== 0) throw new Error(`the addon can't be built for Windows (cargo ${args.join(" ")}):\n${stderr}`);
+  cargo(["build", "--lib", "--bin", "fake-cli", "--features", "fake-cli", "--target", TARGET], compiler);
   run(
     join(HOME, "bin/x86_64-w64-mingw32-strip"),
     ["-o", ADDON, built("deep_factor_providers.dll")],
@@ -158,6 +277,21 @@ function build(compiler) {
     ROOT,
   );
   return built("fake-cli.exe");
+}
+
+/**
+ * @param {string[]} args
+ * @param {Record<string, string>} variables
+ */
+function cargo(args, variables) {
+  const { status, stdout, stderr } = spawnSync("cargo", args, {
+    cwd: ROOT,
+    env: { ...process.env, ...variables },
+    encoding: "utf8",
+    maxBuffer: 1 << 28,
+  });
+  if (status !== 0) throw new Error(`\`cargo ${args.join(" ")}\` fails:\n${stderr}`);
+  return stdout;
 }
 
 /** The real CLIs, as npm installs them on Windows, with npm's shim. */
@@ -186,15 +320,14 @@ function codexProgram(folder) {
 }
 
 /**
- * Runs one file by Node's own runner. Under Wine, Node can't have a pipe of this machine as its standard output (EBADF), so that is a file.
- * @param {Machine} machine
- * @param {string} path
+ * Runs a part. Under Wine, Node can't have a pipe of this machine as its standard output (EBADF), so that is a file.
+ * @param {Part} part
+ * @param {string} out
  */
-async function runFile({ node: [program = "", ...before], env, file }, path) {
-  const out = join(tmpdir(), `dfp-windows-${process.pid}.tap`);
+async function runPart({ command, env, cwd = ROOT, count, left = [] }, out) {
+  const [program = "", ...args] = command();
   const handle = openSync(out, "w");
-  const args = [...before, "--test-reporter=tap", file(path)];
-  const child = spawn(program, args, { cwd: ROOT, env, stdio: ["ignore", handle, handle] });
+  const child = spawn(program, args, { cwd, env, stdio: ["ignore", handle, handle] });
   const timer = setTimeout(() => child.kill("SIGKILL"), LIMIT_MS);
   const end = await new Promise((resolve) => {
     child.once("error", (error) => resolve(error.message));
@@ -203,11 +336,11 @@ async function runFile({ node: [program = "", ...before], env, file }, path) {
   clearTimeout(timer);
   closeSync(handle);
   const output = readFileSync(out, "utf8");
-  rmSync(out);
-  /** @param {string} name */
-  const count = (name) => Number(new RegExp(`^# ${name} (\\d+)$`, "m").exec(output)?.[1] ?? 0);
-  const counts = { passed: count("pass"), failed: count("fail") + count("cancelled"), skipped: count("skipped") };
-  // A file that ended early has no counts.
+  const counts = count?.(output) ?? { passed: end === 0 ? 1 : 0, failed: 0, skipped: 0 };
+  // What ended early has no counts.
   const failed = end !== 0 && counts.failed === 0 ? 1 : counts.failed;
-  return { counts: { ...counts, failed }, output: failed && end !== 0 ? `${output}\nended with ${end}` : output };
+  return {
+    counts: { ...counts, failed, skipped: counts.skipped + left.length },
+    output: end === 0 ? output : `${output}\nended with ${end}`,
+  };
 }
