@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "./support/fake.mjs";
 import { shellOf } from "./support/shells.mjs";
+import { lacks } from "./support/systems.mjs";
 
 const CLI = fileURLToPath(new URL("../src/js/cli.mjs", import.meta.url));
 const script = (shell: string) => execFileSync(process.execPath, [CLI, "completions", shell], { encoding: "utf8" });
@@ -46,7 +47,7 @@ it.each(["bash", "zsh", "fish"])("%s takes its script", (name) => {
   );
 });
 
-describe.skipIf(process.platform === "win32")("a shell of the machine", () => {
+describe.skipIf(lacks("scripts"))("a shell of the machine", () => {
   const folder = (fish?: string) => {
     const fakes = createFakes();
     onTestFinished(fakes.cleanup);

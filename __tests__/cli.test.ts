@@ -12,6 +12,7 @@ import { createFakes } from "./support/fake.mjs";
 import { VERSIONS, withClaude } from "./support/harness.mjs";
 import { createTag, until } from "./support/processes.mjs";
 import { replay } from "./support/replay.mjs";
+import { lacks } from "./support/systems.mjs";
 
 /** Without a warning that the fake is no codex. */
 const PRINT = ["--engine", "print"];
@@ -30,7 +31,7 @@ function setup() {
 
 const SAYS = (version: string, rest: string) => `case "$1" in --version) echo "${version}";; *) ${rest};; esac`;
 
-describe.skipIf(process.platform === "win32")("doctor", () => {
+describe.skipIf(lacks("scripts"))("doctor", () => {
   it("is a table of what there is, and of what to do", async () => {
     const { fakes, run } = setup();
     fakes.shell("claude", SAYS("2.1.330 (Claude Code)", `echo '{"loggedIn":true}'`));
@@ -165,7 +166,7 @@ copilot   copilot   yes   1.0.102
   });
 });
 
-describe.skipIf(process.platform === "win32")("run", () => {
+describe.skipIf(lacks("signals"))("run", () => {
   it("takes the engine and the effort, which the provider checks", async () => {
     const { run } = setup();
     const engine = await run(["run", "hi", "--provider", "codex", "--engine", "warm"]);
@@ -306,7 +307,7 @@ describe.skipIf(process.platform === "win32")("run", () => {
   });
 });
 
-describe.skipIf(process.platform === "win32").each(VERSIONS)("run with the real claude, %s", (which) => {
+describe.skipIf(lacks("links")).each(VERSIONS)("run with the real claude, %s", (which) => {
   const withReal = async (script: Parameters<typeof withClaude>[0]["script"]) => {
     const { fakes, run } = setup();
     const { api, options } = await withClaude({ which, script });

@@ -23,6 +23,7 @@ import { startAnthropic } from "./support/anthropic.mjs";
 import { isolateClaude } from "./support/claude.mjs";
 import { allBlocks, type Block, blocksOf, documents, isTypeScript, place, problems } from "./support/docs.mjs";
 import { startOpenAi } from "./support/openai.mjs";
+import { lacks } from "./support/systems.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const TSC = join(dirname(createRequire(import.meta.url).resolve("typescript/package.json")), "bin/tsc");
@@ -125,40 +126,43 @@ describe("documents", () => {
   });
 });
 
-describe.skipIf(process.platform === "win32")("a reader's program runs to its end", () => {
-  it.each(code.filter(isRun).map((block) => [place(block), block] as const))("%s", async (_, block) => {
-    const api = await startAnthropic(() => ({ text: "hello" }));
-    const server = await startOpenAi(() => ({ text: "hello" }));
-    const claude = isolateClaude({ baseUrl: api.url });
-    try {
-      const bin = join(claude.home, "bin");
-      mkdirSync(bin);
-      symlinkSync(claude.cliPath, join(bin, "claude"));
-      // A script that a document shows is there for the programs of that document.
-      for (const { text } of blocks.filter(({ file, text }) => file === block.file && text.startsWith("#!"))) {
-        writeFileSync(join(bin, "my-cli"), text);
-        chmodSync(join(bin, "my-cli"), 0o755);
+describe.skipIf(lacks("modes"))("a reader's program runs to its end", () => {
+  it.skipIf(lacks("links")).each(code.filter(isRun).map((block) => [place(block), block] as const))(
+    "%s",
+    async (_, block) => {
+      const api = await startAnthropic(() => ({ text: "hello" }));
+      const server = await startOpenAi(() => ({ text: "hello" }));
+      const claude = isolateClaude({ baseUrl: api.url });
+      try {
+        const bin = join(claude.home, "bin");
+        mkdirSync(bin);
+        symlinkSync(claude.cliPath, join(bin, "claude"));
+        // A script that a document shows is there for the programs of that document.
+        for (const { text } of blocks.filter(({ file, text }) => file === block.file && text.startsWith("#!"))) {
+          writeFileSync(join(bin, "my-cli"), text);
+          chmodSync(join(bin, "my-cli"), 0o755);
+        }
+        const given = { ...process.env, ...claude.env, SECOND_GATEWAY: api.url };
+        const kept = Object.entries(given).filter(([, value]) => value !== undefined);
+        const env = { ...Object.fromEntries(kept), PATH: [bin, "/usr/bin", "/bin"].join(delimiter) };
+        const ended = await new Promise<{ code: unknown; stderr: string }>((resolve) => {
+          const script = join("out", `${nameOf(block)}.js`);
+          const written = readFileSync(join(home, script), "utf8");
+          writeFileSync(join(home, script), written.replaceAll(THEIR_SERVER, server.url));
+          const child = execFile(process.execPath, [script], { cwd: home, env, timeout: 60_000 }, (error, _, stderr) =>
+            resolve({ code: error ? (error.signal ?? error.code) : 0, stderr }),
+          );
+          child.stdin?.end();
+        });
+        // What a logger writes is no failure.
+        expect(ended, `${place(block)}: ${ended.stderr}`).toEqual({ code: 0, stderr: expect.any(String) });
+      } finally {
+        await api.close();
+        await server.close();
+        claude.cleanup();
       }
-      const given = { ...process.env, ...claude.env, SECOND_GATEWAY: api.url };
-      const kept = Object.entries(given).filter(([, value]) => value !== undefined);
-      const env = { ...Object.fromEntries(kept), PATH: [bin, "/usr/bin", "/bin"].join(delimiter) };
-      const ended = await new Promise<{ code: unknown; stderr: string }>((resolve) => {
-        const script = join("out", `${nameOf(block)}.js`);
-        const written = readFileSync(join(home, script), "utf8");
-        writeFileSync(join(home, script), written.replaceAll(THEIR_SERVER, server.url));
-        const child = execFile(process.execPath, [script], { cwd: home, env, timeout: 60_000 }, (error, _, stderr) =>
-          resolve({ code: error ? (error.signal ?? error.code) : 0, stderr }),
-        );
-        child.stdin?.end();
-      });
-      // What a logger writes is no failure.
-      expect(ended, `${place(block)}: ${ended.stderr}`).toEqual({ code: 0, stderr: expect.any(String) });
-    } finally {
-      await api.close();
-      await server.close();
-      claude.cleanup();
-    }
-  });
+    },
+  );
 });
 
 describe("the checks themselves", () => {

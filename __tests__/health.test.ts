@@ -19,6 +19,7 @@ import { createFakes } from "./support/fake.mjs";
 import { createProvider, VERSIONS, withClaude, withCli } from "./support/harness.mjs";
 import { createTag, until } from "./support/processes.mjs";
 import { replay } from "./support/replay.mjs";
+import { lacks } from "./support/systems.mjs";
 
 const fakes = createFakes();
 afterAll(() => fakes.cleanup());
@@ -62,7 +63,7 @@ const LOGGED_OUT = {
 const engine = { uses: "print", why: "it is a script that does not start codex" };
 const BY_HAND = "run it by hand to see what it says";
 
-describe.skipIf(process.platform === "win32")("a provider's health", () => {
+describe.skipIf(lacks("signals"))("a provider's health", () => {
   it("is what the CLI says of itself", async () => {
     const path = cli(CODEX, IN);
     const healthy = {
@@ -432,7 +433,7 @@ describe.skipIf(process.platform === "win32")("a provider's health", () => {
   });
 });
 
-describe.skipIf(process.platform === "win32")("checkHealth", () => {
+describe.skipIf(lacks("scripts"))("checkHealth", () => {
   it("reports in the order of the providers", async () => {
     const path = cli(CODEX, IN);
     const missing = { env: { PATH: fakes.dir } };

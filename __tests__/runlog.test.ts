@@ -28,6 +28,7 @@ import { createFakes } from "./support/fake.mjs";
 import { withClaude } from "./support/harness.mjs";
 import { until } from "./support/processes.mjs";
 import { replay } from "./support/replay.mjs";
+import { lacks } from "./support/systems.mjs";
 
 const CLI = fileURLToPath(new URL("../src/js/cli.mjs", import.meta.url));
 const ENTRY = new URL("../src/js/native-entry.mjs", import.meta.url).href;
@@ -112,7 +113,7 @@ const WORK = [
   RESULT,
 ];
 
-describe.skipIf(process.platform === "win32")("a recorded run", () => {
+describe.skipIf(lacks("signals"))("a recorded run", () => {
   it("comes again as it was: the same events, the same message", async () => {
     const { fakes, file } = setup();
     const cliPath = fakes.cli("codex", replay("codex/success-json-stdin")).path;
@@ -298,7 +299,7 @@ describe.skipIf(process.platform === "win32")("a recorded run", () => {
   });
 });
 
-describe.skipIf(process.platform === "win32")("a log that can't be written", () => {
+describe.skipIf(lacks("devices"))("a log that can't be written", () => {
   it("refuses the call before anything is started", async () => {
     const { fakes, file } = setup();
     const fake = fakes.cli("claude", { stdout: WORK });
@@ -381,7 +382,7 @@ describe("what is no run log", () => {
   });
 });
 
-describe.skipIf(process.platform === "win32")("log, the command", () => {
+describe.skipIf(lacks("modes"))("log, the command", () => {
   /** Runs the command line. */
   const run = (args: string[], env: Record<string, string> = {}) =>
     new Promise<{ code: number | null; stdout: string; stderr: string }>((resolve) => {
@@ -433,7 +434,7 @@ describe.skipIf(process.platform === "win32")("log, the command", () => {
     expect(statSync(page).mode & 0o777).toBe(0o600);
   });
 
-  it("replaces a page of its own and nothing else, whole or not at all", async () => {
+  it.skipIf(lacks("links"))("replaces a page of its own and nothing else, whole or not at all", async () => {
     const { fakes, file } = setup();
     writeFileSync(file, `${JSON.stringify({ format: "deep-factor-run", version: 1, runId: "r", provider: "p" })}\n`);
     const [page, other, link] = ["page.html", "package.json", "link.html"].map((name) => join(fakes.dir, name)) as [

@@ -7,6 +7,7 @@ import { expect, it, onTestFinished } from "vitest";
 import { readSuite } from "../src/js/suite/tasks.mjs";
 import { startOpenAi } from "./support/openai.mjs";
 import { createTag, createTemp, until } from "./support/processes.mjs";
+import { lacks } from "./support/systems.mjs";
 
 const CLI = fileURLToPath(new URL("../src/js/cli.mjs", import.meta.url));
 const SCHEMA = new URL("../docs/schemas/suite.schema.json", import.meta.url);
@@ -111,30 +112,33 @@ it("takes no key from the file, and says what else is wrong with an API", async 
   ]);
 });
 
-it("a second one is refused while a first is at work, and a killed one leaves neither a lock nor a process", async () => {
-  const { api, out, start, tag, write } = await setup();
-  // In a session of its own, it is in no group that anybody knows.
-  const lasting = `${process.platform === "linux" ? "setsid " : ""}sleep 300 & echo begun > begun; sleep 300`;
-  write([task("one", { check: lasting, check_timeout: 0 })]);
-  const first = start();
-  await until(() => existsSync(join(out, "one/workspace/begun")));
-  const second = await start("--resume").ended;
-  expect([second.code, second.stderr]).toEqual([
-    2,
-    `deep-factor-providers: a suite is at work in this folder, process ${first.child.pid}: ${out}. ` +
-      "Wait for its end, or name a new folder (deep-factor-providers suite --help)\n",
-  ]);
-  expect([existsSync(join(out, "one/workspace/begun")), api.requests.length]).toEqual([true, 1]);
+it.skipIf(lacks("processes"))(
+  "a second one is refused while a first is at work, and a killed one leaves neither a lock nor a process",
+  async () => {
+    const { api, out, start, tag, write } = await setup();
+    // In a session of its own, it is in no group that anybody knows.
+    const lasting = `${process.platform === "linux" ? "setsid " : ""}sleep 300 & echo begun > begun; sleep 300`;
+    write([task("one", { check: lasting, check_timeout: 0 })]);
+    const first = start();
+    await until(() => existsSync(join(out, "one/workspace/begun")));
+    const second = await start("--resume").ended;
+    expect([second.code, second.stderr]).toEqual([
+      2,
+      `deep-factor-providers: a suite is at work in this folder, process ${first.child.pid}: ${out}. ` +
+        "Wait for its end, or name a new folder (deep-factor-providers suite --help)\n",
+    ]);
+    expect([existsSync(join(out, "one/workspace/begun")), api.requests.length]).toEqual([true, 1]);
 
-  first.child.kill("SIGKILL");
-  await first.ended;
-  await until(() => tag.left().length === 0);
-  write([task("one")]);
-  const third = await start("--resume").ended;
-  expect([third.code, api.requests.length], third.stderr).toEqual([0, 2]);
-});
+    first.child.kill("SIGKILL");
+    await first.ended;
+    await until(() => tag.left().length === 0);
+    write([task("one")]);
+    const third = await start("--resume").ended;
+    expect([third.code, api.requests.length], third.stderr).toEqual([0, 2]);
+  },
+);
 
-it("an interrupt ends a check, and gives the folder back", async () => {
+it.skipIf(lacks("signals", "processes"))("an interrupt ends a check, and gives the folder back", async () => {
   const { out, start, tag, write } = await setup();
   write([task("one", { check: "echo begun > begun; sleep 300" })]);
   const first = start();

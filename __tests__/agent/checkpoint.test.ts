@@ -19,6 +19,7 @@ import { toAnswer } from "../support/agent-claude.mjs";
 import { openStore } from "../support/checkpoint-stores.mjs";
 import { crash } from "../support/crash.mjs";
 import { createProvider, withClaude } from "../support/harness.mjs";
+import { lacks } from "../support/systems.mjs";
 
 function folder() {
   const made = mkdtempSync(join(tmpdir(), "dfp-checkpoint-"));
@@ -35,73 +36,76 @@ async function eventsOf(run: AsyncIterable<AgentEvent>) {
 const call = (name: string) => ({ text: "", calls: [{ name, args: {} }] });
 
 describe("a run with a checkpoint", () => {
-  it("goes on behind a cancelled attempt, with its totals, and gives its result at once when it is over", async () => {
-    const { api, provider } = await withApi({
-      script: [{ text: "First.", calls: [{ name: "one", args: {} }] }, call("two"), { text: "Done." }],
-    });
-    const dir = folder();
-    const keys: string[] = [];
-    const stop = new AbortController();
-    const attempt = (signal?: AbortSignal) =>
-      runAgent({
+  it.skipIf(lacks("modes"))(
+    "goes on behind a cancelled attempt, with its totals, and gives its result at once when it is over",
+    async () => {
+      const { api, provider } = await withApi({
+        script: [{ text: "First.", calls: [{ name: "one", args: {} }] }, call("two"), { text: "Done." }],
+      });
+      const dir = folder();
+      const keys: string[] = [];
+      const stop = new AbortController();
+      const attempt = (signal?: AbortSignal) =>
+        runAgent({
+          provider,
+          prompt: "Go.",
+          runId: "job-7",
+          checkpoint: createFileCheckpoint({ dir }),
+          signal,
+          tools: [
+            { name: "one", execute: (_, { idempotencyKey }) => keys.push(idempotencyKey) },
+            {
+              name: "two",
+              onResume: "rerun",
+              async execute(_, { idempotencyKey, signal: ended }) {
+                keys.push(idempotencyKey);
+                if (keys.length > 2) return "two";
+                stop.abort();
+                return new Promise((_, reject) => ended.addEventListener("abort", () => reject(ended.reason)));
+              },
+            },
+          ],
+        });
+      const first = await attempt(stop.signal).result;
+      expect([first.status, first.steps, api.requests.length]).toEqual(["cancelled", 2, 2]);
+
+      const second = attempt();
+      const result = await second.result;
+      expect([result.status, result.output, result.steps, api.requests.length]).toEqual(["completed", "Done.", 3, 3]);
+      expect(keys).toEqual(["job-7/1.1", "job-7/2.1", "job-7/2.1"]);
+      const { resumed } = result;
+      expect([resumed?.steps, resumed?.toolCalls]).toEqual([2, 1]);
+      const events = await eventsOf(second);
+      expect(events[0]).toMatchObject({ type: "run_started", runId: "job-7", resumed });
+      // What an earlier attempt has reported is not reported again.
+      const types = events.map(({ type }) => type).filter((type) => type !== "text_delta");
+      expect(types).toEqual([
+        ...["run_started", "tool_call", "permission", "tool_result"],
+        ...["message", "usage", "run_completed"],
+      ]);
+      const turns = result.messages.filter((message) => message.type === "ai");
+      const tokens = turns.map((message) => (message as { usage_metadata?: { total_tokens: number } }).usage_metadata);
+      expect(result.usage.totalTokens).toBe(tokens.reduce((all, used) => all + (used?.total_tokens ?? 0), 0));
+
+      const third = attempt();
+      const again = await third.result;
+      expect({ ...again, messages: null, resumed: null }).toEqual({ ...result, messages: null, resumed: null });
+      expect(again.messages.map(({ content }) => content)).toEqual(result.messages.map(({ content }) => content));
+      expect([again.resumed?.steps, api.requests.length, keys.length]).toEqual([3, 3, 3]);
+      expect((await eventsOf(third)).map(({ type }) => type)).toEqual(["run_completed"]);
+
+      const { mode } = statSync(join(dir, "job-7.jsonl"));
+      expect([readdirSync(dir), mode & 0o777, statSync(dir).mode & 0o777]).toEqual([["job-7.jsonl"], 0o600, 0o700]);
+      // Under the same id, another task is another run.
+      const other = await runAgent({
         provider,
-        prompt: "Go.",
+        prompt: "Stop.",
         runId: "job-7",
         checkpoint: createFileCheckpoint({ dir }),
-        signal,
-        tools: [
-          { name: "one", execute: (_, { idempotencyKey }) => keys.push(idempotencyKey) },
-          {
-            name: "two",
-            onResume: "rerun",
-            async execute(_, { idempotencyKey, signal: ended }) {
-              keys.push(idempotencyKey);
-              if (keys.length > 2) return "two";
-              stop.abort();
-              return new Promise((_, reject) => ended.addEventListener("abort", () => reject(ended.reason)));
-            },
-          },
-        ],
-      });
-    const first = await attempt(stop.signal).result;
-    expect([first.status, first.steps, api.requests.length]).toEqual(["cancelled", 2, 2]);
-
-    const second = attempt();
-    const result = await second.result;
-    expect([result.status, result.output, result.steps, api.requests.length]).toEqual(["completed", "Done.", 3, 3]);
-    expect(keys).toEqual(["job-7/1.1", "job-7/2.1", "job-7/2.1"]);
-    const { resumed } = result;
-    expect([resumed?.steps, resumed?.toolCalls]).toEqual([2, 1]);
-    const events = await eventsOf(second);
-    expect(events[0]).toMatchObject({ type: "run_started", runId: "job-7", resumed });
-    // What an earlier attempt has reported is not reported again.
-    const types = events.map(({ type }) => type).filter((type) => type !== "text_delta");
-    expect(types).toEqual([
-      ...["run_started", "tool_call", "permission", "tool_result"],
-      ...["message", "usage", "run_completed"],
-    ]);
-    const turns = result.messages.filter((message) => message.type === "ai");
-    const tokens = turns.map((message) => (message as { usage_metadata?: { total_tokens: number } }).usage_metadata);
-    expect(result.usage.totalTokens).toBe(tokens.reduce((all, used) => all + (used?.total_tokens ?? 0), 0));
-
-    const third = attempt();
-    const again = await third.result;
-    expect({ ...again, messages: null, resumed: null }).toEqual({ ...result, messages: null, resumed: null });
-    expect(again.messages.map(({ content }) => content)).toEqual(result.messages.map(({ content }) => content));
-    expect([again.resumed?.steps, api.requests.length, keys.length]).toEqual([3, 3, 3]);
-    expect((await eventsOf(third)).map(({ type }) => type)).toEqual(["run_completed"]);
-
-    const { mode } = statSync(join(dir, "job-7.jsonl"));
-    expect([readdirSync(dir), mode & 0o777, statSync(dir).mode & 0o777]).toEqual([["job-7.jsonl"], 0o600, 0o700]);
-    // Under the same id, another task is another run.
-    const other = await runAgent({
-      provider,
-      prompt: "Stop.",
-      runId: "job-7",
-      checkpoint: createFileCheckpoint({ dir }),
-    }).result;
-    expect([other.status, other.error?.code]).toEqual(["failed", "CHECKPOINT_MISMATCH"]);
-  });
+      }).result;
+      expect([other.status, other.error?.code]).toEqual(["failed", "CHECKPOINT_MISMATCH"]);
+    },
+  );
 
   it("is one process's at a time", async () => {
     const { provider } = await withApi({ script: [call("look"), { text: "Done." }] });

@@ -6,6 +6,7 @@ import { type AgentEvent, ProviderError, renderRunLog, replayRun, runAgent } fro
 import { expect, it, onTestFinished } from "vitest";
 import { toAnswer } from "../support/agent-claude.mjs";
 import { createProvider, withClaude } from "../support/harness.mjs";
+import { lacks } from "../support/systems.mjs";
 
 type Turn = Parameters<typeof toAnswer>[0];
 
@@ -126,7 +127,7 @@ it("says how a run failed that did, and throws nothing", async () => {
   expect(await renderRunLog(record)).toMatch(/^failed after .+ · 1 error$[\s\S]* error +CLI_NOT_FOUND/m);
 });
 
-it("says once that a file takes no more, and goes on", async () => {
+it.skipIf(lacks("devices"))("says once that a file takes no more, and goes on", async () => {
   const { provider } = await claude([{ calls: [{ name: "look" }] }, { text: "Fine." }]);
   const tools = [{ name: "look", execute: () => "fine" }];
   const run = runAgent({ provider, prompt: "Go.", tools, record: "/dev/full" });

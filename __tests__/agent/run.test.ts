@@ -15,6 +15,7 @@ import { z } from "zod";
 import { toAnswer } from "../support/agent-claude.mjs";
 import { createProvider, withClaude } from "../support/harness.mjs";
 import { createTag } from "../support/processes.mjs";
+import { lacks } from "../support/systems.mjs";
 
 type Turn = Parameters<typeof toAnswer>[0];
 
@@ -291,18 +292,21 @@ describe("a run that ends badly", () => {
     expect(usage.totalTokens).toBeGreaterThan(0);
   });
 
-  it.each(["print", "live"] as const)("leaves no process behind an abort: %s", async (engine) => {
-    const { options, api } = await withClaude({ engine, script: [{ hang: true }] });
-    const tag = createTag();
-    const controller = new AbortController();
-    const provider = createProvider({ ...options, env: { ...options.env, ...tag.env } });
-    const run = runAgent({ provider, prompt: "Go.", signal: controller.signal });
-    await api.waitForRequest(1);
-    expect(tag.left()).not.toEqual([]);
-    controller.abort();
-    expect(await run.result).toMatchObject({ status: "cancelled", output: "" });
-    expect(tag.left()).toEqual([]);
-  });
+  it.skipIf(lacks("processes")).each(["print", "live"] as const)(
+    "leaves no process behind an abort: %s",
+    async (engine) => {
+      const { options, api } = await withClaude({ engine, script: [{ hang: true }] });
+      const tag = createTag();
+      const controller = new AbortController();
+      const provider = createProvider({ ...options, env: { ...options.env, ...tag.env } });
+      const run = runAgent({ provider, prompt: "Go.", signal: controller.signal });
+      await api.waitForRequest(1);
+      expect(tag.left()).not.toEqual([]);
+      controller.abort();
+      expect(await run.result).toMatchObject({ status: "cancelled", output: "" });
+      expect(tag.left()).toEqual([]);
+    },
+  );
 
   it("does not begin where the signal is aborted already", async () => {
     const { provider, api } = await claude([]);
@@ -359,7 +363,7 @@ describe("handoffs", () => {
     expect(usage.totalTokens).toBeGreaterThan(tokensOf(messages));
   });
 
-  it("end with the run that waits for them", async () => {
+  it.skipIf(lacks("processes"))("end with the run that waits for them", async () => {
     const call = { name: "handoff", args: { agent: "helper", task: "Help." } };
     const { provider } = await claude([{ calls: [call] }]);
     const helper = await withClaude({ script: [{ hang: true }] });

@@ -13,6 +13,7 @@ import {
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createWorkspace } from "../support/claude-code.mjs";
 import { createFakes } from "../support/fake.mjs";
+import { lacks } from "../support/systems.mjs";
 
 /** An adapter over a CLI that must not be started. */
 function never(options: ClaudeCodeAdapterOptions = {}) {
@@ -90,7 +91,7 @@ it("a key that is undefined was not given", async () => {
   expect(told(error)).toEqual({ prompt: "exactly one of prompt and prompt_file must be given; given: neither" });
 });
 
-describe.skipIf(process.platform === "win32")("a prompt_file", () => {
+describe.skipIf(lacks("devices", "links"))("a prompt_file", () => {
   const outside = () => createWorkspace({ "secret.md": "a secret" });
   const cases: [string, string, (dir: string) => void, RegExp][] = [
     ["is not there", "p.md", () => {}, /there is no "p.md"/],
@@ -164,7 +165,7 @@ describe("a folder", () => {
   });
 
   // Nothing is unreadable to root.
-  it.skipIf(process.platform === "win32" || process.getuid?.() === 0)("that can't be read is refused", async () => {
+  it.skipIf(lacks("modes") || process.getuid?.() === 0)("that can't be read is refused", async () => {
     const workspaceDir = createWorkspace();
     chmodSync(workspaceDir, 0o300);
     onTestFinished(() => chmodSync(workspaceDir, 0o700));

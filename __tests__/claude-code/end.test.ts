@@ -7,11 +7,11 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { createWorkspace, logOf, use, withAdapter } from "../support/claude-code.mjs";
 import { VERSIONS } from "../support/harness.mjs";
 import { createTag, fakeCli, fakeOptions, READY, type Step, says } from "../support/processes.mjs";
+import { lacks } from "../support/systems.mjs";
 
 beforeAll(() => void fakeCli(), 600_000);
 
 const MiB = 1024 * 1024;
-const windows = process.platform === "win32";
 
 function fake(steps: Step[], options: object = {}) {
   const tag = createTag();
@@ -29,7 +29,7 @@ function fake(steps: Step[], options: object = {}) {
   };
 }
 
-describe.skipIf(windows).each(VERSIONS)("the real claude, %s, in the middle of a tool", (which) => {
+describe.skipIf(lacks("signals")).each(VERSIONS)("the real claude, %s, in the middle of a tool", (which) => {
   const sleeping = (workspace: string) => ({
     content: [
       // `&&`: where the CLI ends the tool itself, it may end `sleep` before the shell, which then goes on.
@@ -64,7 +64,7 @@ describe.skipIf(windows).each(VERSIONS)("the real claude, %s, in the middle of a
     expect(log.model_info.name).toMatch(/^claude-/);
   });
 
-  it("is ended by an abort, which rejects when nothing is left", async () => {
+  it.skipIf(lacks("processes"))("is ended by an abort, which rejects when nothing is left", async () => {
     const tag = createTag();
     const artifactsDir = createWorkspace();
     const { workspace, run } = await withAdapter({ which, env: tag.env, script: () => sleeping(workspace) });
@@ -82,7 +82,7 @@ describe.skipIf(windows).each(VERSIONS)("the real claude, %s, in the middle of a
   });
 });
 
-describe.skipIf(windows)("a CLI", () => {
+describe.skipIf(lacks("signals"))("a CLI", () => {
   it("that prints 12 MiB is heard to its end: its last word counts, both ends are kept, the file has it all", async () => {
     const artifactsDir = createWorkspace();
     const { run } = fake([
@@ -180,7 +180,7 @@ describe.skipIf(windows)("a CLI", () => {
     expect(Date.parse(second?.startedAt ?? "")).toBeGreaterThanOrEqual(Date.parse(first?.startedAt ?? "") + 700 - 1);
   });
 
-  it("whose artifacts are links somewhere else does not write there", async () => {
+  it.skipIf(lacks("links"))("whose artifacts are links somewhere else does not write there", async () => {
     const { run, workspaceDir } = fake([READY, { claude: { text: "Hi" } }]);
     const artifactsDir = join(workspaceDir, "out");
     const victim = join(createWorkspace({ victim: "untouched" }), "victim");
@@ -214,7 +214,7 @@ it("a CLI that is missing is a failed run, and not available", async () => {
   }
 });
 
-it("a CLI is available if it says its version", async () => {
+it.skipIf(lacks("processes"))("a CLI is available if it says its version", async () => {
   const available = (when: Step[]) => {
     const options = fakeOptions(createTag(), { when: { "--version": when }, else: [{ exit: 1 }] });
     return new ClaudeCodeAdapter(options).checkAvailability();

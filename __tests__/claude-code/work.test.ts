@@ -5,6 +5,7 @@ import type { ClaudeCodeConfig } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import { createWorkspace, use, withAdapter } from "../support/claude-code.mjs";
 import { VERSIONS } from "../support/harness.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const AGENT = "---\nname: poet\ndescription: writes rhymes\n---\nYou are the POET.\n";
 const said = (request: { body: unknown } | undefined) => JSON.stringify(request?.body);
@@ -69,7 +70,7 @@ describe.each(VERSIONS)("claude, %s", (which) => {
       expect.arrayContaining(["start", "session", "message", "tool_call", "tool_result", "usage", "done"]),
     );
     expect(JSON.parse(read(artifacts?.log))).toEqual(log);
-    if (process.platform !== "win32") {
+    if (!lacks("modes")) {
       for (const path of Object.values(artifacts ?? {})) expect(statSync(path).mode & 0o777).toBe(0o600);
     }
 

@@ -7,6 +7,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes, type Fakes } from "../support/fake.mjs";
 import { createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
 import { ask, fakeLive } from "../support/live.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const PRINTED = JSON.stringify({
   type: "result",
@@ -67,7 +68,7 @@ async function engineOf(options: ClaudeCliProviderOptions) {
   return engine;
 }
 
-describe.skipIf(process.platform === "win32")("a CLI that is known", () => {
+describe.skipIf(lacks("scripts"))("a CLI that is known", () => {
   it.each(VERSIONS)(
     "is driven live by default where the vendor's package.json says which it is (%s)",
     async (which) => {
@@ -141,7 +142,7 @@ describe.skipIf(process.platform === "win32")("a CLI that is known", () => {
   });
 });
 
-describe.skipIf(process.platform === "win32")("a CLI that can't be told by what it is", () => {
+describe.skipIf(lacks("signals"))("a CLI that can't be told by what it is", () => {
   it.each(VERSIONS)("is live where its launcher leads to one that answers the handshake (%s)", async (which) => {
     const { api, options } = await withClaude({ which, script: ok });
     const made = fakes();
@@ -241,7 +242,7 @@ describe.skipIf(process.platform === "win32")("a CLI that can't be told by what 
   });
 });
 
-describe.skipIf(process.platform === "win32")("a test double", () => {
+describe.skipIf(lacks("scripts"))("a test double", () => {
   it("is asked in print form at once, whatever version it says it has", async () => {
     const made = fakes();
     const log = join(made.dir, "starts");

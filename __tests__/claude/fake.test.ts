@@ -6,6 +6,7 @@ import { HumanMessage } from "@langchain/core/messages";
 import { type ClaudeCliProviderOptions, createClaudeCliProvider, execFileAsync } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "../support/fake.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const hello = [new HumanMessage("Hello")];
 const THREAD = '<thread>\n  <event type="human" id="0" iteration="0">Hello</event>\n</thread>';
@@ -169,33 +170,36 @@ describe("a CLI that prints plain text", () => {
 });
 
 describe("honest failures", () => {
-  it("tells a missing CLI, one that is not executable, a missing interpreter and a missing folder apart", async () => {
-    const { dir, shell } = fakes();
-    writeFileSync(join(dir, "plain"), "text");
-    writeFileSync(join(dir, "script"), "#!/nonexistent/interpreter\n", { mode: 0o755 });
-    mkdirSync(join(dir, "folder"));
-    const codes = [];
-    for (const options of [
-      { cliPath: join(dir, "missing") },
-      { cliPath: "no-such-cli-anywhere" },
-      { cliPath: join(dir, "plain") },
-      { cliPath: join(dir, "script") },
-      { cliPath: join(dir, "folder") },
-      { cliPath: shell("fine", "echo hi"), cwd: join(dir, "nowhere") },
-    ]) {
-      const error = await failureOf(createClaudeCliProvider(options).invoke(hello));
-      expect(error.name).toBe("ProviderError");
-      codes.push(error.code);
-    }
-    expect(codes).toEqual([
-      "CLI_NOT_FOUND",
-      "CLI_NOT_FOUND",
-      "CLI_NOT_EXECUTABLE",
-      "INTERPRETER_NOT_FOUND",
-      "CLI_NOT_EXECUTABLE",
-      "CWD_NOT_FOUND",
-    ]);
-  });
+  it.skipIf(lacks("scripts"))(
+    "tells a missing CLI, one that is not executable, a missing interpreter and a missing folder apart",
+    async () => {
+      const { dir, shell } = fakes();
+      writeFileSync(join(dir, "plain"), "text");
+      writeFileSync(join(dir, "script"), "#!/nonexistent/interpreter\n", { mode: 0o755 });
+      mkdirSync(join(dir, "folder"));
+      const codes = [];
+      for (const options of [
+        { cliPath: join(dir, "missing") },
+        { cliPath: "no-such-cli-anywhere" },
+        { cliPath: join(dir, "plain") },
+        { cliPath: join(dir, "script") },
+        { cliPath: join(dir, "folder") },
+        { cliPath: shell("fine", "echo hi"), cwd: join(dir, "nowhere") },
+      ]) {
+        const error = await failureOf(createClaudeCliProvider(options).invoke(hello));
+        expect(error.name).toBe("ProviderError");
+        codes.push(error.code);
+      }
+      expect(codes).toEqual([
+        "CLI_NOT_FOUND",
+        "CLI_NOT_FOUND",
+        "CLI_NOT_EXECUTABLE",
+        "INTERPRETER_NOT_FOUND",
+        "CLI_NOT_EXECUTABLE",
+        "CWD_NOT_FOUND",
+      ]);
+    },
+  );
 
   it("begins with the CLI's own reason when it exits with 1", async () => {
     const cli = fakes().cli("claude", { code: 1, stderr: "the disk is on fire\n" });
@@ -262,7 +266,7 @@ describe("honest failures", () => {
 });
 
 describe("execFileAsync", () => {
-  it("gives standard output, and rejects with the reason", async () => {
+  it.skipIf(lacks("scripts"))("gives standard output, and rejects with the reason", async () => {
     const folder = fakes();
     const node = process.execPath;
     expect(await execFileAsync(node, ["-e", "console.log(process.argv[1])", "a b;$HOME"])).toBe("a b;$HOME\n");

@@ -9,6 +9,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "../support/fake.mjs";
 import { createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
 import { ask, fakeLive, gone, isAlive, told } from "../support/live.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const step = { name: "step", description: "Takes a step", schema: { type: "object" } };
 const use = (id: string, n: number) => ({ type: "tool_use", id, name: "mcp__df__step", input: { n } });
@@ -120,7 +121,7 @@ it("takes processes that were started ahead, each for one thread, and starts oth
   expect(api.requests[0]?.body.system.at(-1)?.text).toBe("S");
 });
 
-it.runIf(process.platform === "linux")("starts a process where the one started ahead has died", async () => {
+it.skipIf(lacks("procfs"))("starts a process where the one started ahead has died", async () => {
   const { options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
   const provider = createProvider({ ...options, spares: 1, maxConcurrency: 2, keepAlive: 0 });
   const first = await ask(provider, ["one"]);
@@ -168,7 +169,7 @@ it("does not keep Node alive, and leaves no process when Node ends", async () =>
   await gone(pid);
 });
 
-describe.skipIf(process.platform === "win32")("a CLI that answers what nobody has asked", () => {
+describe.skipIf(lacks("scripts"))("a CLI that answers what nobody has asked", () => {
   const result = { type: "result", subtype: "success", is_error: false, num_turns: 1, result: "to nobody" };
   const RESULT = `${JSON.stringify(result)}\n`;
   const INIT = `${JSON.stringify({ type: "system", subtype: "init", session_id: "s", model: "claude-fake" })}\n`;
@@ -244,7 +245,7 @@ case " $* " in *" --input-format "*) echo "error: unknown option '--input-format
     );
   };
 
-  it.skipIf(process.platform === "win32")("is a clear error with engine live", async () => {
+  it.skipIf(lacks("scripts"))("is a clear error with engine live", async () => {
     const provider = createProvider({ cliPath: oldCli(), engine: "live" });
     await expect(provider.invoke(["hi"])).rejects.toMatchObject({
       code: "LIVE_UNSUPPORTED",
@@ -254,15 +255,12 @@ case " $* " in *" --input-format "*) echo "error: unknown option '--input-format
     });
   });
 
-  it.skipIf(process.platform === "win32")(
-    "is asked in print form with engine auto, with a warning each time",
-    async () => {
-      const provider = createProvider({ cliPath: oldCli(), engine: "auto" });
-      const first = await ask(provider, ["hi"]);
-      expect([first.reply.content, first.warnings]).toEqual(["in print", ["ENGINE_FALLBACK"]]);
-      expect((await ask(provider, ["hi"])).warnings).toEqual(["ENGINE_FALLBACK"]);
-    },
-  );
+  it.skipIf(lacks("scripts"))("is asked in print form with engine auto, with a warning each time", async () => {
+    const provider = createProvider({ cliPath: oldCli(), engine: "auto" });
+    const first = await ask(provider, ["hi"]);
+    expect([first.reply.content, first.warnings]).toEqual(["in print", ["ENGINE_FALLBACK"]]);
+    expect((await ask(provider, ["hi"])).warnings).toEqual(["ENGINE_FALLBACK"]);
+  });
 });
 
 it.each([

@@ -9,6 +9,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "../support/fake.mjs";
 import { createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
 import { ask, fakeLive, told } from "../support/live.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const step = { name: "step", description: "Takes a step", schema: { type: "object" } };
 const jump = { ...step, name: "jump" };
@@ -55,7 +56,7 @@ describe.each(VERSIONS)("claude %s", (which) => {
   });
 });
 
-describe.skipIf(process.platform === "win32")("prewarm", () => {
+describe.skipIf(lacks("scripts"))("prewarm", () => {
   const create = (cli: ReturnType<typeof fakeLive>, more: object = {}) =>
     createProvider({ cliPath: cli.path, engine: "live", ...more });
 
@@ -233,7 +234,7 @@ describe.skipIf(process.platform === "win32")("prewarm", () => {
   });
 });
 
-describe.skipIf(process.platform === "win32")("prewarm with engine auto", () => {
+describe.skipIf(lacks("scripts"))("prewarm with engine auto", () => {
   it("starts nothing for a CLI that is asked in print form", async () => {
     const made = createFakes();
     onTestFinished(() => made.cleanup());

@@ -11,6 +11,7 @@ import { createFakes } from "../support/fake.mjs";
 import { sampleOf, withClaude } from "../support/harness.mjs";
 import { told } from "../support/live.mjs";
 import { type Script, startOpenAi } from "../support/openai.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 const NAME = "deep-factor-providers";
@@ -95,7 +96,7 @@ describe("files", () => {
     ]);
   });
 
-  it.skipIf(process.platform === "win32")("go to the real claude natively", async () => {
+  it.skipIf(lacks("trial"))("go to the real claude natively", async () => {
     const { api, options } = await withClaude({ script: [{ text: "A dot." }] });
     const at = folder({ "dot.png": Buffer.from(PIXEL, "base64") });
     const env = { ...options.env, PATH: `${dirname(options.cliPath)}:${process.env.PATH}` };
@@ -110,7 +111,7 @@ describe("files", () => {
     ]);
   });
 
-  it.skipIf(process.platform === "win32")("of the wrong kind are refused by name, and nothing is started", async () => {
+  it.skipIf(lacks("scripts"))("of the wrong kind are refused by name, and nothing is started", async () => {
     const fakes = createFakes();
     onTestFinished(() => fakes.cleanup());
     fakes.shell("claude", "echo started >&2; exit 1");
@@ -209,7 +210,7 @@ it("has the exit codes that its document lists, all of them and no others", () =
   expect(listed).toEqual([...codes].sort((a, b) => a - b));
 });
 
-it.skipIf(process.platform === "win32")("ends with 141 when nobody reads, and by SIGHUP with 129", async () => {
+it.skipIf(lacks("signals"))("ends with 141 when nobody reads, and by SIGHUP with 129", async () => {
   const { api, args } = await withApi([{ chunks: ["a", "b"], hangAfter: 2 }, { hang: true }]);
   const unread = startCommand(["run", "Hi", ...args, "--stream"]);
   unread.child.stdout?.destroy();

@@ -13,6 +13,7 @@ import { CLI } from "../support/command-line.mjs";
 import { createFakes } from "../support/fake.mjs";
 import { withClaude } from "../support/harness.mjs";
 import { type Script, startOpenAi } from "../support/openai.mjs";
+import { lacks } from "../support/systems.mjs";
 import { HAS_TMUX, openTerminal, settled } from "../support/terminal.mjs";
 
 const SCREENS = fileURLToPath(new URL("../fixtures/screens/", import.meta.url));
@@ -73,7 +74,7 @@ describe.skipIf(!HAS_TMUX).each(WIDTHS)("%i columns", (columns) => {
     expect([screen, code]).toEqual(["type the prompt, then press Ctrl-D\nSay hello\nHello.", 0]);
   });
 
-  it("chat into a file: what is asked stays on the screen", async () => {
+  it.skipIf(lacks("scripts"))("chat into a file: what is asked stays on the screen", async () => {
     const args = await withApi([{ text: "one", usage: { input: 20, output: 7 } }]);
     const { dir, cleanup } = createFakes();
     onTestFinished(cleanup);
@@ -164,7 +165,7 @@ describe.skipIf(!HAS_TMUX).each(WIDTHS)("%i columns", (columns) => {
     expectScreen(`doctor-${columns}`, screen);
   });
 
-  it("doctor, with kinds of login", async () => {
+  it.skipIf(lacks("scripts"))("doctor, with kinds of login", async () => {
     const fakes = createFakes();
     onTestFinished(() => fakes.cleanup());
     const says = (version: string, rest: string) => `case "$1" in --version) echo "${version}";; *) ${rest};; esac`;
@@ -213,7 +214,7 @@ describe.skipIf(!HAS_TMUX).each(WIDTHS)("%i columns", (columns) => {
 });
 
 describe.skipIf(!HAS_TMUX).each(BACKGROUNDS)("%s", (name, COLORFGBG) => {
-  it("has colours that can be read on it", async () => {
+  it.skipIf(lacks("scripts"))("has colours that can be read on it", async () => {
     const args = await withApi([{ error: { status: 404, message: "the model m1 does not exist" } }]);
     const failed = openTerminal(ours("run", "Hi", ...args), { env: { COLORFGBG } });
     await failed.ended();

@@ -9,9 +9,8 @@ import { painter, USAGE_CODE } from "../../src/js/cli-text.mjs";
 import { CLI, runCommand } from "../support/command-line.mjs";
 import { withClaude } from "../support/harness.mjs";
 import { createTemp, exists, until } from "../support/processes.mjs";
+import { lacks } from "../support/systems.mjs";
 import { HAS_TMUX, openTerminal } from "../support/terminal.mjs";
-
-const LINUX = process.platform === "linux";
 
 /** A program that asks a live claude once, and keeps its session until its input ends. */
 const PROGRAM = `
@@ -47,7 +46,7 @@ async function statusJson(...args: string[]) {
   return JSON.parse(stdout);
 }
 
-describe.skipIf(!LINUX)("of another program", () => {
+describe.skipIf(lacks("procfs"))("of another program", () => {
   it("shows its process, which rests, and nothing of it is left when it ends", async () => {
     const { child, own } = await startProgram();
     expect(own.processes).toEqual([

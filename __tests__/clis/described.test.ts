@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { type CliProviderConfig, createCliProvider } from "deep-factor-providers/native";
 import { afterAll, describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "../support/fake.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const fakes = createFakes();
@@ -24,7 +25,7 @@ const CONFIG: CliProviderConfig = {
   timeout: 120_000,
 };
 
-it.runIf(process.platform !== "win32")("the document's program works as it stands", async () => {
+it.skipIf(lacks("modes"))("the document's program works as it stands", async () => {
   const section = readFileSync(join(ROOT, "docs/custom-cli.md"), "utf8");
   const block = (language: string) => section.match(new RegExp(`\`\`\`${language}\n([\\s\\S]*?)\`\`\``))?.[1] ?? "";
   const folder = mkdtempSync(join(tmpdir(), "dfp-readme-"));

@@ -11,6 +11,7 @@ import { caught } from "../fallback/members.js";
 import { createFakes } from "../support/fake.mjs";
 import { sampleOf, withCli } from "../support/harness.mjs";
 import { picture } from "../support/pictures.mjs";
+import { lacks } from "../support/systems.mjs";
 import { HERE } from "./real.js";
 
 const FIRST = makePicture(30, 20);
@@ -114,16 +115,14 @@ describe.skipIf(!HERE)("the real CLIs", () => {
   );
 });
 
-it.skipIf(process.platform === "win32")(
-  "an image is a file of its owner's, and only its path is an argument",
-  async () => {
-    const fakes = createFakes();
-    onTestFinished(fakes.cleanup);
-    const copy = join(fakes.dir, "copy");
-    const seen = join(fakes.dir, "seen");
-    const cli = fakes.shell(
-      "codex",
-      `for arg in "$@"; do case "$arg" in --image=*)
+it.skipIf(lacks("scripts"))("an image is a file of its owner's, and only its path is an argument", async () => {
+  const fakes = createFakes();
+  onTestFinished(fakes.cleanup);
+  const copy = join(fakes.dir, "copy");
+  const seen = join(fakes.dir, "seen");
+  const cli = fakes.shell(
+    "codex",
+    `for arg in "$@"; do case "$arg" in --image=*)
   cp "\${arg#--image=}" "${copy}"
   ls -l "\${arg#--image=}" | cut -c1-10 >> "${seen}"
   ls -ld "$(dirname "\${arg#--image=}")" | cut -c1-10 >> "${seen}"
@@ -133,21 +132,20 @@ cat > /dev/null
 echo '{"type":"thread.started","thread_id":"t"}'
 echo '{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"A dot."}}'
 echo '{"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0,"output_tokens":1}}'`,
-    );
-    const provider = createCodexCliProvider({ cliPath: cli });
-    onTestFinished(() => provider.close());
-    const content = [see, picture(FIRST)];
-    expect((await provider.invoke([{ role: "user", content }] as never)).content).toBe("A dot.");
-    const [file = "", folder = "", arg = ""] = readFileSync(seen, "utf8").split("\n");
-    expect([file, folder, arg]).toEqual([
-      "-rw-------",
-      "drwx------",
-      expect.stringMatching(/^--image=.*deep-factor-\w+\/image-1\.png$/),
-    ]);
-    expect(readFileSync(copy)).toEqual(FIRST);
-    expect(() => readFileSync(arg.slice("--image=".length))).toThrow("ENOENT");
-  },
-);
+  );
+  const provider = createCodexCliProvider({ cliPath: cli });
+  onTestFinished(() => provider.close());
+  const content = [see, picture(FIRST)];
+  expect((await provider.invoke([{ role: "user", content }] as never)).content).toBe("A dot.");
+  const [file = "", folder = "", arg = ""] = readFileSync(seen, "utf8").split("\n");
+  expect([file, folder, arg]).toEqual([
+    "-rw-------",
+    "drwx------",
+    expect.stringMatching(/^--image=.*deep-factor-\w+\/image-1\.png$/),
+  ]);
+  expect(readFileSync(copy)).toEqual(FIRST);
+  expect(() => readFileSync(arg.slice("--image=".length))).toThrow("ENOENT");
+});
 
 /** Whether a private folder has a file with these bytes. */
 function holds(folder: string, bytes: Buffer) {

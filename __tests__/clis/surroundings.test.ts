@@ -9,35 +9,39 @@ import {
 import { afterAll, describe, expect, it } from "vitest";
 import { createFakes } from "../support/fake.mjs";
 import { replay } from "../support/replay.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const fakes = createFakes();
 afterAll(() => fakes.cleanup());
 
 describe("private files and folders", () => {
-  it("gemini finds its system prompt, its policy and its settings, for the time of the run", async () => {
-    const print =
-      'cat > /dev/null; printf "%s|" "$GEMINI_SYSTEM_MD"; cat "$GEMINI_SYSTEM_MD"; echo; cat .gemini/settings.json; echo; cat "$3"; ls -a; ls -a "$TMPDIR"';
-    const cliPath = fakes.shell("gemini-cat", print);
-    const provider = createGeminiCliProvider({
-      cliPath,
-      outputFormat: "text",
-      systemPrompt: "Be brief.",
-      maxRetries: 2,
-    });
-    const [path, text] = (await provider.invoke(["hi"])).content.split("|");
-    const settings = {
-      general: { maxAttempts: 3 },
-      context: { includeDirectoryTree: false },
-      hooksConfig: { enabled: false },
-      skills: { enabled: false },
-      advanced: { ignoreLocalEnv: true },
-    };
-    const policy = '[[rule]]\ntoolName = "*"\ndecision = "deny"\npriority = 998';
-    expect(text).toBe(`Be brief.\n${JSON.stringify(settings)}\n${policy}\n.\n..\n.gemini\n.\n..`);
-    expect(existsSync(path ?? "")).toBe(false);
-  });
+  it.skipIf(lacks("scripts"))(
+    "gemini finds its system prompt, its policy and its settings, for the time of the run",
+    async () => {
+      const print =
+        'cat > /dev/null; printf "%s|" "$GEMINI_SYSTEM_MD"; cat "$GEMINI_SYSTEM_MD"; echo; cat .gemini/settings.json; echo; cat "$3"; ls -a; ls -a "$TMPDIR"';
+      const cliPath = fakes.shell("gemini-cat", print);
+      const provider = createGeminiCliProvider({
+        cliPath,
+        outputFormat: "text",
+        systemPrompt: "Be brief.",
+        maxRetries: 2,
+      });
+      const [path, text] = (await provider.invoke(["hi"])).content.split("|");
+      const settings = {
+        general: { maxAttempts: 3 },
+        context: { includeDirectoryTree: false },
+        hooksConfig: { enabled: false },
+        skills: { enabled: false },
+        advanced: { ignoreLocalEnv: true },
+      };
+      const policy = '[[rule]]\ntoolName = "*"\ndecision = "deny"\npriority = 998';
+      expect(text).toBe(`Be brief.\n${JSON.stringify(settings)}\n${policy}\n.\n..\n.gemini\n.\n..`);
+      expect(existsSync(path ?? "")).toBe(false);
+    },
+  );
 
-  it("codex is told a file by a setting in TOML", async () => {
+  it.skipIf(lacks("scripts"))("codex is told a file by a setting in TOML", async () => {
     const cliPath = fakes.shell(
       "codex-cat",
       `cat > /dev/null

@@ -9,6 +9,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "../support/fake.mjs";
 import { ask, gone } from "../support/live.mjs";
 import { until } from "../support/processes.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const SERVER = fileURLToPath(new URL("../support/odd-app-server.mjs", import.meta.url));
 
@@ -27,7 +28,7 @@ function withServer(mood: string, more: object = {}) {
   return { provider, sent };
 }
 
-describe.skipIf(process.platform === "win32")("a server that", () => {
+describe.skipIf(lacks("signals"))("a server that", () => {
   it("asks for what nobody understands is refused, and the call fails", async () => {
     const { provider, sent } = withServer("asks");
     await expect(provider.invoke(["hi"])).rejects.toMatchObject({
@@ -86,7 +87,7 @@ describe.skipIf(process.platform === "win32")("a server that", () => {
   });
 
   // Elsewhere nobody is asked how much memory a process takes.
-  it.runIf(process.platform === "linux")(
+  it.skipIf(lacks("procfs"))(
     "has grown beyond its bound takes no new thread, and ends with those that rest",
     async () => {
       const { provider } = withServer("grows");

@@ -14,6 +14,7 @@ import { createFakes } from "../support/fake.mjs";
 import { withCli } from "../support/harness.mjs";
 import { ask, gone, isAlive } from "../support/live.mjs";
 import { items } from "../support/live-forms.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const DOCTOR = fileURLToPath(new URL("../../src/js/cli.mjs", import.meta.url));
 
@@ -214,7 +215,7 @@ const create = (options: object) => {
   return provider;
 };
 
-describe.skipIf(process.platform === "win32")("a codex that takes no live conversations", () => {
+describe.skipIf(lacks("signals"))("a codex that takes no live conversations", () => {
   const fake = (server: string) => {
     const fakes = createFakes();
     onTestFinished(() => fakes.cleanup());

@@ -13,8 +13,9 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createConsent } from "../../examples/agent-run/consent.mjs";
 import { createFileTools } from "../../examples/agent-run/file-tools.mjs";
 import { openFolder } from "../../examples/agent-run/folder.mjs";
+import { lacks } from "../support/systems.mjs";
 
-const posix = process.platform !== "win32";
+const posix = !lacks("devices", "links");
 let base: string;
 let folder: string;
 beforeAll(() => {

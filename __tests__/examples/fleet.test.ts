@@ -15,6 +15,7 @@ import { withAdapter } from "../support/claude-code.mjs";
 import { installed } from "../support/installed.mjs";
 import { createTag, until } from "../support/processes.mjs";
 import { isThere, MISSING_REDIS, startRedis } from "../support/servers.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const isMissing = !isThere("redis-server");
 if (isMissing) console.warn(`the fleet is left out: ${MISSING_REDIS}`);
@@ -72,49 +73,52 @@ it.skipIf(isMissing)("carries every run to its end, whoever is killed", { timeou
   expect(html.split("<td>task</td>").length - 1).toBe(6);
 });
 
-it("a task of claude's own begins anew where it was interrupted, and is never repeated when it is finished", async () => {
-  let hangs = true;
-  const tag = createTag();
-  const { api, adapter } = await withAdapter({
-    env: tag.env,
-    mayRunOut: true,
-    script: (request: { body: unknown }) => (hangs ? { hang: true } : scriptedModel(request)),
-  });
-  const folder = mkdtempSync(join(tmpdir(), "dfp-fleet-"));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  const checkpoint = createFileCheckpoint({ dir: join(folder, "runs") });
-  const workspaces = join(folder, "workspaces");
-  mkdirSync(workspaces);
-  const start = (more: object = {}) =>
-    runTask({
-      ...{ adapter, checkpoint, workspaces, runId: "task-1", task: TASKS.get("fix-the-sum") as Task },
-      ...{ signal: new AbortController().signal, heartbeatInterval: 20, onHeartbeat() {} },
-      ...more,
+it.skipIf(lacks("processes"))(
+  "a task of claude's own begins anew where it was interrupted, and is never repeated when it is finished",
+  async () => {
+    let hangs = true;
+    const tag = createTag();
+    const { api, adapter } = await withAdapter({
+      env: tag.env,
+      mayRunOut: true,
+      script: (request: { body: unknown }) => (hangs ? { hang: true } : scriptedModel(request)),
     });
-  // Ended from outside: the reason comes back, and so does the run.
-  const stop = new AbortController();
-  const reason = new Error("the worker ends");
-  const first = start({ signal: stop.signal });
-  await until(() => api.requests.length === 1);
-  await expect(start()).rejects.toMatchObject({ code: "RUN_LOCKED" });
-  stop.abort(reason);
-  await expect(first).rejects.toBe(reason);
-  // A lock that the queue has given to somebody else.
-  const lost = new Error("lock lost");
-  await expect(start({ onHeartbeat: () => api.requests.length === 2 && Promise.reject(lost) })).rejects.toBe(lost);
-  expect([api.requests.length, tag.left(), readdirSync(workspaces)]).toEqual([2, [], []]);
+    const folder = mkdtempSync(join(tmpdir(), "dfp-fleet-"));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    const checkpoint = createFileCheckpoint({ dir: join(folder, "runs") });
+    const workspaces = join(folder, "workspaces");
+    mkdirSync(workspaces);
+    const start = (more: object = {}) =>
+      runTask({
+        ...{ adapter, checkpoint, workspaces, runId: "task-1", task: TASKS.get("fix-the-sum") as Task },
+        ...{ signal: new AbortController().signal, heartbeatInterval: 20, onHeartbeat() {} },
+        ...more,
+      });
+    // Ended from outside: the reason comes back, and so does the run.
+    const stop = new AbortController();
+    const reason = new Error("the worker ends");
+    const first = start({ signal: stop.signal });
+    await until(() => api.requests.length === 1);
+    await expect(start()).rejects.toMatchObject({ code: "RUN_LOCKED" });
+    stop.abort(reason);
+    await expect(first).rejects.toBe(reason);
+    // A lock that the queue has given to somebody else.
+    const lost = new Error("lock lost");
+    await expect(start({ onHeartbeat: () => api.requests.length === 2 && Promise.reject(lost) })).rejects.toBe(lost);
+    expect([api.requests.length, tag.left(), readdirSync(workspaces)]).toEqual([2, [], []]);
 
-  hangs = false;
-  const record = await start();
-  expect(record).toMatchObject({ v: 1, verdict: "pass", output: "sum.mjs adds now.", attempts: 3 });
-  const paid = api.requests.length;
-  expect(await start()).toEqual(record);
-  // Nor is it taken for another task's, and no id leads elsewhere.
-  const other = { task: TASKS.get("name-a-colour") };
-  await expect(start(other)).rejects.toMatchObject({ code: "CHECKPOINT_MISMATCH", category: "validation" });
-  await expect(start({ runId: "../task-1" })).rejects.toMatchObject({ code: "INVALID_OPTION" });
-  expect([api.requests.length, tag.left(), readdirSync(workspaces)]).toEqual([paid, [], []]);
-});
+    hangs = false;
+    const record = await start();
+    expect(record).toMatchObject({ v: 1, verdict: "pass", output: "sum.mjs adds now.", attempts: 3 });
+    const paid = api.requests.length;
+    expect(await start()).toEqual(record);
+    // Nor is it taken for another task's, and no id leads elsewhere.
+    const other = { task: TASKS.get("name-a-colour") };
+    await expect(start(other)).rejects.toMatchObject({ code: "CHECKPOINT_MISMATCH", category: "validation" });
+    await expect(start({ runId: "../task-1" })).rejects.toMatchObject({ code: "INVALID_OPTION" });
+    expect([api.requests.length, tag.left(), readdirSync(workspaces)]).toEqual([paid, [], []]);
+  },
+);
 
 it("a task whose plan is used up has no record, and the queue learns until when", async () => {
   const resets = Math.floor(Date.now() / 1000) + 3600;

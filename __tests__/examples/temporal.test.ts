@@ -18,6 +18,7 @@ import { installed } from "../support/installed.mjs";
 import { startOpenAi } from "../support/openai.mjs";
 import { createTag, until } from "../support/processes.mjs";
 import { errorOf, listedCodes } from "../support/retry-table.mjs";
+import { lacks } from "../support/systems.mjs";
 
 // biome-ignore lint/suspicious/noExplicitAny: Temporal is installed by the test, without types
 type Any = any;
@@ -199,7 +200,7 @@ describe("an agent's run as an activity", () => {
   });
 });
 
-describe("with claude", () => {
+describe.skipIf(lacks("processes"))("with claude", () => {
   async function startClaude(script: Any, env: Record<string, string | undefined> = {}) {
     const tag = createTag();
     const api = await startAnthropic(script);

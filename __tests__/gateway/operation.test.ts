@@ -7,6 +7,7 @@ import { runCommand, startCommand } from "../support/command-line.mjs";
 import { createFakes } from "../support/fake.mjs";
 import { serve, serveApi, temporaryFolder } from "../support/gateway.mjs";
 import { createTag, exists } from "../support/processes.mjs";
+import { lacks } from "../support/systems.mjs";
 import { startSdk } from "../support/telemetry.mjs";
 
 const CHAT = "/v1/chat/completions";
@@ -19,27 +20,30 @@ const linesIn = (path: string) =>
     .split("\n")
     .map((line) => JSON.parse(line));
 
-it("the audit is a run log for each key, whole whatever goes on at once, without prompts", async () => {
-  const folder = temporaryFolder();
-  const record = join(folder, "audit.jsonl");
-  const { ask } = await serveApi(() => ({ text: "ok" }), { record, keys: [EDITOR] });
-  const secret = { ...BODY, messages: [{ role: "user", content: "a secret prompt" }] };
-  const own = Array.from({ length: 8 }, () => ask(CHAT, secret));
-  const others = Array.from({ length: 4 }, () => ask(CHAT, secret, { authorization: `Bearer ${EDITOR.token}` }));
-  const runs = async (answers: typeof own) =>
-    (await Promise.all(answers)).map(({ headers }) => headers.get("x-dfp-run-id")).sort();
-  const [mine, editors] = [await runs(own), await runs(others)];
-  const files = ["audit.an%20editor%2F1.jsonl", "audit.jsonl"];
-  expect(readdirSync(folder).sort()).toEqual(files);
-  const ids = (name: string) => [...new Set(linesIn(join(folder, name)).flatMap(({ runId }) => runId ?? []))].sort();
-  expect([ids(files[0] ?? ""), ids(files[1] ?? "")]).toEqual([editors, mine]);
-  const done = linesIn(record).filter(({ event }) => event?.type === "done");
-  expect(done.map(({ run }) => run).sort()).toEqual(mine);
-  for (const name of files) {
-    expect(statSync(join(folder, name)).mode & 0o777).toBe(0o600);
-    expect(readFileSync(join(folder, name), "utf8")).not.toMatch(/a secret prompt|editor-0123/);
-  }
-});
+it.skipIf(lacks("modes"))(
+  "the audit is a run log for each key, whole whatever goes on at once, without prompts",
+  async () => {
+    const folder = temporaryFolder();
+    const record = join(folder, "audit.jsonl");
+    const { ask } = await serveApi(() => ({ text: "ok" }), { record, keys: [EDITOR] });
+    const secret = { ...BODY, messages: [{ role: "user", content: "a secret prompt" }] };
+    const own = Array.from({ length: 8 }, () => ask(CHAT, secret));
+    const others = Array.from({ length: 4 }, () => ask(CHAT, secret, { authorization: `Bearer ${EDITOR.token}` }));
+    const runs = async (answers: typeof own) =>
+      (await Promise.all(answers)).map(({ headers }) => headers.get("x-dfp-run-id")).sort();
+    const [mine, editors] = [await runs(own), await runs(others)];
+    const files = ["audit.an%20editor%2F1.jsonl", "audit.jsonl"];
+    expect(readdirSync(folder).sort()).toEqual(files);
+    const ids = (name: string) => [...new Set(linesIn(join(folder, name)).flatMap(({ runId }) => runId ?? []))].sort();
+    expect([ids(files[0] ?? ""), ids(files[1] ?? "")]).toEqual([editors, mine]);
+    const done = linesIn(record).filter(({ event }) => event?.type === "done");
+    expect(done.map(({ run }) => run).sort()).toEqual(mine);
+    for (const name of files) {
+      expect(statSync(join(folder, name)).mode & 0o777).toBe(0o600);
+      expect(readFileSync(join(folder, name), "utf8")).not.toMatch(/a secret prompt|editor-0123/);
+    }
+  },
+);
 
 it("no key may go by the name of the gateway's own", async () => {
   await expect(serveApi([], { keys: [{ ...EDITOR, name: "default" }] })).rejects.toMatchObject({
@@ -197,34 +201,37 @@ describe("the command", { timeout: 120_000 }, () => {
     }
   });
 
-  it("leaves no process, and nothing in the way of the next, when it is killed", async () => {
-    const fakes = createFakes();
-    onTestFinished(() => fakes.cleanup());
-    const fake = fakes.cli("claude", { hang: true });
-    const tag = createTag();
-    const path = `${dirname(fake.path)}:${process.env.PATH}`;
-    const socket = join(temporaryFolder(), "gateway.sock");
-    const tokenFile = join(temporaryFolder(), "token");
-    const args = ["--engine", "print", "--token-file", tokenFile, "--json"];
-    const first = await started(args, { PATH: path, ...tag.env });
-    const { url } = JSON.parse(first.output.stdout);
-    const token = readFileSync(tokenFile, "utf8").trim();
-    const asked = fetch(url + CHAT, {
-      method: "POST",
-      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-      body: JSON.stringify({ ...BODY, model: "claude" }),
-    }).catch(() => "cut");
-    await expect.poll(() => fake.calls().length, { timeout: 30_000 }).toBe(1);
-    const { pid } = fake.calls()[0] as { pid: number };
-    expect(exists(pid)).toBe(true);
-    first.child.kill("SIGKILL");
-    await first.ended;
-    expect(await asked).toBe("cut");
-    await expect.poll(() => exists(pid), { timeout: 20_000 }).toBe(false);
-    // Its token's file is replaced; the port is free again at once.
-    const second = await started([...args, "--port", new URL(url).port], { PATH: path });
-    expect(JSON.parse(second.output.stdout).url).toBe(url);
-    expect(readFileSync(tokenFile, "utf8").trim()).not.toBe(token);
-    expect(existsSync(socket)).toBe(false);
-  });
+  it.skipIf(lacks("processes"))(
+    "leaves no process, and nothing in the way of the next, when it is killed",
+    async () => {
+      const fakes = createFakes();
+      onTestFinished(() => fakes.cleanup());
+      const fake = fakes.cli("claude", { hang: true });
+      const tag = createTag();
+      const path = `${dirname(fake.path)}:${process.env.PATH}`;
+      const socket = join(temporaryFolder(), "gateway.sock");
+      const tokenFile = join(temporaryFolder(), "token");
+      const args = ["--engine", "print", "--token-file", tokenFile, "--json"];
+      const first = await started(args, { PATH: path, ...tag.env });
+      const { url } = JSON.parse(first.output.stdout);
+      const token = readFileSync(tokenFile, "utf8").trim();
+      const asked = fetch(url + CHAT, {
+        method: "POST",
+        headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+        body: JSON.stringify({ ...BODY, model: "claude" }),
+      }).catch(() => "cut");
+      await expect.poll(() => fake.calls().length, { timeout: 30_000 }).toBe(1);
+      const { pid } = fake.calls()[0] as { pid: number };
+      expect(exists(pid)).toBe(true);
+      first.child.kill("SIGKILL");
+      await first.ended;
+      expect(await asked).toBe("cut");
+      await expect.poll(() => exists(pid), { timeout: 20_000 }).toBe(false);
+      // Its token's file is replaced; the port is free again at once.
+      const second = await started([...args, "--port", new URL(url).port], { PATH: path });
+      expect(JSON.parse(second.output.stdout).url).toBe(url);
+      expect(readFileSync(tokenFile, "utf8").trim()).not.toBe(token);
+      expect(existsSync(socket)).toBe(false);
+    },
+  );
 });

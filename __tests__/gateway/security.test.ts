@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { createGateway } from "deep-factor-providers/gateway";
 import { describe, expect, it } from "vitest";
 import { raw, serveApi, temporaryFolder, usedPort } from "../support/gateway.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const CHAT = "/v1/chat/completions";
 const BODY = { model: "api/m", messages: [{ role: "user", content: "hi" }] };
@@ -99,7 +100,7 @@ describe("a key", () => {
     expect(all).not.toContain(String(gateway.token));
   });
 
-  it("is in a file of its owner's alone, which replaces a link and goes away", async () => {
+  it.skipIf(lacks("links"))("is in a file of its owner's alone, which replaces a link and goes away", async () => {
     const folder = temporaryFolder();
     const [target, path] = [join(folder, "target"), join(folder, "token")];
     writeFileSync(target, "mine");
@@ -145,7 +146,7 @@ describe("a Unix socket", () => {
       asked.on("error", reject).end();
     });
 
-  it.skipIf(process.platform === "win32")("is its owner's alone, needs no key then, and goes away", async () => {
+  it.skipIf(lacks("modes"))("is its owner's alone, needs no key then, and goes away", async () => {
     const socketPath = join(temporaryFolder(), "gateway.sock");
     const { gateway } = await serveApi([], { socketPath, token: false });
     expect(gateway).toMatchObject({ url: `unix:${socketPath}`, socketPath, token: undefined, tokenFile: undefined });
@@ -154,7 +155,7 @@ describe("a Unix socket", () => {
     expect(existsSync(socketPath)).toBe(false);
   });
 
-  it.skipIf(process.platform === "win32")("is not made over a file, which stays", async () => {
+  it.skipIf(lacks("sockets"))("is not made over a file, which stays", async () => {
     const socketPath = join(temporaryFolder(), "gateway.sock");
     writeFileSync(socketPath, "mine");
     await expect(serveApi([], { socketPath })).rejects.toMatchObject({

@@ -5,6 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { runCommand, startCommand } from "../support/command-line.mjs";
 import { temporaryFolder, usedPort } from "../support/gateway.mjs";
 import { startOpenAi } from "../support/openai.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const BODY = { model: "openai/m", messages: [{ role: "user", content: "hi" }] };
 
@@ -33,28 +34,31 @@ async function start(script: Parameters<typeof startOpenAi>[0], args: string[] =
 }
 
 describe("serve", { timeout: 120_000 }, () => {
-  it("says where it is and for whom, answers whoever has the token of the file, and ends by a signal", async () => {
-    const { child, ended, listening, ask, output } = await start([{ text: "Hi." }]);
-    expect(listening).toEqual({
-      event: "listening",
-      url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+$/),
-      socket: null,
-      tokenFile: expect.any(String),
-      pid: child.pid,
-      providers: ["openai"],
-    });
-    expect(statSync(listening.tokenFile).mode & 0o777).toBe(0o600);
-    const token = readFileSync(listening.tokenFile, "utf8").trim();
-    expect((await ask(token)).choices[0]?.message.content).toBe("Hi.");
-    await expect.poll(() => output.stderr).toContain("/v1/chat/completions  200  openai/m  new");
-    child.kill("SIGTERM");
-    const { code, stdout, stderr } = await ended;
-    expect([code, stdout.split("\n").length, existsSync(listening.tokenFile)]).toEqual([0, 2, false]);
-    expect(stderr.split("\n")[0]).toMatch(/^for you alone: .*terms\.md$/);
-    expect(stdout + stderr).not.toContain(token);
-  });
+  it.skipIf(lacks("signals", "modes"))(
+    "says where it is and for whom, answers whoever has the token of the file, and ends by a signal",
+    async () => {
+      const { child, ended, listening, ask, output } = await start([{ text: "Hi." }]);
+      expect(listening).toEqual({
+        event: "listening",
+        url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+$/),
+        socket: null,
+        tokenFile: expect.any(String),
+        pid: child.pid,
+        providers: ["openai"],
+      });
+      expect(statSync(listening.tokenFile).mode & 0o777).toBe(0o600);
+      const token = readFileSync(listening.tokenFile, "utf8").trim();
+      expect((await ask(token)).choices[0]?.message.content).toBe("Hi.");
+      await expect.poll(() => output.stderr).toContain("/v1/chat/completions  200  openai/m  new");
+      child.kill("SIGTERM");
+      const { code, stdout, stderr } = await ended;
+      expect([code, stdout.split("\n").length, existsSync(listening.tokenFile)]).toEqual([0, 2, false]);
+      expect(stderr.split("\n")[0]).toMatch(/^for you alone: .*terms\.md$/);
+      expect(stdout + stderr).not.toContain(token);
+    },
+  );
 
-  it("shows people its address, its token's file and what to set in clients", async () => {
+  it.skipIf(lacks("signals"))("shows people its address, its token's file and what to set in clients", async () => {
     const api = await startOpenAi([]);
     onTestFinished(() => api.close());
     const { child, ended, output } = startCommand([
@@ -78,7 +82,7 @@ describe("serve", { timeout: 120_000 }, () => {
     expect(stderr).toContain(`ANTHROPIC_BASE_URL=${url} ANTHROPIC_API_KEY="$(cat ${file})"`);
   });
 
-  it("takes the token of a variable, and limits of keys in a file of one's own", async () => {
+  it.skipIf(lacks("signals"))("takes the token of a variable, and limits of keys in a file of one's own", async () => {
     const keys = join(temporaryFolder(), "keys.json");
     const editor = "editor-0123456789";
     writeFileSync(
@@ -97,7 +101,7 @@ describe("serve", { timeout: 120_000 }, () => {
     expect((await ended).code).toBe(0);
   });
 
-  it("waits for an answer under way, and a second signal does not", async () => {
+  it.skipIf(lacks("signals"))("waits for an answer under way, and a second signal does not", async () => {
     let release = () => {};
     const held = new Promise<void>((resolve) => {
       release = resolve;

@@ -7,6 +7,7 @@ import { createGeminiCliProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "../support/fake.mjs";
 import { ask } from "../support/live.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const SERVER = fileURLToPath(new URL("../support/odd-acp.mjs", import.meta.url));
 
@@ -24,7 +25,7 @@ function withServer(mood: string, more: object) {
   return { provider, opened: () => readFileSync(log, "utf8").trim().split("\n") };
 }
 
-describe.skipIf(process.platform === "win32")("a gemini", () => {
+describe.skipIf(lacks("signals", "scripts"))("a gemini", () => {
   it("that eight calls ask at once opens eight sessions, one after the other: the real one keeps a lock meanwhile", async () => {
     const { provider, opened } = withServer("", { engine: "warm", maxConcurrency: 8 });
     const replies = await Promise.all(Array.from({ length: 8 }, (_, at) => provider.invoke([`call ${at}`])));

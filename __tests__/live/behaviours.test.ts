@@ -5,6 +5,7 @@ import { describe, expect, it } from "vitest";
 import { HERE } from "../clis/real.js";
 import { ask, gone, isAlive } from "../support/live.mjs";
 import { KEPT_FORMS } from "../support/live-forms.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const schema = { type: "object", properties: { n: { type: "number" } } };
 const step = { name: "step", description: "Takes a step", schema };
@@ -301,7 +302,7 @@ describe.skipIf(!HERE).each(KEPT_FORMS)("$name", { timeout: 300_000 }, (form) =>
     await expect(provider.invoke(["hi"])).rejects.toMatchObject({ code: "CLOSED" });
   });
 
-  describe.skipIf(process.platform === "win32")("where the installed CLI is another", () => {
+  describe.skipIf(lacks("scripts"))("where the installed CLI is another", () => {
     const { keptBy, canDoWithout } = form;
     const inKept = (shell: string) => `case " $* " in *" ${keptBy} "*) ${shell} ;; esac`;
 

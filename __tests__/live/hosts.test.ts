@@ -6,7 +6,7 @@ import { HERE } from "../clis/real.js";
 import { ask, gone } from "../support/live.mjs";
 import { HOST_FORMS } from "../support/live-forms.mjs";
 
-describe.skipIf(!HERE || process.platform === "win32").each(HOST_FORMS)("$name", { timeout: 300_000 }, (form) => {
+describe.skipIf(!HERE).each(HOST_FORMS)("$name", { timeout: 300_000 }, (form) => {
   it("is replaced where it hangs, and the calls that meet that are answered by another", async () => {
     const { create } = await form.start(() => ({ text: "ok" }));
     const model = create();

@@ -8,6 +8,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "../support/fake.mjs";
 import { ask, gone } from "../support/live.mjs";
 import { until } from "../support/processes.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const SERVER = fileURLToPath(new URL("../support/odd-opencode.mjs", import.meta.url));
 /** What `opencode run` prints. */
@@ -67,7 +68,7 @@ const LACKS = [
   ["tells no version", "other-mute", /it does not tell its version: GET \/global\/health \(status 404\)/],
 ] as const;
 
-describe.skipIf(process.platform === "win32")("another version that", () => {
+describe.skipIf(lacks("scripts"))("another version that", () => {
   it.each(LACKS)("%s serves nobody who wants nothing else, and says what is missing", async (_, mood, message) => {
     const { provider, asked, starts } = withServer(mood, { engine: "live" });
     const error = await provider.invoke(["hi"]).catch((error) => error);
@@ -122,7 +123,7 @@ describe.skipIf(process.platform === "win32")("another version that", () => {
   });
 });
 
-describe.skipIf(process.platform === "win32").each([
+describe.skipIf(lacks("signals", "scripts")).each([
   ["/global/event", "at its first question", "killed-at-/global/event"],
   ["/global/health", "when it is asked for its version", "killed-at-/global/health"],
   ["/sync/replay", "in the middle of the probe", "other-killed-at-/sync/replay"],
@@ -143,7 +144,7 @@ describe.skipIf(process.platform === "win32").each([
   });
 });
 
-describe.skipIf(process.platform === "win32")("a server that", () => {
+describe.skipIf(lacks("scripts"))("a server that", () => {
   const live = { engine: "live" };
 
   it("dies in the middle of a turn fails it with what had come, and the next call has another", async () => {

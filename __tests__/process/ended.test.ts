@@ -12,6 +12,7 @@ import {
   says,
   type Tag,
 } from "../support/processes.mjs";
+import { lacks } from "../support/systems.mjs";
 
 beforeAll(() => void fakeCli(), 600_000);
 
@@ -94,7 +95,7 @@ async function leftAfter(ending: (seen: (pid: number) => void) => Promise<unknow
 
 const NOTHING = { leader: false, processes: [], children: [] };
 
-describe.skipIf(process.platform === "win32").each(Object.entries(ENDINGS))("ended by %s", (name, end) => {
+describe.skipIf(lacks("processes")).each(Object.entries(ENDINGS))("ended by %s", (name, end) => {
   it.each(Object.entries(FAKES))("a CLI that %s leaves nothing", async (_, steps) => {
     const tag = createTag();
     const options = { ...fakeOptions(tag, steps), killGrace: 100 };
@@ -102,7 +103,7 @@ describe.skipIf(process.platform === "win32").each(Object.entries(ENDINGS))("end
   });
 });
 
-describe.skipIf(process.platform === "win32")("ended for its output", () => {
+describe.skipIf(lacks("processes"))("ended for its output", () => {
   it.each([
     ["and goes on", [{ fill: { to: "stdout", bytes: 2_000_000 } }, "forever"]],
     ["and ignores SIGTERM", [IGNORES_TERM, { fill: { to: "stdout", bytes: 2_000_000 } }, "forever"]],
@@ -127,7 +128,7 @@ describe.skipIf(process.platform === "win32")("ended for its output", () => {
   });
 });
 
-describe.skipIf(process.platform === "win32")("ended by a consumer", () => {
+describe.skipIf(lacks("processes"))("ended by a consumer", () => {
   it("that throws: the call rejects with its error, and nothing is left", async () => {
     const tag = createTag();
     const thrown = new Error("mine");
@@ -154,7 +155,7 @@ describe.skipIf(process.platform === "win32")("ended by a consumer", () => {
   });
 });
 
-describe.skipIf(process.platform === "win32")("what had come", () => {
+describe.skipIf(lacks("signals"))("what had come", () => {
   const steps: Step[] = [{ onSignal: { TERM: [{ exit: 0 }] } }, READY, says("so far"), "forever"];
 
   it.each([

@@ -12,6 +12,7 @@ import { ALL, createProvider, withClaude } from "../support/harness.mjs";
 import { ask } from "../support/live.mjs";
 import { startOpenAi } from "../support/openai.mjs";
 import { createTag, createTemp, fakeCli, fakeOptions, READY, type Step } from "../support/processes.mjs";
+import { lacks } from "../support/systems.mjs";
 
 beforeAll(() => void fakeCli(), 600_000);
 
@@ -45,7 +46,7 @@ function watchRejections() {
   });
 }
 
-describe.skipIf(process.platform === "win32")("a stuck onUpdate", () => {
+describe.skipIf(lacks("signals"))("a stuck onUpdate", () => {
   const WAYS: [string, Step[]][] = [
     ["while the CLI goes on", ["readAll", { out: message("one") + message("two") }, "forever"]],
     ["when the CLI has answered", ["readAll", { claude: { text: "one" } }]],
@@ -195,7 +196,7 @@ describe("what was ended before it began", () => {
   });
 });
 
-describe.skipIf(process.platform !== "linux")("live", () => {
+describe.skipIf(lacks("procfs"))("live", () => {
   const ANSWER = JSON.stringify({
     type: "result",
     subtype: "success",
@@ -300,7 +301,7 @@ sleep 0.05
   }, 120_000);
 });
 
-describe.skipIf(process.platform === "win32")("a signal that can't be listened to", () => {
+describe.skipIf(lacks("signals"))("a signal that can't be listened to", () => {
   const broken = {
     aborted: false,
     reason: undefined,
@@ -334,7 +335,7 @@ describe.skipIf(process.platform === "win32")("a signal that can't be listened t
   });
 });
 
-describe.skipIf(process.platform === "win32")("close({ drain: true })", () => {
+describe.skipIf(lacks("processes"))("close({ drain: true })", () => {
   const gated = () => {
     const temp = createTemp();
     onTestFinished(temp.cleanup);

@@ -6,6 +6,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { use } from "../support/claude-code.mjs";
 import { createProvider, RUNS, withClaude } from "../support/harness.mjs";
 import { createTag, createTemp, fakeCli, fakeOptions, type Step } from "../support/processes.mjs";
+import { lacks } from "../support/systems.mjs";
 
 beforeAll(() => void fakeCli(), 600_000);
 
@@ -26,7 +27,7 @@ const leaves = (flag: string, more: Step[] = []): Step[] => [
   { waitFile: flag },
 ];
 
-describe.skipIf(process.platform !== "linux")("a process in a session of its own", () => {
+describe.skipIf(lacks("procfs"))("a process in a session of its own", () => {
   it.each<[string, Step[], Step[], object]>([
     ["of a run that is answered", [], [{ claude: { text: "Hi" } }], { content: "Hi" }],
     ["that ignores SIGTERM", [IGNORES_TERM], [{ claude: { text: "Hi" } }], { content: "Hi" }],
@@ -59,7 +60,7 @@ describe.skipIf(process.platform !== "linux")("a process in a session of its own
   });
 });
 
-describe.skipIf(process.platform !== "linux")("what the model's own Bash leaves in the background", () => {
+describe.skipIf(lacks("procfs"))("what the model's own Bash leaves in the background", () => {
   it.each(RUNS)(
     "of claude %s, engine %s, is gone when close() has settled",
     { timeout: 120_000 },

@@ -18,6 +18,7 @@ import {
   type Step,
   until,
 } from "../support/processes.mjs";
+import { lacks } from "../support/systems.mjs";
 
 beforeAll(() => void fakeCli(), 600_000);
 
@@ -66,7 +67,7 @@ function collect(child: ChildProcess) {
   return output;
 }
 
-describe.skipIf(process.platform === "win32")("the host ends in mid-run", () => {
+describe.skipIf(lacks("signals"))("the host ends in mid-run", () => {
   it.each([
     ["exit", 7, ""],
     ["exit in a callback", 7, ""],
@@ -83,7 +84,7 @@ describe.skipIf(process.platform === "win32")("the host ends in mid-run", () => 
   });
 });
 
-describe.skipIf(process.platform === "win32")("the host ends by itself", () => {
+describe.skipIf(lacks("processes"))("the host ends by itself", () => {
   it("after a call, at once: an idle provider keeps nothing alive", async () => {
     const { child, tag, temp, output } = host("idle", [READY, { claude: { text: "Hi" } }], 0);
     const end = await once(child, "close");
@@ -95,7 +96,7 @@ describe.skipIf(process.platform === "win32")("the host ends by itself", () => {
   });
 });
 
-describe.skipIf(process.platform === "win32")("the host is killed", () => {
+describe.skipIf(lacks("signals"))("the host is killed", () => {
   it.each(["SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"] as const)(
     "by %s: its runs are ended, and their folders gone",
     async (signal) => {
@@ -118,7 +119,7 @@ describe.skipIf(process.platform === "win32")("the host is killed", () => {
     await until(() => tag.left().length === 0);
   });
 
-  it.skipIf(process.platform !== "linux").each(["heeds SIGTERM", "ignores it"])(
+  it.skipIf(lacks("procfs")).each(["heeds SIGTERM", "ignores it"])(
     "what is in a session of its own, has lost its parent and %s",
     async (how) => {
       const away: Step[] = [...(how === "ignores it" ? [IGNORES_TERM] : []), "setsid", READY, "forever"];
@@ -181,7 +182,7 @@ describe.skipIf(process.platform === "win32")("the host is killed", () => {
   });
 });
 
-describe.skipIf(process.platform === "win32")("worker threads", () => {
+describe.skipIf(lacks("processes"))("worker threads", () => {
   it.each(["worker that is terminated", "worker that exits"])("a %s in mid-run leaves nothing", async (ending) => {
     const { child, tag, temp, output } = host(ending, STUBBORN, 0);
     await until(() => output.stdout.includes("worker gone") || child.exitCode !== null);
@@ -231,7 +232,7 @@ describe.skipIf(process.platform === "win32")("worker threads", () => {
   });
 });
 
-it.skipIf(process.platform === "win32")("a process of this test is told from one that is not there", () => {
+it.skipIf(lacks("processes"))("a process of this test is told from one that is not there", () => {
   expect([exists(process.pid), exists(process.ppid)]).toEqual([true, true]);
   expect(() => exists(undefined)).toThrow(TypeError);
 });

@@ -2,6 +2,7 @@
 import { createClaudeCliProvider } from "deep-factor-providers";
 import { beforeAll, describe, expect, it } from "vitest";
 import { createTag, fakeCli, fakeOptions, READY, type Step, says } from "../support/processes.mjs";
+import { lacks } from "../support/systems.mjs";
 
 beforeAll(() => void fakeCli(), 600_000);
 
@@ -18,7 +19,7 @@ const failure = (call: Promise<unknown>) =>
     (error) => error,
   );
 
-describe.skipIf(process.platform === "win32")("standard input", () => {
+describe.skipIf(lacks("processes"))("standard input", () => {
   it("of 8 MiB arrives whole, also where it is read late", async () => {
     const steps: Step[] = [{ sleep: 50 }, "countStdin"];
     const reply = await ask(steps, "x".repeat(8 * MiB), { outputFormat: "text", inputEncoding: "text" });
@@ -40,7 +41,7 @@ describe.skipIf(process.platform === "win32")("standard input", () => {
   });
 });
 
-describe.skipIf(process.platform === "win32")("output", () => {
+describe.skipIf(lacks("signals"))("output", () => {
   it("in pieces of one byte is the text it was", async () => {
     const text = "é€💡 – ünïcödé 漢字";
     const result = { type: "result", subtype: "success", is_error: false, num_turns: 1, result: text, usage: {} };
@@ -55,20 +56,23 @@ describe.skipIf(process.platform === "win32")("output", () => {
     expect((reply.response_metadata.run as { exitMs: number }).exitMs).toBeGreaterThanOrEqual(200);
   });
 
-  it("held open by a grandchild for a minute holds the answer up for a moment only", async () => {
-    const tag = createTag();
-    const steps: Step[] = [{ spawn: { steps: [{ onSignal: { TERM: [] } }, { sleep: 60_000 }] } }, ANSWER];
-    const provider = createClaudeCliProvider({ ...fakeOptions(tag, steps), killGrace: 50_000 });
-    expect((await provider.invoke(["x"])).content).toBe("Hi");
-    // It ignores SIGTERM, so it is still there: nobody has waited for it.
-    const [grandchild = "", ...others] = tag.left();
-    expect(others).toEqual([]);
-    process.kill(Number.parseInt(grandchild, 10), "SIGKILL");
-    await expect.poll(() => tag.left(), { timeout: 10_000 }).toEqual([]);
-  });
+  it.skipIf(lacks("processes"))(
+    "held open by a grandchild for a minute holds the answer up for a moment only",
+    async () => {
+      const tag = createTag();
+      const steps: Step[] = [{ spawn: { steps: [{ onSignal: { TERM: [] } }, { sleep: 60_000 }] } }, ANSWER];
+      const provider = createClaudeCliProvider({ ...fakeOptions(tag, steps), killGrace: 50_000 });
+      expect((await provider.invoke(["x"])).content).toBe("Hi");
+      // It ignores SIGTERM, so it is still there: nobody has waited for it.
+      const [grandchild = "", ...others] = tag.left();
+      expect(others).toEqual([]);
+      process.kill(Number.parseInt(grandchild, 10), "SIGKILL");
+      await expect.poll(() => tag.left(), { timeout: 10_000 }).toEqual([]);
+    },
+  );
 });
 
-describe.skipIf(process.platform === "win32")("a CLI that dies", () => {
+describe.skipIf(lacks("signals"))("a CLI that dies", () => {
   it.each([
     ["SIGKILL", [{ kill: "KILL" }], { signal: "SIGKILL" }],
     ["SIGTERM", [{ kill: "TERM" }], { signal: "SIGTERM" }],

@@ -3,6 +3,7 @@ import { createClaudeCliProvider, limits } from "deep-factor-providers";
 import * as native from "deep-factor-providers/native";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { createTag, createTemp, fakeCli, fakeOptions, READY, type Step, until } from "../support/processes.mjs";
+import { lacks } from "../support/systems.mjs";
 
 beforeAll(() => void fakeCli(), 600_000);
 
@@ -34,7 +35,7 @@ function gated(maxConcurrency: number) {
   };
 }
 
-describe.skipIf(process.platform === "win32")("maxConcurrency", () => {
+describe.skipIf(lacks("signals", "processes"))("maxConcurrency", () => {
   it("holds, and limits() shows what runs and what waits, from every entry", async () => {
     const { options, provider, open, cleanup } = gated(2);
     const calls = Array.from({ length: 5 }, () => provider.invoke(["x"]));

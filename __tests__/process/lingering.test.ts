@@ -13,6 +13,7 @@ import {
 import { beforeAll, describe, expect, it } from "vitest";
 import { createWorkspace, logOf } from "../support/claude-code.mjs";
 import { createTag, createTemp, fakeCli, fakeOptions, READY, type Step, says, until } from "../support/processes.mjs";
+import { lacks } from "../support/systems.mjs";
 
 beforeAll(() => void fakeCli(), 600_000);
 
@@ -74,7 +75,7 @@ function expected() {
   return whole;
 }
 
-describe.skipIf(process.platform === "win32")("after a whole answer", { timeout: 60_000 }, () => {
+describe.skipIf(lacks("signals"))("after a whole answer", { timeout: 60_000 }, () => {
   it.each(Object.entries(LINGERS))(
     "a CLI that %s: the reply is the same, and close() leaves nothing",
     async (_, after) => {
@@ -145,8 +146,8 @@ describe.skipIf(process.platform === "win32")("after a whole answer", { timeout:
   });
 });
 
-describe.skipIf(process.platform === "win32")("output without its last word", () => {
-  it("is no answer: a time limit ends it as before", async () => {
+describe.skipIf(lacks("signals"))("output without its last word", () => {
+  it.skipIf(lacks("processes"))("is no answer: a time limit ends it as before", async () => {
     const tag = createTag();
     const options = {
       ...fakeOptions(tag, [READY, says("half"), "forever"]),
@@ -161,20 +162,23 @@ describe.skipIf(process.platform === "win32")("output without its last word", ()
     expect(tag.left()).toEqual([]);
   });
 
-  it("is no answer either where the last word comes only when the time is over", async () => {
-    const tag = createTag();
-    const late: Step = { onSignal: { TERM: [{ claude: { text: "late" } }, { exit: 0 }] } };
-    const options = {
-      ...fakeOptions(tag, [late, READY, "forever"]),
-      killGrace: 20_000,
-      timeout: 1_500,
-      retry: false,
-    } as const;
-    await expect(createClaudeCliProvider(options).invoke(["x"])).rejects.toMatchObject({ code: "TIMEOUT" });
-    expect(tag.left()).toEqual([]);
-  });
+  it.skipIf(lacks("processes"))(
+    "is no answer either where the last word comes only when the time is over",
+    async () => {
+      const tag = createTag();
+      const late: Step = { onSignal: { TERM: [{ claude: { text: "late" } }, { exit: 0 }] } };
+      const options = {
+        ...fakeOptions(tag, [late, READY, "forever"]),
+        killGrace: 20_000,
+        timeout: 1_500,
+        retry: false,
+      } as const;
+      await expect(createClaudeCliProvider(options).invoke(["x"])).rejects.toMatchObject({ code: "TIMEOUT" });
+      expect(tag.left()).toEqual([]);
+    },
+  );
 
-  it("of text stays a timeout: nothing in it says that no more will come", async () => {
+  it.skipIf(lacks("processes"))("of text stays a timeout: nothing in it says that no more will come", async () => {
     const options = {
       ...fakeOptions(createTag(), [{ out: "an answer\n" }, "forever"]),
       timeout: 1_500,
@@ -185,8 +189,8 @@ describe.skipIf(process.platform === "win32")("output without its last word", ()
   });
 });
 
-describe.skipIf(process.platform === "win32")("the Claude Code adapter", () => {
-  it.each(["claude/success-stream-json", "claude-2.1.330/success-stream-json"])(
+describe.skipIf(lacks("signals"))("the Claude Code adapter", () => {
+  it.skipIf(lacks("processes")).each(["claude/success-stream-json", "claude-2.1.330/success-stream-json"])(
     "has the answer of %s, exit code 0 and no signal, and leaves nothing",
     async (name) => {
       const tag = createTag();

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { createClaudeCliProvider, type LogRecord } from "deep-factor-providers";
 import { beforeAll, describe, expect, it } from "vitest";
 import { createTag, createTemp, fakeCli, fakeOptions, READY, type Step } from "../support/processes.mjs";
+import { lacks } from "../support/systems.mjs";
 
 beforeAll(() => void fakeCli(), 600_000);
 
@@ -26,7 +27,7 @@ function setup(steps: Step[], more: Record<string, unknown> = {}) {
 
 const told = (records: LogRecord[]) => records.map(({ level, message }) => `${level} ${message}`);
 
-describe.skipIf(process.platform === "win32")("logger", () => {
+describe.skipIf(lacks("processes"))("logger", () => {
   it("tells a run from its start to its end, with its figures and without its words", async () => {
     const { provider, records } = setup(ANSWERS);
     const reply = await provider.invoke([["system", "--PROMPT-SECRET"], "PROMPT-SECRET"]);

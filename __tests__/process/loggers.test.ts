@@ -5,6 +5,7 @@ import pino from "pino";
 import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import winston from "winston";
 import { createTag, fakeCli, fakeOptions, READY, type Step } from "../support/processes.mjs";
+import { lacks } from "../support/systems.mjs";
 
 beforeAll(() => void fakeCli(), 600_000);
 
@@ -30,7 +31,7 @@ function provider(logger: Logger, steps: Step[] = ["readAll", { claude: { text: 
 const keysOf = (line: string) =>
   [...line.matchAll(/"(level|time|msg|message|pid|provider|runId|cliPid)":/g)].map(([, key]) => key);
 
-describe.skipIf(process.platform === "win32")("a logger", () => {
+describe.skipIf(lacks("signals"))("a logger", () => {
   it("of pino's is called as it wants it: every key once, the message as its message", async () => {
     const { lines, stream } = sink();
     const reply = await provider(pino({ level: "debug" }, stream) as unknown as Logger).invoke(["x"]);
@@ -79,7 +80,7 @@ describe.skipIf(process.platform === "win32")("a logger", () => {
   });
 });
 
-it.skipIf(process.platform === "win32")("one signal on thirty calls has one listener", async () => {
+it.skipIf(lacks("processes"))("one signal on thirty calls has one listener", async () => {
   const warnings: Error[] = [];
   const note = (warning: Error) => warnings.push(warning);
   process.on("warning", note);

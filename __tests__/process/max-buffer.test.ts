@@ -3,6 +3,7 @@ import { createClaudeCliProvider, execFileAsync } from "deep-factor-providers";
 import { beforeAll, describe, expect, it } from "vitest";
 import { ALL } from "../support/harness.mjs";
 import { createTag, fakeCli, fakeOptions, type Step } from "../support/processes.mjs";
+import { lacks } from "../support/systems.mjs";
 
 beforeAll(() => void fakeCli(), 600_000);
 
@@ -27,7 +28,7 @@ async function outcomes(count: number, run: (over: number) => Promise<string>) {
 
 const failure = (error: { code: string }) => error.code;
 
-describe.skipIf(process.platform === "win32")("a program that prints and exits at once", { timeout: 300_000 }, () => {
+describe.skipIf(lacks("processes"))("a program that prints and exits at once", { timeout: 300_000 }, () => {
   const steps = (over: number): Step[] => [{ out: "x".repeat(MAX + over) }];
 
   /** How often with each length. What it looks for came once in some hundred runs, before it was mended. */

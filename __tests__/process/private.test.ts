@@ -7,6 +7,7 @@ import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, it } from "vitest";
 import { createTag, createTemp, fakeCli, fakeOptions, type Step } from "../support/processes.mjs";
+import { lacks } from "../support/systems.mjs";
 
 beforeAll(() => void fakeCli(), 600_000);
 
@@ -36,7 +37,7 @@ function modes(folder: string, under = ""): Record<string, string> {
 
 const hasFiles = (found: Record<string, string>) => Object.values(found).some((entry) => entry.startsWith("file"));
 
-describe.skipIf(process.platform === "win32").each(["0", "22", "77", "177"])("with umask %s", (umask) => {
+describe.skipIf(lacks("modes", "processes")).each(["0", "22", "77", "177"])("with umask %s", (umask) => {
   it.each<[factory: string, options: object]>([
     ["createClaudeCliProvider", { systemPrompt: "a private text" }],
     ["createCodexCliProvider", { systemPrompt: "a private text" }],
@@ -65,7 +66,7 @@ describe.skipIf(process.platform === "win32").each(["0", "22", "77", "177"])("wi
   });
 });
 
-describe.skipIf(process.platform === "win32")("the folder for temporary files", () => {
+describe.skipIf(lacks("modes", "processes"))("the folder for temporary files", () => {
   const parents = {
     missing: () => {},
     file: (path: string) => writeFileSync(path, ""),

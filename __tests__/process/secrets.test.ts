@@ -12,6 +12,7 @@ import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { createProvider, withClaude } from "../support/harness.mjs";
 import { startOpenAi } from "../support/openai.mjs";
 import { createTag, createTemp, fakeCli, fakeOptions, type Step } from "../support/processes.mjs";
+import { lacks } from "../support/systems.mjs";
 
 beforeAll(() => void fakeCli(), 600_000);
 
@@ -49,7 +50,7 @@ const result = (text: string) =>
     result: `API Error: 401 ${text}`,
   });
 
-describe.skipIf(process.platform === "win32")("a CLI that prints its environment", () => {
+describe.skipIf(lacks("processes"))("a CLI that prints its environment", () => {
   it.each<[string, Step[]]>([
     ["on standard error", [{ err: `${printed}\n` }, { exit: 1 }]],
     ["on standard output", [{ out: `${printed}\n` }, { exit: 3 }]],

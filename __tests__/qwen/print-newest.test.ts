@@ -9,6 +9,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "../clis/real.js";
 import { CLIS, NEWEST_QWEN } from "../support/clis.mjs";
 import { ALL, withCli } from "../support/harness.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const RECORDINGS = join(dirname(fileURLToPath(import.meta.url)), "../fixtures/recordings/qwen-0.24.4");
 const HELLO = { chunks: ["Hello ", "there."], usage: { input: 20, output: 7, cached: 5 } };
@@ -89,7 +90,7 @@ describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}`, { timeout: 600_000 }, () 
 });
 
 /** The real one takes 100 s to come so far. */
-describe.skipIf(process.platform === "win32")("a qwen that pauses for a minute", () => {
+describe.skipIf(lacks("scripts"))("a qwen that pauses for a minute", () => {
   it.each([
     ["err-429-stream-json", "stream-json", "RATE_LIMITED", 429],
     ["err-429-json", "json", "RATE_LIMITED", 429],

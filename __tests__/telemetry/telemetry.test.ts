@@ -28,6 +28,7 @@ import { toAnswer } from "../support/agent-claude.mjs";
 import { createProvider, sampleOf, withClaude, withCli } from "../support/harness.mjs";
 import { ask } from "../support/live.mjs";
 import { until } from "../support/processes.mjs";
+import { lacks } from "../support/systems.mjs";
 import { startSdk } from "../support/telemetry.mjs";
 
 const { ATTR, METRIC } = createRequire(import.meta.url)("../../src/js/telemetry/names.cjs");
@@ -450,7 +451,7 @@ describe("the option", () => {
     expect(JSON.parse(stdout)).toEqual([0, false, "CONNECTION_FAILED"]);
   });
 
-  it("says what to install where the peer is missing", async () => {
+  it.skipIf(lacks("links"))("says what to install where the peer is missing", async () => {
     const folder = mkdtempSync(join(tmpdir(), "dfp-no-peer-"));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
     const root = fileURLToPath(new URL("../..", import.meta.url));

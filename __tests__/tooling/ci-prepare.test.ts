@@ -17,6 +17,7 @@ import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { isBuildStale, isInstallStale, type PrepareOptions, prepare } from "../../.ci/prepare.mjs";
 import { createFakes, type Fakes } from "../support/fake.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const ADDON = `deep-factor-providers.${process.platform}-${process.arch}-test.node`;
 const LOCK = {
@@ -76,7 +77,7 @@ function run(options: PrepareOptions & { cargo?: string; npm?: string } = {}): P
   return prepare({ root, env: { PATH: fakes.dir }, log: (line) => lines.push(line), ...rest });
 }
 
-describe.skipIf(process.platform === "win32")("prepare", () => {
+describe.skipIf(lacks("scripts"))("prepare", () => {
   it("does nothing, and says nothing, when everything is there", async () => {
     install();
     built();
@@ -171,7 +172,7 @@ describe("isBuildStale", () => {
   });
 });
 
-describe.skipIf(process.platform === "win32")(".ci/run", () => {
+describe.skipIf(lacks("scripts", "modes"))(".ci/run", () => {
   it.each([
     ["what every change has to pass", [], "--ci"],
     ["what guards a release", ["--all"], "--all"],
