@@ -38,7 +38,8 @@ const NODE_OF_MUSL = "22.20.0";
 const PLATFORMS = {
   "check-windows": () => {
     const env = setUpCompiler();
-    cargo(["cargo", "clippy", "--lib", "--features", "fake-cli", "--target", TARGET, "--", "-D", "warnings"], env);
+    const crates = ["--lib", "--test", "integration", "--features", "fake-cli"];
+    cargo(["cargo", "clippy", ...crates, "--target", TARGET, "--", "-D", "warnings"], env);
     return `${TARGET} compiles without a warning`;
   },
   "check-macos": () => {
