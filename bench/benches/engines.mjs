@@ -4,7 +4,7 @@
  * an engine adds its contenders to {@link WAYS}, or to {@link LOOPS} where it keeps a conversation.
  */
 import { CLIS, isolateCli } from "../../__tests__/support/clis.mjs";
-import { driveGeminiAcp, driveQwenAcp } from "../harness/acp-by-hand.mjs";
+import { driveGeminiAcp, driveGrokAcp, driveQwenAcp } from "../harness/acp-by-hand.mjs";
 import { goal } from "../harness/bench.mjs";
 import { LOOPS, measureLoop, residentMb } from "../harness/engine-loops.mjs";
 import { median } from "../harness/stats.mjs";
@@ -56,6 +56,11 @@ export const WAYS = {
     qwenWarm: { title: "qwen warm", kind: "ours", open: ours("qwen", { engine: "warm" }) },
     qwenCalls: { title: "qwen 0.15.10 print", kind: "ours", open: ours("qwen", { engine: "print" }) },
     qwenAcp: { title: "qwen --acp by hand", kind: "floor", open: async (setting) => driveQwenAcp(setting.options) },
+  },
+  grok: {
+    grokWarm: { title: "grok warm", kind: "ours", open: ours("grok", { engine: "warm" }) },
+    grokPrint: { title: "grok print", kind: "ours", open: ours("grok", { engine: "print" }) },
+    grokAcp: { title: "grok agent by hand", kind: "floor", open: async (setting) => driveGrokAcp(setting.options) },
   },
 };
 
@@ -132,7 +137,7 @@ const times = (value) => `${value.toFixed(2)} times`;
 export default {
   title: "the engines of other CLIs",
   about:
-    "The real CLI, a scripted API that answers at once. gemini, and the qwen that has no live form: eleven calls, one after the other, none of which knows of another. opencode, qwen and copilot: an agent's loop of ten steps, nine tool calls and an answer, with the same requests by hand. From the call to its request and to its answer, the first with the process's start.",
+    "The real CLI, a scripted API that answers at once. gemini, grok, and the qwen that has no live form: eleven calls, one after the other, none of which knows of another. opencode, qwen and copilot: an agent's loop of ten steps, nine tool calls and an answer, with the same requests by hand. From the call to its request and to its answer, the first with the process's start.",
   figures: {
     total: { title: "whole loop", unit: "ms" },
     first: { title: "first request", unit: "ms" },
@@ -170,6 +175,18 @@ export default {
     goal(
       "qwen, warm: a later call within 1.2 times `--acp` by hand",
       look.median(QWEN_CALLS, "qwenWarm", "answer") / look.median(QWEN_CALLS, "qwenAcp", "answer"),
+      (value) => value <= 1.2,
+      times,
+    ),
+    goal(
+      "grok, warm: a later call at least 3 times sooner than in print form",
+      look.median("grok", "grokPrint", "answer") / look.median("grok", "grokWarm", "answer"),
+      (value) => value >= 3,
+      (value) => `${value.toFixed(1)} times`,
+    ),
+    goal(
+      "grok, warm: a later call within 1.2 times `grok agent` by hand",
+      look.median("grok", "grokWarm", "answer") / look.median("grok", "grokAcp", "answer"),
       (value) => value <= 1.2,
       times,
     ),
