@@ -79,6 +79,13 @@ Goals:
 - **missed**: fast (2 ms)`);
   });
 
+  it("says when a case was measured by itself", () => {
+    const [one] = result.cases;
+    const alone = { ...one, name: "two", contenders: one?.contenders ?? [], date: "2026-02-02T00:00:00Z", load: 9 };
+    const several = { ...result, date: "2026-01-01T00:00:00Z", load: 1, cases: [...result.cases, alone] };
+    expect(section(several)).toContain("ratios to ours; 2026-01-01, load 1.0; two: 2026-02-02, load 9.0.");
+  });
+
   it("goes between its marks in a document", () => {
     const document =
       "# P\n\n<!-- bench:setting -->\nold\n<!-- /bench -->\n\ntext\n\n<!-- bench:start --><!-- /bench -->\n";

@@ -4,14 +4,14 @@
  *
  * In flow names of benches (all, if none is named); out flows Markdown, and JSON with every sample. Offline: a compiled fake
  * CLI, or the real claude CLI with a scripted API. `--quick` makes every bench as small as it can be: it shows that they run;
- * `--rounds n` is fewer or more rounds than the bench's own.
+ * `--rounds n` is fewer or more rounds than the bench's own; `--case name` measures one case of a bench whose others the outcome has.
  *
  * Needs the addon (`npm run build`), cargo for the fake CLI, and at the first run npm for the packages to compare with.
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { loadavg } from "node:os";
 import { parseArgs } from "node:util";
-import { loadBench, NAMES } from "./harness/bench.mjs";
+import { Look, loadBench, NAMES } from "./harness/bench.mjs";
 import { machine, versions } from "./harness/machine.mjs";
 import { installPeers } from "./harness/peers.mjs";
 import { markdown, section } from "./harness/report.mjs";
@@ -22,6 +22,7 @@ const { values, positionals } = parseArgs({
   options: {
     quick: { type: "boolean", default: false },
     rounds: { type: "string" },
+    case: { type: "string" },
     json: { type: "string" },
     markdown: { type: "string" },
   },
@@ -47,7 +48,9 @@ for (const name of wanted) {
   const date = new Date().toISOString();
   const load = loadavg()[0] ?? 0;
   const log = (/** @type {string} */ line) => console.error(line);
-  const result = { ...(await runBench(name, bench, { quick, rounds, log })), date, load };
+  const result = values.case
+    ? await runCaseOf(name, bench, { date, load })
+    : { ...(await runBench(name, bench, { quick, rounds, log })), date, load };
   outcome.benches = NAMES.flatMap((each) =>
     each === name ? [result] : outcome.benches.filter((known) => known.name === each),
   );
@@ -55,6 +58,23 @@ for (const name of wanted) {
   // After each, so that a run that is broken off leaves what it has.
   if (values.json) writeFileSync(values.json, `${JSON.stringify(outcome)}\n`);
   if (values.markdown) writeFileSync(values.markdown, markdown(outcome));
+}
+
+/**
+ * The outcome that is there of a bench, with the case that was asked for measured anew, as often as the others were.
+ * @param {string} name
+ * @param {import("./harness/bench.mjs").Bench} bench
+ * @param {{ date: string, load: number }} when
+ */
+async function runCaseOf(name, bench, when) {
+  const known = outcome.benches.find((each) => each.name === name);
+  const cases = bench.cases({ quick });
+  if (!known || !cases.some((of) => of.name === values.case)) throw new Error(`no outcome of ${name}, or no such case`);
+  const alone = { ...bench, cases: () => cases.filter((of) => of.name === values.case) };
+  const result = await runBench(name, alone, { quick, rounds: known.rounds, log: console.error });
+  const measured = [...known.cases.filter((of) => of.name !== values.case), { ...result.cases[0], ...when }];
+  const ordered = cases.flatMap((of) => measured.find((each) => each.name === of.name) ?? []);
+  return { ...known, ...result, cases: ordered, goals: bench.goals(new Look(ordered)) };
 }
 
 /** Where only some benches run, the others of an outcome that is there stay. */

@@ -33,7 +33,10 @@
  * @property {Record<string, Spread>} figures
  * @property {Record<string, number>} ratios to the first of our own contenders: the median of the rounds' ratios
  */
-/** @typedef {{ name: string, contenders: ContenderResult[] }} CaseResult */
+/**
+ * `date` and `load`: of a case that was measured by itself, later than the others.
+ * @typedef {{ name: string, contenders: ContenderResult[], date?: string, load?: number }} CaseResult
+ */
 /** @typedef {{ text: string, met: boolean | null, measured: string }} Verdict `null`: not to be told from this run */
 /**
  * @typedef {object} BenchResult

@@ -31,9 +31,11 @@ export function setting({ quick, machine, versions }) {
 /** One bench: how, its tables, its goals. @param {BenchResult} bench */
 export function section(bench) {
   const rounds = bench.rounds === 1 ? "One round" : `Medians of ${bench.rounds} interleaved rounds`;
-  const when =
-    bench.date && bench.load !== undefined ? `; ${bench.date.slice(0, 10)}, load ${bench.load.toFixed(1)}` : "";
-  const note = `${bench.about} ${rounds}, × is the median of the rounds' ratios to ours${when}.`;
+  const when = [bench, ...bench.cases].map((part, index) => {
+    const of = index === 0 ? "" : `${part.name}: `;
+    return part.date && part.load !== undefined ? `; ${of}${part.date.slice(0, 10)}, load ${part.load.toFixed(1)}` : "";
+  });
+  const note = `${bench.about} ${rounds}, × is the median of the rounds' ratios to ours${when.join("")}.`;
   const goals = bench.goals.map(
     ({ text, met, measured }) =>
       `- ${met === null ? "not measured" : met ? "met" : "**missed**"}: ${text} (${measured})`,

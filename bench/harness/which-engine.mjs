@@ -32,6 +32,8 @@ const ROWS = [
   { bench: "engines", of: "qwen 0.15.10", contender: "qwenCalls", title: "qwen 0.15.10 print", facts: PROMPT },
   { bench: "engines", of: "gemini", contender: "geminiWarm", title: "gemini warm", facts: PROMPT },
   { bench: "engines", of: "gemini", contender: "geminiPrint", title: "gemini print", facts: PROMPT },
+  { bench: "engines", of: "grok", contender: "grokWarm", title: "grok warm", facts: PROMPT },
+  { bench: "engines", of: "grok", contender: "grokPrint", title: "grok print", facts: PROMPT },
 ];
 
 const FIGURES = /** @type {const} */ ([
@@ -53,8 +55,9 @@ export function whichEngine({ benches }) {
   });
   // Benches are run on their own: what else the machine did then is not the same for all rows.
   const runs = ["loop", "engines"].map((name) => {
-    const { date = "", load = Number.NaN, rounds } = benches.find((bench) => bench.name === name) ?? {};
-    return `\`${name}\` ${date.slice(0, 10)}, rounds: ${rounds}, load ${load.toFixed(1)}`;
+    const { date = "", load = Number.NaN, rounds, cases } = benches.find((bench) => bench.name === name) ?? {};
+    const alone = (cases ?? []).map((of) => (of.load === undefined ? "" : ` (${of.name}: ${of.load.toFixed(1)})`));
+    return `\`${name}\` ${date.slice(0, 10)}, rounds: ${rounds}, load ${load.toFixed(1)}${alone.join("")}`;
   });
   return `${aligned(head, rows, 3)}\n\nclaude and codex are from the bench ${runs[0]}; the others from ${runs[1]}.`;
 }
