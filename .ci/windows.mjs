@@ -68,7 +68,7 @@ const CARGO = Object.freeze({
     names: ["process::"],
     notUnderWine: {
       "process::crowd::sixty_ends_at_any_moment_leave_nobody":
-        "a pipe whose process is killed while it starts does not always end",
+        "a process that is killed while Wine loads it stays, with its pipes",
       "process::io::closing_stdout_is_not_exiting": "a pipe ends with its process, not when it is closed",
     },
   },
