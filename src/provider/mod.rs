@@ -7,6 +7,7 @@
 pub mod acp;
 pub mod callbacks;
 pub mod capability;
+mod checks;
 pub mod choices;
 pub mod claude;
 pub mod codex;
@@ -31,14 +32,16 @@ mod vocabulary;
 #[cfg(test)]
 mod tests;
 
+pub use checks::{
+    Announced, Checks, EndedLogin, EngineCheck, GatewayVariable, LoginAnswer, LoginCheck, LoginKind, LoginSign,
+    LoginWords, Reading, Versions,
+};
 pub use flags::{Flag, When, Word, same_flag};
 pub(in crate::provider) use flags::{flag, optional};
 pub use vocabulary::{
-    APPENDED_PROMPT_FILE, About, AcpErrors, AcpUsage, Announced, Checks, Compose, Defaults, EndedLogin, EngineCheck,
-    EnvValue, FileSpec, GatewayVariable, Guard, LiveForm, LoginAnswer, LoginCheck, LoginDir, LoginKind, LoginSign,
-    LoginWords, OUTPUT_SCHEMA_FILE, PrivateHome, PromptLimit, Provider, Reading, STANDARD_SYSTEM_PROMPT,
-    SYSTEM_PROMPT_FILE, SchemaForm, SessionParts, SessionSpec, Var, Versions, WarmForm, WarmThread, appended_prompt,
-    output_schema, system_prompt,
+    APPENDED_PROMPT_FILE, About, AcpErrors, AcpUsage, Compose, Defaults, EnvValue, FileSpec, Guard, LiveForm, LoginDir,
+    OUTPUT_SCHEMA_FILE, PrivateHome, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm,
+    SessionParts, SessionSpec, Var, WarmForm, WarmThread, appended_prompt, output_schema, system_prompt,
 };
 pub(in crate::provider) use vocabulary::{choice_var, var, var_when};
 
