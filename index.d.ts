@@ -881,14 +881,20 @@ export interface AcpProviderOptions extends Omit<CliProviderOptions, "cliPath" |
   readonly args?: readonly string[] | undefined;
   /** What it is called in events and errors: letters, digits, `-`, `_`, `.`. Default: `"acp"`. */
   readonly name?: string | undefined;
-  /** How long a process without a call is kept, ms; 0 ends it with its call. Default: 300,000. */
+  /**
+   * `"live"`: sessions are kept, and sent what is new; the agent calls your tools by MCP, which it has to take over HTTP. `"warm"`: each call
+   * has a session of its own, which is sent all of the thread, and your tools are asked for in words. `"auto"`: kept sessions, and one of its
+   * own for a call with tools where the agent takes no such servers, or `cwd` is given. Default: `"auto"`.
+   */
+  engine?: "live" | "warm" | "auto" | undefined;
+  /** How long a session or a process without a call is kept, ms; 0 ends it with its call. Default: 300,000. */
   keepAlive?: number | undefined;
 }
 
 /**
- * Any agent that speaks the Agent Client Protocol (version 1) as a model: one process for many calls, a session for each. It is an agent that
- * answers: its instructions and its tools stay its own (a health report says `pure: false`). It is given no files, no terminal and no
- * permission. Your tools are asked for in words.
+ * Any agent that speaks the Agent Client Protocol (version 1) as a model: one process for many calls. It is an agent that answers: its
+ * instructions and its tools stay its own (a health report says `pure: false`). It is given no files, no terminal, and no permission but to
+ * call the tools that you have bound.
  *
  * @throws {ProviderError} `INVALID_CONFIG` for what starts it; `INVALID_OPTION` for an option that is unknown or ill-typed.
  */

@@ -3,9 +3,11 @@ import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type AcpProviderOptions, createAcpProvider } from "deep-factor-providers/native";
+import { type AIMessage, type BaseMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
+import { type AcpProviderOptions, createAcpProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { removeFolder } from "../support/folders.mjs";
+import { until } from "../support/processes.mjs";
 
 const AGENT = fileURLToPath(new URL("../support/hostile-acp.mjs", import.meta.url));
 
@@ -35,9 +37,9 @@ function agent(mood: string, more: Partial<AcpProviderOptions> = {}) {
 describe("an agent that breaks every rule", () => {
   it("is read for its answer alone, and given nothing that it asks for", async () => {
     const { provider, sent } = agent("rules");
-    const { response_metadata, ...reply } = await provider.invoke(["Say hello"]);
-    expect(reply).toEqual({
-      type: "ai",
+    const reply = await provider.invoke(["Say hello"]);
+    const { response_metadata, content, tool_calls, invalid_tool_calls, additional_kwargs, usage_metadata } = reply;
+    expect({ content, tool_calls, invalid_tool_calls, additional_kwargs, usage_metadata }).toEqual({
       content: "Hello there.",
       tool_calls: [],
       invalid_tool_calls: [],
@@ -47,7 +49,7 @@ describe("an agent that breaks every rule", () => {
       },
       usage_metadata: { input_tokens: 20, output_tokens: 7, total_tokens: 27 },
     });
-    expect(response_metadata).toMatchObject({ provider: "hostile", stop_reason: "end_turn", run: { engine: "warm" } });
+    expect(response_metadata).toMatchObject({ provider: "hostile", stop_reason: "end_turn", run: { engine: "live" } });
     const answers = sent().filter(({ method }) => method === undefined);
     const refused = expect.objectContaining({ code: -32_601 });
     expect(answers).toEqual([
@@ -91,6 +93,177 @@ describe("what becomes of a call", () => {
     const { provider, sent } = agent("silent", { timeout: 1_500 });
     await expect(provider.invoke(["Say hello"])).rejects.toMatchObject({ code: "TIMEOUT" });
     expect(sent().filter(({ method }) => method === "session/cancel")).toHaveLength(1);
+  });
+});
+
+const ADD = { name: "add", description: "Adds", schema: { type: "object" } };
+type Results = (args: Record<string, unknown>) => string;
+/** The thread behind `reply`, with the results of its calls. */
+const answered = (thread: BaseMessage[], reply: AIMessage, result: Results = ({ a }) => `took ${a}`) => [
+  ...thread,
+  reply,
+  ...(reply.tool_calls ?? []).map(
+    (call) => new ToolMessage({ tool_call_id: call.id ?? "", content: result(call.args) }),
+  ),
+];
+const argsOf = (reply: AIMessage) => reply.tool_calls?.map(({ name, args }) => [name, args]);
+const ofRun = (reply: AIMessage) => {
+  const { run } = reply.response_metadata as { run?: { engine: string; continued?: boolean } };
+  return [run?.engine, run?.continued];
+};
+
+describe("kept sessions", () => {
+  const GO = [new HumanMessage("Go")];
+
+  it("are sent what is new, each its own", async () => {
+    const { provider, sent } = agent("");
+    const [one, two] = await Promise.all([provider.invoke(["One"]), provider.invoke(["Two"])]);
+    const thread = [new HumanMessage("One"), one, new HumanMessage("/more"), new HumanMessage("and more")];
+    expect(ofRun(await provider.invoke(thread))).toEqual(["live", true]);
+    expect(ofRun(await provider.invoke([new HumanMessage("Two"), two, new HumanMessage("Three")]))).toEqual([
+      "live",
+      true,
+    ]);
+    const opened = sent().filter(({ method }) => method === "session/new");
+    const prompts = sent()
+      .filter(({ method }) => method === "session/prompt")
+      .map(({ params }) => params as { sessionId: string; prompt: { text: string }[] });
+    expect(opened).toHaveLength(2);
+    expect(new Set(prompts.map(({ sessionId }) => sessionId)).size).toBe(2);
+    expect(prompts[2]?.sessionId).toBe(prompts.find(({ prompt }) => prompt[0]?.text.includes("One"))?.sessionId);
+    expect(prompts[2]?.prompt[0]?.text).toMatch(/\/more[\s\S]*and more/);
+    expect(prompts[2]?.prompt[0]?.text).not.toMatch(/^\s*\/|One|Hello/);
+  });
+
+  it("are called the tools of at once, and go on when all have their results", async () => {
+    const { provider, sent } = agent("atOnce");
+    const model = provider.bindTools([ADD]);
+    const first = await model.invoke(GO);
+    expect([first.content, argsOf(first)]).toEqual(["Let me add.", expect.any(Array)]);
+    expect(new Set(argsOf(first)?.map(([, args]) => (args as { a: number }).a))).toEqual(new Set([1, 2]));
+    const second = await model.invoke(answered(GO, first));
+    expect([second.content, ofRun(second)]).toEqual(["took 1 and took 2", ["live", true]]);
+    expect(sent().filter(({ method }) => method === "session/prompt")).toHaveLength(1);
+    const [, opened] = sent();
+    const url = expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+\//);
+    const headers = [{ name: "Authorization", value: expect.stringMatching(/^Bearer [\da-f]{64}$/) }];
+    expect(opened?.params).toEqual({
+      cwd: expect.stringMatching(/[/\\]s0$/),
+      mcpServers: [{ type: "http", name: "df", url, headers }],
+    });
+  });
+
+  it("are called them one after the other by one prompt", async () => {
+    const { provider } = agent("inTurn");
+    const model = provider.bindTools([ADD]);
+    const first = await model.invoke(GO);
+    const thread = answered(GO, first);
+    const second = await model.invoke(thread);
+    expect([argsOf(first), argsOf(second)]).toEqual([[["add", { a: 1 }]], [["add", { a: 2 }]]]);
+    const third = await model.invoke(answered(thread, second));
+    expect([second.content, third.content, ofRun(third)]).toEqual(["took 1.", "took 2.", ["live", true]]);
+  });
+
+  it.each([
+    ["afterTheEnd", "Done."],
+    ["withoutWaiting", "Done without it."],
+  ])("give no call away that comes to nothing (%s)", async (mood, content) => {
+    const { provider, sent } = agent(mood);
+    const model = provider.bindTools([ADD]);
+    const first = await model.invoke(GO);
+    expect([first.content, first.tool_calls]).toEqual([content, []]);
+    await until(() => sent().some((line) => "late" in line));
+    expect(sent().find((line) => "late" in line)).toEqual({ late: "the agent has dropped the call" });
+    const second = await model.invoke([...GO, first, new HumanMessage("More")]);
+    expect([second.content, second.tool_calls, ofRun(second)]).toEqual([content, [], ["live", true]]);
+  });
+
+  it("are given up where the agent has given up its calls, and the thread is sent to another", async () => {
+    const { provider, sent } = agent("givesUp");
+    const model = provider.bindTools([ADD]);
+    const first = await model.invoke(GO);
+    expect(argsOf(first)).toEqual([["add", { a: 1 }]]);
+    await until(() => sent().some((line) => "late" in line));
+    const second = await model.invoke(answered(GO, first));
+    expect([second.content, ofRun(second)]).toEqual(["Another session.", ["live", false]]);
+    const [, prompt] = sent().filter(({ method }) => method === "session/prompt");
+    expect(JSON.stringify(prompt?.params)).toMatch(/Go.*took 1/);
+  });
+
+  it("call no tool that the caller has not", async () => {
+    const reply = await agent("unknownTool").provider.bindTools([ADD]).invoke(GO);
+    expect([reply.content, reply.tool_calls]).toEqual([expect.stringContaining("rm"), []]);
+  });
+
+  it("are permitted the caller's tools, and nothing that is called like them", async () => {
+    const { provider, sent } = agent("permissions");
+    expect((await provider.bindTools([ADD]).invoke(GO)).content).toBe("Done.");
+    const of = (name: string) => sent().flatMap((line) => (name in line ? [(line as never)[name]] : []));
+    const once = { outcome: { outcome: "selected", optionId: "once" } };
+    const refused = { outcome: { outcome: "cancelled" } };
+    expect([of("permitted"), of("refused")]).toEqual([Array(2).fill(once), Array(5).fill(refused)]);
+  });
+
+  it("are left where the agent does not stop, and others serve", async () => {
+    const { provider, sent } = agent("endless");
+    await expect(provider.invoke(GO, { timeout: 700 })).rejects.toMatchObject({
+      code: "TIMEOUT",
+      partial: { text: expect.stringMatching(/^and on and on/) },
+    });
+    expect(sent().filter(({ method }) => method === "session/cancel")).toHaveLength(1);
+    await expect(provider.invoke(GO, { timeout: 700 })).rejects.toMatchObject({ code: "TIMEOUT" });
+  });
+
+  it("are not two of one name", async () => {
+    const { provider } = agent("sameName");
+    const both = await Promise.allSettled([provider.invoke(["One"]), provider.invoke(["Two"])]);
+    expect(both.map((one) => (one.status === "fulfilled" ? one.value.content : one.reason.code)).sort()).toEqual([
+      "Hello.",
+      "LIVE_UNSUPPORTED",
+    ]);
+  });
+
+  it("are interrupted with their calls", async () => {
+    const { provider, sent } = agent("atOnce");
+    const model = provider.bindTools([ADD]);
+    await model.invoke(GO);
+    await provider.close();
+    expect(sent().filter(({ method }) => method === "session/cancel").length).toBeLessThanOrEqual(1);
+    await expect(model.invoke(GO)).rejects.toMatchObject({ code: "CLOSED" });
+  });
+});
+
+describe("an agent that takes no servers", () => {
+  it("is told the tools in words, in a session of the call's own", async () => {
+    const { provider, sent } = agent("");
+    const reply = await provider.bindTools([ADD]).invoke(["Say hello"]);
+    expect([reply.content, ofRun(reply)]).toEqual(["Hello there.", ["warm", undefined]]);
+    const prompts = sent().filter(({ method }) => method === "session/prompt");
+    expect(prompts.map(({ params }) => JSON.stringify(params))).toEqual([expect.stringContaining("Available Tools")]);
+    expect(ofRun(await provider.bindTools([]).invoke(["Say hello"]))).toEqual(["live", false]);
+  });
+
+  it("is refused to who wants kept sessions and nothing else", async () => {
+    const model = agent("", { engine: "live" }).provider.bindTools([ADD]);
+    await expect(model.invoke(["Say hello"])).rejects.toMatchObject({
+      code: "LIVE_UNSUPPORTED",
+      message: expect.stringContaining("no MCP servers over HTTP"),
+    });
+  });
+
+  it("is one, too, where its sessions share a folder of the user's", async () => {
+    const cwd = mkdtempSync(join(tmpdir(), "dfp-"));
+    onTestFinished(() => removeFolder(cwd));
+    const model = agent("atOnce", { engine: "live", cwd }).provider.bindTools([ADD]);
+    await expect(model.invoke(["Say hello"])).rejects.toMatchObject({
+      code: "LIVE_UNSUPPORTED",
+      message: expect.stringContaining("`cwd`"),
+    });
+  });
+
+  it("has a session for each call where that is asked for", async () => {
+    const { provider } = agent("", { engine: "warm" });
+    expect(ofRun(await provider.invoke(["Say hello"]))).toEqual(["warm", undefined]);
   });
 });
 

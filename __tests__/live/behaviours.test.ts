@@ -14,11 +14,13 @@ const result = (id: string, content: string) => new ToolMessage({ tool_call_id: 
 
 describe.skipIf(!HERE).each(KEPT_FORMS)("$name", { timeout: 300_000 }, (form) => {
   const { start, engine, remembers, oneProcess, hidesStatus, replays, resultsAlone, waitsOut = [], brief } = form;
-  /** What needs a session that goes on. */
-  const itRemembers = it.skipIf(!remembers);
+  const { prompts } = form;
+  /** What needs a session that takes threads natively. */
+  const itRemembers = it.skipIf(!remembers || prompts);
   /** What is not run with a form that is run in brief. */
   const itInFull = it.skipIf(brief);
   const itRemembersInFull = it.skipIf(brief || !remembers);
+  const itIsNativeInFull = it.skipIf(brief || !remembers || prompts);
   /** Of a form that has no sessions that go on, no call says whether it has. */
   const continued = (is: boolean) => (remembers ? is : undefined);
 
@@ -68,7 +70,7 @@ describe.skipIf(!HERE).each(KEPT_FORMS)("$name", { timeout: 300_000 }, (form) =>
     ]);
   });
 
-  itRemembersInFull(
+  itIsNativeInFull(
     "hands back parallel calls together, and takes their results in any order, failures and a message behind them",
     async () => {
       const { create, heard } = await start([{ calls: [call("a", 1), call("b", 2), call("c", 3)] }, { text: "ok" }]);
@@ -114,14 +116,14 @@ describe.skipIf(!HERE).each(KEPT_FORMS)("$name", { timeout: 300_000 }, (form) =>
     let last = await ask(model, thread);
     for (let n = 1; n <= 4; n++) {
       pids.add(last.pid);
-      thread.push(last.message, result(`c${n}`, `took ${n}`));
+      thread.push(last.message, result(String(last.reply.toolCalls[0]?.id), `took ${n}`));
       last = await ask(model, thread);
       expect(last.run?.continued).toBe(true);
     }
     expect([last.reply.content, pids.add(last.pid).size, api.requests.length]).toEqual(["Arrived.", 1, 5]);
   });
 
-  itRemembersInFull(
+  itIsNativeInFull(
     "starts clean for a thread that was edited, branched, or set up otherwise, and no thread hears of another",
     async () => {
       const { api, create, heard, system, tools } = await start(() => ({ text: "ok" }));
@@ -314,15 +316,18 @@ describe.skipIf(!HERE).each(KEPT_FORMS)("$name", { timeout: 300_000 }, (form) =>
       expect([reply.content, run?.engine, warnings]).toEqual(["ok", engine, ["FLAG_DROPPED"]]);
     });
 
-    it("is asked in print form where it serves none of this, and refused to who wants nothing else", async () => {
-      const { api, create } = await start([{ text: "ok" }], inKept("exit 0"));
-      await expect(create().invoke(["hi"])).rejects.toMatchObject({ code: "LIVE_UNSUPPORTED", run: { engine } });
-      expect(api.requests).toEqual([]);
-      const { reply, run, warnings } = await ask(create({ engine: "auto" }), ["hi"]);
-      // In print form, codex has something to say of its own.
-      const ours = warnings.filter((code) => code !== "CLI_WARNING");
-      expect([reply.content, run?.engine, ours]).toEqual(["ok", "print", ["ENGINE_FALLBACK"]]);
-    });
+    it.skipIf(prompts)(
+      "is asked in print form where it serves none of this, and refused to who wants nothing else",
+      async () => {
+        const { api, create } = await start([{ text: "ok" }], inKept("exit 0"));
+        await expect(create().invoke(["hi"])).rejects.toMatchObject({ code: "LIVE_UNSUPPORTED", run: { engine } });
+        expect(api.requests).toEqual([]);
+        const { reply, run, warnings } = await ask(create({ engine: "auto" }), ["hi"]);
+        // In print form, codex has something to say of its own.
+        const ours = warnings.filter((code) => code !== "CLI_WARNING");
+        expect([reply.content, run?.engine, ours]).toEqual(["ok", "print", ["ENGINE_FALLBACK"]]);
+      },
+    );
 
     it("has its start and its turn within one time limit", async () => {
       const [timeout, startMs] = [9000, 3000];

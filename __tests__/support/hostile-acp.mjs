@@ -2,6 +2,7 @@
 /**
  * An agent of the Agent Client Protocol that keeps none of its rules: `node hostile-acp.mjs <log> <mood>`. What it is sent goes to the log, a line
  * each. In the mood "rules" it breaks all that it can and answers in the end; the others are what the answer comes to, or what becomes of it.
+ * A mood of `CALLING` calls the tools of its session's server, and does with them what it should not; what they come to goes to the log.
  */
 import { appendFileSync } from "node:fs";
 import { createInterface } from "node:readline";
@@ -43,25 +44,147 @@ function askForMore(sessionId) {
   });
 }
 
+/** The servers of its sessions, by their ids. @type {Map<string, { url: string, headers: { name: string, value: string }[] }>} */
+const servers = new Map();
+const note = (/** @type {object} */ what) => appendFileSync(log, `${JSON.stringify(what)}\n`);
+
+/** @param {{ url: string, headers: { name: string, value: string }[] }} server */
+async function connect({ url, headers }) {
+  const own = Object.fromEntries(headers.map(({ name, value }) => [name, value]));
+  const accept = "application/json, text/event-stream";
+  const post = (/** @type {object} */ body, session = "") =>
+    fetch(url, {
+      method: "POST",
+      headers: { ...own, accept, "content-type": "application/json", ...(session && { "mcp-session-id": session }) },
+      body: JSON.stringify({ jsonrpc: "2.0", ...body }),
+    });
+  const clientInfo = { name: "hostile", version: "1" };
+  const params = { protocolVersion: "2025-06-18", capabilities: {}, clientInfo };
+  const opened = await post({ id: 0, method: "initialize", params });
+  const session = opened.headers.get("mcp-session-id") ?? "";
+  await opened.text();
+  let next = 1;
+  /** The text of the tool's result. */
+  return async (/** @type {string} */ name, /** @type {object} */ args) => {
+    const answer = await post({ id: next++, method: "tools/call", params: { name, arguments: args } }, session);
+    const data = (await answer.text()).split("\n").findLast((line) => line.startsWith("data: {"));
+    const { result } = JSON.parse((data ?? "data: {}").slice(6));
+    return String(result?.content?.[0]?.text ?? "no result");
+  };
+}
+
+/** What is asked of the client, and its answers. @type {Map<string, (answer: any) => void>} */
+const asked = new Map();
+function askPermission(/** @type {string} */ sessionId, /** @type {object} */ toolCall) {
+  const id = `p${asked.size}`;
+  const options = [
+    { optionId: "always", name: "Always", kind: "allow_always" },
+    { optionId: "once", name: "Once", kind: "allow_once" },
+  ];
+  say({ id, method: "session/request_permission", params: { sessionId, toolCall, options } });
+  return new Promise((resolve) => asked.set(id, resolve));
+}
+
+/**
+ * What it does with the tools of its session. `end`: it ends its turn.
+ * @type {Record<string, (call: (name: string, args: object) => Promise<string>, sessionId: string, end: () => void) => Promise<unknown>>}
+ */
+const CALLING = {
+  atOnce: async (call, sessionId, end) => {
+    chunk(sessionId, "Let me add.");
+    const sums = await Promise.all([1, 2].map((a) => call("add", { a })));
+    chunk(sessionId, sums.join(" and "));
+    end();
+  },
+  inTurn: async (call, sessionId, end) => {
+    for (const a of [1, 2]) chunk(sessionId, `${await call("add", { a })}. `);
+    end();
+  },
+  afterTheEnd: async (call, sessionId, end) => {
+    chunk(sessionId, "Done.");
+    end();
+    note({ late: await call("add", { a: 1 }) });
+  },
+  withoutWaiting: async (call, sessionId, end) => {
+    const sum = call("add", { a: 1 });
+    chunk(sessionId, "Done without it.");
+    end();
+    note({ late: await sum });
+  },
+  givesUp: async (call, sessionId, end) => {
+    if (servers.size > 1) {
+      chunk(sessionId, "Another session.");
+      return end();
+    }
+    const sum = call("add", { a: 1 });
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    end();
+    note({ late: await sum });
+  },
+  unknownTool: async (call, sessionId, end) => {
+    chunk(sessionId, await call("rm", { path: "/" }));
+    end();
+  },
+  permissions: async (_, sessionId, end) => {
+    const add = { toolCallId: "c1", _meta: { toolName: "mcp__df__add" } };
+    note({ permitted: await askPermission(sessionId, add) });
+    note({ permitted: await askPermission(sessionId, { toolCallId: "mcp_df_add__c1", title: "add" }) });
+    for (const toolCall of [
+      { toolCallId: "c2", title: "add (df MCP Server)" },
+      { toolCallId: "c3", title: "mcp__df__add", _meta: { toolName: "run_shell_command" } },
+      { toolCallId: "mcp_df_add__c1", _meta: { toolName: "run_shell_command" } },
+      { toolCallId: "mcp_df_addendum" },
+    ]) {
+      note({ refused: await askPermission(sessionId, toolCall) });
+    }
+    note({ refused: await askPermission("another's session", add) });
+    chunk(sessionId, "Done.");
+    end();
+  },
+};
+
 /** @type {Record<string, (id: number, params: any) => void>} */
 const METHODS = {
   initialize: (id) => {
     if (mood === "mute") return;
     if (mood === "rules") breakRules();
-    const result = { protocolVersion: mood === "newer" ? 2 : 1, agentInfo: { name: "hostile", version: "9.9.9" } };
+    const result = {
+      protocolVersion: mood === "newer" ? 2 : 1,
+      agentInfo: { name: "hostile", version: "9.9.9" },
+      ...(mood in CALLING && { agentCapabilities: { mcpCapabilities: { http: true } } }),
+    };
     say({ id, result });
     if (mood === "rules") say({ id, result });
   },
-  "session/new": (id) => {
+  "session/new": (id, { mcpServers }) => {
+    if (mcpServers?.length > 0) servers.set(`s${id}`, mcpServers[0]);
     const answers = /** @type {Record<string, object>} */ ({
       nobody: { error: { code: -32_000, message: "Authentication required" } },
       nameless: { result: {} },
+      sameName: { result: { sessionId: "the same" } },
     });
     say({ id, ...(answers[mood] ?? { result: { sessionId: `s${id}` } }) });
     if (mood === "rules") say({ id, result: { sessionId: "a second one" } });
   },
   "session/prompt": (id, { sessionId }) => {
     if (mood === "silent") return;
+    const server = servers.get(sessionId);
+    if (server !== undefined && mood in CALLING) {
+      const end = () => say({ id, result: { stopReason: "end_turn" } });
+      connect(server).then((call) => CALLING[mood]?.(call, sessionId, end));
+      return;
+    }
+    if (mood === "endless") {
+      setInterval(() => chunk(sessionId, "and on "), 5);
+      return;
+    }
+    if (mood === "sameName") {
+      setTimeout(() => {
+        chunk(sessionId, "Hello.");
+        say({ id, result: { stopReason: "end_turn" } });
+      }, 300);
+      return;
+    }
     if (mood === "dies") process.exit(3);
     if (mood === "fails") {
       say({ id, error: { code: 429, message: "slow down" } });
@@ -91,6 +214,7 @@ const METHODS = {
 
 for await (const line of createInterface({ input: process.stdin })) {
   appendFileSync(log, `${line}\n`);
-  const { id, method, params } = JSON.parse(line);
-  METHODS[method]?.(id, params);
+  const { id, method, params, result } = JSON.parse(line);
+  if (method === undefined) asked.get(id)?.(result);
+  else METHODS[method]?.(id, params);
 }

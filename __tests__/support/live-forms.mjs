@@ -9,6 +9,7 @@ import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
+  createAcpProvider,
   createClaudeCliProvider,
   createCodexCliProvider,
   createCopilotCliProvider,
@@ -38,6 +39,7 @@ import { told } from "./live.mjs";
  * @property {string} name
  * @property {"live" | "warm"} engine
  * @property {boolean} remembers its sessions go on from call to call, and take threads and tools natively; others take one prompt each
+ * @property {boolean} [prompts] what is new goes to them as a prompt, with calls of our own ids; there is no print form
  * @property {boolean} oneProcess for all conversations
  * @property {readonly number[]} [waitsOut] what the API says that the CLI itself asks again for, for minutes
  * @property {boolean} [hidesStatus] of a failure that it would retry, the CLI tells the message alone
@@ -234,6 +236,37 @@ const acp = (id) => {
 };
 
 /**
+ * An agent of one's own over the same protocol, whose sessions are kept: its instructions and its tools are its own.
+ * @type {LiveForm}
+ */
+const agent = {
+  name: "gemini as an agent",
+  engine: "live",
+  remembers: true,
+  prompts: true,
+  oneProcess: true,
+  // While calls wait, its prompt is not over.
+  resultsAlone: true,
+  waitsOut: [429, 500],
+  toolPrefix: "mcp_df_",
+  keptBy: "--acp",
+  start: async (script, before) => {
+    const cli = await withCli("gemini", { script: scripted(script, prefixed("mcp_df_")) });
+    const itself = { name: "@google/gemini-cli", version: PACKAGES["@google/gemini-cli"] ?? "" };
+    const { cliPath, env } = launched(cli.options, itself, before);
+    const args = ["--skip-trust", "--acp", "-m", String(cli.options.model)];
+    // Otherwise, it is two processes.
+    const own = { ...env, GEMINI_CLI_NO_RELAUNCH: "true" };
+    const options = { command: cliPath, args, name: "agent", env: own, engine: /** @type {const} */ ("live") };
+    return running(cli.api, (more) => createAcpProvider({ ...options, ...more }), {
+      heard: (body) => [["prompt", JSON.stringify(body.contents)]],
+      system: () => "",
+      tools: () => [],
+    });
+  },
+};
+
+/**
  * What a test of every form runs with, those that remember nothing included: one version of each, some of them in brief, and every
  * version that is measured with `npm test -- --all`.
  * @type {(LiveForm & { brief: boolean })[]}
@@ -250,6 +283,7 @@ export const KEPT_FORMS = process.env.TEST_ALL
       acp("gemini"),
       acp("qwen"),
       acp("grok"),
+      agent,
     ].map((form) => ({ ...form, brief: false }))
   : [
       ...[claude("newest"), codex(LIVE_CODEX)].map((form) => ({ ...form, brief: false })),
@@ -257,7 +291,7 @@ export const KEPT_FORMS = process.env.TEST_ALL
     ];
 
 /** Those that serve conversations, and are not run in brief. */
-export const LIVE_FORMS = KEPT_FORMS.filter(({ remembers, brief }) => remembers && !brief);
+export const LIVE_FORMS = KEPT_FORMS.filter(({ remembers, prompts, brief }) => remembers && !prompts && !brief);
 
 /** The same, and qwen in any case: for what it did otherwise than the others. */
 export const LIVE_FORMS_AND_QWEN = LIVE_FORMS.some(({ name }) => name === qwen.name)
@@ -265,7 +299,7 @@ export const LIVE_FORMS_AND_QWEN = LIVE_FORMS.some(({ name }) => name === qwen.n
   : [...LIVE_FORMS, qwen];
 
 /** Those whose process serves many calls at a time, and are not run in brief. */
-export const HOST_FORMS = KEPT_FORMS.filter(({ oneProcess, brief }) => oneProcess && !brief);
+export const HOST_FORMS = KEPT_FORMS.filter(({ oneProcess, prompts, brief }) => oneProcess && !prompts && !brief);
 
 /**
  * `options` with a launcher in place of the CLI's file: it stands in the package `itself`, runs `before`, and then the CLI.

@@ -359,6 +359,11 @@ pub trait ServerForm: Form {
         false
     }
 
+    /// What `server` has not that a session with this setup needs, though it serves others: the call is the next engine's.
+    fn lacks(_server: &Self::Server, _setup: &Self::Setup) -> Option<&'static str> {
+        None
+    }
+
     /// Has `server` load what a session with this setup needs.
     fn prepare(_server: &Self::Server, _setup: &Self::Setup) -> impl Future<Output = ()> + Send {
         std::future::ready(())

@@ -16,6 +16,8 @@ pub struct Binary {
     identity: Option<(u64, u64)>,
     /// The folder of the login it runs with, where that is not the default one: what it does may depend on its settings.
     login: Option<String>,
+    /// What makes a program of the user's own an agent: a runtime may be any of them.
+    args: Vec<String>,
 }
 
 impl Binary {
@@ -27,14 +29,24 @@ impl Binary {
             size: metadata.as_ref().map_or(0, std::fs::Metadata::len),
             identity: metadata.as_ref().and_then(identity),
             login: login.map(str::to_owned),
+            args: Vec::new(),
             resolved,
+        }
+    }
+
+    /// The same, as the agent that it is with these arguments.
+    #[must_use]
+    pub fn with_args(self, args: &[String]) -> Binary {
+        Binary {
+            args: args.to_vec(),
+            ..self
         }
     }
 
     /// The same file as it is now.
     #[must_use]
     pub fn looked_at_again(&self) -> Binary {
-        Binary::new(self.resolved.clone(), self.login.as_deref())
+        Binary::new(self.resolved.clone(), self.login.as_deref()).with_args(&self.args)
     }
 
     /// What is executed for it.

@@ -14,6 +14,7 @@ use crate::event::{Event, Reply};
 pub use crate::fold::ProviderCallId;
 pub use crate::judge::{Evidence, StopReason};
 
+pub mod acp_live;
 pub mod acp_warm;
 pub mod claude_live;
 pub mod codex_live;

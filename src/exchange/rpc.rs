@@ -228,6 +228,11 @@ impl<P: Protocol> RpcHost<P> {
         self.shared.send(message::answer(P::VERSION, id, result));
     }
 
+    /// Whether anybody waits for what comes for `session`.
+    pub fn has_inbox(&self, session: &str) -> bool {
+        self.shared.inboxes.has(session)
+    }
+
     /// What comes for `session` from now on.
     pub fn inbox(&self, session: &str) -> Inbox<P::Event> {
         self.shared.inboxes.open(session)

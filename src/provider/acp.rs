@@ -1,7 +1,7 @@
 //! An agent of the user's own that speaks the Agent Client Protocol.
 //!
-//! In: the JSON of what starts it. Out: a [`Provider`] with one engine, a process that serves calls without memory. It is an agent that
-//! answers: its instructions and its tools stay its own.
+//! In: the JSON of what starts it. Out: a [`Provider`] whose process serves sessions that are kept, or one for each call. It is an
+//! agent that answers: its instructions and its tools stay its own.
 
 use std::borrow::Cow;
 
@@ -12,8 +12,7 @@ use crate::error::{Code, ProviderError, clip};
 use crate::provider::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use crate::provider::options::{self, EngineKind, Kind, OptionSpec};
 use crate::provider::{
-    AcpErrors, AcpUsage, Announced, Checks, Defaults, EngineCheck, Flag, Provider, Versions, WarmForm, WarmThread,
-    When, Word, flag,
+    Announced, Checks, Defaults, EngineCheck, Flag, LiveForm, Provider, Versions, WarmForm, Word, flag,
 };
 
 /// What starts it.
@@ -60,21 +59,22 @@ fn read(value: &Value) -> Result<Provider, String> {
         id: Cow::Owned(id.to_owned()),
         command: Cow::Owned(command.to_owned()),
         defaults: Defaults {
-            engine: EngineKind::Warm,
+            engine: EngineKind::Auto,
             ..Defaults::STANDARD
         },
         flags: FLAGS,
         own_options: &[options::KEEP_ALIVE],
-        warm: Some(WarmForm {
-            usage: AcpUsage::Any,
-            errors: AcpErrors::HttpStatus,
-            may_be_silent: false,
-            max_sessions: 100,
-            thread: WarmThread::Prompt,
+        live: Some(LiveForm {
+            folder: "acp_live",
+            takes_schema: false,
+            may_have_tools: false,
+            has_turns_in_print: false,
         }),
+        warm: Some(WarmForm::ANY),
         capabilities: CAPABILITIES,
         checks: Checks {
             version: &[],
+            live: Some(CHECK),
             warm: Some(CHECK),
             ..Checks::VERSION_ONLY
         },
@@ -84,14 +84,19 @@ fn read(value: &Value) -> Result<Provider, String> {
 }
 
 /// What it was said to be started with.
-const FLAGS: &[Flag] = &[flag(&[When::Warm], &[Word::DefaultArgs])];
+const FLAGS: &[Flag] = &[flag(&[], &[Word::DefaultArgs])];
 
 /// What can be had of any agent: its model is its own to choose.
-pub const CAPABILITIES: ByEngine = ByEngine::print_only(Capabilities {
+pub const CAPABILITIES: ByEngine = ByEngine {
+    print: OF_EACH,
+    live: Some(OF_EACH),
+};
+
+const OF_EACH: Capabilities = Capabilities {
     model: UNSUPPORTED,
     reasoning_out: NATIVE.but("where the agent tells it"),
     ..Capabilities::LEAST
-});
+};
 
 /// Nothing is known of any: the handshake tells.
 const CHECK: EngineCheck = EngineCheck {
@@ -114,7 +119,7 @@ mod tests {
         let made = agent(r#"{"command":"some-agent","args":["--acp"],"name":"mine"}"#).unwrap();
         assert_eq!(
             (&*made.id, &*made.command, made.engines()),
-            ("mine", "some-agent", &["warm"][..])
+            ("mine", "some-agent", &["live", "warm", "auto"][..])
         );
         assert!(!made.has_print() && made.is_agent());
         for (json, reason) in [

@@ -115,7 +115,7 @@ impl Provider {
     /// The values of the option `engine`: the engines it has, and `"auto"` where there is a choice.
     pub fn engines(&self) -> &'static [&'static str] {
         if !self.has_print() {
-            return &["warm"];
+            return &["live", "warm", "auto"];
         }
         match (self.live.is_some(), self.warm.is_some()) {
             (false, false) => &["print"],
@@ -198,6 +198,17 @@ pub enum WarmThread {
         /// A sentence of ours.
         prompt: &'static str,
     },
+}
+
+impl WarmForm {
+    /// That of an agent of which nothing is known.
+    pub const ANY: WarmForm = WarmForm {
+        usage: AcpUsage::Any,
+        errors: AcpErrors::HttpStatus,
+        may_be_silent: false,
+        max_sessions: 100,
+        thread: WarmThread::Prompt,
+    };
 }
 
 /// Where an agent of the Agent Client Protocol says what a prompt cost; the protocol itself has no place for it.

@@ -62,6 +62,12 @@ impl Base {
         }
     }
 
+    /// Whether a CLI that does not serve one engine is asked by another. What an agent does not serve in one, it does not serve in the
+    /// other: both are the same protocol.
+    pub(super) fn has_another_form(&self) -> bool {
+        self.options.engine == EngineKind::Auto && self.provider.has_print()
+    }
+
     /// Whether a caller who wants `engine` and nothing else is refused at once: nothing is started to find out what is known.
     pub(super) fn is_refused(&self, engine: EngineUsed, unserved: &Unserved) -> bool {
         let check = self.provider.check_of(engine);
@@ -128,6 +134,9 @@ impl Base {
                     Some(LiveSupport::Unknown(why)) => by_option(EngineUse::Untried, why),
                     live => match (support(EngineUsed::Warm), live) {
                         (LiveSupport::Served(why), _) => by_option(EngineUse::Warm, why),
+                        _ if !self.provider.has_print() => {
+                            by_option(EngineUse::Untried, "the agent is asked what it serves")
+                        }
                         (_, Some(LiveSupport::Unserved(Unserved { why, .. })))
                         | (LiveSupport::Unserved(Unserved { why, .. }) | LiveSupport::Unknown(why), _) => {
                             by_option(EngineUse::Print, why)

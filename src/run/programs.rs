@@ -110,7 +110,8 @@ impl Programs {
             None => Arc::new(Search::of(provider, options, env).map_err(NotFound::Refused)?),
         };
         let found = process::resolve(OsStr::new(&search.name), search.path.as_deref()).map_err(NotFound::Start)?;
-        let binary = Binary::new(found, options.login.as_deref());
+        let args = provider.custom.as_ref().map_or(&[][..], |own| &own.default_args);
+        let binary = Binary::new(found, options.login.as_deref()).with_args(args);
         let news = capabilities::news(&binary);
         // What turns out from here on is news.
         let heard = news.load(Ordering::Acquire);

@@ -82,7 +82,7 @@ impl ServerForm for Agent {
     }
 
     fn open(&self, server: Arc<AcpServer>, call: &SessionCall<()>, _: &Caller<'_, ()>) -> CallWork {
-        CallWork::new(server, self.own, call)
+        CallWork::new(server, self.own, Arc::clone(&call.prompt), call.file.clone())
     }
 
     fn resume(session: Box<NoSession>, _: Infallible) -> CallWork {

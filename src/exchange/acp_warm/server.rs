@@ -1,13 +1,16 @@
 //! One `--acp` process that serves many calls: ready when it has answered the handshake.
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use super::wire::{self, Acp, Agent};
-use crate::command::CommandLine;
+use crate::command::{CommandLine, Cwd};
 use crate::exchange::host::{Host, NoHost, Patience};
 use crate::exchange::print::Surroundings;
 use crate::exchange::rpc::{RequestError, RpcHost};
@@ -36,6 +39,12 @@ pub struct AcpServer {
     opening: Arc<AsyncMutex<()>>,
     /// The CLI's version, where it says it.
     version: Option<String>,
+    /// Whether a session can be told a server of tools.
+    pub takes_servers: bool,
+    /// Whether a session can be closed.
+    pub closes: bool,
+    /// How many sessions have had a folder of their own.
+    own_folders: AtomicUsize,
 }
 
 /// The right to open a session, until it is dropped.
@@ -61,6 +70,9 @@ impl AcpServer {
             rpc,
             line,
             opening: Arc::default(),
+            takes_servers: agent.takes_servers(),
+            closes: agent.closes(),
+            own_folders: AtomicUsize::new(0),
             version: agent.version(),
         })
     }
@@ -73,6 +85,23 @@ impl AcpServer {
     /// The CLI's version, where it says it.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
+    }
+
+    /// Whether it runs in a folder of ours.
+    pub fn is_private(&self) -> bool {
+        self.line.cwd == Cwd::Private
+    }
+
+    /// A folder for one session, in that of the process: opencode keeps servers of tools by folder, and would have a session call those of
+    /// another (1.18.34).
+    ///
+    /// # Errors
+    /// It can't be made.
+    pub fn own_folder(&self) -> io::Result<PathBuf> {
+        let number = self.own_folders.fetch_add(1, Ordering::Relaxed);
+        let folder = self.host().folder().join(format!("s{number}"));
+        std::fs::create_dir_all(&folder)?;
+        Ok(folder)
     }
 
     /// The right to open a session, of one at a time: gemini keeps a lock while it opens one, and who comes meanwhile tries it again after

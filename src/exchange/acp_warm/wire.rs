@@ -3,13 +3,15 @@
 //! In: the parameters of a request; what the agent tells. Out: the same as JSON; what it means ([`Update`], the answers).
 //! Sources: agentclientprotocol.com, version 1; gemini 0.61.0 and qwen 0.24.4 as measured.
 
+use std::collections::HashMap;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::exchange::rpc::Protocol;
 use crate::exchange::rpc::message::{self, Request, Version};
+use crate::exchange::rpc::{Asked, Protocol};
 use crate::message::Usage;
 
 /// The version of the protocol.
@@ -18,9 +20,31 @@ const VERSION: u32 = 1;
 /// What tells something of a session.
 const UPDATE: &str = "session/update";
 
+/// What asks whether a tool may be run.
+const PERMISSION: &str = "session/request_permission";
+
 /// The protocol of `--acp`.
 #[derive(Debug, Default)]
-pub struct Acp;
+pub struct Acp {
+    /// By session: what an agent calls the tools that are run here, and that it may therefore call.
+    permitted: Mutex<HashMap<String, Vec<String>>>,
+}
+
+impl Acp {
+    fn permitted(&self) -> MutexGuard<'_, HashMap<String, Vec<String>>> {
+        self.permitted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The agent may call the tools of these names in `session`.
+    pub fn permit(&self, session: &str, tools: Vec<String>) {
+        self.permitted().insert(session.to_owned(), tools);
+    }
+
+    /// It may call none in `session` any more.
+    pub fn permit_none(&self, session: &str) {
+        self.permitted().remove(session);
+    }
+}
 
 impl Protocol for Acp {
     type Event = Update;
@@ -41,16 +65,76 @@ impl Protocol for Acp {
         Some((params.session_id, params.update.read()))
     }
 
-    /// No: its tools are off, and there is neither a file nor a terminal for it.
+    /// A tool of the caller's is run here, by nobody but the caller: it may be called.
+    fn asked(&self, request: &Request<'_>) -> Asked<Update> {
+        let permission = (request.method == PERMISSION)
+            .then(|| serde_json::from_str::<Permission>(request.params).ok())
+            .flatten();
+        let option = permission.and_then(|asked| {
+            let permitted = self.permitted();
+            let tools = permitted.get(&asked.session_id)?;
+            let once = asked.options.into_iter().find(|option| option.kind == "allow_once")?;
+            asked.tool_call.is_of(tools).then_some(once.option_id)
+        });
+        match option {
+            Some(id) => Asked::Answered(json!({"outcome": {"outcome": "selected", "optionId": id}})),
+            None => Asked::Refused(None),
+        }
+    }
+
+    /// No: its own tools are its own, and there is neither a file nor a terminal for it.
     fn refusal(request: &Request<'_>) -> String {
         match &*request.method {
-            "session/request_permission" => {
+            PERMISSION => {
                 let cancelled = json!({"outcome": {"outcome": "cancelled"}});
                 message::answer(Acp::VERSION, request.id, &cancelled)
             }
             method => message::refusal(Acp::VERSION, request.id, method),
         }
     }
+}
+
+/// `session/request_permission`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Permission {
+    session_id: String,
+    tool_call: AskedCall,
+    options: Vec<PermissionOption>,
+}
+
+/// The call that is to be permitted. Its title is what the model wants it to be: a command of a shell's, say.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AskedCall {
+    #[serde(default)]
+    tool_call_id: String,
+    #[serde(rename = "_meta", default)]
+    meta: Value,
+}
+
+impl AskedCall {
+    /// Whether it is one of `tools`, by the name that qwen tells of its calls (0.15.10), or that begins the id which gemini makes of the
+    /// tool's name and the API's id (`mcp_df_add__c1`, 0.61.0).
+    fn is_of(&self, tools: &[String]) -> bool {
+        let told = self.meta.get("toolName").and_then(Value::as_str);
+        let by_id = |name: &String| {
+            let rest = self.tool_call_id.strip_prefix(name.as_str());
+            rest.is_some_and(|rest| rest.starts_with("__") || rest.starts_with('-'))
+        };
+        match told {
+            Some(told) => tools.iter().any(|name| name == told),
+            None => tools.iter().any(by_id),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PermissionOption {
+    option_id: String,
+    #[serde(default)]
+    kind: String,
 }
 
 /// What the agent tells of a session.
@@ -73,6 +157,7 @@ pub struct Agent {
     agent_info: AgentInfo,
     #[serde(rename = "_meta")]
     meta: AgentMeta,
+    agent_capabilities: Value,
 }
 
 impl Agent {
@@ -84,6 +169,17 @@ impl Agent {
     /// Its own version, where it says it.
     pub fn version(self) -> Option<String> {
         self.agent_info.version.or(self.meta.agent_version)
+    }
+
+    /// Whether a session can be told a server of tools that is there over HTTP.
+    pub fn takes_servers(&self) -> bool {
+        self.agent_capabilities.pointer("/mcpCapabilities/http") == Some(&Value::Bool(true))
+    }
+
+    /// Whether a session can be closed (opencode 1.18.34; a draft of the protocol).
+    pub fn closes(&self) -> bool {
+        let close = self.agent_capabilities.pointer("/sessionCapabilities/close");
+        close.is_some_and(Value::is_object)
     }
 }
 
@@ -241,9 +337,15 @@ pub fn initialize() -> Value {
     json!({"protocolVersion": VERSION, "clientCapabilities": nothing})
 }
 
-/// `session/new` in `folder`, without any server of tools.
-pub fn session_new(folder: &Path) -> Value {
-    json!({"cwd": folder.to_string_lossy(), "mcpServers": []})
+/// `session/new` in `folder`, with these servers of tools.
+pub fn session_new(folder: &Path, servers: &[Value]) -> Value {
+    json!({"cwd": folder.to_string_lossy(), "mcpServers": servers})
+}
+
+/// A server of tools that is there over HTTP.
+pub fn http_server(name: &str, url: &str, token: &str) -> Value {
+    let header = json!({"name": "Authorization", "value": format!("Bearer {token}")});
+    json!({"type": "http", "name": name, "url": url, "headers": [header]})
 }
 
 /// `session/load`: the session of this name that lies in the home of an agent that runs in `folder`.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
 use super::server::{AcpServer, EXIT};
@@ -16,7 +17,6 @@ use crate::command::PrivateSession;
 use crate::decode::{api_status, failure_of, grok_failure, no_answer};
 use crate::event::{Event, Failure, Outcome};
 use crate::exchange::EndedProcess;
-use crate::exchange::form::SessionCall;
 use crate::exchange::live::inbox::Inbox;
 use crate::exchange::live::keep::NoSession;
 use crate::exchange::live::turn::{self, Report, Work};
@@ -44,10 +44,21 @@ pub const GONE: &str = "process_gone";
 
 type TurnEnd = turn::TurnEnd<NoSession, ()>;
 
+/// In what a session is opened.
+#[derive(Debug, Default)]
+pub struct SessionPlace {
+    /// Its folder; `None` for that of the process.
+    pub folder: Option<PathBuf>,
+    /// The servers of its tools.
+    pub servers: Vec<Value>,
+}
+
 /// A call.
+#[derive(Debug)]
 pub struct CallWork {
     server: Arc<AcpServer>,
     form: WarmForm,
+    place: SessionPlace,
     prompt: Arc<str>,
     /// The thread as a session of the CLI's own.
     file: Option<Arc<PrivateSession>>,
@@ -57,12 +68,14 @@ pub struct CallWork {
     tracker: TaskTracker,
     session: Option<String>,
     /// What is to be the answer to the prompt that was sent.
-    asked: Option<Answering>,
+    pub(in crate::exchange) asked: Option<Answering>,
     /// How many bytes its answers had.
     answered_bytes: u64,
     model: Option<String>,
     text: String,
     usage: Option<Usage>,
+    /// The prompt has had more turns than this: what its answer says that it cost is of all of them.
+    is_split: bool,
 }
 
 /// The CLI opens no sessions, for this reason: no prompt was sent.
@@ -75,13 +88,19 @@ fn unsupported(reason: impl Into<String>) -> TurnEnd {
 }
 
 impl CallWork {
-    /// `call` in a process of `form`.
-    pub fn new(server: Arc<AcpServer>, form: WarmForm, call: &SessionCall<()>) -> CallWork {
+    /// The call of `prompt`, whose thread may be the session `file`, in a process of `form`.
+    pub fn new(
+        server: Arc<AcpServer>,
+        form: WarmForm,
+        prompt: Arc<str>,
+        file: Option<Arc<PrivateSession>>,
+    ) -> CallWork {
         CallWork {
             server,
             form,
-            prompt: Arc::clone(&call.prompt),
-            file: call.file.clone(),
+            place: SessionPlace::default(),
+            prompt,
+            file,
             files: None,
             tracker: TaskTracker::new(),
             session: None,
@@ -90,6 +109,7 @@ impl CallWork {
             model: None,
             text: String::new(),
             usage: None,
+            is_split: false,
         }
     }
 
@@ -101,15 +121,34 @@ impl CallWork {
         }
     }
 
+    /// The same, whose session is opened in `place`.
+    pub(in crate::exchange) fn placed(self, place: SessionPlace) -> CallWork {
+        CallWork { place, ..self }
+    }
+
+    /// The process.
+    pub(in crate::exchange) fn server(&self) -> &Arc<AcpServer> {
+        &self.server
+    }
+
+    /// The session, once it is open.
+    pub(in crate::exchange) fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
     /// Has a session opened, when it is this call's turn.
-    async fn open(&mut self, report: &Report) -> Result<Session, TurnEnd> {
+    pub(in crate::exchange) async fn open(&mut self, report: &Report) -> Result<Session, TurnEnd> {
         let Some(_permit) = self.server.opening_permit().await else {
             return Err(TurnEnd::Vanished);
         };
         let server = Arc::clone(&self.server);
         let host = server.host();
         let answer = match self.file.clone() {
-            None => server.rpc.post("session/new", &wire::session_new(host.folder())),
+            None => {
+                let folder = self.place.folder.as_deref().unwrap_or(host.folder());
+                let opening = wire::session_new(folder, &self.place.servers);
+                server.rpc.post("session/new", &opening)
+            }
             Some(file) => match self.write(&file) {
                 Ok(folder) => server.rpc.post("session/load", &wire::session_load(&file.id, &folder)),
                 Err(error) => {
@@ -153,6 +192,9 @@ impl CallWork {
         let Some(session) = session else {
             return Err(unsupported("it opened a session without an id"));
         };
+        if server.rpc.has_inbox(&session.session_id) {
+            return Err(unsupported("it opened a session that is there already"));
+        }
         host.count_session();
         report.begun();
         self.choose_model(session, report).await
@@ -193,24 +235,39 @@ impl CallWork {
     }
 
     /// Sends the prompt to `session`. What comes for it.
-    fn ask(&mut self, session: Session, report: &Report) -> Inbox<Update> {
+    pub(in crate::exchange) fn ask(&mut self, session: Session, report: &Report) -> Inbox<Update> {
         let Session { session_id, models } = session;
         let inbox = self.server.rpc.inbox(&session_id);
         let prompt = match self.form.thread {
             WarmThread::Prompt => wire::session_prompt(&session_id, &std::mem::take(&mut self.prompt)),
             WarmThread::History { prompt } => wire::verbatim_prompt(&session_id, prompt),
         };
-        let answer = self.server.rpc.post("session/prompt", &prompt);
         self.model = models.current().map(str::to_owned);
+        self.session = Some(session_id);
+        self.begin(report);
+        self.asked = Some(self.server.rpc.post("session/prompt", &prompt));
+        inbox
+    }
+
+    /// A turn begins in the session that is open.
+    pub(in crate::exchange) fn begin(&mut self, report: &Report) {
+        self.usage = None;
+        self.answered_bytes = 0;
         report.push([Event::Session {
-            session_id: Some(session_id.clone()),
+            session_id: self.session.clone(),
             model: self.model.clone(),
             permission_mode: None,
             version: self.server.version().map(str::to_owned),
         }]);
-        self.asked = Some(answer);
-        self.session = Some(session_id);
-        inbox
+    }
+
+    /// Sends `prompt` to the session that is open.
+    pub(in crate::exchange) fn say_to_it(&mut self, prompt: &str) {
+        if let Some(session) = &self.session {
+            let prompt = wire::session_prompt(session, prompt);
+            self.asked = Some(self.server.rpc.post("session/prompt", &prompt));
+            self.is_split = false;
+        }
     }
 
     /// Reads until the answer is there.
@@ -245,7 +302,7 @@ impl CallWork {
         self.answered(answer, report).await
     }
 
-    fn update(&mut self, update: Update, events: &mut Vec<Event>) {
+    pub(in crate::exchange) fn update(&mut self, update: Update, events: &mut Vec<Event>) {
         if let Some(text) = update.text {
             self.text.push_str(&text);
             events.push(Event::TextDelta { message_id: None, text });
@@ -258,7 +315,13 @@ impl CallWork {
         }
     }
 
-    async fn answered(&mut self, answer: Answer, report: &Report) -> TurnEnd {
+    /// What the turn has cost as far as that was told, where it ends before its prompt.
+    pub(in crate::exchange) fn take_usage(&mut self) -> Option<Usage> {
+        self.is_split = true;
+        self.usage.take()
+    }
+
+    pub(in crate::exchange) async fn answered(&mut self, answer: Answer, report: &Report) -> TurnEnd {
         let answer = match answer {
             Ok(answer) => answer,
             Err(RequestError::Refused(error)) => return self.failed(&error, report),
@@ -266,6 +329,7 @@ impl CallWork {
         };
         let answer: Answered = serde_json::from_str(answer.get()).unwrap_or_default();
         match self.form.usage {
+            _ if self.is_split => {}
             AcpUsage::Quota => self.usage = answer.meta.usage(),
             AcpUsage::Update => {}
             AcpUsage::Meta => self.usage = answer.meta.counted(),
@@ -323,7 +387,7 @@ impl CallWork {
     }
 
     /// What an outcome says of a call in any case.
-    fn known(&self) -> Outcome {
+    pub(in crate::exchange) fn known(&self) -> Outcome {
         Outcome {
             session_id: self.session.clone(),
             model: self.model.clone(),
@@ -332,7 +396,7 @@ impl CallWork {
     }
 
     /// The whole message, of which the pieces were told.
-    fn say(&mut self, report: &Report) {
+    pub(in crate::exchange) fn say(&mut self, report: &Report) {
         if !self.text.is_empty() {
             report.push([Event::Message {
                 id: None,
@@ -350,8 +414,20 @@ impl CallWork {
         report.fail_with(failure, self.known())
     }
 
+    /// Has the prompt that was sent end, and waits for that, so that nothing is asked of an API any more.
+    pub(in crate::exchange) async fn cancel(&mut self) {
+        let (Some(session), Some(answer)) = (&self.session, self.asked.take()) else {
+            return;
+        };
+        let cancel = wire::session_cancel(session);
+        self.server.rpc.notify("session/cancel", Some(&cancel));
+        if tokio::time::timeout(CANCEL, answer).await.is_err() {
+            self.server.host().retire();
+        }
+    }
+
     /// Nothing more comes for this call.
-    async fn gone(&mut self, report: &Report) -> TurnEnd {
+    pub(in crate::exchange) async fn gone(&mut self, report: &Report) -> TurnEnd {
         self.say(report);
         let host = self.server.host();
         if !host.is_over() {
@@ -385,14 +461,8 @@ impl Work for CallWork {
         }
     }
 
-    /// Waits until the prompt that was cancelled has ended, so that nothing is asked of an API any more.
     async fn stop(mut self) -> Option<EndedProcess> {
-        let (session, answer) = (self.session.clone()?, self.asked.take()?);
-        let cancel = wire::session_cancel(&session);
-        self.server.rpc.notify("session/cancel", Some(&cancel));
-        if tokio::time::timeout(CANCEL, answer).await.is_err() {
-            self.server.host().retire();
-        }
+        self.cancel().await;
         self.close();
         None
     }

@@ -45,6 +45,8 @@ pub(super) fn engine(provider: &Provider, map: &Map<String, Value>) -> (EngineKi
     };
     let wants_print = (asked == EngineKind::Auto).then(|| wants_print(provider, map));
     match wants_print.flatten() {
+        // An agent has no other engine without memory.
+        Some(_) if !provider.has_print() => (EngineKind::Warm, None),
         Some(reason) => (EngineKind::Print, Some(reason)),
         None => (asked, None),
     }
@@ -114,6 +116,10 @@ pub(super) fn check(provider: &Provider, map: &Map<String, Value>) -> Result<(),
     if !provider.has_engines() {
         return Ok(());
     }
+    let engine = match engine {
+        "auto" if !provider.has_print() => "warm",
+        engine => engine,
+    };
     if engine == "print" && map.contains_key("toolForm") {
         return Err(format!(
             "options \"toolForm\" and \"engine\" contradict each other: only a live thread offers tools natively; given: toolForm: {}, \

@@ -244,7 +244,11 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         timeout: limit(number("timeout", defaults.timeout_ms)),
         idle_timeout: limit(number("idleTimeout", 0)),
         // A live session that is stuck would be stuck for every call to come.
-        live_idle_timeout: limit(number("idleTimeout", 120_000)),
+        live_idle_timeout: limit(number(
+            "idleTimeout",
+            // One that works with tools of its own may be silent for longer.
+            if provider.is_agent() { 0 } else { 120_000 },
+        )),
         kill_grace: Duration::from_millis(number("killGrace", 2_000)),
         max_buffer: usize::try_from(number("maxBuffer", 10 * 1024 * 1024)).unwrap_or(usize::MAX),
         max_concurrency: usize::try_from(number("maxConcurrency", 4)).unwrap_or(usize::MAX),

@@ -106,6 +106,8 @@ pub(in crate::run) async fn drive<S: Source>(
             }
             Err(NotBegun::Cancelled) => return Ok(Way::Outcome(AttemptOutcome::Cancelled)),
             Err(NotBegun::Failed(error)) => return Err(error),
+            Err(NotBegun::Left(_)) if is_auto => return Ok(Way::Next(None)),
+            Err(NotBegun::Left(why)) => return Err(auto::refused(engine, S::ENGINE, why, None)),
             Err(NotBegun::FlagRefused(flag)) => {
                 capabilities::remember_refused(&installed.binary, &flag);
                 return Ok(Way::Outcome(AttemptOutcome::FlagRefused(flag)));
@@ -137,11 +139,11 @@ pub(in crate::run) async fn drive<S: Source>(
         may_have_asked,
         evidence,
     } = unsupported;
-    if is_auto {
+    if engine.has_another_form() {
         capabilities::remember_unserved(S::ENGINE, decided.program.binary(), reason.clone());
     }
     // No model is asked twice.
-    if !is_auto || may_have_asked {
+    if !engine.has_another_form() || may_have_asked {
         return Err(auto::refused(engine, S::ENGINE, &reason, evidence.as_deref()));
     }
     Ok(Way::Next(Some(fallen_back(S::ENGINE, &reason))))
@@ -194,7 +196,7 @@ impl Decided {
         let LiveSupport::Unserved(unserved) = self.program.support(&engine.provider, used) else {
             return Ok(None);
         };
-        if engine.options.engine == EngineKind::Auto {
+        if engine.has_another_form() {
             let told = engine.tells(used, unserved, &self.program);
             return Ok(Some(Way::Next(told.then(|| fallen_back(used, &unserved.why)))));
         }

@@ -15,6 +15,7 @@ use super::servers::{ServerSessions, Wanted};
 use super::source::{NotBegun, Source};
 use crate::error::ProviderError;
 use crate::event::{EngineUsed, RunInfo};
+use crate::exchange::acp_live::form::KeptAgent;
 use crate::exchange::acp_warm::form::Agent;
 use crate::exchange::claude_live::form::Claude;
 use crate::exchange::codex_live::form::Codex;
@@ -25,8 +26,8 @@ use crate::exchange::live::setup::{SessionOutput, SetupParts};
 use crate::exchange::opencode_live::form::Opencode;
 use crate::exchange::qwen_live::form::Qwen;
 use crate::process::Vars;
-use crate::provider::Provider;
-use crate::provider::options::{EngineKind, Options};
+use crate::provider::options::Options;
+use crate::provider::{Provider, WarmForm};
 use crate::run::auto;
 use crate::run::base::{Base, not_found};
 use crate::run::capabilities;
@@ -74,6 +75,10 @@ const LIVE: &[(&str, Make)] = &[
     }),
     ("opencode_live", |_, options, runs| servers(Opencode, options, runs)),
     ("copilot_live", |_, options, runs| servers(Copilot, options, runs)),
+    ("acp_live", |provider, options, runs| {
+        let own = provider.warm.unwrap_or(WarmForm::ANY);
+        servers(KeptAgent { own }, options, runs)
+    }),
 ];
 
 fn processes<F: ProcessForm>(form: F, options: &Options, runs: &TaskTracker) -> Box<dyn Kept> {
@@ -187,7 +192,7 @@ async fn prewarm_server<F: ServerForm>(
     let process = F::options(Some(&setup), None);
     let installed = program.installed(&engine.provider, &engine.options, F::ENGINE, process, F::line)?;
     if let LiveSupport::Unserved(unserved) = program.support(&engine.provider, F::ENGINE) {
-        if engine.options.engine == EngineKind::Auto {
+        if engine.has_another_form() {
             return Ok(());
         }
         if engine.is_refused(F::ENGINE, unserved) {
@@ -218,14 +223,14 @@ fn ready<T>(
 ) -> Result<Option<T>, Box<ProviderError>> {
     match started {
         Ok(server) => Ok(Some(server)),
-        Err(NotBegun::Cancelled | NotBegun::NotLookedAt) => Ok(None),
+        Err(NotBegun::Cancelled | NotBegun::NotLookedAt | NotBegun::Left(_)) => Ok(None),
         Err(NotBegun::Failed(error)) => Err(error),
         // The call itself goes on without it.
         Err(NotBegun::FlagRefused(flag)) => {
             capabilities::remember_refused(binary, &flag);
             Ok(None)
         }
-        Err(NotBegun::Unsupported(unsupported)) if engine.options.engine == EngineKind::Auto => {
+        Err(NotBegun::Unsupported(unsupported)) if engine.has_another_form() => {
             capabilities::remember_unserved(used, binary, unsupported.reason);
             Ok(None)
         }
@@ -240,11 +245,12 @@ fn ready<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::ALL;
+    use crate::provider::{ALL, acp};
 
     #[test]
     fn every_providers_form_is_here_and_every_form_is_a_providers() {
-        let named = ALL.iter().filter_map(|provider| provider.live);
+        let agent = acp::agent(r#"{"command":"a"}"#).unwrap();
+        let named = ALL.iter().copied().chain([&agent]).filter_map(|provider| provider.live);
         let mut named: Vec<&str> = named.map(|live| live.folder).collect();
         let mut here: Vec<&str> = LIVE.iter().map(|(folder, _)| *folder).collect();
         named.sort_unstable();

@@ -227,6 +227,9 @@ impl<F: ServerForm> Source for ServerSessions<F> {
                     setup: Some(&call.setup),
                 };
                 let server = self.server(engine, wanted).await?;
+                if let Some(what) = F::lacks(&server, &call.setup) {
+                    return Err(NotBegun::Left(what));
+                }
                 (TurnTarget::Server(server), None)
             }
         };

@@ -56,6 +56,8 @@ pub(in crate::run) struct Begun<E> {
 /// Why a turn was not begun.
 pub(in crate::run) enum NotBegun {
     Cancelled,
+    /// The CLI serves the engine, but not this call, for this reason.
+    Left(&'static str),
     /// No session waits for it, and the installed CLI is to be looked at before there is another.
     NotLookedAt,
     /// The CLI has refused a flag that the call can do without.

@@ -4,7 +4,12 @@ use super::*;
 
 #[test]
 fn requests_have_the_protocols_shape() {
-    assert_eq!(session_new(Path::new("/run")), json!({"cwd": "/run", "mcpServers": []}));
+    let server = http_server("df", "http://127.0.0.1:1/mcp", "t");
+    assert_eq!(
+        session_new(Path::new("/run"), &[server]),
+        json!({"cwd": "/run", "mcpServers": [{"type": "http", "name": "df", "url": "http://127.0.0.1:1/mcp",
+            "headers": [{"name": "Authorization", "value": "Bearer t"}]}]})
+    );
     assert_eq!(
         session_prompt("s", "a\n\"b\""),
         json!({"sessionId": "s", "prompt": [{"type": "text", "text": "a\n\"b\""}]})
@@ -63,11 +68,75 @@ fn what_the_agent_asks_for_is_refused() {
     }
 }
 
+/// Nothing that the model words says what a call is of.
+#[test]
+fn a_call_of_the_callers_tools_is_permitted_once_and_in_its_session() {
+    let acp = Acp::default();
+    acp.permit("s", vec!["mcp_df_add".to_owned(), "mcp__df__add".to_owned()]);
+    let id = RawValue::from_string("7".to_owned()).unwrap();
+    let both = r#"[{"optionId":"a","kind":"allow_always"},{"optionId":"o","kind":"allow_once"}]"#;
+    let asked = |session: &str, call: &str, options: &str| {
+        let params = format!(r#"{{"sessionId":"{session}","toolCall":{call},"options":{options}}}"#);
+        let asked = acp.asked(&Request {
+            id: &id,
+            method: "session/request_permission".into(),
+            params: &params,
+        });
+        match asked {
+            Asked::Answered(answer) => answer["outcome"]["optionId"].as_str().map(str::to_owned),
+            Asked::Refused(None) => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    let once = Some("o".to_owned());
+    // As gemini 0.61.0 asks, and as qwen 0.15.10 tells of its calls.
+    let (gemini, qwen) = (
+        r#"{"toolCallId":"mcp_df_add__c1"}"#,
+        r#"{"toolCallId":"c1","_meta":{"toolName":"mcp__df__add"}}"#,
+    );
+    assert_eq!((asked("s", gemini, both), asked("s", qwen, both)), (once.clone(), once));
+    for other in [
+        r#"{"toolCallId":"c1","title":"mcp_df_add__c1"}"#,
+        r#"{"toolCallId":"mcp_df_addendum__c1"}"#,
+        r#"{"toolCallId":"mcp_df_add"}"#,
+        r#"{"toolCallId":"mcp_df_add__c1","_meta":{"toolName":"run_shell_command"}}"#,
+        r#"{"toolCallId":7}"#,
+        "{}",
+        "7",
+    ] {
+        assert_eq!(asked("s", other, both), None, "{other}");
+    }
+    assert_eq!(asked("another", gemini, both), None);
+    assert_eq!(asked("s", gemini, r#"[{"optionId":"a","kind":"allow_always"}]"#), None);
+    acp.permit_none("s");
+    assert_eq!(asked("s", gemini, both), None);
+}
+
+#[test]
+fn what_an_agent_can_is_told_by_its_handshake() {
+    let agent = |capabilities: &str| {
+        let json = format!(r#"{{"protocolVersion":1,"agentCapabilities":{capabilities}}}"#);
+        let agent: Agent = serde_json::from_str(&json).unwrap();
+        (agent.is_understood(), agent.takes_servers(), agent.closes())
+    };
+    let opencode = r#"{"mcpCapabilities":{"http":true,"sse":true},"sessionCapabilities":{"close":{},"list":{}}}"#;
+    assert_eq!(agent(opencode), (true, true, true));
+    for none in [
+        "{}",
+        "null",
+        "7",
+        r#"{"mcpCapabilities":{"sse":true}}"#,
+        r#"{"mcpCapabilities":{"http":"yes"}}"#,
+    ] {
+        assert_eq!(agent(none), (true, false, false), "{none}");
+    }
+}
+
 #[test]
 fn updates_are_text_thoughts_and_figures() {
     let update = |update: &str| {
         let params = format!(r#"{{"sessionId":"s","update":{update}}}"#);
-        Acp.notification("session/update", &params)
+        Acp::default().notification("session/update", &params)
     };
     let of = |update: Update| Some(("s".to_owned(), update));
     assert_eq!(

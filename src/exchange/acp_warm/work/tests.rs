@@ -73,7 +73,7 @@ fn replies(recorded: &str) -> String {
     for line in recorded.lines().filter_map(|line| line.split_once('\t')) {
         match message::read(line.1) {
             Message::Notification { method, params } => {
-                let Some((_, update)) = Acp.notification(&method, params) else {
+                let Some((_, update)) = Acp::default().notification(&method, params) else {
                     continue;
                 };
                 for (what, text) in [("text", update.text), ("thought", update.thought)] {

@@ -1,0 +1,266 @@
+//! The Agent Client Protocol as a form that remembers: its sessions go on from call to call.
+
+use std::sync::Arc;
+
+use super::session::KeptSession;
+use super::setup::Setup;
+use super::work::{CallResult, New, SessionWork, TurnInput};
+use crate::exchange::acp_warm::server::AcpServer;
+use crate::exchange::form::{
+    Caller, Form, ProcessOptions, Proof, ServerForm, ServerStart, SessionCall, WhyAnew, WorkParts,
+};
+use crate::exchange::host::NoHost;
+use crate::exchange::installed::Installed;
+use crate::exchange::live::setup::SetupParts;
+use crate::exchange::live::thread::KnownThread;
+use crate::message::{Message, MessageFields, Role, ToolResult};
+use crate::prompt::{self, Style};
+use crate::provider::WarmForm;
+use crate::provider::choices::Choices;
+
+/// One process of an agent for many conversations.
+#[derive(Debug)]
+pub struct KeptAgent {
+    /// What is the agent's own.
+    pub own: WarmForm,
+}
+
+impl Form for KeptAgent {
+    type Setup = Setup;
+    type Session = KeptSession;
+    type Input = New;
+
+    fn setup(parts: &SetupParts<'_>) -> Setup {
+        Setup::of(parts)
+    }
+
+    fn options(_: Option<&Setup>, choices: Option<&Choices>) -> ProcessOptions {
+        ProcessOptions {
+            choices: choices.cloned(),
+            system_prompt: None,
+        }
+    }
+
+    /// Results, or messages that are not the model's: while calls wait, no prompt can be sent.
+    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<New, WhyAnew> {
+        let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
+        let is_models = |message: &Message| matches!(message.role, Role::Ai | Role::Tool);
+        match (new.results.as_slice(), new.rest) {
+            ([], []) => Err(WhyAnew::OtherThread),
+            ([], rest) if !rest.iter().any(is_models) => Ok(New::Prompt(prompt(call, rest))),
+            (results, []) if call.note.is_none() => {
+                let results = results.iter().map(|(call, result)| CallResult {
+                    call: call.api.clone(),
+                    result: ToolResult {
+                        content: result.content.clone(),
+                        is_error: result.is_error,
+                    },
+                });
+                Ok(New::Results(results.collect()))
+            }
+            _ => Err(WhyAnew::OtherThread),
+        }
+    }
+}
+
+/// `messages` as a prompt of `call`: none that begins with a text of theirs, which an agent might take for a command of its own.
+fn prompt(call: &SessionCall<Setup>, messages: &[Message]) -> String {
+    let style = Style {
+        encoding: call.encoding,
+        ..Style::default()
+    };
+    let mut text = prompt::render(messages, &[], style).text;
+    if let Some(instruction) = &call.setup.instruction {
+        text = format!("{instruction}\n\n{text}");
+    }
+    if let Some(note) = &call.note {
+        text.push_str("\n\n");
+        text.push_str(note);
+    }
+    text
+}
+
+/// All of the thread as a prompt.
+fn whole(call: &SessionCall<Setup>) -> String {
+    let system = call
+        .setup
+        .system
+        .as_deref()
+        .map(|system| Message::from(MessageFields::new(Role::System, system)));
+    let messages: Vec<Message> = system
+        .into_iter()
+        .chain(call.thread.messages().iter().cloned())
+        .collect();
+    prompt(call, &messages)
+}
+
+impl ServerForm for KeptAgent {
+    /// What each takes is the agent's own affair.
+    const MOST_RESTING: usize = 20;
+    /// Each takes 230 MB (gemini 0.61.0).
+    const MOST_SERVERS: usize = 4;
+
+    type Server = AcpServer;
+    type TurnInput = TurnInput;
+    type Work = SessionWork;
+
+    fn serves(server: &AcpServer, installed: &Installed, _: Option<&Setup>) -> bool {
+        server.line == installed.line
+    }
+
+    async fn start(&self, start: ServerStart<'_, KeptAgent>) -> Result<AcpServer, NoHost> {
+        AcpServer::start(start.installed.line.clone(), (start.surroundings)(), start.closing).await
+    }
+
+    fn proof(_: &AcpServer) -> Proof<'_> {
+        Proof::Probe("it has answered the handshake".to_owned())
+    }
+
+    fn is_worn(&self, server: &AcpServer) -> bool {
+        server.host().sessions() >= self.own.max_sessions
+    }
+
+    fn lacks(server: &AcpServer, setup: &Setup) -> Option<&'static str> {
+        if setup.tools.tools().is_empty() {
+            return None;
+        }
+        if !server.takes_servers {
+            return Some("it takes no MCP servers over HTTP, by which it would call the tools");
+        }
+        // Sessions of one folder may call the tools of each other.
+        (!server.is_private()).then_some("with `cwd`, its sessions share a folder, and may share their tools")
+    }
+
+    fn open(&self, server: Arc<AcpServer>, call: &SessionCall<Setup>, _: &Caller<'_, Setup>) -> TurnInput {
+        TurnInput::Fresh {
+            server,
+            form: self.own,
+            prompt: whole(call),
+        }
+    }
+
+    fn resume(session: Box<KeptSession>, new: New) -> TurnInput {
+        TurnInput::Continued { session, new }
+    }
+
+    fn server(session: &KeptSession) -> &Arc<AcpServer> {
+        session.server()
+    }
+
+    fn work(opening: TurnInput, parts: WorkParts<'_, Setup>) -> SessionWork {
+        SessionWork::new(opening, parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::event::Reply;
+    use crate::exchange::form::CallParts;
+    use crate::exchange::live::setup::SessionOutput;
+    use crate::exchange::live::thread::Pending;
+    use crate::message::ToolCall;
+    use crate::prompt::Encoding;
+    use crate::provider::acp;
+    use crate::provider::options::Options;
+
+    fn says(role: Role, text: &str) -> Message {
+        Message::from(MessageFields::new(role, text))
+    }
+
+    fn call(messages: Vec<Message>, note: Option<&str>, encoding: Encoding) -> SessionCall<Setup> {
+        let options = Options::parse(&acp::agent(r#"{"command":"a"}"#).unwrap(), "{}").unwrap();
+        SessionCall::new::<KeptAgent>(CallParts {
+            messages,
+            note: note.map(str::to_owned),
+            callers: None,
+            tools: &[],
+            options: &options,
+            choices: None,
+            output: SessionOutput::Text,
+            encoding,
+            guard: None,
+        })
+    }
+
+    fn added(call: &SessionCall<Setup>, known: &KnownThread) -> String {
+        match KeptAgent::addition(call, known) {
+            Ok(New::Prompt(prompt)) => format!("says {prompt}"),
+            Ok(New::Results(results)) => {
+                let results = results.iter().map(|of| (&*of.call, of.result.content.as_text()));
+                format!("{:?}", results.collect::<Vec<_>>())
+            }
+            Err(why) => format!("{why:?}"),
+        }
+    }
+
+    #[test]
+    fn a_session_is_sent_what_is_new_and_nothing_that_may_be_a_command() {
+        let first = call(
+            vec![says(Role::System, "S"), says(Role::Human, "1")],
+            None,
+            Encoding::Text,
+        );
+        assert_eq!(whole(&first), "[System]\nS\n\n[User]\n1");
+        let reply = Reply {
+            content: "one".to_owned(),
+            ..Reply::default()
+        };
+        let known = first.thread.known_with(&reply, Vec::new());
+        let thread = |more: Vec<Message>| {
+            let known = [says(Role::Human, "1"), says(Role::Ai, "one")];
+            known.into_iter().chain(more).collect::<Vec<_>>()
+        };
+        let next = |more, note| added(&call(thread(more), note, Encoding::Text), &known);
+        assert_eq!(next(vec![says(Role::Human, "2")], None), "says [User]\n2");
+        assert_eq!(
+            next(vec![says(Role::Human, "2")], Some("Be quick.")),
+            "says [User]\n2\n\nBe quick."
+        );
+        assert_eq!(next(vec![says(Role::Human, "/help")], None), "says [User]\n/help");
+        for other in [
+            vec![],
+            vec![says(Role::Ai, "two")],
+            vec![says(Role::Human, "2"), says(Role::Ai, "two")],
+        ] {
+            assert_eq!(next(other, None), "OtherThread");
+        }
+    }
+
+    #[test]
+    fn results_alone_go_to_a_prompt_that_waits_for_them() {
+        let made = ToolCall {
+            id: "call_1".to_owned(),
+            name: "add".to_owned(),
+            args: RawValue::from_string("{}".to_owned()).unwrap(),
+        };
+        let first = call(vec![says(Role::Human, "go")], None, Encoding::Xml);
+        let reply = Reply {
+            tool_calls: vec![made.clone()],
+            ..Reply::default()
+        };
+        let pending = Pending {
+            api: "bridge".to_owned(),
+            id: "call_1".to_owned(),
+        };
+        let known = first.thread.known_with(&reply, vec![pending]);
+        let thread = |more: Option<Message>| {
+            let calls = Message::from(MessageFields {
+                tool_calls: vec![made.clone()],
+                ..MessageFields::new(Role::Ai, "")
+            });
+            let result = Message::from(MessageFields {
+                tool_call_id: "call_1".to_owned(),
+                ..MessageFields::new(Role::Tool, "3")
+            });
+            let known = [says(Role::Human, "go"), calls, result];
+            known.into_iter().chain(more).collect::<Vec<_>>()
+        };
+        let next = |more, note| added(&call(thread(more), note, Encoding::Xml), &known);
+        assert_eq!(next(None, None), r#"[("bridge", "3")]"#);
+        assert_eq!(next(None, Some("Be quick.")), "OtherThread");
+        assert_eq!(next(Some(says(Role::Human, "and hurry")), None), "OtherThread");
+    }
+}

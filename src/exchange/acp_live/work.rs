@@ -1,0 +1,325 @@
+//! One turn of a kept session: opens the session where there is none, says what is new, and reads until the agent has answered or waits for
+//! the results of its calls.
+//!
+//! In: a [`TurnInput`]. Out: events, and what the turn came to. Giving it up cancels the prompt and ends the session; so does whatever it
+//! comes to but a reply.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+use tokio_util::task::TaskTracker;
+
+use super::session::KeptSession;
+use super::setup::Setup;
+use super::tools::{SessionTools, next_call, refuse_early};
+use crate::event::{Event, Failure, Outcome};
+use crate::exchange::EndedProcess;
+use crate::exchange::acp_warm::server::AcpServer;
+use crate::exchange::acp_warm::work::{CallWork, SessionPlace};
+use crate::exchange::form::WorkParts;
+use crate::exchange::live::keep::{Keepable, NoSession};
+use crate::exchange::live::turn::{self, Report, Work};
+use crate::exchange::rpc::RequestError;
+use crate::message::ToolResult;
+use crate::provider::WarmForm;
+
+/// How long nothing may come behind a call until it is the last of those that are made at once: opencode makes them within a few
+/// milliseconds, gemini and qwen one after the other. What comes later is a call of the next turn.
+const QUIET: Duration = Duration::from_millis(100);
+/// The failure of a session for which there are no tools.
+const NO_TOOLS: &str = "no_tools";
+
+/// The result of a call, by the API's id.
+#[derive(Debug)]
+pub struct CallResult {
+    pub call: String,
+    pub result: ToolResult,
+}
+
+/// What is new to a session.
+#[derive(Debug)]
+pub enum New {
+    /// What is said next.
+    Prompt(String),
+    /// The results of all calls that wait.
+    Results(Vec<CallResult>),
+}
+
+/// What is sent, and where.
+#[derive(Debug)]
+pub enum TurnInput {
+    /// All of a thread, to a session that is to be opened.
+    Fresh {
+        server: Arc<AcpServer>,
+        form: WarmForm,
+        prompt: String,
+    },
+    /// What is new, to a session that knows the beginning.
+    Continued { session: Box<KeptSession>, new: New },
+}
+
+type TurnEnd = turn::TurnEnd<KeptSession, ()>;
+
+/// A turn.
+#[derive(Debug)]
+pub struct SessionWork {
+    /// Until it is said.
+    unsent: Option<Unsent>,
+    /// The session, when there is one.
+    session: Option<Box<KeptSession>>,
+    /// The session is opened for this turn.
+    is_fresh: bool,
+    setup: Arc<Setup>,
+    tracker: TaskTracker,
+}
+
+#[derive(Debug)]
+enum Unsent {
+    Whole(Arc<AcpServer>, WarmForm, String),
+    New(New),
+}
+
+impl SessionWork {
+    /// The turn that begins with `input`.
+    pub fn new(input: TurnInput, parts: WorkParts<'_, Setup>) -> SessionWork {
+        let (unsent, session) = match input {
+            TurnInput::Fresh { server, form, prompt } => (Unsent::Whole(server, form, prompt), None),
+            TurnInput::Continued { session, new } => (Unsent::New(new), Some(session)),
+        };
+        SessionWork {
+            unsent: Some(unsent),
+            is_fresh: session.is_none(),
+            session,
+            setup: parts.setup,
+            tracker: parts.tracker.clone(),
+        }
+    }
+
+    /// Opens a session and sends it `prompt`.
+    async fn open(
+        &mut self,
+        server: Arc<AcpServer>,
+        form: WarmForm,
+        prompt: String,
+        report: &Report,
+    ) -> Result<(), TurnEnd> {
+        let unfit = |error: io::Error| {
+            let reason = format!("the tools can't be declared: {error}");
+            report.fail(Failure::named(NO_TOOLS, reason))
+        };
+        let (tools, folder) = match self.setup.tools.tools() {
+            [] => (None, None),
+            _ => {
+                let folder = server.own_folder().map_err(unfit)?;
+                (SessionTools::serve(&self.setup.tools).map_err(unfit)?, Some(folder))
+            }
+        };
+        let introduction = tools.as_ref().map(SessionTools::introduction).unwrap_or_default();
+        let place = SessionPlace {
+            folder,
+            servers: tools.iter().map(SessionTools::server).collect(),
+        };
+        let prompt = (introduction + &prompt).into();
+        let mut call = CallWork::new(Arc::clone(&server), form, prompt, None).placed(place);
+        let opened = call.open(report).await.map_err(without_session)?;
+        if let Some(tools) = &tools {
+            server.rpc.protocol().permit(&opened.session_id, tools.names());
+        }
+        let inbox = call.ask(opened, report);
+        let session = KeptSession::new(call, inbox, tools, self.tracker.clone());
+        self.session = Some(Box::new(session));
+        Ok(())
+    }
+
+    /// Says `new` to the session; whether it is there to hear it.
+    fn go_on(&mut self, new: New, report: &Report) -> bool {
+        let Some(session) = self.session.as_deref_mut() else {
+            return false;
+        };
+        let is_there = session.server().host().takes_calls();
+        match new {
+            New::Prompt(prompt) if is_there && session.call.asked.is_none() => {
+                refuse_early(&mut session.tools);
+                // What came late belongs to nobody.
+                while session.inbox.take().is_some() {}
+                session.call.begin(report);
+                session.call.say_to_it(&prompt);
+            }
+            New::Results(results) if is_there => {
+                let mut open = std::mem::take(&mut session.open);
+                let is_waiting = |result: &CallResult| {
+                    let call = open.iter().find(|open| open.call.id == result.call);
+                    call.is_some_and(|call| !call.reply.is_closed())
+                };
+                if !results.iter().all(is_waiting) {
+                    return false;
+                }
+                session.call.begin(report);
+                for CallResult { call, result } in results {
+                    if let Some(at) = open.iter().position(|open| open.call.id == call) {
+                        // Who has gone since then says so by what comes next.
+                        let _ = open.swap_remove(at).reply.send(result);
+                    }
+                }
+            }
+            New::Prompt(_) | New::Results(_) => return false,
+        }
+        true
+    }
+
+    /// Reads until the reply is there.
+    async fn read(&mut self, report: &Report) -> TurnEnd {
+        let Some(session) = self.session.as_deref_mut() else {
+            return TurnEnd::Vanished;
+        };
+        let before = session.inbox.bytes();
+        let is_fresh = self.is_fresh;
+        let mut events = Vec::new();
+        let mut quiet: Option<Instant> = None;
+        let answer = loop {
+            let KeptSession {
+                call,
+                inbox,
+                tools,
+                open,
+                ..
+            } = &mut *session;
+            let Some(asked) = &mut call.asked else {
+                return TurnEnd::Vanished;
+            };
+            let update = tokio::select! {
+                biased;
+                update = inbox.next() => update,
+                request = next_call(tools) => {
+                    open.push(request);
+                    quiet = Some(Instant::now() + QUIET);
+                    continue;
+                }
+                answer = asked => break answer,
+                () = sleep_until(quiet.unwrap_or_else(Instant::now)), if quiet.is_some() => {
+                    report.push(events);
+                    return self.calls(report);
+                }
+            };
+            report.received(inbox.bytes() - before);
+            if inbox.bytes() > before {
+                report.begun();
+            }
+            match update {
+                Some(update) => call.update(update, &mut events),
+                // It has died since its last turn, and told nothing of this one.
+                None if !is_fresh && inbox.bytes() == before && call.server().host().is_over() => {
+                    return TurnEnd::Vanished;
+                }
+                None => return without_session(call.gone(report).await),
+            }
+            report.tell(&mut events).await;
+        };
+        let KeptSession { call, inbox, open, .. } = &mut *session;
+        // What was told before it belongs to it.
+        while let Some(update) = inbox.take() {
+            call.update(update, &mut events);
+        }
+        report.push(events);
+        report.received(inbox.bytes() - before);
+        call.asked = None;
+        // It has ended its turn without their results.
+        open.clear();
+        let answer = answer.unwrap_or(Err(RequestError::Gone));
+        match call.answered(answer, report).await {
+            turn::TurnEnd::Reply { .. } => self.reply(),
+            end => without_session(end),
+        }
+    }
+
+    /// The agent waits for the results of its calls.
+    fn calls(&mut self, report: &Report) -> TurnEnd {
+        let Some(session) = self.session.as_deref_mut() else {
+            return TurnEnd::Vanished;
+        };
+        let KeptSession { call, open, .. } = session;
+        call.say(report);
+        report.push(open.iter().map(|request| Event::ToolCall {
+            tool_call: request.call.clone(),
+        }));
+        let stop_reason = Some("tool_use".to_owned());
+        let usage = call.take_usage();
+        report.push(usage.clone().map(|usage| Event::Usage {
+            usage,
+            raw_stop_reason: stop_reason.clone(),
+        }));
+        let outcome = Outcome {
+            stop_reason,
+            usage,
+            ..call.known()
+        };
+        report.push([Event::Outcome(Box::new(outcome))]);
+        self.reply()
+    }
+
+    fn reply(&mut self) -> TurnEnd {
+        TurnEnd::Reply {
+            session: self.session.take(),
+            known: (),
+            diagnostics: Vec::new(),
+            stdout_tail: String::new(),
+        }
+    }
+}
+
+/// What a turn came to that leaves no session.
+fn without_session(end: turn::TurnEnd<NoSession, ()>) -> TurnEnd {
+    match end {
+        turn::TurnEnd::Reply { .. } | turn::TurnEnd::Failed => TurnEnd::Failed,
+        turn::TurnEnd::Vanished => TurnEnd::Vanished,
+        turn::TurnEnd::Unsupported {
+            reason,
+            may_have_asked,
+            process,
+        } => TurnEnd::Unsupported {
+            reason,
+            may_have_asked,
+            process,
+        },
+        turn::TurnEnd::ProcessGone { process, is_handshaken } => TurnEnd::ProcessGone { process, is_handshaken },
+        turn::TurnEnd::Stopped(process) => TurnEnd::Stopped(process),
+    }
+}
+
+impl Work for SessionWork {
+    type Session = KeptSession;
+    type ReplyFacts = ();
+
+    async fn turn(&mut self, report: &Report) -> TurnEnd {
+        match self.unsent.take() {
+            Some(Unsent::Whole(server, form, prompt)) => {
+                if let Err(end) = self.open(server, form, prompt, report).await {
+                    return end;
+                }
+            }
+            Some(Unsent::New(new)) => {
+                // Nothing was asked of the model yet: another session can be.
+                if !self.go_on(new, report) {
+                    return TurnEnd::Vanished;
+                }
+            }
+            None => return TurnEnd::Vanished,
+        }
+        self.read(report).await
+    }
+
+    async fn stop(mut self) -> Option<EndedProcess> {
+        if let Some(session) = self.session.take() {
+            session.close().await;
+        }
+        None
+    }
+
+    fn end(self) {
+        if let Some(session) = self.session {
+            session.end();
+        }
+    }
+}
