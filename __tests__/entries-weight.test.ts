@@ -86,7 +86,9 @@ const FACES = {
       "models",
       "options",
     ].map((file) => `gateway/${file}`),
-    ...["refusal", "responses", "sealed", "server", "sse", "store", "thread", "token"].map((file) => `gateway/${file}`),
+    ...["refusal", "responses", "responses-answer", "sealed", "server", "sse", "store", "thread", "token"].map(
+      (file) => `gateway/${file}`,
+    ),
   ],
   "ai-sdk": ["errors", "model", "parts", "prompt", "providers", "settings", "words"].map((file) => `ai-sdk/${file}`),
 };

@@ -4,6 +4,7 @@
  */
 import { readFileSync } from "node:fs";
 import {
+  createAcpProvider,
   createClaudeCliProvider,
   createCliProvider,
   createCodexCliProvider,
@@ -78,6 +79,7 @@ const COLUMNS = {
   "copilot print": () => createCopilotCliProvider({ ...NOWHERE, engine: "print" }),
   "copilot live": () => createCopilotCliProvider({ ...NOWHERE, engine: "live" }),
   "your own CLI": () => createCliProvider(OWN, NOWHERE),
+  "any agent": () => createAcpProvider({ command: NOWHERE.cliPath, name: "any" }),
 };
 
 it("has a column for every provider and engine", () => {
