@@ -179,6 +179,16 @@ async fn slow_clients_are_cut_off() {
         (refused.status, refused.last()["error"]["message"].as_str()),
         (408, Some("the body took too long to arrive"))
     );
+    // One that was refused and asks for nothing more.
+    let mut idle = client.connect().await;
+    let headers: Vec<_> = client
+        .headers()
+        .into_iter()
+        .filter(|(name, _)| name != "Connection")
+        .collect();
+    let head = client.head("GET", "/mcp", &headers, 0);
+    idle.write_all(head.as_bytes()).await.unwrap();
+    assert_eq!(read(&mut idle).await.status, 405);
     // A call that is held open is none of those.
     let called = echo(calls);
     assert_eq!(client.call(1, "add", json!({})).await.status, 200);
