@@ -101,7 +101,7 @@ mod tests {
     }
 
     /// What the caller gets for `events`, and how logs call it.
-    fn described(events: Vec<Event>) -> Vec<(String, Option<EventKind>)> {
+    fn types_and_kinds(events: Vec<Event>) -> Vec<(String, Option<EventKind>)> {
         let mut own = OwnCalls::default();
         let kinds = events.into_iter().flat_map(|event| own.kinds(event));
         let written = kinds.map(|kind| {
@@ -204,7 +204,7 @@ mod tests {
             ),
         ] {
             let expected = (format!(r#"{expected},"runId":"r","agent":"a"}}"#), Some(kind));
-            assert_eq!(described(vec![event]), [expected]);
+            assert_eq!(types_and_kinds(vec![event]), [expected]);
         }
     }
 
@@ -227,11 +227,11 @@ mod tests {
         ];
         let expected = expected.map(|(json, kind)| (json.to_owned(), Some(kind)));
         assert_eq!(
-            described(vec![Event::ToolCall { tool_call: call() }, result()]),
+            types_and_kinds(vec![Event::ToolCall { tool_call: call() }, result()]),
             expected
         );
         // Of a call that nobody has heard of.
-        assert_eq!(described(vec![result()]), []);
+        assert_eq!(types_and_kinds(vec![result()]), []);
     }
 
     #[test]
@@ -248,6 +248,6 @@ mod tests {
             message_id: None,
             text: "hm".to_owned(),
         };
-        assert_eq!(described(vec![usage, silent, thinking, Event::Abandoned]), []);
+        assert_eq!(types_and_kinds(vec![usage, silent, thinking, Event::Abandoned]), []);
     }
 }
