@@ -106,7 +106,7 @@ describe.skipIf(!HERE)(`the real grok ${VERSION}, warm`, { timeout: 300_000 }, (
     const last = await ask(provider, ["last"]);
     expect([last.content, last.pid]).toEqual(["You said last", pid]);
     // Each session is gone with its call, and the process remembers none.
-    await expect.poll(() => filesWith(home, "<thread>")).toEqual([]);
+    await expect.poll(() => filesWith(home, "<thread>"), { timeout: 60_000 }).toEqual([]);
 
     // A process that ends in the middle of a call is that call's error, and nobody else's.
     const doomed = provider.invoke(["wait"]);
@@ -252,9 +252,13 @@ describe.skipIf(!HERE)(`the real grok ${VERSION}, warm`, { timeout: 300_000 }, (
 
   it("serves sessions of any model with one process, and none of a model that grok does not know", async () => {
     const error = { status: 403, message: "not allowed" };
-    const { api, home, create } = await withCli("grok", { script: () => ({ error }) });
+    const { api, home, options, create } = await withCli("grok", { script: () => ({ error }) });
     const env = { HOME: home, GROK_XAI_API_BASE_URL: api.url, XAI_API_KEY: "not-a-key" };
-    const provider = create({ provider: undefined, model: "grok-4.6", engine: "warm", retry: false, env });
+    // Beside the package's name it is taken for the CLI, and writes down what that is told.
+    const [cliPath, told] = [join(home, "cli"), join(home, "told")];
+    writeFileSync(join(home, "package.json"), JSON.stringify({ name: "@xai-official/grok", version: VERSION }));
+    writeFileSync(cliPath, `#!/bin/sh\ntee '${told}' | '${options.cliPath}' "$@"\n`, { mode: 0o755 });
+    const provider = create({ provider: undefined, model: "grok-4.6", engine: "warm", retry: false, env, cliPath });
     const failed = async (model: string) => {
       const { code, run } = await provider.invoke(["hi"], { model }).then(
         () => expect.unreachable(),
@@ -269,6 +273,10 @@ describe.skipIf(!HERE)(`the real grok ${VERSION}, warm`, { timeout: 300_000 }, (
     // It would ask its default model, and say nothing.
     expect(await failed("grok-0")).toEqual({ code: "MODEL_NOT_FOUND", pid: one.pid });
     expect(api.requests).toHaveLength(2);
+    // No session stays in the process, that one neither.
+    const methods = () =>
+      [...readFileSync(told, "utf8").matchAll(/"method":"session\/(load|close)"/g)].map(([, name]) => name);
+    await expect.poll(methods, { timeout: 60_000 }).toEqual(["load", "close", "load", "close", "load", "close"]);
   });
 
   it("ends when nobody has asked it for as long as it is kept", async () => {

@@ -197,6 +197,8 @@ impl CallWork {
         }
         host.count_session();
         report.begun();
+        // Also one that is sent no prompt is closed.
+        self.session = Some(session.session_id.clone());
         self.choose_model(session, report).await
     }
 
@@ -243,7 +245,6 @@ impl CallWork {
             WarmThread::History { prompt } => wire::verbatim_prompt(&session_id, prompt),
         };
         self.model = models.current().map(str::to_owned);
-        self.session = Some(session_id);
         self.begin(report);
         self.asked = Some(self.server.rpc.post("session/prompt", &prompt));
         inbox
