@@ -78,7 +78,7 @@ pub static CLAUDE: Provider = Provider {
     command: Cow::Borrowed("claude"),
     about: About {
         name: "Claude",
-        versions: &["2.1.197", "2.1.330"],
+        versions: &["2.1.197", "2.1.332"],
         sent: "1.2 KB: the CLI's own two lines and a date, our short system prompt; no tools",
         not_isolated: "the CLI keeps its `~/.claude.json` and backups of it",
         limits: "the prompt may have 10 MB",
