@@ -97,7 +97,7 @@ export interface CliProvider<TMessage = AIMessage> {
   /**
    * Starts a live process for the next call ahead of it (as many as `spares`, if that is more) and resolves when it has answered: a call
    * right behind it does not wait for the CLI to start. With what that call will have, `options`, or what `bindTools` and the last call
-   * had, the process knows its system prompt and its tools already. Where calls are made in print form, or `maxConcurrency` leaves no
+   * had, the process knows its system prompt and its tools already. Where calls are made in print form, or `maxProcesses` leaves no
    * room, it resolves and starts nothing. A process that no call takes ends after 30 minutes, or with `close()`.
    * codex's live engine has one process for all conversations, whatever their tools; it is started if it does not run. qwen's processes
    * are started with a system prompt and tools: where those are not known, nothing is.
@@ -460,7 +460,7 @@ export interface ClaudeCliProviderOptions extends CliProviderOptions {
   includePartialMessages?: boolean | undefined;
   /** How long the CLI may print nothing, in ms, before it fails with `IDLE_TIMEOUT`. Default: no limit; 120000 when live. */
   idleTimeout?: number | undefined;
-  /** How many runs of this provider may be under way; further ones wait. When live, also how many processes there are. Default: 4. */
+  /** How many runs of this provider may be under way; further ones wait. Processes that rest count apart (`maxProcesses`). Default: 4. */
   maxConcurrency?: number | undefined;
   /** How often the CLI itself may ask the API again. Default: 0, so that it does not multiply with `retry`. */
   maxRetries?: number | undefined;
@@ -476,6 +476,13 @@ export interface ClaudeCliProviderOptions extends CliProviderOptions {
    * `engine: "live"`.
    */
   keepAlive?: number | undefined;
+  /**
+   * Live engine: how many processes may rest between the calls of their conversations, spares included, beside those that work. One takes
+   * about 200 MB (qwen: 280), and all of them a third of the machine's memory at most. Beyond that, the answered conversation that was unused for longest
+   * ends first, and one that waits for a tool's result last; its next call is sent whole to another process, with the `warning`
+   * `SESSION_EXPIRED`. Default: 20.
+   */
+  maxProcesses?: number | undefined;
   /**
    * Live engine: how many processes are kept started ahead, from the first call or `prewarm()` on. When two calls in a row had the same
    * system prompt and tools, they are sent these ahead. Default: 0.
@@ -667,6 +674,13 @@ export interface QwenCliProviderOptions extends CliProviderOptions {
    * 60000; 300000 with `engine: "live"` or `"warm"`.
    */
   keepAlive?: number | undefined;
+  /**
+   * Live engine: how many processes may rest between the calls of their conversations, spares included, beside those that work. One takes
+   * about 200 MB (qwen: 280), and all of them a third of the machine's memory at most. Beyond that, the answered conversation that was unused for longest
+   * ends first, and one that waits for a tool's result last; its next call is sent whole to another process, with the `warning`
+   * `SESSION_EXPIRED`. Default: 20.
+   */
+  maxProcesses?: number | undefined;
   /**
    * Live engine: how many processes are kept started ahead, with the system prompt and the tools that two calls in a row had. Default: 0.
    */

@@ -50,9 +50,9 @@ it("keeps two interleaved threads apart, each with its session", async () => {
   }
 });
 
-it("keeps no more sessions than may run, and says what became of the oldest", async () => {
+it("keeps no more sessions than may rest, and says what became of the oldest", async () => {
   const { options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
-  const model = createProvider({ ...options, maxConcurrency: 2 });
+  const model = createProvider({ ...options, maxProcesses: 2 });
   const first = await ask(model, ["one"]);
   const second = await ask(model, ["two"]);
   const third = await ask(model, ["three"]);
@@ -123,7 +123,7 @@ it("takes processes that were started ahead, each for one thread, and starts oth
 
 it.skipIf(lacks("procfs"))("starts a process where the one started ahead has died", async () => {
   const { options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
-  const provider = createProvider({ ...options, spares: 1, maxConcurrency: 2, keepAlive: 0 });
+  const provider = createProvider({ ...options, spares: 1, keepAlive: 0 });
   const first = await ask(provider, ["one"]);
   // The spare that took the first one's place: the only child left.
   await gone(first.pid);

@@ -159,12 +159,12 @@ describe.skipIf(lacks("scripts"))("prewarm", () => {
     expect(spare).toEqual([false, true]);
   });
 
-  it("starts as many as `spares` says, within `maxConcurrency`", async () => {
+  it("starts as many as `spares` says, within `maxProcesses`", async () => {
     const cli = fakeLive();
     await create(cli, { spares: 3 }).prewarm();
     expect(cli.log().filter((entry) => entry === "started")).toHaveLength(3);
     const few = fakeLive();
-    await create(few, { spares: 3, maxConcurrency: 2 }).prewarm();
+    await create(few, { spares: 3, maxProcesses: 2 }).prewarm();
     expect(few.log().filter((entry) => entry === "started")).toHaveLength(2);
   });
 

@@ -89,7 +89,10 @@ describe.skipIf(lacks("procfs"))("of another program", () => {
     expect(host.processes[0].memoryBytes).toBeGreaterThan(20 * 1024 * 1024);
     const { stdout } = await runCommand(["status"]);
     expect(stdout).toMatch(
-      new RegExp(`^Program ${child.pid}, \\d+ MiB: 0 running, 0 waiting, at most 4 at a time$`, "m"),
+      new RegExp(
+        `^Program ${child.pid}, \\d+ MiB: 0 running, 0 waiting, at most 4 at a time; 1 at rest, \\d+ MiB$`,
+        "m",
+      ),
     );
     expect(stdout).toMatch(
       new RegExp(`^${pid} +claude +live +resting +\\d+ MiB +\\d+ s +${conversations[0].slice(0, 13)}$`, "m"),

@@ -183,6 +183,8 @@ Options:
   --engine <name>         print, live, warm or auto, of the CLIs; default: each one's own
   --timeout <ms>          how long an answer may take, 0 for no limit; default: 120000
   --keep-alive <ms>       how long a process waits for the next request of its conversation; default: 300000
+  --processes <n>         how many such processes may wait, of each CLI that has one for each conversation (claude, qwen),
+                          of about 200 MB each; default: 20
   --base-url <url>        openai: where the API is; default: OpenAI's own
   --api-key-env <name>    openai: the environment variable that holds the key; default: OPENAI_API_KEY without
                           --base-url, no key with one

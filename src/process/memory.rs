@@ -19,6 +19,35 @@ fn resident_pages(statm: &str) -> Option<u64> {
     statm.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
+/// The memory of this machine, or of the container where that may have less, bytes; `None` where it is unknown.
+#[cfg(target_os = "linux")]
+pub fn machine_bytes() -> Option<u64> {
+    let machine = total_bytes(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
+    // A limit of the control group that is the root of what is seen here: a container's.
+    let own = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let own = own.and_then(|bytes| bytes.trim().parse().ok());
+    Some(own.map_or(machine, |own: u64| own.min(machine)))
+}
+
+/// The memory of this machine, bytes; `None` where it is unknown.
+#[cfg(not(target_os = "linux"))]
+pub fn machine_bytes() -> Option<u64> {
+    None
+}
+
+/// `MemTotal` of `/proc/meminfo`.
+#[cfg(target_os = "linux")]
+fn total_bytes(meminfo: &str) -> Option<u64> {
+    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    total
+        .trim()
+        .strip_suffix("kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1024)
+}
+
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
@@ -30,5 +59,12 @@ mod tests {
         assert_eq!(resident_bytes(u32::MAX), None);
         assert_eq!(resident_pages("8000 250 3 1 0 9 0\n"), Some(250));
         assert_eq!(resident_pages("8000"), None);
+    }
+
+    #[test]
+    fn reads_how_much_the_machine_has() {
+        assert!(machine_bytes().unwrap() >= resident_bytes(std::process::id()).unwrap());
+        assert_eq!(total_bytes("MemTotal:       16384 kB\nMemFree: 1 kB\n"), Some(16 << 20));
+        assert_eq!(total_bytes("MemFree: 1 kB\n"), None);
     }
 }

@@ -80,7 +80,7 @@ pub use fault::{StartError, TooLong};
 pub use feed::{StdinClosed, StdinWriter};
 pub use head_tail::HeadTail;
 pub use mark::RUN_VARIABLE;
-pub use memory::resident_bytes;
+pub use memory::{machine_bytes, resident_bytes};
 pub use owner::OWNER_VARIABLE;
 #[cfg(target_os = "linux")]
 pub use proc_linux::started;

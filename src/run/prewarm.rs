@@ -15,8 +15,8 @@ use crate::process::Vars;
 /// is known of that call: `{"system": text?, "tools": [spec…]?}`; what it does not say is what the last call had. `env` is what
 /// they inherit.
 ///
-/// Where calls are made in print form there is nothing to start. Where other calls leave no room within `maxConcurrency`, the next
-/// one takes the place of a session that rests, and has to wait for its process.
+/// Where calls are made in print form there is nothing to start. Where processes at rest leave no room within `maxProcesses`, nothing is
+/// started.
 ///
 /// # Errors
 /// `CLOSED`, `INVALID_TOOL`; as a call where the CLI can't be started, or ends instead of answering.

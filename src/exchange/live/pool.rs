@@ -4,23 +4,27 @@
 //! In: sessions whose turn is over ([`Pool::park`]), processes started ahead ([`Pool::fill_spares`], [`Pool::prewarm`]). Out: for a thread
 //! the session that knows its beginning, or a spare, or the news that there is none ([`Pool::claim`], [`Pool::claim_spare`]).
 //!
-//! Each waiting session has a task that answers the CLI and ends it: when it was unused for too long, when room is needed
-//! (the one unused for longest goes first), and when its process dies. The tasks neither keep Node alive nor outlive the
-//! provider, whose token ends the processes.
+//! Each waiting session has a task that answers the CLI and ends it: when it was unused for too long, when room is needed, and when its
+//! process dies. The tasks neither keep Node alive nor outlive the provider, whose token ends the processes.
+//!
+//! Sessions that wait have a bound of their own, apart from calls that work. Beyond it, the answered thread that was unused for longest
+//! makes room: nobody knows whether it goes on. A session that waits for a tool's result stays, for its thread is about to go on. Where
+//! all of them wait for results, it is the one that comes last that is not kept: agents take turns, so the one unused for
+//! longest is the one that is needed next.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
 use super::idle_task::{self, IdleHandle, StartState};
 use super::keep::Keepable;
 use super::spare::Spare;
 use super::thread::{KnownThread, SessionThread};
-use crate::process::{Vars, resident_bytes};
+use crate::process::{Vars, machine_bytes, resident_bytes};
 
 /// How many ended sessions are remembered, so that a thread that comes back can be informed why it starts anew.
 const REMEMBERED: usize = 32;
@@ -60,8 +64,10 @@ impl<T: PartialEq> PartialEq for SessionKey<T> {
 pub enum EvictionReason {
     /// It was unused for too long.
     Expired,
-    /// Other threads needed its place.
+    /// Other threads needed its place: so many may wait.
     Displaced,
+    /// The sessions that waited took too much memory together.
+    Crowded,
     /// Its process took too much memory.
     Grown,
 }
@@ -70,10 +76,39 @@ struct Waiting<S: Keepable> {
     id: u64,
     key: SessionKey<S::Setup>,
     known: KnownThread,
+    /// What its process took when it came, bytes.
+    memory: u64,
     line: IdleHandle<S>,
 }
 
+/// How many sessions may wait, spares included.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    pub number: usize,
+    /// What their processes may take together, bytes; the last one that is left may take more.
+    pub memory: u64,
+}
+
+impl Bounds {
+    /// At most `number` processes of their own, of a third of the machine's memory: twenty claudes are about 4 GB, of 16.
+    pub fn of_processes(number: usize) -> Bounds {
+        Bounds {
+            number,
+            memory: machine_bytes().map_or(u64::MAX, |bytes| bytes / 3),
+        }
+    }
+
+    /// At most `number` sessions in processes that others have as well.
+    pub fn of_sessions(number: usize) -> Bounds {
+        Bounds {
+            number,
+            memory: u64::MAX,
+        }
+    }
+}
+
 struct State<S: Keepable> {
+    bounds: Bounds,
     /// The longest unused first.
     waiting: Vec<Waiting<S>>,
     spares: Vec<Spare<S>>,
@@ -84,12 +119,9 @@ struct State<S: Keepable> {
 
 /// The waiting sessions of one provider.
 pub struct Pool<S: Keepable> {
-    /// How many sessions there may be, those at work included.
-    capacity: usize,
-    /// One for each of them, returned when the process is no more.
+    bounds: Bounds,
+    /// One for each process there may be, at work or not, returned when it is no more.
     places: Arc<Semaphore>,
-    /// A session has come into the pool.
-    session_added: Notify,
     keep_alive: Duration,
     spares: usize,
     tracker: TaskTracker,
@@ -100,24 +132,25 @@ pub struct Pool<S: Keepable> {
 impl<S: Keepable> std::fmt::Debug for Pool<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         f.debug_struct("Pool")
-            .field("capacity", &self.capacity)
+            .field("bounds", &self.bounds)
             .finish_non_exhaustive()
     }
 }
 
 impl<S: Keepable> Pool<S> {
-    /// A pool for at most `capacity` processes, each kept for `keep_alive` after its turn, with `spares` started ahead. Its
-    /// tasks are tracked by `tracker`.
-    pub fn new(capacity: usize, keep_alive: Duration, spares: usize, tracker: TaskTracker) -> Self {
+    /// A pool for as many sessions as `bounds` says, each kept for `keep_alive` after its turn, with `spares` started ahead, beside
+    /// `at_work` processes that work. Its tasks are tracked by `tracker`.
+    pub fn new(bounds: Bounds, at_work: usize, keep_alive: Duration, spares: usize, tracker: TaskTracker) -> Self {
+        let places = bounds.number.saturating_add(at_work.max(1));
         Pool {
-            capacity: capacity.max(1),
-            places: Arc::new(Semaphore::new(capacity.clamp(1, Semaphore::MAX_PERMITS))),
-            session_added: Notify::new(),
+            bounds,
+            places: Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))),
             keep_alive,
             spares,
             tracker,
             next_id: AtomicU64::new(0),
             state: Mutex::new(State {
+                bounds,
                 waiting: Vec::new(),
                 spares: Vec::new(),
                 coming: 0,
@@ -189,66 +222,52 @@ impl<S: Keepable> Pool<S> {
         state.evicted.remove(at).map(|(_, _, why)| why)
     }
 
-    /// Makes room for one more process beside `at_work` others: spares and sessions that can wait no longer end.
-    pub fn make_room(&self, at_work: usize) {
-        let mut state = self.lock();
-        let room = self.capacity.saturating_sub(at_work + 1);
-        while state.waiting.len() + state.spares.len() > room {
-            if !state.waiting.is_empty() {
-                let Waiting { key, known, .. } = state.waiting.remove(0);
-                state.remember(key, known, EvictionReason::Displaced);
-            } else {
-                state.spares.pop();
-            }
-        }
+    /// The place of a process that is to be started for a call. Those that wait leave one for each call that may work: a place is
+    /// waited for only where processes that end still have theirs.
+    pub async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).acquire_owned().await.ok()
     }
 
-    /// The place of a process that is to be started, with as many at work as `at_work` says, it included. Sessions that wait end
-    /// to make room for it; their places are free when their processes are gone, which is waited for.
-    pub async fn place(&self, at_work: impl Fn() -> usize) -> Option<OwnedSemaphorePermit> {
-        loop {
-            let session_added = self.session_added.notified();
-            tokio::pin!(session_added);
-            // From now on: what comes into the pool behind the look at it takes room as well.
-            session_added.as_mut().enable();
-            self.make_room(at_work().saturating_sub(1));
-            tokio::select! {
-                biased;
-                place = Arc::clone(&self.places).acquire_owned() => return place.ok(),
-                () = session_added => {}
-            }
-        }
-    }
-
-    /// The place of a process to be started, if there is one free beside `at_work` processes.
-    pub fn place_now(&self, at_work: usize) -> Option<OwnedSemaphorePermit> {
-        let has_room = self.has_room(&self.lock(), at_work);
+    /// The place of a process to be started ahead, if there is room for it.
+    pub fn place_now(&self) -> Option<OwnedSemaphorePermit> {
+        let has_room = self.lock().has_room();
         has_room
             .then(|| Arc::clone(&self.places).try_acquire_owned().ok())
             .flatten()
     }
 
-    /// Keeps `session`, which knows `known`, for the thread's next call; `at_work` others are at work.
-    pub fn park(self: &Arc<Self>, session: S, key: SessionKey<S::Setup>, known: KnownThread, at_work: usize) {
-        if self.keep_alive.is_zero() || self.capacity <= at_work {
+    /// Keeps `session`, which knows `known`, for the thread's next call, if there is room for it.
+    pub fn park(self: &Arc<Self>, session: S, key: SessionKey<S::Setup>, known: KnownThread) {
+        if self.keep_alive.is_zero() || self.bounds.number == 0 {
             return session.end();
         }
-        if resident_bytes(session.pid()).is_some_and(|bytes| bytes > MOST_MEMORY) {
+        let memory = resident_bytes(session.pid()).unwrap_or_default();
+        if memory > MOST_MEMORY {
             self.lock().remember(key, known, EvictionReason::Grown);
             return session.end();
         }
-        self.make_room(at_work);
+        // Locked all the while: of two that come at once, each sees the other.
+        let mut state = self.lock();
+        if let Err(why) = state.make_room(known.waits_for_results(), memory) {
+            state.remember(key, known, why);
+            drop(state);
+            return session.end();
+        }
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let line = self.watch(session, id, self.keep_alive, None);
-        self.lock().waiting.push(Waiting { id, key, known, line });
-        self.session_added.notify_waiters();
+        state.waiting.push(Waiting {
+            id,
+            key,
+            known,
+            memory,
+            line,
+        });
     }
 
-    /// Starts spares until there are as many as there should be, as far as there is room beside `at_work` processes. Where it is
-    /// known the setup of the next thread's session, `setup`, they are sent it ahead.
+    /// Starts spares until there are as many as there should be, as far as there is room. Where it is known the setup of the next
+    /// thread's session, `setup`, they are sent it ahead.
     pub fn fill_spares(
         self: &Arc<Self>,
-        at_work: usize,
         env: &Arc<Vars>,
         setup: Option<&Arc<S::Setup>>,
         mut start: impl FnMut(OwnedSemaphorePermit) -> Option<S>,
@@ -267,7 +286,7 @@ impl<S: Keepable> Pool<S> {
             let mut state = self.lock();
             let serves = |spare: &&Spare<S>| setup.is_none_or(|setup| spare.serves(setup));
             let spares = state.spares.iter().filter(serves).count() + state.coming;
-            if spares >= self.spares || !self.has_room(&state, at_work) {
+            if spares >= self.spares || !state.has_room() {
                 return;
             }
             let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
@@ -285,14 +304,13 @@ impl<S: Keepable> Pool<S> {
     }
 
     /// Sees to it that there are `number` spares which are sent `setup` ahead (nothing, if that is not known), as far as there is
-    /// room beside `at_work` processes. How far each is comes out of the receivers, which close when it is taken or has ended.
+    /// room. How far each is comes out of the receivers, which close when it is taken or has ended.
     ///
     /// # Errors
     /// What `start` says.
     pub fn prewarm<E>(
         self: &Arc<Self>,
         number: usize,
-        at_work: usize,
         env: &Arc<Vars>,
         setup: Option<&Arc<S::Setup>>,
         mut start: impl FnMut(OwnedSemaphorePermit) -> Result<S, E>,
@@ -314,12 +332,12 @@ impl<S: Keepable> Pool<S> {
             let place = {
                 let mut state = self.lock();
                 // Those that serve another setup were started on a guess.
-                while !self.has_room(&state, at_work)
+                while !state.has_room()
                     && let Some(at) = state.spares.iter().position(|spare| !spare.is_asked_for)
                 {
                     state.spares.remove(at);
                 }
-                match self.has_room(&state, at_work) {
+                match state.has_room() {
                     true => Arc::clone(&self.places).try_acquire_owned().ok(),
                     false => None,
                 }
@@ -334,10 +352,6 @@ impl<S: Keepable> Pool<S> {
     /// A spare that was started elsewhere and has answered already. It counts as one that was asked for.
     pub fn add_ready(self: &Arc<Self>, session: S, env: &Arc<Vars>, setup: Option<&Arc<S::Setup>>) {
         drop(self.add(session, env, setup, true));
-    }
-
-    fn has_room(&self, state: &State<S>, at_work: usize) -> bool {
-        state.waiting.len() + state.spares.len() + state.coming + at_work < self.capacity
     }
 
     fn add(
@@ -362,7 +376,6 @@ impl<S: Keepable> Pool<S> {
             start_state: start_state.clone(),
             line,
         });
-        self.session_added.notify_waiters();
         start_state
     }
 
@@ -392,6 +405,41 @@ impl<S: Keepable> Pool<S> {
 }
 
 impl<S: Keepable> State<S> {
+    fn has_room(&self) -> bool {
+        self.waiting.len() + self.spares.len() + self.coming < self.bounds.number
+    }
+
+    /// What there is no room for beside a session that comes and takes `memory` bytes.
+    fn lacks_room(&self, memory: u64) -> Option<EvictionReason> {
+        let taken: u64 = self.waiting.iter().map(|waiting| waiting.memory).sum();
+        let is_crowded = taken > 0 && taken.saturating_add(memory) > self.bounds.memory;
+        match self.has_room() {
+            false => Some(EvictionReason::Displaced),
+            true => is_crowded.then_some(EvictionReason::Crowded),
+        }
+    }
+
+    /// Makes room for a session that takes `memory` bytes and perhaps `waits_for_results`.
+    ///
+    /// # Errors
+    /// It is to end itself, for this reason: those that wait are more likely to be needed.
+    fn make_room(&mut self, waits_for_results: bool, memory: u64) -> Result<(), EvictionReason> {
+        while let Some(why) = self.lacks_room(memory) {
+            let answered = self
+                .waiting
+                .iter()
+                .position(|waiting| !waiting.known.waits_for_results());
+            if let Some(at) = answered {
+                // Dropping the line ends it.
+                let Waiting { key, known, .. } = self.waiting.remove(at);
+                self.remember(key, known, why);
+            } else if !waits_for_results || self.spares.pop().is_none() {
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+
     fn forget(&mut self, id: u64, why: Option<EvictionReason>) {
         self.spares.retain(|spare| spare.id != id);
         let Some(at) = self.waiting.iter().position(|waiting| waiting.id == id) else {
@@ -410,3 +458,6 @@ impl<S: Keepable> State<S> {
         self.evicted.push_back((key, known, why));
     }
 }
+
+#[cfg(test)]
+mod tests;

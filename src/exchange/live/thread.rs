@@ -169,6 +169,11 @@ impl KnownThread {
         self.history.len()
     }
 
+    /// Whether its model waits for the results of calls.
+    pub fn waits_for_results(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// Whether it knows nothing.
     pub fn is_empty(&self) -> bool {
         self.history.is_empty()

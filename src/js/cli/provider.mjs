@@ -91,10 +91,10 @@ function createApi(values, { model, ...common }) {
  *
  * @param {string} id
  * @param {Pick<Values, "engine" | "timeout" | "base-url" | "api-key-env" | "model">} values
- * @param {number} keepAlive ms
+ * @param {{ keepAlive: number, maxProcesses: number | undefined }} kept how long a process is kept, ms, and how many may rest
  * @returns {CliProvider}
  */
-export function createServed(id, values, keepAlive) {
+export function createServed(id, values, { keepAlive, maxProcesses }) {
   const common = { timeout: milliseconds(values.timeout), retry: false };
   if (id === API) {
     // The model of a name without one: an API has no default of its own.
@@ -105,8 +105,9 @@ export function createServed(id, values, keepAlive) {
     throw new UsageError(`unknown provider "${id}"${suggestion(id, ids) || ":"} there are ${ids.join(", ")}`);
   }
   const options = { ...common, engine: values.engine };
-  // A CLI without kept processes has no such option.
-  return made(() => firstOf([{ keepAlive }, {}], (wish) => factoryOf(id)(/** @type {{}} */ ({ ...options, ...wish }))));
+  // One process of a CLI may serve all conversations, and a CLI without kept processes has neither option.
+  const wishes = [{ keepAlive, ...(maxProcesses !== undefined && { maxProcesses }) }, { keepAlive }, {}];
+  return made(() => firstOf(wishes, (wish) => factoryOf(id)(/** @type {{}} */ ({ ...options, ...wish }))));
 }
 
 /**

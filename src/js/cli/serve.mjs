@@ -34,6 +34,7 @@ const OPTIONS = /** @type {const} */ ({
   engine: { type: "string" },
   timeout: { type: "string" },
   "keep-alive": { type: "string" },
+  processes: { type: "string" },
   "base-url": { type: "string" },
   "api-key-env": { type: "string" },
   concurrency: { type: "string" },
@@ -87,9 +88,10 @@ export async function serve(args, signal, second) {
   // Before any CLI is started: what is in the environment goes on to it.
   const token = tokenOf(values);
   const keepAlive = count(values["keep-alive"], "keep-alive") ?? KEEP_ALIVE;
+  const kept = { keepAlive, maxProcesses: count(values.processes, "processes") };
   const models = values.model ?? [];
   const own = { ...values, model: modelOfApi(models) };
-  const providers = Object.fromEntries(names.map((name) => [name, createServed(name, own, keepAlive)]));
+  const providers = Object.fromEntries(names.map((name) => [name, createServed(name, own, kept)]));
   /** @type {GatewayOptions} */
   const options = {
     providers,

@@ -167,7 +167,10 @@ function programs({ machine, at }, paint, columns, wrap) {
   if (hosts.length === 0) parts.push("No program of yours uses deep-factor-providers now.\n");
   for (const host of hosts) {
     const { running, waiting, limit } = host.processWide;
-    const head = `${paint("bold", `Program ${host.pid}`)}${memory(host.memoryBytes, ", ")}: ${running} running, ${waiting} waiting, at most ${limit} at a time`;
+    const resting = host.processes.filter(({ state }) => state !== "working");
+    const held = resting.reduce((sum, { memoryBytes = 0 }) => sum + memoryBytes, 0);
+    const atRest = resting.length > 0 ? `; ${resting.length} at rest${memory(held || undefined, ", ")}` : "";
+    const head = `${paint("bold", `Program ${host.pid}`)}${memory(host.memoryBytes, ", ")}: ${running} running, ${waiting} waiting, at most ${limit} at a time${atRest}`;
     parts.push(wrap(head));
     for (const [binary, load] of Object.entries(host.perBinary)) {
       if (load.waiting > 0) parts.push(wrap(`  ${visible(binary)}: ${load.running} running, ${load.waiting} waiting`));

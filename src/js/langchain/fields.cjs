@@ -58,7 +58,17 @@ const SERIALIZED = Object.freeze([
   ...["temperature", "maxTokens", "stop", "streaming", "profile", "maxRetries"],
   ...["model", "cliPath", "cwd", "engine", "auth", "authType", "systemPrompt", "permissionMode", "disableBuiltInTools"],
   ...["ignoreUserConfig", "sandbox", "toolForm", "inputEncoding", "textToolCalls", "outputFormat", "promptStyle"],
-  ...["includePartialMessages", "noInput", "timeout", "idleTimeout", "killGrace", "keepAlive", "spares", "maxBuffer"],
+  ...[
+    "includePartialMessages",
+    "noInput",
+    "timeout",
+    "idleTimeout",
+    "killGrace",
+    "keepAlive",
+    "maxProcesses",
+    "spares",
+    "maxBuffer",
+  ],
   ...["maxConcurrency", "retry", "reasoning", "onUnsupported", "quota", "budget", "login"],
 ]);
 

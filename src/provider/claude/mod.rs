@@ -439,5 +439,6 @@ const OPTIONS: &[OptionSpec] = &[
     options::INCLUDE_PARTIAL_MESSAGES,
     options::MAX_RETRIES,
     options::KEEP_ALIVE,
+    options::MAX_PROCESSES,
     options::SPARES,
 ];

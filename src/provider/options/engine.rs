@@ -129,7 +129,7 @@ pub(super) fn check(provider: &Provider, map: &Map<String, Value>) -> Result<(),
     }
     let (name, why) = match engine {
         "print" => (
-            named_above_0(map, &["keepAlive", "spares"]),
+            named_above_0(map, &["keepAlive", "maxProcesses", "spares"]),
             "only a live or warm process outlives its call",
         ),
         "live" => match unlike_live(provider, map) {
@@ -142,10 +142,13 @@ pub(super) fn check(provider: &Provider, map: &Map<String, Value>) -> Result<(),
                 "a live session speaks \"stream-json\" over standard input",
             ),
         },
-        "warm" => match (named_above_0(map, &["spares"]), unlike_live(provider, map)) {
-            (Some(spares), _) => (
-                Some(spares),
-                "one warm process serves many calls, and none is kept ahead of it",
+        "warm" => match (
+            named_above_0(map, &["maxProcesses", "spares"]),
+            unlike_live(provider, map),
+        ) {
+            (Some(kept), _) => (
+                Some(kept),
+                "one warm process serves many calls, and none is kept beside it",
             ),
             (None, Some((TOOLS_OFF, _))) => (
                 Some(TOOLS_OFF),

@@ -306,6 +306,8 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
             "keepAlive",
             if engine == EngineKind::Auto { 60_000 } else { 300_000 },
         )),
+        // Of 200 MB each, these are a quarter of 16 GB, beside those that work.
+        max_processes: usize::try_from(number("maxProcesses", 20)).unwrap_or(usize::MAX),
         spares: usize::try_from(number("spares", 0)).unwrap_or(usize::MAX),
         tool_namespace: text("toolForm").as_deref() == Some("namespace"),
         sandbox: text("sandbox"),

@@ -182,6 +182,8 @@ pub const ENGINE: OptionSpec = option("engine", Kind::OneOf(&["print", "live", "
 pub const KEEP_ALIVE: OptionSpec = option("keepAlive", Kind::Ms(0, MAX_MS));
 /// `toolForm`: how a live thread of codex's offers tools to the model.
 pub const TOOL_FORM: OptionSpec = option("toolForm", Kind::OneOf(&["functions", "namespace"]));
+/// `maxProcesses`: processes at rest, spares included.
+pub const MAX_PROCESSES: OptionSpec = option("maxProcesses", Kind::Whole(1, 1024));
 /// `spares`: processes started ahead.
 pub const SPARES: OptionSpec = option("spares", Kind::Whole(0, 64));
 

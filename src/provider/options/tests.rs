@@ -70,7 +70,7 @@ fn engines_are_those_that_a_provider_has() {
     .unwrap_err();
     assert_eq!(
         spares.message,
-        "options \"spares\" and \"engine\" contradict each other: one warm process serves many calls, and none is kept ahead of it; \
+        "options \"spares\" and \"engine\" contradict each other: one warm process serves many calls, and none is kept beside it; \
          given: spares: 1, engine: \"warm\""
     );
     assert_eq!(

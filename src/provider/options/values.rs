@@ -161,6 +161,8 @@ pub struct Options {
     pub print_because: Option<String>,
     /// `keepAlive`: how long an unused session is kept.
     pub keep_alive: Duration,
+    /// `maxProcesses`: how many processes may rest that serve one conversation each.
+    pub max_processes: usize,
     /// `spares`: processes started ahead.
     pub spares: usize,
     /// `toolForm`: tools are offered under a common name, which codex never hides behind its code mode.

@@ -348,6 +348,7 @@ pub static QWEN: Provider = Provider {
 
 const OPTIONS: &[OptionSpec] = &[
     options::KEEP_ALIVE,
+    options::MAX_PROCESSES,
     options::SPARES,
     options::OUTPUT_FORMAT,
     options::AUTH_TYPE,

@@ -137,9 +137,7 @@ impl<F: ProcessForm> Starting<'_, F> {
         let Starting { processes, engine, .. } = self;
         let pool = &processes.pool;
         let number = pool.spares().max(1);
-        let started = pool.prewarm(number, processes.working(), self.env, self.setup, |place| {
-            self.start(place)
-        });
+        let started = pool.prewarm(number, self.env, self.setup, |place| self.start(place));
         for mut one in started.map_err(|error| not_started(engine, &error))? {
             let Some(not_ready) = failure(&mut one, self.setup.is_some()).await else {
                 continue;
@@ -161,7 +159,7 @@ impl<F: ProcessForm> Starting<'_, F> {
     /// One process of a CLI of which nothing is known.
     async fn tried(&self) -> Result<Round, Box<ProviderError>> {
         let Starting { processes, engine, .. } = self;
-        let Some(place) = processes.pool.place_now(processes.working()) else {
+        let Some(place) = processes.pool.place_now() else {
             return Ok(Round::Ready);
         };
         let session = self.start(place).map_err(|error| not_started(engine, &error))?;
@@ -243,9 +241,7 @@ fn refill_spares<F: ProcessForm>(processes: &Arc<Processes<F>>, engine: &Arc<Bas
         setup: setup.as_ref(),
     };
     let start = |place| starting.start(place).ok();
-    processes
-        .pool
-        .fill_spares(processes.working(), env, setup.as_ref(), start);
+    processes.pool.fill_spares(env, setup.as_ref(), start);
 }
 
 /// The error of a process that was started ahead and has ended.

@@ -38,11 +38,9 @@ pub(super) async fn place<F: ProcessForm>(
 ) -> Result<Option<Permit>, NotBegun> {
     let call = asked.attempt.call;
     if call.request.nested_permit.is_some() {
-        processes.pool.make_room(processes.working().saturating_sub(1));
         return Ok(None);
     }
-    let place = processes.pool.place(|| processes.working());
-    match call.cancel.run_until_cancelled(place).await {
+    match call.cancel.run_until_cancelled(processes.pool.place()).await {
         Some(place) => Ok(place.map(Permit::taken)),
         None => Err(NotBegun::Cancelled),
     }

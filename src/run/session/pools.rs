@@ -1,13 +1,12 @@
 //! The sessions of one provider, those at work and those that wait.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::task::TaskTracker;
 
 use crate::event::Event;
 use crate::exchange::form::ProcessForm;
-use crate::exchange::live::pool::{EvictionReason, Pool};
+use crate::exchange::live::pool::{Bounds, EvictionReason, Pool};
 use crate::exchange::live::setup::Setup;
 use crate::provider::options::Options;
 
@@ -27,6 +26,7 @@ pub(in crate::run) fn evicted_warning(why: EvictionReason, options: &Options, pl
             options.keep_alive.as_millis()
         ),
         EvictionReason::Displaced => format!("other threads needed its place: {places}"),
+        EvictionReason::Crowded => "those at rest took too much of the machine's memory".to_owned(),
         EvictionReason::Grown => "its process took more than 1 GiB of memory".to_owned(),
     };
     warning(
@@ -40,7 +40,6 @@ pub(in crate::run) fn evicted_warning(why: EvictionReason, options: &Options, pl
 pub(in crate::run) struct Processes<F: ProcessForm> {
     pub form: F,
     pub pool: Arc<Pool<F::Session>>,
-    pub at_work: Arc<AtomicUsize>,
     recent: Mutex<Recent>,
 }
 
@@ -59,6 +58,7 @@ impl<F: ProcessForm> Processes<F> {
     /// None yet.
     pub fn new(form: F, options: &Options, runs: &TaskTracker) -> Processes<F> {
         let pool = Pool::new(
+            Bounds::of_processes(options.max_processes),
             options.max_concurrency,
             options.keep_alive,
             options.spares,
@@ -67,7 +67,6 @@ impl<F: ProcessForm> Processes<F> {
         Processes {
             form,
             pool: Arc::new(pool),
-            at_work: Arc::default(),
             recent: Mutex::default(),
         }
     }
@@ -95,25 +94,5 @@ impl<F: ProcessForm> Processes<F> {
 
     fn recent(&self) -> MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts a process as working until the seat is dropped.
-    pub fn working_guard(&self) -> WorkingGuard {
-        self.at_work.fetch_add(1, Ordering::Relaxed);
-        WorkingGuard(Arc::clone(&self.at_work))
-    }
-
-    /// How many processes work just now.
-    pub fn working(&self) -> usize {
-        self.at_work.load(Ordering::Relaxed)
-    }
-}
-
-/// A process that works.
-pub(in crate::run) struct WorkingGuard(Arc<AtomicUsize>);
-
-impl Drop for WorkingGuard {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use serde_json::json;
 
@@ -20,7 +19,7 @@ use crate::exchange::live::process_turn::{ProcessSession, ProcessWork};
 use crate::exchange::live::setup::Setup;
 use crate::exchange::live::turn::{Kept, Origin, Park, Turn, TurnStart};
 use crate::exchange::print::NotStarted;
-use crate::run::session::pools::{Processes, WorkingGuard, evicted_warning, warning};
+use crate::run::session::pools::{Processes, evicted_warning, warning};
 
 impl<F: ProcessForm> Source for Processes<F> {
     const ENGINE: EngineUsed = EngineUsed::Live;
@@ -50,7 +49,6 @@ impl<F: ProcessForm> Source for Processes<F> {
         if asked.takes_waiting {
             self.note(&call.setup);
         }
-        let working_guard = self.working_guard();
         let tried = match F::IS_TRIED_FIRST {
             true => trial::of_call(self, asked).await?,
             false => None,
@@ -92,7 +90,7 @@ impl<F: ProcessForm> Source for Processes<F> {
         let notes = match origin {
             Origin::Continued => Vec::new(),
             Origin::Fresh | Origin::Spare => {
-                let places = format!("`maxConcurrency` is {}", engine.options.max_concurrency);
+                let places = format!("`maxProcesses` is {}", engine.options.max_processes);
                 let evicted = self.pool.eviction(key, &call.thread);
                 let evicted = evicted.map(|why| evicted_warning(why, &engine.options, &places));
                 why_anew.and_then(too_long).into_iter().chain(evicted).collect()
@@ -107,7 +105,7 @@ impl<F: ProcessForm> Source for Processes<F> {
             // Of a process that has waited nobody knows yet whether it is still there.
             has_begun: origin == Origin::Fresh,
             tracker: &engine.lifecycle.runs,
-            park: park(self, asked, key.clone(), working_guard),
+            park: park(self, asked, key.clone()),
             limits,
         };
         Ok(Begun {
@@ -156,7 +154,6 @@ fn park<F: ProcessForm>(
     processes: &Arc<Processes<F>>,
     asked: &TurnAsked<'_, SessionCall<Setup>>,
     key: SessionKey<Setup>,
-    working_guard: WorkingGuard,
 ) -> Park<F::Session, ()> {
     let call = asked.attempt.call;
     let (engine, env) = (Arc::clone(call.engine), Arc::clone(call.base_env));
@@ -164,14 +161,12 @@ fn park<F: ProcessForm>(
     let once = call.request.options.once;
     let processes = Arc::clone(processes);
     Box::new(move |kept, reply, ()| {
-        drop(working_guard);
         if let Some(Kept { session, pending }) = kept {
             if once || session.is_worn_out() {
                 Keepable::end(session);
             } else {
                 let known = thread.known_with(reply, pending);
-                let at_work = processes.at_work.load(Ordering::Relaxed);
-                processes.pool.park(session, key, known, at_work);
+                processes.pool.park(session, key, known);
             }
         }
         ahead::refill_spares_after(&processes, &engine, reply, &env);

@@ -18,7 +18,7 @@ use crate::exchange::form::{
 };
 use crate::exchange::installed::Installed;
 use crate::exchange::live::keep::Keepable;
-use crate::exchange::live::pool::{Pool, SessionKey};
+use crate::exchange::live::pool::{Bounds, Pool, SessionKey};
 use crate::exchange::live::turn::{Kept, Origin, Park, Turn, TurnStart};
 use crate::message::content::{self, Accepts};
 use crate::process::Vars;
@@ -42,7 +42,13 @@ impl<F: ServerForm> ServerSessions<F> {
     pub fn new(form: F, options: &Options, runs: &TaskTracker) -> ServerSessions<F> {
         ServerSessions {
             form,
-            pool: Arc::new(Pool::new(F::MOST_RESTING, options.keep_alive, 0, runs.clone())),
+            pool: Arc::new(Pool::new(
+                Bounds::of_sessions(F::MOST_RESTING),
+                0,
+                options.keep_alive,
+                0,
+                runs.clone(),
+            )),
             servers: Shared::default(),
             starts: Starts::default(),
         }
@@ -330,7 +336,7 @@ fn park<F: ServerForm>(
         source.form.remember(known, reply, &thread, &server, &caller);
         if let Some(Kept { session, pending }) = kept {
             let known = thread.known_with(reply, pending);
-            source.pool.park(session, key, known, 0);
+            source.pool.park(session, key, known);
         }
     })
 }
