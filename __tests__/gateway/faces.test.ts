@@ -469,6 +469,42 @@ describe("what goes where", () => {
     expect(api.requests[1]?.body.messages[1].tool_calls[0].function.name).toBe("files__read");
   });
 
+  it("responses: the functions of codex's additional_tools are tools; the rest is left out and named", async () => {
+    const { ask, api } = await serveApi([{ calls: [{ id: "c1", name: "wait", args: {} }] }, { text: "done" }]);
+    const schema = { type: "object", properties: {} };
+    const more = {
+      type: "additional_tools",
+      id: "at_1",
+      role: "developer",
+      tools: [
+        {
+          type: "namespace",
+          name: "functions",
+          tools: [
+            { type: "custom", name: "exec", format: { type: "grammar", syntax: "lark", definition: "start: /x/" } },
+            { type: "function", name: "wait", parameters: schema },
+          ],
+        },
+        { type: "namespace", name: "agents", tools: [{ type: "function", name: "spawn", parameters: schema }] },
+        { type: "web_search" },
+      ],
+    };
+    const request = { ...FACES.responses.ask, input: [more, { role: "user", content: "hi" }] };
+    const { status, headers, json } = await ask(FACES.responses.path, request);
+    expect([status, headers.get("x-dfp-ignored")]).toEqual([200, "additional_tools.exec,additional_tools.web_search"]);
+    const [call] = json.output;
+    expect([call.type, call.namespace, call.name]).toEqual(["function_call", undefined, "wait"]);
+    const input = [more, { role: "user", content: "hi" }, { ...call, namespace: "functions" }];
+    const result = { type: "function_call_output", call_id: "c1", output: "x" };
+    await ask(FACES.responses.path, { ...FACES.responses.ask, input: [...input, result] });
+    const bodies = api.requests.map(({ body }) => body);
+    expect(bodies.map((body) => body.tools.map((tool: { function: { name: string } }) => tool.function.name))).toEqual([
+      ["wait", "agents__spawn"],
+      ["wait", "agents__spawn"],
+    ]);
+    expect(bodies[1]?.messages[1].tool_calls[0].function.name).toBe("wait");
+  });
+
   it.each(EVERY)(
     "$name: one call at a time gets the first; the others are answered as not run",
     async ({ name, path, ask: request, tools }) => {

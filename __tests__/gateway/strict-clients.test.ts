@@ -1,5 +1,6 @@
 // @release
 /** The strictest clients there are: the real claude and the real codex, each running a session with tools of its own over the gateway. */
+import { execFile, execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createCodexCliProvider } from "deep-factor-providers";
@@ -61,6 +62,39 @@ describe.skipIf(!HERE)("a whole session over the gateway", { timeout: 300_000 },
     const reply = await provider.invoke(["Look."]);
     expect(reply.content).toContain("from the shell");
     expect(log.filter(({ fields }) => fields.status !== 200)).toEqual([]);
+  });
+
+  it("of codex with a model of its catalogue: with functions alone, and with its own shell where its catalogue is without code mode", async () => {
+    const { gateway, log, api } = await serveApi(caller(/exec_command/, { cmd: "echo from-the-shell" }));
+    const cli = await isolateCli("codex", `${gateway.url}/v1`);
+    onTestFinished(cli.cleanup);
+    const { cliPath, env: own } = cli.options as { cliPath: string; env: Record<string, string> };
+    const env = { ...process.env, ...own, MOCK_KEY: String(gateway.token) };
+    const knobs = 'http_headers = { "x-dfp-lenient" = "true" }\n';
+    const config = `web_search = "disabled"\n${codexConfig(`${gateway.url}/v1`, 0)}${knobs}`;
+    writeFileSync(join(cli.home, ".codex/config.toml"), config);
+    const run = (...args: string[]) =>
+      new Promise<string>((resolve, reject) => {
+        const all = ["exec", "--skip-git-repo-check", "-m", "gpt-5.6-sol", ...args, "Look."];
+        const child = execFile(cliPath, all, { env, cwd: cli.home }, (error, stdout) =>
+          error ? reject(error) : resolve(stdout),
+        );
+        child.stdin?.end();
+      });
+    expect(await run()).toContain("A title");
+    expect(
+      api.requests.map(({ body }) => body.tools.map((tool: { function: { name: string } }) => tool.function.name))[0],
+    ).toContain("wait");
+
+    const bundled = execFileSync(cliPath, ["debug", "models", "--bundled"], { env, encoding: "utf8", maxBuffer: 1e8 });
+    const { tool_mode, ...model } = JSON.parse(bundled).models.find(
+      ({ slug }: { slug: string }) => slug === "gpt-5.6-sol",
+    );
+    expect(tool_mode).toBe("code_mode_only");
+    const catalogue = join(cli.home, "catalogue.json");
+    writeFileSync(catalogue, JSON.stringify({ models: [model] }));
+    expect(await run("-c", `model_catalog_json=${JSON.stringify(catalogue)}`)).toContain("from the shell");
+    expect(log.map(({ fields }) => fields.status)).toEqual([200, 200, 200]);
   });
 
   it("of claude, with its own Bash, answered by codex", async () => {

@@ -61,7 +61,10 @@ function read(body, around) {
   /** @type {Map<string, { namespace: string, name: string }>} */
   const spaces = new Map();
   const given = reader.list("tools") ?? [];
-  const tools = given.flatMap((tool, index) => toolsOf(tool, `tools[${index}]`, reader, spaces));
+  const tools = withMore(
+    given.flatMap((tool, index) => toolsOf(tool, `tools[${index}]`, reader, spaces)),
+    items.flatMap((item) => additionalOf(item, reader, spaces)),
+  );
   const text = reader.object("text") ?? {};
   if (text.verbosity !== undefined && text.verbosity !== null && text.verbosity !== "medium") {
     reader.unsupported("text.verbosity", "text.verbosity can't be had here with this value: leave it out");
@@ -182,10 +185,10 @@ function messagesOf(items, before, { seals, item: known }) {
         break;
       case "function_call": {
         const name = textAt(item.name, `${at}.name`);
-        const space = typeof item.namespace === "string" && item.namespace !== "" ? `${item.namespace}__` : "";
+        const space = typeof item.namespace === "string" ? item.namespace : OWN_SPACE;
         const call = {
           id: textAt(item.call_id, `${at}.call_id`),
-          name: `${space}${name}`,
+          name: within(space, name),
           args: argumentsOf(item.arguments),
         };
         if (open === undefined) say({ role: "assistant", content: "", at });
@@ -205,6 +208,8 @@ function messagesOf(items, before, { seals, item: known }) {
         break;
       case "reasoning":
         sealed.push(item.encrypted_content);
+        break;
+      case "additional_tools":
         break;
       default:
         throw bad("unsupported_content", at, `${at} is an item of a kind that no provider here can be told`);
@@ -284,7 +289,7 @@ function contentOf(content, at) {
 /**
  * @param {unknown} tool
  * @param {string} at
- * @param {import("./fields.cjs").Reader} reader
+ * @param {{ unsupported(name: string, message: string, tool: Fields): void }} reader
  * @param {Map<string, { namespace: string, name: string }>} spaces
  * @returns {{ name: string }[]}
  */
@@ -296,15 +301,47 @@ function toolsOf(tool, at, reader, spaces) {
     return it.tools.flatMap((inner, index) => {
       const place = `${at}.tools[${index}]`;
       return toolsOf(inner, place, reader, spaces).map((one) => {
-        const name = `${namespace}__${one.name}`;
-        spaces.set(name, { namespace, name: one.name });
+        const name = within(namespace, one.name);
+        if (name !== one.name) spaces.set(name, { namespace, name: one.name });
         return { ...one, name };
       });
     });
   }
-  reader.unsupported(at, `${at} is no function: a CLI has no tools of an API's own`);
+  reader.unsupported(at, `${at} is no function: a CLI has no tools of an API's own`, it);
   return [];
 }
+
+/**
+ * The tools of an item `additional_tools`, as which codex sends those of a model of its catalogue. It has no way to send others: what is no
+ * function is left out and named, whether the request is lenient or not.
+ *
+ * @param {Fields} item
+ * @param {import("./fields.cjs").Reader} reader
+ * @param {Map<string, { namespace: string, name: string }>} spaces
+ */
+function additionalOf(item, reader, spaces) {
+  if (item.type !== "additional_tools" || !Array.isArray(item.tools)) return [];
+  /** @param {string} _ @param {string} __ @param {Fields} tool */
+  const unsupported = (_, __, tool) => {
+    reader.ignored.push(`additional_tools.${typeof tool.name === "string" ? tool.name : tool.type}`);
+  };
+  return item.tools.flatMap((tool) => toolsOf(tool, "additional_tools", { ...reader, unsupported }, spaces));
+}
+
+/**
+ * @param {readonly { name: string }[]} tools
+ * @param {readonly { name: string }[]} more what is said later holds
+ */
+function withMore(tools, more) {
+  if (more.length === 0) return [...tools];
+  return [...new Map([...tools, ...more].map((tool) => [tool.name, tool])).values()];
+}
+
+/** The space of a vendor's own in which a tool has its plain name. */
+const OWN_SPACE = "functions";
+
+/** @param {string} space @param {string} name */
+const within = (space, name) => (space === "" || space === OWN_SPACE ? name : `${space}__${name}`);
 
 /** @param {unknown} format */
 function formatOf(format) {
