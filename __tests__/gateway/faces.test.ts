@@ -568,6 +568,9 @@ describe("what goes where", () => {
   });
 });
 
+/** What carries messages, instructions or tools, or asks for another kind of answer. */
+const CONTENT = ["modalities", "functions", "tools[0]", "mcp_servers", "background", "conversation", "prompt"];
+
 describe("what can't be had", () => {
   it.each([
     ["chat", { top_p: 0.5 }, "top_p"],
@@ -592,14 +595,42 @@ describe("what can't be had", () => {
     ["responses", { tools: [{ type: "web_search" }] }, "tools[0]"],
     ["responses", { tools: [{ type: "mcp", server_label: "x" }] }, "tools[0]"],
     ["responses", { text: { verbosity: "low" } }, "text.verbosity"],
-  ] as const)("%s: %j is refused by its name, and left out where that is allowed", async (name, more, param) => {
-    const { ask, api } = await serveApi([{ text: "a" }]);
+  ] as const)("%s: %j is refused by its name; a knob is left out where that is allowed", async (name, more, param) => {
+    const { ask, api, log } = await serveApi([{ text: "a" }]);
     const { path, ask: request } = FACES[name];
     const { status, json } = await ask(path, { ...request, ...more });
     expect([status, json.error.code, json.error.param]).toEqual([400, "unsupported_parameter", param]);
     expect(api.requests).toEqual([]);
     const lenient = await ask(path, { ...request, ...more }, { "x-dfp-lenient": "true" });
-    expect([lenient.status, lenient.headers.get("x-dfp-ignored")]).toEqual([200, param]);
+    const left = CONTENT.includes(param) ? [400, null] : [200, param];
+    expect([lenient.status, lenient.headers.get("x-dfp-ignored"), log.at(-1)?.fields.ignored ?? null]).toEqual([
+      ...left,
+      left[1],
+    ]);
+  });
+
+  it.each([
+    ["messages", { some_new_thread: { id: "t" } }],
+    ["chat", { memory: "m" }],
+    ["responses", { context: ["c"] }],
+  ] as const)("%s: %j, whose meaning nobody knows, is refused where lenience is allowed, too", async (name, more) => {
+    const { ask, api } = await serveApi([{ text: "a" }], { lenient: true });
+    const { path, ask: request } = FACES[name];
+    const { status, json } = await ask(path, { ...request, ...more });
+    expect([status, json.error.code]).toEqual([400, "unknown_parameter"]);
+    expect(api.requests).toEqual([]);
+    const knob = await ask(path, { ...request, frobnicate: 0.5 });
+    expect([knob.status, knob.headers.get("x-dfp-ignored")]).toEqual([200, "frobnicate"]);
+  });
+
+  it("messages: a thread is refused in the words by which the clients' tool runners go on without it", async () => {
+    const { ask } = await serveApi([], { lenient: true });
+    const { path, ask: request } = FACES.messages;
+    const { status, json } = await ask(path, { ...request, thread: { type: "create" } });
+    expect([status, json.type, json.error.type, json.error.param, json.error.details]).toEqual([
+      ...[400, "error", "invalid_request_error", "thread"],
+      { error_code: "thread_unsupported_request", unsupported: ["thread"] },
+    ]);
   });
 
   it.each(EVERY)("$name: a parameter that nobody knows, and one that is null", async ({ path, ask: request }) => {

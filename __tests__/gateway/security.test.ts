@@ -1,12 +1,28 @@
 /** Who knocks, and with what: pages, other users, broken bytes. Every row of SECURITY.md about the gateway. */
+import { execFile, execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, lstatSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
+import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { createGateway } from "deep-factor-providers/gateway";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { raw, serveApi, temporaryFolder, usedPort } from "../support/gateway.mjs";
 import { lacks } from "../support/systems.mjs";
+
+/** Whether this user may make a network of his own, as a container has one. */
+function canHaveNetworks(): boolean {
+  const name = `dfp${process.pid}-try`;
+  try {
+    execFileSync("ip", ["netns", "add", name], { stdio: "ignore" });
+    execFileSync("ip", ["netns", "exec", name, "curl", "--version"], { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  } finally {
+    spawnSync("ip", ["netns", "del", name], { stdio: "ignore" });
+  }
+}
 
 const CHAT = "/v1/chat/completions";
 const BODY = { model: "api/m", messages: [{ role: "user", content: "hi" }] };
@@ -66,6 +82,70 @@ describe("a page in the browser", () => {
     const { gateway } = await serveApi([]);
     const text = await raw(gateway.url, `GET ${target} HTTP/1.1\r\n${host}Connection: close\r\n\r\n`);
     expect(text.split("\r\n", 1)).toEqual([expect.stringMatching(new RegExp(`^HTTP/1.1 ${status} `))]);
+  });
+});
+
+describe("a further name", () => {
+  const statusOf = async (gateway: { url: string }, host: string) => {
+    const text = await raw(gateway.url, `GET /health HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`);
+    return [Number(text.slice(9, 12)), /"message":"([^"]*)"/.exec(text)?.[1]];
+  };
+  const HINT = "For another, start it with --host-name NAME (`hostNames`)";
+
+  it("is taken as it is named, and the refusal of another lists what is taken", async () => {
+    const { gateway } = await serveApi([], { hostNames: ["host.docker.internal", "fd00::7"] });
+    expect(await statusOf(gateway, "Host.Docker.internal:7421")).toEqual([200, undefined]);
+    expect(await statusOf(gateway, "[fd00::7]:7421")).toEqual([200, undefined]);
+    expect(await statusOf(gateway, "evil.example")).toEqual([
+      421,
+      `this gateway answers to these names only: 127.0.0.1, localhost, [::1], host.docker.internal, [fd00::7]. ${HINT}`,
+    ]);
+  });
+
+  it.each([["http://x"], ["x:80"], [""], ["a b"]])("must be one: %j", async (name) => {
+    await expect(serveApi([], { hostNames: [name] })).rejects.toMatchObject({ code: "INVALID_OPTION" });
+  });
+
+  it("is the address of every interface, where it listens on all of them", async () => {
+    const addresses = Object.values(networkInterfaces())
+      .flatMap((its) => its ?? [])
+      .filter(({ internal, family }) => !internal && family === "IPv4")
+      .map(({ address }) => address);
+    const { gateway } = await serveApi([], { host: "0.0.0.0", consent: "I am the only user" });
+    for (const address of addresses) expect(await statusOf(gateway, `${address}:7421`)).toEqual([200, undefined]);
+    const [status, message] = await statusOf(gateway, "192.0.2.1");
+    expect([status, message]).toEqual([421, expect.stringContaining(`names only: 127.0.0.1, localhost, [::1]`)]);
+    for (const address of addresses) expect(message).toContain(address);
+  });
+
+  it.skipIf(!canHaveNetworks())("lets in who asks from another network namespace", async () => {
+    const { gateway, token } = await (async () => {
+      const served = await serveApi([{ text: "From afar." }, { text: "From afar." }], {
+        ...{ host: "0.0.0.0", consent: "I am the only user", hostNames: ["host.docker.internal"] },
+      });
+      return { gateway: served.gateway, token: String(served.gateway.token) };
+    })();
+    const name = `dfp${process.pid % 100_000}`;
+    const ip = (...args: string[]) => execFileSync("ip", args, { stdio: "pipe" });
+    ip("netns", "add", name);
+    onTestFinished(() => void ip("netns", "del", name));
+    ip("link", "add", `${name}a`, "type", "veth", "peer", "name", `${name}b`, "netns", name);
+    ip("addr", "add", "198.18.77.1/30", "dev", `${name}a`);
+    ip("link", "set", `${name}a`, "up");
+    ip("-n", name, "addr", "add", "198.18.77.2/30", "dev", `${name}b`);
+    ip("-n", name, "link", "set", `${name}b`, "up");
+    const { port } = new URL(gateway.url);
+    const body = JSON.stringify({ model: "api/m", messages: [{ role: "user", content: "hi" }] });
+    const asked = (host: string) =>
+      new Promise<string>((resolve) => {
+        const url = `http://198.18.77.1:${port}/v1/chat/completions`;
+        const headers = [`Host: ${host}:${port}`, `Authorization: Bearer ${token}`, "Content-Type: application/json"];
+        const args = ["netns", "exec", name, "curl", "-s", "-m", "20", ...headers.flatMap((one) => ["-H", one])];
+        execFile("ip", [...args, "-d", body, url], (_, stdout) => resolve(stdout));
+      });
+    expect(await asked("198.18.77.1")).toContain("From afar.");
+    expect(await asked("host.docker.internal")).toContain("From afar.");
+    expect(await asked("evil.example")).toContain("host_not_allowed");
   });
 });
 

@@ -257,6 +257,20 @@ export const CLIENTS = [
       }
     },
   })),
+  ...[false, true].map((streams) => ({
+    name: `anthropic, its tool runner${streams ? ", stream" : ""}`,
+    async loop(/** @type {Door} */ door) {
+      const { default: Anthropic } = (await loaderOf("@anthropic-ai/sdk"))("@anthropic-ai/sdk");
+      const client = new Anthropic({ baseURL: door.url, apiKey: door.token, fetch: door.fetch, maxRetries: 0 });
+      const runner = client.beta.messages.toolRunner({
+        ...{ model: door.model, max_tokens: 1000, messages: [{ role: "user", content: "go" }], stream: streams },
+        tools: [{ ...STEP, input_schema: PARAMETERS, run: took }],
+      });
+      const { content } = await runner.runUntilDone();
+      return content.map((/** @type {any} */ { text }) => text).join("");
+    },
+  })),
+  ...agentsSdk(),
   ...aiSdk("@ai-sdk/openai", ({ createOpenAI }, { url, token, fetch, model }) =>
     createOpenAI({ baseURL: `${url}/v1`, apiKey: token, fetch })(model),
   ),
@@ -303,6 +317,36 @@ const loaderOf = (name) => requireFrom(name);
 export async function openai({ url, token, fetch }) {
   const { OpenAI } = (await loaderOf("openai"))("openai");
   return new OpenAI({ baseURL: `${url}/v1`, apiKey: token, fetch, maxRetries: 0 });
+}
+
+/** Responses with its default `store`: the whole thread, or what is new behind the response before. @returns {Client[]} */
+function agentsSdk() {
+  return [false, true].flatMap((streams) =>
+    [false, true].map((refers) => ({
+      name: `OpenAI Agents${refers ? ", by previous_response_id" : ""}${streams ? ", stream" : ""}`,
+      async loop(door) {
+        const load = await loaderOf("@openai/agents-extensions");
+        const { Agent, Runner, OpenAIProvider, tool, setTracingDisabled } = load("@openai/agents");
+        setTracingDisabled(true);
+        const provider = new OpenAIProvider({ openAIClient: await openai(door), useResponses: true });
+        const parameters = { ...PARAMETERS, additionalProperties: false };
+        const step = tool({ ...STEP, parameters, strict: true, execute: took });
+        const agent = new Agent({ name: "worker", model: door.model, tools: [step] });
+        const runner = new Runner({ modelProvider: provider, tracingDisabled: true });
+        const options = { maxTurns: 20 };
+        /** @type {any} */
+        let before;
+        if (refers) {
+          // A turn before it, so that the loop goes on from a stored response.
+          before = await runner.run(agent, "first", options);
+          Object.assign(options, { previousResponseId: before.lastResponseId });
+        }
+        const result = await runner.run(agent, "go", { ...options, stream: streams });
+        if (streams) await result.completed;
+        return String(result.finalOutput);
+      },
+    })),
+  );
 }
 
 /**

@@ -170,6 +170,7 @@ Options:
                           takes --base-url and --api-key-env
   --port <n>              0 for any that is free; default: 7421
   --host <address>        127.0.0.1, ::1 or localhost; default: 127.0.0.1
+  --host-name <name>      one more name by which clients reach it (host.docker.internal); as often as there are
   --i-am-the-only-user    allows another --host: nobody but you can reach it
   --socket <path>         a Unix socket of yours alone, in place of a port
   --token-file <path>     where the random token is written, for you alone; default: in a private folder
@@ -194,7 +195,7 @@ Options:
   --tokens-per-day <n>    tokens since midnight, the same; counted anew when the gateway starts
   --usd-per-day <amount>  US dollars since midnight, as the CLIs estimate them, the same
   --max-body <bytes>      the largest request; default: 33554432
-  --lenient               leaves out what can't be had, and names it in the header x-dfp-ignored; default: refuses it
+  --lenient               leaves out knobs that can't be had, and names them in the header x-dfp-ignored; default: refuses
   --record <file>         adds each call to a log without prompts, to be read with \`${NAME} log\`; those of
                           another key to a file beside it, with the key's name in its own
   --drain <ms>            how long a signal waits for answers under way; default: 10000

@@ -22,6 +22,7 @@ const OPTIONS = /** @type {const} */ ({
   provider: { type: "string", multiple: true },
   port: { type: "string" },
   host: { type: "string" },
+  "host-name": { type: "string", multiple: true },
   socket: { type: "string" },
   "i-am-the-only-user": { type: "boolean" },
   "token-file": { type: "string" },
@@ -96,6 +97,7 @@ export async function serve(args, signal, second) {
   const options = {
     providers,
     host: values.host,
+    hostNames: values["host-name"],
     port: count(values.port, "port"),
     socketPath: values.socket,
     consent: values["i-am-the-only-user"] ? creation.CONSENT : undefined,
@@ -213,6 +215,7 @@ function amount(value, name) {
 
 /** How the command line calls an option of the gateway. */
 const FLAGS = new Map([
+  ["hostNames", "--host-name"],
   ["socketPath", "--socket"],
   ["tokenFile", "--token-file"],
   ["token", "the token"],

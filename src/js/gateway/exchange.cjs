@@ -69,7 +69,7 @@ async function answer(house, { face, key, body, lenient, requestId }, response, 
   try {
     if (read.stream) {
       const failed = await streamed(response, signal, { call, face, read, around, filter, keep, headers, requestId });
-      return { ...figuresOf(facts, true), ...(failed === undefined ? {} : { code: failed }) };
+      return { ...figuresOf(facts, read), ...(failed === undefined ? {} : { code: failed }) };
     }
     /** @type {CliStreamPart[]} */
     const parts = [];
@@ -83,11 +83,11 @@ async function answer(house, { face, key, body, lenient, requestId }, response, 
     const length = Buffer.byteLength(json);
     response.writeHead(200, { "content-type": "application/json", "content-length": length, ...headers() });
     response.end(json);
-    return figuresOf(facts, false);
+    return figuresOf(facts, read);
   } catch (error) {
     if (signal.aborted) throw error;
     const refusal = refusalOf(error, read.places);
-    throw Object.assign(refusal, { facts: headers(), figures: figuresOf(facts, read.stream), cause: error });
+    throw Object.assign(refusal, { facts: headers(), figures: figuresOf(facts, read), cause: error });
   } finally {
     // Also where the client left: nothing of its call stays behind, and what it used counts.
     await call.leave().catch(() => {});
@@ -169,9 +169,14 @@ function usagePart({ inputTokens, outputTokens, cacheReadTokens, cacheWriteToken
   return { inputTokens: input, outputTokens: { total: outputTokens, text: undefined, reasoning: reasoningTokens } };
 }
 
-/** @param {Facts} facts @param {boolean} stream */
-function figuresOf({ runId, model, engine, session, usage }, stream) {
-  return { runId, model, engine, session, stream, inputTokens: usage?.inputTokens, outputTokens: usage?.outputTokens };
+/** @param {Facts} facts @param {{ stream: boolean, ignored: readonly string[] }} read */
+function figuresOf({ runId, model, engine, session, warnings, usage }, { stream, ignored }) {
+  return {
+    ...{ runId, model, engine, session, stream },
+    ...{ inputTokens: usage?.inputTokens, outputTokens: usage?.outputTokens },
+    ...(ignored.length === 0 ? {} : { ignored: wordsOf(ignored) }),
+    ...(warnings.length === 0 ? {} : { warnings: wordsOf(warnings) }),
+  };
 }
 
 /**
@@ -188,8 +193,8 @@ function headersOf({ runId, model, engine, session, warnings, usage, limit }, ig
     "x-dfp-model": encodeURI(model),
     "x-dfp-engine": engine,
     "x-dfp-session": session,
-    "x-dfp-ignored": ignored.length === 0 ? undefined : [...new Set(ignored)].map(word).slice(0, 32).join(","),
-    "x-dfp-warning": warnings.length === 0 ? undefined : [...new Set(warnings)].map(word).slice(0, 32).join(","),
+    "x-dfp-ignored": ignored.length === 0 ? undefined : wordsOf(ignored),
+    "x-dfp-warning": warnings.length === 0 ? undefined : wordsOf(warnings),
     "x-dfp-estimated": usage?.estimated ? "true" : undefined,
     "x-dfp-limit-status": limit && word(limit.status),
     "x-dfp-limit-resets-at": limit?.resetsAt === undefined ? undefined : isoOf(limit.resetsAt),
@@ -198,6 +203,9 @@ function headersOf({ runId, model, engine, session, warnings, usage, limit }, ig
   const known = Object.entries(headers).filter(([, value]) => value !== undefined && value !== "");
   return /** @type {Record<string, string>} */ (Object.fromEntries(known));
 }
+
+/** Names in a header. @param {readonly string[]} names */
+const wordsOf = (names) => [...new Set(names)].map(word).slice(0, 32).join(",");
 
 /** A name in a header: the path of a field, or a code. @param {string} text */
 const word = (text) => text.replaceAll(/[^\w.[\]-]/g, "?").slice(0, 80);

@@ -3,8 +3,9 @@
 /**
  * In: the fields of a request's JSON. Out: what they hold, or a refusal that names the field.
  *
- * What can't be had is never left out in silence: it is refused with its name as `param`; a lenient call goes on without it, and its
- * name is among `ignored` (header `x-dfp-ignored`).
+ * What can't be had is never left out in silence: it is refused with its name as `param`; a lenient call goes on without a knob, whose
+ * name is among `ignored` (header `x-dfp-ignored`). What carries messages, instructions or tools is no knob: without it, the answer would be one
+ * to another question.
  */
 
 const { bad } = require("./refusal.cjs");
@@ -37,11 +38,33 @@ function checkDepth(value) {
   }
 }
 
+/** Fields that change how an answer is made, not what it is about. */
+const KNOBS = new Set([
+  ...[
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "top_a",
+    "typical_p",
+    "n",
+    "best_of",
+    "seed",
+    "logprobs",
+    "top_logprobs",
+  ],
+  ...["presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias"],
+  ...["service_tier", "speed", "inference_geo", "verbosity", "text.verbosity", "max_tool_calls", "prediction"],
+]);
+
+/** @param {string} name */
+const isKnob = (name) => KNOBS.has(name) || name.startsWith("reasoning.");
+
 /**
  * The fields of one request, read one by one.
  *
  * @param {Fields} body
- * @param {boolean} lenient
+ * @param {boolean | "all"} lenient `"all"`: what is no knob is left out, too
  */
 function createReader(body, lenient) {
   /** @type {string[]} */
@@ -62,7 +85,7 @@ function createReader(body, lenient) {
 
     /** @param {string} name @param {string} message */
     unsupported(name, message) {
-      if (!lenient) throw bad("unsupported_parameter", name, message);
+      if (!lenient || (lenient !== "all" && !isKnob(name))) throw bad("unsupported_parameter", name, message);
       ignored.push(name);
     },
 
@@ -77,7 +100,10 @@ function createReader(body, lenient) {
         const rule = Object.hasOwn(known, name) ? known[name] : undefined;
         if (value === null || rule === true) continue;
         if (rule === undefined) {
-          if (!lenient) throw bad("unknown_parameter", name, `unknown parameter "${shown(name)}": leave it out`);
+          // A number and a yes or no carry no content, whatever they are for.
+          const may = lenient === "all" || isKnob(name) || typeof value === "number" || typeof value === "boolean";
+          if (!lenient || !may)
+            throw bad("unknown_parameter", name, `unknown parameter "${shown(name)}": leave it out`);
           ignored.push(name);
         } else if (!rule(value)) {
           reader.unsupported(name, `${name} can't be had here with this value: leave it out`);

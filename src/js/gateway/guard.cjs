@@ -9,6 +9,7 @@
  * @import { IncomingMessage } from "node:http"
  */
 
+const { networkInterfaces } = require("node:os");
 const { Refusal } = require("./refusal.cjs");
 
 /** What loopback is called. */
@@ -16,20 +17,35 @@ const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 /** The host in a `Host` header: a name, IPv4, or IPv6 in brackets, and perhaps a port. */
 const HOST = /^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?$/;
 
+/** Addresses to listen on that stand for all of the machine's. */
+const ANY = new Set(["0.0.0.0", "::", "[::]"]);
+
+/** @param {string} text whether it can be the name in a `Host` header, without a port */
+const isHostName = (text) => HOST.exec(bracketed(text))?.[1] === bracketed(text);
+
+/** An address as it stands in `Host`. @param {string} host */
+const bracketed = (host) => (host.includes(":") && !host.startsWith("[") ? `[${host}]` : host);
+
 /** @param {string} host */
-const isLoopback = (host) =>
-  LOOPBACK.test(host.includes(":") && !host.startsWith("[") ? `[${host}]` : host.toLowerCase());
+const isLoopback = (host) => LOOPBACK.test(bracketed(host).toLowerCase());
 
 /**
  * @param {object} rules
- * @param {string | undefined} rules.host a further name, for a gateway that is not only on loopback
+ * @param {string | undefined} rules.host the address that it listens on; none: a socket
+ * @param {readonly string[]} rules.names further names
  * @param {readonly string[]} rules.origins which pages may ask
  */
-function createGuard({ host: own, origins }) {
+function createGuard({ host, names, origins }) {
+  const named = [...(host === undefined || ANY.has(host) || isLoopback(host) ? [] : [host]), ...names].map((name) =>
+    bracketed(name).toLowerCase(),
+  );
+  /** The machine's interfaces come and go. */
+  const further = () => [...named, ...(host !== undefined && ANY.has(host) ? addresses() : [])];
+
   /** @param {string} given */
   const isKnown = (given) => {
-    const name = HOST.exec(given)?.[1];
-    return name !== undefined && (isLoopback(name) || (own !== undefined && name.toLowerCase() === own.toLowerCase()));
+    const name = HOST.exec(given)?.[1]?.toLowerCase();
+    return name !== undefined && (isLoopback(name) || further().includes(name));
   };
 
   return {
@@ -41,11 +57,11 @@ function createGuard({ host: own, origins }) {
       const hosts = request.rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === "host");
       const { url = "/", headers, method } = request;
       const absolute = /^[a-z][a-z0-9+.-]*:\/\/([^/?#]*)(.*)$/i.exec(url);
-      const named = absolute === null ? true : isKnown(absolute[1] ?? "");
-      if (hosts.length !== 1 || !named || !isKnown(headers.host ?? "")) {
-        throw new Refusal(421, "host_not_allowed", "this gateway answers to 127.0.0.1, localhost and [::1] only", {
-          close: true,
-        });
+      const isNamed = absolute === null ? true : isKnown(absolute[1] ?? "");
+      if (hosts.length !== 1 || !isNamed || !isKnown(headers.host ?? "")) {
+        const taken = ["127.0.0.1", "localhost", "[::1]", ...further()];
+        const message = `this gateway answers to these names only: ${taken.join(", ")}. For another, start it with --host-name NAME (\`hostNames\`)`;
+        throw new Refusal(421, "host_not_allowed", message, { close: true });
       }
       const { origin } = headers;
       const site = headers["sec-fetch-site"];
@@ -69,4 +85,12 @@ function createGuard({ host: own, origins }) {
   };
 }
 
-module.exports = { createGuard, isLoopback };
+/** Those of the machine's interfaces, as they stand in `Host`. */
+function addresses() {
+  return Object.values(networkInterfaces())
+    .flatMap((interfaces) => interfaces ?? [])
+    .filter(({ internal }) => !internal)
+    .map(({ address }) => bracketed(address).toLowerCase());
+}
+
+module.exports = { createGuard, isHostName, isLoopback };

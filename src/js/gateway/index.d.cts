@@ -40,6 +40,12 @@ export interface GatewayOptions {
   readonly providers: Readonly<Record<string, CliProvider<unknown> | FallbackProvider<unknown>>>;
   /** 127.0.0.0/8, `::1` or `localhost`; another one needs `consent`. Default: `"127.0.0.1"`. */
   readonly host?: string | undefined;
+  /**
+   * Further names by which clients reach it, as they stand in `Host` (`host.docker.internal`), without a port: names that a page of the
+   * internet can't have. Loopback's are always taken, with `host: "0.0.0.0"` or `"::"` also the addresses of the machine's interfaces.
+   * Default: none.
+   */
+  readonly hostNames?: readonly string[] | undefined;
   /** 0 is any that is free. Default: 7421. */
   readonly port?: number | undefined;
   /** A Unix socket in place of host and port. It gets mode 0600, is not made over an existing file, and goes away at the end. */
@@ -56,7 +62,10 @@ export interface GatewayOptions {
   readonly aliases?: Readonly<Record<string, readonly string[]>> | undefined;
   /** Further names in `/v1/models`. */
   readonly models?: readonly string[] | undefined;
-  /** What can't be had is left out and named in the header `x-dfp-ignored`. Default: `false`, it is refused. */
+  /**
+   * Knobs that can't be had (sampling, penalties, seeds, log probabilities, tiers, verbosity, effort, limits) are left out and named in the header
+   * `x-dfp-ignored`. What carries messages, instructions or tools is refused all the same. Default: `false`, all are refused.
+   */
   readonly lenient?: boolean | undefined;
   /** Values of `Origin` that are let in: of a desktop app of one's own. No answer ever has a CORS header. Default: none. */
   readonly allowedOrigins?: readonly string[] | undefined;
@@ -69,13 +78,15 @@ export interface GatewayOptions {
         readonly headersTimeoutMs?: number | undefined;
       })
     | undefined;
-  /** How long, and how many, responses are kept for `previous_response_id`. */
+  /** How long, how many, and how large, responses are kept for `previous_response_id`. */
   readonly store?:
     | {
         /** Default: 1800000. */
         readonly ttlMs?: number | undefined;
         /** Default: 1000. */
         readonly maxResponses?: number | undefined;
+        /** About how much memory they may hold, the oldest going first; an item that several have counts once. Default: 134217728. */
+        readonly maxBytes?: number | undefined;
       }
     | undefined;
   /** How long `close({ drain: true })` waits for answers under way. Default: 10000. */

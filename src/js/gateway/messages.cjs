@@ -27,9 +27,20 @@ const KNOWN = {
   ...{ top_k: SAME.never, container: SAME.never },
 };
 
+/**
+ * The tool runners of anthropic 2.14.0 and @anthropic-ai/sdk 1.14.0 ask for a thread that the API keeps (beta `message-threads-2026-08-12`), and
+ * go on without one behind an error with these details.
+ */
+const withoutThread = () =>
+  new Refusal(400, "unsupported_parameter", "thread can't be had here: send the whole conversation each time", {
+    param: "thread",
+    details: { error_code: "thread_unsupported_request", unsupported: ["thread"] },
+  });
+
 /** @type {Face["read"]} */
 function read(body, { lenient, seals }, { counts = false } = {}) {
-  const reader = createReader(body, lenient);
+  const reader = createReader(body, counts ? "all" : lenient);
+  if (reader.get("thread") !== undefined) throw withoutThread();
   reader.check(KNOWN);
   const maxOutputTokens = reader.count("max_tokens");
   if (maxOutputTokens === undefined && !counts) {

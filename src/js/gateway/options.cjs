@@ -9,7 +9,7 @@
 const { fault } = require("../errors.cjs");
 const { describe } = require("../options.cjs");
 const { isObject } = require("./fields.cjs");
-const { isLoopback } = require("./guard.cjs");
+const { isHostName, isLoopback } = require("./guard.cjs");
 const { OWN_KEY } = require("./keys.cjs");
 
 /** The words by which the caller says that another address than loopback is for him alone. */
@@ -22,6 +22,7 @@ const DEFAULTS = {
   headersTimeoutMs: 10_000,
   ttlMs: 30 * 60_000,
   maxResponses: 1000,
+  maxBytes: 128 * 1024 * 1024,
   drainMs: 10_000,
 };
 
@@ -29,6 +30,7 @@ const NAMES = new Set([
   ...[
     "providers",
     "host",
+    "hostNames",
     "port",
     "socketPath",
     "token",
@@ -51,7 +53,7 @@ const LIMITS = new Set([
   "headersTimeoutMs",
 ]);
 const KEY_LIMITS = new Set(["concurrency", "requestsPerMinute", "tokensPerDay", "usdPerDay", "budget"]);
-const STORE = new Set(["ttlMs", "maxResponses"]);
+const STORE = new Set(["ttlMs", "maxResponses", "maxBytes"]);
 
 /** @param {string} name @param {string} must @param {unknown} value */
 const wrong = (name, must, value) =>
@@ -87,6 +89,7 @@ function readOptions(given) {
   return {
     providers: providersOf(options.providers),
     host,
+    hostNames: hostsOf(options.hostNames),
     port: whole(options.port, "port", 0, 65535) ?? PORT,
     socketPath: text("socketPath"),
     token: /** @type {string | false | undefined} */ (token),
@@ -105,6 +108,7 @@ function readOptions(given) {
     store: {
       ttlMs: whole(groupOf(options.store, STORE, "store").ttlMs, "store.ttlMs", 1) ?? DEFAULTS.ttlMs,
       maxResponses: whole(options.store?.maxResponses, "store.maxResponses", 0) ?? DEFAULTS.maxResponses,
+      maxBytes: whole(options.store?.maxBytes, "store.maxBytes", 0) ?? DEFAULTS.maxBytes,
     },
     drainMs: whole(options.drainMs, "drainMs", 0, 2 ** 31 - 1) ?? DEFAULTS.drainMs,
     record: text("record"),
@@ -195,6 +199,13 @@ function textsOf(value, name) {
   if (value === undefined) return [];
   if (Array.isArray(value) && value.every(isText)) return value;
   throw wrong(name, "an array of texts", value);
+}
+
+/** @param {unknown} value @returns {readonly string[]} */
+function hostsOf(value) {
+  const names = textsOf(value, "hostNames");
+  if (names.every(isHostName)) return names;
+  throw wrong("hostNames", "names or addresses as a client writes them, without a scheme and a port", value);
 }
 
 /** @param {unknown} value @returns {Readonly<Record<string, Provider>>} */

@@ -46,11 +46,11 @@ class Refusal extends Error {
    * @param {number} status
    * @param {string} code one of the gateway's own (docs/gateway.md)
    * @param {string} message
-   * @param {{ param?: string | undefined, type?: string, retryAfterMs?: number | undefined, retry?: boolean, dfp?: object, close?: boolean }} [more]
+   * @param {{ param?: string | undefined, type?: string, retryAfterMs?: number | undefined, retry?: boolean, dfp?: object, close?: boolean, details?: object }} [more]
    *   `type`: OpenAI's, where it is not that of the status; `retry: false`: a client is not to ask again by itself; `close`: the connection
-   *   ends behind the answer
+   *   ends behind the answer; `details`: Anthropic's, by which its clients know what to do without
    */
-  constructor(status, code, message, { param, type, retryAfterMs, retry = true, dfp, close = false } = {}) {
+  constructor(status, code, message, { param, type, retryAfterMs, retry = true, dfp, close = false, details } = {}) {
     super(clip(message, MESSAGE_LIMIT));
     this.status = status;
     this.code = code;
@@ -59,6 +59,7 @@ class Refusal extends Error {
     this.retryAfterMs = retryAfterMs;
     this.mayRetry = retry && (retryAfterMs === undefined || retryAfterMs <= PATIENCE);
     this.dfp = dfp;
+    this.details = details;
     this.close = close;
   }
 
@@ -91,7 +92,8 @@ class Refusal extends Error {
     }
     const type = TYPES.anthropic.get(status) ?? (status >= 500 ? "api_error" : "invalid_request_error");
     const where = param === undefined ? {} : { param };
-    return { type: "error", error: { type, message, ...where, code, ...own }, request_id: requestId };
+    const details = this.details === undefined ? {} : { details: this.details };
+    return { type: "error", error: { type, message, ...where, code, ...details, ...own }, request_id: requestId };
   }
 }
 

@@ -48,7 +48,9 @@ function read(body, around) {
   const reader = createReader(body, around.lenient);
   reader.check(KNOWN);
   const previous = previousOf(reader.text("previous_response_id"), around);
-  const fresh = inputOf(reader.get("input"));
+  const fresh = inputOf(reader.get("input")).map((item, index) =>
+    item.type === "item_reference" ? referenced(item, `input[${index}]`, around.item) : item,
+  );
   const items = [...previous, ...fresh];
   const instructions = reader.text("instructions");
   /** @type {Placed[]} */
@@ -157,12 +159,12 @@ function inputOf(input) {
 }
 
 /**
- * @param {Fields[]} items
+ * @param {Fields[]} items none of them a reference
  * @param {number} before how many of them are of earlier requests
  * @param {Around} around
  * @returns {Placed[]}
  */
-function messagesOf(items, before, { seals, item: known }) {
+function messagesOf(items, before, { seals }) {
   /** @type {(Placed & { tool_calls?: any })[]} */
   const messages = [];
   /** Reasoning that belongs to what the assistant says next. @type {unknown[]} */
@@ -175,9 +177,8 @@ function messagesOf(items, before, { seals, item: known }) {
     messages.push(whole);
     open = message.role === "assistant" ? whole : undefined;
   };
-  for (const [index, given] of items.entries()) {
+  for (const [index, item] of items.entries()) {
     const at = index < before ? "previous_response_id" : `input[${index - before}]`;
-    const item = given.type === "item_reference" ? referenced(given, at, known) : given;
     switch (item.type) {
       case undefined:
       case "message":

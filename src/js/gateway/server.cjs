@@ -17,7 +17,7 @@ const { createWithheld } = require("./calls.cjs");
 const { answer } = require("./exchange.cjs");
 const { FACES } = require("./faces.cjs");
 const { checkDepth, isObject } = require("./fields.cjs");
-const { createGuard, isLoopback } = require("./guard.cjs");
+const { createGuard } = require("./guard.cjs");
 const { countTokens, messages } = require("./messages.cjs");
 const { Refusal, bad, refusalOf } = require("./refusal.cjs");
 const { createSeals } = require("./sealed.cjs");
@@ -52,8 +52,8 @@ const COUNT = "/v1/messages/count_tokens";
  * @param {import("../telemetry/index.cjs").Telemetry | undefined} parts.telemetry
  */
 function createServer(options, { keys, models, log, telemetry }) {
-  const { host, socketPath, limits, lenient, record, allowedOrigins: origins } = options;
-  const guard = createGuard({ host: socketPath === undefined && !isLoopback(host) ? host : undefined, origins });
+  const { host, hostNames: names, socketPath, limits, lenient, record, allowedOrigins: origins } = options;
+  const guard = createGuard({ host: socketPath === undefined ? host : undefined, names, origins });
   const house = {
     models,
     seals: createSeals(),
