@@ -178,7 +178,7 @@ fn without_args(provider: &Provider, context: &Context) -> Result<CommandLine, B
         engine: EngineUsed::Print,
         program: options.cli_path.clone().unwrap_or_else(|| provider.command.to_string()),
         args: Vec::new(),
-        drop_env: dropped(provider, options),
+        drop_env: dropped(provider, context),
         set_env: set(provider, context)?,
         user_env: user_env(provider, context),
         stdin: String::new(),
@@ -403,8 +403,10 @@ fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str,
         .collect()
 }
 
-fn dropped(provider: &Provider, options: &Options) -> Vec<&'static str> {
-    let keys = if options.auth == Auth::Subscription {
+fn dropped(provider: &Provider, context: &Context) -> Vec<&'static str> {
+    let unset = |var: &&Var| matches!(var.value, EnvValue::Unset) && context.all_hold(var.when);
+    let unset = provider.env.iter().filter(unset).map(|var| &var.name);
+    let keys = if context.options.auth == Auth::Subscription {
         provider.key_env
     } else {
         &[]
@@ -412,6 +414,7 @@ fn dropped(provider: &Provider, options: &Options) -> Vec<&'static str> {
     COMMON_DROP_ENV
         .iter()
         .chain(provider.drop_env)
+        .chain(unset)
         .chain(keys)
         .copied()
         .collect()
@@ -424,6 +427,7 @@ fn set(provider: &Provider, context: &Context) -> Result<Vec<(&'static str, EnvT
         .collect();
     for var in provider.env.iter().filter(|var| context.all_hold(var.when)) {
         let value = match var.value {
+            EnvValue::Unset => continue,
             EnvValue::Fixed(value) => EnvText::Text(value.to_owned()),
             EnvValue::MaxRetries => EnvText::Text(context.options.max_retries.to_string()),
             EnvValue::MaxOutputTokens => {

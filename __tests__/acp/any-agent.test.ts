@@ -89,6 +89,26 @@ describe("what becomes of a call", () => {
     await expect(agent(mood).provider.invoke(["Say hello"])).rejects.toMatchObject({ code, provider: "hostile" });
   });
 
+  it.each([
+    ["error", 'the agent ended its turn with "error"'],
+    ["pause", 'the agent ended its turn with "pause_turn"'],
+    ["noReason", "the agent does not say how its turn ended"],
+  ])("takes no end for an answer that it does not know: %s", async (mood, message) => {
+    await expect(agent(mood).provider.invoke(["Say hello"])).rejects.toMatchObject({
+      message: expect.stringContaining(message),
+      partial: { text: "Hello there." },
+    });
+  });
+
+  it("warns where the agent has answered without having asked for the tools", async () => {
+    const { provider } = agent("ignoresTools");
+    const codes: string[] = [];
+    for await (const event of provider.bindTools([ADD]).stream(["Say hello"])) {
+      if (event.type === "warning") codes.push(event.code);
+    }
+    expect(codes).toEqual(["TOOLS_NOT_CALLABLE"]);
+  });
+
   it("has the prompt cancelled at its time limit", async () => {
     const { provider, sent } = agent("silent", { timeout: 1_500 });
     await expect(provider.invoke(["Say hello"])).rejects.toMatchObject({ code: "TIMEOUT" });

@@ -53,6 +53,34 @@ const question = new HumanMessage("What is it?");
 const result = (id: string, content: string) => new ToolMessage({ tool_call_id: id, content });
 
 describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}, live`, { timeout: 600_000 }, () => {
+  it("has tools under the names of every object's own properties, and hands their calls back", async () => {
+    const names = ["constructor", "toString", "__proto__", "valueOf"];
+    const { provider, api } = await live([
+      ({ body }: Asked) => {
+        const tools = body.tools?.map((tool) => tool.function.name) ?? [];
+        return { text: "", calls: tools.map((name, at) => ({ id: `c${at}`, name, args: {} })) };
+      },
+    ]);
+    const tools = names.map((name) => ({ name, description: "Does it", schema: { type: "object" } }));
+    const reply = await provider.bindTools(tools).invoke([question]);
+    expect(api.requests).toHaveLength(1);
+    expect(reply.tool_calls?.map(({ name }) => name).sort()).toEqual(names.toSorted());
+  });
+
+  it("tells its session in every turn", async () => {
+    const { provider } = await live([says("one"), says("two")]);
+    const turn = async (thread: (HumanMessage | AIMessage)[]) => {
+      const sessions: unknown[] = [];
+      for await (const event of provider.stream(thread)) {
+        if (event.type === "session") sessions.push([event.sessionId, event.model]);
+      }
+      return sessions;
+    };
+    const first = await turn([question]);
+    expect(first).toEqual([[expect.any(String), "mock-model"]]);
+    expect(await turn([question, new AIMessage("one"), new HumanMessage("And?")])).toEqual(first);
+  });
+
   it("keeps a conversation with calls in one process, and leaves nothing behind", async () => {
     const { provider, api, asked, tag, home } = await live([
       calls("Let me see.", ["c1", 1], ["c2", 2]),

@@ -143,6 +143,15 @@ const CALLING = {
   },
 };
 
+/** How its turn ends, by its mood. @type {Record<string, string | undefined>} */
+const STOPS = {
+  max_tokens: "max_tokens",
+  refusal: "refusal",
+  error: "error",
+  pause: "pause_turn",
+  noReason: undefined,
+};
+
 /** @type {Record<string, (id: number, params: any) => void>} */
 const METHODS = {
   initialize: (id) => {
@@ -151,7 +160,7 @@ const METHODS = {
     const result = {
       protocolVersion: mood === "newer" ? 2 : 1,
       agentInfo: { name: "hostile", version: "9.9.9" },
-      ...(mood in CALLING && { agentCapabilities: { mcpCapabilities: { http: true } } }),
+      ...((mood in CALLING || mood === "ignoresTools") && { agentCapabilities: { mcpCapabilities: { http: true } } }),
     };
     say({ id, result });
     if (mood === "rules") say({ id, result });
@@ -200,7 +209,7 @@ const METHODS = {
       chunk(sessionId, "Hello ");
       chunk(sessionId, "there.");
     }
-    const stopReason = ["max_tokens", "refusal"].includes(mood) ? mood : "end_turn";
+    const stopReason = mood in STOPS ? STOPS[mood] : "end_turn";
     const usage = { inputTokens: 20, outputTokens: 7, totalTokens: 27 };
     // What it is answered to its own requests comes first.
     setTimeout(() => {

@@ -21,6 +21,7 @@ use crate::decode::assembler::MessageAssembler;
 use crate::decode::json::{Fields, Wtf8, is_array, is_string, word};
 use crate::decode::notes::{Notes, Out};
 use crate::decode::usage::read_usage;
+use crate::error::clip;
 use crate::event::{Event, Failure, Outcome};
 use crate::message::Usage;
 use crate::message::reasoning::ReasoningDetail;
@@ -448,14 +449,44 @@ fn cleaned(details: Vec<ReasoningDetail>, redactor: &Redactor) -> Vec<ReasoningD
     }
 }
 
+/// The `finish_reason`s of a whole answer, in lower case: OpenAI's, and what other servers say in their place.
+const WHOLE: [&str; 13] = [
+    "",
+    "stop",
+    "tool_calls",
+    "function_call",
+    "tool_call",
+    "tool_use",
+    "end_turn",
+    "stop_sequence",
+    "eos",
+    "eos_token",
+    "end",
+    "complete",
+    "completed",
+];
+
 /// Why an answer with this `finish_reason` is none.
 fn stopped(stop: Option<&str>, refusal: &str) -> Option<Failure> {
-    let (kind, message) = match stop {
+    let told = stop.unwrap_or_default().to_ascii_lowercase();
+    let unknown;
+    let (kind, message) = match told.as_str() {
         _ if !refusal.trim().is_empty() => ("refusal", refusal),
-        Some("length") => ("length", "the answer hit the limit of output tokens and is cut short"),
-        Some("content_filter") => ("content_filter", "the server's content filter cut the answer"),
-        Some("error") => ("server_error", "the server says that it failed, and gives no reason"),
-        _ => return None,
+        whole if WHOLE.contains(&whole) => return None,
+        "length" | "max_tokens" | "max_length" => {
+            ("length", "the answer hit the limit of output tokens and is cut short")
+        }
+        "content_filter" | "safety" | "sensitive" | "recitation" => {
+            ("content_filter", "the server's content filter cut the answer")
+        }
+        "error" => ("server_error", "the server says that it failed, and gives no reason"),
+        _ => {
+            unknown = format!(
+                "the server ended the answer with the finish_reason {:?}, which is none of a whole one",
+                clip(stop.unwrap_or_default(), 60)
+            );
+            ("server_error", unknown.as_str())
+        }
     };
     Some(Failure {
         kind: Some(kind.to_owned()),

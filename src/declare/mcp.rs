@@ -23,6 +23,23 @@ pub const MAX_RESULT_CHARS: u32 = 500_000;
 /// The `_meta` key of a tool by which claude learns that.
 pub const MAX_RESULT_KEY: &str = "anthropic/maxResultSizeChars";
 
+/// What every JavaScript object has. A client that keeps the tools of a server in one takes such a tool for one that it has already, and
+/// leaves out all tools of the server (qwen 0.24.4).
+const OF_EVERY_OBJECT: [&str; 12] = [
+    "__defineGetter__",
+    "__defineSetter__",
+    "__lookupGetter__",
+    "__lookupSetter__",
+    "__proto__",
+    "constructor",
+    "hasOwnProperty",
+    "isPrototypeOf",
+    "propertyIsEnumerable",
+    "toLocaleString",
+    "toString",
+    "valueOf",
+];
+
 /// All of the caller's tools, declared.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Declarations {
@@ -33,7 +50,7 @@ impl Declarations {
     /// Declares `tools`, in their order.
     pub fn new(tools: &[ToolSpec]) -> Declarations {
         Declarations {
-            tools: Tools::new(tools, MAX_NAME),
+            tools: Tools::avoiding(tools, MAX_NAME, |name| OF_EVERY_OBJECT.contains(&name)),
         }
     }
 
@@ -88,8 +105,23 @@ mod tests {
     #[test]
     fn names_come_back_as_the_caller_wrote_them() {
         let (fits, long) = ("n".repeat(54), "n".repeat(55));
-        let names = ["add", "get.weather", "a__b", "日本", &fits, &long];
+        let names = [
+            "add",
+            "get.weather",
+            "a__b",
+            "日本",
+            &fits,
+            &long,
+            "constructor",
+            "__proto__",
+        ];
         let declared = declared(&names);
+        assert!(
+            declared
+                .tools()
+                .iter()
+                .all(|tool| !OF_EVERY_OBJECT.contains(&tool.name.as_str()))
+        );
         for (tool, name) in declared.tools().iter().zip(names) {
             assert!(format!("mcp__{SERVER}__{}", tool.name).len() <= 63);
             assert_eq!(declared.callers_name(&format!("mcp__df__{}", tool.name)), name);

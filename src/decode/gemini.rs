@@ -165,7 +165,7 @@ impl Gemini {
         let stats: Option<Stats> = fields.read("stats", line.stats);
         let duration_ms = stats.as_ref().and_then(|stats| stats.duration_ms).map(|count| count.0);
         let (usage, model) = stats.map(|stats| figures(stats, fields)).unwrap_or_default();
-        let failed = line.error.is_some() || word(line.status).as_deref() == Some("error");
+        let failed = line.error.is_some() || line.status.is_some() && word(line.status).as_deref() != Some("success");
         if let Some(usage) = usage.clone() {
             out.event(Event::Usage {
                 usage,

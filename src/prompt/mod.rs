@@ -48,6 +48,9 @@ pub struct Style<'a> {
     pub output: Option<&'a str>,
     /// A lone user message that is one whole thread document stays as it is, with [`Encoding::Xml`].
     pub documents: bool,
+    /// No `@` stands in the prompt, for a reader that takes what is behind one for the name of a file: XML and JSON write it by its number. A
+    /// thread that has one is written with [`Encoding::Xml`], since labelled text has no such way.
+    pub without_at: bool,
 }
 
 /// The whole prompt: the tool instruction, if there are tools, that of the answer's schema, if it is asked for, then the messages, and
@@ -64,21 +67,38 @@ pub fn render(messages: &[Message], tools: &[ToolSpec], style: Style) -> Rendere
     if let Some(schema) = style.output {
         output::write(&mut out.text, schema);
     }
-    match style.encoding {
+    if style.without_at {
+        out.replace_from(0, '@', "\\u0040");
+    }
+    let thread_at = out.text.len();
+    write_thread(&mut out, messages, style.encoding, style.documents);
+    if style.without_at && out.text[thread_at..].contains('@') {
+        if style.encoding == Encoding::Text {
+            out.text.truncate(thread_at);
+            out.media.clear();
+            write_thread(&mut out, messages, Encoding::Xml, false);
+        }
+        out.replace_from(thread_at, '@', "&#64;");
+    }
+    out
+}
+
+/// Appends the messages.
+fn write_thread(out: &mut Rendered, messages: &[Message], encoding: Encoding, documents: bool) {
+    match encoding {
         Encoding::Xml => match messages {
             [message]
-                if style.documents
+                if documents
                     && message.role == Role::Human
                     && let Content::Text(text) = &message.content
                     && is_thread_document(text) =>
             {
                 out.text.push_str(text);
             }
-            _ => xml::write_events(&mut out, messages, Blocks::Placed),
+            _ => xml::write_events(out, messages, Blocks::Placed),
         },
-        Encoding::Text => labelled::write(&mut out, messages),
+        Encoding::Text => labelled::write(out, messages),
     }
-    out
 }
 
 /// What tests of whole calls count.

@@ -60,6 +60,29 @@ impl Rendered {
         pieces
     }
 
+    /// Writes `with` in the place of each `character` from the byte `from` on.
+    pub(super) fn replace_from(&mut self, from: usize, character: char, with: &str) {
+        let mut media = self.media.iter_mut().peekable();
+        let (mut text, mut copied) = (self.text[..from].to_owned(), from);
+        let mut move_up_to = |end: usize, copied: usize, written: usize| {
+            while let Some(placed) = media.next_if(|placed| placed.at <= end) {
+                placed.at = written + placed.at.saturating_sub(copied);
+            }
+        };
+        for (at, found) in self.text.match_indices(character) {
+            if at < from {
+                continue;
+            }
+            move_up_to(at, copied, text.len());
+            text.push_str(&self.text[copied..at]);
+            text.push_str(with);
+            copied = at + found.len();
+        }
+        move_up_to(self.text.len(), copied, text.len());
+        text.push_str(&self.text[copied..]);
+        self.text = text;
+    }
+
     /// `[Image 1]`'s and `<image index="1">`'s number of the block that comes next.
     pub(super) fn next_index(&self) -> usize {
         self.media.len() + 1

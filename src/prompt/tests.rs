@@ -315,3 +315,28 @@ proptest! {
         prop_assert_eq!(events_in(&xml), expected);
     }
 }
+
+#[test]
+fn a_prompt_without_at_says_the_same_in_xml_and_json() {
+    let tool = ToolSpec {
+        name: "look".to_owned(),
+        description: Some("as @a".to_owned()),
+        schema: raw(r#"{"type":"object","description":"@b"}"#),
+    };
+    let asked = thread(r#"[{"type":"human","content":"me@example.com & @c"}]"#);
+    for encoding in [Encoding::Xml, Encoding::Text] {
+        let style = Style {
+            encoding,
+            without_at: true,
+            ..Style::default()
+        };
+        let text = render(&asked, std::slice::from_ref(&tool), style).text;
+        assert!(!text.contains('@'), "{text}");
+        assert!(text.contains(r#""description": "as \u0040a""#), "{text}");
+        assert!(text.contains("me&#64;example.com &amp; &#64;c</event>"), "{text}");
+        // A thread without one is written as it is asked for.
+        let plain = thread(r#"[{"type":"human","content":"hi"}]"#);
+        let written = |without_at| render(&plain, &[], Style { without_at, ..style }).text;
+        assert_eq!(written(true), written(false));
+    }
+}

@@ -12,7 +12,8 @@ use crate::error::{Code, ProviderError, clip};
 use crate::provider::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use crate::provider::options::{self, EngineKind, Kind, OptionSpec};
 use crate::provider::{
-    Announced, Checks, Defaults, EngineCheck, Flag, LiveForm, Provider, Versions, WarmForm, Word, flag,
+    Announced, Checks, Defaults, EngineCheck, EnvValue, Flag, LiveForm, Provider, Var, Versions, WarmForm, Word, flag,
+    var,
 };
 
 /// What starts it.
@@ -63,6 +64,7 @@ fn read(value: &Value) -> Result<Provider, String> {
             ..Defaults::STANDARD
         },
         flags: FLAGS,
+        env: ENV,
         own_options: &[options::KEEP_ALIVE],
         live: Some(LiveForm {
             folder: "acp_live",
@@ -85,6 +87,9 @@ fn read(value: &Value) -> Result<Provider, String> {
 
 /// What it was said to be started with.
 const FLAGS: &[Flag] = &[flag(&[], &[Word::DefaultArgs])];
+
+/// A folder for temporary files, in which some leave theirs (opencode 1.18.34).
+const ENV: &[Var] = &[var("TMPDIR", EnvValue::Folder("tmp"))];
 
 /// What can be had of any agent: its model is its own to choose.
 pub const CAPABILITIES: ByEngine = ByEngine {

@@ -304,6 +304,7 @@ pub(super) static FORM: Provider = Provider {
     own_options: &[],
     system_prompt: "",
     guard: None,
+    reads_references: false,
     live: None,
     warm: None,
     capabilities: CAPABILITIES,

@@ -53,6 +53,9 @@ pub struct Provider {
     pub system_prompt: &'static str,
     /// Put before a prompt that begins with this character, which the CLI would take for a command of its own.
     pub guard: Option<Guard>,
+    /// Whether an `@name` anywhere in a prompt is the CLI's to read, a file of the folder it runs in for example: then no prompt of a thread
+    /// has an `@` in it, which is written as XML and JSON write a character by its number.
+    pub reads_references: bool,
     /// How it serves conversations with one process, where it does.
     pub live: Option<LiveForm>,
     /// How one process of it serves calls without memory, one after the other or at once, where it does.
@@ -422,6 +425,8 @@ pub struct Guard {
 #[derive(Debug, Clone, Copy)]
 pub enum EnvValue {
     Fixed(&'static str),
+    /// None: what is inherited is taken away.
+    Unset,
     /// The `maxRetries` option.
     MaxRetries,
     /// `maxOutputTokens`.

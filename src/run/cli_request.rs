@@ -319,6 +319,8 @@ impl CliRequest {
             mark: self.mark.as_ref().map(Mark::as_str),
             documents: self.options.documents && engine.options.thread_documents,
             output: schema.filter(|_| !is_native),
+            // With its tools on, what the user names may be read anyway.
+            without_at: engine.provider.reads_references && !engine.options.built_in_tools,
         };
         let asking = Style {
             output: schema,
@@ -343,7 +345,11 @@ impl CliRequest {
         let with_note = |mut prompt: Rendered| {
             if let Some(note) = &self.note {
                 prompt.text.push_str("\n\n");
-                prompt.text.push_str(note);
+                match style.without_at {
+                    // It quotes JSON.
+                    true => prompt.text.push_str(&note.replace('@', "\\u0040")),
+                    false => prompt.text.push_str(note),
+                }
             }
             prompt
         };

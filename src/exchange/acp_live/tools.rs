@@ -7,7 +7,7 @@ use std::io;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::bridge::{self, Bridge, BridgeOptions, ToolCallRequest};
+use crate::bridge::{self, Bridge, BridgeOptions, Connection, ToolCallRequest};
 use crate::declare::mcp::{Declarations, SERVER};
 use crate::exchange::acp_warm::wire;
 
@@ -46,6 +46,11 @@ impl SessionTools {
     pub fn introduction(&self) -> String {
         let names = self.tools.join(", ");
         format!("The tools of the MCP server \"{SERVER}\" are yours to call: {names}\n\n")
+    }
+
+    /// Whether the agent has asked for them.
+    pub fn are_listed(&self) -> bool {
+        *self.bridge.connected().borrow() >= Connection::Listed
     }
 
     /// What agents call its tools: qwen and claude; gemini; opencode.

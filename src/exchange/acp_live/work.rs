@@ -217,7 +217,13 @@ impl SessionWork {
             }
             report.tell(&mut events).await;
         };
-        let KeptSession { call, inbox, open, .. } = &mut *session;
+        let KeptSession {
+            call,
+            inbox,
+            tools,
+            open,
+            ..
+        } = &mut *session;
         // What was told before it belongs to it.
         while let Some(update) = inbox.take() {
             call.update(update, &mut events);
@@ -227,6 +233,14 @@ impl SessionWork {
         call.asked = None;
         // It has ended its turn without their results.
         open.clear();
+        if tools.as_ref().is_some_and(|tools| !tools.are_listed()) {
+            report.push([Event::Warning {
+                code: "TOOLS_NOT_CALLABLE".to_owned(),
+                message: "the agent has answered without having asked for the tools: it does not use the server that it was told \
+                          of, so its model knows none of them"
+                    .to_owned(),
+            }]);
+        }
         let answer = answer.unwrap_or(Err(RequestError::Gone));
         match call.answered(answer, report).await {
             turn::TurnEnd::Reply { .. } => self.reply(),

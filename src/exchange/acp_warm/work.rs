@@ -15,6 +15,7 @@ use super::server::{AcpServer, EXIT};
 use super::wire::{self, Answered, Loaded, Session, Update};
 use crate::command::PrivateSession;
 use crate::decode::{api_status, failure_of, grok_failure, no_answer};
+use crate::error::clip;
 use crate::event::{Event, Failure, Outcome};
 use crate::exchange::EndedProcess;
 use crate::exchange::live::inbox::Inbox;
@@ -360,8 +361,13 @@ impl CallWork {
                 let why = "the agent reached a limit before its answer was whole";
                 Some(Failure::named(kind, why))
             }
-            _ if is_silent && !self.form.may_be_silent => Some(no_answer()),
-            _ => None,
+            Some("end_turn") if is_silent && !self.form.may_be_silent => Some(no_answer()),
+            Some("end_turn") => None,
+            Some(reason) => Some(Failure::of(format!(
+                "the agent ended its turn with {:?}",
+                clip(reason, 60)
+            ))),
+            None => Some(Failure::of("the agent does not say how its turn ended")),
         };
         if let Some(failure) = refused {
             return report.fail_with(failure, outcome);

@@ -18,6 +18,8 @@ pub const HISTORY: &str = "/state/events.jsonl";
 const MOST: usize = 256 << 20;
 /// How many files and folders a session may make.
 const MOST_ENTRIES: usize = 1_000;
+/// How long a path may be, bytes: as on Linux. One that is longer is of nobody's file, and each of its folders would be an entry.
+const LONGEST_PATH: usize = 4096;
 /// The one time of all files.
 const TIME: &str = "2026-01-01T00:00:00.000Z";
 
@@ -147,6 +149,9 @@ impl Entry {
 /// `path`, if it is a plain one in the state's folder.
 fn inner(path: &str) -> Option<&str> {
     let path = path.trim_end_matches('/');
+    if path.len() > LONGEST_PATH {
+        return None;
+    }
     let below = path.strip_prefix(STATE)?;
     let is_plain = |part: &str| !matches!(part, "" | "." | "..") && !part.contains(['\\', '\0']);
     let mut parts = below.split('/').skip(1);
@@ -192,7 +197,9 @@ impl Tree {
         if is_there {
             return Some(());
         }
-        if self.bytes - old + new > MOST || self.entries.len() >= MOST_ENTRIES {
+        // Each folder above it may be a new one.
+        let above = path.matches('/').count() - 1;
+        if self.bytes - old + new > MOST || self.entries.len() + above > MOST_ENTRIES {
             return None;
         }
         self.make_way(&path);

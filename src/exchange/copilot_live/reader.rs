@@ -12,10 +12,21 @@ use serde_json::value::RawValue;
 use super::inbound::{ModelReply, SessionEvent};
 use crate::declare::Tools;
 use crate::decode::copilot::{LENGTH, cut_by_limit, reasoning_of};
+use crate::error::clip;
 use crate::event::{Event, Failure, Outcome};
 use crate::message::reasoning::ReasoningDetail;
 use crate::message::{ToolCall, Usage};
 
+/// The finish reasons of a whole answer, of the three kinds of APIs that copilot asks.
+const WHOLE: [&str; 7] = [
+    "stop",
+    "tool_calls",
+    "function_call",
+    "end_turn",
+    "tool_use",
+    "stop_sequence",
+    "completed",
+];
 /// The finish reason of an answer that the API's filter has stopped.
 const FILTERED: &str = "content_filter";
 /// The failure of a turn that ended well without a word and without a call.
@@ -129,7 +140,12 @@ impl<'a> TurnReader<'a> {
                         let reason = "the API's filter has stopped the answer";
                         return self.failed(Failure::named(FILTERED, reason), events);
                     }
-                    _ => {}
+                    None => {}
+                    Some(reason) if WHOLE.contains(&reason) => {}
+                    Some(reason) => {
+                        let reason = format!("the API ended the answer with {:?}", clip(reason, 60));
+                        return self.failed(Failure::of(reason), events);
+                    }
                 }
             }
             SessionEvent::RawCalls(calls) => self.raw.extend(calls),

@@ -13,6 +13,7 @@ use super::tools::callers_name;
 use super::wire::Id;
 use crate::declare::mcp::Declarations;
 use crate::decode::no_answer;
+use crate::error::clip;
 use crate::event::{Event, Failure, Outcome};
 use crate::message::reasoning::ReasoningDetail;
 use crate::message::{ToolCall, Usage};
@@ -199,6 +200,17 @@ impl<'a> TurnReader<'a> {
         }
         if calls.is_empty() && !self.has_text {
             self.failure(no_answer(), events);
+            return None;
+        }
+        // With calls it may be any (1.18.34).
+        let is_whole = |finish: &str| matches!(finish, "stop" | "length" | "tool-calls");
+        if let Some(finish) = self
+            .finish
+            .as_deref()
+            .filter(|finish| calls.is_empty() && !is_whole(finish))
+        {
+            let reason = format!("opencode ended the turn with {:?}", clip(finish, 60));
+            self.fail(NO_FINISH, reason, events);
             return None;
         }
         self.outcome(false, events);

@@ -49,7 +49,7 @@ impl Form for Qwen {
     }
 
     fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<FirstInput, WhyAnew> {
-        let input = input::addition(&call.thread, known, call.guard, call.note.as_deref())?;
+        let input = input::addition(&call.thread, known, call.note.as_deref())?;
         Ok(FirstInput { chat: None, input })
     }
 }
@@ -64,7 +64,6 @@ impl ProcessForm for Qwen {
             &call.thread,
             declarations,
             call.encoding,
-            call.guard,
             call.note.as_deref(),
             chat_id()?,
         ))

@@ -10,6 +10,20 @@ use crate::message::Usage;
 pub(super) struct Names {
     pub session_id: Option<String>,
     pub model: Option<String>,
+    pub permission_mode: Option<String>,
+    pub version: Option<String>,
+}
+
+impl Names {
+    /// What a turn tells of its session.
+    pub fn told(&self) -> Event {
+        Event::Session {
+            session_id: self.session_id.clone(),
+            model: self.model.clone(),
+            permission_mode: self.permission_mode.clone(),
+            version: self.version.clone(),
+        }
+    }
 }
 
 /// The turn's last word, in the CLI's place.

@@ -8,19 +8,24 @@ use crate::exchange::form::WhyAnew;
 use crate::exchange::live::thread::{KnownThread, SessionThread};
 use crate::message::{Message, Role, ToolResult};
 use crate::prompt::{self, Encoding, Style};
-use crate::provider::Guard;
 
 /// Of a longer result that is given to a running process, the CLI shows its model a preview of 2.4 KB (0.24.4), characters.
 pub const LONGEST_RESULT: usize = 25_000;
 
+/// In what a running process is told by the user, the CLI puts a file, a session or a server in the place of `@name`, and spaces before what
+/// it does not find: `a@b.c` becomes `a @b.c` (0.24.4).
+const REFERENCE: char = '@';
+/// What begins so, it carries out.
+const COMMAND: char = '/';
+
 /// What a turn begins with.
 #[derive(Debug, Clone)]
 pub enum Input {
-    /// The user says this.
+    /// The user says this, in which there is nothing that the CLI would not send as it is.
     User(String),
     /// The results of all calls that the session waits for, by the API's ids of the calls.
     Results(Vec<(String, ToolResult)>),
-    /// The thread that the process has read ends with results: the model goes on.
+    /// The thread that the process has read is to be answered: it ends with results, or with what the user says.
     GoOn,
 }
 
@@ -33,21 +38,18 @@ pub struct FirstInput {
     pub input: Input,
 }
 
-/// What is new in `thread` to a session that knows `known`. `note` is said behind it; `guard` keeps the user's text from being a command
-/// of the CLI's.
+/// What is new in `thread` to a session that knows `known`. `note` is said behind it.
 ///
 /// # Errors
 /// [`WhyAnew`]: a new process is needed.
-pub fn addition(
-    thread: &SessionThread,
-    known: &KnownThread,
-    guard: Option<Guard>,
-    note: Option<&str>,
-) -> Result<Input, WhyAnew> {
+pub fn addition(thread: &SessionThread, known: &KnownThread, note: Option<&str>) -> Result<Input, WhyAnew> {
     let new = thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
     if new.results.is_empty() {
         return match new.rest {
-            [message] if message.role == Role::Human => Ok(Input::User(of_user(message, guard, note))),
+            [message] if message.role == Role::Human => match of_user(message, note) {
+                text if is_sent_as_it_is(&text) => Ok(Input::User(text)),
+                _ => Err(WhyAnew::OtherThread),
+            },
             _ => Err(WhyAnew::OtherThread),
         };
     }
@@ -78,77 +80,83 @@ pub fn opening(
     thread: &SessionThread,
     tools: &Declarations,
     encoding: Encoding,
-    guard: Option<Guard>,
     note: Option<&str>,
     id: u128,
 ) -> FirstInput {
-    let chat = |messages: &[Message]| (!messages.is_empty()).then(|| Chat::new(id, messages.to_vec(), tools.clone()));
+    let chat = |messages: Vec<Message>| (!messages.is_empty()).then(|| Chat::new(id, messages, tools.clone()));
+    // What stands in a chat, the CLI sends as it is.
+    let said = |before: &[Message], text: String| match is_sent_as_it_is(&text) {
+        true => FirstInput {
+            chat: chat(before.to_vec()),
+            input: Input::User(text),
+        },
+        false => FirstInput {
+            chat: chat([before, &[Message::new(Role::Human, text)]].concat()),
+            input: Input::GoOn,
+        },
+    };
     let (last, before) = match thread.messages() {
         [before @ .., last] => (last, before),
-        [] => {
-            return FirstInput {
-                chat: None,
-                input: Input::User(note.unwrap_or_default().to_owned()),
-            };
-        }
+        [] => return said(&[], note.unwrap_or_default().to_owned()),
     };
     match (&last.role, note) {
-        (Role::Human, note) => FirstInput {
-            chat: chat(before),
-            input: Input::User(of_user(last, guard, note)),
-        },
-        (_, Some(note)) => FirstInput {
-            chat: chat(thread.messages()),
-            input: Input::User(note.to_owned()),
-        },
+        (Role::Human, note) => said(before, of_user(last, note)),
+        (_, Some(note)) => said(thread.messages(), note.to_owned()),
         (Role::Tool, None) => FirstInput {
-            chat: chat(thread.messages()),
+            chat: chat(thread.messages().to_vec()),
             input: Input::GoOn,
         },
         // The CLI asks no model about a thread that the model ended: it reads the thread as text.
-        _ => FirstInput {
-            chat: None,
-            input: Input::User(
-                prompt::render(
-                    thread.messages(),
-                    &[],
-                    Style {
-                        encoding,
-                        ..Style::default()
-                    },
-                )
-                .text,
-            ),
-        },
+        _ => {
+            let style = Style {
+                encoding,
+                ..Style::default()
+            };
+            said(&[], prompt::render(thread.messages(), &[], style).text)
+        }
     }
 }
 
 /// What the user says in `message`, and `note` behind it.
-fn of_user(message: &Message, guard: Option<Guard>, note: Option<&str>) -> String {
+fn of_user(message: &Message, note: Option<&str>) -> String {
     let text = text_of(message);
-    let text = match guard {
-        Some(guard) if text.starts_with(guard.first) => format!("{}{text}", guard.prefix),
-        _ => text,
-    };
     match note {
         Some(note) => format!("{text}\n\n{note}"),
         None => text,
     }
 }
 
+/// Whether a running process sends `text` byte for byte.
+fn is_sent_as_it_is(text: &str) -> bool {
+    !text.starts_with(COMMAND) && !text.contains(REFERENCE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::qwen::QWEN;
 
-    /// 0.24.4 carries `/clear` out, and writes a file for `/export html`; behind a line's end it sends both.
+    /// 0.24.4 carries `/clear` out, and reads the file that an `@` names.
     #[test]
-    fn what_the_user_says_is_no_command() {
-        let said = |text: &str| Message::new(Role::Human, text);
-        let of = |text: &str, note| of_user(&said(text), QWEN.guard, note);
-        assert_eq!(of("/clear", None), "\n/clear");
-        assert_eq!(of("/export html", Some("in JSON")), "\n/export html\n\nin JSON");
-        assert_eq!(of(" /help", None), " /help");
-        assert_eq!(of("1/2", None), "1/2");
+    fn what_means_something_to_the_cli_stands_in_the_chat() {
+        let opening = |text: &str, note| {
+            let thread = SessionThread::new(vec![Message::new(Role::Human, text)]);
+            opening(&thread, &Declarations::default(), Encoding::Xml, note, 0)
+        };
+        for (text, note) in [("/clear", None), ("see @/etc/hostname", None), ("hi", Some("as @type"))] {
+            let FirstInput { chat, input } = opening(text, note);
+            let lines = chat.unwrap().lines(std::path::Path::new("/"));
+            let line: serde_json::Value = serde_json::from_str(&lines).unwrap();
+            let said = [Some(text), note]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join("\n\n");
+            assert_eq!(line["message"]["parts"], serde_json::json!([{"text": said}]));
+            assert!(matches!(input, Input::GoOn));
+        }
+        for text in [" /help", "1/2", "!ls"] {
+            let FirstInput { chat, input } = opening(text, None);
+            assert!(chat.is_none() && matches!(input, Input::User(sent) if sent == text));
+        }
     }
 }

@@ -62,6 +62,8 @@ pub struct Session {
     stderr: StderrWatch,
     long_pauses: &'static [&'static str],
     names: Names,
+    /// The turn has not told its session yet: the CLI tells it once.
+    is_untold: bool,
     tracker: TaskTracker,
     scratch: Option<Scratch>,
 }
@@ -138,6 +140,7 @@ impl Session {
             stderr,
             long_pauses,
             names: Names::default(),
+            is_untold: false,
             tracker,
             scratch,
         })
@@ -148,6 +151,7 @@ impl Session {
         self.streams.begin_turn();
         self.decoder = Decoder::new(Wire::QwenStream);
         self.answered.clear();
+        self.is_untold = self.names.session_id.is_some();
         self.initialize();
         if !matches!(input, Input::Results(_)) {
             self.wear.begin();
@@ -209,6 +213,12 @@ impl Session {
         self.decoder.push(line.as_bytes(), &mut decoded);
         self.decoder.push(b"\n", &mut decoded);
         let (mut calls, mut foreign, mut over) = (0, Vec::new(), false);
+        if self.is_untold && !decoded.is_empty() {
+            self.is_untold = false;
+            if !decoded.iter().any(|event| matches!(event, Event::Session { .. })) {
+                events.push(self.names.told());
+            }
+        }
         for event in decoded {
             match event {
                 Event::ToolCall { mut tool_call } => match self.setup.ours(&tool_call.name) {
@@ -237,14 +247,13 @@ impl Session {
                     permission_mode,
                     version,
                 } => {
-                    self.names.session_id.clone_from(&session_id);
-                    self.names.model.clone_from(&model);
-                    events.push(Event::Session {
+                    self.names = Names {
                         session_id,
                         model,
                         permission_mode,
                         version,
-                    });
+                    };
+                    events.push(self.names.told());
                 }
                 event => events.push(event),
             }
@@ -412,7 +421,11 @@ impl Keepable for Session {
                         None if self.is_reported => {}
                         None => {
                             self.decoder.push(format!("{line}\n").as_bytes(), &mut unheard);
-                            unheard.clear();
+                            for event in unheard.drain(..) {
+                                if let Event::Session { session_id, model, permission_mode, version } = event {
+                                    self.names = Names { session_id, model, permission_mode, version };
+                                }
+                            }
                         }
                     },
                     StreamEvent::Line(None) | StreamEvent::Wrote => {}

@@ -371,7 +371,7 @@ proptest! {
         let content: Vec<Value> = before.into_iter().chain(blocks).collect();
         let mut messages = [message(&json!({"type": role, "content": content}))];
         if settle(&mut messages).and_then(|()| check(&messages, &Accepts::TEXT)).is_ok() {
-            let prompt = crate::prompt::render(&messages, &[], crate::prompt::Style { encoding: crate::prompt::Encoding::Xml, mark: None, output: None, documents: true }).text;
+            let prompt = crate::prompt::render(&messages, &[], crate::prompt::Style { documents: true, ..crate::prompt::Style::default() }).text;
             prop_assert!(!prompt.contains(SECRET), "{}", prompt);
         }
     }

@@ -81,3 +81,22 @@ fn the_tool_instruction_stands_in_front() {
     );
     assert_eq!(behind, "</image></event>\n</thread>");
 }
+
+#[test]
+fn blocks_keep_their_places_where_characters_are_written_by_number() {
+    let thread = thread(&format!("[{}]", human(&[r#""x@y""#, PNG, r#""@z""#, PDF])));
+    let prompt = |without_at| {
+        let style = Style {
+            without_at,
+            ..style(Encoding::Xml)
+        };
+        let rendered = render(&thread, &[], style);
+        let pieces = rendered.pieces().into_iter().map(|piece| match piece {
+            Piece::Text(text) => text,
+            Piece::Media(_) => "*",
+        });
+        pieces.collect::<String>()
+    };
+    assert!(!prompt(true).contains('@'));
+    assert_eq!(prompt(true).replace("&#64;", "@"), prompt(false));
+}

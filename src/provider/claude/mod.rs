@@ -258,6 +258,7 @@ pub static CLAUDE: Provider = Provider {
         first: '/',
         prefix: "\n",
     }),
+    reads_references: false,
     live: Some(LiveForm {
         folder: "claude_live",
         takes_schema: true,

@@ -100,6 +100,11 @@ pub static CODEX: Provider = Provider {
             &[When::Print, When::ToolsOff],
             &[Lit("-c"), Lit("skills.include_instructions=false")],
         ),
+        // The user's own, of `config.toml`.
+        flag(
+            &[When::Print, When::ToolsOff],
+            &[Lit("-c"), Lit("developer_instructions=\"\"")],
+        ),
         // Not optional: with a shell it would be another run.
         flag(&[When::Print, When::ToolsOff], &[Lit("--disable"), Lit("shell_tool")]),
         optional(&[When::Print, When::ToolsOff], &[Lit("--disable"), Lit("multi_agent")]),
@@ -177,6 +182,7 @@ pub static CODEX: Provider = Provider {
     own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
+    reads_references: false,
     live: Some(LiveForm {
         folder: "codex_live",
         takes_schema: true,
@@ -343,7 +349,7 @@ mod tests {
             "exec --json --skip-git-repo-check --sandbox read-only --ephemeral --model gpt-5.5 -c \
              model_instructions_file=\"<system-prompt.txt>\" -c web_search=\"disabled\" -c project_doc_max_bytes=0 -c \
              include_environment_context=false -c include_permissions_instructions=false -c \
-             skills.include_instructions=false --disable shell_tool --disable multi_agent --disable goals -"
+             skills.include_instructions=false -c developer_instructions=\"\" --disable shell_tool --disable multi_agent --disable goals -"
         );
         assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("PROMPT", &Cwd::Private));
         assert_eq!(line.files(), [("system-prompt.txt", STANDARD_SYSTEM_PROMPT)]);

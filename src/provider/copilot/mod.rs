@@ -129,6 +129,7 @@ pub static COPILOT: Provider = Provider {
     system_prompt: STANDARD_SYSTEM_PROMPT,
     // It sends a prompt as it is: `/help`, `!ls`, `@file` (recordings copilot/slash-help, bang, at-file).
     guard: None,
+    reads_references: false,
     live: Some(LiveForm {
         folder: "copilot_live",
         takes_schema: false,

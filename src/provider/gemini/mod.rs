@@ -6,8 +6,8 @@
 //! above it is root's alone.) The system prompt comes from a file that a variable names.
 //!
 //! An `@path` anywhere in a prompt is read and sent by the CLI, if it leads into the folder it runs in: not so `/etc/passwd`, `..`, `~`
-//! (0.61.0). With the built-in tools off that is a folder of its own, where there is nothing to find but our settings and the thread's own
-//! images and documents, which are sent in just this way.
+//! (0.61.0). So no prompt of a thread has an `@` in it, with the built-in tools off, but before the names of the thread's own images and
+//! documents, which are sent in just this way.
 
 mod errors;
 
@@ -60,7 +60,7 @@ pub static GEMINI: Provider = Provider {
         sent: "about 1 KB: our short system prompt, the date, the platform; no tools; without `model`, one more request to \
                choose one",
         not_isolated: "`~/.gemini/GEMINI.md` is sent; a transcript of every run stays in `~/.gemini/tmp`, beside its entries in \
-                       `history` and `projects.json`; an `@path` in a prompt is read; a `.gemini/.env` above the temporary \
+                       `history` and `projects.json`; a `.gemini/.env` above the temporary \
                        folder is read (`TMPDIR` names another); with `cwd`, that folder's GEMINI.md and the user's hooks",
         limits: "an answer stopped by safety or length is reported as a success; SIGTERM may be ignored, so ending takes \
                  `killGrace`; output of more than 1 MB, the echo of the thread included, may be cut, which is an error; with \
@@ -142,6 +142,7 @@ pub static GEMINI: Provider = Provider {
     own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
+    reads_references: true,
     live: None,
     warm: Some(WarmForm {
         usage: AcpUsage::Quota,

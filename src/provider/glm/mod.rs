@@ -39,6 +39,7 @@ pub static GLM: Provider = Provider {
     own_options: OPTIONS,
     system_prompt: "",
     guard: None,
+    reads_references: false,
     live: None,
     warm: None,
     capabilities: ByEngine::print_only(Capabilities::LEAST),

@@ -35,6 +35,7 @@ pub static AX_GROK: Provider = Provider {
     own_options: OPTIONS,
     system_prompt: "",
     guard: None,
+    reads_references: false,
     live: None,
     warm: None,
     capabilities: ByEngine::print_only(Capabilities::LEAST),

@@ -121,6 +121,7 @@ pub static GROK: Provider = Provider {
     own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
+    reads_references: false,
     live: None,
     warm: Some(WarmForm {
         usage: AcpUsage::Meta,

@@ -91,6 +91,28 @@ pub static OPENCODE: Provider = Provider {
             "XDG_CONFIG_HOME",
             EnvValue::Folder("config"),
         ),
+        // A file, a folder and rules of the user's, beside those of `~/.config`.
+        var_when(
+            &[When::ToolsOff, When::IgnoreUserConfig],
+            "OPENCODE_CONFIG",
+            EnvValue::Unset,
+        ),
+        var_when(
+            &[When::ToolsOff, When::IgnoreUserConfig],
+            "OPENCODE_CONFIG_DIR",
+            EnvValue::Unset,
+        ),
+        var_when(
+            &[When::ToolsOff, When::IgnoreUserConfig],
+            "OPENCODE_PERMISSION",
+            EnvValue::Unset,
+        ),
+        // Where it looks for `.opencode`, whatever else is switched off (1.18.34). The login lies in `~/.local/share` all the same.
+        var_when(
+            &[When::ToolsOff, When::IgnoreUserConfig],
+            "OPENCODE_TEST_HOME",
+            EnvValue::Folder("home"),
+        ),
         var_when(
             &[When::ToolsOff],
             "OPENCODE_DISABLE_PROJECT_CONFIG",
@@ -120,6 +142,7 @@ pub static OPENCODE: Provider = Provider {
     own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
+    reads_references: false,
     live: Some(LiveForm {
         folder: "opencode_live",
         takes_schema: true,

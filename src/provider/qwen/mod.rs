@@ -138,8 +138,7 @@ pub static QWEN: Provider = Provider {
         name: "Qwen",
         versions: &["0.15.10", "0.24.4"],
         sent: "1.1 KB: our short system prompt, the date, the platform and the (private) folder; no tools",
-        not_isolated: "the login and the settings in `~/.qwen`, where it leaves an `installation_id`; an `@path` in a prompt is \
-                       read",
+        not_isolated: "the login and the settings in `~/.qwen`, where it leaves an `installation_id`",
         limits: "its own retries can't be switched off (111 s on a 500): `timeout` bounds them; 0.24.4 is ended where it pauses for a \
                  minute after a 429 or a 503; it loses the end of a text of 1 MiB or more (`outputFormat: \"text\"`), which is \
                  refused therefore; 0.15.10 asks \
@@ -283,6 +282,7 @@ pub static QWEN: Provider = Provider {
         first: '/',
         prefix: "\n",
     }),
+    reads_references: true,
     live: Some(LiveForm {
         folder: "qwen_live",
         // Its flag for that adds a tool of its own, whose call ends the process.

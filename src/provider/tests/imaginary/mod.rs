@@ -45,6 +45,7 @@ pub static IMAGINARY: Provider = Provider {
     own_options: &[options::TIMEOUT_ALWAYS, options::SANDBOX],
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
+    reads_references: false,
     live: None,
     warm: None,
     capabilities: ByEngine::print_only(Capabilities::LEAST),
