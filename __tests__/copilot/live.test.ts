@@ -48,6 +48,21 @@ describe.skipIf(!HERE)("the real copilot, live", { timeout: 300_000 }, () => {
     expect(body(0).model).toBe("mock-model");
   });
 
+  it("gives two calls of one id, told apart, and goes on with the results of both", async () => {
+    const call = (n: number, name = "step") => ({ id: "c", name, args: { n } });
+    const { create, body } = await start([{ calls: [call(1), call(2), call(2)] }, { text: "done" }]);
+    const model = create().bindTools([tool("step")]);
+    const first = await ask(model, ["go"]);
+    const ids = first.reply.toolCalls.map(({ id }) => id);
+    expect(first.reply.toolCalls.map(({ args }) => args)).toEqual([{ n: 1 }, { n: 2 }, { n: 2 }]);
+    expect(new Set(ids).size).toBe(3);
+    const results = ids.map((id, at) => new ToolMessage({ tool_call_id: id, content: `took ${at}` }));
+    const second = await ask(model, [new HumanMessage("go"), first.message, ...results]);
+    expect(second.reply.content).toBe("done");
+    const sent = body(1).messages.filter(({ role }: { role: string }) => role === "tool");
+    expect(sent.map(({ content }: { content: string }) => content).sort()).toEqual(["took 0", "took 1", "took 2"]);
+  });
+
   it("offers none of its own tools where none are bound, also under a name of one of them", async () => {
     const { create, body } = await start([
       { text: "ok" },

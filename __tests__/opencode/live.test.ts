@@ -40,6 +40,22 @@ async function withOpencode(script: Parameters<typeof withCli>[1]["script"]) {
 }
 
 describe.skipIf(!HERE)("opencode", { timeout: 300_000 }, () => {
+  it("gives two calls of one id, told apart, and goes on with the results of both", async () => {
+    const call = (n: number, name = "df_step") => ({ id: "c", name, args: { n } });
+    const { create, api } = await withOpencode([{ calls: [call(1), call(2), call(2)] }, { text: "done" }]);
+    const model = create().bindTools([...tools]);
+    const first = await ask(model, ["go"]);
+    const ids = first.reply.toolCalls.map(({ id }) => id);
+    // opencode has one place for all of them: of two that are alike it tells once.
+    expect(first.reply.toolCalls.map(({ args }) => args)).toEqual([{ n: 1 }, { n: 2 }]);
+    expect(new Set(ids).size).toBe(2);
+    const results = ids.map((id, at) => new ToolMessage({ tool_call_id: id, content: `took ${at}` }));
+    const second = await ask(model, [new HumanMessage("go"), first.message, ...results]);
+    expect(second.reply.content).toBe("done");
+    const sent = api.requests[1]?.body.messages.filter(({ role }: { role: string }) => role === "tool");
+    expect(sent.map(({ content }: { content: string }) => content).sort()).toEqual(["took 0", "took 1"]);
+  });
+
   it("answers over one process, calls natively, fails honestly and leaves nothing", async () => {
     const step = (id: string, n: number) => ({ id, name: "df_step", args: { n } });
     const { api, tag, create } = await withOpencode([

@@ -48,7 +48,7 @@ pub(super) fn after(complete: bool, events: &[Event]) -> bool {
 
 /// Finds the end of a JSON document in output that comes in pieces, every byte looked at once.
 #[derive(Debug, Default)]
-pub(super) struct DocumentEnd {
+pub(crate) struct DocumentEnd {
     depth: usize,
     in_string: bool,
     escaped: bool,
@@ -87,6 +87,11 @@ impl DocumentEnd {
             self.looks += 1;
         }
         closes && self.looks <= MAX_LOOKS
+    }
+
+    /// Whether a document has ended and no other has begun.
+    pub fn is_over(&self) -> bool {
+        self.closed
     }
 
     /// Whether a further document has begun.

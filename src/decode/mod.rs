@@ -40,7 +40,7 @@ use serde_json::value::RawValue;
 use self::ansi::strip_ansi;
 use self::claude::Claude;
 use self::codex::Codex;
-use self::completion::DocumentEnd;
+pub(crate) use self::completion::DocumentEnd;
 use self::copilot::Copilot;
 pub use self::failure::failure_of;
 pub(crate) use self::failure::{no_answer, status as api_status};

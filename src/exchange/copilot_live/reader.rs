@@ -6,16 +6,19 @@
 //! or a cut answer is no part of a reply: either fails the turn at once.
 
 use std::collections::HashMap;
+use std::slice;
 
 use serde_json::value::RawValue;
 
 use super::inbound::{ModelReply, SessionEvent};
 use crate::declare::Tools;
+use crate::decode::DocumentEnd;
 use crate::decode::copilot::{LENGTH, cut_by_limit, reasoning_of};
 use crate::error::clip;
 use crate::event::{Event, Failure, Outcome};
 use crate::message::reasoning::ReasoningDetail;
 use crate::message::{ToolCall, Usage};
+use crate::toolcall::{TakenIds, make_unique};
 
 /// The finish reasons of a whole answer, of the three kinds of APIs that copilot asks.
 const WHOLE: [&str; 7] = [
@@ -49,6 +52,17 @@ pub enum TurnStep {
     Failed,
 }
 
+/// A call of the caller's that the server has not answered.
+#[derive(Debug)]
+struct OpenCall {
+    /// The API's id: two calls of one answer may have the same.
+    api_id: String,
+    /// Under an id of its own.
+    call: ToolCall,
+    /// The server's request for its result, when there is one.
+    request: Option<String>,
+}
+
 /// A reply as it comes.
 #[derive(Debug)]
 pub struct TurnReader<'a> {
@@ -57,10 +71,14 @@ pub struct TurnReader<'a> {
     model: String,
     usage: Option<Usage>,
     finish_reason: Option<String>,
-    /// The arguments of calls as the model wrote them.
-    raw: HashMap<String, String>,
+    /// The arguments of calls as the model wrote them, by the API's ids, in their order.
+    raw: Vec<(String, String)>,
     /// The caller's calls of this answer, as far as the server has not answered them itself.
-    calls: Vec<ToolCall>,
+    calls: Vec<OpenCall>,
+    /// The ids that they have.
+    taken: TakenIds,
+    /// How far the arguments of the calls have come that are told piece by piece, by the API's ids.
+    deltas: HashMap<String, DocumentEnd>,
     /// Those whose results it waits for: the call, and its request.
     pending: Vec<(String, String)>,
     /// The requests of calls that no tool can take.
@@ -80,8 +98,10 @@ impl<'a> TurnReader<'a> {
             model: model.to_owned(),
             usage: None,
             finish_reason: None,
-            raw: HashMap::new(),
+            raw: Vec::new(),
             calls: Vec::new(),
+            taken: TakenIds::default(),
+            deltas: HashMap::new(),
             pending: Vec::new(),
             unfit: Vec::new(),
             has_thought: false,
@@ -115,7 +135,11 @@ impl<'a> TurnReader<'a> {
                 text: delta,
             }),
             SessionEvent::CallDelta { call, name, delta } => {
-                if let Some(name) = self.tools.callers_name(&name) {
+                // What comes behind whole arguments is another call's of the same id, which is told whole.
+                let told = self.deltas.entry(call.clone()).or_default();
+                let is_over = told.is_over();
+                told.push(delta.as_bytes());
+                if let Some(name) = self.tools.callers_name(&name).filter(|_| !is_over) {
                     events.push(Event::ToolCallDelta {
                         tool_call_id: call,
                         name: name.to_owned(),
@@ -156,17 +180,21 @@ impl<'a> TurnReader<'a> {
             }
             SessionEvent::CallEnded { .. } => {}
             SessionEvent::CallPending { request, call } => {
-                match self.calls.iter().any(|known| known.id == call) {
-                    true => self.pending.push((call, request)),
-                    false => self.unfit.push(request),
+                let is_asked = |open: &&mut OpenCall| open.api_id == call && open.request.is_none();
+                match self.calls.iter_mut().find(is_asked) {
+                    Some(open) => open.request = Some(request),
+                    None => self.unfit.push(request),
                 }
                 return self.with_calls(events);
             }
             SessionEvent::CallAnswered { call, is_success } => {
-                let before = self.calls.len();
-                self.calls.retain(|known| known.id != call);
+                let of_id = |open: &OpenCall| open.api_id == call;
+                let unasked = |open: &OpenCall| of_id(open) && open.request.is_none();
+                let at = self.calls.iter().position(unasked);
+                let at = at.or_else(|| self.calls.iter().position(of_id));
+                let answered = at.map(|at| self.calls.remove(at));
                 // Only who was asked has the results of the caller's tools. A failure is copilot's own word on arguments that are no JSON.
-                if is_success && self.calls.len() < before {
+                if is_success && answered.is_some() {
                     let reason = format!("copilot ran the call {call} by itself");
                     return self.failed(Failure::named(TOOL_RAN, reason), events);
                 }
@@ -228,9 +256,11 @@ impl<'a> TurnReader<'a> {
         }
         for request in tool_requests {
             let Some(name) = self.tools.callers_name(&request.name) else {
+                self.raw.retain(|(id, _)| *id != request.tool_call_id);
                 continue;
             };
-            let raw = self.raw.remove(&request.tool_call_id);
+            let raw = self.raw.iter().position(|(id, _)| *id == request.tool_call_id);
+            let raw = raw.map(|at| self.raw.remove(at).1);
             let raw = raw.map(|raw| serde_json::from_str::<Box<RawValue>>(&raw));
             let args = match raw {
                 // It answers what is no JSON itself.
@@ -241,22 +271,29 @@ impl<'a> TurnReader<'a> {
             let Some(args) = args.filter(|args| args.get().starts_with('{')) else {
                 continue;
             };
-            self.calls.push(ToolCall {
-                id: request.tool_call_id,
+            let mut call = ToolCall {
+                id: request.tool_call_id.clone(),
                 name: name.to_owned(),
                 args,
+            };
+            make_unique(slice::from_mut(&mut call), &mut self.taken);
+            self.calls.push(OpenCall {
+                api_id: request.tool_call_id,
+                call,
+                request: None,
             });
         }
     }
 
     /// The reply is over where the server waits for all that it has of the caller's.
     fn with_calls(&mut self, events: &mut Vec<Event>) -> TurnStep {
-        let is_pending = |call: &ToolCall| self.pending.iter().any(|(known, _)| *known == call.id);
-        if self.calls.is_empty() || !self.calls.iter().all(is_pending) {
+        if self.calls.is_empty() || self.calls.iter().any(|open| open.request.is_none()) {
             return TurnStep::More;
         }
-        let calls = std::mem::take(&mut self.calls).into_iter();
-        events.extend(calls.map(|tool_call| Event::ToolCall { tool_call }));
+        for OpenCall { call, request, .. } in std::mem::take(&mut self.calls) {
+            self.pending.extend(request.map(|request| (call.id.clone(), request)));
+            events.push(Event::ToolCall { tool_call: call });
+        }
         self.over(events);
         TurnStep::Reply
     }

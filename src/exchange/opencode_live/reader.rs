@@ -4,6 +4,8 @@
 //! ended with ([`OpenCall`]). opencode answers calls of tools that are not there itself and asks the model again: the reply then takes
 //! several requests, whose usage is added up. The answer is the authority: what the stream did not tell is taken from it.
 
+use std::slice;
+
 use serde_json::value::RawValue;
 
 use super::history::is_replayed;
@@ -16,7 +18,8 @@ use crate::decode::no_answer;
 use crate::error::clip;
 use crate::event::{Event, Failure, Outcome};
 use crate::message::reasoning::ReasoningDetail;
-use crate::message::{ToolCall, Usage};
+use crate::message::{ToolCall, Usage, json_value};
+use crate::toolcall::{TakenIds, make_unique};
 
 /// The failure of a request that opencode would make again.
 const RETRIED: &str = "retried_request";
@@ -43,13 +46,23 @@ pub enum TurnStep {
 /// A call that the turn ended with, and where its result belongs.
 #[derive(Debug, Clone)]
 pub struct OpenCall {
-    /// The API's id of it.
+    /// Its id among the calls of the turn: two of them may have one from the API.
     pub id: String,
+    /// The API's id of it.
+    pub api_id: String,
     pub message: Id,
     pub part: Id,
     /// The tool, as opencode calls it.
     pub tool: String,
     pub input: Box<RawValue>,
+}
+
+/// The calls that a turn ended with.
+#[derive(Debug, Default)]
+pub struct OpenCalls {
+    pub calls: Vec<OpenCall>,
+    /// opencode has lost a call to another one of the same id: no result can be given to it.
+    pub has_lost: bool,
 }
 
 /// A message of the model as it comes.
@@ -86,6 +99,8 @@ pub struct TurnReader<'a> {
     finish: Option<String>,
     has_text: bool,
     failed: bool,
+    /// The calls that have begun: id, tool and arguments. One that has another's id takes its place with opencode (1.18.34).
+    begun: Vec<(String, String, Box<RawValue>)>,
 }
 
 impl<'a> TurnReader<'a> {
@@ -103,6 +118,7 @@ impl<'a> TurnReader<'a> {
             finish: None,
             has_text: false,
             failed: false,
+            begun: Vec::new(),
         }
     }
 
@@ -141,7 +157,7 @@ impl<'a> TurnReader<'a> {
     }
 
     /// The turn is over with this answer. The calls that are the caller's to answer; `None` where it failed.
-    pub fn finish(mut self, answer: Answer, events: &mut Vec<Event>) -> Option<Vec<OpenCall>> {
+    pub fn finish(mut self, answer: Answer, events: &mut Vec<Event>) -> Option<OpenCalls> {
         let Answer { info, parts } = answer;
         if !self.seen.contains(&info.id) {
             self.begin(info.id.clone(), events);
@@ -168,7 +184,7 @@ impl<'a> TurnReader<'a> {
             return None;
         }
         self.finish = info.finish;
-        let mut calls = Vec::new();
+        let (mut open, mut taken) = (OpenCalls::default(), TakenIds::default());
         for part in parts {
             let Some(name) = callers_name(self.tools, &part.tool).filter(|_| part.kind == "tool") else {
                 continue;
@@ -183,22 +199,34 @@ impl<'a> TurnReader<'a> {
             let Some(input) = input.filter(|_| !part.call_id.is_empty()) else {
                 continue;
             };
-            events.push(Event::ToolCall {
-                tool_call: ToolCall {
+            let mut tell = |input: &RawValue| {
+                let mut tool_call = ToolCall {
                     id: part.call_id.clone(),
                     name: name.to_owned(),
-                    args: input.clone(),
-                },
-            });
-            calls.push(OpenCall {
-                id: part.call_id,
+                    args: input.to_owned(),
+                };
+                make_unique(slice::from_mut(&mut tool_call), &mut taken);
+                let id = tool_call.id.clone();
+                events.push(Event::ToolCall { tool_call });
+                id
+            };
+            for (id, tool, args) in &self.begun {
+                if *id == part.call_id && *tool == part.tool && !is_same(args, &input) {
+                    tell(args);
+                    open.has_lost = true;
+                }
+            }
+            let id = tell(&input);
+            open.calls.push(OpenCall {
+                id,
+                api_id: part.call_id,
                 message: part.message,
                 part: part.id,
                 tool: part.tool,
                 input,
             });
         }
-        if calls.is_empty() && !self.has_text {
+        if open.calls.is_empty() && !self.has_text {
             self.failure(no_answer(), events);
             return None;
         }
@@ -214,7 +242,21 @@ impl<'a> TurnReader<'a> {
             return None;
         }
         self.outcome(false, events);
-        Some(calls)
+        Some(open)
+    }
+
+    fn call_begun(&mut self, part: &Part) {
+        let running = part.state.as_ref().filter(|state| state.status == "running");
+        let Some(input) = running.and_then(|state| state.input.as_ref()) else {
+            return;
+        };
+        let is_known = |(id, tool, args): &(String, String, Box<RawValue>)| {
+            *id == part.call_id && *tool == part.tool && is_same(args, input)
+        };
+        if input.get().starts_with('{') && !self.begun.iter().any(is_known) {
+            self.begun
+                .push((part.call_id.clone(), part.tool.clone(), input.clone()));
+        }
     }
 
     fn begin(&mut self, id: Id, events: &mut Vec<Event>) {
@@ -261,6 +303,7 @@ impl<'a> TurnReader<'a> {
                     }
                 }
             }
+            "tool" if self.seen.contains(&part.message) => self.call_begun(part),
             "step-finish" if self.seen.contains(&part.message) && !self.counted.contains(&part.id) => {
                 self.counted.push(part.id.clone());
                 return self.step_finish(part, events);
@@ -347,6 +390,11 @@ impl Piece {
             false => Event::TextDelta { message_id, text },
         }
     }
+}
+
+/// Whether these are the same arguments.
+fn is_same(one: &RawValue, other: &RawValue) -> bool {
+    one.get() == other.get() || json_value(one.get()) == json_value(other.get())
 }
 
 #[cfg(test)]

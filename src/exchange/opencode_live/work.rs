@@ -297,10 +297,11 @@ impl SessionWork {
         let calls = reader.finish(answer, &mut events);
         report.push(events);
         match (calls, self.session.take()) {
-            (Some(calls), Some(mut session)) => {
-                session.calls = calls;
+            (Some(open), Some(mut session)) => {
+                session.calls = open.calls;
+                self.session = Some(session);
                 TurnEnd::Reply {
-                    session: Some(session),
+                    session: self.session.take_if(|_| !open.has_lost),
                     known: (),
                     diagnostics: Vec::new(),
                     stdout_tail: String::new(),
@@ -433,7 +434,7 @@ async fn write_results(session: &mut Session, results: Vec<(String, CallResult)>
         let (of, message, ids) = (session.id.as_str(), call.message.as_str(), &session.service.ids);
         let state = result.state(&call.input, |file| history::attachment(file, of, message, ids));
         let body = json!({
-            "type": "tool", "tool": call.tool, "callID": call.id, "state": state,
+            "type": "tool", "tool": call.tool, "callID": call.api_id, "state": state,
             "id": call.part, "sessionID": session.id, "messageID": call.message,
         });
         let path = session.path(&wire::part(&session.id, &call.message, &call.part));
