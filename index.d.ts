@@ -2807,7 +2807,8 @@ export interface OpenAiCompatibleProviderOptions {
   /**
    * The field of the model's messages in which the server takes back what the model has thought, where it takes that at all:
    * OpenRouter takes `"reasoning_details"`, DeepSeek's models that think between tool calls want `"reasoning_content"`, and its older ones
-   * refuse it. Only what this provider said itself is sent. Default: none is.
+   * refuse it. Only what this provider said itself is sent. Default: none is. `"reasoning_content"` is in every message of the model's then, as
+   * `" "` where there is nothing to send: DeepSeek and Kimi refuse a thread in which it is missing.
    */
   sendReasoning?: "reasoning_content" | "reasoning" | "reasoning_details" | undefined;
   /** Whether the model may call several tools at once. Sent only with tools, as is `toolChoice`. */

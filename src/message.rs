@@ -127,6 +127,9 @@ pub struct MessageFields {
     /// Calls the model made in this message (`ai` only).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
+    /// Calls in this message that could not be read (`ai` only). Told to an API beside what came of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub invalid_tool_calls: Vec<InvalidToolCall>,
     /// Which call this message answers (`tool` only).
     #[serde(default, deserialize_with = "lossy_string", skip_serializing_if = "String::is_empty")]
     pub tool_call_id: String,
@@ -146,6 +149,7 @@ impl MessageFields {
             role,
             content: Content::Text(text.into()),
             tool_calls: Vec::new(),
+            invalid_tool_calls: Vec::new(),
             tool_call_id: String::new(),
             is_error: false,
             reasoning: None,

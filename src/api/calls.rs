@@ -3,29 +3,29 @@
 //! In: the elements of `tool_calls`, of deltas or of a whole message. Out: one event per call, in the order of their beginnings.
 //!
 //! By the book, a call's pieces carry its `index`, and only the first has `id` and `name`. Servers also repeat both in every
-//! piece, leave the index out, give every call the index 0, or send each call whole.
+//! piece, leave the index out, give every call the index 0, send each call whole, give two calls one id, send the arguments under an index
+//! of their own (without id and name), or begin with `{}` where the arguments are still to come.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::slice;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use crate::declare::Tools;
-use crate::decode::json::{Fields, Wtf8, is_object};
+use crate::decode::json::{Fields, Members, Wtf8, is_object};
 use crate::decode::tool_calls::{invalid_call, tool_call};
 use crate::event::Event;
-use crate::message::wtf8_to_string;
+use crate::message::reasoning::ReasoningDetail;
+use crate::message::{json_value, wtf8_to_string};
 use crate::redact::{Channel, Redactor, StreamRedactor};
+use crate::toolcall::{TakenIds, make_unique};
 
-#[derive(Debug, Deserialize)]
-struct Element<'a> {
-    #[serde(borrow)]
-    index: Option<&'a RawValue>,
-    id: Option<&'a RawValue>,
-    function: Option<&'a RawValue>,
-}
+/// Of so many pieces that name neither a call nor a tool it is asked whether the call before them is whole: each costs a scan of it.
+const MOST_LOOKS: usize = 256;
 
 #[derive(Debug, Default, Deserialize)]
 struct Function<'a> {
@@ -42,6 +42,8 @@ struct Piece<'a> {
     name: String,
     /// WTF-8: a character may be cut between its UTF-16 halves.
     args: Wtf8<'a>,
+    /// What stands beside `function`.
+    beside: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
 /// A call whose end has not come.
@@ -50,19 +52,31 @@ struct Open {
     id: String,
     name: String,
     args: Vec<u8>,
-    /// Of its arguments, what is told piece by piece: `None` before the first piece, and for a call that is told whole.
-    telling: Option<Telling>,
+    telling: Telling,
+    /// What the server wants back beside it: Gemini's `extra_content` holds a signature.
+    beside: Map<String, Value>,
+}
+
+/// What is told of a call's arguments before they are whole.
+#[derive(Debug, Default)]
+enum Telling {
+    /// Nothing yet.
+    #[default]
+    Unbegun,
+    InPieces(ToldPieces),
+    /// They are told whole.
+    Whole,
 }
 
 /// How a call's arguments are told piece by piece, without secrets that were cut apart.
 #[derive(Debug)]
-struct Telling {
+struct ToldPieces {
     /// Half of a character that waits for its other half, as WTF-8.
     half: Vec<u8>,
     redactor: StreamRedactor,
 }
 
-impl Telling {
+impl ToldPieces {
     fn push(&mut self, bytes: &[u8]) -> String {
         self.half.extend_from_slice(bytes);
         let mut text = joined(std::mem::take(&mut self.half));
@@ -84,16 +98,39 @@ impl Open {
     fn is_followed_by(&self, piece: &Piece) -> bool {
         let named = !piece.name.is_empty() && !self.name.is_empty();
         let news = piece.name != self.name || !piece.args.0.is_empty();
-        named && news && serde_json::from_slice::<IgnoredAny>(&self.args).is_ok()
+        let is_placeholder = piece.id == self.id && self.is_placeholder();
+        named && news && !is_placeholder && serde_json::from_slice::<IgnoredAny>(&self.args).is_ok()
+    }
+
+    /// Whether its arguments are what servers begin with where the real ones are still to come.
+    fn is_placeholder(&self) -> bool {
+        self.args.trim_ascii() == b"{}"
+    }
+
+    /// Whether it has no arguments, or none that say anything.
+    fn is_empty(&self) -> bool {
+        matches!(self.args.trim_ascii(), b"" | b"null" | b"{}")
     }
 
     fn take(&mut self, piece: Piece) {
         if self.id.is_empty() {
             self.id = piece.id;
         }
+        for (name, value) in piece.beside {
+            match json_value(value.get()) {
+                Value::Null => {}
+                value => drop(self.beside.insert(name.into_owned(), value)),
+            }
+        }
         // Repeated with every piece, or itself in pieces.
         if self.args.is_empty() && piece.name != self.name {
             self.name.push_str(&piece.name);
+        }
+        if self.is_placeholder() && !piece.args.0.trim_ascii().is_empty() {
+            self.args.clear();
+            if matches!(self.telling, Telling::InPieces(_)) {
+                self.telling = Telling::Whole;
+            }
         }
         self.args.extend_from_slice(&piece.args.0);
     }
@@ -127,6 +164,7 @@ pub struct AnswerCalls {
     /// Where the last one with an index is, and with an id: an answer may have tens of thousands.
     by_index: HashMap<u64, usize>,
     by_id: HashMap<String, SameId>,
+    looks: usize,
 }
 
 /// The calls of one id.
@@ -146,13 +184,20 @@ impl AnswerCalls {
     pub fn take(&mut self, fields: &mut Fields, raw: Option<&RawValue>, told: &mut DeltaSink) {
         let elements: Vec<&RawValue> = fields.read("tool_calls", raw).unwrap_or_default();
         for element in elements {
-            let Some(element) = fields.read::<Element>("tool_calls", Some(element)) else {
+            let Some(Members(members)) = fields.read("tool_calls", Some(element)) else {
                 continue;
             };
-            let function: Function = fields.read("function", element.function).unwrap_or_default();
+            let member = |name: &str| {
+                let found = members.iter().find(|(known, _)| known == name);
+                found.map(|(_, value)| *value).filter(|value| value.get() != "null")
+            };
+            let (index, id) = (member("index"), member("id"));
+            let function: Function = fields.read("function", member("function")).unwrap_or_default();
+            let is_known = |name: &str| matches!(name, "index" | "id" | "type" | "function");
             let piece = Piece {
-                index: fields.count("index", element.index),
-                id: fields.string("id", element.id).unwrap_or_default(),
+                index: fields.count("index", index),
+                id: fields.string("id", id).unwrap_or_default(),
+                beside: members.into_iter().filter(|(name, _)| !is_known(name)).collect(),
                 name: fields.string("name", function.name).unwrap_or_default(),
                 args: match function.arguments {
                     // Not text, as it should be, but the object itself.
@@ -173,25 +218,31 @@ impl AnswerCalls {
         }
     }
 
-    /// Tells the piece `args` of the call `at`, if it is one by the book: with an id of its own, a name, and an object for arguments.
+    /// Tells the piece `args` of the call `at`, if it is one by the book: with an id of its own, a name, and an object for arguments. A first
+    /// `{}` may be no more than a placeholder: it is told when something follows.
     fn tell(&mut self, at: usize, args: &[u8], told: &mut DeltaSink) {
         let open = &mut self.list[at];
         let is_alone = self.by_id.get(&open.id).is_some_and(|known| known.count == 1);
-        if args.is_empty() || open.name.is_empty() || !is_alone {
+        if args.is_empty() {
             return;
         }
-        let begins = open.args.len() == args.len();
-        if begins && args.trim_ascii_start().first() != Some(&b'{') {
-            return;
+        let mut piece = args;
+        if matches!(open.telling, Telling::Unbegun) {
+            if !open.name.is_empty() && is_alone && open.is_placeholder() {
+                return;
+            }
+            let is_object = open.args.trim_ascii_start().first() == Some(&b'{');
+            open.telling = match is_object && is_alone && !open.name.is_empty() {
+                true => Telling::InPieces(ToldPieces {
+                    half: Vec::new(),
+                    redactor: StreamRedactor::new(told.redactor.clone(), Channel::Answer),
+                }),
+                false => Telling::Whole,
+            };
+            piece = &open.args;
         }
-        if begins {
-            open.telling = Some(Telling {
-                half: Vec::new(),
-                redactor: StreamRedactor::new(told.redactor.clone(), Channel::Answer),
-            });
-        }
-        if let Some(telling) = &mut open.telling {
-            let delta = telling.push(args);
+        if let Telling::InPieces(pieces) = &mut open.telling {
+            let delta = pieces.push(piece);
             told.events.extend(delta_of(&open.id, &open.name, told.tools, delta));
         }
     }
@@ -199,6 +250,7 @@ impl AnswerCalls {
     /// The call that `piece` belongs to.
     fn place(&mut self, piece: &Piece) -> usize {
         let same_id = |open: &Open| piece.id.is_empty() || open.id.is_empty() || open.id == piece.id;
+        let is_nameless = piece.id.is_empty() && piece.name.is_empty();
         let known = match piece.index {
             Some(index) => self.by_index.get(&index).copied(),
             None if piece.id.is_empty() => self.list.len().checked_sub(1),
@@ -207,20 +259,44 @@ impl AnswerCalls {
         let known = known.filter(|at| {
             let open = &self.list[*at];
             let by_id = !piece.id.is_empty() && open.id == piece.id;
-            same_id(open) && (by_id || !open.is_followed_by(piece))
+            let begins = !by_id || piece.args.0.trim_ascii_start().first() == Some(&b'{');
+            same_id(open) && !(begins && open.is_followed_by(piece))
         });
-        known.unwrap_or_else(|| {
-            let at = self.list.len();
-            self.by_index.extend(piece.index.map(|index| (index, at)));
+        let known = known.or_else(|| is_nameless.then(|| self.unfinished()).flatten());
+        let at = known.unwrap_or_else(|| {
             self.list.push(Open::default());
-            at
-        })
+            self.list.len() - 1
+        });
+        self.by_index.extend(piece.index.map(|index| (index, at)));
+        at
+    }
+
+    /// The call that was opened last, unless all of it has come.
+    fn unfinished(&mut self) -> Option<usize> {
+        let at = self.list.len().checked_sub(1)?;
+        let open = &self.list[at];
+        if open.is_empty() {
+            return Some(at);
+        }
+        self.looks += 1;
+        let is_whole = self.looks <= MOST_LOOKS && serde_json::from_slice::<IgnoredAny>(&open.args).is_ok();
+        (!is_whole).then_some(at)
     }
 
     /// The calls, under the caller's names and without secrets, which may have been cut apart.
     pub fn finish(self, tools: &Tools, redactor: &Redactor) -> Vec<Event> {
+        // Arguments that belong to no call may be those of a call that has none.
+        let has_stray = self
+            .list
+            .iter()
+            .any(|open| open.id.is_empty() && open.name.is_empty() && !open.is_empty());
+        let (mut taken, mut details, mut count) = (TakenIds::default(), Vec::new(), 0);
         let event = |(number, mut open): (usize, Open)| {
-            let rest = open.telling.as_mut().map(Telling::finish).unwrap_or_default();
+            let is_bereft = has_stray && open.is_empty();
+            let rest = match &mut open.telling {
+                Telling::InPieces(pieces) => pieces.finish(),
+                Telling::Unbegun | Telling::Whole => String::new(),
+            };
             let rest = delta_of(&open.id, &open.name, tools, rest);
             let id = match open.id {
                 id if id.is_empty() => format!("call_{number}"),
@@ -233,17 +309,40 @@ impl AnswerCalls {
                 "" | "null" => "{}",
                 args => args,
             };
-            let call = if name.is_empty() {
+            let mut call = if name.is_empty() {
                 invalid_call(id, name, args, "the call names no tool")
+            } else if is_bereft {
+                invalid_call(
+                    id,
+                    name,
+                    args,
+                    "its arguments came in pieces that say of no call that they are its",
+                )
             } else {
                 match RawValue::from_string(args.to_owned()) {
                     Ok(raw) => tool_call(id, name, Some(&raw)),
                     Err(error) => invalid_call(id, name, args, &format!("arguments are not JSON: {error}")),
                 }
             };
+            // Two calls of one id are two calls.
+            if let Event::ToolCall { tool_call } = &mut call {
+                make_unique(slice::from_mut(tool_call), &mut taken);
+                if !open.beside.is_empty() {
+                    details.push(ReasoningDetail::beside_call(
+                        &tool_call.id,
+                        count,
+                        &Value::Object(open.beside),
+                    ));
+                }
+                count += 1;
+            }
             rest.into_iter().chain([call])
         };
-        self.list.into_iter().enumerate().flat_map(event).collect()
+        let mut events: Vec<Event> = self.list.into_iter().enumerate().flat_map(event).collect();
+        if !details.is_empty() {
+            events.push(Event::Reasoning { details });
+        }
+        events
     }
 }
 
@@ -404,6 +503,58 @@ mod tests {
                     "invalid c3  {}: the call names no tool",
                 ],
             ),
+            (
+                "arguments under an index of their own (Nebius, Cerebras)",
+                &[
+                    r#"[{"index":0,"id":"c1","function":{"name":"get","arguments":""}}]"#,
+                    r#"[{"index":1,"function":{"arguments":"{\"a\":"}}]"#,
+                    r#"[{"index":1,"function":{"arguments":"1}"}}]"#,
+                    r#"[{"index":2,"id":"c2","function":{"name":"put","arguments":""}}]"#,
+                    r#"[{"index":3,"id":null,"function":{"name":null,"arguments":"{\"b\":2}"}}]"#,
+                ],
+                &[r#"c1 get {"a":1}"#, r#"c2 put {"b":2}"#],
+            ),
+            (
+                "arguments that are nobody's, and a call without any",
+                &[
+                    r#"[{"index":0,"id":"c1","function":{"name":"get","arguments":""}}]"#,
+                    r#"[{"index":1,"id":"c2","function":{"name":"put","arguments":"{\"a\":1}"}}]"#,
+                    r#"[{"index":2,"function":{"arguments":"{\"b\":2}"}}]"#,
+                ],
+                &[
+                    "invalid c1 get {}: its arguments came in pieces that say of no call that they are its",
+                    r#"c2 put {"a":1}"#,
+                    r#"invalid call_2  {"b":2}: the call names no tool"#,
+                ],
+            ),
+            (
+                "an object that is none yet, and the arguments behind it (Bedrock)",
+                &[
+                    r#"[{"index":0,"id":"c1","function":{"name":"get","arguments":"{}"}}]"#,
+                    r#"[{"index":0,"function":{"arguments":"{\"a\":"}}]"#,
+                    r#"[{"index":0,"function":{"arguments":"1}"}}]"#,
+                    r#"[{"index":1,"id":"c2","function":{"name":"get","arguments":"{}"}}]"#,
+                    r#"[{"index":1,"id":"c2","function":{"name":"get","arguments":"{\"a\":2}"}}]"#,
+                    r#"[{"index":2,"id":"c3","function":{"name":"get","arguments":"{}"}}]"#,
+                    r#"[{"index":2,"function":{"arguments":" "}}]"#,
+                ],
+                &[r#"c1 get {"a":1}"#, r#"c2 get {"a":2}"#, "c3 get {}"],
+            ),
+            (
+                "one id for all calls",
+                &[
+                    r#"[{"index":0,"id":"c","function":{"name":"get","arguments":"{\"n\":1}"}}]"#,
+                    r#"[{"index":1,"id":"c","function":{"name":"get","arguments":"{\"n\":1}"}}]"#,
+                    r#"[{"id":"c","function":{"name":"get","arguments":"{\"n\":2}"}}]"#,
+                    r#"[{"id":"c","function":{"name":"get","arguments":"{\"n\":3}"}}]"#,
+                ],
+                &[
+                    r#"c get {"n":1}"#,
+                    r#"c_2 get {"n":1}"#,
+                    r#"c_3 get {"n":2}"#,
+                    r#"c_4 get {"n":3}"#,
+                ],
+            ),
         ] {
             assert_eq!(calls(pieces), expected, "{what}");
         }
@@ -447,6 +598,43 @@ mod tests {
         told.into_iter().map(line).collect()
     }
 
+    /// Gemini wants its signatures back beside the calls that had them.
+    #[test]
+    fn what_stands_beside_a_function_is_kept_with_its_call() {
+        let pieces = [
+            r#"[{"index":0,"id":"c1","function":{"name":"get","arguments":""}}]"#,
+            r#"[{"index":1,"id":"c2","type":"function","extra_content":{"google":{"thought_signature":"S"}},"function":{"name":"get","arguments":"{}"}}]"#,
+        ];
+        let tools = Tools::new(&[], 64);
+        let redactor = Redactor::default();
+        let (mut calls, mut told) = (
+            AnswerCalls::default(),
+            DeltaSink {
+                tools: &tools,
+                redactor: &redactor,
+                events: Vec::new(),
+            },
+        );
+        for piece in pieces {
+            calls.take(
+                &mut Fields::default(),
+                Some(serde_json::from_str(piece).unwrap()),
+                &mut told,
+            );
+        }
+        let events = calls.finish(&tools, &redactor);
+        let Some(Event::Reasoning { details }) = events.last() else {
+            panic!("{events:?}")
+        };
+        let beside = |id: &str, index: usize| Value::Object(ReasoningDetail::beside(details, id, index)).to_string();
+        assert_eq!(
+            beside("c2", 7),
+            r#"{"extra_content":{"google":{"thought_signature":"S"}}}"#
+        );
+        assert_eq!(beside("renamed", 1), beside("c2", 1));
+        assert_eq!(beside("c1", 0), "{}");
+    }
+
     #[test]
     fn arguments_are_told_piece_by_piece() {
         let pieces = [
@@ -483,6 +671,17 @@ mod tests {
         ] {
             assert_eq!(deltas_of(&[piece], &Redactor::default()).len(), 1, "{case}");
         }
+        // An object that may be a placeholder is told when something follows.
+        let held = [
+            r#"[{"index":0,"id":"c","function":{"name":"get","arguments":"{}"}}]"#,
+            r#"[{"index":0,"function":{"arguments":"{\"a\":"}}]"#,
+            r#"[{"index":0,"function":{"arguments":"1}"}}]"#,
+        ];
+        assert_eq!(
+            deltas_of(&held, &Redactor::default()),
+            ["c get {\"a\":", "c get 1}", "call c {\"a\":1}"]
+        );
+        assert_eq!(deltas_of(&held[..1], &Redactor::default()), ["call c {}"]);
         let twice = r#"[{"index":0,"id":"c","function":{"name":"get","arguments":"{"}},{"index":1,"id":"c","function":{"name":"get","arguments":"{}"}}]"#;
         assert!(!deltas_of(&[twice], &Redactor::default()).contains(&"c get {}".to_owned()));
     }

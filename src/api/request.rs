@@ -7,14 +7,14 @@ use std::collections::VecDeque;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::content::{self, Parts};
 use super::settings::{Settings, ToolChoice};
 use crate::declare::{MAX_NAME, Tools};
 use crate::error::clip;
 use crate::message::reasoning::{Origin, ReasoningDetail, Returned};
-use crate::message::{Content, Message, Role, ToolCall, ToolSpec};
+use crate::message::{Content, InvalidToolCall, Message, Role, ToolCall, ToolSpec};
 use crate::prompt::output_instruction;
 use crate::provider::choices::{self, CallChoices};
 use crate::schema::{Schema, strict};
@@ -184,8 +184,19 @@ fn thread(settings: &Settings, messages: &[Message], tools: &Tools) -> Vec<Body>
         count += 1;
         format!("call_df_{count}")
     };
-    let messages = messages.iter().map(|message| {
+    let (mut bodies, mut unread, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+    for message in messages {
         let mut body = Body::default();
+        if message.role == Role::Tool {
+            let is_its = |call: &&InvalidToolCall| call.id.as_ref() == Some(&message.tool_call_id);
+            if let Some(at) = unread.iter().position(is_its) {
+                notes.push(unreadable(unread.remove(at), &result(message)));
+                continue;
+            }
+        } else {
+            unread = message.invalid_tool_calls.iter().collect();
+            bodies.extend(told(&mut notes));
+        }
         match message.role {
             Role::System => {
                 body.set("role", &"system");
@@ -194,10 +205,13 @@ fn thread(settings: &Settings, messages: &[Message], tools: &Tools) -> Vec<Body>
             Role::Ai => {
                 body.set("role", &"assistant");
                 let text = content::text(&message.content, &message.role);
+                let details = returned(settings, message);
                 let calls: Vec<Body> = message
                     .tool_calls
                     .iter()
-                    .map(|call| {
+                    .enumerate()
+                    .map(|(number, call)| {
+                        let beside = ReasoningDetail::beside(&details, &call.id, number);
                         let id = match call.id.as_str() {
                             "" => {
                                 let id = new_id();
@@ -206,13 +220,13 @@ fn thread(settings: &Settings, messages: &[Message], tools: &Tools) -> Vec<Body>
                             }
                             id => id.to_owned(),
                         };
-                        tool_call(&id, call, tools)
+                        tool_call(&id, call, tools, &beside)
                     })
                     .collect();
                 // The API takes null only beside calls.
                 let content = (!text.is_empty() || calls.is_empty()).then_some(text);
                 body.set("content", &content);
-                add_reasoning(&mut body, settings, message);
+                add_reasoning(&mut body, settings, &details);
                 if !calls.is_empty() {
                     body.set("tool_calls", &calls);
                 }
@@ -235,32 +249,71 @@ fn thread(settings: &Settings, messages: &[Message], tools: &Tools) -> Vec<Body>
                 }
             }
         }
-        body
-    });
-    messages.collect()
+        bodies.push(body);
+    }
+    bodies.extend(told(&mut notes));
+    bodies
 }
 
-/// What the model has thought, in the field in which the server takes it back: nothing but what it has said itself.
-fn add_reasoning(body: &mut Body, settings: &Settings, message: &Message) {
-    let Some(field) = &settings.send_reasoning else { return };
+/// The `notes` as a message of the user's, which takes them. They stand behind the results of a message's calls: nothing else may stand
+/// between these.
+fn told(notes: &mut Vec<String>) -> Option<Body> {
+    if notes.is_empty() {
+        return None;
+    }
+    let mut body = Body::default();
+    body.set("role", &"user");
+    body.set("content", &std::mem::take(notes).join("\n\n"));
+    Some(body)
+}
+
+/// A call that could not be read, and what came of it, in words: servers refuse arguments that are no JSON, and a result without its call.
+fn unreadable(call: &InvalidToolCall, result: &str) -> String {
+    let of = call
+        .name
+        .as_ref()
+        .map_or(String::new(), |name| format!(" of \"{name}\""));
+    let why = match call.error.as_str() {
+        "" => String::new(),
+        error => format!(": {error}"),
+    };
+    format!(
+        "Your tool call{of} could not be read{why}. You wrote:\n\n{}\n\nThe answer to it:\n\n{result}",
+        call.args
+    )
+}
+
+/// What `message` brings back that this server has said itself.
+fn returned(settings: &Settings, message: &Message) -> Vec<ReasoningDetail> {
     // Whether a block means anything to another model is the server's business.
     let origin = Origin {
         provider: settings.id.clone(),
         ..Origin::default()
     };
-    let Some(details) = Returned::to(&origin, message) else {
-        return;
-    };
+    Returned::to(&origin, message).unwrap_or_default()
+}
+
+/// What the model has thought, in the field in which the server takes it back: nothing but what it has said itself. DeepSeek and Kimi want
+/// `reasoning_content` in every message of the model's, and not empty.
+fn add_reasoning(body: &mut Body, settings: &Settings, details: &[ReasoningDetail]) {
+    let Some(field) = &settings.send_reasoning else { return };
+    let thoughts = details.iter().filter(|detail| !detail.is_beside_call());
     if field == "reasoning_details" {
-        return body.set(field, &details);
+        let thoughts: Vec<_> = thoughts.collect();
+        if !thoughts.is_empty() {
+            body.set(field, &thoughts);
+        }
+        return;
     }
-    let text: String = details.iter().map(ReasoningDetail::shown).collect();
-    if !text.is_empty() {
-        body.set(field, &text);
+    let text: String = thoughts.map(ReasoningDetail::shown).collect();
+    match text.is_empty() {
+        false => body.set(field, &text),
+        true if field == "reasoning_content" => body.set(field, &" "),
+        true => {}
     }
 }
 
-fn tool_call(id: &str, call: &ToolCall, tools: &Tools) -> Body {
+fn tool_call(id: &str, call: &ToolCall, tools: &Tools, beside: &Map<String, Value>) -> Body {
     let mut function = Body::default();
     function.set("name", &tools.wire_name(&call.name, MAX_NAME));
     function.set("arguments", &call.args.get());
@@ -268,6 +321,9 @@ fn tool_call(id: &str, call: &ToolCall, tools: &Tools) -> Body {
     body.set("id", &id);
     body.set("type", &"function");
     body.set("function", &function);
+    for (name, value) in beside {
+        body.set(name, value);
+    }
     body
 }
 

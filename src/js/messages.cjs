@@ -94,6 +94,9 @@ function encodeReading(reading, index, target) {
     const encoded = calls.map((call, number) => encodeToolCall(call, `${at}.tool_calls[${number}]`));
     json += `,"tool_calls":[${encoded.join(",")}]`;
   }
+  if (reading.invalid !== undefined && !target.pure) {
+    json += `,"invalid_tool_calls":${JSON.stringify(reading.invalid.filter(isObject).map(invalidCall))}`;
+  }
   if (reading.details !== undefined && !target.pure) json += `,"reasoning":${encodeReasoning(reading)}`;
   if (type === "tool") {
     json += `,"tool_call_id":${JSON.stringify(reading.id)}`;
@@ -130,10 +133,27 @@ function encodeToolCall(call, at) {
     throw fault("INVALID_MESSAGES", `${at}.name must be a string, got ${describe(from.name)}`);
   }
   const id = JSON.stringify(readId(call.id, `${at}.id`));
-  const args = from.args ?? from.arguments ?? {};
+  const given = from.args ?? from.arguments ?? {};
+  // What clients write where a call has none.
+  const args = typeof given === "string" && given.trim() === "" ? {} : given;
   // Arguments that are JSON text already go over as that text: key order and number spelling survive.
   const text = typeof args === "string" && holdsObject(args) ? args : stringify(args, `${at}.args`);
   return `{"id":${id},"name":${JSON.stringify(from.name)},"args":${text}}`;
+}
+
+/**
+ * A call that could not be read, in text alone.
+ *
+ * @param {Record<string, unknown>} call
+ */
+function invalidCall({ id, name, args, error }) {
+  return { id: textOf(id), name: textOf(name), args: textOf(args) ?? "", error: textOf(error) ?? "" };
+}
+
+/** @param {unknown} value */
+function textOf(value) {
+  // The native side takes no lone surrogates here.
+  return typeof value === "string" ? value.replace(/\p{Surrogate}/gu, "\uFFFD") : undefined;
 }
 
 /**

@@ -14,6 +14,7 @@
  * @property {string} type who speaks
  * @property {unknown} content
  * @property {readonly unknown[] | undefined} calls of the model
+ * @property {readonly unknown[] | undefined} invalid calls of the model that could not be read
  * @property {readonly unknown[] | undefined} details of the model's reasoning
  * @property {string | undefined} provider that reasoned
  * @property {string | undefined} login of the provider
@@ -21,7 +22,7 @@
  * @property {string | undefined} id of the call that is answered
  * @property {boolean} failed whether the call has failed
  *
- * @typedef {{ content?: unknown, tool_calls?: unknown, tool_call_id?: unknown, status?: unknown, is_error?: unknown,
+ * @typedef {{ content?: unknown, tool_calls?: unknown, invalid_tool_calls?: unknown, tool_call_id?: unknown, status?: unknown, is_error?: unknown,
  *   additional_kwargs?: { tool_calls?: unknown, [name: string]: unknown } | null,
  *   response_metadata?: Record<string, unknown> | null }} Fields
  */
@@ -111,6 +112,7 @@ function readFields(type, fields, index, content = fields.content) {
     type,
     content: content ?? "",
     calls: undefined,
+    invalid: undefined,
     details: undefined,
     provider: undefined,
     login: undefined,
@@ -124,6 +126,8 @@ function readFields(type, fields, index, content = fields.content) {
       throw fault("INVALID_MESSAGES", `${place(index)}.tool_calls must be an array, got ${describe(calls)}`);
     }
     reading.calls = calls;
+    const { invalid_tool_calls: invalid } = fields;
+    if (Array.isArray(invalid) && invalid.length > 0) reading.invalid = invalid;
     readReasoning(fields, reading);
   } else if (type === "tool") {
     const id = fields.tool_call_id;
@@ -149,10 +153,12 @@ function copyOf(reading) {
   if (content === NONE) return undefined;
   const calls = reading.calls && copy(reading.calls, count, 0);
   if (calls === NONE) return undefined;
+  const invalid = reading.invalid && copy(reading.invalid, count, 0);
+  if (invalid === NONE) return undefined;
   const details = reading.details && copy(reading.details, count, 0);
   if (details === NONE) return undefined;
   const { type, provider, login, model, id, failed } = reading;
-  return { reading: { type, content, calls, details, provider, login, model, id, failed }, size: count.size };
+  return { reading: { type, content, calls, invalid, details, provider, login, model, id, failed }, size: count.size };
 }
 
 /** There is no copy. */
@@ -216,6 +222,7 @@ function isSame(now, then) {
     now.model === then.model &&
     isSameValue(now.content, then.content) &&
     isSameValue(now.calls, then.calls) &&
+    isSameValue(now.invalid, then.invalid) &&
     isSameValue(now.details, then.details)
   );
 }

@@ -17,6 +17,9 @@ pub const ANTHROPIC: &str = "anthropic-claude-v1";
 /// The `format` of details that are parts of reasoning items of OpenAI's Responses API.
 pub const RESPONSES: &str = "openai-responses-v1";
 
+/// The `format` of details that are what an OpenAI-compatible API has put beside the `function` of a call.
+const BESIDE_CALL: &str = "openai-tool-call-v1";
+
 /// One object of `reasoning_details`, as it is passed on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -59,6 +62,32 @@ impl ReasoningDetail {
             detail
         });
         details.collect()
+    }
+
+    /// What an OpenAI-compatible API has put beside the `function` of the call `id`, the call number `index` of its reply, and wants to
+    /// have back there: Gemini's `extra_content` holds a signature of its thoughts.
+    pub fn beside_call(id: &str, index: usize, beside: &Value) -> ReasoningDetail {
+        ReasoningDetail::of(&json!({
+            "type": "reasoning.encrypted", "data": beside.to_string(), "format": BESIDE_CALL, "id": id, "index": index,
+        }))
+    }
+
+    /// Whether it is part of a call, and not of what the model has thought.
+    pub fn is_beside_call(&self) -> bool {
+        self.word("format") == BESIDE_CALL
+    }
+
+    /// What stands beside the call `id`, the call number `index` of its message. Its id may be another one now: then its place says whose
+    /// it is.
+    pub fn beside(details: &[ReasoningDetail], id: &str, index: usize) -> Map<String, Value> {
+        let mut ours = details.iter().filter(|detail| detail.is_beside_call());
+        let at = |detail: &&ReasoningDetail| detail.0.get("index").and_then(Value::as_u64) == u64::try_from(index).ok();
+        let by_id = ours.clone().find(|detail| detail.word("id") == id);
+        let found = by_id.or_else(|| ours.find(at));
+        let beside = found.map(|detail| json_value(detail.word("data")));
+        beside
+            .and_then(|beside| beside.as_object().cloned())
+            .unwrap_or_default()
     }
 
     /// Any object.
