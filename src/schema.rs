@@ -208,8 +208,20 @@ fn describe(error: &ValidationError, mistake: &dyn fmt::Display) -> String {
         format!("{at}: ")
     };
     // Names of fields are the model's: they begin no line.
-    let line = format!("{place}{mistake}").replace(|character: char| character.is_control(), " ");
+    let line = without_keyword(format!("{place}{mistake}")).replace(|character: char| character.is_control(), " ");
     clip(&line, MISTAKE)
+}
+
+/// `mistake` without our keyword, where it quotes a schema: that is not what its author has written.
+fn without_keyword(mut mistake: String) -> String {
+    let begin = format!("\"{}\":[", work::KEYWORD);
+    while let Some(at) = mistake.find(&begin) {
+        let Some(length) = mistake[at..].find(']') else { break };
+        let end = at + length + 1;
+        let comma = usize::from(mistake[end..].starts_with(','));
+        mistake.replace_range(at..end + comma, "");
+    }
+    mistake
 }
 
 /// Depth and references of all that `schema` holds.

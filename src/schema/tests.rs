@@ -151,3 +151,26 @@ proptest! {
         }
     }
 }
+
+/// A mistake may quote a part of the schema: as its author has written it.
+#[test]
+fn a_mistake_names_no_keyword_of_ours() {
+    let schema =
+        Schema::new(r#"{"type":"object","properties":{"a":{"not":{"type":"string","minLength":1}},"b":{"not":{}}}}"#)
+            .unwrap();
+    let value = serde_json::json!({"a": "x", "b": 1});
+    let told = schema.check_quoting(&value).unwrap_err();
+    assert!(
+        told.contains(r#"{"type":"string","minLength":1}"#) && !told.contains("x-deep-factor"),
+        "{told}"
+    );
+    for wrong in [
+        r#"{"type":{"a":1}}"#,
+        r#"{"properties":{"a":{"required":{"x":1}}}}"#,
+        r#"{"items":{"minimum":{}}}"#,
+        r#"{"allOf":{"type":"string"}}"#,
+    ] {
+        let told = Schema::new(wrong).unwrap_err();
+        assert!(!told.contains("x-deep-factor"), "{wrong}: {told}");
+    }
+}
