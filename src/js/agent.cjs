@@ -22,7 +22,7 @@ const { createRequests } = require("./agent-requests.cjs");
 const { reasonOf } = require("./agent-tools.cjs");
 const { openCheckpoint } = require("./checkpoint.cjs");
 const { asStopped, closeCheckpoint, readFinished, unreadable } = require("./finished.cjs");
-const { fault, guard, isProviderError, providerError, unwrap } = require("./errors.cjs");
+const { fault, guard, isProviderError, parseAnswer, providerError, unwrap } = require("./errors.cjs");
 const { createHeartbeat } = require("./heartbeat.cjs");
 const { workerEnv } = require("./options.cjs");
 const { onAbort } = require("./signals.cjs");
@@ -91,7 +91,7 @@ function follow(agent, prepared, thread) {
     /** @type {AgentEvent | undefined} */
     let last;
     for (let batch = await guard(run.next()); batch !== null; batch = await guard(run.next())) {
-      for (const entry of JSON.parse(batch)) {
+      for (const entry of parseAnswer(batch)) {
         if (requests.take(entry)) continue;
         const event = asStopped(publicEvent(entry), checkpoint);
         if (entry.parentRunId === undefined) ownRunId = entry.runId;

@@ -167,6 +167,31 @@ function fault(code, message, cause) {
   );
 }
 
+/** How a key `__proto__` may be written in JSON. */
+const PROTO = /__proto__|\\u00(?:5f|6f|7[024])/i;
+
+/**
+ * What the native side tells. A model may name a field of its arguments `__proto__`: the usual copies of an object (`Object.assign({}, args)`)
+ * would take it for the prototype, so nobody gets it.
+ *
+ * @param {string} json
+ * @returns {any}
+ */
+function parseAnswer(json) {
+  return PROTO.test(json) ? JSON.parse(json, withoutProto) : JSON.parse(json);
+}
+
+/**
+ * @param {string} _key
+ * @param {any} value
+ */
+function withoutProto(_key, value) {
+  if (typeof value === "object" && value !== null && Object.hasOwn(value, "__proto__")) {
+    Reflect.deleteProperty(value, "__proto__");
+  }
+  return value;
+}
+
 /**
  * What the native side answers: its value, or its error thrown.
  *
@@ -175,7 +200,7 @@ function fault(code, message, cause) {
  */
 function unwrap(json) {
   /** @type {{ ok?: unknown, err?: ProviderErrorInit, cancelled?: true }} */
-  const answer = JSON.parse(json);
+  const answer = parseAnswer(json);
   if (answer.err) throw new ProviderError(answer.err);
   if (answer.cancelled) throw fault("CLOSED", "the run was cancelled: its provider was closed");
   return answer.ok;
@@ -197,4 +222,4 @@ async function guard(promise) {
   }
 }
 
-module.exports = { ProviderError, clip, fault, guard, isProviderError, providerError, unwrap };
+module.exports = { ProviderError, clip, fault, guard, isProviderError, parseAnswer, providerError, unwrap };

@@ -19,7 +19,7 @@
  *   choices?: Record<string, unknown> | undefined, documents?: boolean | undefined }} Request `documents`: a lone user message may be a whole thread document
  */
 
-const { guard, providerError, unwrap } = require("./errors.cjs");
+const { guard, parseAnswer, providerError, unwrap } = require("./errors.cjs");
 const { unlessOver } = require("./life.cjs");
 const { workerEnv } = require("./options.cjs");
 const { onAbort } = require("./signals.cjs");
@@ -229,7 +229,7 @@ function runForEvents(engine, prepare, { partial }) {
       // Behind the last event there is nothing to wait for, but with a run log, which may have failed.
       let last = false;
       for (let batch = await run.next(); batch !== null && !left; batch = last ? null : await run.next()) {
-        for (const event of JSON.parse(batch)) {
+        for (const event of parseAnswer(batch)) {
           if (request.signal?.aborted) break;
           last = event.type === "done" && request.record === undefined;
           run.watch?.event(event);
@@ -274,7 +274,7 @@ async function runWithListener(engine, request, answers, closing) {
   try {
     let stuck = false;
     for (let batch = await run.next(); batch !== null && !stuck; batch = await run.next()) {
-      for (const event of JSON.parse(batch)) {
+      for (const event of parseAnswer(batch)) {
         if (request.signal?.aborted || stuck) break;
         run.watch?.event(event);
         for (const answer of answers(event)) {
