@@ -169,7 +169,13 @@ impl ThreadWork {
             }]);
         }
         let tracker = self.tracker.clone();
-        self.conversation = Some(Box::new(Conversation::new(service, id, model, tracker)));
+        let conversation = Conversation::new(service, id, model, tracker);
+        if conversation.inbox.is_second() {
+            // Nothing is said to it: it is another's, and goes on as it is.
+            let error = RpcError::of("codex opened a thread with the id of one that is open");
+            return Err(self.not_started(RequestError::Refused(error), report).await);
+        }
+        self.conversation = Some(Box::new(conversation));
         Ok(())
     }
 

@@ -50,6 +50,8 @@ pub struct Inbox<E> {
     state: Arc<Mutex<State<E>>>,
     /// Bytes so far.
     bytes: u64,
+    /// Another has this session's id, and what comes for it.
+    is_second: bool,
 }
 
 impl<E> Default for Inboxes<E> {
@@ -65,7 +67,8 @@ impl<E> Default for Inboxes<E> {
 }
 
 impl<E> Inboxes<E> {
-    /// What comes for `session` from now on.
+    /// What comes for `session` from now on: nothing, where somebody has it already. A server may give an id twice, and no conversation shall
+    /// hear of another.
     pub fn open(&self, session: &str) -> Inbox<E> {
         let (sender, events) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -74,7 +77,8 @@ impl<E> Inboxes<E> {
             waiting: Arc::clone(&waiting),
         };
         let mut state = locked(&self.state);
-        if !state.closed {
+        let is_second = state.routes.contains_key(session);
+        if !state.closed && !is_second {
             state.routes.insert(session.to_owned(), route);
         }
         drop(state);
@@ -84,6 +88,7 @@ impl<E> Inboxes<E> {
             waiting,
             state: Arc::clone(&self.state),
             bytes: 0,
+            is_second,
         }
     }
 
@@ -124,6 +129,11 @@ impl<E> Inboxes<E> {
 }
 
 impl<E> Inbox<E> {
+    /// Whether another has this session's id: nothing comes here.
+    pub fn is_second(&self) -> bool {
+        self.is_second
+    }
+
     /// What comes next; `None` where nothing more will. Cancel safe.
     pub async fn next(&mut self) -> Option<E> {
         let Delivered { event, bytes } = self.events.recv().await?;
@@ -159,7 +169,9 @@ impl<E> Inbox<E> {
 
 impl<E> Drop for Inbox<E> {
     fn drop(&mut self) {
-        locked(&self.state).routes.remove(&self.session);
+        if !self.is_second {
+            locked(&self.state).routes.remove(&self.session);
+        }
     }
 }
 
@@ -184,6 +196,19 @@ mod tests {
         assert!(!inboxes.has("1") && inboxes.has("2"));
         inboxes.close();
         assert_eq!((two.next().await, inboxes.open("4").next().await), (None, None));
+    }
+
+    #[tokio::test]
+    async fn who_has_a_session_keeps_it_when_its_id_is_given_again() {
+        let inboxes = Inboxes::default();
+        let mut first = inboxes.open("1");
+        let mut second = inboxes.open("1");
+        inboxes.deliver("1", "a", 1);
+        assert_eq!((first.next().await, second.next().await), (Some("a"), None));
+        assert!(second.is_second() && !first.is_second());
+        drop(second);
+        inboxes.deliver("1", "b", 1);
+        assert_eq!(first.next().await, Some("b"));
     }
 
     #[tokio::test]
