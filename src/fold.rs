@@ -85,12 +85,14 @@ pub struct Fold {
     has_listener: bool,
     /// Ids no new call may have: those of the thread, then those assigned.
     taken: TakenIds,
-    /// Native calls without a result, by the provider's id: their names, and the ids assigned to them.
-    native: HashMap<String, (String, String)>,
+    /// Native calls without a result, by the provider's id, as they came, and the ids assigned to them.
+    native: HashMap<String, (ToolCall, String)>,
     /// Calls the CLI itself has answered.
     answered: HashSet<String>,
     /// Answers that the model has given by a tool of the CLI's own, by their ids: no calls, if the CLI has taken them.
     answers: HashMap<String, ToolCall>,
+    /// The last of them that the CLI has called a good one.
+    taken_answer: Option<ToolCall>,
     /// Nothing is looked for in texts and only the last one is kept: the CLI works for itself, for hours maybe.
     watching: bool,
 }
@@ -110,6 +112,7 @@ impl Fold {
             native: HashMap::new(),
             answered: HashSet::new(),
             answers: HashMap::new(),
+            taken_answer: None,
             watching: false,
         }
     }
@@ -186,20 +189,27 @@ impl Fold {
                 self.folded.received.push(text);
                 self.answers.insert(tool_call.id.clone(), tool_call);
             }
-            Event::ToolResult { tool_call_id, .. } if self.answers.remove(&tool_call_id).is_some() => {}
+            Event::ToolResult {
+                ref tool_call_id,
+                is_error,
+                ..
+            } if self.answers.contains_key(tool_call_id) => {
+                let answer = self.answers.remove(tool_call_id);
+                self.taken_answer = answer.filter(|_| !is_error).or(self.taken_answer.take());
+            }
             // A call that gets another id is told whole: its pieces would belong to a call that the thread has.
             Event::ToolCallDelta { tool_call_id, .. }
                 if !self.has_listener || tool_call_id.is_empty() || self.taken.contains(&tool_call_id) => {}
-            // Printed twice, when it begins and when it ends, it is one call.
+            // Printed twice, when it begins and when it ends, it is one call. With other arguments it is another one under the same id.
             Event::ToolCall { tool_call } if self.is_known(&tool_call) => {}
             Event::ToolCall { mut tool_call } => {
-                let id = tool_call.id.clone();
+                let own = tool_call.clone();
                 make_unique(std::slice::from_mut(&mut tool_call), &mut self.taken);
                 self.folded.call_ids.push(ProviderCallId {
-                    provider: id.clone(),
+                    provider: own.id.clone(),
                     id: tool_call.id.clone(),
                 });
-                self.native.insert(id, (tool_call.name.clone(), tool_call.id.clone()));
+                self.native.insert(own.id.clone(), (own, tool_call.id.clone()));
                 self.folded.reply.tool_calls.push(tool_call.clone());
                 out.push(Event::ToolCall { tool_call });
             }
@@ -233,7 +243,7 @@ impl Fold {
     /// Whether a native call came before, and has no result yet.
     fn is_known(&self, call: &ToolCall) -> bool {
         let known = self.native.get(&call.id).filter(|_| !call.id.is_empty());
-        known.is_some_and(|(name, _)| *name == call.name)
+        known.is_some_and(|(known, _)| known == call)
     }
 
     /// Keeps what the reply needs of events that pass through.
@@ -355,8 +365,22 @@ impl Fold {
             .outcome
             .as_ref()
             .is_some_and(|outcome| outcome.structured.is_some());
-        for (_, tool_call) in std::mem::take(&mut self.answers).into_iter().filter(|_| !is_taken) {
-            self.push(Event::ToolCall { tool_call }, out);
+        for (_, tool_call) in std::mem::take(&mut self.answers) {
+            match is_taken {
+                true => self.taken_answer = Some(tool_call),
+                false => self.push(Event::ToolCall { tool_call }, out),
+            }
+        }
+        // The same value, as the model wrote it: claude's last word has its escapes resolved.
+        if let Some(structured) = self
+            .folded
+            .outcome
+            .as_mut()
+            .and_then(|outcome| outcome.structured.as_mut())
+            && let Some(answer) = &self.taken_answer
+            && let Ok(written) = serde_json::from_str(answer.args.get())
+        {
+            *structured = written;
         }
         if self.folded.reply.messages.is_empty()
             && self.folded.reply.tool_calls.is_empty()

@@ -94,8 +94,8 @@ export function eventsIn(text) {
     .split("\n\n")
     .filter((block) => block !== "" && !block.startsWith(":"))
     .map((block) => {
-      const name = /^event: (.*)$/m.exec(block)?.[1];
-      const data = /^data: (.*)$/m.exec(block)?.[1] ?? "";
+      const name = /^event: ([^\n]*)$/m.exec(block)?.[1];
+      const data = /^data: ([^\n]*)$/m.exec(block)?.[1] ?? "";
       return [name, data === "[DONE]" ? data : JSON.parse(data)];
     });
 }

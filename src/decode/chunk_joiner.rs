@@ -20,17 +20,21 @@ impl ChunkJoiner {
         self.high.is_some()
     }
 
-    /// The next piece, without what only the one after it completes.
-    pub fn join<'t>(&mut self, piece: Wtf8<'t>) -> Cow<'t, str> {
-        let text = match piece.0 {
-            bytes if bytes.is_empty() => return Cow::Borrowed(""),
+    /// The next piece of a JSON text: no control sequence is taken out of it, for what it says is no text for a terminal.
+    pub fn join_json<'t>(&mut self, piece: Wtf8<'t>) -> Cow<'t, str> {
+        match piece.0 {
+            bytes if bytes.is_empty() => Cow::Borrowed(""),
             Cow::Borrowed(bytes) if self.high.is_none() => match std::str::from_utf8(bytes) {
                 Ok(text) => Cow::Borrowed(text),
                 Err(_) => Cow::Owned(self.join_bytes(bytes)),
             },
             bytes => Cow::Owned(self.join_bytes(&bytes)),
-        };
-        match text {
+        }
+    }
+
+    /// The next piece, without what only the one after it completes.
+    pub fn join<'t>(&mut self, piece: Wtf8<'t>) -> Cow<'t, str> {
+        match self.join_json(piece) {
             Cow::Borrowed(text) => self.stripper.strip(text),
             Cow::Owned(text) => match self.stripper.strip(&text) {
                 Cow::Borrowed(plain) if plain.len() == text.len() => Cow::Owned(text),

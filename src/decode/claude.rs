@@ -33,7 +33,7 @@ use super::chunk_joiner::ChunkJoiner;
 use super::failure::{API_ERROR, failure_of};
 use super::format::{Format, Verdict};
 use super::generic::{Answers, Generic};
-use super::json::{Fields, Text, Wtf8, is_true, word};
+use super::json::{Fields, Text, Wtf8, is_object, is_true, word};
 use super::notes::Out;
 use super::tool_calls::tool_call;
 use super::usage::read_usage;
@@ -65,16 +65,20 @@ pub(super) struct Claude {
     of_qwen: bool,
     /// Whether the arguments of calls are told piece by piece.
     tells_call_deltas: bool,
-    /// The call whose arguments are being streamed.
-    writing: Option<Writing>,
+    /// The calls of the response that is being streamed, as far as no `assistant` line has told of them: the last one is being written
+    /// where its block is open.
+    written: Vec<WrittenCall>,
+    is_writing: bool,
 }
 
-/// A call of a tool that the model is writing.
+/// A call of a tool as the model writes it: what the CLI tells of it later has escapes of text resolved that the model had written as
+/// text (`\\u00e9`, claude 2.1.332; `\\u` before any four hexadecimal digits, 2.1.197).
 #[derive(Debug)]
-struct Writing {
+struct WrittenCall {
     id: String,
     name: String,
     joiner: ChunkJoiner,
+    args: String,
 }
 
 /// What is known of the turn that is going on.
@@ -198,7 +202,8 @@ impl Claude {
                 }
             }
             Some("message_start") => {
-                self.writing = None;
+                self.written.clear();
+                self.is_writing = false;
                 let message = event.message.unwrap_or_default();
                 self.assembler.begin(message.id.map(Text::into_string), out);
                 if let Some(model) = message.model {
@@ -208,12 +213,15 @@ impl Claude {
             Some("content_block_start") => {
                 self.assembler.block(out);
                 let mut block = event.content_block.unwrap_or_default();
-                let is_call = self.tells_call_deltas && word(block.kind).as_deref() == Some("tool_use");
-                self.writing = is_call.then(|| Writing {
-                    id: block.id.take().unwrap_or_default().into_string(),
-                    name: block.name.take().unwrap_or_default().into_string(),
-                    joiner: ChunkJoiner::default(),
-                });
+                self.is_writing = !self.of_qwen && word(block.kind).as_deref() == Some("tool_use");
+                if self.is_writing {
+                    self.written.push(WrittenCall {
+                        id: block.id.take().unwrap_or_default().into_string(),
+                        name: block.name.take().unwrap_or_default().into_string(),
+                        joiner: ChunkJoiner::default(),
+                        args: String::new(),
+                    });
+                }
                 if let (Some("text"), Some(Text(text))) = (word(block.kind).as_deref(), block.text)
                     && !text.is_empty()
                 {
@@ -221,7 +229,7 @@ impl Claude {
                 }
             }
             Some("content_block_stop") => {
-                self.writing = None;
+                self.is_writing = false;
                 self.assembler.block(out);
             }
             Some("message_stop") if cut => self.assembler.cut(out),
@@ -240,17 +248,26 @@ impl Claude {
 
     /// A piece of the arguments of the call that is being written. The call comes whole with its `assistant` line.
     fn call_delta(&mut self, piece: Option<Wtf8>, out: &mut Out) {
-        let (Some(writing), Some(piece)) = (&mut self.writing, piece) else {
+        let (Some(call), Some(piece), true) = (self.written.last_mut(), piece, self.is_writing) else {
             return;
         };
-        let delta = writing.joiner.join(piece);
-        if !delta.is_empty() && !writing.id.is_empty() {
+        let delta = call.joiner.join_json(piece);
+        call.args.push_str(&delta);
+        if self.tells_call_deltas && !delta.is_empty() && !call.id.is_empty() {
             out.event(Event::ToolCallDelta {
-                tool_call_id: writing.id.clone(),
-                name: writing.name.clone(),
+                tool_call_id: call.id.clone(),
+                name: call.name.clone(),
                 delta: delta.into_owned(),
             });
         }
+    }
+
+    /// The arguments of the call `id` as the model wrote them, where all of their pieces have come.
+    fn written(&mut self, id: &str) -> Option<Box<RawValue>> {
+        let at = self.written.iter().position(|call| call.id == id)?;
+        let args = self.written.remove(at).args;
+        let args: Box<RawValue> = serde_json::from_str(&args).ok()?;
+        is_object(&args).then_some(args)
     }
 
     fn assistant(&mut self, line: &mut Line, out: &mut Out) {
@@ -306,7 +323,9 @@ impl Claude {
             (Some("tool_use"), ..) => {
                 let id = block.id.unwrap_or_default().into_string();
                 let name = block.name.unwrap_or_default().into_string();
-                self.assembler.call(tool_call(id, name, block.input));
+                let written = self.written(&id);
+                self.assembler
+                    .call(tool_call(id, name, written.as_deref().or(block.input)));
             }
             _ => {}
         }

@@ -242,6 +242,9 @@ fn a_native_id_printed_twice_is_one_call() {
     let (out, folded) = run(twice(), &["c1"]);
     assert_eq!((out.len(), folded.reply.tool_calls.len()), (1, 1));
     assert_ne!(folded.reply.tool_calls[0].id, "c1");
+    // Other arguments under the same id are another call: an API may give all calls of an answer one id.
+    let folded = run(vec![native("c1", "get", "{}"), native("c1", "get", r#"{"a":1}"#)], &[]).1;
+    assert_eq!(ids(&folded), ["c1 get", "c1_2 get"]);
     // Another tool under the same id, and calls without one, are calls of their own.
     let others = vec![
         native("c1", "get", "{}"),
@@ -281,4 +284,41 @@ fn an_error_is_never_content() {
     };
     let (out, folded) = run(vec![Event::Outcome(Box::new(outcome))], &[]);
     assert!(out.is_empty() && folded.reply.content.is_empty());
+}
+
+/// claude's last word on an answer by a schema has escapes resolved that stood in it as text; the call by which it was given has not.
+#[test]
+fn an_answer_by_a_schema_is_what_the_model_wrote() {
+    let answer = |id: &str, args: &str| match native(id, "StructuredOutput", args) {
+        Event::ToolCall { tool_call } => Event::Answer { tool_call },
+        other => other,
+    };
+    let result = |id: &str, is_error| Event::ToolResult {
+        tool_call_id: id.into(),
+        content: String::new(),
+        is_error,
+    };
+    let outcome = || {
+        Event::Outcome(Box::new(Outcome {
+            structured: Some(serde_json::json!({"a": "é"})),
+            ..Outcome::default()
+        }))
+    };
+    let good = r#"{"a":"\\u00e9"}"#;
+    for events in [
+        vec![answer("c1", good), outcome()],
+        vec![answer("c1", good), result("c1", false), outcome()],
+        vec![
+            answer("c1", "{}"),
+            result("c1", true),
+            answer("c2", good),
+            result("c2", false),
+            outcome(),
+        ],
+    ] {
+        let (_, folded) = run(events, &[]);
+        assert_eq!(folded.reply.tool_calls, []);
+        let structured = folded.outcome.and_then(|outcome| outcome.structured);
+        assert_eq!(structured, Some(serde_json::json!({"a": "\\u00e9"})));
+    }
 }

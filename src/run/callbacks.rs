@@ -4,11 +4,12 @@
 //! made. Each attempt has a bridge of its own, so nothing of a failed one speaks to the next. The calls are reported once: as
 //! [`ToolCallRequest`], not as events of the CLI.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
+use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -41,6 +42,9 @@ pub(super) struct OpenBridge<'a> {
     hold: Option<Hold>,
     /// Calls of the CLI's events that are reported as [`ToolCallRequest`].
     hidden: HashSet<String>,
+    /// The arguments of those that have not gone on, by the model's ids: what the output tells of them is what the model wrote, and what claude
+    /// calls with has the escapes resolved that stood in it as text.
+    written: HashMap<String, Box<RawValue>>,
     calls: mpsc::Receiver<ToolCallRequest>,
     queue: Queue,
 }
@@ -93,6 +97,7 @@ impl ToolServer {
             bridge,
             hold: None,
             hidden: HashSet::new(),
+            written: HashMap::new(),
             calls,
             queue: Queue::default(),
         })
@@ -133,7 +138,10 @@ impl OpenBridge<'_> {
 
     /// Hands on the calls that the output has spoken of. To be called when what it said before them has been sent.
     async fn let_go_on(&mut self) {
-        while let Some(call) = self.queue.pop() {
+        while let Some(mut call) = self.queue.pop() {
+            if let Some(args) = self.written.remove(&call.call.id) {
+                call.call.args = args;
+            }
             // Where nobody takes it any more it is dropped, and the bridge answers it.
             let _ = self.server.consumer.send(call).await;
         }
@@ -146,8 +154,9 @@ impl OpenBridge<'_> {
         match event {
             Event::ToolCall { tool_call } if declarations.ours(&tool_call.name).is_some() => {
                 // Some tell of a call twice, when it begins and when it ends.
-                if self.hidden.insert(tool_call.id) {
+                if self.hidden.insert(tool_call.id.clone()) {
                     self.queue.announced += 1;
+                    self.written.insert(tool_call.id, tool_call.args);
                 }
                 None
             }

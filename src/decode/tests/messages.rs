@@ -334,3 +334,48 @@ fn characters_and_control_sequences_split_between_deltas() {
         ["text a", "text 🦀", "message a a🦀"]
     );
 }
+
+/// A piece of a call's arguments; `json` is JSON without its quotes.
+fn args_delta(json: &str) -> String {
+    format!(
+        r#"{{"type":"stream_event","event":{{"type":"content_block_delta","index":0,"delta":{{"type":"input_json_delta","partial_json":"{json}"}}}}}}"#
+    ) + "\n"
+}
+
+/// claude 2.1.197 and 2.1.332 resolve `\u00e9` in an argument's text before they tell of the call.
+#[test]
+fn arguments_are_those_of_their_pieces_where_these_are_whole() {
+    let begin = |id: &str| {
+        format!(
+            r#"{{"type":"stream_event","event":{{"type":"content_block_start","index":0,"content_block":{{"type":"tool_use","id":"{id}","name":"t","input":{{}}}}}}}}"#
+        ) + "\n"
+    };
+    let call = |pieces: &[&str], input: &str| {
+        let pieces: String = pieces.iter().map(|piece| args_delta(piece)).collect();
+        let lines =
+            start("a") + &begin("c") + &pieces + &assistant("a", &tool_use("c", input)) + &event("message_stop");
+        stream(&lines)
+    };
+    assert_eq!(
+        call(&["", r#"{\"a\":\"\\\\u0"#, r#"0e9\u009b31m\"}"#], r#"{"a":"é"}"#),
+        ["call c t {\"a\":\"\\\\u00e9\u{9b}31m\"}"]
+    );
+    for pieces in [&[][..], &[""], &[r#"{\"a\":"#], &["[1]"], &["1}"]] {
+        assert_eq!(call(pieces, r#"{"a":1}"#), [r#"call c t {"a":1}"#], "{pieces:?}");
+    }
+    // Those of another call, and of a response that was begun anew.
+    let other = start("a") + &begin("b") + &args_delta("{}") + &assistant("a", &tool_use("c", r#"{"a":1}"#));
+    assert_eq!(stream(&other), [r#"call c t {"a":1}"#]);
+    let anew =
+        start("a") + &begin("c") + &args_delta("{}") + &start("b") + &assistant("b", &tool_use("c", r#"{"a":1}"#));
+    assert_eq!(stream(&anew), [r#"call c t {"a":1}"#]);
+    // Two of one id, each with its own.
+    let two = start("a")
+        + &begin("c")
+        + &args_delta(r#"{\"n\":1.0}"#)
+        + &assistant("a", &tool_use("c", r#"{"n":1}"#))
+        + &begin("c")
+        + &args_delta(r#"{\"n\":2.0}"#)
+        + &assistant("a", &tool_use("c", r#"{"n":2}"#));
+    assert_eq!(stream(&two), [r#"call c t {"n":1.0}"#, r#"call c t {"n":2.0}"#]);
+}

@@ -345,6 +345,9 @@ impl ProcessSession for Session {
 impl Keepable for Session {
     type Setup = Setup;
 
+    /// 2.1.197 to 2.1.332 put "[Tool use interrupted]" in the place of such a call.
+    const LOSES_REPEATED_IDS: bool = true;
+
     fn serves_any_start(setup: &Setup) -> bool {
         setup.choices().is_none()
     }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::fingerprint::{Fingerprint, print};
 use super::prose::Prose;
-use crate::message::{Content, Message, Role, ToolCall};
+use crate::message::{Content, Message, Role, ToolCall, json_value};
 use crate::prompt::is_js_space;
 
 /// A part of a thread that is compared with its counterpart.
@@ -254,9 +254,64 @@ pub(in crate::exchange) fn print_of_call(call: &ToolCall) -> Fingerprint {
     print(|state| hash_call(call, state))
 }
 
+/// Arguments are known by either form that they come in: as the model wrote them, and as claude tells them later, which has resolved the
+/// escapes that stood in them as text.
 fn hash_call(call: &ToolCall, state: &mut impl Hasher) {
     (&call.id, &call.name).hash(state);
-    hash_json(call.args.get(), state);
+    let args = call.args.get();
+    match args.contains(r"\\u").then(|| json_value(args)) {
+        None | Some(Value::Null) => hash_json(args, state),
+        Some(mut value) => {
+            resolve_texts(&mut value);
+            hash_value(&value, state);
+        }
+    }
+}
+
+/// Resolves the escapes that stand in texts as text.
+fn resolve_texts(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = resolved(text),
+        Value::Array(items) => items.iter_mut().for_each(resolve_texts),
+        Value::Object(map) => map.values_mut().for_each(resolve_texts),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// `text` without a `\u` before four hexadecimal digits: what such an escape stands for is there in its place, until there is none.
+fn resolved(text: &str) -> String {
+    let mut whole: Vec<char> = Vec::with_capacity(text.len());
+    for next in text.chars() {
+        whole.push(next);
+        while let Some((length, stands_for)) = escape_at_the_end(&whole) {
+            whole.truncate(whole.len() - length);
+            whole.push(stands_for);
+        }
+    }
+    whole.into_iter().collect()
+}
+
+/// The length of the escape with which `text` ends, and what it stands for.
+fn escape_at_the_end(text: &[char]) -> Option<(usize, char)> {
+    let last = unit(text)?;
+    match char::from_u32(last) {
+        Some(char) => Some((6, char)),
+        None => {
+            let high = unit(&text[..text.len() - 6]).filter(|high| (0xD800..0xDC00).contains(high))?;
+            let low = Some(last).filter(|low| (0xDC00..0xE000).contains(low))?;
+            Some((12, char::from_u32(0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00))?))
+        }
+    }
+}
+
+/// The UTF-16 unit that the escape with which `text` ends stands for.
+fn unit(text: &[char]) -> Option<u32> {
+    let ['\\', 'u', digits @ ..] = text.last_chunk::<6>()? else {
+        return None;
+    };
+    digits
+        .iter()
+        .try_fold(0, |unit, digit| Some(unit << 4 | digit.to_digit(16)?))
 }
 
 /// The text of content that is nothing else.
@@ -295,10 +350,10 @@ fn only_text(content: &Content) -> Option<String> {
 
 /// JSON by its meaning: neither key order nor the spelling of numbers survives JavaScript.
 fn hash_json(json: &str, state: &mut impl Hasher) {
-    match serde_json::from_str::<Value>(json) {
-        Ok(value) => hash_value(&value, state),
-        // Lone surrogates: JavaScript writes them the same way every time.
-        Err(_) => json.hash(state),
+    match json_value(json) {
+        // What can't be read, too.
+        Value::Null => json.trim().hash(state),
+        value => hash_value(&value, state),
     }
 }
 

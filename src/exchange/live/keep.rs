@@ -41,6 +41,9 @@ pub trait Keepable: Send + Sized + 'static {
     /// Its setup.
     type Setup: PartialEq + Send + Sync + 'static;
 
+    /// Whether its CLI loses the result of a call whose id it has had before: a session whose API gives one again is not gone on with.
+    const LOSES_REPEATED_IDS: bool = false;
+
     /// Whether a process that was started without knowing its setup can be told this one.
     fn serves_any_start(_setup: &Self::Setup) -> bool {
         true

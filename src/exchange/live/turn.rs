@@ -4,6 +4,7 @@
 //! between: the work goes on while [`Exchange::next`] is awaited, and stands still while nobody takes what it has [reported](Report::tell).
 //! Whatever a turn comes to but a reply ends its session: CLIs keep a failed turn in their history, and no thread shall hear of another.
 
+use std::collections::HashSet;
 use std::future::{poll_fn, ready};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -455,8 +456,11 @@ fn keep<S: Keepable, R>(
     let Some((reply, calls)) = verdict else {
         return end(session);
     };
-    if calls.len() != reply.tool_calls.len() {
-        // A call that the session does not wait for: no result of it can be returned natively.
+    let ids: HashSet<&str> = calls.iter().map(|call| call.provider.as_str()).collect();
+    let is_renamed = |call: &ProviderCallId| call.provider != call.id;
+    let is_repeated = ids.len() < calls.len() || (S::LOSES_REPEATED_IDS && calls.iter().any(is_renamed));
+    if calls.len() != reply.tool_calls.len() || is_repeated {
+        // A call that the session does not wait for, or can't tell from another: no result of it can be returned natively.
         end(session);
         return park(None, reply, known);
     }

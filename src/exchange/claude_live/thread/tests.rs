@@ -258,6 +258,42 @@ fn the_known_habits_of_agents_are_the_same_thread() {
     }
 }
 
+/// The arguments that the model wrote, and those that claude tells, which has escapes resolved that stood in them as text.
+#[test]
+fn a_thread_is_known_by_either_form_of_its_arguments() {
+    let written =
+        json!({"code": "\\u00e9 \\ud83d\\ude00", "path": "C:\\home\\u9511112\\a.ts", "deep": [{"a": "\\u005cu0041"}]});
+    let known = thread(&json!([{"type": "human", "content": "go"}])).known_with(
+        &reply("", &json!([{"id": "t1", "name": "add", "args": written}]).to_string()),
+        vec![Pending {
+            api: "t1".to_owned(),
+            id: "t1".to_owned(),
+        }],
+    );
+    let goes_on = |args: Value| {
+        let call = json!({"id": "t1", "name": "add", "args": args});
+        let messages =
+            json!([{"type": "human", "content": "go"}, ai("", std::slice::from_ref(&call)), result_of(&call, "3")]);
+        thread(&messages).continuation(&known).is_some()
+    };
+    for (code, path, deep) in [
+        ("\\u00e9 \\ud83d\\ude00", "C:\\home\\u9511112\\a.ts", "\\u005cu0041"),
+        ("é 😀", "C:\\home\\u9511112\\a.ts", "\\u0041"),
+        ("é 😀", "C:\\home\u{9511}112\\a.ts", "A"),
+    ] {
+        assert!(
+            goes_on(json!({"deep": [{"a": deep}], "path": path, "code": code})),
+            "{code} {path} {deep}"
+        );
+    }
+    assert!(!goes_on(
+        json!({"code": "e 😀", "path": "C:\\home\\u9511112\\a.ts", "deep": [{"a": "A"}]})
+    ));
+    assert!(!goes_on(
+        json!({"code": "\\u00ez", "path": "C:\\home\\u9511112\\a.ts", "deep": [{"a": "A"}]})
+    ));
+}
+
 #[test]
 fn other_calls_are_another_thread() {
     let call = |id: &str, name: &str, args: Value| json!({"id": id, "name": name, "args": args});
