@@ -83,7 +83,13 @@ it("arguments that are an empty text in a history are those of a call without an
 
 it("a field __proto__ of a model's arguments reaches no tool: a copy would take it for the prototype", async () => {
   const args = '{"a":1,"\\u005f_proto__":{"isAdmin":true},"deep":[{"__proto__":{"isAdmin":true},"b":2}]}';
-  const { provider } = await withApi({ script: () => ({ calls: [{ id: "c1", name: "get", args }] }) });
+  const { provider } = await withApi({
+    script: [
+      { calls: [{ id: "c1", name: "get", args }] },
+      { text: "ok" },
+      { calls: [{ id: "c1", name: "get", args }] },
+    ],
+  });
   const copies: object[] = [];
   const schema = { type: "object", properties: { a: { type: "number" } } };
   const execute = (given: { deep: object[] }) => {
@@ -94,8 +100,7 @@ it("a field __proto__ of a model's arguments reaches no tool: a copy would take 
     provider,
     prompt: "Go.",
     tools: [{ name: "get", schema, execute: execute as never }],
-    maxSteps: 1,
-  } as never).result;
+  }).result;
   const { tool_calls } = await provider.bindTools([{ name: "get", schema }]).invoke(["hi"]);
   copies.push(Object.assign({}, tool_calls?.[0]?.args));
   expect(copies.map((copy) => "isAdmin" in copy)).toEqual([false, false, false]);

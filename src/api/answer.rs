@@ -111,6 +111,8 @@ struct AnswerReader {
     notes: Notes,
     voice: Voice,
     calls: AnswerCalls,
+    /// They came in pieces, which are told.
+    calls_in_pieces: bool,
     /// A chunk, or a whole answer, was read.
     read: bool,
     model_reported: bool,
@@ -149,6 +151,7 @@ impl Answer {
                 redactor,
                 notes: Notes::default(),
                 calls: AnswerCalls::default(),
+                calls_in_pieces: false,
                 read: false,
                 model_reported: false,
                 model: None,
@@ -297,6 +300,7 @@ impl AnswerReader {
                 self.calls.take(&mut fields, delta.tool_calls, &mut told);
                 // A whole message tells its calls as calls alone.
                 if is_piece {
+                    self.calls_in_pieces = true;
                     told.events.into_iter().for_each(|piece| out.event(piece));
                 }
             }
@@ -315,11 +319,20 @@ impl AnswerReader {
 
     /// The answer is complete.
     fn end(&mut self, events: &mut Vec<Event>) {
-        let mut out = Out::new(events, &mut self.notes, None);
         let failure = self
             .failure
             .take()
             .or_else(|| stopped(self.stop.as_deref(), &self.voice.refusal));
+        let mut out = Out::new(events, &mut self.notes, None);
+        if failure.is_none() && self.calls_in_pieces {
+            let mut told = DeltaSink {
+                tools: &self.tools,
+                redactor: &self.redactor,
+                events: Vec::new(),
+            };
+            self.calls.tell_rest(&mut told);
+            told.events.into_iter().for_each(|piece| out.event(piece));
+        }
         self.voice.end(&self.redactor, &mut out);
         self.voice.assembler.end_turn(&mut out);
         if failure.is_none() {

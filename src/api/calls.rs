@@ -219,7 +219,7 @@ impl AnswerCalls {
     }
 
     /// Tells the piece `args` of the call `at`, if it is one by the book: with an id of its own, a name, and an object for arguments. A first
-    /// `{}` may be no more than a placeholder: it is told when something follows.
+    /// `{}` may be no more than a placeholder: it is told at the answer's end ([`AnswerCalls::tell_rest`]).
     fn tell(&mut self, at: usize, args: &[u8], told: &mut DeltaSink) {
         let open = &mut self.list[at];
         let is_alone = self.by_id.get(&open.id).is_some_and(|known| known.count == 1);
@@ -244,6 +244,19 @@ impl AnswerCalls {
         if let Telling::InPieces(pieces) = &mut open.telling {
             let delta = pieces.push(piece);
             told.events.extend(delta_of(&open.id, &open.name, told.tools, delta));
+        }
+    }
+
+    /// Tells what may have been a placeholder, behind which nothing came.
+    pub fn tell_rest(&mut self, told: &mut DeltaSink) {
+        for open in &mut self.list {
+            let is_alone = self.by_id.get(&open.id).is_some_and(|known| known.count == 1);
+            let is_held = matches!(open.telling, Telling::Unbegun) && open.is_placeholder();
+            if is_held && is_alone && !open.name.is_empty() {
+                open.telling = Telling::Whole;
+                let delta = String::from_utf8_lossy(&open.args).into_owned();
+                told.events.extend(delta_of(&open.id, &open.name, told.tools, delta));
+            }
         }
     }
 
