@@ -235,7 +235,7 @@ impl<'a> TurnReader<'a> {
         if let Some(finish) = self
             .finish
             .as_deref()
-            .filter(|finish| calls.is_empty() && !is_whole(finish))
+            .filter(|finish| open.calls.is_empty() && !is_whole(finish))
         {
             let reason = format!("opencode ended the turn with {:?}", clip(finish, 60));
             self.fail(NO_FINISH, reason, events);
