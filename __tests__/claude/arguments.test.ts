@@ -78,7 +78,15 @@ describe.each(["newest", "oldest"] as const)("claude %s", { timeout: 120_000 }, 
       const run = runAgent({
         provider: createProvider(options),
         prompt: "Go.",
-        tools: [{ ...bound, execute: (args: unknown) => void got.push(args) ?? "written" }],
+        tools: [
+          {
+            ...bound,
+            execute: (args: unknown) => {
+              got.push(args);
+              return "written";
+            },
+          },
+        ],
         toolCalls: engine === "print" ? "callbacks" : "turns",
         record: { path, prompts: true },
       });
@@ -124,7 +132,10 @@ describe.each(["newest", "oldest"] as const)("claude %s", { timeout: 120_000 }, 
       tools: {
         write: tool({
           inputSchema: z.object(Object.fromEntries(NAMES.map((name) => [name, z.string()]))),
-          execute: (args) => void got.push(args) ?? "written",
+          execute: (args) => {
+            got.push(args);
+            return "written";
+          },
         }),
       },
     });
