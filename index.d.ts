@@ -1065,11 +1065,20 @@ export interface HealthProblem {
    * The code of the error a call would fail with, or a code of health's own: `VERSION_NOT_MEASURED`; `VERSION_UNKNOWN` and
    * `LOGIN_UNKNOWN`, where the CLI was asked and gave no answer; `KEY_BEATS_LOGIN`, where an API key in the environment is
    * used and billed although there is a login; `LOGIN_ENDED`, where the vendor serves a kind of login no more that the CLI may have
-   * (gemini's personal ones); `TOOL_FORM`, where codex's live engine needs another `toolForm`.
+   * (gemini's personal ones); `TOOL_FORM`, where codex's live engine needs another `toolForm`; `USER_SETTINGS`, for what the
+   * user's settings of the CLI (claude's `~/.claude/settings.json`) set that beats the environment or changes calls.
    */
   code:
     | ProviderErrorCode
-    | ("VERSION_NOT_MEASURED" | "VERSION_UNKNOWN" | "LOGIN_UNKNOWN" | "KEY_BEATS_LOGIN" | "LOGIN_ENDED" | "TOOL_FORM");
+    | (
+        | "VERSION_NOT_MEASURED"
+        | "VERSION_UNKNOWN"
+        | "LOGIN_UNKNOWN"
+        | "KEY_BEATS_LOGIN"
+        | "LOGIN_ENDED"
+        | "TOOL_FORM"
+        | "USER_SETTINGS"
+      );
   /** `"error"`: calls will fail. `"warning"`: they may go well. */
   severity: "error" | "warning";
   /** What is wrong. */

@@ -236,7 +236,7 @@ describe.skipIf(lacks("signals"))("a provider's health", () => {
   });
 
   it("is asked in the environment and the folder of a run", async () => {
-    const fake = fakes.cli("claude-env", [{ stdout: "2.1.330 (Claude Code)" }, { stdout: '{"loggedIn":true}' }]);
+    const fake = fakes.cli("claude-env", [{ stdout: "2.1.332 (Claude Code)" }, { stdout: '{"loggedIn":true}' }]);
     const env = { NODE_OPTIONS: undefined, ANTHROPIC_API_KEY: "not-a-key", MINE: "1" };
     await createClaudeCliProvider({ cliPath: fake.path, env }).health();
     const calls = fake.calls();
@@ -253,7 +253,7 @@ describe.skipIf(lacks("signals"))("a provider's health", () => {
   });
 
   it("warns of a key that beats the login, unless it is left out", async () => {
-    const path = cli('echo "2.1.330 (Claude Code)"', `echo '{"loggedIn":true}'`);
+    const path = cli('echo "2.1.332 (Claude Code)"', `echo '{"loggedIn":true}'`);
     const env = { ANTHROPIC_API_KEY: undefined, ANTHROPIC_AUTH_TOKEN: "not-a-token" };
     const report = await look(createClaudeCliProvider({ cliPath: path, env }));
     expect(report).toMatchObject({
@@ -334,7 +334,7 @@ describe.skipIf(lacks("signals"))("a provider's health", () => {
     const env = { ...none, CLAUDE_CODE_USE_BEDROCK: undefined, ...given };
     const report =
       id === "claude"
-        ? await look(createClaudeCliProvider({ cliPath: cli('echo "2.1.330 (Claude Code)"', says), env }))
+        ? await look(createClaudeCliProvider({ cliPath: cli('echo "2.1.332 (Claude Code)"', says), env }))
         : await look(createCodexCliProvider({ cliPath: cli(CODEX, says), env }));
     expect([report.authenticated, report.signedInBy, report.problems]).toEqual([true, expected, []]);
   });
@@ -489,7 +489,7 @@ describe.each(VERSIONS)("the real claude, %s", (which) => {
       provider: "claude",
       installed: true,
       path: options.cliPath,
-      version: which === "newest" ? "2.1.330" : "2.1.197",
+      version: which === "newest" ? "2.1.332" : "2.1.197",
       versionTested: true,
       authenticated: true,
       engine: { uses: "live", why: expect.stringContaining("says its package.json") },

@@ -3,6 +3,7 @@
 //! Pure: which folder the private files end up in is decided when the run starts, so a file's path is a placeholder here.
 
 mod line;
+mod settings;
 
 use std::collections::BTreeSet;
 
@@ -14,6 +15,8 @@ use crate::provider::options::{Auth, Kind, Options, OutputFormat, PromptStyle, S
 use crate::provider::{
     EnvValue, Flag, OUTPUT_SCHEMA_FILE, PromptLimit, Provider, SessionParts, Var, When, Word, same_flag, system_prompt,
 };
+
+use settings::own_args;
 
 pub use line::{Arg, CommandLine, Cwd, EnvText, MediaFile, PrivateFile, PrivateLink, PrivateSession, RUN_FOLDER};
 
@@ -107,7 +110,7 @@ pub fn build(
         }));
         args.extend(flag_words(flag, provider, options, &prompt, media));
     }
-    args.extend(options.extra_args.iter().cloned().map(Arg::Text));
+    args.extend(own_args(provider, options).into_iter().map(Arg::Text));
     Ok(CommandLine {
         engine: match mode {
             Mode::Print(_) | Mode::PrintMedia(_) => EngineUsed::Print,
@@ -173,22 +176,24 @@ fn without_args(provider: &Provider, context: &Context) -> Result<CommandLine, B
     let mut wires = provider.wires.iter();
     let wire = wires.find(|(format, _)| *format == options.output_format);
     let files = provider.files.iter().filter(|file| context.all_hold(file.when));
+    let files = files.map(|file| PrivateFile {
+        name: file.name,
+        content: (file.content)(provider, options),
+    });
+    let set_env = set(provider, context)?;
+    let user_env = user_env(provider, context);
+    let settings = settings::file(provider, context.holds(When::Settings), options, &set_env, &user_env);
     Ok(CommandLine {
         provider: provider.id.to_string(),
         engine: EngineUsed::Print,
         program: options.cli_path.clone().unwrap_or_else(|| provider.command.to_string()),
         args: Vec::new(),
         drop_env: dropped(provider, context),
-        set_env: set(provider, context)?,
-        user_env: user_env(provider, context),
+        set_env,
+        user_env,
         stdin: String::new(),
         session: None,
-        files: files
-            .map(|file| PrivateFile {
-                name: file.name,
-                content: (file.content)(provider, options),
-            })
-            .collect(),
+        files: files.chain(settings).collect(),
         media: Vec::new(),
         links: Vec::new(),
         home: provider
@@ -344,6 +349,13 @@ impl Context<'_> {
             When::MaxOutputTokens => options.choices.max_output_tokens.is_some(),
             When::Effort => options.choices.effort.is_some(),
             When::Stop => options.choices.stop().is_some(),
+            When::Settings => {
+                let choices = [When::MaxOutputTokens, When::Effort, When::Stop];
+                !options.spec_form()
+                    || !options.env.is_empty()
+                    || options.auth == Auth::Subscription
+                    || choices.into_iter().any(|choice| self.holds(choice))
+            }
         }
     }
 

@@ -78,7 +78,7 @@ describe.each(VERSIONS)("claude, %s", (which) => {
       version: "1.0.0",
       agent_info: {
         name: "claude-code",
-        version: which === "newest" ? "2.1.330" : "2.1.197",
+        version: which === "newest" ? "2.1.332" : "2.1.197",
         adapter_version: adapter.version,
       },
       model_info: { name: api.requests[0]?.body.model, provider: "anthropic", requested: "sonnet" },

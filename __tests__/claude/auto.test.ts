@@ -82,7 +82,7 @@ describe.skipIf(lacks("scripts"))("a CLI that is known", () => {
       ]);
       expect(second.pid).toBe(first.pid);
       expect(api.requests).toHaveLength(2);
-      const version = which === "newest" ? "2.1.330" : "2.1.197";
+      const version = which === "newest" ? "2.1.332" : "2.1.197";
       expect((await provider.health({ level: "command" })).engine).toEqual({
         uses: "live",
         why: expect.stringMatching(new RegExp(`claude-code-[a-z0-9-]+ ${version}, says its package.json`)),

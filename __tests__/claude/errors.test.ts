@@ -35,7 +35,7 @@ const CASES: Record<string, Case> = {
     code: "INVALID_REQUEST",
     says: /^API Error: 400 messages: first message must use the user role\. /,
     more: { httpStatus: 400 },
-    requests: [4, 1],
+    requests: [3, 1],
   },
   "400, the thread too long": {
     answer: error(400, "prompt is too long: 210000 tokens > 200000 maximum"),
@@ -43,7 +43,6 @@ const CASES: Record<string, Case> = {
     code: "CONTEXT_LENGTH",
     says: /^Prompt is too long/,
     more: { httpStatus: 400 },
-    requests: [2, 1],
   },
   "401": {
     answer: error(401, "invalid x-api-key"),

@@ -42,7 +42,7 @@ fn default_is_the_pure_pipe() {
     let line = line(r#"{"model":"sonnet"}"#, false, &[]);
     assert_eq!(
         argv(&line).join(" "),
-        "-p --output-format stream-json --verbose --model sonnet --safe-mode --setting-sources user --tools  \
+        "-p --output-format stream-json --verbose --model sonnet --safe-mode --settings file:settings.json --setting-sources user --tools  \
          --strict-mcp-config --no-session-persistence --disable-slash-commands --system-prompt SYSTEM"
     );
     assert_eq!(
@@ -70,11 +70,15 @@ fn live_is_the_recipe_for_sessions() {
     assert_eq!(
         argv(&line).join(" "),
         "-p --input-format stream-json --output-format stream-json --verbose --include-partial-messages --model sonnet \
-         --safe-mode --setting-sources user --tools  --strict-mcp-config --no-session-persistence"
+         --safe-mode --settings file:settings.json --setting-sources user --tools  --strict-mcp-config --no-session-persistence"
     );
     assert_eq!(
-        (line.stdin.as_str(), line.files.as_slice(), &line.cwd),
-        ("", &[][..], &Cwd::Private)
+        (
+            line.stdin.as_str(),
+            line.files.iter().map(|file| file.name).collect::<Vec<_>>(),
+            &line.cwd
+        ),
+        ("", vec!["settings.json"], &Cwd::Private)
     );
     assert_eq!(set(&line, "ENABLE_TOOL_SEARCH").as_deref(), Some("false"));
 }
@@ -100,8 +104,8 @@ fn with_built_in_tools_the_cli_is_left_as_it_is() {
     );
     assert_eq!(
         argv(&line).join(" "),
-        "-p --output-format stream-json --verbose --include-partial-messages --no-session-persistence \
-         --disable-slash-commands --permission-mode bypassPermissions"
+        "-p --output-format stream-json --verbose --include-partial-messages --settings file:settings.json \
+         --no-session-persistence --disable-slash-commands --permission-mode bypassPermissions"
     );
     assert_eq!(
         (line.cwd.clone(), set(&line, "CLAUDE_CODE_DISABLE_ATTACHMENTS")),
@@ -125,11 +129,11 @@ fn a_custom_system_prompt_travels_in_a_file() {
     assert!(argv(&line).ends_with(&["--system-prompt-file".into(), format!("file:{SYSTEM_PROMPT_FILE}")]));
     assert!(!argv(&line).contains(&"SYSTEM".to_owned()));
     assert_eq!(
-        line.files,
-        [PrivateFile {
+        line.files.first(),
+        Some(&PrivateFile {
             name: SYSTEM_PROMPT_FILE,
             content: "secret plan".into()
-        }]
+        })
     );
     assert!(
         !argv(&super::tests::line(r#"{"systemPrompt":null}"#, false, &[]))

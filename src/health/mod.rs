@@ -26,6 +26,7 @@ use crate::redact::plain;
 use crate::run::ask;
 use crate::run::model::{Model as _, ProviderObject};
 use crate::run::request::{CallOptions, Request};
+use crate::run::user_settings;
 use crate::run::{Ended, Engine, FUNCTIONS, NAMESPACE, Run};
 use answers::{COMMAND_LIMIT, answer, description, host, kind, text, version};
 use report::Finding;
@@ -63,12 +64,16 @@ impl Checkable for Engine {
     fn check(self: Arc<Self>, level: Level, env: Option<Vars>) -> Result<Check, Box<ProviderError>> {
         let base = env.unwrap_or_else(|| std::env::vars_os().collect());
         Check::begin(&self, |engine, cancel| {
-            let look = Look {
-                engine,
-                base: Arc::new(base),
-                cancel,
-            };
-            async move { look.report(level).await }
+            let base = Arc::new(base);
+            async move {
+                let look = Look {
+                    settings: user_settings::Found::read(&engine, &base),
+                    engine,
+                    base,
+                    cancel,
+                };
+                look.report(level).await
+            }
         })
     }
 }
@@ -129,6 +134,8 @@ impl Drop for Check {
 struct Look {
     engine: Arc<Engine>,
     base: Arc<Vars>,
+    /// What the user's settings of the CLI say.
+    settings: Option<user_settings::Found>,
     cancel: CancellationToken,
 }
 
@@ -168,6 +175,9 @@ impl Look {
                 report.timings_ms.version = Some(millis(began));
             }
         }
+        if level >= Level::Version && report.installed {
+            report.problems.extend(self.user_settings());
+        }
         if level >= Level::Auth
             && let Some(check) = self.engine.provider().checks.login
         {
@@ -190,7 +200,88 @@ impl Look {
 
     async fn ask(&self, args: &[&str], without: &[&str]) -> Result<Output, Box<ProviderError>> {
         let limit = COMMAND_LIMIT;
-        ask::ask(&self.engine, args, without, &self.base, limit, &self.cancel).await
+        match self.settings {
+            // They decide on the login, too, and calls win over them.
+            Some(_) if args == self.login_args() => {
+                ask::ask_as_in_calls(&self.engine, args, without, &self.base, limit, &self.cancel).await
+            }
+            _ => ask::ask(&self.engine, args, without, &self.base, limit, &self.cancel).await,
+        }
+    }
+
+    fn login_args(&self) -> &'static [&'static str] {
+        let login = self.engine.provider().checks.login;
+        login.map_or(&[], |check| check.args)
+    }
+
+    /// The user's settings that have a part in calls, or whose part was taken from them.
+    fn user_settings(&self) -> Vec<Problem> {
+        let Some(found) = &self.settings else {
+            return Vec::new();
+        };
+        let file = found.path.display();
+        let redactor = self.engine.redactor(&self.base);
+        let (held, left): (Vec<_>, Vec<_>) = found.env().partition(|(name, _)| ask::holds(&self.engine, name));
+        let provider = self.engine.provider();
+        let gateways = provider.checks.login.map_or(&[][..], |check| check.gateways);
+        let is_gateway = |name: &str| gateways.iter().any(|gateway| gateway.name == name);
+        let lets_in = |name: &str| is_gateway(name) || provider.key_env.contains(&name);
+        let names = |pairs: &[(&str, &str)]| pairs.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        let left: Vec<_> = left.into_iter().filter(|(name, _)| lets_in(name)).collect();
+        let mut told = Vec::new();
+        if !held.is_empty() {
+            let message = format!("{file} sets {}, which this provider sets or takes away", names(&held));
+            told.push((
+                message,
+                "calls get what the provider says; in a terminal the file still counts".to_owned(),
+            ));
+        }
+        let helpers: Vec<_> = found
+            .logins()
+            .filter(|name| !ask::settles(&self.engine, name))
+            .collect();
+        if !left.is_empty() || !helpers.is_empty() {
+            let hosts = left.iter().filter(|(name, _)| is_gateway(name));
+            let hosts: Vec<_> = hosts
+                .filter_map(|(name, url)| Some(format!("{name} is {}", host(url)?)))
+                .collect();
+            let all = [names(&left), helpers.join(", ")]
+                .into_iter()
+                .filter(|part| !part.is_empty());
+            let all = all.collect::<Vec<_>>().join(", ");
+            let hosts = if hosts.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", hosts.join(", "))
+            };
+            let message = format!("{file} sets {all}{hosts}, which beats the environment in calls, too");
+            let hint = "remove it there, or set or take away (`undefined`) the same variables in `env`; `auth: \"subscription\"` leaves keys out";
+            told.push((message, hint.to_owned()));
+        }
+        for one in found.unbeaten() {
+            let message = format!("`{}` in {file} {}", one.name(), one.effect);
+            told.push((
+                message,
+                format!("remove it there, or give the provider a `login` folder of its own ({file} is then another)"),
+            ));
+        }
+        let told = told.into_iter();
+        told.map(|(message, hint)| {
+            let message = redactor.redact_error(&message).into_owned();
+            Finding::UserSettings.problem(message, hint)
+        })
+        .collect()
+    }
+
+    /// What `name` is in a call, if it is there as text and not empty: the user's settings beat the environment, and the provider both.
+    fn variable(&self, name: &str) -> Option<String> {
+        let users = self.settings.as_ref().filter(|_| !ask::holds(&self.engine, name));
+        let found = users.and_then(|found| found.env().find(|(set, _)| *set == name));
+        let text = match found {
+            Some((_, value)) => Some(value.to_owned()),
+            None => ask::variable(&self.engine, name, &self.base).ok().flatten(),
+        };
+        text.filter(|text| !text.is_empty())
     }
 
     /// Whether there was something to ask.
@@ -275,14 +366,13 @@ impl Look {
     }
 
     fn is_set(&self, name: &str) -> bool {
-        let value = ask::variable(&self.engine, name, &self.base);
-        matches!(value, Ok(Some(_)))
+        self.variable(name).is_some()
     }
 
     /// The kind of login that is in effect: as the CLI has `told` it, if it is the vendor who is asked.
     fn signed_in_by(&self, check: &LoginCheck, told: Option<(LoginKind, Vec<String>)>) -> Option<SignedInBy> {
         let gateway = check.gateways.iter().find_map(|gateway| {
-            let url = ask::variable(&self.engine, gateway.name, &self.base).ok()??;
+            let url = self.variable(gateway.name)?;
             let host = host(&url).unwrap_or_else(|| "no URL".to_owned());
             (host != gateway.own_host).then(|| format!("{} is {host}", gateway.name))
         });

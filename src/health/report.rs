@@ -140,6 +140,7 @@ pub(super) enum Finding {
     KeyBeatsLogin,
     LoginEnded,
     ToolForm,
+    UserSettings,
 }
 
 impl Finding {
@@ -151,6 +152,7 @@ impl Finding {
             Finding::KeyBeatsLogin => "KEY_BEATS_LOGIN",
             Finding::LoginEnded => "LOGIN_ENDED",
             Finding::ToolForm => "TOOL_FORM",
+            Finding::UserSettings => "USER_SETTINGS",
         };
         Problem {
             code,

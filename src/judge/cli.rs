@@ -65,6 +65,7 @@ fn failure_of_its_own(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
         Some(outcome) if outcome.is_error || outcome.subtype.as_deref().is_some_and(|subtype| subtype != "success") => {
             Some(classified(facts, folded))
         }
+        Some(outcome) if ends_early(outcome) => Some(classified(facts, folded)),
         Some(outcome) if holds_nothing(facts.process.wire, outcome, folded) => {
             let reason = "the CLI ended with exit code 0 and its result holds no answer";
             Some(advised(facts, Code::MalformedResponse, reason))
@@ -77,6 +78,13 @@ fn failure_of_its_own(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
         }
         None => Some(cut_short(facts)),
     }
+}
+
+/// Whether the model stopped before its answer was whole, though the CLI calls it a success (versions of claude other than those that were
+/// measured; qwen's words are the same).
+fn ends_early(outcome: &Outcome) -> bool {
+    let stop = outcome.stop_reason.as_deref();
+    stop.is_some_and(|stop| matches!(stop, "max_tokens" | "refusal" | "model_context_window_exceeded"))
 }
 
 /// Whether nothing was said, nor is the answer the empty text: claude's and qwen's results hold one, or a value in its place.

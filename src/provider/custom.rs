@@ -294,6 +294,7 @@ pub(super) static FORM: Provider = Provider {
     drop_env: &[],
     key_env: &[],
     files: &[],
+    user_settings: None,
     home: None,
     session: None,
     wires: &[

@@ -110,6 +110,8 @@ pub enum When {
     MaxOutputTokens,
     /// How much the model thinks is chosen.
     Effort,
+    /// Settings of ours are to win over the user's: always but in SPEC-01's own form, where only a choice of the caller's needs them.
+    Settings,
     /// Texts end the answer.
     Stop,
     /// Its answer has to fit a schema that it can be told ([`super::SchemaForm`]).

@@ -60,9 +60,123 @@ pub(in crate::provider) const fn size(
     }
 }
 
+/// The names under which claude offers the newest model of a family.
+const FAMILIES: [&str; 4] = ["opus", "sonnet", "haiku", "fable"];
+
+/// First words of models' names by which their makers are known.
+const MAKERS: [&str; 13] = [
+    "claude", "gpt", "gemini", "deepseek", "grok", "qwen", "glm", "kimi", "llama", "mistral", "o1", "o3", "o4",
+];
+
+/// Whether `answered` is certainly another model than `asked`. Names that leave the model to whoever serves it (`sonnet`, `gpt-latest`, a
+/// deployment's), dates, versions of a snapshot and the order of a name's parts make none.
+pub fn is_another(asked: &str, answered: &str) -> bool {
+    let (asked, answered) = (asked.to_ascii_lowercase(), answered.to_ascii_lowercase());
+    if FAMILIES.contains(&asked.as_str()) {
+        let named = |family: &&&str| answered.contains(**family);
+        return !answered.contains(&asked) && FAMILIES.iter().any(|family| named(&family));
+    }
+    let (asked, answered) = (parts(&asked), parts(&answered));
+    let maker = |parts: &[String]| parts.iter().find(|part| MAKERS.contains(&part.as_str())).cloned();
+    let names_one = |parts: &[String]| parts.iter().any(|part| part.contains(|c: char| c.is_ascii_digit()));
+    match (maker(&asked), maker(&answered)) {
+        (Some(of_asked), Some(of_answered)) if of_asked != of_answered => true,
+        (Some(_), Some(_)) => names_one(&asked) && names_one(&answered) && sorted(asked) != sorted(answered),
+        _ => false,
+    }
+}
+
+/// The parts of a model's name that tell it from others.
+fn parts(name: &str) -> Vec<String> {
+    // `arn:aws:bedrock:…:inference-profile/us.anthropic.claude-…`, `models/gemini-…`, `anthropic/claude-…`; `claude-…[1m]`.
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let name = name.split('[').next().unwrap_or(name);
+    let mut words = name
+        .split(['-', '_', '.', ':', '@', ' '])
+        .filter(|word| !word.is_empty())
+        .peekable();
+    let mut parts = Vec::new();
+    let is_number = |word: &str| word.chars().all(|c| c.is_ascii_digit());
+    while let Some(word) = words.next() {
+        let dated = (is_number(word) && word.len() >= 3) || word == "preview";
+        if dated {
+            // `2025-04-14`, `preview-05-06`.
+            while words.next_if(|next| is_number(next) && next.len() == 2).is_some() {}
+            continue;
+        }
+        let told_otherwise = matches!(
+            word,
+            "latest" | "exp" | "experimental" | "free" | "us" | "eu" | "apac" | "global" | "anthropic"
+        );
+        let is_snapshot = words.peek().is_none() && word == "0" || matches!(word, "v1" | "v2");
+        if !told_otherwise && !is_snapshot {
+            parts.push(word.to_owned());
+        }
+    }
+    parts
+}
+
+fn sorted(mut parts: Vec<String>) -> Vec<String> {
+    parts.sort_unstable();
+    parts
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::every;
+    use super::is_another;
+
+    #[test]
+    fn another_model_is_known_by_its_name_and_aliases_and_dates_are_none() {
+        let same = [
+            ("sonnet", "claude-sonnet-5-5"),
+            ("opusplan", "claude-sonnet-5-5"),
+            ("default", "claude-opus-5-5"),
+            ("claude-sonnet-4-5", "claude-sonnet-4-5-20250929"),
+            ("claude-opus-4-8[1m]", "claude-opus-4-8"),
+            ("claude-opus-4-0", "claude-opus-4-20250514"),
+            ("claude-3-5-sonnet-latest", "claude-3-5-sonnet-20241022"),
+            ("anthropic/claude-sonnet-4.5", "anthropic/claude-4.5-sonnet-20250929"),
+            (
+                "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+                "claude-sonnet-4-5-20250929",
+            ),
+            ("claude-sonnet-4-5@20250929", "claude-sonnet-4-5"),
+            (
+                "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/abc123",
+                "claude-sonnet-4-5",
+            ),
+            ("gpt-4o", "gpt-4o-2024-08-06"),
+            ("gpt-4", "gpt-4-0613"),
+            ("gpt-4-turbo", "gpt-4-turbo-2024-04-09"),
+            ("my-deployment", "gpt-4o-2024-08-06"),
+            ("gpt-latest", "gpt-5.5"),
+            ("models/gemini-2.5-pro", "gemini-2.5-pro-preview-05-06"),
+            ("gemini-2.0-flash", "gemini-2.0-flash-001"),
+            ("deepseek-chat", "deepseek-v3.2"),
+            ("deepseek/deepseek-r1:free", "deepseek/deepseek-r1"),
+            ("grok-4", "grok-4-0709"),
+            ("openrouter/auto", "anthropic/claude-sonnet-5-5"),
+            ("sonnet", "my-own-deployment"),
+            ("M", "scripted"),
+        ];
+        for (asked, answered) in same {
+            assert!(!is_another(asked, answered), "{asked} {answered}");
+        }
+        let others = [
+            ("sonnet", "claude-haiku-5-5"),
+            ("claude-opus-5-5", "claude-opus-4-8"),
+            ("claude-sonnet-4", "claude-sonnet-4-5-20250929"),
+            ("claude-opus-5", "claude-opus-5-5"),
+            ("gpt-4o", "gpt-4o-mini-2024-07-18"),
+            ("gpt-5.5", "gpt-5.5-mini"),
+            ("gemini-2.5-pro", "gemini-2.5-flash"),
+            ("gpt-5.5", "claude-sonnet-5-5"),
+        ];
+        for (asked, answered) in others {
+            assert!(is_another(asked, answered), "{asked} {answered}");
+        }
+    }
 
     #[test]
     fn names_are_regular_expressions_and_no_model_stands_twice() {

@@ -40,6 +40,8 @@ pub struct Provider {
     pub key_env: &'static [&'static str],
     /// Private files a run gets, which a flag or a variable names.
     pub files: &'static [FileSpec],
+    /// The user's settings that it reads, and by which file ours win over them.
+    pub user_settings: Option<UserSettings>,
     /// A home of its own that a run gets, where the user's would have a part in it.
     pub home: Option<PrivateHome>,
     /// The session of its own as which it gets a thread, where that is how it gets one
@@ -363,6 +365,43 @@ pub struct FileSpec {
     /// What flags and variables call it by.
     pub name: &'static str,
     pub content: Compose,
+}
+
+/// Settings of the user's that a CLI reads from a file, and a private file of the same form that wins over them.
+#[derive(Debug, Clone, Copy)]
+pub struct UserSettings {
+    /// What our file is called; a flag names it ([`When::Settings`]).
+    pub file: &'static str,
+    /// That flag. JSON that the user adds behind it is merged into our file.
+    pub flag: &'static str,
+    /// What our file holds beside the variables that the provider sets or takes away (its member `env`).
+    pub ours: fn(&Provider, &Options) -> serde_json::Map<String, serde_json::Value>,
+    /// The user's file, below the user's folder; its own folder may be named by the variable of [`Provider::login_dir`].
+    pub users: (&'static str, &'static str),
+    /// Members of the user's file that ours can't win over.
+    pub unbeaten: &'static [Unbeaten],
+    /// Members of the user's file by which calls are let in, beside the variables.
+    pub logins: &'static [&'static str],
+}
+
+/// A member of the user's settings that changes calls whatever ours say.
+#[derive(Debug, Clone, Copy)]
+pub struct Unbeaten {
+    /// The names that lead to it.
+    pub path: &'static [&'static str],
+    /// What it does to a call, behind the member's name.
+    pub effect: &'static str,
+    /// Texts of a list by which alone it matters begin with one of these; none means that all matter.
+    pub begins: &'static [&'static str],
+    /// Whether calls with these options are told of it. One that fails for it tells so itself.
+    pub concerns: fn(&Options) -> bool,
+}
+
+impl Unbeaten {
+    /// `permissions.deny`.
+    pub fn name(&self) -> String {
+        self.path.join(".")
+    }
 }
 
 /// A home of a CLI's that is a private folder, with links to the user's login and nothing else of theirs: what the CLI writes there is gone

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::base::{Base, not_started, start_hint};
@@ -58,6 +59,25 @@ pub fn variable(engine: &Base, name: &str, base: &Arc<Vars>) -> Result<Option<St
     Ok(text.filter(|text| !text.is_empty()))
 }
 
+/// Whether calls get the variable `name` from the provider, or not at all for its sake, whatever the user's settings say.
+pub fn holds(engine: &Base, name: &str) -> bool {
+    let held = ours(engine).and_then(|mut settings| settings.remove("env"));
+    held.is_some_and(|env| env.get(name).is_some())
+}
+
+/// Whether the provider's settings have the member `name`, which wins over the user's.
+pub fn settles(engine: &Base, name: &str) -> bool {
+    ours(engine).is_some_and(|settings| settings.contains_key(name))
+}
+
+/// The settings that win over the user's.
+fn ours(engine: &Base) -> Option<Map<String, Value>> {
+    let own = engine.provider.user_settings?;
+    let line = probe(engine, &[], &[]).ok()?;
+    let file = line.files.iter().find(|file| file.name == own.file)?;
+    serde_json::from_str(&file.content).ok()
+}
+
 /// Runs the CLI with `args`, without the variables `without`, for at most `limit`. How it ends is in the output.
 ///
 /// # Errors
@@ -71,6 +91,34 @@ pub async fn ask(
     cancel: &CancellationToken,
 ) -> Result<Output, Box<ProviderError>> {
     output(engine, probe(engine, args, without)?, base, limit, cancel).await
+}
+
+/// The same with the settings by which calls win over the user's: what it says is what holds in a call.
+///
+/// # Errors
+/// As [`ask`].
+pub async fn ask_as_in_calls(
+    engine: &Base,
+    args: &[&str],
+    without: &[&str],
+    base: &Arc<Vars>,
+    limit: Duration,
+    cancel: &CancellationToken,
+) -> Result<Output, Box<ProviderError>> {
+    let mut line = probe(engine, args, without)?;
+    if let Some(own) = engine.provider.user_settings
+        && let Some(file) = line.files.iter_mut().find(|file| file.name == own.file)
+    {
+        if let Ok(mut settings) = serde_json::from_str::<Value>(&file.content) {
+            for name in without {
+                settings["env"][*name] = "".into();
+            }
+            file.content = settings.to_string();
+        }
+        line.args
+            .splice(..0, [Arg::Text(own.flag.to_owned()), Arg::File(own.file)]);
+    }
+    output(engine, line, base, limit, cancel).await
 }
 
 /// What `file`, the interpreter of the CLI, says its version is; `None` if it says nothing.
@@ -137,7 +185,7 @@ async fn output(
 }
 
 /// The command line that asks `args`.
-fn probe(engine: &Base, args: &[&str], without: &[&str]) -> Result<CommandLine, Box<ProviderError>> {
+pub(super) fn probe(engine: &Base, args: &[&str], without: &[&str]) -> Result<CommandLine, Box<ProviderError>> {
     let mut line = command::bare(&engine.provider, &engine.options)?;
     line.args = args.iter().map(|arg| Arg::Text((*arg).to_owned())).collect();
     line.user_env

@@ -25,6 +25,7 @@ use crate::fold::Fold;
 use crate::judge::{CliRules, Context, HttpEnd, ProcessEnd, answer_in_plain_text, judge};
 use crate::message::Usage;
 use crate::process::activity::{self, RateLimitWindow};
+use crate::provider::models::is_another;
 
 /// What an attempt needs beside its exchange.
 pub(super) struct Attempt<'a> {
@@ -41,6 +42,8 @@ pub(super) struct Attempt<'a> {
     pub fold: Fold,
     /// What its reply has to be.
     pub checks: Checks,
+    /// The model that is asked, where one is named.
+    pub model: Option<&'a str>,
     pub opening: Option<AttemptStart>,
 }
 
@@ -301,6 +304,7 @@ impl Driven<'_> {
         }
         if let CheckOutcome::Replied(reply) = &mut held {
             reply.run = Some(info.clone());
+            events.extend(of_another_model(attempt.model, reply.model.as_deref()));
             if !is_usage_out {
                 events.push(Event::Usage {
                     usage: reply.usage.clone(),
@@ -313,6 +317,15 @@ impl Driven<'_> {
         }
         (held, events)
     }
+}
+
+/// That another model has answered than was asked, where the reply names one.
+fn of_another_model(asked: Option<&str>, answered: Option<&str>) -> Option<Event> {
+    let (asked, answered) = (asked?, answered?);
+    is_another(asked, answered).then(|| Event::Warning {
+        code: "OTHER_MODEL".to_owned(),
+        message: format!("{answered} has answered, and {asked} was asked"),
+    })
 }
 
 /// What is counted of an attempt: one that was asked for anew is counted with its own figures, not with those of both.

@@ -87,6 +87,13 @@ impl CliAttempt<'_> {
             prompt: Box::new(prompt),
             fold,
             checks: self.call.request.checks.clone(),
+            model: self
+                .call
+                .request
+                .provider_options(self.call.engine)
+                .choices
+                .model
+                .as_deref(),
             opening: Some(opening),
         }
     }

@@ -14,6 +14,7 @@ use super::request::{CallOptions, Checked, Request};
 use super::structured::{self, FitsSchema};
 use super::text_calls;
 use super::tool_choice;
+use super::user_settings;
 use crate::bridge::{BridgeOptions, ToolCallRequest};
 use crate::command::MAX_ARG_BYTES;
 use crate::declare::mcp::Declarations;
@@ -23,8 +24,8 @@ use crate::event::Event;
 use crate::exchange::form::CallParts;
 use crate::exchange::live::setup::SessionOutput;
 use crate::message::{Message, ToolSpec};
-use crate::process::Tees;
 use crate::process::limit::NestedPermit;
+use crate::process::{Tees, Vars};
 use crate::prompt::{self, Encoding, Rendered, Style};
 use crate::provider::SchemaForm;
 use crate::provider::choices::ToolChoice;
@@ -150,11 +151,13 @@ impl CliRequest {
     }
 
     /// What is reported behind the beginning of attempt number `attempt`.
-    pub fn notes(&self, attempt: u32) -> Vec<Event> {
-        match attempt {
-            1 => self.chosen.left_out.clone(),
-            _ => Vec::new(),
+    pub fn notes(&self, attempt: u32, engine: &Base, base_env: &Arc<Vars>) -> Vec<Event> {
+        if attempt != 1 {
+            return Vec::new();
         }
+        let mut notes = self.chosen.left_out.clone();
+        notes.extend(user_settings::warnings(engine, self.provider_options(engine), base_env));
+        notes
     }
 
     /// One that asks for nothing yet.

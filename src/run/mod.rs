@@ -49,6 +49,7 @@ mod start;
 pub(crate) mod structured;
 mod text_calls;
 mod tool_choice;
+pub mod user_settings;
 
 pub use auto::{EngineChoice, EngineUse};
 pub use base::{FUNCTIONS, NAMESPACE};

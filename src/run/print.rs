@@ -94,7 +94,7 @@ impl CliAttempt<'_> {
             notes: {
                 let uncallable = request.uncallable.then(not_callable);
                 let emulated = emulated_because.and_then(|why| emulated(engine, why));
-                let choices = request.notes(self.number);
+                let choices = request.notes(self.number, engine, base_env);
                 choices.into_iter().chain(uncallable).chain(emulated).collect()
             },
         };

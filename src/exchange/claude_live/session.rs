@@ -205,6 +205,12 @@ impl Session {
             events.extend(turns::unasked());
             return Pulse::TurnOver;
         }
+        let missing = turns::missing(line, &self.setup);
+        if !missing.is_empty() {
+            events.truncate(before);
+            events.extend(turns::not_offered(&missing));
+            return Pulse::TurnOver;
+        }
         let mut over = false;
         for event in &mut events[before..] {
             match event {

@@ -20,10 +20,34 @@
 use serde::Deserialize;
 
 use crate::event::{Event, Failure, Outcome};
+use crate::exchange::live::setup::Setup;
 use crate::exchange::uuid::uuid;
 
 /// What came is not what the protocol says, in the words of the error rules.
 const MALFORMED: &str = "malformed_response";
+
+/// Tools are missing where a turn begins, in the words of claude's error rules.
+const NOT_OFFERED: &str = "tools_not_offered";
+
+/// The tools of `setup` that the CLI does not list where `line` says that a turn begins.
+pub fn missing(line: &str, setup: &Setup) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Init {
+        subtype: String,
+        tools: Vec<String>,
+    }
+    // Most lines are pieces of an answer: spare them the parsing.
+    if setup.tools().is_empty() || !line.contains("\"init\"") {
+        return Vec::new();
+    }
+    let init = serde_json::from_str::<Init>(line).ok();
+    let Some(init) = init.filter(|init| init.subtype == "init") else {
+        return Vec::new();
+    };
+    let listed: Vec<_> = init.tools.iter().filter_map(|name| setup.ours(name)).collect();
+    let bound = setup.tools().iter().map(|tool| setup.callers_name(&tool.name));
+    bound.filter(|name| !listed.contains(&name.as_str())).collect()
+}
 
 /// The turn that is going on, if any.
 #[derive(Debug, Default)]
@@ -141,9 +165,22 @@ fn is_answer(event: &Event) -> bool {
 
 /// A turn that fails, for what came is not its answer. Whose session that is can't be known any more: it ends with the turn.
 pub fn unasked() -> [Event; 2] {
+    failed(
+        MALFORMED,
+        "the CLI has answered something else than this call".to_owned(),
+    )
+}
+
+/// A turn that fails, for the CLI does not offer these tools to its model.
+pub fn not_offered(tools: &[String]) -> [Event; 2] {
+    let reason = format!("the CLI does not offer its model what is bound: {}", tools.join(", "));
+    failed(NOT_OFFERED, reason)
+}
+
+fn failed(kind: &str, message: String) -> [Event; 2] {
     let failure = Failure {
-        kind: Some(MALFORMED.to_owned()),
-        message: "the CLI has answered something else than this call".to_owned(),
+        kind: Some(kind.to_owned()),
+        message,
         ..Failure::default()
     };
     let outcome = Outcome {

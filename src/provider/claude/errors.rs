@@ -47,6 +47,8 @@ const HINTS: &[(Code, &str)] = &[
 const NO_PLAN: &str =
     "ask whoever administers your organization at Anthropic for a seat with Claude Code, or set ANTHROPIC_API_KEY";
 
+const NOT_OFFERED: &str = "look into `permissions.deny` of `~/.claude/settings.json` and your organization's settings, which `health()` names";
+
 #[rustfmt::skip] // One rule, one row.
 const RULES: &[Rule] = &[
     // How the run ended.
@@ -60,7 +62,10 @@ const RULES: &[Rule] = &[
     Rule::new(&[Terminal("aborted_streaming")], Code::Crashed, "[ede_diagnostic] result_type=user").say("interrupted in the middle of the answer"),
     Rule::new(&[Terminal("aborted_tools")], Code::Crashed, "[ede_diagnostic] result_type=user").say("interrupted while a tool was to run"),
     Rule::new(&[Terminal("tool_deferred_unavailable")], Code::InvalidTool, "mcp__df__calculator isn't available, so its deferred call didn't run."),
+    Rule::new(&[Kind("tools_not_offered")], Code::InvalidConfig, "the CLI does not offer its model what is bound: add").hint(NOT_OFFERED),
+    Rule::new(&[Stop("model_context_window_exceeded")], Code::ContextLength, "the answer ends where the model's context does"),
     Rule::new(&[Stop("refusal")], Code::Refusal, "API Error: Claude Code is unable to respond to this request"),
+    Rule::new(&[Stop("max_tokens")], Code::MaxTokens, "the answer ends at its limit of tokens"),
     Rule::new(&[Kind("max_output_tokens")], Code::MaxTokens, "Claude's response exceeded the 64000 output token maximum"),
     // `assistant.error` and `api_error`.
     Rule::new(&[Kind("usage_limit_reached")], Code::UsageLimit, "You've hit your 5-hour limit · resets 12:15am (UTC)"),
@@ -68,6 +73,11 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("rate_limit"), NoPlan], Code::PermissionDenied, "This service is disabled for your org").hint(NO_PLAN),
     Rule::new(&[Status(429), NoPlan], Code::PermissionDenied, "This service is disabled for your org").hint(NO_PLAN),
     Rule::new(&[Text("<this service is disabled for your org")], Code::PermissionDenied, "This service is disabled for your org").hint(NO_PLAN),
+    // claude-agent-acp#365, claude-code#79500: with a kind of its own, with another's, or with none.
+    Rule::new(&[Text("<disabled claude subscription access>")], Code::PermissionDenied, "Your organization has disabled Claude subscription access for Claude Code · Use an Anthropic API key instead, or ask your admin to enable access").hint(NO_PLAN),
+    Rule::new(&[Kind("server_error"), Text("<disabled claude subscription access>")], Code::PermissionDenied, "Your organization has disabled Claude subscription access for Claude Code · Use an Anthropic API key instead, or ask your admin to enable access").hint(NO_PLAN),
+    Rule::new(&[Kind("authentication_failed"), Text("<disabled claude subscription access>")], Code::PermissionDenied, "Your organization has disabled Claude subscription access for Claude Code · Use an Anthropic API key instead, or ask your admin to enable access").hint(NO_PLAN),
+    Rule::new(&[Kind("invalid_request"), Text("<disabled claude subscription access>")], Code::PermissionDenied, "Your organization has disabled Claude subscription access for Claude Code · Use an Anthropic API key instead, or ask your admin to enable access").hint(NO_PLAN),
     Rule::new(&[Kind("rate_limit"), PlanLimit], Code::UsageLimit, "You're out of usage credits · resets 2:41pm (UTC)"),
     Rule::new(&[Status(429), PlanLimit], Code::UsageLimit, "You're out of usage credits · resets 2:41pm (UTC)"),
     Rule::new(&[Kind("rate_limit"), Text(PLAN)], Code::UsageLimit, "You've hit your session limit · resets 10:37pm (UTC)"),

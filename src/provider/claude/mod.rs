@@ -1,4 +1,4 @@
-//! claude (Claude Code), measured with 2.1.197 and 2.1.330.
+//! claude (Claude Code), measured with 2.1.197 and 2.1.332.
 //!
 //! The default is the pure pipe of CLI-FACTS 1.4 that keeps every kind of login: no tools, hooks, CLAUDE.md, MCP servers,
 //! attachments, slash commands, transcripts or retries of the CLI's own.
@@ -11,12 +11,12 @@ use serde_json::{Map, Value, json};
 
 use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
-use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
+use super::options::{self, Auth, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     APPENDED_PROMPT_FILE, About, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, GatewayVariable, Guard,
     LiveForm, LoginAnswer, LoginCheck, LoginDir, LoginKind, LoginSign, LoginWords, Provider, Reading,
-    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, When, Word, appended_prompt, choice_var, flag,
-    optional, system_prompt, var, var_when,
+    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Unbeaten, UserSettings, Versions, When, Word,
+    appended_prompt, choice_var, flag, optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, ContentLimits, Dialect, Kind, Takes};
@@ -26,6 +26,9 @@ use crate::provider::models::{Models, size};
 use Word::Lit;
 
 const MCP_FILE: &str = "mcp.json";
+
+/// The settings of ours.
+const SETTINGS_FILE: &str = "settings.json";
 
 /// JSON of fields that go into every request.
 const EXTRA_BODY: &str = "CLAUDE_CODE_EXTRA_BODY";
@@ -50,6 +53,64 @@ fn mcp_config(_: &Provider, options: &Options) -> String {
     );
     json!({"mcpServers": servers}).to_string()
 }
+
+/// The settings of a call, over the user's. Each is what the CLI does where the user's settings say nothing (tried one by one with 2.1.332).
+fn settings(provider: &Provider, options: &Options) -> Map<String, Value> {
+    let mut settings = Map::new();
+    if !options.built_in_tools {
+        // They add up to 5 KB of instructions to what the model reads.
+        settings.insert("outputStyle".to_owned(), json!("default"));
+        settings.insert("language".to_owned(), json!(""));
+        // "plan" and "auto" add 5.8 KB with the user's rules and folders; "bypassPermissions" refuses to start as root.
+        settings.insert("permissions".to_owned(), json!({"defaultMode": "default"}));
+        if options.callbacks.is_some() {
+            settings.insert("disableAllHooks".to_owned(), json!(true));
+        }
+        if options.choices.effort.is_some() {
+            settings.insert("alwaysThinkingEnabled".to_owned(), json!(true));
+        }
+    }
+    // A program of the user's that prints a key, which is sent beside any other.
+    let names_key = |name: &str, value: &Option<String>| value.is_some() && provider.key_env.contains(&name);
+    if options.auth == Auth::Subscription || options.env.iter().any(|(name, value)| names_key(name, value)) {
+        settings.insert("apiKeyHelper".to_owned(), json!(""));
+    }
+    settings
+}
+
+/// Tried one by one with 2.1.332: lists of ours are added to the user's, and of limits the lower one counts.
+const UNBEATEN: &[Unbeaten] = &[
+    Unbeaten {
+        path: &["permissions", "deny"],
+        effect: "takes bound tools away: calls with those fail",
+        begins: &["mcp__", "*"],
+        concerns: |_| false,
+    },
+    Unbeaten {
+        path: &["permissions", "additionalDirectories"],
+        effect: "is told to the model, folder by folder",
+        begins: &[],
+        concerns: |options| !options.built_in_tools,
+    },
+    Unbeaten {
+        path: &["maxEffortLevel"],
+        effect: "limits how much the model thinks, whatever `reasoning` says",
+        begins: &[],
+        concerns: |options| options.choices.effort.is_some(),
+    },
+    Unbeaten {
+        path: &["availableModels"],
+        effect: "lets another model answer in place of one that is not in it",
+        begins: &[],
+        concerns: |_| false,
+    },
+    Unbeaten {
+        path: &["modelOverrides"],
+        effect: "has other models asked than `model` names",
+        begins: &[],
+        concerns: |_| false,
+    },
+];
 
 /// What `modelUsage.*.contextWindow` and `.maxOutputTokens` of a result of claude 2.1.330 say (`__tests__/langchain/sizes.test.ts`).
 const MODELS: Models = Models {
@@ -79,8 +140,10 @@ pub static CLAUDE: Provider = Provider {
     about: About {
         name: "Claude",
         versions: &["2.1.197", "2.1.332"],
-        sent: "1.2 KB: the CLI's own two lines and a date, our short system prompt; no tools",
-        not_isolated: "the CLI keeps its `~/.claude.json` and backups of it",
+        sent: "2.2 KB: two lines of the CLI's own, our short system prompt, and a system message of 0.9 KB (\"# Environment\") with the folder, the \
+               platform, the OS version, the model and the date; 1.5 KB and the date alone with 2.1.197; no tools",
+        not_isolated: "the CLI keeps its `~/.claude.json` and backups of it; of the user's `settings.json`, logins and other variables count, and what \
+                       `health()` names (`USER_SETTINGS`)",
         limits: "the prompt may have 10 MB",
     },
     defaults: Defaults {
@@ -117,17 +180,14 @@ pub static CLAUDE: Provider = Provider {
         flag(&[When::Effort], &[Lit("--effort"), Word::Effort]),
         // Without it 2.1.330 asks its API for none of the text that it thinks (CLI-FACTS 1b §4). Who says how to think wants to read it.
         optional(&[When::Effort], &[Lit("--thinking-display"), Lit("summarized")]),
-        // Hooks, CLAUDE.md and plugins off, logins of every kind kept (CLI-FACTS 1.4, "Login survival").
+        // Hooks, CLAUDE.md and plugins off, logins of every kind kept (CLI-FACTS 1.4, "Login survival"). With it, the CLI silently drops
+        // the servers of `--mcp-config`: hooks are switched off by a setting then, and CLAUDE.md by a variable.
         optional(
             &[When::Isolated, When::ToolsOff, When::NoCallbacks],
             &[Lit("--safe-mode")],
         ),
-        // With it, the CLI silently drops the servers of `--mcp-config` (CLI-FACTS 1.4): hooks are switched off by a setting
-        // then, and CLAUDE.md by a variable.
-        flag(
-            &[When::ToolsOff, When::Callbacks],
-            &[Lit("--settings"), Lit("{\"disableAllHooks\":true}")],
-        ),
+        // What is set here holds over `~/.claude/settings.json`, whose `env` beats the process's environment.
+        flag(&[When::Settings], &[Lit("--settings"), Word::File(SETTINGS_FILE)]),
         flag(
             &[When::Callbacks],
             &[
@@ -188,6 +248,20 @@ pub static CLAUDE: Provider = Provider {
         // A cut stream would silently cost a second request and double the text after partial messages (CLI-FACTS 1.3).
         var("CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK", EnvValue::Fixed("1")),
         var("CLAUDE_CODE_DISABLE_REFUSAL_RETRY", EnvValue::Fixed("1")),
+        // With that alone, the CLI has its vendor's API name another model that may answer (CLAUDE-SESSIONS 6).
+        var("CLAUDE_CODE_DISABLE_REFUSAL_FALLBACK", EnvValue::Fixed("1")),
+        // A session that is full would be made a summary, by two requests of its own; without the limit of its own beside it, the CLI
+        // would refuse a thread that the API takes (CLAUDE-SESSIONS 1.6).
+        var_when(&[When::NoWorkspace], "DISABLE_AUTO_COMPACT", EnvValue::Fixed("1")),
+        var_when(
+            &[When::NoWorkspace],
+            "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE",
+            EnvValue::Fixed("100000000"),
+        ),
+        // It would win over `--effort`.
+        choice_var(&[When::Effort], "CLAUDE_CODE_EFFORT_LEVEL", EnvValue::Fixed("")),
+        // Set by the user's settings, it would have the CLI run the tools itself; in the environment it means print (`print_env`).
+        var_when(&[When::Live, When::ToolsOff], "CLAUDE_CODE_SIMPLE", EnvValue::Fixed("")),
         // How often it lets its model try an answer by a schema: once more, as everywhere. Its own limit is 5.
         var_when(
             &[When::NoWorkspace],
@@ -245,6 +319,14 @@ pub static CLAUDE: Provider = Provider {
             content: appended_prompt,
         },
     ],
+    user_settings: Some(UserSettings {
+        file: SETTINGS_FILE,
+        flag: "--settings",
+        ours: settings,
+        users: (".claude", "settings.json"),
+        unbeaten: UNBEATEN,
+        logins: &["apiKeyHelper"],
+    }),
     home: None,
     session: None,
     wires: &[

@@ -176,6 +176,7 @@ pub static CODEX: Provider = Provider {
             content: output_schema,
         },
     ],
+    user_settings: None,
     home: None,
     session: None,
     wires: &[(OutputFormat::StreamJson, Wire::CodexJson)],

@@ -113,6 +113,7 @@ pub static COPILOT: Provider = Provider {
         name: AGENT_FILE,
         content: agent,
     }],
+    user_settings: None,
     home: Some(PrivateHome {
         when: &[&[When::ToolsOff], &[When::CustomSystemPrompt]],
         variable: "COPILOT_HOME",

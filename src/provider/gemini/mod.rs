@@ -132,6 +132,7 @@ pub static GEMINI: Provider = Provider {
             content: system_prompt,
         },
     ],
+    user_settings: None,
     home: None,
     session: None,
     wires: &[

@@ -33,6 +33,7 @@ pub static GLM: Provider = Provider {
     drop_env: &[],
     key_env: &[],
     files: &[],
+    user_settings: None,
     home: None,
     session: None,
     wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],

@@ -29,6 +29,7 @@ pub static AX_GROK: Provider = Provider {
     drop_env: &[],
     key_env: &[],
     files: &[],
+    user_settings: None,
     home: None,
     session: None,
     wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],

@@ -102,6 +102,7 @@ pub static GROK: Provider = Provider {
             content: |_, _| "{}".to_owned(),
         },
     ],
+    user_settings: None,
     home: Some(PrivateHome {
         when: &[&[]],
         variable: "GROK_HOME",

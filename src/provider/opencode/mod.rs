@@ -136,6 +136,7 @@ pub static OPENCODE: Provider = Provider {
     drop_env: &[],
     key_env: &[],
     files: &[],
+    user_settings: None,
     home: None,
     session: None,
     wires: &[(OutputFormat::StreamJson, Wire::OpencodeJson)],

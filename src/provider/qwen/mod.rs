@@ -268,6 +268,7 @@ pub static QWEN: Provider = Provider {
             content: settings,
         },
     ],
+    user_settings: None,
     home: None,
     session: None,
     wires: &[

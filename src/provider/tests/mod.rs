@@ -31,7 +31,8 @@ fn every_provider_is_sound() {
         for word in provider.flags.iter().flat_map(|flag| flag.args) {
             if let Word::File(name) | Word::FileSetting(_, name) = word {
                 assert!(
-                    provider.files.iter().any(|file| file.name == *name),
+                    provider.files.iter().any(|file| file.name == *name)
+                        || provider.user_settings.is_some_and(|own| own.file == *name),
                     "{}: {word:?} names no file",
                     provider.id
                 );

@@ -259,6 +259,7 @@ impl ApiCall<'_> {
             prompt: Box::new(|| String::from_utf8_lossy(&question.body).into_owned()),
             fold: Fold::new(asking.call_ids.clone(), TextCalls::Off).with_listener(asking.sink.has_listener()),
             checks: question.checks.clone(),
+            model: Some(question.choices.choices.model.as_deref().unwrap_or(&settings.model)),
             opening: Some(AttemptStart {
                 message: "started",
                 fields: json!({"attempt": number, "stream": settings.stream, "bytes": question.body.len()}),

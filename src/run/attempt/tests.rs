@@ -191,6 +191,7 @@ async fn checked(exchange: Scripted, limits: CallLimits, cancel: &CancellationTo
         prompt: Box::new(|| "Hi.".to_owned()),
         fold: Fold::new(HashSet::from(["c1".to_owned()]), TextCalls::Off),
         checks,
+        model: None,
         opening: Some(AttemptStart {
             message: "started",
             fields: json!({"attempt": 2}),

@@ -244,7 +244,13 @@ async fn turn<E>(
 where
     E: crate::exchange::Exchange<Unusable = Unusable>,
 {
-    let CliCall { request, sink, .. } = *attempt.call;
+    let CliCall {
+        engine,
+        request,
+        base_env,
+        sink,
+        ..
+    } = *attempt.call;
     let Begun {
         exchange,
         origin,
@@ -259,7 +265,7 @@ where
     if let (Value::Object(fields), Value::Object(figures)) = (&mut fields, figures) {
         fields.extend(figures);
     }
-    let told = request.notes(attempt.number).into_iter();
+    let told = request.notes(attempt.number, engine, base_env).into_iter();
     let opening = AttemptStart {
         message: match origin {
             Origin::Continued => "continued",

@@ -39,6 +39,7 @@ pub static IMAGINARY: Provider = Provider {
     drop_env: &["IMAGINARY_DEBUG"],
     key_env: &[],
     files: &[],
+    user_settings: None,
     home: None,
     session: None,
     wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],
