@@ -1,7 +1,7 @@
 /** However the host ends, no process and no file of its runs outlives it; and it can end: nothing of ours keeps it alive. */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
+import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
@@ -109,6 +109,20 @@ describe.skipIf(lacks("signals"))("the host is killed", () => {
       await until(() => tag.left().length === 0 && temp.entries().length === 0);
     },
   );
+
+  it("while it begins and ends calls: no system prompt is left, whenever it is", async () => {
+    for (let kills = 0; kills < 10; kills++) {
+      const { child, tag, temp, output } = host("busy", [READY, { claude: { text: "Hi" } }], 0);
+      const answers = () => output.stdout.split("answered").length - 1;
+      const closed = once(child, "close");
+      await until(() => answers() > kills || child.exitCode !== null);
+      child.kill("SIGKILL");
+      await closed;
+      // A folder that had just been made may be there still, empty.
+      const files = () => readdirSync(temp.path, { recursive: true }).filter((path) => /\.txt$/.test(String(path)));
+      await until(() => tag.left().length === 0 && files().length === 0);
+    }
+  });
 
   it("what does not heed SIGTERM, after the grace", async () => {
     const stubborn: Step[] = [{ spawn: { steps: [IGNORES_TERM, READY, "forever"] } }, IGNORES_TERM, READY, "forever"];

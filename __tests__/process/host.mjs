@@ -60,6 +60,17 @@ switch (ending) {
     setTimeout(() => process.stdout.write("held\n"), 10_000).unref();
     process.once("beforeExit", () => process.stdout.write("nothing left to do\n"));
     break;
+  case "busy":
+    // Calls without an end, one behind the other and side by side. Prints a line for each answer.
+    await Promise.all(
+      Array.from({ length: 3 }, async () => {
+        for (;;) {
+          await provider.invoke([prompt]);
+          process.stdout.write("answered\n");
+        }
+      }),
+    );
+    break;
   case "more":
     // Each line is the steps of one more run. Prints `ready` when that is under way, and its process's id when it is over.
     for await (const steps of createInterface({ input: process.stdin })) {

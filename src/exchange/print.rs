@@ -199,7 +199,6 @@ fn spec(
         permit: surroundings.permit,
         waiting: Waiting::Auto,
         guarded: true,
-        folder: scratch.as_ref().map(Scratch::path),
         tracker: surroundings.tracker,
         tees: surroundings.tees,
         in_use: None,

@@ -14,6 +14,8 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::command::{CommandLine, Cwd, EnvText, RUN_FOLDER};
+#[cfg(unix)]
+use crate::process::FolderGuard;
 
 /// How often a folder is tried again that a killed process has just written into, 5 ms apart.
 const REMOVE_TRIES: u32 = 10;
@@ -70,6 +72,9 @@ pub(super) struct Scratch {
     /// What was made in it, in this order: to look what is there takes a descriptor, and there may be none left.
     made: Vec<PathBuf>,
     owner: Arc<Mutex<Folders>>,
+    /// Has it removed should the host be killed.
+    #[cfg(unix)]
+    _guard: Option<FolderGuard>,
     /// Says as long as it is there whose folder this is.
     #[cfg(windows)]
     host: Option<Arc<windows::Host>>,
@@ -92,6 +97,8 @@ impl Leftover {
                 path,
                 made: Vec::new(),
                 owner,
+                #[cfg(unix)]
+                _guard: None,
                 #[cfg(windows)]
                 host: None,
             },
@@ -119,6 +126,8 @@ impl Scratch {
         }
         // Until all is there, an error takes it away again.
         let mut making = Making::begin()?;
+        #[cfg(unix)]
+        let guard = FolderGuard::new(&making.path);
         making.folder(&making.path.join(RUN_FOLDER))?;
         for name in further {
             making.folder(&making.path.join(name))?;
@@ -141,6 +150,8 @@ impl Scratch {
             path,
             made,
             owner,
+            #[cfg(unix)]
+            _guard: Some(guard),
             #[cfg(windows)]
             host,
         }))

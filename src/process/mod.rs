@@ -93,4 +93,6 @@ pub use running::{Closer, End, Exit, Hold, Running, StderrWatch, Timings};
 pub use shell::{ShellCommand, ShellReport, run_shell};
 pub use spec::{InUse, ProcessLimits, Spec, Stdin, Waiting};
 pub use start::{Output, output, start};
+#[cfg(unix)]
+pub use sys::FolderGuard;
 pub use tee::{Tee, Tees};

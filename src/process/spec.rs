@@ -43,8 +43,6 @@ pub struct Spec {
     pub waiting: Waiting,
     /// Whether the group gets a watchdog, a tiny shell that ends it when the host is killed. Unix only.
     pub guarded: bool,
-    /// A private folder of the run, which the watchdog removes then.
-    pub folder: Option<PathBuf>,
     /// Tracks the run until nothing of it is left, which is later than its [`super::Exit`] where it ended by itself.
     pub tracker: TaskTracker,
     /// Who gets copies of what it prints.
@@ -71,7 +69,6 @@ impl Spec {
             permit: None,
             waiting: Waiting::Auto,
             guarded: false,
-            folder: None,
             tracker: TaskTracker::new(),
             tees: Tees::default(),
             in_use: None,

@@ -52,7 +52,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
     let listed = activity::list(pid, &run_id, spec.label);
     // From here on an early return drops the group, which kills it.
     let mut group = sys::Group::new(target, registration, spec.waiting, watchdog).map_err(failed)?;
-    let guarded = group.guard(spec.limits.kill_grace.min(LONGEST_GRACE), spec.folder.as_deref());
+    let guarded = group.guard(spec.limits.kill_grace.min(LONGEST_GRACE));
     let stdin = pipes.stdin.map(ChildStdin::from_std).transpose().map_err(failed)?;
     let (feed, writer) = match (stdin, spec.stdin) {
         (Some(pipe), Stdin::Bytes(bytes)) => (Feed::bytes(pipe, bytes, guarded), None),

@@ -9,7 +9,6 @@
 use std::collections::HashSet;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +26,7 @@ use super::status::Status;
 use super::target::{Target, kill_now};
 use super::tree::{self, Table};
 use super::wait::{self, Waiter};
+pub use super::watchdog::FolderGuard;
 pub(super) use super::watchdog::{Watchdog, watchdog_started};
 
 /// How often `ETXTBSY` is tried again, with 1, 2, 4, … ms between: another thread of the host forked while it had the
@@ -128,10 +128,10 @@ impl Group {
         Ok(group)
     }
 
-    /// Has the group ended, and `folder` removed, should the host be killed. `false`: only when [`watchdog_started`] is over.
-    pub fn guard(&mut self, grace: Duration, folder: Option<&Path>) -> bool {
+    /// Has the group ended, should the host be killed. `false`: only when [`watchdog_started`] is over.
+    pub fn guard(&mut self, grace: Duration) -> bool {
         match &mut self.watchdog {
-            Some(watchdog) => watchdog.guard(self.target.pid, grace, folder),
+            Some(watchdog) => watchdog.guard(self.target.pid, grace),
             None => true,
         }
     }

@@ -1,11 +1,12 @@
 //! Ending runs whose host was killed. Unix only.
 //!
-//! In: process groups, each as long as its run goes on. Out: one tiny shell beside all of them, which waits for the end of
-//! its input. The host holds the other end, so the input ends when the host does, in whichever way: SIGKILL, an unhandled
-//! SIGINT or SIGTERM, a crash. Then the shell has the groups gone (SIGTERM, the grace, SIGKILL) and removes the runs'
+//! In: process groups, each as long as its run goes on, and private folders, from the moment they are made until they are gone. Out: one
+//! tiny shell beside all of them, which waits for the end of its input. The host holds the other end, so the input ends when the host does, in whichever way: SIGKILL, an unhandled
+//! SIGINT or SIGTERM, a crash. Then the shell has the groups gone (SIGTERM, the grace, SIGKILL) and removes the
 //! private folders; on Linux it looks for processes with the host's mark in their environment as well, which have left their group
-//! for a session of their own. It is there while any run is, and a thread of its own starts it, beside the first run's process. That gets its
-//! input only when the shell knows of it: killed earlier, the host leaves a process that finds its input at an end.
+//! for a session of their own. It is there while any run or folder is. The first folder starts it, before anything is written into the folder; for a run without one a
+//! thread does, beside the run's process. That gets its input only when the shell knows of it: killed earlier, the host leaves a process that
+//! finds its input at an end.
 //!
 //! It is needed where the process does not heed the end of its own input: claude in print form has read all of it by the
 //! time it asks the API, and outlives its host until the answer comes (claude 2.1.197 and 2.1.330).
@@ -15,6 +16,7 @@
 //! made to forget its group, and the shell has read that before it can see the end of its input.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -28,11 +30,12 @@ use tokio::sync::Notify;
 
 use super::mark::host_mark;
 
-/// Reads lines: `group tenths folder/` to guard a group, with the grace in tenths of a second and a folder to remove, which
-/// may be missing; `group` alone to forget it. Its argument is what marks every process of the host's runs ([`host_mark`]).
+/// Reads lines: `group tenths` to guard a group, with the grace in tenths of a second; `f<number> - folder/` for a folder to remove;
+/// `group` or `f<number>` alone to forget it. Its argument is what marks every process of the host's runs ([`host_mark`]).
 const SCRIPT: &str = r#"trap '' HUP INT TERM
 mark=$1
 groups=
+folders=
 # Sends a signal to all with the mark, but not to members of the groups: many a CLI takes being asked twice for "at once".
 escapees() {
   cd /proc || return
@@ -43,16 +46,31 @@ escapees() {
     kill -s "$1" -- "${path%/*}" && found=1
   done
 }
-while read -r group tenths folder; do
-  if [ -n "$tenths" ]; then
-    groups="$groups $group"
-    eval "tenths_$group=\$tenths folder_$group=\$folder"
-  else
-    left=
-    for each in $groups; do [ "$each" = "$group" ] || left="$left $each"; done
-    groups=$left
-    unset "tenths_$group" "folder_$group"
-  fi
+while read -r name tenths folder; do
+  case $name in
+  f*)
+    if [ -n "$folder" ]; then
+      folders="$folders $name"
+      eval "path_$name=\$folder"
+    else
+      left=
+      for each in $folders; do [ "$each" = "$name" ] || left="$left $each"; done
+      folders=$left
+      unset "path_$name"
+    fi
+    ;;
+  *)
+    if [ -n "$tenths" ]; then
+      groups="$groups $name"
+      eval "tenths_$name=\$tenths"
+    else
+      left=
+      for each in $groups; do [ "$each" = "$name" ] || left="$left $each"; done
+      groups=$left
+      unset "tenths_$name"
+    fi
+    ;;
+  esac
 done
 longest=0
 for group in $groups; do
@@ -67,7 +85,7 @@ while :; do
   left=
   found=
   for group in $groups; do
-    eval "tenths=\$tenths_$group folder=\$folder_$group"
+    eval "tenths=\$tenths_$group"
     if kill -s 0 -- "-$group"; then
       if [ "$now" -lt "$tenths" ]; then
         left="$left $group"
@@ -75,7 +93,6 @@ while :; do
       fi
       kill -s KILL -- "-$group"
     fi
-    [ -z "$folder" ] || rm -rf -- "$folder"
   done
   groups=$left
   if [ "$now" -lt "$longest" ]; then escapees 0; else escapees KILL; fi
@@ -83,6 +100,11 @@ while :; do
   [ -n "$groups$found" ] && [ "$now" -lt $((longest + 50)) ] || break
   sleep 0.1
   now=$((now + 1))
+done
+# Now nobody is left who would write into them.
+for name in $folders; do
+  eval "folder=\$path_$name"
+  rm -rf -- "$folder"
 done"#;
 
 /// A run's share in the shell: while there is one, there is a shell, or one that is about to start. It guards the run's group
@@ -105,14 +127,15 @@ impl Watchdog {
         Watchdog { group: None }
     }
 
-    /// Guards `group`. `false`: the shell is still starting, and knows of it when [`watchdog_started`] is over. Where no shell can be
+    /// Has `group` ended with the host. `false`: the shell is still starting, and knows of it when [`watchdog_started`] is over. Where no shell can be
     /// started the run goes on without.
-    pub fn guard(&mut self, group: Pid, grace: Duration, folder: Option<&Path>) -> bool {
+    pub fn guard(&mut self, group: Pid, grace: Duration) -> bool {
         let group = group.as_raw_nonzero().get();
         self.group = Some(group);
         let mut registry = registry();
-        registry.orders.insert(group, order(group, grace, folder));
-        let sent = registry.send(group);
+        let guarded = Guarded::Group(group);
+        registry.orders.insert(guarded, order_of_group(group, grace));
+        let sent = registry.send(guarded);
         if !sent {
             registry.spawn_shell();
         }
@@ -131,14 +154,52 @@ impl Watchdog {
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
+        registry().forget(self.group.map(Guarded::Group));
+    }
+}
+
+/// A private folder's share in the shell: it is removed with the host until this is dropped.
+#[derive(Debug)]
+pub struct FolderGuard(Guarded);
+
+impl FolderGuard {
+    /// Guards the folder at `path`, which has just been made and is empty. Where there is no shell it is started here, which takes a
+    /// millisecond: what is written into the folder afterwards does not outlive the host.
+    pub fn new(path: &Path) -> FolderGuard {
         let mut registry = registry();
-        registry.shares -= 1;
-        let guarded = self.group.filter(|group| registry.orders.remove(group).is_some());
-        if registry.shares == 0 {
-            registry.shell = None;
-        } else if let (Some(group), Some(shell)) = (guarded, &mut registry.shell) {
-            // If the write fails the shell is gone, and the next run gets another.
-            let _ = shell.write(format!("{group}\n").as_bytes());
+        registry.shares += 1;
+        registry.next_folder += 1;
+        let guarded = Guarded::Folder(registry.next_folder);
+        if let Some(order) = order_of_folder(guarded, path) {
+            registry.orders.insert(guarded, order);
+        }
+        if !registry.send(guarded) && !registry.starting {
+            registry.starting = true;
+            drop(registry);
+            Registry::start();
+        }
+        FolderGuard(guarded)
+    }
+}
+
+impl Drop for FolderGuard {
+    fn drop(&mut self) {
+        registry().forget(Some(self.0));
+    }
+}
+
+/// What the shell is told of, by the name that it has for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Guarded {
+    Group(i32),
+    Folder(u64),
+}
+
+impl fmt::Display for Guarded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Guarded::Group(group) => write!(f, "{group}"),
+            Guarded::Folder(number) => write!(f, "f{number}"),
         }
     }
 }
@@ -155,34 +216,41 @@ pub(super) async fn watchdog_started() {
 }
 
 /// The line that has the shell guard a group.
-fn order(group: i32, grace: Duration, folder: Option<&Path>) -> Vec<u8> {
-    let mut line = format!("{group} {}", grace.as_millis().div_ceil(100)).into_bytes();
-    // A name with a line feed in it can't be sent; its folder is left to the system's own cleaning.
-    if let Some(folder) = folder.filter(|folder| !folder.as_os_str().as_bytes().contains(&b'\n')) {
-        line.push(b' ');
-        line.extend_from_slice(folder.as_os_str().as_bytes());
-        // Keeps blanks at the end, which `read` would strip.
-        line.push(b'/');
-    }
-    line.push(b'\n');
-    line
+fn order_of_group(group: i32, grace: Duration) -> Vec<u8> {
+    format!("{group} {}\n", grace.as_millis().div_ceil(100)).into_bytes()
 }
 
-/// The shell, and the groups that are registered with it.
+/// The line that has the shell remove a folder. `None`: a name with a line feed in it can't be sent, and its folder is left to the system's
+/// own cleaning.
+fn order_of_folder(guarded: Guarded, folder: &Path) -> Option<Vec<u8>> {
+    let path = folder.as_os_str().as_bytes();
+    if path.contains(&b'\n') {
+        return None;
+    }
+    let mut line = format!("{guarded} - ").into_bytes();
+    line.extend_from_slice(path);
+    // Keeps blanks at the end, which `read` would strip.
+    line.extend_from_slice(b"/\n");
+    Some(line)
+}
+
+/// The shell, and what is registered with it.
 #[derive(Debug, Default)]
 struct Registry {
     shell: Option<Shell>,
-    /// A thread is starting it.
+    /// Somebody is starting it.
     starting: bool,
-    /// How many runs need it.
+    /// How many runs and folders need it.
     shares: usize,
-    /// The line for each group that is guarded.
-    orders: HashMap<i32, Vec<u8>>,
+    /// The line for each of them that is guarded.
+    orders: HashMap<Guarded, Vec<u8>>,
+    /// The number of the last folder.
+    next_folder: u64,
 }
 
 static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
 
-/// Notified when a thread that was starting the shell is done.
+/// Notified when whoever was starting the shell is done.
 static STARTED: Notify = Notify::const_new();
 
 fn registry() -> MutexGuard<'static, Registry> {
@@ -198,10 +266,26 @@ impl Registry {
         }
     }
 
-    /// Has the shell guard `group`; `false` where there is no shell, or none any more.
-    fn send(&mut self, group: i32) -> bool {
-        let (Some(shell), Some(order)) = (&mut self.shell, self.orders.get(&group)) else {
+    /// Ends a share, and with it the guard of what it was for.
+    fn forget(&mut self, guarded: Option<Guarded>) {
+        self.shares -= 1;
+        let guarded = guarded.filter(|guarded| self.orders.remove(guarded).is_some());
+        if self.shares == 0 {
+            self.shell = None;
+        } else if let (Some(guarded), Some(shell)) = (guarded, &mut self.shell) {
+            // If the write fails the shell is gone, and the next run gets another.
+            let _ = shell.write(format!("{guarded}\n").as_bytes());
+        }
+    }
+
+    /// Has the shell guard it; `false` where there is no shell, or none any more.
+    fn send(&mut self, guarded: Guarded) -> bool {
+        let Some(shell) = &mut self.shell else {
             return false;
+        };
+        // None: it can't be said.
+        let Some(order) = self.orders.get(&guarded) else {
+            return true;
         };
         let sent = shell.write(order).is_ok();
         if !sent {
@@ -210,7 +294,7 @@ impl Registry {
         sent
     }
 
-    /// Starts a shell and sends it every group. Blocks, as starting a process does.
+    /// Starts a shell and sends it all that is guarded. Blocks, as starting a process does.
     fn start() {
         let shell = Shell::start(&host_mark());
         let mut registry = registry();
@@ -314,12 +398,15 @@ mod tests {
         let mut shell = Shell::start(&mark).unwrap();
         let ids: Vec<i32> = cats.iter().map(|cat| cat.id().cast_signed()).collect();
         let grace = Duration::from_millis(200);
-        shell.write(&order(ids[0], grace, Some(&folder("kept")))).unwrap();
-        shell
-            .write(&order(ids[1], grace, Some(&folder(" blank \\n ' \" "))))
-            .unwrap();
-        shell.write(&order(ids[2], grace, None)).unwrap();
+        for id in &ids {
+            shell.write(&order_of_group(*id, grace)).unwrap();
+        }
+        for (number, name) in [(1, "kept"), (22, " blank \\n ' \" ")] {
+            let order = order_of_folder(Guarded::Folder(number), &folder(name)).unwrap();
+            shell.write(&order).unwrap();
+        }
         shell.write(format!("{}\n", ids[0]).as_bytes()).unwrap();
+        shell.write(b"f1\n").unwrap();
         // As when the host is gone: the end of the input, and nobody who kills the shell.
         let Shell { child, orders } = &mut shell;
         let (read, write) = io::pipe().unwrap();
@@ -359,9 +446,10 @@ mod tests {
 
     #[test]
     fn a_folder_that_cannot_be_sent_is_left_out() {
-        let grace = Duration::from_millis(150);
-        assert_eq!(order(7, grace, Some(Path::new("/a b"))), b"7 2 /a b/\n");
-        assert_eq!(order(7, grace, Some(Path::new("/a\nb"))), b"7 2\n");
-        assert_eq!(order(7, Duration::ZERO, None), b"7 0\n");
+        let guarded = Guarded::Folder(7);
+        assert_eq!(order_of_folder(guarded, Path::new("/a b")).unwrap(), b"f7 - /a b/\n");
+        assert_eq!(order_of_folder(guarded, Path::new("/a\nb")), None);
+        assert_eq!(order_of_group(7, Duration::from_millis(150)), b"7 2\n");
+        assert_eq!(order_of_group(7, Duration::ZERO), b"7 0\n");
     }
 }

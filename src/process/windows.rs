@@ -10,7 +10,6 @@
 use std::io;
 use std::os::windows::io::AsHandle;
 use std::os::windows::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -110,7 +109,7 @@ impl Group {
     }
 
     /// Guarded by its job; the private folder is removed by the next host (`exchange/scratch`).
-    pub fn guard(&mut self, _grace: Duration, _folder: Option<&Path>) -> bool {
+    pub fn guard(&mut self, _grace: Duration) -> bool {
         true
     }
 
