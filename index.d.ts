@@ -1630,7 +1630,7 @@ export interface CloseOptions {
 
 /** What runs, waits and rests, of all providers of this process, worker threads included. */
 export interface Limits {
-  /** All together. `limit` is 4, or the highest `maxConcurrency` that a provider was created with. */
+  /** All together. `limit` is what the providers of this process may have, added up: the highest `maxConcurrency` of each CLI and API; at least 4. */
   processWide: { limit: number; running: number; waiting: number };
   /** By the CLI's file or the API's base URL, where any runs or waits. */
   perBinary: Record<string, { running: number; waiting: number }>;
@@ -2837,7 +2837,7 @@ export interface OpenAiCompatibleProviderOptions {
   idleTimeout?: number | undefined;
   /** How many bytes an answer may have; beyond, it fails with `OUTPUT_LIMIT`. Default: 10485760 (10 MiB). */
   maxBuffer?: number | undefined;
-  /** How many requests to this `baseURL` may be under way; further ones wait. Default: 4. */
+  /** How many requests to this `baseURL` may be under way; further ones wait. Default: 64. */
   maxConcurrency?: number | undefined;
   /**
    * How a call that failed for a passing reason is made again, as {@link ClaudeCliProviderOptions.retry}. A server's

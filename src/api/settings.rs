@@ -18,6 +18,9 @@ use crate::redact::{Redactor, Secret};
 use crate::retry::Policy;
 use crate::retry::quota::QuotaWait;
 
+/// `maxConcurrency`, where nothing is said: a request costs no process, and an API says itself when it is asked too much.
+const MAX_CONCURRENCY: u64 = 64;
+
 /// Where requests go without `baseURL`.
 pub const OPENAI: &str = "https://api.openai.com/v1";
 /// Where the key is looked for without `apiKey`, `apiKeyEnv` and `baseURL`.
@@ -251,7 +254,7 @@ fn read(map: &Map<String, Value>) -> Result<Settings, String> {
         timeout: limit(timeout),
         idle_timeout: limit(idle_timeout),
         max_buffer: usize::try_from(number("maxBuffer", 10 * 1024 * 1024)).unwrap_or(usize::MAX),
-        max_concurrency: usize::try_from(number("maxConcurrency", 4)).unwrap_or(usize::MAX),
+        max_concurrency: usize::try_from(number("maxConcurrency", MAX_CONCURRENCY)).unwrap_or(usize::MAX),
         retry: options::retry(map),
         quota: options::quota(map),
         budget: options::budget(map)?,

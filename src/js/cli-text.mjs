@@ -189,6 +189,7 @@ Options:
   --base-url <url>        openai: where the API is; default: OpenAI's own
   --api-key-env <name>    openai: the environment variable that holds the key; default: OPENAI_API_KEY without
                           --base-url, no key with one
+  --answers <n>           answers at a time of each provider, further calls wait; default: 4 of a CLI, 64 of openai
   --concurrency <n>       calls at a time, of every key that has no limit of its own
   --requests-per-minute <n>
                           requests of 60 s, the same

@@ -122,14 +122,17 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
    *
    * @param {unknown} options
    * @param {(rest: unknown) => import("./native.cjs").NativeProvider} make
+   * @param {number} [otherwise] how many calls it makes at a time where `maxConcurrency` is not said
    */
-  const provider = (options, make) => {
+  const provider = (options, make, otherwise = 4) => {
     const { log, rest, telemetry } = split(options);
     const engine = make(rest);
     unwrap(engine.check());
     const { id } = engine;
     const [asked, quota] = [askedOf(id, rest), quotaOf(rest)];
-    return createProvider({ id, engine, known, toMessage, toJsonSchema, log, telemetry, asked, options: rest, quota });
+    const { maxConcurrency: places = otherwise } = /** @type {{ maxConcurrency?: number }} */ (rest ?? {});
+    const its = { log, telemetry, asked, options: rest, quota, places };
+    return createProvider({ id, engine, known, toMessage, toJsonSchema, ...its });
   };
 
   /** @param {string} id */
@@ -184,7 +187,7 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
 
     /** @param {unknown} options */
     createOpenAiCompatibleProvider: (options) =>
-      provider(options, (rest) => native.NativeProvider.api(encodeOptions(rest))),
+      provider(options, (rest) => native.NativeProvider.api(encodeOptions(rest)), 64),
 
     runAgent: lazily(() => {
       const { createRunAgent } = require("./agent.cjs");

@@ -62,6 +62,8 @@ pub struct Limiter(Arc<Mutex<State>>);
 #[derive(Debug)]
 struct State {
     limit: usize,
+    /// What each provider may have.
+    allowed: HashMap<String, usize>,
     running: usize,
     /// How many run for each key.
     keys: HashMap<String, usize>,
@@ -88,6 +90,7 @@ impl Limiter {
     pub fn new(limit: usize) -> Self {
         let state = State {
             limit: limit.max(1),
+            allowed: HashMap::new(),
             running: 0,
             keys: HashMap::new(),
             queue: VecDeque::new(),
@@ -96,11 +99,18 @@ impl Limiter {
         Limiter(Arc::new(Mutex::new(state)))
     }
 
-    /// Raises the limit for all keys together to `limit`, if it is lower.
-    pub fn raise_limit(&self, limit: usize) {
+    /// Lets the runs of `provider` be so many at a time: the limit for all together is what each provider may have, added up, so that
+    /// one provider's calls hold up no other's. Of several with one name the highest counts.
+    pub fn allow(&self, provider: &str, concurrency: usize) {
         let mut state = self.lock();
-        if limit > state.limit {
-            state.limit = limit;
+        let allowed = state.allowed.entry(provider.to_owned()).or_default();
+        *allowed = (*allowed).max(concurrency);
+        let all = state
+            .allowed
+            .values()
+            .fold(0_usize, |sum, allowed| sum.saturating_add(*allowed));
+        if all > state.limit {
+            state.limit = all;
             state.grant();
         }
     }
@@ -422,8 +432,20 @@ mod tests {
         let cancel = CancellationToken::new();
         let mut two = Box::pin(limiter.acquire("a", DEFAULT_CONCURRENCY, &cancel));
         assert!(futures_poll(&mut two).await.is_none());
-        limiter.raise_limit(2);
+        limiter.allow("one", 2);
         assert!(two.await.is_ok());
+    }
+
+    #[test]
+    fn what_providers_may_have_is_added_up() {
+        let limiter = Limiter::new(4);
+        limiter.allow("claude", 4);
+        limiter.allow("claude", 2);
+        assert_eq!(limiter.limit(), 4);
+        limiter.allow("codex", 4);
+        assert_eq!(limiter.limit(), 8);
+        limiter.allow("claude", 6);
+        assert_eq!(limiter.limit(), 10);
     }
 
     /// One poll: the value if it is ready.

@@ -105,8 +105,7 @@ impl Base {
 
     /// That of `provider` with `options`; its processes belong to `owner`.
     pub fn of(provider: Cow<'static, Provider>, options: Options, owner: u64) -> Base {
-        // Who asks for more at a time than all providers together may have by default, gets it.
-        limit::global().raise_limit(options.max_concurrency);
+        limit::global().allow(&provider.id, options.max_concurrency);
         Base {
             lifecycle: Lifecycle::new(provider.id.clone(), None).with_budget(options.budget.clone()),
             provider,

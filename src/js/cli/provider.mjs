@@ -91,11 +91,12 @@ function createApi(values, { model, ...common }) {
  *
  * @param {string} id
  * @param {Pick<Values, "engine" | "timeout" | "base-url" | "api-key-env" | "model">} values
- * @param {{ keepAlive: number, maxProcesses: number | undefined }} kept how long a process is kept, ms, and how many may rest
+ * @param {{ keepAlive: number, maxProcesses: number | undefined, answers: number | undefined }} kept how long a process is kept, ms, how many
+ *   may rest, and how many answers may be made at a time
  * @returns {CliProvider}
  */
-export function createServed(id, values, { keepAlive, maxProcesses }) {
-  const common = { timeout: milliseconds(values.timeout), retry: false };
+export function createServed(id, values, { keepAlive, maxProcesses, answers }) {
+  const common = { timeout: milliseconds(values.timeout), retry: false, maxConcurrency: answers };
   if (id === API) {
     // The model of a name without one: an API has no default of its own.
     return made(() => createApi({ ...values, engine: undefined }, { ...common, model: values.model }));

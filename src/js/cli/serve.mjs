@@ -38,6 +38,7 @@ const OPTIONS = /** @type {const} */ ({
   processes: { type: "string" },
   "base-url": { type: "string" },
   "api-key-env": { type: "string" },
+  answers: { type: "string" },
   concurrency: { type: "string" },
   "requests-per-minute": { type: "string" },
   "tokens-per-day": { type: "string" },
@@ -92,7 +93,8 @@ export async function serve(args, signal, second) {
   const kept = { keepAlive, maxProcesses: count(values.processes, "processes") };
   const models = values.model ?? [];
   const own = { ...values, model: modelOfApi(models) };
-  const providers = Object.fromEntries(names.map((name) => [name, createServed(name, own, kept)]));
+  const answers = count(values.answers, "answers");
+  const providers = Object.fromEntries(names.map((name) => [name, createServed(name, own, { ...kept, answers })]));
   /** @type {GatewayOptions} */
   const options = {
     providers,
@@ -106,6 +108,7 @@ export async function serve(args, signal, second) {
     keys: values.keys === undefined ? undefined : keysIn(values.keys),
     aliases: aliasesOf(values.alias ?? []),
     models,
+    answers,
     lenient: values.lenient,
     limits: {
       concurrency: count(values.concurrency, "concurrency"),
@@ -216,6 +219,7 @@ function amount(value, name) {
 /** How the command line calls an option of the gateway. */
 const FLAGS = new Map([
   ["hostNames", "--host-name"],
+  ["answers", "--answers"],
   ["socketPath", "--socket"],
   ["tokenFile", "--token-file"],
   ["token", "the token"],

@@ -82,9 +82,10 @@ function telemetryOf(option) {
  * @param {import("./options.cjs").Options} options
  * @param {{ createFallbackProvider(adapters: any[]): any }} core
  */
-function modelsOf({ providers, aliases, models }, core) {
+function modelsOf({ providers, aliases, models, answers }, core) {
   try {
-    return createModels({ providers, aliases, models, fallback: (adapters) => core.createFallbackProvider(adapters) });
+    const fallback = (/** @type {any[]} */ adapters) => core.createFallbackProvider(adapters);
+    return createModels({ providers, aliases, models, fallback, answers });
   } catch (error) {
     if (error instanceof Refusal) throw fault("INVALID_OPTION", `the option "aliases" is wrong: ${error.message}`);
     throw error;

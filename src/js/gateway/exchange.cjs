@@ -30,6 +30,7 @@ const PING = 5_000;
  * @property {ReturnType<typeof import("./sealed.cjs").createSeals>} seals
  * @property {ReturnType<typeof import("./store.cjs").createStore>} store
  * @property {ReturnType<typeof import("./calls.cjs").createWithheld>} withheld
+ * @property {ReturnType<typeof import("./queue.cjs").createQueues>} queues
  * @property {boolean} lenient
  * @property {string | undefined} record
  */
@@ -57,6 +58,15 @@ async function answer(house, { face, key, body, lenient, requestId }, response, 
   read.messages = house.withheld.restore(key.name, read.messages);
   const target = house.models.find(read.model);
   const release = await key.admit();
+  /** @type {import("./queue.cjs").Place} */
+  let place;
+  try {
+    place = await house.queues.enter(target.queue.name, target.queue.places, signal);
+  } catch (error) {
+    release({});
+    throw error;
+  }
+  const { queuedMs } = place;
   const call = begin(read, target, { signal, record: recordOf(house.record, key.name) });
   const filter = createFilter(read.oneCall, (id, others) => house.withheld.keep(key.name, id, others));
   const keep = (/** @type {Fields | undefined} */ made) => {
@@ -65,11 +75,12 @@ async function answer(house, { face, key, body, lenient, requestId }, response, 
     house.store.keep(key.name, made, [.../** @type {Fields[]} */ (read.own.items), ...output]);
   };
   const { facts } = call;
-  const headers = () => headersOf(facts, read.ignored);
+  const headers = () => headersOf(facts, read.ignored, queuedMs);
+  const figures = () => ({ ...figuresOf(facts, read), ...(queuedMs > 0 ? { queuedMs } : {}) });
   try {
     if (read.stream) {
       const failed = await streamed(response, signal, { call, face, read, around, filter, keep, headers, requestId });
-      return { ...figuresOf(facts, read), ...(failed === undefined ? {} : { code: failed }) };
+      return { ...figures(), ...(failed === undefined ? {} : { code: failed }) };
     }
     /** @type {CliStreamPart[]} */
     const parts = [];
@@ -83,14 +94,15 @@ async function answer(house, { face, key, body, lenient, requestId }, response, 
     const length = Buffer.byteLength(json);
     response.writeHead(200, { "content-type": "application/json", "content-length": length, ...headers() });
     response.end(json);
-    return figuresOf(facts, read);
+    return figures();
   } catch (error) {
     if (signal.aborted) throw error;
     const refusal = refusalOf(error, read.places);
-    throw Object.assign(refusal, { facts: headers(), figures: figuresOf(facts, read), cause: error });
+    throw Object.assign(refusal, { facts: headers(), figures: figures(), cause: error });
   } finally {
     // Also where the client left: nothing of its call stays behind, and what it used counts.
     await call.leave().catch(() => {});
+    place.leave();
     release({ tokens: facts.usage?.totalTokens, usd: facts.costUsd });
   }
 }
@@ -184,15 +196,17 @@ function figuresOf({ runId, model, engine, session, warnings, usage }, { stream,
  *
  * @param {Facts} facts
  * @param {readonly string[]} ignored
+ * @param {number} queuedMs
  * @returns {Record<string, string>}
  */
-function headersOf({ runId, model, engine, session, warnings, usage, limit }, ignored) {
+function headersOf({ runId, model, engine, session, warnings, usage, limit }, ignored, queuedMs) {
   /** @type {Record<string, string | undefined>} */
   const headers = {
     "x-dfp-run-id": runId,
     "x-dfp-model": encodeURI(model),
     "x-dfp-engine": engine,
     "x-dfp-session": session,
+    "x-dfp-queued-ms": queuedMs > 0 ? String(queuedMs) : undefined,
     "x-dfp-ignored": ignored.length === 0 ? undefined : wordsOf(ignored),
     "x-dfp-warning": warnings.length === 0 ? undefined : wordsOf(warnings),
     "x-dfp-estimated": usage?.estimated ? "true" : undefined,

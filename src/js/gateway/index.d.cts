@@ -60,6 +60,11 @@ export interface GatewayOptions {
   readonly consent?: "I am the only user" | undefined;
   /** Other names of models. Several targets are asked in turn, as those of a {@link FallbackProvider}. */
   readonly aliases?: Readonly<Record<string, readonly string[]>> | undefined;
+  /**
+   * How many answers of each provider may be made at a time. Of each, 100 further calls wait (`x-dfp-queued-ms`); one more is refused with
+   * `overloaded`. A provider's own `maxConcurrency` holds beside it. Default: that, 4 of a CLI and 64 of an API.
+   */
+  readonly answers?: number | undefined;
   /** Further names in `/v1/models`. */
   readonly models?: readonly string[] | undefined;
   /**

@@ -11,11 +11,13 @@
  * @typedef {CliProvider<unknown> | FallbackProvider<unknown>} Provider
  * @typedef {(messages: readonly MessageInput[], options?: object) => AsyncGenerator<ProviderEvent, void, undefined>} Stream
  * @typedef {{ stream: Stream, bindTools(tools: readonly ToolInput[]): { stream: Stream } }} Asked
- * @typedef {{ names: string[], ids: string[], asked: Asked }} Target `names`: who may answer, `provider/model`, in their order; `ids`: the
- *   ids of their providers
+ * @typedef {{ names: string[], ids: string[], asked: Asked, queue: Queue }} Target `names`: who may answer, `provider/model`, in their order;
+ *   `ids`: the ids of their providers; `queue`: where a call waits for a place, that of the first of them
+ * @typedef {{ name: string, places: number }} Queue of one provider, and how many answers of it may be made at a time
  */
 
 const { isProviderError } = require("../errors.cjs");
+const { sharedOf } = require("../provider.cjs");
 const { shown } = require("./fields.cjs");
 const { Refusal, bad, optionIn } = require("./refusal.cjs");
 
@@ -33,8 +35,9 @@ const DROPPABLE = Symbol("droppable");
  * @param {Readonly<Record<string, readonly string[]>>} parts.aliases
  * @param {readonly string[]} parts.models further names of the list
  * @param {(adapters: any[]) => Asked} parts.fallback makes one of several
+ * @param {number | undefined} parts.answers how many answers of each provider may be made at a time; none: what the provider allows
  */
-function createModels({ providers, aliases, models, fallback }) {
+function createModels({ providers, aliases, models, fallback, answers }) {
   const ids = Object.keys(providers);
   const first = /** @type {string} */ (ids[0]);
   const created = Math.floor(Date.now() / 1000);
@@ -45,6 +48,7 @@ function createModels({ providers, aliases, models, fallback }) {
     lists.set(alias, {
       names: members.map(({ name }) => name),
       ids: members.map(({ id }) => id),
+      queue: /** @type {Queue} */ (members[0]?.queue),
       asked:
         members.length === 1
           ? /** @type {Asked} */ (members[0]?.adapter)
@@ -54,7 +58,7 @@ function createModels({ providers, aliases, models, fallback }) {
 
   /**
    * @param {string} name no alias
-   * @returns {{ name: string, id: string, adapter: ReturnType<typeof adapterOf> }}
+   * @returns {{ name: string, id: string, queue: Queue, adapter: ReturnType<typeof adapterOf> }}
    */
   function memberOf(name) {
     const slash = name.indexOf("/");
@@ -74,7 +78,8 @@ function createModels({ providers, aliases, models, fallback }) {
   /** @param {string} id @param {string} name @param {string | undefined} model */
   function member(id, name, model) {
     const provider = /** @type {Provider} */ (providers[id]);
-    return { name, id: provider.id, adapter: adapterOf(provider, name, model) };
+    const queue = { name: id, places: answers ?? placesOf(provider) };
+    return { name, id: provider.id, queue, adapter: adapterOf(provider, name, model) };
   }
 
   /** @param {string} id */
@@ -99,8 +104,8 @@ function createModels({ providers, aliases, models, fallback }) {
       }
       const list = lists.get(name);
       if (list !== undefined) return list;
-      const { name: whole, id, adapter } = memberOf(name);
-      return { names: [whole], ids: [id], asked: adapter };
+      const { name: whole, id, queue, adapter } = memberOf(name);
+      return { names: [whole], ids: [id], queue, asked: adapter };
     },
 
     list() {
@@ -115,6 +120,9 @@ function createModels({ providers, aliases, models, fallback }) {
     },
   };
 }
+
+/** A provider's own `maxConcurrency`. What is none of ours, or asks several, keeps its own order. @param {Provider} provider */
+const placesOf = (provider) => sharedOf(provider)?.places ?? Number.POSITIVE_INFINITY;
 
 /**
  * A provider with one of its models, as an adapter of the faces and of a fallback list.

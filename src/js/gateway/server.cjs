@@ -19,6 +19,7 @@ const { FACES } = require("./faces.cjs");
 const { checkDepth, isObject } = require("./fields.cjs");
 const { createGuard } = require("./guard.cjs");
 const { countTokens, messages } = require("./messages.cjs");
+const { createQueues } = require("./queue.cjs");
 const { Refusal, bad, refusalOf } = require("./refusal.cjs");
 const { createSeals } = require("./sealed.cjs");
 const { id } = require("./sse.cjs");
@@ -59,6 +60,7 @@ function createServer(options, { keys, models, log, telemetry }) {
     seals: createSeals(),
     store: createStore(options.store),
     withheld: createWithheld(),
+    queues: createQueues(),
     lenient,
     record,
   };
@@ -164,11 +166,7 @@ function createServer(options, { keys, models, log, telemetry }) {
     }
     const key = keys.find(guard.secrets(request));
     call.key = key.name;
-    if (draining)
-      throw new Refusal(503, "draining", "the gateway is ending: try again when it is back", {
-        retryAfterMs: 1000,
-        close: true,
-      });
+    if (draining) throw ending();
     if (path === MODELS || path.startsWith(`${MODELS}/`)) {
       allow(method, "GET");
       return void send(
@@ -264,6 +262,7 @@ function createServer(options, { keys, models, log, telemetry }) {
      */
     async close({ drain, cut }) {
       draining = true;
+      house.queues.end(ending);
       const all = () => Promise.all(running.values());
       /** @type {NodeJS.Timeout | undefined} */
       let timer;
@@ -318,6 +317,9 @@ function listenPrivately(path, listen) {
     if (before !== undefined) process.umask(before);
   }
 }
+
+const ending = () =>
+  new Refusal(503, "draining", "the gateway is ending: try again when it is back", { retryAfterMs: 1000, close: true });
 
 const unknownUrl = () =>
   new Refusal(

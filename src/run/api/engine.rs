@@ -80,7 +80,7 @@ impl ApiEngine {
     /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
     pub fn new(options_json: &str) -> Result<ApiEngine, Box<ProviderError>> {
         let settings = Settings::parse(options_json)?;
-        limit::global().raise_limit(settings.max_concurrency);
+        limit::global().allow(&settings.place(), settings.max_concurrency);
         Ok(ApiEngine {
             lifecycle: Lifecycle::new(Cow::Owned(settings.id.clone()), Some(PROVIDER))
                 .with_budget(settings.budget.clone()),
