@@ -9,10 +9,12 @@ afterAll(() => fakes.cleanup());
 const SUCCESS = { type: "result", subtype: "success", is_error: false, num_turns: 1, result: "Half of it" };
 const DISABLED =
   "Your organization has disabled Claude subscription access for Claude Code · Use an Anthropic API key instead, or ask your admin to enable access";
-const assistant = (error: string) => ({
+const EXTRA =
+  "API Error: 400 Third-party apps now draw from your extra usage, not your plan limits. Add more at claude.ai/settings/usage and keep going.";
+const assistant = (error: string, text = DISABLED) => ({
   type: "assistant",
   error,
-  message: { model: "<synthetic>", content: [{ type: "text", text: DISABLED }] },
+  message: { model: "<synthetic>", content: [{ type: "text", text }] },
 });
 
 it.each<[string, object[], number, object]>([
@@ -36,6 +38,12 @@ it.each<[string, object[], number, object]>([
     [assistant("server_error"), { ...SUCCESS, is_error: true, result: DISABLED }],
     1,
     { code: "PERMISSION_DENIED" },
+  ],
+  [
+    "an allowance beside the plan that is used up",
+    [assistant("unknown", EXTRA), { ...SUCCESS, is_error: true, api_error_status: 400, result: EXTRA }],
+    1,
+    { code: "CREDIT_EXHAUSTED", category: "quota", hint: expect.stringContaining("claude.ai/settings/usage") },
   ],
 ])("%s", async (_, lines, code, expected) => {
   const stdout = `${lines.map((line) => JSON.stringify(line)).join("\n")}\n`;

@@ -47,6 +47,8 @@ const HINTS: &[(Code, &str)] = &[
 const NO_PLAN: &str =
     "ask whoever administers your organization at Anthropic for a seat with Claude Code, or set ANTHROPIC_API_KEY";
 
+const EXTRA_USAGE: &str = "an allowance beside the plan, used up or never granted: add to it at claude.ai/settings/usage; API keys are not concerned";
+
 const NOT_OFFERED: &str = "look into `permissions.deny` of `~/.claude/settings.json` and your organization's settings, which `health()` names";
 
 #[rustfmt::skip] // One rule, one row.
@@ -97,6 +99,8 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("invalid_request"), Text(REFUSED)], Code::Refusal, "API Error: Sonnet 5 can't help with this. Learn more: https://www.anthropic.com/legal/aup"),
     Rule::new(&[Kind("invalid_request"), Status(413)], Code::RequestTooLarge, "Request too large (max 32MB)"),
     Rule::new(&[Kind("invalid_request"), Text("<(?:prompt|input) is too long>")], Code::ContextLength, "Prompt is too long · the request is ~250000 tokens"),
+    Rule::new(&[Kind("invalid_request"), Text("<third-party apps now draw from your extra usage>")], Code::CreditExhausted, "API Error: 400 Third-party apps now draw from your extra usage, not your plan limits. Add more at claude.ai/settings/usage and keep going.").hint(EXTRA_USAGE),
+    Rule::new(&[Status(400), Text("<third-party apps now draw from your extra usage>")], Code::CreditExhausted, "API Error: 400 Third-party apps now draw from your extra usage, not your plan limits. Add more at claude.ai/settings/usage and keep going.").hint(EXTRA_USAGE),
     Rule::new(&[Kind("invalid_request"), Text("<credit balance>")], Code::CreditExhausted, "Credit balance is too low"),
     Rule::new(&[Kind("invalid_request")], Code::InvalidRequest, "API Error: 400 bad"),
     Rule::new(&[Kind("connection_failed"), Text(CUT)], Code::ConnectionLost, "API Error: Connection to the API was lost (ECONNRESET)"),
@@ -116,6 +120,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text(NO_LOGIN)], Code::NotLoggedIn, "Not logged in · Please run /login"),
     Rule::new(&[Text("<fix external api key>")], Code::InvalidApiKey, "Invalid API key · Fix external API key"),
     Rule::new(&[Text("<account does not have access to claude>")], Code::PermissionDenied, "Your account does not have access to Claude. Please login again or contact your administrator."),
+    Rule::new(&[Text("<third-party apps now draw from your extra usage>")], Code::CreditExhausted, "API Error: 400 Third-party apps now draw from your extra usage, not your plan limits. Add more at claude.ai/settings/usage and keep going.").hint(EXTRA_USAGE),
     Rule::new(&[Text("<credit balance is too low>")], Code::CreditExhausted, "Credit balance is too low"),
     Rule::new(&[Text("<issue with the selected model>")], Code::ModelNotFound, "There's an issue with the selected model (claude-nope). It may not exist or you may not have access to it."),
     Rule::new(&[Text("^(?:api error: )?prompt is too long>")], Code::ContextLength, "Prompt is too long · the request is ~250000 tokens (limit 200000)"),
