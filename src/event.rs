@@ -228,6 +228,8 @@ pub struct Failure {
     pub terminal_reason: Option<String>,
     /// When it may be tried again, ms since the epoch, if a structured field says so.
     pub resets_at: Option<u64>,
+    /// How long to wait before it is tried again, ms, if a structured field says so (Google: `RetryInfo.retryDelay`).
+    pub retry_after_ms: Option<u64>,
     /// Which limit of the account's plan refused the request, in the provider's word (claude: `five_hour`, `overage`).
     pub limit_type: Option<String>,
     /// The account's organisation has no plan that could be used up, as a field says (claude: `overageDisabledReason`).

@@ -48,7 +48,13 @@ fn of_process(context: &Context, process: &ProcessEvidence, folded: Folded) -> R
         }
         Some(mut error) => {
             with_process(&mut error, process);
-            Err(with_partial(error, folded))
+            let mut error = with_partial(error, folded);
+            if let (Some(partial), Some(text)) = (&mut error.partial, cli::half_answer(context, process))
+                && partial.text.is_empty()
+            {
+                text.clone_into(&mut partial.text);
+            }
+            Err(error)
         }
     }
 }

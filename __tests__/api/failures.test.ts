@@ -54,6 +54,54 @@ describe("an error's status and body", () => {
   });
 });
 
+describe("a full context, in the words of servers", () => {
+  it.each([
+    [
+      400,
+      {
+        code: "Client specified an invalid argument",
+        error: "This model's maximum prompt length is 131072 but the request contains 509628 tokens.",
+      },
+    ],
+    [400, failure("Please reduce the length of the messages or completion.", "invalid_request_error")],
+    [500, failure("Context size has been exceeded.", "server_error")],
+    [400, failure("prompt token count of 150000 exceeds the limit of 128000", "x", "model_max_prompt_tokens_exceeded")],
+    [400, failure("Your request exceeded model token limit: 262144 (requested: 270000)", "invalid_request_error")],
+    [500, failure("<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 98304]", "x")],
+  ])("%i %j is CONTEXT_LENGTH, and asked once", async (status, body) => {
+    const { api, provider } = await withApi({ script: [{ error: { status, body } }] });
+    expect(await failureOf(provider.invoke(["hi"]))).toMatchObject({
+      code: "CONTEXT_LENGTH",
+      shouldRetry: false,
+      attempts: 1,
+      httpStatus: status,
+    });
+    expect(api.requests).toHaveLength(1);
+  });
+});
+
+describe("a limit of Google's", () => {
+  const limited = (quotaId: string) => ({
+    error: {
+      code: 429,
+      status: "RESOURCE_EXHAUSTED",
+      message: "You exceeded your current quota, please check your plan and billing details.",
+      details: [
+        { "@type": "type.googleapis.com/google.rpc.QuotaFailure", violations: [{ quotaId }] },
+        { "@type": "type.googleapis.com/google.rpc.RetryInfo", retryDelay: "34.5s" },
+      ],
+    },
+  });
+  it.each([
+    ["GenerateRequestsPerMinutePerProjectPerModel-FreeTier", "RATE_LIMITED"],
+    ["GenerateRequestsPerDayPerProjectPerModel-FreeTier", "QUOTA_EXCEEDED"],
+  ])("of %s is %s, with the wait in its details", async (quotaId, code) => {
+    const script = [{ error: { status: 429, body: [limited(quotaId)] } }];
+    const { provider } = await withApi({ script, options: once });
+    expect(await failureOf(provider.invoke(["hi"]))).toMatchObject({ code, retryAfterMs: 34_500 });
+  });
+});
+
 describe("an answer that is none", () => {
   const data = (value: object) => `data: ${JSON.stringify(value)}\n\n`;
   const text = data({ model: "m", choices: [{ delta: { content: "so far" } }] });

@@ -5,12 +5,17 @@
 
 use serde_json::Value;
 
+use crate::classify::retry_after;
 use crate::error::clip;
 use crate::event::Failure;
 use crate::redact::Redactor;
 
 /// How much of a body is looked at, and kept for people, characters.
 const SHOWN: usize = 4096;
+/// How deep a body is looked into for a limit's details.
+const DEPTH: usize = 12;
+/// How many quotas are named.
+const QUOTAS: usize = 16;
 
 /// A failure reported as JSON by an answer with this status; none for one that came within a stream.
 pub fn failure_of(json: &str, status: Option<u16>, redactor: &Redactor) -> Failure {
@@ -33,9 +38,12 @@ pub fn failure_of(json: &str, status: Option<u16>, redactor: &Redactor) -> Failu
         .flat_map(|value| ["code", "type", "status"].map(|name| value.get(name)));
     let details = error.get("details").and_then(Value::as_array).into_iter().flatten();
     let kinds = kinds.chain(details.map(|detail| detail.get("reason")));
+    let mut limit = Limit::default();
+    limit.read(&body, DEPTH);
     let mut kinds = kinds.flatten().filter_map(Value::as_str).map(str::to_owned);
     let kind = kinds.next();
-    let more_kinds: Vec<String> = kinds.filter(|other| Some(other) != kind.as_ref()).collect();
+    let more_kinds = kinds.filter(|other| Some(other) != kind.as_ref());
+    let more_kinds: Vec<String> = more_kinds.chain(limit.quotas).collect();
     let number = |name: &str| error.get(name).or_else(|| body.get(name)).and_then(Value::as_u64);
     let status_field = ["code", "status"].into_iter().find_map(number);
     let status_field = status_field.filter(|status| (400..600).contains(status));
@@ -48,7 +56,44 @@ pub fn failure_of(json: &str, status: Option<u16>, redactor: &Redactor) -> Failu
         },
         kind,
         more_kinds,
+        retry_after_ms: limit.retry_after_ms,
         ..Failure::default()
+    }
+}
+
+/// What Google's `details` say of a limit, wherever in a body they stand: gateways quote them, as objects or as JSON in a text.
+#[derive(Default)]
+struct Limit {
+    /// `RetryInfo.retryDelay`, ms.
+    retry_after_ms: Option<u64>,
+    /// The names of the quotas that are used up (`QuotaFailure.violations[].quotaId`).
+    quotas: Vec<String>,
+}
+
+impl Limit {
+    fn read(&mut self, value: &Value, depth: usize) {
+        let Some(depth) = depth.checked_sub(1) else { return };
+        match value {
+            Value::Object(fields) => {
+                let text = |name: &str| fields.get(name).and_then(Value::as_str);
+                if let Some(wait) = text("retryDelay").and_then(|delay| retry_after(delay, 0)) {
+                    self.retry_after_ms.get_or_insert(wait.after_ms);
+                }
+                if let Some(quota) = text("quotaId").filter(|_| self.quotas.len() < QUOTAS) {
+                    self.quotas.push(quota.to_owned());
+                }
+                for value in fields.values() {
+                    self.read(value, depth);
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| self.read(item, depth)),
+            Value::String(text) if text.contains("retryDelay") => {
+                if let Ok(quoted) = serde_json::from_str(text.trim()) {
+                    self.read(&quoted, depth);
+                }
+            }
+            _ => {}
+        }
     }
 }
 
@@ -161,6 +206,29 @@ mod tests {
         let failure = refused(400, "Bad Request", body, &Redactor::default());
         assert_eq!(failure.kind.as_deref(), Some("t"));
         assert_eq!(failure.more_kinds, ["INVALID_ARGUMENT", "API_KEY_INVALID"]);
+    }
+
+    #[test]
+    fn the_wait_of_a_limit_is_read_wherever_its_details_stand() {
+        let details = r#"[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"RequestsPerMinute"}]},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.074824224s"}]"#;
+        let google =
+            format!(r#"{{"error":{{"code":429,"message":"No.","status":"RESOURCE_EXHAUSTED","details":{details}}}}}"#);
+        let quoted = serde_json::to_string(&google).unwrap();
+        for body in [
+            google.clone(),
+            format!("[{google}]"),
+            format!(r#"{{"error":{{"message":"Provider returned error","code":429,"metadata":{{"raw":{quoted}}}}}}}"#),
+        ] {
+            let failure = refused(429, "", &body, &Redactor::default());
+            assert_eq!(failure.retry_after_ms, Some(34_075), "{body}");
+            assert_eq!(
+                failure.more_kinds.last().map(String::as_str),
+                Some("RequestsPerMinute"),
+                "{body}"
+            );
+        }
+        let none = r#"{"error":{"message":"No.","details":[{"retryDelay":"soon"}]}}"#;
+        assert_eq!(refused(429, "", none, &Redactor::default()).retry_after_ms, None);
     }
 
     #[test]

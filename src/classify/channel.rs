@@ -28,7 +28,16 @@ const NOISE: &[&str] = &[
     r"tip:.*",
     r"for\ more\ information,\ try.*",
     r"-{4,}",
+    // What a JavaScript runtime prints of a crash beside its reason: lines of the code, where they are, a mark below one, its version.
+    r"\d+\ \|.*",
+    r"\S+\.[cm]?[jt]s:\d+|node:\S+:\d+",
+    r"\^+",
+    r"bun\ v\d[\d.]*\b.*",
+    r"node\.js\ v\d[\d.]*",
 ];
+
+/// A mark below the line of code that it is about.
+const CARETS: &str = r"^\s*\^+\s*$";
 
 /// What begins a usage text, or a quotation of a configuration (opencode 1.18.34), keys and all: nothing after it is
 /// about the failure.
@@ -53,7 +62,7 @@ const PAGE_KIND: &str = "web_page";
 const TITLE: &str = r"(?is)<title[^>]*>\s*(.*?)\s*</title";
 
 /// Lines of an object as a JavaScript console prints it; fit for matching, not for showing.
-const DUMP: &str = r"^(?:\s{2,}\S|\s*[\[\]{}]+[,;]?\s*$)";
+const DUMP: &str = r#"^(?:\s{2,}\S|\s+\w+: (?:".*"|-?\d+),$|\s*[\[\]{}]+[,;]?\s*$)"#;
 
 struct Patterns {
     noise: RegexSet,
@@ -65,6 +74,7 @@ struct Patterns {
     page: Regex,
     title: Regex,
     dump: Regex,
+    carets: Regex,
 }
 
 static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
@@ -82,6 +92,7 @@ static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
         page: Regex::new(PAGE).ok()?,
         title: Regex::new(TITLE).ok()?,
         dump: Regex::new(DUMP).ok()?,
+        carets: Regex::new(CARETS).ok()?,
     })
 });
 
@@ -130,8 +141,12 @@ pub fn stderr(text: &str) -> ErrorText {
     let is_transcript = text
         .lines()
         .any(|line| patterns.transcripts.iter().any(|first| line.starts_with(first)));
+    let next = text.lines().skip(1).map(Some).chain([None]);
     let lines: Vec<&str> = text
         .lines()
+        .zip(next)
+        .filter(|(_, next)| !next.is_some_and(|next| patterns.carets.is_match(next)))
+        .map(|(line, _)| line)
         .take_while(|line| !patterns.usage.is_match(line))
         .filter(|line| !line.trim().is_empty() && !patterns.noise.is_match(line))
         .filter(|line| !is_transcript || patterns.mark.is_match(line))
@@ -265,7 +280,7 @@ fn body_of(value: &Value, depth: usize) -> Option<Body> {
     let data = inner.get("data").unwrap_or(inner);
     for source in [value, inner, data] {
         body.status = body.status.or_else(|| status_of(source));
-        for key in ["code", "type", "status", "name", "reason"] {
+        for key in ["code", "type", "status", "name", "reason", "error_kind"] {
             if let Some(word) = source.get(key).and_then(Value::as_str) {
                 body.know(word);
             }
@@ -331,6 +346,27 @@ mod tests {
         );
         assert_eq!(found.text, "Error: Session not found");
         assert_eq!(found.reason, "Session not found");
+    }
+
+    /// As claude 2.1.332 and a script of Node's die.
+    #[test]
+    fn the_code_of_a_crash_is_no_reason() {
+        let bun = stderr(
+            "11 | ${t} fails with 401 rate limit\n12 | \n13 | import{De}from\"/$bunfs/root/chunk.js\";throw x;\n                ^\n\
+             ENOENT: no such file or directory, uv_os_homedir\n syscall: \"uv_os_homedir\",\n   errno: -2,\n    code: \"ENOENT\"\n\n      \
+             at /$bunfs/root/chunk.js:5:312\n\nBun v1.4.6 (Linux x64)\n",
+        );
+        assert_eq!(bun.reason, "ENOENT: no such file or directory, uv_os_homedir");
+        let node = stderr(
+            "node:internal/modules/run_main:107\n    triggerUncaughtException(err);\n    ^\n\nTypeError: x is not a function\n    at \
+             run (file:///opt/x.js:500:16)\n\nNode.js v22.11.0\n",
+        );
+        assert_eq!(
+            (node.reason.as_str(), node.text.as_str()),
+            ("TypeError: x is not a function", "TypeError: x is not a function")
+        );
+        let named = stderr("/opt/cli/x.js:12\n  throw new Error(`429`)\n  ^\n\nError: no key\n");
+        assert_eq!(named.reason, "no key");
     }
 
     #[test]

@@ -29,18 +29,17 @@ use channel::ErrorText;
 use rules::{ProviderRules, common};
 use table::{Facts, Pass, snake, spaced};
 
-use crate::error::{Category, Code, ProviderError, clip};
+use crate::error::{Category, Code, ProviderError};
 use crate::event::{Failure, Outcome};
 use crate::provider::errors::Rule;
 use crate::provider::user_rule;
 pub use crate::provider::user_rule::UserRule;
-use crate::redact::one_line;
 
 /// A limit that has ended no longer ago than this, ms, ends now: a clock may differ, and a time of day has whole minutes only.
 const JUST_PAST_MS: u64 = 10 * 60_000;
 
-/// How much of a printed answer a reason quotes, characters.
-const MAX_ANSWER: usize = 200;
+/// A quota that is there again within this time is a rate, ms: gemini 0.61.0 tries those again, too.
+const SOON_MS: u64 = 5 * 60_000;
 
 /// What a failed run left behind. All but the provider may be missing.
 #[derive(Debug, Clone, Copy, Default)]
@@ -57,9 +56,9 @@ pub struct Evidence<'a> {
     pub signal: Option<&'a str>,
     /// HTTP status of the API's answer, from a field.
     pub http_status: Option<u16>,
-    /// Standard output, only where it is an error channel (claude, text form, exit code 1).
+    /// Standard output, only where it is an error channel (claude, text form, exit code 1). It counts where standard error is silent.
     pub stdout_text: Option<&'a str>,
-    /// What the run printed as an answer all the same. No rule looks at it: it is named where nothing else gives a reason.
+    /// What the run printed as an answer all the same. No rule looks at it but the user's own, and no reason quotes it.
     pub answer_text: Option<&'a str>,
     /// Standard error, whole or its head and tail.
     pub stderr_text: Option<&'a str>,
@@ -193,11 +192,15 @@ impl<'a> Case<'a> {
             .filter(|o| o.is_error)
             .and_then(|o| o.text.as_deref())
             .map(channel::message);
-        let stdout = evidence.stdout_text.map(channel::message);
-        let stderr = evidence.stderr_text.map(channel::stderr);
+        let stderr = evidence
+            .stderr_text
+            .map(channel::stderr)
+            .filter(|text| !text.is_empty());
+        // Beside a reason on standard error, it is what had come of the answer.
+        let stdout = evidence.stdout_text.filter(|_| stderr.is_none()).map(channel::message);
         Case {
             evidence: *evidence,
-            channels: [failure, outcome, stdout, stderr]
+            channels: [failure, outcome, stderr, stdout]
                 .into_iter()
                 .flatten()
                 .filter(|text| !text.is_empty())
@@ -229,18 +232,13 @@ impl<'a> Case<'a> {
     /// Asks in the order of belief.
     fn find(&self) -> Verdict {
         let mut facts = self.facts();
-        let everything = Facts {
-            text: spaced(
-                &self
-                    .channels
-                    .iter()
-                    .map(|channel| channel.text.as_str())
-                    .collect::<Vec<_>>()
-                    .join("\n"),
-            ),
-            ..facts.clone()
-        };
-        if let Some((code, hint)) = user_rule::first(self.evidence.user_rules, &everything.text) {
+        let everything = facts.clone();
+        let printed = self
+            .evidence
+            .answer_text
+            .filter(|_| !self.evidence.user_rules.is_empty());
+        let told = format!("{}\n{}", everything.text, spaced(printed.unwrap_or_default()));
+        if let Some((code, hint)) = user_rule::first(self.evidence.user_rules, &told) {
             return Verdict {
                 rule: None,
                 code,
@@ -249,7 +247,8 @@ impl<'a> Case<'a> {
             };
         }
         let rule = self
-            .first(Pass::Structure, &facts)
+            .full_context(&mut facts)
+            .or_else(|| self.first(Pass::Structure, &facts))
             .or_else(|| self.first(Pass::Exit, &everything))
             .or_else(|| {
                 let (rule, refined) = self.channels.iter().find_map(|text| self.of_text(text, &facts))?;
@@ -268,6 +267,43 @@ impl<'a> Case<'a> {
             user_hint: None,
             http_status: facts.status,
         }
+    }
+
+    /// The rule for a thread that is longer than the model's context: a field of any channel says so, or a sentence.
+    fn full_context(&self, facts: &mut Facts) -> Option<&'static Rule> {
+        let kinds = self.channels.iter().flat_map(|channel| channel.kinds.iter().cloned());
+        let all = Facts {
+            kinds: facts.kinds.iter().cloned().chain(kinds).collect(),
+            ..facts.clone()
+        };
+        let table = &common::FULL;
+        let rule = table
+            .first(Pass::Structure, &all)
+            .or_else(|| table.first(Pass::Text, &all))?;
+        let told = |channel: &ErrorText| channel.status.or_else(|| status::status_in(&channel.text));
+        facts.status = facts.status.or_else(|| self.channels.iter().find_map(told));
+        Some(rule)
+    }
+
+    /// Whether a wait of minutes at most is asked for. Seconds are named of a day's quota, too, which is not there again then.
+    fn is_soon(&self, kinds: &[String], text: &str) -> bool {
+        let wait = self.asked_wait().map(|wait| wait.after_ms);
+        let daily = || kinds.iter().any(|kind| kind.contains("per_day")) || names_a_day(text);
+        wait.is_some_and(|ms| ms <= SOON_MS) && !daily()
+    }
+
+    /// The wait that a field or a text asks for.
+    fn asked_wait(&self) -> Option<RetryAfter> {
+        let field = self.evidence.failure.and_then(|failure| failure.retry_after_ms);
+        let field = field.map(|after_ms| RetryAfter {
+            after_ms,
+            resets_at: None,
+        });
+        field.or_else(|| {
+            self.channels
+                .iter()
+                .find_map(|channel| retry_after_in(&channel.text, self.evidence.now_ms, self.evidence.local_offset_min))
+        })
     }
 
     /// The rule for the text of one channel, and the facts it was found with. The provider's own messages come first,
@@ -315,17 +351,27 @@ impl<'a> Case<'a> {
             .and_then(|f| f.http_status)
             .or(self.evidence.http_status)
             .or(body.and_then(|b| b.status));
-        Facts {
-            kinds: kind
+        let kinds: Vec<String> = kind
+            .iter()
+            .cloned()
+            .chain(
+                failure
+                    .into_iter()
+                    .flat_map(|f| f.more_kinds.iter().map(|kind| snake(kind))),
+            )
+            .chain(body.into_iter().flat_map(|b| b.kinds.iter().cloned()))
+            .collect();
+        let text = spaced(
+            &self
+                .channels
                 .iter()
-                .cloned()
-                .chain(
-                    failure
-                        .into_iter()
-                        .flat_map(|f| f.more_kinds.iter().map(|kind| snake(kind))),
-                )
-                .chain(body.into_iter().flat_map(|b| b.kinds.iter().cloned()))
-                .collect(),
+                .map(|channel| channel.text.as_str())
+                .collect::<Vec<_>>()
+                .join("\n"),
+        );
+        Facts {
+            soon: self.is_soon(&kinds, &text),
+            kinds,
             status: status.or_else(|| exit.and_then(|code| rules::status_of_exit(provider, code))),
             terminal: failure.and_then(|f| f.terminal_reason.clone()),
             subtype: outcome
@@ -338,14 +384,7 @@ impl<'a> Case<'a> {
             plan_limit: failure.is_some_and(|f| f.limit_type.is_some()),
             no_plan: failure.is_some_and(|f| f.no_plan),
             is: None,
-            text: spaced(
-                &self
-                    .channels
-                    .iter()
-                    .map(|channel| channel.text.as_str())
-                    .collect::<Vec<_>>()
-                    .join("\n"),
-            ),
+            text,
         }
     }
 
@@ -398,8 +437,7 @@ impl<'a> Case<'a> {
             (_, Some(0), _) if code == Code::EmptyResponse => "ended well, but said nothing".to_owned(),
             (_, Some(exit), _) => match self.evidence.answer_text.map(str::trim) {
                 Some(answer) if !answer.is_empty() => {
-                    let answer = clip(&one_line(answer), MAX_ANSWER);
-                    format!("exited with code {exit} after it printed a result: {answer}")
+                    format!("exited with code {exit} after it printed an answer, and gave no reason")
                 }
                 _ => format!("exited with code {exit} and said nothing"),
             },
@@ -422,11 +460,7 @@ impl<'a> Case<'a> {
             .or(self.evidence.resets_at)
             .filter(|at| is_limit && at.saturating_add(JUST_PAST_MS) > now)
             .map(|at| RetryAfter::until(at, now));
-        let found = field.or_else(|| {
-            self.channels
-                .iter()
-                .find_map(|channel| retry_after_in(&channel.text, now, self.evidence.local_offset_min))
-        });
+        let found = field.or_else(|| self.asked_wait());
         match found {
             Some(wait) => {
                 let ends = wait
@@ -440,4 +474,10 @@ impl<'a> Case<'a> {
             ),
         }
     }
+}
+
+/// Whether a text speaks of a day's quota, as Google's `quotaId` does (`GenerateRequestsPerDayPerProjectPerModel`).
+fn names_a_day(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    ["per day", "per_day", "daily"].iter().any(|word| text.contains(word))
 }

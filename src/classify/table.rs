@@ -15,7 +15,11 @@ impl Rule {
     pub(super) fn pass(&self) -> Pass {
         if self.weak {
             Pass::Last
-        } else if self.when.iter().all(|w| matches!(w, Condition::Text(_))) {
+        } else if self
+            .when
+            .iter()
+            .all(|w| matches!(w, Condition::Text(_) | Condition::Soon))
+        {
             Pass::Text
         } else if self
             .when
@@ -64,6 +68,8 @@ pub struct Facts {
     /// A limit of the plan refused the request.
     pub plan_limit: bool,
     pub no_plan: bool,
+    /// A wait of minutes at most is asked for, and no day's quota is named.
+    pub soon: bool,
     /// What has been found so far.
     pub is: Option<Code>,
     /// The error channels, [`spaced`].
@@ -131,6 +137,7 @@ fn holds(condition: &Condition, compiled: &Compiled, facts: &Facts) -> bool {
         Condition::AnySignal => facts.signal.is_some(),
         Condition::PlanLimit => facts.plan_limit,
         Condition::NoPlan => facts.no_plan,
+        Condition::Soon => facts.soon,
         Condition::Silent => facts.text.trim().is_empty(),
         Condition::Is(code) => facts.is == Some(*code),
         Condition::Text(source) => compiled

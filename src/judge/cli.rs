@@ -106,6 +106,13 @@ pub fn text_answer<'a>(wire: Wire, fatal_stdout: &[&str], text: &'a str) -> Opti
     (!text.is_empty() && !fatal && plain(wire, text) == Plain::Text).then_some(text)
 }
 
+/// What had come of the answer of a run that failed, in text form: standard output, where the reason is not told there.
+pub(super) fn half_answer<'a>(context: &Context, process: &'a ProcessEvidence) -> Option<&'a str> {
+    let is_reason = context.rules.fails_on_stdout && process.stderr.trim().is_empty();
+    let plain = process.plain.as_deref().filter(|_| !is_reason)?;
+    text_answer(process.wire, context.rules.fatal_stdout, plain)
+}
+
 /// Why output without an event, of a run that ended well, is no answer; `None` if it is one.
 fn failure_of_plain(facts: &Facts, folded: &Folded, text: &str) -> Option<ProviderError> {
     match plain(facts.process.wire, text) {
@@ -171,9 +178,11 @@ fn cut_text(facts: &Facts) -> ProviderError {
 }
 
 fn clues<'a>(facts: &'a Facts, folded: &'a Folded) -> Clues<'a> {
-    // With exit code 0 standard output is an answer, and answers are no error channel.
-    let is_error =
-        |text: &&str| facts.process.exit_code != Some(0) || facts.context.rules.fatal_stdout.contains(&text.trim());
+    // With exit code 0 standard output is an answer, and answers are no error channel; nor is half of one, with another exit code.
+    let rules = facts.context.rules;
+    let is_error = |text: &&str| {
+        (facts.process.exit_code != Some(0) && rules.fails_on_stdout) || rules.fatal_stdout.contains(&text.trim())
+    };
     let answer = folded.reply.content.as_str();
     let mark = facts
         .context
@@ -192,6 +201,7 @@ fn clues<'a>(facts: &'a Facts, folded: &'a Folded) -> Clues<'a> {
             .outcome
             .as_ref()
             .and_then(|outcome| outcome.text.as_deref())
+            .or(facts.process.plain.as_deref())
             .or(Some(folded.reply.content.as_str())),
         stderr_text: Some(&facts.process.stderr),
         resets_at: folded.limit_resets_at,

@@ -195,6 +195,8 @@ pub struct CliRules<'a> {
     pub fatal_stderr: &'a [&'a str],
     /// What all of standard output is in text form where a run is no success.
     pub fatal_stdout: &'a [&'a str],
+    /// Whether standard output in text form is where a failure is told.
+    pub fails_on_stdout: bool,
     /// How a message begins that is the reason of a run that failed.
     pub error_message: Option<&'a str>,
     /// Error rules of the user's own.
@@ -209,6 +211,7 @@ impl<'a> From<&'a Provider> for CliRules<'a> {
             versions: provider.about.versions,
             fatal_stderr: provider.fatal_stderr,
             fatal_stdout: provider.fatal_stdout,
+            fails_on_stdout: provider.errors.channel.fails_on_stdout,
             error_message: provider.error_message,
             user_rules: provider.custom.as_ref().map_or(&[], |own| &own.error_rules),
             output_is_checked: false,

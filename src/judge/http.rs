@@ -143,7 +143,7 @@ fn unreachable(origin: &str, trouble: &ConnectError) -> ProviderError {
         ),
         ConnectError::Tls(why) => (
             format!("no trusted connection to {origin}: {why}"),
-            "check the server's certificate and the system's clock; a private authority must be among the system's",
+            "check the server's certificate and the system's clock; a private authority must be among the system's or in the file that NODE_EXTRA_CA_CERTS names",
         ),
         ConnectError::Slow(limit) => (
             format!("no connection to {origin} within {} ms", limit.as_millis()),

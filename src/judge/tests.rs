@@ -277,9 +277,9 @@ fn an_answer_without_the_structure_that_was_asked_for_is_a_failure() {
     );
 }
 
-/// `exited with code 1 and said nothing`, though the answer was there.
+/// A model's words are no reason: messages go to logs.
 #[test]
-fn a_result_of_a_run_that_failed_is_quoted() {
+fn a_result_of_a_run_that_failed_is_partial_and_no_reason() {
     let stdout =
         r#"{"type":"result","subtype":"success","is_error":false,"num_turns":1,"result":"HTTP 429 means: slow down."}"#;
     for wire in [Wire::ClaudeJson, Wire::ClaudeStream] {
@@ -294,13 +294,34 @@ fn a_result_of_a_run_that_failed_is_quoted() {
         };
         let error = judged(&run, events, &decoder).unwrap_err();
         assert_eq!(error.code, Code::Unknown);
+        let reason = "exited with code 1 after it printed an answer, and gave no reason";
+        assert!(error.message.starts_with(reason), "{}", error.message);
+    }
+}
+
+/// Exit code 1, half an answer on standard output and the reason on standard error.
+#[test]
+fn the_reason_of_a_run_in_text_form_is_what_standard_error_says() {
+    let half = "To sort it, HTTP 429 rate limit ENOENT and then";
+    for provider in crate::provider::every() {
+        let id: &str = &provider.id;
+        let (events, decoder) = decode(Wire::Text, [half.as_bytes()]);
+        let run = Run {
+            provider: id,
+            wire: Wire::Text,
+            flags: &[],
+            exit_code: Some(1),
+            stdout: half.as_bytes(),
+            stderr: "Error: unexpected status 503 Service Unavailable: boom\n",
+        };
+        let error = judged(&run, events, &decoder).unwrap_err();
+        assert_eq!(error.code, Code::ServerError, "{id}: {}", error.message);
         assert!(
-            error
-                .message
-                .starts_with("exited with code 1 after it printed a result: HTTP 429 means: slow down"),
-            "{}",
+            error.message.contains("boom") && !error.message.contains("To sort it"),
+            "{id}: {}",
             error.message
         );
+        assert_eq!(error.partial.map(|partial| partial.text).as_deref(), Some(half), "{id}");
     }
 }
 

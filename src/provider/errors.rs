@@ -34,6 +34,8 @@ pub struct Channel {
     /// How a line begins that stands at the top of a transcript, echo of the prompt included, in which only marked lines
     /// (`ERROR: …`) are errors.
     pub transcript: Option<&'static str>,
+    /// In text form its failures stand on standard output, where others have their answer or half of it.
+    pub fails_on_stdout: bool,
     /// What stands before the reason and is about the CLI: a regular expression, in which `.` is also a line's end.
     pub preamble: Option<&'static str>,
 }
@@ -43,6 +45,7 @@ impl Channel {
     pub const PLAIN: Channel = Channel {
         noise: &[],
         transcript: None,
+        fails_on_stdout: false,
         preamble: None,
     };
 }
@@ -129,6 +132,8 @@ pub enum Condition {
     /// The account's organisation has no plan, as a field says (claude: `rate_limit_event` with `overageDisabledReason`
     /// `org_level_disabled` and no window of a plan).
     NoPlan,
+    /// The provider asks for a wait of minutes at most, and does not speak of a day's quota: Google names seconds there, too.
+    Soon,
     /// All error channels are empty.
     Silent,
     /// The verdict of earlier tables: for the table that makes a verdict finer.

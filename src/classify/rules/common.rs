@@ -11,6 +11,10 @@ pub const OLD_NODE: &str = "the CLI needs a newer Node than the one that runs it
 /// Asked after the provider's own table.
 pub static TABLE: Table = Table::new(RULES);
 
+/// A thread that is longer than the model's context, in the words of servers. Asked before all other rules, the provider's own included:
+/// many servers report it as a lost connection, a server's error or a parameter that is wrong, and asking again never helps.
+pub static FULL: Table = Table::new(FULL_CONTEXT);
+
 /// Makes a verdict of any table finer: a status says who failed, the text beside it says why.
 pub static FINER: Table = Table::new(REFINEMENTS);
 
@@ -22,7 +26,6 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("billing_hard_limit_reached")], Code::CreditExhausted, "Billing hard limit has been reached"),
     Rule::new(&[Kind("billing_error")], Code::CreditExhausted, "Your credit balance is too low"),
     Rule::new(&[Kind("usage_limit_reached")], Code::UsageLimit, "The usage limit has been reached"),
-    Rule::new(&[Kind("context_length_exceeded")], Code::ContextLength, "maximum context length is 8192 tokens"),
     Rule::new(&[Kind("invalid_api_key")], Code::InvalidApiKey, "Incorrect API key provided"),
     Rule::new(&[Kind("api_key_invalid")], Code::InvalidApiKey, "API key not valid"),
     Rule::new(&[Kind("model_not_found")], Code::ModelNotFound, "The model m1 does not exist"),
@@ -112,6 +115,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("<throttl|<(?:reduce|high) concurrency>")], Code::RateLimited, "throttled"),
     // The operating system's, which are no matter of an account.
     Rule::new(&[Text("<spawn (?:\\S+ )?(?:EACCES|ENOEXEC|UNKNOWN)>|<exec format error>")], Code::CliNotExecutable, "spawn ./claude EACCES"),
+    Rule::new(&[Text("<uv_os_(?:homedir|get_passwd)>")], Code::InvalidConfig, "ENOENT: no such file or directory, uv_os_homedir").hint("set HOME in the CLI's environment (`env`): the user that it runs as has no home folder"),
     Rule::new(&[Text("<EACCES>|<EPERM>|<EROFS>")], Code::InvalidConfig, "EACCES: permission denied, open '/home/user/.claude.json'").hint("let the CLI read and write the file that it names"),
     // Authentication (document: invalid_api_key unauthorized UNAUTHENTICATED PERMISSION_DENIED authentication_failed
     // not_authenticated 401 403).
@@ -174,12 +178,38 @@ const RULES: &[Rule] = &[
 ];
 
 #[rustfmt::skip] // One rule, one row.
+const FULL_CONTEXT: &[Rule] = &[
+    // Identifiers: OpenAI's, llama.cpp's, Copilot's, GitHub Models'.
+    Rule::new(&[Kind("context_length_exceeded")], Code::ContextLength, "maximum context length is 8192 tokens"),
+    Rule::new(&[Kind("exceed_context_size_error")], Code::ContextLength, "the request exceeds the available context size, try increasing it"),
+    Rule::new(&[Kind("model_max_prompt_tokens_exceeded")], Code::ContextLength, "prompt token count of 150000 exceeds the limit of 128000"),
+    Rule::new(&[Kind("tokens_limit_reached")], Code::ContextLength, "Request body too large for gpt-4o model. Max size: 8000 tokens."),
+    // xAI; OpenAI, vLLM, Mistral and OpenRouter; Anthropic; Google.
+    Rule::new(&[Text("<maximum prompt length is \\d")], Code::ContextLength, "This model's maximum prompt length is 131072 but the request contains 509628 tokens."),
+    Rule::new(&[Text("<maximum context length (?:is|of) \\d|<\\d+ maximum context length>")], Code::ContextLength, "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."),
+    Rule::new(&[Text("<(?:prompt|conversation) is too long: [~\\d]|<tokens > \\d+ maximum|<exceeds? (?:the )?context limit>")], Code::ContextLength, "prompt is too long: 250000 tokens > 200000 maximum"),
+    Rule::new(&[Text("<input token count .{0,40}exceeds the maximum number of tokens>")], Code::ContextLength, "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576)."),
+    // Groq and Cerebras; llama.cpp; Copilot; Kimi; DashScope; Bedrock; Z.AI; MiniMax.
+    Rule::new(&[Text("<reduce the length of (?:the|your) (?:messages?|prompt|input)>")], Code::ContextLength, "Please reduce the length of the messages or completion."),
+    Rule::new(&[Text("<exceeds? the available context size>|<context size has been exceeded>|<exceeds? (?:the )?(?:model's )?(?:maximum )?context length>")], Code::ContextLength, "request (9000 tokens) exceeds the available context size (4096 tokens), try increasing it"),
+    Rule::new(&[Text("<prompt token count of \\d+ exceeds the limit>")], Code::ContextLength, "prompt token count of 150000 exceeds the limit of 128000"),
+    Rule::new(&[Text("<exceeded (?:the )?model token limit>")], Code::ContextLength, "Invalid request: Your request exceeded model token limit: 262144 (requested: 270000)"),
+    Rule::new(&[Text("<range of input length should be>")], Code::ContextLength, "InternalError.Algo.InvalidParameter: Range of input length should be [1, 98304]"),
+    Rule::new(&[Text("<input is too long for (?:the )?requested model>|<prompt exceeds max length>|<context window exceeds limit>")], Code::ContextLength, "Input is too long for requested model."),
+    // The Responses API, through codex, which takes it for a stream that broke.
+    Rule::new(&[Text("<(?:input|prompt|request|conversation) (?:is larger than|exceeds?) (?:the|this|your) (?:model's )?context window>")], Code::ContextLength, "stream disconnected before completion: Your input exceeds the context window of this model. Please adjust your input and try again."),
+];
+
+#[rustfmt::skip] // One rule, one row.
 const REFINEMENTS: &[Rule] = &[
     Rule::new(&[Is(Code::RateLimited), Text(USAGE)], Code::UsageLimit, "You've hit your weekly limit · resets Nov 25, 3pm (UTC)"),
     Rule::new(&[Is(Code::RateLimited), Text(CREDIT)], Code::CreditExhausted, "Your credit balance is too low"),
+    // A quota that is there again in seconds is a rate, whatever it is called (Google, each of its 429).
+    Rule::new(&[Is(Code::RateLimited), Soon, Text(QUOTA)], Code::RateLimited, "You exceeded your current quota. Please retry in 34.07s."),
     Rule::new(&[Is(Code::RateLimited), Text(QUOTA)], Code::QuotaExceeded, "You exceeded your current quota, please check your plan and billing details"),
     Rule::new(&[Is(Code::RateLimited), Text("<overloaded|<at capacity>")], Code::Overloaded, "The engine is overloaded"),
     Rule::new(&[Is(Code::QuotaExceeded), Text(USAGE)], Code::UsageLimit, "Usage limit reached"),
+    Rule::new(&[Is(Code::QuotaExceeded), Soon], Code::RateLimited, "Resource has been exhausted. Please retry in 34.07s."),
     Rule::new(&[Is(Code::ServerError), Text("<overloaded")], Code::Overloaded, "The model is overloaded. Please try again later."),
     Rule::new(&[Is(Code::InvalidRequest), Text(CREDIT)], Code::CreditExhausted, "Your credit balance is too low to access the API"),
     Rule::new(&[Is(Code::InvalidRequest), Text(CONTEXT)], Code::ContextLength, "prompt is too long: 250000 tokens > 200000 maximum"),

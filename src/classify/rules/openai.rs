@@ -46,7 +46,6 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("insufficient_balance")], Code::CreditExhausted, "Insufficient Balance"),
     Rule::new(&[Kind("account_deactivated")], Code::PermissionDenied, "The account associated with this API key has been deactivated"),
     Rule::new(&[Kind("incorrect_api_key_provided")], Code::InvalidApiKey, "Incorrect API key provided"),
-    Rule::new(&[Kind("exceed_context_size_error")], Code::ContextLength, "the request exceeds the available context size, try increasing it"),
     Rule::new(&[Kind("string_above_max_length")], Code::ContextLength, "Invalid 'messages[0].content': string too long."),
     Rule::new(&[Kind("deployment_not_found")], Code::ModelNotFound, "The API deployment for this resource does not exist."),
     Rule::new(&[Kind("engine_overloaded_error")], Code::Overloaded, "The engine is currently overloaded, please try again later"),

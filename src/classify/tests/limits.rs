@@ -185,3 +185,166 @@ fn a_local_time_is_resolved_and_one_just_past_is_now() {
         (Some(NOW + (24 * 60 - 11) * minutes), Some((24 * 60 - 11) * minutes))
     );
 }
+
+/// As servers word it, by the kind or the status that they give it besides.
+#[test]
+fn a_full_context_is_one_whatever_it_is_reported_as() {
+    let table: &[(&str, Option<&str>, Option<u16>, &str)] = &[
+        (
+            "openai",
+            Some("Client specified an invalid argument"),
+            Some(400),
+            "This model's maximum prompt length is 131072 but the request contains 509628 tokens.",
+        ),
+        (
+            "openai",
+            Some("context_length_exceeded"),
+            Some(400),
+            "Please reduce the length of the messages or completion.",
+        ),
+        (
+            "openai",
+            Some("invalid_request_error"),
+            Some(413),
+            "Please reduce the length of the messages or completion. Current length is 30123 while limit is 8192",
+        ),
+        (
+            "openai",
+            Some("exceed_context_size_error"),
+            Some(400),
+            "request (9000 tokens) exceeds the available context size (4096 tokens), try increasing it",
+        ),
+        (
+            "openai",
+            Some("server_error"),
+            Some(500),
+            "Context size has been exceeded.",
+        ),
+        (
+            "openai",
+            Some("model_max_prompt_tokens_exceeded"),
+            Some(400),
+            "prompt token count of 150000 exceeds the limit of 128000",
+        ),
+        (
+            "copilot",
+            Some("query"),
+            Some(400),
+            "400 prompt token count of 150000 exceeds the limit of 128000",
+        ),
+        (
+            "copilot",
+            None,
+            None,
+            "{\"error\":{\"message\":\"no\",\"code\":\"model_max_prompt_tokens_exceeded\"}}",
+        ),
+        (
+            "openai",
+            Some("invalid_request_error"),
+            Some(400),
+            "Invalid request: Your request exceeded model token limit: 262144 (requested: 270000)",
+        ),
+        (
+            "kimi",
+            None,
+            None,
+            "LLM provider error: Error code: 400 - Your request exceeded model token limit: 262144",
+        ),
+        (
+            "openai",
+            Some("InternalError.Algo.InvalidParameter"),
+            Some(500),
+            "<500> InternalError.Algo.InvalidParameter: Range of input length should be [1, 98304]",
+        ),
+        (
+            "qwen",
+            None,
+            None,
+            "[API Error: 429 InternalError.Algo.InvalidParameter: Range of input length should be [1, 98304]]",
+        ),
+        (
+            "codex",
+            Some("response_stream_disconnected"),
+            None,
+            "stream disconnected before completion: Your input exceeds the context window of this model. Please adjust your input and try again.",
+        ),
+        (
+            "codex",
+            None,
+            None,
+            "stream disconnected before completion: Your input exceeds the context window of this model. Please adjust your input and try again.",
+        ),
+    ];
+    for (provider, kind, http_status, message) in table {
+        let failure = Failure {
+            kind: kind.map(str::to_owned),
+            message: (*message).to_owned(),
+            http_status: *http_status,
+            ..Failure::default()
+        };
+        let fields = Evidence {
+            provider,
+            exit_code: Some(1),
+            now_ms: NOW,
+            ..Evidence::default()
+        };
+        let as_field = classify(&Evidence {
+            failure: Some(&failure),
+            ..fields
+        });
+        let as_text = classify(&Evidence {
+            stderr_text: Some(message),
+            ..fields
+        });
+        for found in [as_field, as_text] {
+            assert_eq!(
+                (found.code, found.retry_after_ms),
+                (Code::ContextLength, None),
+                "{message}"
+            );
+        }
+        assert!(!Code::ContextLength.category().should_retry());
+    }
+}
+
+/// Google calls every limit a quota, and says how long it takes.
+#[test]
+fn a_quota_of_seconds_is_a_rate_limit_and_a_days_is_used_up() {
+    let of = |quota: &str, wait: &str| {
+        let failure = Failure {
+            kind: Some("RESOURCE_EXHAUSTED".to_owned()),
+            more_kinds: vec![quota.to_owned()],
+            message: "You exceeded your current quota, please check your plan and billing details.".to_owned(),
+            http_status: Some(429),
+            retry_after_ms: super::super::retry_after(wait, NOW).map(|wait| wait.after_ms),
+            ..Failure::default()
+        };
+        let found = classify(&Evidence {
+            provider: "openai",
+            failure: Some(&failure),
+            now_ms: NOW,
+            ..Evidence::default()
+        });
+        (found.code, found.retry_after_ms)
+    };
+    let minute = "GenerateRequestsPerMinutePerProjectPerModel-FreeTier";
+    let day = "GenerateRequestsPerDayPerProjectPerModel-FreeTier";
+    assert_eq!(of(minute, "34.074824224s"), (Code::RateLimited, Some(34_075)));
+    assert_eq!(of(day, "34s"), (Code::QuotaExceeded, Some(34_000)));
+    assert_eq!(of(minute, "7200s"), (Code::QuotaExceeded, Some(7_200_000)));
+    assert_eq!(of(minute, ""), (Code::QuotaExceeded, None));
+    // The same as text, in the words of each CLI that such an API may be behind.
+    for provider in ["gemini", "qwen", "opencode", "copilot", ""] {
+        let body = |quota: &str| {
+            format!(
+                r#"{{"error":{{"code":429,"message":"You exceeded your current quota.","status":"RESOURCE_EXHAUSTED","details":[{{"violations":[{{"quotaId":"{quota}"}}]}},{{"retryDelay":"34s"}}]}}}}"#
+            )
+        };
+        let context = Context {
+            provider,
+            ..Context::default()
+        };
+        let found = [minute, day].map(|quota| classify_text(&body(quota), &context, NOW).code);
+        assert_eq!(found, [Code::RateLimited, Code::QuotaExceeded], "{provider}");
+    }
+}

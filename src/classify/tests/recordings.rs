@@ -149,7 +149,7 @@ fn golden(cli: &str) -> String {
                     outcome: decoded.outcome.as_ref(),
                     exit_code: signal.is_none().then_some(exit),
                     signal,
-                    stdout_text: decoded.text.as_deref(),
+                    stdout_text: decoded.text.as_deref().filter(|_| tells_on_stdout(provider)),
                     stderr_text: Some(&run.stderr),
                     resets_at: decoded.resets_at,
                     now_ms: NOW,
@@ -178,6 +178,10 @@ fn golden(cli: &str) -> String {
         }
     }
     golden
+}
+
+fn tells_on_stdout(provider: &str) -> bool {
+    crate::provider::find(provider).is_some_and(|known| known.errors.channel.fails_on_stdout)
 }
 
 #[test]

@@ -11,7 +11,11 @@ fn tables() -> Vec<(&'static str, &'static Table)> {
     rules::ALL
         .iter()
         .map(|known| (known.id, &known.table))
-        .chain([("common", &common::TABLE), ("finer", &common::FINER)])
+        .chain([
+            ("full", &common::FULL),
+            ("common", &common::TABLE),
+            ("finer", &common::FINER),
+        ])
         .collect()
 }
 
@@ -33,6 +37,7 @@ fn facts_of(rule: &Rule) -> Facts {
             Condition::NoTurns => facts.no_turns = true,
             Condition::PlanLimit => facts.plan_limit = true,
             Condition::NoPlan => facts.no_plan = true,
+            Condition::Soon => facts.soon = true,
             Condition::Exit(code) => facts.exit = Some(code),
             Condition::Signal(signal) => facts.signal = Some(signal.to_owned()),
             Condition::AnySignal => facts.signal = Some("SIGUSR1".to_owned()),

@@ -122,6 +122,7 @@ fn failure(turn: &Turn, outcome: &Outcome, line: &ResultLine, fields: &mut Field
             .or(bracketed.http_status),
         terminal_reason: fields.string("terminal_reason", line.terminal_reason),
         resets_at: turn.resets_at,
+        retry_after_ms: None,
         limit_type: turn.limit_type.clone(),
         no_plan: turn.no_plan,
     }

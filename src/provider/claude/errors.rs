@@ -14,6 +14,8 @@ pub(super) const ERRORS: Errors = Errors {
             r"\[claude-code:\w+\].*",
             r"claude\ code\ doesn.t\ recognize\ the\ model.*",
         ],
+        // `claude -p` in text form: `API Error: …`, `Prompt is too long`, with exit code 1.
+        fails_on_stdout: true,
         ..Channel::PLAIN
     },
     ..Errors::NONE

@@ -57,9 +57,9 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("terminal_quota_error")], Code::QuotaExceeded, "You have exhausted your daily quota on this model."),
     Rule::new(&[Kind("retryable_quota_error")], Code::RateLimited, "Resource exhausted"),
     // The API calls every 429 RESOURCE_EXHAUSTED; one that is over soon says when.
-    Rule::new(&[Kind("resource_exhausted"), Text(SOON)], Code::RateLimited, r#"{"status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"34s"}]}"#),
+    Rule::new(&[Kind("resource_exhausted"), Soon], Code::RateLimited, r#"{"status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"34s"}]}"#),
     // As the CLI tells it in stream-json: `[API Error: {…}]`, whose status is 429.
-    Rule::new(&[Status(429), Text("<please retry in [\\d.]+ ?m?s>")], Code::RateLimited, "Quota exceeded for metric: generate_content_requests. Please retry in 34.07s."),
+    Rule::new(&[Status(429), Soon], Code::RateLimited, "Quota exceeded for metric: generate_content_requests. Please retry in 34.07s."),
     Rule::new(&[Kind("model_not_found_error")], Code::ModelNotFound, "models/nope is not found for API version v1beta"),
     Rule::new(&[Kind("fatal_authentication_error")], Code::NotLoggedIn, "Please set an Auth method"),
     // In a warm process, which is asked for a session (the protocol's code -32000).
@@ -76,7 +76,8 @@ const RULES: &[Rule] = &[
     Rule::new(&[Exit(55)], Code::UntrustedWorkspace, "Gemini CLI is not running in a trusted directory."),
     Rule::new(&[Exit(130)], Code::Crashed, "").say("interrupted from outside (exit code 130)"),
     Rule::new(&[Text("<exhausted your (?:\\w+ )?quota>|<terminal quota error>")], Code::QuotaExceeded, "TerminalQuotaError: You have exhausted your daily quota on this model."),
-    Rule::new(&[Text("<retryable quota error>|<suggested retry after>|<resource_(?:has been )?exhausted(?s:.)*(?:retry_delay|retry in \\d)")], Code::RateLimited, "RetryableQuotaError: Resource exhausted"),
+    Rule::new(&[Text("<retryable quota error>|<suggested retry after>")], Code::RateLimited, "RetryableQuotaError: Resource exhausted"),
+    Rule::new(&[Text("<resource_(?:has been )?exhausted>"), Soon], Code::RateLimited, "Resource exhausted. Please retry in 2s."),
     Rule::new(&[Text("<models/\\S+ is not found>|<model not found error>")], Code::ModelNotFound, "ModelNotFoundError: models/nope is not found for API version v1beta"),
     Rule::new(&[Text("<incomplete json segment>|<model stream ended without>")], Code::MalformedResponse, "[API Error: Incomplete JSON segment at the end]"),
     Rule::new(&[Text("^\\[?(?:api error: )?terminated>")], Code::ConnectionLost, "terminated"),
@@ -85,6 +86,3 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("<set an auth method>")], Code::NotLoggedIn, "Please set an Auth method in your settings.json or specify one of the following environment variables"),
     Rule::new(&[Text("<no input provided via stdin>")], Code::EmptyPrompt, "No input provided via stdin. Input can be provided by piping data into gemini."),
 ];
-
-/// A wait of seconds or minutes is named.
-const SOON: &str = "retry_delay|retry in \\d|suggested retry after";
