@@ -6,6 +6,7 @@
 use std::error::Error as StdError;
 use std::fmt::{self, Debug};
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,9 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, 
 use http::uri::Uri;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use reqwest::redirect::Policy;
-use rustls_platform_verifier::BuilderVerifierExt;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls_platform_verifier::Verifier;
 
 use crate::api::settings::Settings;
 use crate::judge::{ConnectError, HttpEnd};
@@ -28,43 +31,67 @@ const IDLE_CONNECTIONS: usize = 8;
 /// How much of an error's body is read, bytes.
 const ERROR_BODY: usize = 64 * 1024;
 
-/// How to get to the API: directly, or by a proxy.
+/// The variable of Node's that names a file of further certificates to trust.
+const EXTRA_CERTIFICATES: &str = "NODE_EXTRA_CA_CERTS";
+
+/// How to get to the API: directly or by a proxy, and whose certificates are trusted on the way besides the system's.
 #[derive(Clone)]
-pub struct Route(Option<Intercept>);
+pub struct Route {
+    proxy: Option<Intercept>,
+    /// A file of certificates, as `NODE_EXTRA_CA_CERTS` names it.
+    certificates: Option<PathBuf>,
+}
 
 impl Route {
     /// Straight to the API.
     pub fn direct() -> Route {
-        Route(None)
+        Route {
+            proxy: None,
+            certificates: None,
+        }
     }
 
     /// The route to `to`. Reads the environment, `env` or this process's own, and the system's settings; to be called where
     /// nobody changes the former. A loopback address is never asked of a proxy, whatever they say.
     pub fn find(to: &Uri, env: Option<&Vars>) -> Route {
-        if to.host().is_none_or(is_loopback) {
-            return Route(None);
-        }
-        let matcher = match env {
-            None => Matcher::from_system(),
-            Some(vars) => {
-                let value = |names: [&str; 2]| {
-                    let found = names.iter().find_map(|name| {
-                        vars.iter()
-                            .find(|(known, value)| known == name && !value.is_empty())
-                            .and_then(|(_, value)| value.to_str())
-                    });
-                    found.unwrap_or_default().to_owned()
-                };
-                Matcher::builder()
-                    .all(value(["ALL_PROXY", "all_proxy"]))
-                    .http(value(["HTTP_PROXY", "http_proxy"]))
-                    .https(value(["HTTPS_PROXY", "https_proxy"]))
-                    .no(value(["NO_PROXY", "no_proxy"]))
-                    .build()
-            }
+        let certificates = match env {
+            None => std::env::var_os(EXTRA_CERTIFICATES),
+            Some(vars) => vars
+                .iter()
+                .find(|(name, _)| name == EXTRA_CERTIFICATES)
+                .map(|(_, value)| value.clone()),
         };
-        Route(matcher.intercept(to))
+        Route {
+            proxy: proxy(to, env),
+            certificates: certificates.filter(|file| !file.is_empty()).map(PathBuf::from),
+        }
     }
+}
+
+fn proxy(to: &Uri, env: Option<&Vars>) -> Option<Intercept> {
+    if to.host().is_none_or(is_loopback) {
+        return None;
+    }
+    let matcher = match env {
+        None => Matcher::from_system(),
+        Some(vars) => {
+            let value = |names: [&str; 2]| {
+                let found = names.iter().find_map(|name| {
+                    vars.iter()
+                        .find(|(known, value)| known == name && !value.is_empty())
+                        .and_then(|(_, value)| value.to_str())
+                });
+                found.unwrap_or_default().to_owned()
+            };
+            Matcher::builder()
+                .all(value(["ALL_PROXY", "all_proxy"]))
+                .http(value(["HTTP_PROXY", "http_proxy"]))
+                .https(value(["HTTPS_PROXY", "https_proxy"]))
+                .no(value(["NO_PROXY", "no_proxy"]))
+                .build()
+        }
+    };
+    matcher.intercept(to)
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -78,7 +105,11 @@ fn is_loopback(host: &str) -> bool {
 
 /// The connections of one provider.
 #[derive(Clone)]
-pub struct Client(reqwest::Client);
+pub struct Client {
+    client: reqwest::Client,
+    /// Why the certificates of `NODE_EXTRA_CA_CERTS` are not trusted, if there is such a file: Node goes on without it, too.
+    untrusted: Option<Arc<str>>,
+}
 
 impl Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -92,20 +123,25 @@ impl Client {
     /// # Errors
     /// Why there can be none.
     pub fn new(to: &Uri, route: Route) -> Result<Client, String> {
-        let proxy_uri = route.0.as_ref().map(|proxy| proxy.uri().clone());
+        let proxy_uri = route.proxy.as_ref().map(|proxy| proxy.uri().clone());
         let secure = [Some(to), proxy_uri.as_ref()]
             .into_iter()
             .flatten()
             .any(|uri| uri.scheme_str() == Some("https"));
+        let (extra, untrusted) = match route.certificates.filter(|_| secure).map(|file| certificates(&file)) {
+            None => (Vec::new(), None),
+            Some(Ok(extra)) => (extra, None),
+            Some(Err(why)) => (Vec::new(), Some(why.into())),
+        };
         let builder = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls(secure).map_err(|error| error.to_string())?)
+            .tls_backend_preconfigured(tls(secure, extra).map_err(|error| error.to_string())?)
             // To another host, a redirect would take the thread and the caller's own headers along.
             .redirect(Policy::none())
             .referer(false)
             .connect_timeout(CONNECT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .user_agent(concat!("deep-factor-providers/", env!("CARGO_PKG_VERSION")));
-        let builder = match route.0 {
+        let builder = match route.proxy {
             None => builder.no_proxy(),
             Some(through) => {
                 let proxy = reqwest::Proxy::all(through.uri().to_string()).map_err(|error| innermost(&error))?;
@@ -115,7 +151,8 @@ impl Client {
                 })
             }
         };
-        builder.build().map(Client).map_err(|error| innermost(&error))
+        let client = builder.build().map_err(|error| innermost(&error))?;
+        Ok(Client { client, untrusted })
     }
 
     /// Asks for a chat completion.
@@ -131,8 +168,8 @@ impl Client {
         let mut headers = common(settings, key);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static(accept));
-        let request = self.0.post(settings.chat.to_string()).headers(headers).body(body);
-        Response::open(request).await
+        let request = self.client.post(settings.chat.to_string()).headers(headers).body(body);
+        self.open(request).await
     }
 
     /// Asks for the list of models.
@@ -140,8 +177,11 @@ impl Client {
     /// # Errors
     /// As [`Client::chat`].
     pub async fn models(&self, settings: &Settings, key: Option<&Secret>) -> Result<Response, HttpEnd> {
-        let request = self.0.get(settings.models.to_string()).headers(common(settings, key));
-        Response::open(request).await
+        let request = self
+            .client
+            .get(settings.models.to_string())
+            .headers(common(settings, key));
+        self.open(request).await
     }
 }
 
@@ -157,21 +197,59 @@ impl Client {
         headers: HeaderMap,
         body: Option<Bytes>,
     ) -> Result<Response, HttpEnd> {
-        let request = self.0.request(method, url).headers(headers);
-        Response::open(match body {
+        let request = self.client.request(method, url).headers(headers);
+        self.open(match body {
             Some(body) => request.body(body),
             None => request,
         })
         .await
     }
+
+    async fn open(&self, request: reqwest::RequestBuilder) -> Result<Response, HttpEnd> {
+        Response::open(request)
+            .await
+            .map_err(|end| match (end, &self.untrusted) {
+                (HttpEnd::Unreachable(ConnectError::Tls(why)), Some(untrusted)) => {
+                    HttpEnd::Unreachable(ConnectError::Tls(format!("{why} ({untrusted})")))
+                }
+                (end, _) => end,
+            })
+    }
+}
+
+/// The certificates in `file`, in PEM.
+///
+/// # Errors
+/// Why there are none.
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let trusted = |found: &Vec<CertificateDer>| {
+        let mut roots = rustls::RootCertStore::empty();
+        found.iter().all(|certificate| roots.add(certificate.clone()).is_ok())
+    };
+    match read {
+        Ok(found) if !found.is_empty() && trusted(&found) => Ok(found),
+        Ok(_) => Err(format!(
+            "{EXTRA_CERTIFICATES} names {}, which holds no certificate that can be read",
+            file.display()
+        )),
+        Err(error) => Err(format!(
+            "{EXTRA_CERTIFICATES} names {}, which can't be read: {error}",
+            file.display()
+        )),
+    }
 }
 
 /// ring, whatever else is linked; no default is installed for the process. Without `secure` no certificate is ever looked at.
-fn tls(secure: bool) -> Result<rustls::ClientConfig, rustls::Error> {
+fn tls(secure: bool, extra: Vec<CertificateDer<'static>>) -> Result<rustls::ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let builder = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider));
+    let builder = builder.with_safe_default_protocol_versions()?;
     Ok(match secure {
-        true => builder.with_platform_verifier()?.with_no_client_auth(),
+        true => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Verifier::new_with_extra_roots(extra, provider)?))
+            .with_no_client_auth(),
         false => builder
             .with_root_certificates(rustls::RootCertStore::empty())
             .with_no_client_auth(),
@@ -322,7 +400,7 @@ mod tests {
     fn through(to: &str, env: &[(&str, &str)]) -> Option<String> {
         let vars: Vars = env.iter().map(|(name, value)| (name.into(), value.into())).collect();
         let route = Route::find(&to.parse().unwrap(), Some(&vars));
-        route.0.map(|proxy| proxy.uri().to_string())
+        route.proxy.map(|proxy| proxy.uri().to_string())
     }
 
     #[test]
