@@ -4,9 +4,10 @@
 //! ever fetched. [`strict`] says what the APIs that enforce a schema take of one, [`reply`] finds the JSON in a model's text.
 //!
 //! A schema is hostile input, and so is what is held against it. What can be counted before is (`plan`: bytes, depth, references, the ways
-//! through them), patterns are limited in size, and a check counts what it does (`work`). Compiling takes up to a second all the same:
+//! through them), patterns are limited in size (`pattern`), and a check counts what it does (`work`). Compiling takes up to a second all the same:
 //! it is ended by a flag, and [`crate::run`] does it on a thread of its own.
 
+mod pattern;
 mod plan;
 pub mod reply;
 pub mod strict;
@@ -16,7 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use jsonschema::{PatternOptions, ValidationError, Validator};
+use jsonschema::{ValidationError, Validator};
 use serde_json::{Map, Value};
 
 use crate::error::clip;
@@ -28,11 +29,7 @@ pub const MAX_BYTES: usize = 256 * 1024;
 /// How deep its values may lie in each other.
 pub const MAX_DEPTH: usize = 64;
 
-/// How large one compiled pattern may be, bytes. `\\p{L}{1,64}` has 1.5 MB.
-const PATTERN: usize = 4 * 1024 * 1024;
-/// How often one that needs it may go back on one text.
-const BACKTRACKS: usize = 10_000;
-/// How many patterns a schema may have: each may take as long as [`PATTERN`] allows.
+/// How many patterns a schema may have: each may take a tenth of a second to compile.
 const MAX_PATTERNS: usize = 200;
 
 /// What a check may cost (measured: a unit is a quarter of a microsecond, so that the most is a second): so much, and so much for each part of the value, but never more than the last. A schema object that is looked at
@@ -93,25 +90,12 @@ impl Schema {
     /// What is wrong with it.
     pub fn compile(text: &str, stop: &Arc<AtomicBool>) -> Result<Schema, String> {
         let mut value = Schema::look(text)?;
-        let mut marked = value.clone();
-        plan::mark(&mut marked)?;
-        let patterns = PatternOptions::fancy_regex()
-            .size_limit(PATTERN)
-            .dfa_size_limit(PATTERN)
-            .backtrack_limit(BACKTRACKS);
-        let compiled = work::within(u64::MAX, || {
-            jsonschema::options()
-                .with_pattern_options(patterns)
-                // Its own would compile what the model says.
-                .with_format("regex", |_: &str| true)
-                .with_keyword(work::KEYWORD, work::factory(Arc::clone(stop)))
-                .build(&marked)
-                .map_err(|error| match stop.load(Ordering::Relaxed) {
-                    true => "it takes too long to compile".to_owned(),
-                    false => place_and_mistake(&error),
-                })
-        });
-        let validator = compiled.map_err(|_| "its references lead too deep".to_owned())??;
+        let mut built = build(&value, stop, pattern::sized);
+        // To find out which pattern can't be compiled takes compiling them all once more: no schema without such a one pays for it.
+        if built.is_err() && has_patterns(&value) && !stop.load(Ordering::Relaxed) {
+            built = build(&value, stop, pattern::compilable);
+        }
+        let validator = built?;
         // The draft's name says nothing to a model, and claude refuses the one that zod 4 writes (2.1.330).
         if let Value::Object(fields) = &mut value {
             fields.shift_remove("$schema");
@@ -153,6 +137,7 @@ impl Schema {
         let given_up = |why: Exhausted| {
             let why = match why {
                 Exhausted::Work => "takes too much work: the schema has too many branches for it",
+                Exhausted::Patterns => "takes too much work: a text is too long for the schema's patterns",
                 Exhausted::Stack => "leads too deep: the schema refers to itself without end",
             };
             format!("to check it {why}")
@@ -171,6 +156,7 @@ impl Schema {
         });
         Err(match told {
             Ok(mistakes) => mistakes.join("; "),
+            Err(Exhausted::Patterns) => given_up(Exhausted::Patterns),
             Err(_) => "it fits none of the schema's branches, which are too many to say why".to_owned(),
         })
     }
@@ -189,6 +175,40 @@ impl PartialEq for Schema {
 }
 
 impl Eq for Schema {}
+
+/// What checks `schema`, whose patterns are those that `read` makes of them.
+fn build(schema: &Value, stop: &Arc<AtomicBool>, read: fn(&str) -> Option<String>) -> Result<Validator, String> {
+    let mut marked = schema.clone();
+    plan::mark(&mut marked, &mut |pattern| match stop.load(Ordering::Relaxed) {
+        true => None,
+        false => read(pattern),
+    })?;
+    let compiled = work::within(u64::MAX, || {
+        jsonschema::options()
+            .with_pattern_options(pattern::options())
+            // Its own would compile what the model says.
+            .with_format("regex", |_: &str| true)
+            .with_keyword(work::KEYWORD, work::factory(Arc::clone(stop)))
+            .build(&marked)
+            .map_err(|error| match stop.load(Ordering::Relaxed) {
+                true => "it takes too long to compile".to_owned(),
+                false => place_and_mistake(&error),
+            })
+    });
+    compiled.map_err(|_| "its references lead too deep".to_owned())?
+}
+
+/// Whether there is any pattern in `schema`.
+fn has_patterns(schema: &Value) -> bool {
+    match schema {
+        Value::Object(fields) => {
+            let named = |keyword: &str| fields.contains_key(keyword);
+            named("pattern") || named("patternProperties") || fields.values().any(has_patterns)
+        }
+        Value::Array(items) => items.iter().any(has_patterns),
+        _ => false,
+    }
+}
 
 /// A mistake with its place, if it has one; it quotes what is wrong.
 pub fn place_and_mistake(error: &ValidationError) -> String {

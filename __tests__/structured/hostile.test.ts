@@ -86,3 +86,48 @@ describe("what can't be seen before", () => {
     expect(api.requests).toHaveLength(0);
   });
 });
+
+describe("patterns", () => {
+  /** The e-mail pattern that most people copy: none with the flag `u`. */
+  const EMAIL = "^[\\w-\\.]+@([\\w-]+\\.)+[\\w-]{2,4}$";
+  const COSTLY = "a[ab]{3000}[^ab]";
+  const schemaOf = (pattern: string) => ({
+    type: "object",
+    properties: { a: { type: "string", pattern } },
+    required: ["a"],
+  });
+  const calling = (a: string) => ({ calls: [{ name: "look", args: { a } }] });
+
+  it("are read as JavaScript reads them, in runAgent and outputSchema", async () => {
+    const seen: unknown[] = [];
+    const tools = [{ name: "look", inputSchema: schemaOf(EMAIL), execute: (args: unknown) => void seen.push(args) }];
+    const script = [calling("no address"), calling("a.b-c@d.org"), { text: "done" }];
+    const { provider } = await withApi({ script });
+    const run = runAgent({ provider, prompt: "x", tools });
+    expect(await run.result).toMatchObject({ status: "completed", output: "done" });
+    expect(seen).toEqual([{ a: "a.b-c@d.org" }]);
+    const other = await withApi({ script: () => ({ text: JSON.stringify({ a: "x@y.org" }) }) });
+    const reply = await other.provider.invoke(["x"], { outputSchema: schemaOf(EMAIL) });
+    expect(reply.response_metadata.structured_output).toEqual({ a: "x@y.org" });
+  });
+
+  it("that can't be compiled are not checked", async () => {
+    const { provider } = await withApi({ script: () => ({ text: JSON.stringify({ a: "x" }) }) });
+    const reply = await provider.invoke(["x"], { outputSchema: schemaOf("[z-a](") });
+    expect(reply.response_metadata.structured_output).toEqual({ a: "x" });
+  });
+
+  it("that cost much for each byte end, and keep nobody else waiting", async () => {
+    const long = JSON.stringify({ a: "ab".repeat(512 * 1024) });
+    const { provider } = await withApi({ script: () => ({ text: long }), options: { timeout: 60_000 } });
+    const errors = Array.from({ length: 8 }, () =>
+      failureOf(() => provider.invoke(["x"], { outputSchema: schemaOf(COSTLY) })),
+    );
+    const other = await withApi({ script: () => ({ text: "at once" }) });
+    expect((await other.provider.invoke(["x"])).content).toBe("at once");
+    for (const error of await Promise.all(errors)) {
+      expect(error).toMatchObject({ code: "OUTPUT_INVALID" });
+      expect(error.message).toContain("a text is too long for the schema's patterns");
+    }
+  });
+});

@@ -29,7 +29,7 @@ use crate::executor::tool::Tool;
 use crate::executor::{Input, Origin, RunOutcome, Spent, State, Status, step};
 use crate::message::{Message, ToolCall};
 use crate::process::limit::NestedPermit;
-use crate::run::Ended;
+use crate::run::{Ended, schemas};
 
 /// The tools of the agent, whose schemas have to be compiled. With the run's own agent, those of the others and the answer's are, too.
 async fn compiled(shared: &Shared, origin: &RunOrigin) -> Result<Vec<Arc<Tool>>, Box<ProviderError>> {
@@ -358,7 +358,11 @@ impl Driver<'_> {
 
     /// One step of the executor, and all it asks for.
     async fn feed(&mut self, state: State, input: Input) -> State {
-        let (state, effects) = step(state, input);
+        // Arguments are held against their schema within these steps.
+        let (state, effects) = match input {
+            Input::Call(..) | Input::Decided { .. } => schemas::aside(|| step(state, input)),
+            _ => step(state, input),
+        };
         for effect in effects {
             if let Some(outcome) = self.turns.perform(&mut self.calls, effect).await {
                 self.outcome = Some(outcome);

@@ -19,6 +19,7 @@ use crate::event::Reply;
 use crate::executor::tool::Tool;
 use crate::executor::{Input, Spent};
 use crate::message::{ToolCall, ToolResult};
+use crate::run::schemas;
 
 /// A run's calls, its reports of them, and what of both is kept.
 pub(super) struct DurableCalls<'a> {
@@ -113,7 +114,7 @@ impl DurableCalls<'_> {
                         call.args = args;
                     }
                     let mistakes = self.tools.iter().find(|tool| tool.spec.name == call.name);
-                    match mistakes.map(|tool| tool.check(&call.args)) {
+                    match mistakes.map(|tool| schemas::aside(|| tool.check(&call.args))) {
                         Some(Err(reason)) => Input::Executed {
                             id,
                             answer: ToolResult::error(format!("the arguments do not fit its schema: {reason}")),

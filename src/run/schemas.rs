@@ -7,17 +7,23 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OnceCell, Semaphore, oneshot};
 use tokio::time::timeout;
 
 use crate::schema::Schema;
 
 /// How long one may take. One of 100 KB takes milliseconds, a pattern of many letters a tenth of a second.
-const TIME: Duration = Duration::from_secs(5);
+const TIME: Duration = Duration::from_secs(1);
 /// How many are compiled at a time.
 const AT_A_TIME: usize = 2;
+/// How long a text may be that does not wait behind longer ones, bytes: with few patterns, it takes milliseconds.
+const SMALL: usize = 16 * 1024;
+const SMALL_PATTERNS: usize = 8;
+/// For how long a text is refused at once that took too long: on a machine with nothing else to do, it may fit.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
 /// The stack of the thread that compiles: a schema's depth and its references are limited by what needs less.
 const STACK: usize = 4 * 1024 * 1024;
 
@@ -26,10 +32,35 @@ const KEPT: usize = 128;
 /// How many bytes of text they have together. What is compiled of it is some times larger.
 const KEPT_BYTES: usize = 2 * 1024 * 1024;
 
-type Compiled = Arc<OnceCell<Arc<Schema>>>;
+/// The schema, or what is wrong with it.
+type Found = Result<Arc<Schema>, Wrong>;
+type Compiled = Arc<OnceCell<Found>>;
+
+/// Why a text is no schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Wrong {
+    /// It never will be.
+    Text(String),
+    /// It took too long, at this moment.
+    Late(String, Instant),
+}
+
+impl Wrong {
+    fn is_over(&self) -> bool {
+        matches!(self, Wrong::Late(_, at) if at.elapsed() > REFUSED_FOR)
+    }
+
+    fn reason(&self) -> String {
+        match self {
+            Wrong::Text(reason) | Wrong::Late(reason, _) => reason.clone(),
+        }
+    }
+}
 
 static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
 static PLACES: Semaphore = Semaphore::const_new(AT_A_TIME);
+/// Where small ones are compiled: they don't wait for those that take long.
+static SMALL_PLACES: Semaphore = Semaphore::const_new(AT_A_TIME);
 
 /// How often each text was compiled: what tests see of the cache.
 #[cfg(test)]
@@ -89,16 +120,40 @@ fn cache() -> MutexGuard<'static, Cache> {
 pub(crate) async fn compiled(text: &str) -> Result<Arc<Schema>, String> {
     // At once, and without a thread, where that shows without compiling.
     Schema::look(text)?;
-    let entry = cache().entry(text);
-    let found = entry.get_or_try_init(|| compile(text.to_owned())).await;
-    if found.is_err() {
-        cache().remove(text);
+    let mut entry = cache().entry(text);
+    if entry
+        .get()
+        .is_some_and(|found| found.as_ref().is_err_and(Wrong::is_over))
+    {
+        let mut cache = cache();
+        cache.remove(text);
+        entry = cache.entry(text);
     }
-    found.cloned()
+    // What is wrong is kept, too: it would be as wrong the next time, and take as long. What hindered it from being read is not.
+    let found = entry.get_or_try_init(|| compile(text.to_owned())).await?;
+    found.clone().map_err(|wrong| wrong.reason())
 }
 
-async fn compile(text: String) -> Result<Arc<Schema>, String> {
-    let Ok(place) = PLACES.acquire().await else {
+/// Does `check`, which may take as long as a check may cost, where it costs a thread of the pool and keeps nobody else waiting.
+pub(crate) fn aside<T>(check: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(check),
+        _ => check(),
+    }
+}
+
+/// Whether to compile it takes no time to speak of.
+fn is_small(text: &str) -> bool {
+    text.len() <= SMALL
+        && text.matches("\"pattern").take(SMALL_PATTERNS + 1).count() <= SMALL_PATTERNS
+        && !text.contains("\\\\p{")
+}
+
+/// # Errors
+/// Why it could not be found out.
+async fn compile(text: String) -> Result<Found, String> {
+    let places = if is_small(&text) { &SMALL_PLACES } else { &PLACES };
+    let Ok(place) = places.acquire().await else {
         return Err("this process ends".to_owned());
     };
     #[cfg(test)]
@@ -124,13 +179,16 @@ async fn compile(text: String) -> Result<Arc<Schema>, String> {
         return Err(format!("no thread can be started for it: {error}"));
     }
     match timeout(TIME, answered).await {
-        Ok(Ok(compiled)) => compiled,
+        Ok(Ok(compiled)) => Ok(compiled.map_err(Wrong::Text)),
         // It has panicked.
-        Ok(Err(_)) => Err("the validator can't read it".to_owned()),
-        Err(_) => Err(format!(
-            "it takes more than {} s to compile: its patterns are too large together",
-            TIME.as_secs()
-        )),
+        Ok(Err(_)) => Ok(Err(Wrong::Text("the validator can't read it".to_owned()))),
+        Err(_) => {
+            let reason = format!(
+                "it takes more than {} s to compile: its patterns are too large together",
+                TIME.as_secs()
+            );
+            Ok(Err(Wrong::Late(reason, Instant::now())))
+        }
     }
 }
 
@@ -155,10 +213,10 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &second));
         assert!(Arc::ptr_eq(&first, &compiled(text).await.unwrap()));
         assert_eq!(times(text), 1);
-        // What is wrong is not kept.
-        let wrong = r#"{"type":"objec"}"#;
-        assert!(compiled(wrong).await.is_err());
-        assert!(!cache().entries.contains_key(wrong));
+        // What is wrong is told again without being compiled again.
+        let wrong = r#"{"type":"objec","title":"one_text_is_compiled_once"}"#;
+        let told = compiled(wrong).await.unwrap_err();
+        assert_eq!((compiled(wrong).await.unwrap_err(), times(wrong)), (told, 1));
         assert!(
             compiled(&format!("{{\"not\":{wrong}"))
                 .await
@@ -181,6 +239,17 @@ mod tests {
         }
         assert!(cache.bytes <= KEPT_BYTES && cache.entries.len() < 11);
         assert_eq!(cache.bytes, cache.entries.keys().map(String::len).sum::<usize>());
+    }
+
+    /// Places that others hold for as long as they like are none that a small schema waits for.
+    #[tokio::test]
+    async fn a_small_schema_waits_for_no_large_one() {
+        let _large = PLACES.acquire_many(u32::try_from(AT_A_TIME).unwrap()).await.unwrap();
+        let small = r#"{"type":"object","title":"a_small_schema","properties":{"a":{"pattern":"^[a-z]+$"}}}"#;
+        assert!(compiled(small).await.is_ok());
+        let large = format!(r#"{{"title":"{}"}}"#, "x".repeat(SMALL));
+        assert!(timeout(Duration::from_millis(50), compiled(&large)).await.is_err());
+        assert!(!is_small(r#"{"pattern":"^\\p{L}{1,64}$"}"#));
     }
 
     #[tokio::test]

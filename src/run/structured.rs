@@ -79,7 +79,7 @@ impl ReplyCheck for FitsSchema {
             return Finding::Fits;
         }
         let by_tool = given.is_some();
-        let fits = |value: Value| self.schema.check(&value).map(|()| value);
+        let fits = |value: Value| schemas::aside(|| self.schema.check(&value)).map(|()| value);
         let found = match given {
             Some(value) => fits(value),
             None => reply::value_of(&reply.content).and_then(fits),
@@ -105,7 +105,7 @@ impl ReplyCheck for FitsSchema {
             return None;
         }
         let said = error.partial.as_ref().map_or("", |partial| partial.text.as_str());
-        let reasons = match reply::value_of(said).and_then(|value| self.schema.check(&value)) {
+        let reasons = match reply::value_of(said).and_then(|value| schemas::aside(|| self.schema.check(&value))) {
             Err(reasons) => reasons,
             Ok(()) => "it did not come as it was asked for".to_owned(),
         };

@@ -148,7 +148,9 @@ fn patterns_are_limited() {
     let name = compiled(&schema(r"^\p{L}{1,64}$"));
     assert_eq!(name.check(&json!({"a": "Zoë"})), Ok(()));
     assert!(name.check(&json!({"a": "1"})).is_err());
-    assert!(!refused(&schema(r"^(\p{L}{1,100}){1,100}$")).is_empty());
+    // One that is too large is not checked, and no schema is refused for it.
+    let large = compiled(&schema(r"^(\p{L}{1,100}){1,100}$"));
+    assert_eq!(large.check(&json!({"a": "1"})), Ok(()));
     let many: serde_json::Map<_, _> = (0..201).map(|at| (format!("p{at}"), json!({"pattern": "a"}))).collect();
     assert_eq!(refused(&json!({"properties": many})), "it has more than 200 patterns");
     assert_eq!(
@@ -163,6 +165,56 @@ fn patterns_are_limited() {
     // What the model says is compiled by nobody.
     let regex = json!({"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": {"format": "regex"}}});
     assert_eq!(compiled(&regex).check(&json!({"a": "("})), Ok(()));
+}
+
+/// 17 bytes that let each byte of a text be looked at 3,000 times: 64 KB took minutes.
+#[test]
+fn a_pattern_costs_what_it_compiles_to_for_each_byte_of_a_text() {
+    let schema = compiled(&json!({"type": "object", "properties": {"a": {"pattern": "a[ab]{3000}[^ab]"}}}));
+    assert!(schema.check(&json!({"a": "ab".repeat(1_000)})).is_err());
+    assert_eq!(schema.check(&json!({"a": format!("a{}c", "b".repeat(3_000))})), Ok(()));
+    let too_long = Err("to check it takes too much work: a text is too long for the schema's patterns".to_owned());
+    assert_eq!(schema.check(&json!({"a": "ab".repeat(32 * 1024)})), too_long);
+    // Many texts together, and the names of fields.
+    let list = compiled(&json!({"properties": {"a": {"items": {"pattern": "a[ab]{3000}[^ab]"}}}}));
+    assert_eq!(list.check(&json!({"a": vec!["ab".repeat(1_000); 100]})), too_long);
+    let names = compiled(&json!({"patternProperties": {"a[ab]{3000}[^ab]": {"type": "string"}}}));
+    let fields: serde_json::Map<_, _> = (0..100)
+        .map(|at| (format!("{at}{}", "ab".repeat(1_000)), json!("x")))
+        .collect();
+    assert_eq!(names.check(&Value::Object(fields)), too_long);
+    // What people write costs little.
+    let email = compiled(&json!({"properties": {"a": {"items": {"pattern": r"^[\w-\.]+@([\w-]+\.)+[\w-]{2,4}$"}}}}));
+    assert_eq!(email.check(&json!({"a": vec!["ann.lee@example.org"; 50_000]})), Ok(()));
+    let text = compiled(&json!({"properties": {"a": {"pattern": "^[^\u{0}]*$"}}}));
+    assert_eq!(text.check(&json!({"a": "x".repeat(4 * 1024 * 1024)})), Ok(()));
+}
+
+#[test]
+fn a_pattern_that_can_t_be_compiled_is_not_checked() {
+    let email = r"^[\w-\.]+@([\w-]+\.)+[\w-]{2,4}$";
+    let schema = compiled(
+        &json!({"properties": {"mail": {"pattern": email}, "odd": {"pattern": "[z-a]"}, "n": {"pattern": "^a$"}}}),
+    );
+    assert_eq!(
+        schema.check(&json!({"mail": "a.b@c.org", "odd": "x", "n": "a"})),
+        Ok(())
+    );
+    assert!(schema.check(&json!({"mail": "a b@c.org"})).is_err());
+    assert!(schema.check(&json!({"n": "b"})).is_err());
+    // The model is shown what the caller wrote.
+    assert_eq!(schema.value()["properties"]["mail"]["pattern"], json!(email));
+    // A field that a lost pattern may have allowed is allowed.
+    let closed = json!({"patternProperties": {"(": {"type": "string"}, "^n": {"type": "number"}}, "additionalProperties": false});
+    assert_eq!(compiled(&closed).check(&json!({"x": 1, "n": 1})), Ok(()));
+    assert!(compiled(&closed).check(&json!({"n": "x"})).is_err());
+    // A field of the value may be called so, and what else is wrong is still refused.
+    assert!(
+        compiled(&json!({"properties": {"pattern": {"const": "("}}}))
+            .check(&json!({"pattern": "("}))
+            .is_ok()
+    );
+    assert!(refused(&json!({"pattern": "(", "type": "objec"})).contains("objec"));
 }
 
 #[test]

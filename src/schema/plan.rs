@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
+use super::pattern;
 use super::work::{Costs, KEYWORD};
 
 /// How many ways through its references, with the branches on them (`anyOf`, `oneOf`, `allOf`, …), a schema may have for one and the same
@@ -55,20 +56,23 @@ const BY_NAME: [&str; 6] = [
     "$defs",
     "definitions",
 ];
-/// A pattern that backtracks may take so many steps, which is what it costs.
-const LOOKAROUND: u64 = 64;
+/// Keywords that mean what no pattern has taken: without one of the patterns, they would refuse what it allows.
+const WHAT_IS_LEFT: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
 
-/// Looks at `schema`, and puts the keyword into it.
+/// What is compiled in a pattern's place; `None` where it is not checked.
+pub(super) type ReadPattern<'a> = dyn FnMut(&str) -> Option<String> + 'a;
+
+/// Looks at `schema`, puts the keyword into it, and replaces its patterns by what `read` makes of them.
 ///
 /// # Errors
 /// Why it is not taken.
-pub(super) fn mark(schema: &mut Value) -> Result<(), String> {
+pub(super) fn mark(schema: &mut Value, read: &mut ReadPattern) -> Result<(), String> {
     let found = {
         let mut walk = Walk::new(schema);
         walk.ways(schema, 0)?;
         walk.ways.into_keys().collect::<HashSet<usize>>()
     };
-    insert(schema, &found);
+    insert(schema, &found, read);
     Ok(())
 }
 
@@ -77,32 +81,65 @@ fn address(value: &Value) -> usize {
 }
 
 /// The keyword in every schema object of `found`. Those inside of one come first: with a further field, the others have other places.
-fn insert(value: &mut Value, found: &HashSet<usize>) {
+fn insert(value: &mut Value, found: &HashSet<usize>, read: &mut ReadPattern) {
     let is_schema = found.contains(&address(value));
     match value {
         Value::Object(fields) => {
             let costs = is_schema.then(|| costs(fields));
             for field in fields.values_mut() {
-                insert(field, found);
+                insert(field, found, read);
             }
             if let Some(costs) = costs {
+                replace_patterns(fields, read);
                 fields.shift_insert(0, KEYWORD.to_owned(), costs.to_value());
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| insert(item, found)),
+        Value::Array(items) => items.iter_mut().for_each(|item| insert(item, found, read)),
         _ => {}
+    }
+}
+
+/// The patterns of one schema object, as they are compiled.
+fn replace_patterns(fields: &mut Map<String, Value>, read: &mut ReadPattern) {
+    if let Some(Value::String(pattern)) = fields.get_mut("pattern") {
+        match read(pattern) {
+            Some(compiled) => *pattern = compiled,
+            None => {
+                fields.shift_remove("pattern");
+            }
+        }
+    }
+    if let Some(Value::Object(patterns)) = fields.get_mut("patternProperties") {
+        let count = patterns.len();
+        let compiled = std::mem::take(patterns).into_iter();
+        *patterns = compiled
+            .filter_map(|(pattern, schema)| Some((read(&pattern)?, schema)))
+            .collect();
+        if patterns.len() < count {
+            for keyword in WHAT_IS_LEFT {
+                fields.shift_remove(keyword);
+            }
+        }
     }
 }
 
 /// What a schema object costs without those in it.
 fn costs(fields: &Map<String, Value>) -> Costs {
-    let mut costs = Costs { own: 1, entry: 0 };
+    let mut costs = Costs {
+        own: 1,
+        text: 0,
+        names: 0,
+    };
     for (keyword, value) in fields {
         let count = match (keyword.as_str(), value) {
             ("enum" | "const", value) => nodes(value),
-            ("pattern", Value::String(pattern)) => pattern_costs(pattern),
+            ("pattern", Value::String(pattern)) => {
+                costs.text = pattern::costs(pattern);
+                0
+            }
             ("patternProperties", Value::Object(patterns)) => {
-                costs.entry += patterns.keys().map(|pattern| pattern_costs(pattern)).sum::<u64>();
+                let all = patterns.keys().map(|pattern| pattern::costs(pattern));
+                costs.names = all.fold(0, u64::saturating_add);
                 0
             }
             (_, Value::Array(items)) => items.len() as u64,
@@ -112,11 +149,6 @@ fn costs(fields: &Map<String, Value>) -> Costs {
         costs.own += count.div_ceil(8);
     }
     costs
-}
-
-fn pattern_costs(pattern: &str) -> u64 {
-    let backtracks = pattern.contains("(?") || pattern.contains('\\');
-    if backtracks { LOOKAROUND } else { 1 }
 }
 
 /// How many values there are in `value`, itself included.

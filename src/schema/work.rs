@@ -13,7 +13,7 @@ use jsonschema::paths::Location;
 use jsonschema::{Keyword, ValidationError};
 use serde_json::{Map, Value};
 
-/// The keyword. Its value: what the schema costs by itself, and what it costs for each entry of an object or array.
+/// The keyword. Its value: what the schema costs by itself, for each byte of a text, and for each byte of an object's names.
 pub(super) const KEYWORD: &str = "x-deep-factor-work";
 
 /// How much stack a check or a compilation may use, bytes. Threads of the runtime have 2 MiB.
@@ -26,23 +26,34 @@ const ENTRY_UNIT: usize = 8;
 
 thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
+    static PATTERNS: Cell<u64> = const { Cell::new(u64::MAX) };
     static STACK: Cell<usize> = const { Cell::new(0) };
 }
+
+/// So many looks of patterns at a byte a check may cost (measured: a look takes at most ten nanoseconds, so that the most is half a second).
+const PATTERN_WORK: u64 = 50_000_000;
 
 /// Why a check was left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Exhausted {
     Work,
+    /// Texts were too long for the patterns that they are to match.
+    Patterns,
     /// Schemas lay too deep in each other.
     Stack,
 }
 
 /// What `check` finds, as far as it costs no more than `budget`.
 pub(super) fn within<T>(budget: u64, check: impl FnOnce() -> T) -> Result<T, Exhausted> {
-    let before = (LEFT.replace(budget), STACK.replace(here()));
+    let before = (
+        LEFT.replace(budget),
+        PATTERNS.replace(PATTERN_WORK),
+        STACK.replace(here()),
+    );
     let found = catch_unwind(AssertUnwindSafe(check));
     LEFT.set(before.0);
-    STACK.set(before.1);
+    PATTERNS.set(before.1);
+    STACK.set(before.2);
     found.map_err(|reason| match reason.downcast::<Exhausted>() {
         Ok(exhausted) => *exhausted,
         // A bug, which is told as one further up.
@@ -64,21 +75,24 @@ fn stack_used() -> usize {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Costs {
     pub own: u64,
-    /// For each entry of an object or array.
-    pub entry: u64,
+    /// Looks of its pattern at each byte of a text.
+    pub text: u64,
+    /// Looks of its patterns at each byte of the names of an object's fields.
+    pub names: u64,
 }
 
 impl Costs {
     /// As the keyword's value.
     pub fn to_value(self) -> Value {
-        Value::from(vec![self.own, self.entry])
+        Value::from(vec![self.own, self.text, self.names])
     }
 
     fn of(value: &Value) -> Costs {
         let number = |index: usize| value.get(index).and_then(Value::as_u64);
         Costs {
             own: number(0).unwrap_or(1),
-            entry: number(1).unwrap_or(0),
+            text: number(1).unwrap_or(0),
+            names: number(2).unwrap_or(0),
         }
     }
 
@@ -92,10 +106,19 @@ impl Costs {
             Value::String(text) => text.len() / STRING_UNIT,
             _ => entries / ENTRY_UNIT,
         };
-        let strings = size as u64 * self.own.max(1);
-        let costs = (self.own)
-            .saturating_add(strings)
-            .saturating_add(self.entry.saturating_mul(entries as u64));
+        let costs = (size as u64).saturating_add(1).saturating_mul(self.own.max(1));
+        let bytes = match instance {
+            Value::String(text) if self.text > 0 => self.text.saturating_mul(text.len() as u64),
+            Value::Object(fields) if self.names > 0 => {
+                let bytes: usize = fields.keys().map(String::len).sum();
+                self.names.saturating_mul(bytes as u64)
+            }
+            _ => 0,
+        };
+        match PATTERNS.get().checked_sub(bytes) {
+            Some(left) => PATTERNS.set(left),
+            None => resume_unwind(Box::new(Exhausted::Patterns)),
+        }
         match LEFT.get().checked_sub(costs) {
             Some(left) if stack_used() <= MAX_STACK => LEFT.set(left),
             Some(_) => resume_unwind(Box::new(Exhausted::Stack)),
