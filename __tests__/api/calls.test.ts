@@ -1,9 +1,12 @@
 /** Calls of an OpenAI-compatible API that go well: what is sent, what comes back, in every way of asking. */
 import { execFile } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:https";
 import { createRequire } from "node:module";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import { type InvokeUpdate, isModelAdapter, limits, type ProviderEvent } from "deep-factor-providers";
@@ -366,11 +369,68 @@ async function elsewhere(baseURL: string, env: Record<string, string> = {}) {
   const program = `
     const { createOpenAiCompatibleProvider } = require("deep-factor-providers/native");
     const provider = createOpenAiCompatibleProvider({ baseURL: ${JSON.stringify(baseURL)}, model: "m", retry: false });
-    provider.invoke(["hi"]).then(({ content }) => console.log(content));
+    const tell = ({ code, message }) => console.log(code, message);
+    provider.invoke(["hi"]).then(({ content }) => console.log(content), tell);
   `;
   const options = { timeout: 60_000, env: { ...process.env, ...env } };
   return (await promisify(execFile)(process.execPath, ["-e", program], options)).stdout;
 }
+
+it("a union at the top of a tool's schema goes out as one object's, which OpenAI takes", async () => {
+  const { api, provider } = await withApi({ script: [{ calls: [{ name: "draw", args: { kind: "b", n: 1 } }] }] });
+  const schema = z.discriminatedUnion("kind", [
+    z.object({ kind: z.literal("a"), s: z.string() }),
+    z.object({ kind: z.literal("b"), n: z.number() }),
+  ]);
+  await provider.bindTools([{ name: "draw", description: "Draws.", schema }]).invoke(["hi"]);
+  type Tools = { tools: { function: { parameters: object; description: string } }[] };
+  const { tools } = (api.requests[0]?.body ?? { tools: [] }) as Tools;
+  expect(tools[0]?.function.parameters).toMatchObject({
+    type: "object",
+    properties: { kind: { type: "string", enum: ["a", "b"] }, s: { type: "string" }, n: { type: "number" } },
+    required: ["kind"],
+  });
+  expect(tools[0]?.function.parameters).not.toHaveProperty("oneOf");
+  expect(tools[0]?.function.parameters).not.toHaveProperty("anyOf");
+  expect(tools[0]?.function.description).toMatch(/^Draws\.\n\nThe arguments are any one of \[/);
+});
+
+describe("a company's certificate", () => {
+  const file = (name: string) => fileURLToPath(new URL(`../fixtures/tls/${name}`, import.meta.url));
+  async function secure() {
+    const options = { key: readFileSync(file("server.key.pem")), cert: readFileSync(file("server.pem")) };
+    const server = createServer(options, (request, response) => {
+      request.resume().on("end", () => {
+        const message = { role: "assistant", content: "trusted" };
+        response.setHeader("content-type", "application/json");
+        response.end(JSON.stringify({ model: "m", choices: [{ index: 0, message, finish_reason: "stop" }] }));
+      });
+    });
+    await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+    onTestFinished(() => {
+      server.closeAllConnections();
+      server.close();
+    });
+    return `https://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
+  }
+
+  it("is trusted where NODE_EXTRA_CA_CERTS names it", async () => {
+    expect(await elsewhere(await secure(), { NODE_EXTRA_CA_CERTS: file("authority.pem"), OPENAI_API_KEY: "k" })).toBe(
+      "trusted\n",
+    );
+  });
+
+  it.each([
+    ["", "UnknownIssuer"],
+    [file("no-such.pem"), "NODE_EXTRA_CA_CERTS names .*no-such.pem, which can't be read"],
+    [file("server.key.pem"), "NODE_EXTRA_CA_CERTS names .*server.key.pem, which holds no certificate"],
+  ])("is not, where it is %j, and the error says why", async (certificates, reason) => {
+    const told = await elsewhere(await secure(), { NODE_EXTRA_CA_CERTS: certificates, OPENAI_API_KEY: "k" });
+    expect(told).toMatch(/^CONNECTION_FAILED no trusted connection to https:\/\/127\.0\.0\.1/);
+    expect(told).toMatch(new RegExp(reason));
+    expect(told).toContain("NODE_EXTRA_CA_CERTS");
+  });
+});
 
 describe("a proxy of the environment", () => {
   it("is used", async () => {

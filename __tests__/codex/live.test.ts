@@ -7,6 +7,7 @@ import { promisify } from "node:util";
 import { type BaseMessage, HumanMessage } from "@langchain/core/messages";
 import { createCodexCliProvider, runAgent } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { z } from "zod";
 import { HERE } from "../clis/real.js";
 import { OLDEST_LIVE_CODEX } from "../support/clis.mjs";
 import { call, result, step, VERSIONS, withCodex } from "../support/codex-live.mjs";
@@ -29,6 +30,32 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
     expect(replies.map(({ reply }) => reply.content)).toEqual(numbers.map((n) => `heard ${n}`));
     expect(new Set(replies.map(({ pid }) => pid)).size).toBe(1);
     expect(api.requests).toHaveLength(20);
+  });
+
+  it("sends a union at the top of a tool's schema as one object's, which OpenAI takes", async () => {
+    const branch = (kind: string, more: object) => z.object({ kind: z.literal(kind), ...more }).describe(`A ${kind}`);
+    const schema = z.discriminatedUnion("kind", [
+      branch("circle", { r: z.number() }),
+      branch("text", { t: z.string() }),
+    ]);
+    const { api, create } = await withCodex(version, [
+      { output: [{ call: "draw", id: "c1", args: { kind: "text", t: "x" } }] },
+    ]);
+    const reply = await create()
+      .bindTools([{ name: "draw", description: "Draws", schema }])
+      .invoke(["hi"]);
+    expect(reply.tool_calls).toMatchObject([{ name: "draw", args: { kind: "text", t: "x" } }]);
+    const sent = JSON.stringify((api.requests[0]?.body ?? {}) as object);
+    const { parameters, description } = JSON.parse(sent)
+      .tools.flatMap((tool: { tools?: object[] }) => tool.tools ?? [tool])
+      .find(({ name }: { name?: string }) => name === "draw");
+    expect(parameters).toMatchObject({
+      type: "object",
+      properties: { kind: { type: "string", enum: ["circle", "text"] }, r: { type: "number" }, t: { type: "string" } },
+      required: ["kind"],
+    });
+    for (const keyword of ["anyOf", "oneOf", "allOf", "enum", "not"]) expect(parameters).not.toHaveProperty(keyword);
+    expect(description).toContain("any one of [");
   });
 
   it("is ready when prewarm resolves, and a call takes the process", async () => {

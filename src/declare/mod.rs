@@ -4,6 +4,7 @@
 //! object, and the names both ways.
 
 pub mod mcp;
+pub mod union;
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};

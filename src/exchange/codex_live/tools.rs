@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use super::wire::DynamicTool;
-use crate::declare::{Declared, MAX_NAME, Tools};
+use crate::declare::{Declared, MAX_NAME, Tools, union};
 use crate::message::ToolSpec;
 
 /// The name of our tools where they are a namespace.
@@ -73,6 +73,10 @@ pub fn dynamic(tools: &Tools, form: Form) -> Vec<DynamicTool> {
 fn function(tool: &Declared) -> DynamicTool {
     let mut schema = serde_json::from_str(&tool.schema).unwrap_or_else(|_| json!({"type": "object"}));
     let mut notes = Vec::new();
+    if let Some(flat) = union::flattened(&schema) {
+        notes.extend(union::said(&schema).map(|union| format!("- all: {union}")));
+        schema = flat;
+    }
     rewrite(&mut schema, "", &mut notes, 0);
     let mut description = tool.description.clone().unwrap_or_default();
     if !notes.is_empty() {
@@ -255,6 +259,24 @@ mod tests {
             })
         );
         assert!(description.contains("- pair: items in this order [{\"type\":\"string\"},{\"type\":\"number\"}]"));
+    }
+
+    /// OpenAI refuses every request of a thread with a tool that has one.
+    #[test]
+    fn a_union_at_the_top_is_one_object_and_told_in_the_description() {
+        let branch = |kind: &str| json!({"type": "object", "properties": {"kind": {"const": kind}, kind: {"type": "string"}}, "required": ["kind", kind]});
+        let union = json!([branch("a"), branch("b")]);
+        let (description, schema) = declared(&json!({"oneOf": union}));
+        assert_eq!(
+            schema,
+            json!({"type": "object",
+                   "properties": {"kind": {"enum": ["a", "b"], "type": "string"}, "a": {"type": "string"}, "b": {"type": "string"}},
+                   "required": ["kind"]})
+        );
+        assert_eq!(
+            description,
+            format!("Does it.\n\nConstraints of the arguments:\n- all: any one of {union}")
+        );
     }
 
     #[test]
