@@ -734,7 +734,8 @@ export interface GrokModelApi {
 export interface GrokCliProviderOptions extends CliProviderOptions {
   /**
    * Which program it is: `"xai"`, xAI's own (`@xai-official/grok`), or `"ax"`, the `ax-grok` of CLI-ADAPTER-PROTOCOL, which takes
-   * `promptStyle` and neither `systemPrompt` nor `provider`, and was never run. Default: `"xai"`.
+   * `promptStyle` and neither `systemPrompt` nor `provider`, and was never run. Default: `"ax"` where `cliPath` is a file called
+   * `ax-grok`, else `"xai"`.
    */
   dialect?: "xai" | "ax" | undefined;
   /** With `dialect: "ax"`, and refused otherwise: as in {@link GlmCliProviderOptions}, with its limit. */

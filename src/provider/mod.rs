@@ -82,22 +82,32 @@ static DIALECTS: &[&Provider] = &[
     &grok::AX_GROK,
 ];
 
-/// `provider` in the dialect that the option of `options_json` names, if it names one that is another program.
+/// `provider` in the dialect that the options of `options_json` name, if they name one that is another program: by `dialect`, or else by
+/// the name of the file that `cliPath` is.
 pub fn in_dialect(provider: &'static Provider, options_json: &str) -> &'static Provider {
     #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
     struct Named {
-        dialect: String,
+        dialect: Option<serde_json::Value>,
+        cli_path: Option<serde_json::Value>,
     }
     let mut dialects = DIALECTS.iter().filter(|other| other.id == provider.id).peekable();
     if dialects.peek().is_none() {
         return provider;
     }
-    let Ok(Named { dialect }) = serde_json::from_str(options_json) else {
+    let Ok(Named { dialect, cli_path }) = serde_json::from_str(options_json) else {
         return provider;
     };
-    let command = format!("{dialect}-{}", provider.id);
+    let text = |value: Option<serde_json::Value>| value.and_then(|value| value.as_str().map(str::to_owned));
+    let command = match dialect {
+        Some(dialect) => text(Some(dialect)).map(|dialect| format!("{dialect}-{}", provider.id)),
+        None => text(cli_path).map(|path| {
+            let file = path.rsplit(['/', '\\']).next().unwrap_or_default();
+            file.split('.').next().unwrap_or_default().to_ascii_lowercase()
+        }),
+    };
     dialects
-        .find(|other| other.command == command)
+        .find(|other| command.as_deref() == Some(&*other.command))
         .copied()
         .unwrap_or(provider)
 }

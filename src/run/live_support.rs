@@ -66,8 +66,16 @@ impl LiveSupport {
     }
 }
 
+/// How many scripts may hand on their arguments to the next before the CLI comes.
+const MOST_SCRIPTS: usize = 4;
+
 /// What `file` is.
 pub fn look(check: &EngineCheck, file: &Path) -> LiveSupport {
+    look_behind(check, file, MOST_SCRIPTS)
+}
+
+/// The same, through at most `scripts` scripts that hand their arguments on.
+fn look_behind(check: &EngineCheck, file: &Path, scripts: usize) -> LiveSupport {
     // A shim on the PATH is a link to what is meant.
     let real = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     if let Some((name, version)) = manifest(check, &real) {
@@ -78,6 +86,14 @@ pub fn look(check: &EngineCheck, file: &Path) -> LiveSupport {
     };
     let program = check.program;
     if let Some(text) = script::text(&head) {
+        for target in targets(text, file, scripts) {
+            match look_behind(check, &target, scripts - 1) {
+                LiveSupport::Unserved(Unserved {
+                    basis: Basis::Program, ..
+                }) => {}
+                found => return found,
+            }
+        }
         return match script::starts(program, text) {
             true => LiveSupport::Unknown(format!("it is a script that starts {program}: a handshake tells")),
             false => LiveSupport::unserved(Basis::Program, format!("it is a script that does not start {program}")),
@@ -100,8 +116,25 @@ pub fn look(check: &EngineCheck, file: &Path) -> LiveSupport {
 
 /// The version of the vendor's npm package that `file` stands in; `None` if it stands in none.
 pub fn version(check: &EngineCheck, file: &Path) -> Option<[u64; 3]> {
+    version_behind(check, file, MOST_SCRIPTS)
+}
+
+fn version_behind(check: &EngineCheck, file: &Path, scripts: usize) -> Option<[u64; 3]> {
     let real = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
-    manifest(check, &real).and_then(|(_, version)| parse_version(&version))
+    if let Some((_, version)) = manifest(check, &real) {
+        return parse_version(&version);
+    }
+    let head = head(&real)?;
+    let mut targets = targets(script::text(&head)?, file, scripts).into_iter();
+    targets.find_map(|target| version_behind(check, &target, scripts - 1))
+}
+
+/// The files that the script `text`, which is `file`, hands its arguments to: nobody's where it is the last that is looked at.
+fn targets(text: &str, file: &Path, scripts: usize) -> Vec<PathBuf> {
+    match file.parent() {
+        Some(folder) if scripts > 0 => script::handed_to(text, folder),
+        _ => Vec::new(),
+    }
 }
 
 fn support_of(check: &EngineCheck, name: &str, version: &str, source: &str) -> LiveSupport {

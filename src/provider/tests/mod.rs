@@ -71,3 +71,24 @@ fn the_flags_that_ask_for_an_answer_by_a_schema() {
     flags.dedup();
     assert_eq!(flags, ["--json-schema", "--output-schema"]);
 }
+
+#[test]
+fn a_program_of_another_dialect_is_known_by_its_option_or_its_name() {
+    let of = |options: &str| in_dialect(find("grok").unwrap(), options).command.to_string();
+    for (options, command) in [
+        ("{}", "grok"),
+        (r#"{"dialect":"ax"}"#, "ax-grok"),
+        (r#"{"dialect":"xai","cliPath":"/opt/ax-grok"}"#, "grok"),
+        (r#"{"cliPath":"ax-grok"}"#, "ax-grok"),
+        (r#"{"cliPath":"/opt/bin/ax-grok"}"#, "ax-grok"),
+        (r#"{"cliPath":"C:\\tools\\AX-GROK.cmd"}"#, "ax-grok"),
+        (r#"{"cliPath":"/opt/ax-grok/grok"}"#, "grok"),
+        (r#"{"cliPath":7,"dialect":7}"#, "grok"),
+    ] {
+        assert_eq!(of(options), command, "{options}");
+    }
+    assert_eq!(
+        in_dialect(find("claude").unwrap(), r#"{"cliPath":"ax-grok"}"#).id,
+        "claude"
+    );
+}

@@ -4,6 +4,8 @@
 //! (`exec "$HOME/.claude/local/node_modules/.bin/claude" "$@"`). A test double reads or prints them instead, and must not be started
 //! once more than it expects: so a script that can't be recognised as a launcher is none.
 
+use std::path::{Path, PathBuf};
+
 /// The text of a file that begins with `head`, if that is a script.
 pub fn text(head: &[u8]) -> Option<&str> {
     let text = match std::str::from_utf8(head) {
@@ -33,20 +35,40 @@ fn is_comment(line: &str) -> bool {
 
 /// Whether a line of a shell's script names `program` and hands all arguments on behind it.
 fn is_launch(program: &str, line: &str) -> bool {
+    launched(line).any(|word| names(program, word))
+}
+
+/// The words of a line before all the arguments that it hands on; none where it hands on none.
+fn launched(line: &str) -> impl DoubleEndedIterator<Item = &str> {
     let at = ALL_ARGUMENTS.iter().filter_map(|all| line.find(all)).min();
-    let Some(command) = at.map(|at| &line[..at]) else {
-        return false;
-    };
+    let command = at.map_or("", |at| &line[..at]);
     // Only the command that has the arguments: `claude --version; echo "$@"` is none.
     let command = command.rsplit([';', '|', '&', '(', '`']).next().unwrap_or_default();
-    let mut arguments = command.split_whitespace();
+    let first = command.split_whitespace().next();
     // What is printed is not started.
-    let is_printed = matches!(
-        arguments.clone().next(),
-        Some("echo" | "printf" | "set" | "for" | "case" | "test" | "[")
-    );
-    !is_printed && arguments.any(|word| names(program, word.trim_matches(['"', '\''])))
+    let is_printed = matches!(first, Some("echo" | "printf" | "set" | "for" | "case" | "test" | "["));
+    let command = if is_printed { "" } else { command };
+    command.split_whitespace().map(|word| word.trim_matches(['"', '\'']))
 }
+
+/// The files to which the script `text` in `folder` hands all its arguments, the last first: as pnpm writes launchers, `exec node
+/// "$basedir/../@openai/codex/bin/codex.js" "$@"`.
+pub fn handed_to(text: &str, folder: &Path) -> Vec<PathBuf> {
+    let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
+    let lines = joined.lines().map(str::trim).filter(|line| !is_comment(line));
+    let words = lines.flat_map(|line| launched(line).rev().map(str::to_owned).collect::<Vec<_>>());
+    let files = words.filter_map(|word| {
+        let beside = BASE_FOLDERS.iter().find_map(|base| word.strip_prefix(base));
+        match beside {
+            Some(below) => Some(folder.join(below.trim_start_matches('/'))),
+            None => Some(PathBuf::from(&word)).filter(|file| file.is_absolute()),
+        }
+    });
+    files.filter(|file| file.is_file()).collect()
+}
+
+/// What launchers of npm and pnpm call the folder that they are in.
+const BASE_FOLDERS: [&str; 2] = ["$basedir/", "${basedir}/"];
 
 /// Whether `word` is the program, a path to it, its npm package, or a variable that is called so.
 fn names(program: &str, word: &str) -> bool {

@@ -134,3 +134,52 @@ fn reasons_are_sentences_for_people() {
     );
     assert!(is_too_old(&check(), "2.0.1") && !is_too_old(&check(), "2.1.330") && !is_too_old(&check(), "?"));
 }
+
+/// As pnpm 10 writes it beside a package's folder.
+#[test]
+fn the_file_that_a_launcher_hands_its_arguments_to_says_what_it_is() {
+    let pnpm = |target: &str| {
+        format!(
+            "#!/bin/sh\nbasedir=$(dirname \"$(echo \"$0\" | sed -e 's,\\\\,/,g')\")\n\ncase `uname` in\n    *CYGWIN*|*MINGW*|*MSYS*)\n        \
+             basedir=`cygpath -w \"$basedir\"`\n    ;;\nesac\n\nif [ -x \"$basedir/node\" ]; then\n  exec \"$basedir/node\"  \
+             \"$basedir/{target}\" \"$@\"\nelse\n  exec node  \"$basedir/{target}\" \"$@\"\nfi\n"
+        )
+    };
+    for (id, package_name, script, version) in [
+        ("codex", "@openai/codex", "bin/codex.js", "0.169.0"),
+        ("gemini", "@google/gemini-cli", "dist/index.js", "0.61.0"),
+        ("qwen", "@qwen-code/qwen-code", "cli.js", "0.24.4"),
+        ("claude", "@anthropic-ai/claude-code", "cli.js", "2.1.330"),
+    ] {
+        let root = TempDir::new().unwrap();
+        let folder = format!("global/node_modules/{package_name}");
+        package(&root, &folder, package_name, version);
+        write(
+            &root,
+            &format!("{folder}/{script}"),
+            b"#!/usr/bin/env node\nimport './main.js';\n",
+        );
+        let text = pnpm(&format!("../global/node_modules/{package_name}/{script}"));
+        let launcher = write(&root, &format!("bin/{id}"), text.as_bytes());
+        // A script that starts that launcher, by its path.
+        let behind = format!("#!/bin/sh\nexport PROXY=x\nexec '{}' \"$@\"\n", launcher.display());
+        let behind = write(&root, "own/start", behind.as_bytes());
+        let provider = find(id).unwrap();
+        let check = provider.checks.live.or(provider.checks.warm).unwrap();
+        for file in [&launcher, &behind] {
+            assert!(
+                matches!(look(&check, file), LiveSupport::Served(_)),
+                "{id}: {:?}",
+                look(&check, file)
+            );
+            assert_eq!(
+                super::version(&check, file).map(super::text).as_deref(),
+                Some(version),
+                "{id}"
+            );
+        }
+        // One that hands on nothing, or hands it on to itself, is what it was.
+        let alone = write(&root, "bin/own", b"#!/bin/sh\nexec \"$basedir/own\" \"$@\"\n");
+        assert!(matches!(look(&check, &alone), LiveSupport::Unserved(_)), "{id}");
+    }
+}
