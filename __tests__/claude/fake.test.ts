@@ -1,5 +1,5 @@
 /** What the real CLI can't be made to do, and what goes wrong before it runs. */
-import { existsSync, mkdirSync, realpathSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { HumanMessage } from "@langchain/core/messages";
@@ -159,6 +159,29 @@ describe("a CLI that prints plain text", () => {
     const used = cli.calls().map(({ argv }) => argv.includes("--safe-mode"));
     expect(used).toEqual([true, false, false]);
   });
+
+  it.skipIf(lacks("scripts"))(
+    "is not started without end by a launcher whose file is another one each time",
+    async () => {
+      const { dir, shell } = fakes();
+      const rewrite = 'echo run >> "$0.runs"; cp "$0" "$0.new"; echo "# again" >> "$0.new"; mv "$0.new" "$0"';
+      const runs = (path: string) => readFileSync(`${path}.runs`, "utf8").trim().split("\n").length;
+      // It refuses a flag that it gets, and knows the rest.
+      const once = shell(
+        "once",
+        `${rewrite}; case "$*" in *--safe-mode*) echo "error: unknown option '--safe-mode'" >&2; exit 1;; esac; cat > "${dir}/in"; echo old but fine`,
+      );
+      const provider = createClaudeCliProvider({ cliPath: once, engine: "print", retry: false });
+      expect([(await provider.invoke(hello)).content, runs(once)]).toEqual(["old but fine", 2]);
+      // It refuses whatever it gets, and one flag for ever.
+      const ever = shell("ever", `${rewrite}; echo "error: unknown option '--safe-mode'" >&2; exit 1`);
+      const error = await failureOf(
+        createClaudeCliProvider({ cliPath: ever, engine: "print", retry: false }).invoke(hello),
+      );
+      expect(error.code).toBe("UNSUPPORTED_FLAG");
+      expect(runs(ever)).toBeLessThanOrEqual(3);
+    },
+  );
 
   it("fails with UNSUPPORTED_FLAG where the flag is the user's own", async () => {
     const cli = fakes().cli("claude", { code: 1, stderr: "error: unknown option '--mine'\n" });

@@ -61,7 +61,11 @@ impl RetryableCall for KeptOrPrinted<'_> {
             began,
             clock: OnceLock::new(),
         };
+        self.call.keep_dropped();
         let outcome = self.made(&attempt, info).await;
+        if let Ok(AttemptOutcome::FlagRefused(flag)) = &outcome {
+            self.call.drop_flag(flag)?;
+        }
         match outcome {
             Err(error) => Err(ask::with_node(self.call.engine, error, self.call.base_env, self.call.cancel).await),
             Ok(outcome) => Ok(outcome),

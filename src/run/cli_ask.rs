@@ -1,6 +1,6 @@
 //! A call of a CLI that can be made again of a grown thread.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio_util::sync::CancellationToken;
 
@@ -51,6 +51,7 @@ impl Reaskable for CliAsking<'_> {
                 base_env: self.base_env,
                 cancel: self.cancel,
                 sink: self.sink,
+                dropped: Mutex::default(),
             },
             kept: &ready.kept,
         };

@@ -1,16 +1,18 @@
 //! What every attempt of a CLI needs, whichever kind of exchange it is.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Attempt, AttemptStart, CallLimits};
 use super::base::Base;
+use super::capabilities;
 use super::cli_request::{CliRequest, UNFIT, emulated};
 use super::queue::Waiting;
 use super::sink::Sink;
+use crate::error::{Code, ProviderError};
 use crate::event::{EngineUsed, Event, RunInfo};
 use crate::fold::Fold;
 use crate::judge::CliRules;
@@ -24,6 +26,43 @@ pub(super) struct CliCall<'a> {
     pub base_env: &'a Arc<Vars>,
     pub cancel: &'a CancellationToken,
     pub sink: &'a Sink,
+    /// The flags that the CLI has refused in this call, one for each time: what its file is known for helps nobody where it is not the same
+    /// file twice.
+    pub dropped: Mutex<Vec<String>>,
+}
+
+impl CliCall<'_> {
+    /// The file that is there now is asked without the flags that the call has seen refused.
+    pub fn keep_dropped(&self) {
+        let dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if dropped.is_empty() {
+            return;
+        }
+        // What is wrong with it is told by who starts it.
+        if let Ok(program) = self.engine.look(self.base_env) {
+            let known = capabilities::refused_by(program.binary());
+            for flag in dropped.iter().filter(|flag| !known.contains(*flag)) {
+                capabilities::remember_refused(program.binary(), flag);
+            }
+        }
+    }
+
+    /// The CLI has refused `flag`.
+    ///
+    /// # Errors
+    /// `UNSUPPORTED_FLAG` where it has refused more often than there are flags to be left out.
+    pub fn drop_flag(&self, flag: &str) -> Result<(), Box<ProviderError>> {
+        let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        dropped.push(flag.to_owned());
+        let optional = self.engine.provider.flags.iter().filter(|flag| flag.optional);
+        if dropped.len() <= optional.count() {
+            return Ok(());
+        }
+        let times = dropped.len();
+        let reason =
+            format!("unknown option {flag}: the CLI was started {times} times, without each flag that it had refused");
+        Err(self.engine.refuse(Code::UnsupportedFlag, reason))
+    }
 }
 
 /// One attempt of a call.

@@ -32,6 +32,7 @@ impl CliAttempt<'_> {
             base_env,
             cancel,
             sink,
+            ..
         } = *self.call;
         info.engine = Some(EngineUsed::Print);
         let printed = request.printed(engine);

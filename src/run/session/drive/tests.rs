@@ -159,6 +159,7 @@ async fn call(base: &Arc<Base>, source: &Arc<MadeUp>, env: &Arc<Vars>, may_conti
         base_env: env,
         cancel: &CancellationToken::new(),
         sink: &sink,
+        dropped: Mutex::default(),
     };
     let attempt = CliAttempt {
         call: &call,
