@@ -50,6 +50,8 @@ pub struct Schema {
     value: Value,
     text: String,
     validator: Validator,
+    /// How often the patterns of its fields' names look at each byte of a name.
+    name_looks: u64,
 }
 
 impl Schema {
@@ -102,6 +104,7 @@ impl Schema {
         }
         Ok(Schema {
             text: value.to_string(),
+            name_looks: name_looks(&value),
             value,
             validator,
         })
@@ -146,6 +149,10 @@ impl Schema {
             .saturating_mul(plan::nodes(value))
             .saturating_add(WORK)
             .min(MAX_WORK);
+        let names = self.name_looks.saturating_mul(name_bytes(value));
+        if names > work::PATTERN_WORK {
+            return Err(given_up(Exhausted::Patterns));
+        }
         // The mistakes of all branches are all kept until they are told, and most values have none.
         if work::within(budget, || self.validator.is_valid(value)).map_err(given_up)? {
             return Ok(());
@@ -188,6 +195,7 @@ fn build(schema: &Value, stop: &Arc<AtomicBool>, read: fn(&str) -> Option<String
             .with_pattern_options(pattern::options())
             // Its own would compile what the model says.
             .with_format("regex", |_: &str| true)
+            .with_keyword("pattern", work::pattern)
             .with_keyword(work::KEYWORD, work::factory(Arc::clone(stop)))
             .build(&marked)
             .map_err(|error| match stop.load(Ordering::Relaxed) {
@@ -196,6 +204,35 @@ fn build(schema: &Value, stop: &Arc<AtomicBool>, read: fn(&str) -> Option<String
             })
     });
     compiled.map_err(|_| "its references lead too deep".to_owned())?
+}
+
+/// How often all patterns of names in `schema` look at each byte of one.
+fn name_looks(schema: &Value) -> u64 {
+    let sum = |parts: &mut dyn Iterator<Item = u64>| parts.fold(0, u64::saturating_add);
+    match schema {
+        Value::Object(fields) => {
+            let patterns = fields.get("patternProperties").and_then(Value::as_object);
+            let own = sum(&mut patterns
+                .into_iter()
+                .flat_map(Map::keys)
+                .map(|name| pattern::costs(name)));
+            own.saturating_add(sum(&mut fields.values().map(name_looks)))
+        }
+        Value::Array(items) => sum(&mut items.iter().map(name_looks)),
+        _ => 0,
+    }
+}
+
+/// The bytes of the names of all fields in `value`.
+fn name_bytes(value: &Value) -> u64 {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| name.len() as u64 + name_bytes(value))
+            .sum(),
+        Value::Array(items) => items.iter().map(name_bytes).sum(),
+        _ => 0,
+    }
 }
 
 /// Whether there is any pattern in `schema`.

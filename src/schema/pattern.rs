@@ -4,8 +4,8 @@
 //! be compiled as one with the flag `u`, it is read as one without it (ECMA-262, annex B), as `new RegExp(pattern)` reads it. One that
 //! can't be compiled so either, or that is too large, is not checked.
 
-use jsonschema::{FancyRegex, PatternOptions};
-use serde_json::json;
+use jsonschema::{FancyRegex, PatternOptions, Validator};
+use serde_json::{Value, json};
 
 /// How large one compiled pattern may be, bytes. `\\p{L}{1,64}` has 1.5 MB.
 const COMPILED: usize = 4 * 1024 * 1024;
@@ -39,15 +39,22 @@ pub(super) fn sized(pattern: &str) -> Option<String> {
 
 /// The pattern as it can be compiled. To find out takes a compilation or two.
 pub(super) fn compilable(pattern: &str) -> Option<String> {
-    let compiles = |pattern: &String| {
-        let schema = json!({ "pattern": pattern });
-        let options = jsonschema::options().with_pattern_options(options());
-        options.with_format("regex", |_: &str| true).build(&schema).is_ok()
-    };
+    let compiles = |pattern: &String| validator(&json!(pattern)).is_ok();
     let as_it_is = sized(pattern)?;
     Some(as_it_is)
         .filter(compiles)
         .or_else(|| Some(Scan::of(pattern).text).filter(compiles))
+}
+
+/// What looks for `pattern`, the value of that keyword.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn validator(pattern: &Value) -> Result<Validator, String> {
+    let schema = json!({ "pattern": pattern });
+    let options = jsonschema::options().with_pattern_options(options());
+    let built = options.with_format("regex", |_: &str| true).build(&schema);
+    built.map_err(|error| error.to_string())
 }
 
 /// How often a check looks at each byte of a text, at most.

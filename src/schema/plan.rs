@@ -7,7 +7,6 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::pattern;
 use super::work::{Costs, KEYWORD};
 
 /// How many ways through its references, with the branches on them (`anyOf`, `oneOf`, `allOf`, …), a schema may have for one and the same
@@ -125,23 +124,10 @@ fn replace_patterns(fields: &mut Map<String, Value>, read: &mut ReadPattern) {
 
 /// What a schema object costs without those in it.
 fn costs(fields: &Map<String, Value>) -> Costs {
-    let mut costs = Costs {
-        own: 1,
-        text: 0,
-        names: 0,
-    };
+    let mut costs = Costs { own: 1 };
     for (keyword, value) in fields {
         let count = match (keyword.as_str(), value) {
             ("enum" | "const", value) => nodes(value),
-            ("pattern", Value::String(pattern)) => {
-                costs.text = pattern::costs(pattern);
-                0
-            }
-            ("patternProperties", Value::Object(patterns)) => {
-                let all = patterns.keys().map(|pattern| pattern::costs(pattern));
-                costs.names = all.fold(0, u64::saturating_add);
-                0
-            }
             (_, Value::Array(items)) => items.len() as u64,
             (_, Value::Object(fields)) => fields.len() as u64,
             _ => 0,

@@ -10,10 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use jsonschema::paths::Location;
-use jsonschema::{Keyword, ValidationError};
+use jsonschema::{Keyword, ValidationError, Validator};
 use serde_json::{Map, Value};
 
-/// The keyword. Its value: what the schema costs by itself, for each byte of a text, and for each byte of an object's names.
+use super::pattern;
+
+/// The keyword. Its value: what the schema costs by itself.
 pub(super) const KEYWORD: &str = "x-deep-factor-work";
 
 /// How much stack a check or a compilation may use, bytes. Threads of the runtime have 2 MiB.
@@ -31,7 +33,7 @@ thread_local! {
 }
 
 /// So many looks of patterns at a byte a check may cost (measured: a look takes at most ten nanoseconds, so that the most is half a second).
-const PATTERN_WORK: u64 = 50_000_000;
+pub(super) const PATTERN_WORK: u64 = 50_000_000;
 
 /// Why a check was left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,24 +77,17 @@ fn stack_used() -> usize {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Costs {
     pub own: u64,
-    /// Looks of its pattern at each byte of a text.
-    pub text: u64,
-    /// Looks of its patterns at each byte of the names of an object's fields.
-    pub names: u64,
 }
 
 impl Costs {
     /// As the keyword's value.
     pub fn to_value(self) -> Value {
-        Value::from(vec![self.own, self.text, self.names])
+        Value::from(self.own)
     }
 
     fn of(value: &Value) -> Costs {
-        let number = |index: usize| value.get(index).and_then(Value::as_u64);
         Costs {
-            own: number(0).unwrap_or(1),
-            text: number(1).unwrap_or(0),
-            names: number(2).unwrap_or(0),
+            own: value.as_u64().unwrap_or(1),
         }
     }
 
@@ -107,18 +102,6 @@ impl Costs {
             _ => entries / ENTRY_UNIT,
         };
         let costs = (size as u64).saturating_add(1).saturating_mul(self.own.max(1));
-        let bytes = match instance {
-            Value::String(text) if self.text > 0 => self.text.saturating_mul(text.len() as u64),
-            Value::Object(fields) if self.names > 0 => {
-                let bytes: usize = fields.keys().map(String::len).sum();
-                self.names.saturating_mul(bytes as u64)
-            }
-            _ => 0,
-        };
-        match PATTERNS.get().checked_sub(bytes) {
-            Some(left) => PATTERNS.set(left),
-            None => resume_unwind(Box::new(Exhausted::Patterns)),
-        }
         match LEFT.get().checked_sub(costs) {
             Some(left) if stack_used() <= MAX_STACK => LEFT.set(left),
             Some(_) => resume_unwind(Box::new(Exhausted::Stack)),
@@ -136,6 +119,46 @@ impl<'i> Keyword<'i> for Costs {
     fn is_valid(&self, instance: &'i Value) -> bool {
         self.spend(instance);
         true
+    }
+}
+
+/// A pattern, which counts before it looks: the validator asks [`Costs`] behind all other keywords.
+struct Pattern {
+    validator: Validator,
+    /// How often it looks at each byte of a text, at most.
+    costs: u64,
+}
+
+impl Pattern {
+    fn spend(&self, instance: &Value) {
+        let bytes = instance.as_str().map_or(0, str::len) as u64;
+        match PATTERNS.get().checked_sub(self.costs.saturating_mul(bytes)) {
+            Some(left) => PATTERNS.set(left),
+            None => resume_unwind(Box::new(Exhausted::Patterns)),
+        }
+    }
+}
+
+impl<'i> Keyword<'i> for Pattern {
+    fn validate(&self, instance: &'i Value) -> Result<(), ValidationError<'i>> {
+        self.spend(instance);
+        self.validator.validate(instance)
+    }
+
+    fn is_valid(&self, instance: &'i Value) -> bool {
+        self.spend(instance);
+        self.validator.is_valid(instance)
+    }
+}
+
+/// The keyword `pattern` of one schema.
+pub(super) fn pattern<'a>(_: &'a Map<String, Value>, value: &'a Value, _: Location) -> Made<'a> {
+    match pattern::validator(value) {
+        Ok(validator) => Ok(Box::new(Pattern {
+            validator,
+            costs: pattern::costs(value.as_str().unwrap_or_default()),
+        })),
+        Err(reason) => Err(ValidationError::custom(reason)),
     }
 }
 
