@@ -82,12 +82,12 @@ pub(super) struct Costs {
 impl Costs {
     /// As the keyword's value.
     pub fn to_value(self) -> Value {
-        Value::from(self.own)
+        Value::from(vec![self.own])
     }
 
     fn of(value: &Value) -> Costs {
         Costs {
-            own: value.as_u64().unwrap_or(1),
+            own: value.get(0).and_then(Value::as_u64).unwrap_or(1),
         }
     }
 
