@@ -17,6 +17,7 @@
 const { createClaudeCode } = require("./claude-code.cjs");
 const { ProviderError, fault, guard, providerError, unwrap } = require("./errors.cjs");
 const { takeLogger } = require("./logger.cjs");
+const { createCopies } = require("./copies.cjs");
 const { createKnown } = require("./known.cjs");
 const { aiMessageBuilder, packMessages, toAIMessageJson, toolCall } = require("./messages.cjs");
 const {
@@ -79,6 +80,7 @@ function lazily(make) {
 function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
   const owner = ownerOf(native);
   const known = createKnown(native);
+  const copies = createCopies(AIMessage);
   if (AIMessage !== null) registerTranslator();
   const toMessage = /** @type {ReturnType<typeof aiMessageBuilder<TMessage>>} */ (
     AIMessage === null ? toAIMessageJson : aiMessageBuilder(AIMessage)
@@ -132,7 +134,7 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
     const [asked, quota] = [askedOf(id, rest), quotaOf(rest)];
     const { maxConcurrency: places = otherwise } = /** @type {{ maxConcurrency?: number }} */ (rest ?? {});
     const its = { log, telemetry, asked, options: rest, quota, places };
-    return createProvider({ id, engine, known, toMessage, toJsonSchema, ...its });
+    return createProvider({ id, engine, known, copies, toMessage, toJsonSchema, ...its });
   };
 
   /** @param {string} id */

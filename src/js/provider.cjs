@@ -32,6 +32,7 @@ const { createUpdates } = require("./updates.cjs");
  * @property {string} id
  * @property {NativeProvider} engine
  * @property {Known} known
+ * @property {ReturnType<typeof import("./copies.cjs").createCopies>} copies
  * @property {(reply: Omit<ProviderReply, "messages">, provider: string) => TMessage} toMessage
  * @property {ToJsonSchema | null} toJsonSchema
  * @property {Log | undefined} [log] the user's logger
@@ -107,7 +108,7 @@ function createProvider(parts) {
  * @returns {CliProvider<TMessage>}
  */
 function createAdapter(shared, tools, onBind) {
-  const { id, engine, known, toMessage, toJsonSchema, log, life } = shared;
+  const { id, engine, known, copies, toMessage, toJsonSchema, log, life } = shared;
 
   /**
    * @param {unknown} messages
@@ -118,6 +119,7 @@ function createAdapter(shared, tools, onBind) {
     const call = readCallOptions(options);
     const outputSchema = readOutputSchema(options, toJsonSchema);
     const thread = known.pack(messages);
+    copies.look(messages, "messages");
     const observe = observerOf(shared, thread, options);
     return { ...call, outputSchema, thread, known, tools: bound, log, observe, documents: !isText(options) };
   };
@@ -155,6 +157,7 @@ function createAdapter(shared, tools, onBind) {
 
     bindTools(list) {
       const encoded = encodeTools(list, toJsonSchema);
+      copies.look(list, "tools");
       onBind(encoded);
       return createAdapter(
         shared,
