@@ -109,6 +109,73 @@ describe("a lease that is overdue", () => {
   });
 });
 
+describe("a holder that stood still within the append of a tool's beginning, for longer than its lease", () => {
+  /** As a stopped process: what it has written is there, and it learns of that when it goes on. */
+  const freezing = (meanwhile: (state: ReturnType<typeof createStore>["state"]) => void) => {
+    const { store, state } = createStore();
+    const append: CheckpointStore["append"] = async (runId, entries, lease) => {
+      await store.append(runId, entries, lease);
+      if (!types(entries).includes("tool_begun")) return;
+      holdThread(2 * LEASE);
+      meanwhile(state);
+    };
+    return { store: { ...store, append }, state };
+  };
+  const counting = () => {
+    const ran = { times: 0 };
+    return {
+      ran,
+      look: () => {
+        ran.times += 1;
+        return "looked";
+      },
+    };
+  };
+
+  it("begins nothing where another has gone on", async () => {
+    const { ran, look } = counting();
+    const { store, state } = freezing((state) => {
+      state.token += 1;
+    });
+    const { said } = await start(store, look);
+    expect([said, ran.times]).toEqual([["failed", "RUN_LOCKED", ""], 0]);
+    expect(types(state.entries)).toEqual(["run", "turn", "tool_begun"]);
+  });
+
+  it("goes on where nobody has, once the store has said so", async () => {
+    const { ran, look } = counting();
+    const { store, state } = freezing((state) => {
+      state.renewals = 0;
+    });
+    const { said } = await start(store, () => {
+      expect(state.renewals).toBeGreaterThan(0);
+      return look();
+    });
+    expect([said, ran.times]).toEqual([["completed", undefined, "Done."], 1]);
+  });
+
+  it("begins nothing while the store can't be asked", async () => {
+    const { ran, look } = counting();
+    const { store } = freezing((state) => {
+      state.isAway = true;
+    });
+    const { said } = await start(store, look);
+    expect([said, ran.times]).toEqual([["failed", "CHECKPOINT_FAILED", ""], 0]);
+  });
+
+  it("begins nothing where the store's answers take longer than the lease", async () => {
+    const { ran, look } = counting();
+    const { store, state } = createStore();
+    const slow: CheckpointStore["append"] = async (...args) => {
+      await store.append(...args);
+      if (types(state.entries).includes("tool_begun")) holdThread(2 * LEASE);
+    };
+    const { said, result } = await start({ ...store, append: slow }, look);
+    expect([said, ran.times]).toEqual([["failed", "CHECKPOINT_FAILED", ""], 0]);
+    expect(result.error?.message).toContain("its answers take longer than the lease of 100 ms: raise `leaseMs`");
+  });
+});
+
 describe("a file of checkpoints", () => {
   it("that is removed under its run ends it at the next entry, and nothing is asked for twice", async () => {
     const dir = folder();

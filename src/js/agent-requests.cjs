@@ -77,6 +77,9 @@ function createRequests(run, agents, { heartbeat, checkpoint, watch }) {
       const context = { signal, toolCallId: toolCall.id, runId, idempotencyKey };
       // Native offers the model these very tools.
       if (tool === undefined) return;
+      const may = checkpoint?.mayBegin() ?? true;
+      // A run that may not go on ends by the checkpoint's own failure.
+      if (may !== true && !((await may) && !signal.aborted)) return;
       const work = () => runTool(tool, toolCall, context);
       run.complete(request, await (watch === undefined ? work() : watch.tool(runId, toolCall, work)));
     });

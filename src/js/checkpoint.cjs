@@ -23,8 +23,19 @@ const RENEWALS = 3;
 const GRACE = 1000;
 const LONGEST = 2 ** 31 - 1;
 
+/** How often a store that takes longer than the lease to answer is asked again: it can't say who has the run. */
+const ASKED_AGAIN = 3;
+
 /** What comes of a store that did not answer before the run had to end. */
 const UNANSWERED = Symbol("unanswered");
+
+/**
+ * A moment, by both of the system's clocks: the one stands still while a laptop sleeps, the other may be set.
+ */
+const now = () => ({ at: performance.now(), date: Date.now() });
+
+/** @param {ReturnType<typeof now>} moment @returns {number} ms since then, by the clock that says more */
+const since = ({ at, date }) => Math.max(performance.now() - at, Date.now() - date);
 
 /**
  * @param {unknown} store
@@ -103,6 +114,8 @@ async function unlessStopped(answer, stopped, grace) {
 async function openCheckpoint(store, runId, stopped) {
   const { leaseMs = LEASE } = store;
   if (stopped.aborted) return undefined;
+  /** When the store was last asked of what it has answered: the run was this attempt's then. */
+  let asked = now();
   /** @type {Loaded} */
   let loaded;
   try {
@@ -156,7 +169,9 @@ async function openCheckpoint(store, runId, stopped) {
   /** @param {readonly string[]} added */
   const append = async (added) => {
     if (failure !== undefined) throw failure;
+    const moment = now();
     await store.append(runId, added, lease);
+    asked = moment;
   };
 
   /**
@@ -221,6 +236,33 @@ async function openCheckpoint(store, runId, stopped) {
         fail(error);
         return JSON.stringify({ locked: error.code === "RUN_LOCKED", message: error.message });
       }
+    },
+
+    /**
+     * Whether a tool may begin: at once, unless this process stood still for longer than the lease since the store's last word, maybe
+     * within the append of the tool's own beginning. Another attempt may have the run then, and only the store knows.
+     *
+     * @returns {Promise<boolean> | true}
+     */
+    mayBegin() {
+      if (since(asked) < leaseMs) return true;
+      const ask = async () => {
+        for (let times = 0; since(asked) >= leaseMs; times += 1) {
+          if (times === ASKED_AGAIN) {
+            const why = `its answers take longer than the lease of ${leaseMs} ms: raise \`leaseMs\``;
+            throw fault("CHECKPOINT_FAILED", `the checkpoint's store failed: append: ${why}`);
+          }
+          await inTurn(() => append([]));
+        }
+        return true;
+      };
+      return unlessStopped(ask(), stopped, GRACE).then(
+        (answer) => answer === true,
+        (thrown) => {
+          fail(storeError(thrown, "append"));
+          return false;
+        },
+      );
     },
 
     /**
