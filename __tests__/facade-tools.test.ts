@@ -167,7 +167,7 @@ describe.each<[string, any]>([
     const schema = zod.object({ at: zod.date(), big: zod.bigint(), map: zod.map(zod.string(), zod.number()) });
     expect(converted(schema)).toEqual({
       type: "object",
-      properties: { at: { type: "string", format: "date-time" }, big: {}, map: {} },
+      properties: { at: { type: "string", format: "date-time" }, big: { type: "integer" }, map: {} },
       required: ["at", "big", "map"],
       additionalProperties: false,
     });

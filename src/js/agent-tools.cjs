@@ -13,7 +13,7 @@
  */
 
 const { ProviderError, fault } = require("./errors.cjs");
-const { asBytes, markBytes } = require("./messages.cjs");
+const { asBytes, isError, markBytes, plain } = require("./messages.cjs");
 const { describe } = require("./options.cjs");
 const { argumentsParser, encodeTools } = require("./tools.cjs");
 
@@ -132,7 +132,7 @@ function failure(error) {
  */
 function reasonOf(error) {
   try {
-    if (error instanceof Error) return error.message || error.name;
+    if (isError(error)) return error.message || error.name;
     return typeof error === "string" && error !== "" ? error : `it threw ${describe(error)}`;
   } catch {
     // A getter or a proxy that throws.
@@ -142,6 +142,8 @@ function reasonOf(error) {
 
 /** @param {unknown} result */
 function encodeResult(result) {
+  // Returned, where others throw: LangChain's tools among them.
+  if (isError(result)) return failure(result);
   if (isToolMessage(result)) {
     const { content, status } = result;
     return JSON.stringify({ content: asContent(content), isError: status === "error" }, markBytes);
@@ -155,6 +157,7 @@ function encodeResult(result) {
 /** @param {unknown} result */
 function asContent(result) {
   if (typeof result === "string") return result;
+  if (typeof result === "bigint") return String(result);
   if (result === undefined) return "";
   if (isBlocks(result)) return result;
   const json = JSON.stringify(result, refuseBytes);
@@ -168,7 +171,7 @@ function asContent(result) {
  * @param {unknown} value
  */
 function refuseBytes(key, value) {
-  if (asBytes(this[key]) === undefined) return value;
+  if (asBytes(this[key]) === undefined) return plain(value);
   const why = 'bytes belong into a block, such as { type: "image", data, mimeType }';
   throw new TypeError(`its result can't be written as JSON: it holds ${describe(this[key])}; ${why}`);
 }

@@ -351,14 +351,16 @@ function isValidator(schema) {
 
 /**
  * What zod is asked for: the side that is written, on which a default need not be there, and `{}` for what JSON Schema has no
- * word for. A date is written as JSON writes it, as zod 3's converters have it.
+ * word for. A date is written as JSON writes it, and a BigInt is an integer, as zod 3's converters have both.
  */
 const INPUT_SIDE = {
   io: "input",
   unrepresentable: "any",
   /** @param {{ zodSchema: { _zod?: { def?: { type?: string } } }, jsonSchema: Record<string, unknown> }} part */
   override({ zodSchema, jsonSchema }) {
-    if (zodSchema._zod?.def?.type === "date") Object.assign(jsonSchema, { type: "string", format: "date-time" });
+    const type = zodSchema._zod?.def?.type;
+    if (type === "date") Object.assign(jsonSchema, { type: "string", format: "date-time" });
+    if (type === "bigint") Object.assign(jsonSchema, { type: "integer" });
   },
 };
 
