@@ -316,6 +316,37 @@ describe("what goes where", () => {
     expect(stop).toEqual(name === "responses" ? undefined : ["END"]);
   });
 
+  // As LM Studio's clients ask for no limit, and some tell of a tool that gave nothing.
+  it("lenient: a limit of -1 is none, and a tool's result that is null is empty", async () => {
+    const { ask, api } = await serveApi([{ text: "a" }, { text: "b" }, { text: "c" }]);
+    const lenient = { "x-dfp-lenient": "true" };
+    const call = { id: "c1", type: "function", function: { name: "step", arguments: "{}" } };
+    const thread = [
+      USER,
+      { role: "assistant", content: null, tool_calls: [call] },
+      { role: "tool", tool_call_id: "c1", content: null },
+    ];
+    const items = [
+      USER,
+      { type: "function_call", call_id: "c1", name: "step", arguments: "{}" },
+      { type: "function_call_output", call_id: "c1", output: null },
+    ];
+    const asked = [
+      ["chat", { max_tokens: -1, messages: thread }, "max_tokens"],
+      ["messages", { max_tokens: -1 }, "max_tokens"],
+      ["responses", { max_output_tokens: -1, input: items }, "max_output_tokens"],
+    ] as const;
+    for (const [name, more, ignored] of asked) {
+      const { path, ask: request } = FACES[name];
+      expect((await ask(path, { ...request, ...more })).status).toBe(400);
+      const { status, headers } = await ask(path, { ...request, ...more }, lenient);
+      expect([name, status, headers.get("x-dfp-ignored")]).toEqual([name, 200, ignored]);
+      const { max_tokens, max_completion_tokens, messages } = api.requests.at(-1)?.body ?? {};
+      expect([max_tokens, max_completion_tokens]).toEqual([undefined, undefined]);
+      if (name !== "messages") expect(messages.at(-1)).toMatchObject({ role: "tool", tool_call_id: "c1", content: "" });
+    }
+  });
+
   it("a thread with calls, failed results and pictures, in each face's words", async () => {
     const { ask, api } = await serveApi([{ text: "a" }, { text: "b" }, { text: "c" }]);
     await ask(FACES.chat.path, {

@@ -43,7 +43,7 @@ function read(body, { lenient }) {
   const list = reader.list("messages");
   if (list === undefined) throw bad("missing_required_parameter", "messages", "messages is missing");
   const messages = list.map((message, index) =>
-    messageOf(objectAt(message, `messages[${index}]`), `messages[${index}]`),
+    messageOf(objectAt(message, `messages[${index}]`), `messages[${index}]`, lenient),
   );
   const tools = (reader.list("tools") ?? []).flatMap((tool, index) => toolOf(tool, `tools[${index}]`, reader));
   const outputSchema = formatOf(reader.object("response_format"));
@@ -101,9 +101,10 @@ function reasoningOf(reader) {
 /**
  * @param {Fields} message
  * @param {string} at
+ * @param {boolean} lenient
  * @returns {Placed}
  */
-function messageOf({ role, content, tool_calls: calls, tool_call_id: callId }, at) {
+function messageOf({ role, content, tool_calls: calls, tool_call_id: callId }, at, lenient) {
   switch (role) {
     case "system":
     case "developer":
@@ -114,7 +115,8 @@ function messageOf({ role, content, tool_calls: calls, tool_call_id: callId }, a
       return {
         role: "tool",
         tool_call_id: textAt(callId, `${at}.tool_call_id`),
-        content: contentOf(content, `${at}.content`),
+        // A tool that gave nothing, as some clients write it.
+        content: lenient && content === null ? "" : contentOf(content, `${at}.content`),
         at,
       };
     case "assistant": {

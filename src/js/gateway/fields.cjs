@@ -133,6 +133,11 @@ function createReader(body, lenient) {
       const value = reader.get(name);
       if (value === undefined) return undefined;
       if (typeof value !== "number") throw bad("invalid_type", name, `${name} must be a number`);
+      // How clients of local servers say that there is no limit.
+      if (lenient && value === -1) {
+        ignored.push(name);
+        return undefined;
+      }
       if (!Number.isSafeInteger(value) || value < 1)
         throw bad("invalid_value", name, `${name} must be a whole number from 1`);
       return value;

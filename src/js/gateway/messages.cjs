@@ -43,7 +43,7 @@ function read(body, { lenient, seals }, { counts = false } = {}) {
   if (reader.get("thread") !== undefined) throw withoutThread();
   reader.check(KNOWN);
   const maxOutputTokens = reader.count("max_tokens");
-  if (maxOutputTokens === undefined && !counts) {
+  if (reader.get("max_tokens") === undefined && !counts) {
     throw bad("missing_required_parameter", "max_tokens", "max_tokens is missing: say how long the answer may be");
   }
   const list = reader.list("messages");

@@ -115,6 +115,13 @@ const bad = (code, param, message) => new Refusal(400, code, message, { param })
  */
 
 /**
+ * Advice names what its reader can do: a client has no options of a provider, but a header.
+ *
+ * @param {string} text
+ */
+const forClients = (text) => text.replace('set `onUnsupported: "warn"`', "send the header `x-dfp-lenient: true`");
+
+/**
  * @param {unknown} error what a call failed with
  * @param {Places} [places]
  * @returns {Refusal}
@@ -126,7 +133,8 @@ function refusalOf(error, places) {
     return new Refusal(500, "internal", "the gateway failed: see its log", { retry: false });
   }
   const { status, code, type, retry } = kindOf(error);
-  const { param, message } = placed(error, places);
+  const { param, message: told } = placed(error, places);
+  const message = forClients(told);
   return new Refusal(status, code, message, {
     param,
     ...(type === undefined ? {} : { type }),
@@ -135,7 +143,7 @@ function refusalOf(error, places) {
     dfp: {
       code: error.code,
       category: error.category,
-      ...(error.hint === undefined ? {} : { hint: error.hint }),
+      ...(error.hint === undefined ? {} : { hint: forClients(error.hint) }),
       ...(error.resetsAt === undefined ? {} : { resets_at: error.resetsAt.toISOString() }),
     },
   });

@@ -164,7 +164,7 @@ function inputOf(input) {
  * @param {Around} around
  * @returns {Placed[]}
  */
-function messagesOf(items, before, { seals }) {
+function messagesOf(items, before, { seals, lenient }) {
   /** @type {(Placed & { tool_calls?: any })[]} */
   const messages = [];
   /** Reasoning that belongs to what the assistant says next. @type {unknown[]} */
@@ -202,7 +202,7 @@ function messagesOf(items, before, { seals }) {
         say({
           role: "tool",
           tool_call_id: textAt(item.call_id, `${at}.call_id`),
-          content: contentOf(item.output, `${at}.output`),
+          content: lenient && item.output === null ? "" : contentOf(item.output, `${at}.output`),
           at,
           field: "output",
         });
