@@ -161,3 +161,50 @@ it("the schema of a file has the fields that are read", async () => {
     `  tasks[0].other: there are ${Object.keys($defs.task.properties).join(", ")}`,
   ]);
 });
+
+it("takes the form of the adapter's data model, for a task and for all", async () => {
+  const { file } = await setup();
+  const read = async (document: object) => {
+    writeFileSync(file, JSON.stringify(document));
+    const { tasks } = await readSuite(file, ["codex"]);
+    return tasks.map(({ name, provider, prompt, promptFile, config, options }) => ({
+      ...{ name, provider, prompt, promptFile, config, options },
+    }));
+  };
+  const none = { prompt: undefined, promptFile: undefined, config: {}, options: {} };
+  const agent = { type: "claude-code", config: { permission_mode: "auto", model: "claude-opus-5" } };
+  const tasks = [
+    { name: "a", agent: { type: "claude-code", config: { prompt: "Go.", model: "claude-haiku-5" } } },
+    { name: "b", agent: { config: { prompt_file: "p.md" } } },
+    { name: "c", prompt: "Stay.", config: { max_tokens: 9 } },
+    { name: "d", agent: { type: "codex", config: { prompt: "Name a colour.", model: "gpt-5.5" } } },
+  ];
+  expect(await read({ agent, tasks })).toEqual([
+    {
+      ...none,
+      name: "a",
+      provider: "claude-code",
+      prompt: "Go.",
+      config: { ...agent.config, model: "claude-haiku-5" },
+    },
+    { ...none, name: "b", provider: "claude-code", promptFile: "p.md", config: agent.config },
+    { ...none, name: "c", provider: "claude-code", prompt: "Stay.", config: { ...agent.config, max_tokens: 9 } },
+    { ...none, name: "d", provider: "codex", prompt: "Name a colour.", options: { model: "gpt-5.5" } },
+  ]);
+  const both = {
+    name: "a",
+    provider: "codex",
+    prompt: "Go.",
+    agent: { type: "claude-code", kind: 1, config: { prompt: "" } },
+  };
+  await expect(read({ agent: [], tasks: [both] })).rejects.toThrow(
+    [
+      `${file} is wrong:`,
+      "  agent: must be an object with type and config",
+      "  tasks[0].agent.kind: there are type, config",
+      "  tasks[0].agent: provider stands beside it: write it in one of both places",
+      "  tasks[0].agent: prompt stands beside it: write it in one of both places",
+      "  tasks[0].agent.config.prompt: must be a text that is not empty",
+    ].join("\n"),
+  );
+});

@@ -167,7 +167,7 @@ tasks:
     2,
     [
       "deep-factor-providers: <folder>/tasks.yaml is wrong:",
-      "  owner: there are title, providers, defaults, tasks",
+      "  owner: there are title, providers, agent, defaults, tasks",
       "  defaults.timeout: must be a whole number of ms, 0 to 2147483647",
       "  defaults.name: every task has a name of its own",
       '  tasks[0].name: must be letters, digits, ".", "_" and "-", at most 100, not "../up"',

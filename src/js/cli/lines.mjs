@@ -23,6 +23,8 @@ export const HISTORY_LINES = 1_000;
 export function createLines({ history, more, onInterrupt }) {
   const screen = [process.stdout, process.stderr].find((stream) => stream.isTTY);
   const isTerminal = process.stdin.isTTY === true && screen !== undefined;
+  // One that is dumb shows an escape as text; readline knows that, too.
+  const takesEscapes = isTerminal && process.env.TERM !== "dumb";
   const output = screen === undefined || !isTerminal ? undefined : new Curtain(screen);
   const lines = createInterface({
     input: process.stdin,
@@ -59,12 +61,12 @@ export function createLines({ history, more, onInterrupt }) {
     if (name === "paste-start" || name === "paste-end") isPasting = name === "paste-start";
   };
   const take = () => {
-    if (!isTerminal || screen === undefined) return;
+    if (!takesEscapes || screen === undefined) return;
     process.stdin.on("keypress", hear);
     printShown(PASTES.on, screen);
   };
   const giveBack = () => {
-    if (!isTerminal || screen === undefined) return;
+    if (!takesEscapes || screen === undefined) return;
     process.stdin.off("keypress", hear);
     printShown(PASTES.off, screen);
   };

@@ -33,6 +33,7 @@ export const CLAUDE_CODE = "claude-code";
 /** A task's fields, and what each has to be. */
 const FIELDS = /** @type {const} */ ({
   name: "text",
+  agent: "object",
   provider: "text",
   prompt: "text",
   prompt_file: "text",
@@ -96,13 +97,20 @@ function check(document, { folder, providers }) {
   const problems = [];
   const suite = { title: "", tasks: /** @type {Task[]} */ ([]) };
   if (!isObject(document)) return { suite, problems: ["it must be an object with the field `tasks`"] };
-  const { title = "", providers: blocks, defaults = {}, tasks, ...unknown } = document;
-  for (const name of Object.keys(unknown)) problems.push(`${name}: there are title, providers, defaults, tasks`);
+  const { title = "", providers: blocks, agent, defaults = {}, tasks, ...unknown } = document;
+  for (const name of Object.keys(unknown)) problems.push(`${name}: there are title, providers, agent, defaults, tasks`);
   if (typeof title === "string") suite.title = title;
   else problems.push("title: must be a text");
   const apis = readProviders(blocks, [CLAUDE_CODE, ...providers], problems);
   const known = [CLAUDE_CODE, ...providers, ...apis.keys()];
-  const common = fields(defaults, "defaults", problems);
+  const [ofAll, byDefault] = [
+    agent === undefined ? {} : ofAgent(agent, "agent", problems),
+    fields(defaults, "defaults", problems),
+  ];
+  const common = { ...ofAll, ...byDefault };
+  for (const key of /** @type {const} */ (["config", "options"])) {
+    if (ofAll[key] !== undefined) common[key] = { ...ofAll[key], ...byDefault[key] };
+  }
   if (common.name !== undefined) problems.push("defaults.name: every task has a name of its own");
   delete common.name;
   if (!Array.isArray(tasks) || tasks.length === 0) {
@@ -178,10 +186,52 @@ function fields(written, at, problems) {
   for (const [key, value] of Object.entries(written)) {
     const kind = Object.hasOwn(FIELDS, key) ? FIELDS[/** @type {keyof typeof FIELDS} */ (key)] : undefined;
     const problem = kind === undefined ? `there are ${Object.keys(FIELDS).join(", ")}` : unlike(kind, value);
-    if (problem === undefined) right[key] = value;
-    else problems.push(`${at}.${key}: ${problem}`);
+    if (problem !== undefined) problems.push(`${at}.${key}: ${problem}`);
+    else if (key === "agent") Object.assign(right, ofAgent(value, `${at}.agent`, problems, written));
+    else if (!(key in right)) right[key] = value;
   }
   return right;
+}
+
+/** What stands beside `agent` otherwise, and within it as the document has it. */
+const OF_AGENT = ["provider", "config", "options", "prompt", "prompt_file"];
+
+/**
+ * `agent: { type, config }`, as the adapter's data model has it: the prompt is the config's there.
+ *
+ * @param {unknown} agent
+ * @param {string} at
+ * @param {string[]} problems gets what is wrong
+ * @param {Record<string, unknown>} [beside] the task, in which none of it may stand as well
+ * @returns {{ provider?: string, prompt?: string, prompt_file?: string, config?: Record<string, unknown>, options?: Record<string, unknown> }}
+ *   the same as a task's own fields
+ */
+function ofAgent(agent, at, problems, beside = {}) {
+  if (!isObject(agent)) {
+    problems.push(`${at}: must be an object with type and config`);
+    return {};
+  }
+  const { type = CLAUDE_CODE, config = {}, ...unknown } = agent;
+  for (const key of Object.keys(unknown)) problems.push(`${at}.${key}: there are type, config`);
+  if (typeof type !== "string") problems.push(`${at}.type: must be a text that is not empty`);
+  if (!isObject(config)) {
+    problems.push(`${at}.config: must be an object`);
+    return {};
+  }
+  for (const key of OF_AGENT.filter((key) => beside[key] !== undefined)) {
+    problems.push(`${at}: ${key} stands beside it: write it in one of both places`);
+  }
+  const { prompt, prompt_file: promptFile, ...rest } = config;
+  for (const [key, value] of Object.entries({ prompt, prompt_file: promptFile })) {
+    const problem = value === undefined ? undefined : unlike("text", value);
+    if (problem !== undefined) problems.push(`${at}.config.${key}: ${problem}`);
+  }
+  return /** @type {ReturnType<typeof ofAgent>} */ ({
+    provider: type,
+    ...(prompt !== undefined && { prompt }),
+    ...(promptFile !== undefined && { prompt_file: promptFile }),
+    ...(Object.keys(rest).length > 0 && { [type === CLAUDE_CODE ? "config" : "options"]: rest }),
+  });
 }
 
 /**
