@@ -400,14 +400,15 @@ export interface ProviderResponseMetadata {
 
 /**
  * Which text of an answer is a tool call, in print form, where the model gets tools as text. Native calls are calls with
- * each of them; a live session, an API and a run with callbacks have no others. See docs/tool-calls.md.
+ * each of them; an API and a run with callbacks have no others, and a live session only those that `"unquoted"` finds. See
+ * docs/tool-calls.md.
  *
  * - `"unquoted"` (default): a block that ends the message, if no call in it was brought by the thread: the same name with the same
- *   arguments stands in no text of the system's, a user's or a tool's, however it is quoted or escaped there. With tools bound, only
- *   calls of these; without, of any name, as SPEC-01 has it. What else looks like calls is text; where it may have been meant as
+ *   arguments stands in no text of the system's, a user's or a tool's, however it is quoted or escaped there. Any name counts, bound
+ *   or not: of one that is not, the agent answers that there is none. What else looks like calls is text; where it may have been meant as
  *   calls, there is a `warning` event `TOOL_CALLS_AS_TEXT`, which `response_metadata.diagnostics` has as well.
  * - `"marked"` (default where the user has the CLI read by itself, which nobody sees): with tools bound, a block that ends the
- *   message, if every id in it begins with the random mark that the prompt asks for, and every name is a bound tool's.
+ *   message, if every id in it begins with the random mark that the prompt asks for.
  * - `"lenient"`: whatever {@link parseToolCalls} finds, as SPEC-01 has it, also without bound tools. A model that quotes a block
  *   of calls makes them.
  * - `"off"`: none. Bound tools are not shown to the model in print form (a `warning` event `TOOLS_NOT_CALLABLE`).
@@ -2164,7 +2165,8 @@ export interface AgentWait {
  *
  * Whoever has loaded a run holds its lease: nobody else may load it until `finish`, or until the lease was not renewed for
  * `leaseMs`. Each `load` that takes a lease gives a greater `token` than all before it, and what comes with a smaller one is refused:
- * a process that stood still for too long can't write behind the back of the one that has gone on. Where nobody has, it goes on: a lease
+ * a process that stood still for too long can't write behind the back of the one that has gone on, and asks the store again before it
+ * begins a tool. Where nobody has, it goes on: a lease
  * that has run out and was not taken still is the last one's. Checking the token and writing are one atomic step. To refuse, a function throws an error whose `code` is `"RUN_LOCKED"`; whatever else it throws is its failure.
  */
 export interface CheckpointStore {

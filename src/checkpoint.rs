@@ -38,6 +38,11 @@ pub enum Refused {
     /// What was written went to a file that nobody finds any more: another attempt may have begun a new one.
     #[error("the run \"{0}\" has lost its file: {1:?} was removed or replaced while it was at work")]
     Lost(String, PathBuf),
+    /// Somebody has changed the file's length: what is added would stand behind a hole, or behind what is not this run's.
+    #[error(
+        "the run \"{0}\" can't be kept: {1:?} had {2} bytes and has {3}, so somebody has changed it while the run was at work"
+    )]
+    Resized(String, PathBuf, u64, u64),
     /// The token is not that of the last `load`.
     #[error("the run \"{0}\" is another attempt's: the lease {1} is over")]
     Stale(String, u64),
@@ -76,6 +81,8 @@ pub struct CheckpointFile {
     run_id: String,
     path: PathBuf,
     file: File,
+    /// Bytes that were written, by everybody so far.
+    length: u64,
     token: u64,
     /// Nothing is added behind a write that failed, which may be half there, nor behind the result.
     state: State,
@@ -119,6 +126,7 @@ pub fn load(folder: &Path, run_id: &str, last: u64) -> Result<Loaded, Refused> {
         run_id: run_id.to_owned(),
         path: path.clone(),
         file,
+        length: whole as u64,
         token,
         state: State::Open,
     };
@@ -186,16 +194,38 @@ impl CheckpointFile {
             for line in lines {
                 line.write(&mut bytes).map_err(|error| io(error.into()))?;
             }
+            self.check_length()?;
             if let Err(error) = self.file.write_all(&bytes).and_then(|()| self.file.sync_data()) {
                 self.state = State::Broken;
                 return Err(Refused::Io(self.path.clone(), error));
             }
+            self.length += bytes.len() as u64;
         }
+        self.check_length()?;
         // Behind the write: what is acknowledged is where the next attempt looks for it.
         match is_at(&self.file, &self.path) {
             true => Ok(()),
             false => Err(Refused::Lost(self.run_id.clone(), self.path.clone())),
         }
+    }
+
+    /// Whether the file is as long as it was made: who holds its lock is alone with it only among those who ask for that.
+    fn check_length(&mut self) -> Result<(), Refused> {
+        let found = self
+            .file
+            .metadata()
+            .map_err(|error| Refused::Io(self.path.clone(), error))?
+            .len();
+        if found == self.length {
+            return Ok(());
+        }
+        self.state = State::Broken;
+        Err(Refused::Resized(
+            self.run_id.clone(),
+            self.path.clone(),
+            self.length,
+            found,
+        ))
     }
 }
 

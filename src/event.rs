@@ -429,3 +429,13 @@ pub struct Reply {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<RunInfo>,
 }
+
+impl Reply {
+    /// Whether it says nothing: no word, no call and no value. White space is no word, nor is reasoning.
+    pub fn is_silent(&self) -> bool {
+        self.content.trim().is_empty()
+            && self.tool_calls.is_empty()
+            && self.invalid_tool_calls.is_empty()
+            && self.structured.is_none()
+    }
+}

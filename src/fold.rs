@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
+use crate::decode::ansi::Stripper;
 use crate::event::{AssistantMessage, Event, Failure, Outcome, Reply};
 use crate::message::reasoning::ReasoningDetail;
 use crate::message::{ToolCall, Usage};
@@ -29,6 +30,8 @@ pub struct Folded {
     pub limit_resets_at: Option<u64>,
     /// How many public events went out.
     pub events: u64,
+    /// A tool's result is what the model has read last: in the thread, or in the CLI's own run.
+    pub is_behind_result: bool,
     /// Of each native call, the provider's id and the one the reply has for it.
     pub call_ids: Vec<ProviderCallId>,
     /// The texts that came in. An answer may be long: none is kept a second time.
@@ -79,6 +82,9 @@ pub struct Fold {
     pieces: String,
     /// Reasoning that is in no block yet.
     thinking: String,
+    /// Take a terminal's control sequences out of the message and the reasoning that come: whatever wire or API they come by.
+    ansi: Stripper,
+    thinking_ansi: Stripper,
     /// Where the last message is among the reply's, if any text is left of it.
     last: Option<usize>,
     /// Somebody hears the texts.
@@ -106,6 +112,8 @@ impl Fold {
             gate: None,
             pieces: String::new(),
             thinking: String::new(),
+            ansi: Stripper::default(),
+            thinking_ansi: Stripper::default(),
             last: None,
             has_listener: true,
             taken: taken.into(),
@@ -126,6 +134,13 @@ impl Fold {
         }
     }
 
+    /// For a thread that ends with a tool's result, where this is so.
+    #[must_use]
+    pub fn behind_result(mut self, is_behind_result: bool) -> Self {
+        self.folded.is_behind_result = is_behind_result;
+        self
+    }
+
     /// Texts become events only if somebody hears them; they are counted all the same, and the reply has them.
     #[must_use]
     pub fn with_listener(mut self, has_listener: bool) -> Self {
@@ -136,6 +151,11 @@ impl Fold {
     /// Takes one event of the decoder; public events go to `out`, in order.
     pub fn push(&mut self, event: Event, out: &mut Vec<Event>) {
         let before = out.len();
+        // Who watches a CLI at work is told of its calls, but not of every result.
+        if matches!(event, Event::ToolResult { .. }) || (self.watching && matches!(event, Event::ToolCall { .. })) {
+            self.folded.is_behind_result = true;
+        }
+        let event = self.without_ansi(event);
         match event {
             Event::Message { id, content } if self.watching => {
                 let reply = &mut self.folded.reply;
@@ -238,6 +258,42 @@ impl Fold {
             }
         }
         self.folded.events += (out.len() - before) as u64;
+    }
+
+    /// `event` without what a terminal would obey in its text. A call's arguments are what the model wrote, and what its API seals is
+    /// returned as it came.
+    fn without_ansi(&mut self, event: Event) -> Event {
+        match event {
+            Event::TextDelta { message_id, text } => Event::TextDelta {
+                message_id,
+                text: self.ansi.strip_piece(text),
+            },
+            Event::ThinkingDelta { message_id, text } => Event::ThinkingDelta {
+                message_id,
+                text: self.thinking_ansi.strip_piece(text),
+            },
+            Event::Message { id, content } => {
+                (self.ansi, self.thinking_ansi) = Default::default();
+                Event::Message {
+                    id,
+                    content: Stripper::default().strip_piece(content),
+                }
+            }
+            Event::ToolResult {
+                tool_call_id,
+                content,
+                is_error,
+            } => Event::ToolResult {
+                tool_call_id,
+                content: Stripper::default().strip_piece(content),
+                is_error,
+            },
+            Event::Abandoned => {
+                (self.ansi, self.thinking_ansi) = Default::default();
+                event
+            }
+            other => other,
+        }
     }
 
     /// Whether a native call came before, and has no result yet.

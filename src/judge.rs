@@ -7,10 +7,14 @@
 //! with exit 0, is taken as text; JSON that is no answer never is, nor is the beginning of a stream or an object. In the format
 //! `text` an answer's end can't be distinguished from a cut, so there the exit code decides alone.
 //!
+//! An answer without a word (white space and reasoning are none) and without a call is EMPTY_RESPONSE, whichever provider gave it.
+//! Behind a tool's result models do end so: there it is a success, and its content is `""`.
+//!
 //! Success of an API is: a 2xx status, and a body that is an answer and came to its end (`finish_reason` or `[DONE]`) without an
 //! error.
 
-use crate::error::{Partial, ProviderError};
+use crate::classify;
+use crate::error::{Code, Partial, ProviderError};
 use crate::event::Reply;
 use crate::fold::Folded;
 
@@ -32,20 +36,22 @@ pub fn judge(context: &Context, evidence: Evidence, folded: Folded) -> Result<Re
     match evidence {
         Evidence::Process(process) => of_process(context, &process, folded),
         Evidence::Turn(turn) => of_process(context, &turn.into(), folded),
-        Evidence::Http(request) => match http::failure(context, &request, &folded) {
-            None => Ok(reply(folded, &request.diagnostics)),
-            Some(error) => Err(with_partial(error, folded)),
-        },
+        Evidence::Http(request) => {
+            let failure = http::failure(context, &request, &folded);
+            match failure.or_else(|| silence(context, &folded, &folded.reply)) {
+                None => Ok(reply(folded, &request.diagnostics)),
+                Some(error) => Err(with_partial(error, folded)),
+            }
+        }
     }
 }
 
-fn of_process(context: &Context, process: &ProcessEvidence, folded: Folded) -> Result<Reply, Box<ProviderError>> {
-    match cli::failure(context, process, &folded) {
-        None => {
-            let structured = cli::structured(process, &folded);
-            let reply = reply(folded, &process.diagnostics);
-            Ok(Reply { structured, ..reply })
-        }
+fn of_process(context: &Context, process: &ProcessEvidence, mut folded: Folded) -> Result<Reply, Box<ProviderError>> {
+    folded.reply.structured = cli::structured(process, &folded);
+    let failure =
+        cli::failure(context, process, &folded).filter(|error| !is_end_behind_result(error, process, &folded));
+    match failure.or_else(|| silence(context, &folded, &folded.reply)) {
+        None => Ok(reply(folded, &process.diagnostics)),
         Some(mut error) => {
             with_process(&mut error, process);
             let mut error = with_partial(error, folded);
@@ -57,6 +63,43 @@ fn of_process(context: &Context, process: &ProcessEvidence, folded: Folded) -> R
             Err(error)
         }
     }
+}
+
+/// What the stop reasons of APIs are where the answer reached the limit of its length.
+const LIMIT_REASONS: [&str; 4] = ["length", "max_tokens", "max_output_tokens", "MAX_TOKENS"];
+
+/// Why an answer that ended well is none all the same; `None` if it is one.
+fn silence(context: &Context, folded: &Folded, reply: &Reply) -> Option<ProviderError> {
+    if !reply.is_silent() {
+        return None;
+    }
+    let is_cut = reply
+        .stop_reason
+        .as_deref()
+        .is_some_and(|reason| LIMIT_REASONS.contains(&reason));
+    let (code, reason) = match reply.thinking.trim().is_empty() {
+        _ if is_cut => (
+            Code::MaxTokens,
+            "the answer reached the limit of output tokens before its first word",
+        ),
+        _ if folded.is_behind_result => return None,
+        true => (
+            Code::EmptyResponse,
+            "the turn ended well, without a word and without a call",
+        ),
+        false => (
+            Code::EmptyResponse,
+            "the turn ended well, without a word and without a call: all that came is reasoning",
+        ),
+    };
+    let hint = classify::hint(context.provider, code);
+    Some(ProviderError::new(context.provider, code, reason).with_hint(hint))
+}
+
+/// Whether `error` is a CLI's word for an answer without a word, which is no failure behind a tool's result (copilot, grok).
+fn is_end_behind_result(error: &ProviderError, process: &ProcessEvidence, folded: &Folded) -> bool {
+    let is_told = folded.failure.is_some() || !process.stderr.trim().is_empty();
+    error.code == Code::EmptyResponse && is_told && folded.is_behind_result
 }
 
 /// The answer in what a process printed that ended well, where it was to print something else; `None` where that is none.

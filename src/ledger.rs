@@ -18,7 +18,7 @@ use crate::classify;
 use crate::error::{Code, ProviderError};
 use crate::process::activity::{self, BudgetActivity};
 use crate::provider::options;
-use file::Unusable;
+use file::{Look, Seen, Trouble, Unusable};
 
 /// Numbers of ledgers, for whoever looks at what goes on.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -38,6 +38,8 @@ pub struct Ledger {
 struct State {
     /// Where there is a store: as it was last seen there.
     window: Window,
+    /// The store's file as it was then.
+    seen: Option<Seen>,
     /// What the store did not take: with the next request it is asked again.
     unkept: Vec<Used>,
 }
@@ -50,6 +52,17 @@ pub enum Refused {
     Store(String),
     /// Another process has the store for too long.
     Busy(String),
+    /// The store can't be used just now: the disk is full, too many files are open, somebody has emptied it.
+    Passing(String),
+}
+
+/// Says when it is dropped that nobody waits any more.
+struct Waiting(Arc<AtomicBool>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Refused {
@@ -73,6 +86,11 @@ impl Refused {
             Refused::Busy(why) => {
                 let reason = format!("the store of the budget can't be had: {why}");
                 let hint = "try again, or look which process has it: none keeps it for longer than a moment";
+                ProviderError::new(provider, Code::Overloaded, reason).with_hint(hint)
+            }
+            Refused::Passing(why) => {
+                let reason = format!("the store of the budget can't be used just now: {why}");
+                let hint = "make room on the disk, let more files be open, or restore the file: each try looks again";
                 ProviderError::new(provider, Code::Overloaded, reason).with_hint(hint)
             }
         };
@@ -127,15 +145,19 @@ impl Ledger {
         activity::forget_budget(self.number);
     }
 
-    /// Lets a request in and counts it, before it begins.
+    /// Lets a request in and counts it, before it begins. Dropped while it waits for the store, it counts nothing.
     ///
     /// # Errors
     /// [`Refused`]: nothing was counted.
     pub async fn admit(self: &Arc<Self>, now_ms: u64) -> Result<Admitted, Refused> {
-        let counted = self.change(now_ms, move |window, budget, now_ms| window.admit(budget, now_ms));
-        let counted = counted.await.map_err(|Unusable { why, is_busy }| match is_busy {
-            true => Refused::Busy(why),
-            false => Refused::Store(why),
+        let waiting = Waiting(Arc::default());
+        let counted = self.change(now_ms, &waiting.0, move |window, budget, now_ms| {
+            window.admit(budget, now_ms)
+        });
+        let counted = counted.await.map_err(|Unusable { why, kind }| match kind {
+            Trouble::Busy => Refused::Busy(why),
+            Trouble::Passing => Refused::Passing(why),
+            Trouble::Unfit => Refused::Store(why),
         })?;
         counted.map_err(Refused::UsedUp)
     }
@@ -145,7 +167,7 @@ impl Ledger {
     /// # Errors
     /// Why the store has not taken it: the request stays counted.
     pub async fn give_back(self: &Arc<Self>, admitted: Admitted, now_ms: u64) -> Result<(), String> {
-        let given = self.change(now_ms, move |window, _, _| window.give_back(admitted));
+        let given = self.change(now_ms, &Arc::default(), move |window, _, _| window.give_back(admitted));
         given.await.map_err(|unusable| unusable.why)
     }
 
@@ -154,7 +176,7 @@ impl Ledger {
     /// # Errors
     /// Why the store has not taken it. It is counted with the next request, which is refused if it can't be.
     pub async fn settle(self: &Arc<Self>, used: Used, now_ms: u64) -> Result<(), String> {
-        let kept = self.change(now_ms, move |window, budget, now_ms| {
+        let kept = self.change(now_ms, &Arc::default(), move |window, budget, now_ms| {
             window.add(used, budget.per, now_ms)
         });
         let kept = kept.await;
@@ -165,10 +187,11 @@ impl Ledger {
     }
 
     /// What `change` makes of the window at a time, ms since the epoch, kept before this returns: now, or when the store was to be had.
-    /// `Err`: it can't be used.
+    /// `Err`: it can't be used, or the change `is_abandoned`.
     async fn change<T: Send + 'static>(
         self: &Arc<Self>,
         now_ms: u64,
+        is_abandoned: &Arc<AtomicBool>,
         change: impl FnOnce(&mut Window, &Budget, u64) -> T + Send + 'static,
     ) -> Result<T, Unusable> {
         let Some(store) = &self.budget.store else {
@@ -178,13 +201,18 @@ impl Ledger {
             return Ok(changed);
         };
         let (ledger, path) = (Arc::clone(self), PathBuf::from(store));
+        let is_abandoned = Arc::clone(is_abandoned);
         // A disk may be slow, and another process may be at it.
         let began = Instant::now();
         let work = tokio::task::spawn_blocking(move || {
             let budget = &ledger.budget;
             // Of this call alone until the file has it: whoever waits for the file holds up nobody else.
             let mut taken = Vec::new();
-            let done = file::update(Path::new(&path), budget.per, |window| {
+            let look = Look {
+                seen: ledger.locked().seen,
+                is_abandoned: &is_abandoned,
+            };
+            let done = file::update(Path::new(&path), budget.per, look, |window| {
                 let now_ms = now_ms.saturating_add(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX));
                 taken = std::mem::take(&mut ledger.locked().unkept);
                 for used in &taken {
@@ -193,8 +221,10 @@ impl Ledger {
                 (change(window, budget, now_ms), *window, now_ms)
             });
             match done {
-                Ok((changed, window, now_ms)) => {
-                    ledger.locked().window = window;
+                Ok(((changed, window, now_ms), seen)) => {
+                    let mut state = ledger.locked();
+                    (state.window, state.seen) = (window, Some(seen));
+                    drop(state);
                     ledger.tell(&window, now_ms);
                     Ok(changed)
                 }
@@ -206,7 +236,7 @@ impl Ledger {
         });
         let unended = |error: tokio::task::JoinError| Unusable {
             why: error.to_string(),
-            is_busy: false,
+            kind: Trouble::Unfit,
         };
         work.await.unwrap_or_else(|error| Err(unended(error)))
     }

@@ -111,7 +111,8 @@ impl Recorder {
         let opened = tokio::task::spawn_blocking(move || open(&owned)).await;
         let file = opened.unwrap_or_else(|panic| Err(Refused::Io(path.to_owned(), io::Error::other(panic))))?;
         let line = header_line(header, &redactor).map_err(|error| Refused::Io(path.to_owned(), error.into()))?;
-        let recorder = Recorder::over(file, header.run_id.clone(), redactor, started)
+        let recorder = LogFile::of(file)
+            .and_then(|file| Recorder::over(file, header.run_id.clone(), redactor, started))
             .map_err(|error| Refused::Io(path.to_owned(), error))?;
         recorder.enqueue(line).await;
         recorder.settle().await;
@@ -245,6 +246,47 @@ impl Recorder {
             at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, ms),
             t: ms(self.started.elapsed()),
         }
+    }
+}
+
+/// A log's file. Others may add to it, and nobody may take anything away: what is left would begin in the middle.
+#[derive(Debug)]
+struct LogFile {
+    file: File,
+    /// What it had at the last look; `None` for a device.
+    length: Option<u64>,
+}
+
+impl LogFile {
+    fn of(file: File) -> io::Result<LogFile> {
+        let found = file.metadata()?;
+        let length = found.is_file().then(|| found.len());
+        Ok(LogFile { file, length })
+    }
+
+    fn check_length(&mut self) -> io::Result<()> {
+        let Some(before) = self.length else { return Ok(()) };
+        let found = self.file.metadata()?.len();
+        self.length = Some(found);
+        match found < before {
+            true => Err(io::Error::other(format!(
+                "somebody has cut the file while it was written: it had {before} bytes and has {found}"
+            ))),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Write for LogFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.check_length()?;
+        let written = self.file.write(bytes)?;
+        self.length = self.length.map(|length| length + written as u64);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.check_length()
     }
 }
 

@@ -131,12 +131,18 @@ fn error_of(refused: &Refused) -> Box<ProviderError> {
     let code = match refused {
         Refused::Locked(..) | Refused::Lost(..) | Refused::Stale(..) => Code::RunLocked,
         Refused::Invalid(..) => Code::CheckpointInvalid,
-        Refused::Unsafe(..) | Refused::Writable(..) | Refused::Io(..) | Refused::Closed(_) => Code::CheckpointFailed,
+        Refused::Unsafe(..) | Refused::Writable(..) | Refused::Resized(..) | Refused::Io(..) | Refused::Closed(_) => {
+            Code::CheckpointFailed
+        }
     };
     let hint = match refused {
         Refused::Writable(folder, _) => format!("run `chmod go-w {}`", folder.display()),
         Refused::Lost(..) => {
             "leave the files of runs that are at work where they are, and start the run again".to_owned()
+        }
+        Refused::Resized(..) => {
+            "put the file back as it was, or remove it and begin the run anew: what it lacks would be done twice"
+                .to_owned()
         }
         _ => crate::classify::hint("", code).to_owned(),
     };

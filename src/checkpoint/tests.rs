@@ -212,6 +212,29 @@ fn a_file_that_was_removed_or_replaced_takes_nothing_more() {
     assert_eq!(tokens, [1, 2, 3]);
 }
 
+/// What was added behind a cut stood behind a hole of zeros, and the next attempt read a run that had done less.
+#[cfg(unix)]
+#[test]
+fn a_file_that_was_cut_or_added_to_takes_nothing_more_and_says_why() {
+    for (name, change) in [("cut", -1_i64), ("emptied", i64::MIN), ("longer", 7)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("one.jsonl");
+        let mut file = load(folder.path(), "one").unwrap().file.unwrap();
+        file.append(vec![raw(&json!("kept"))]).unwrap();
+        let before = fs::metadata(&path).unwrap().len();
+        let now = before.saturating_add_signed(change);
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(now).unwrap();
+        let left = fs::read(&path).unwrap();
+        let refused = file.append(vec![]).unwrap_err();
+        assert!(
+            matches!(&refused, Refused::Resized(id, _, was, is) if id == "one" && (*was, *is) == (before, now)),
+            "{name}: {refused}"
+        );
+        assert!(file.append(vec![raw(&json!("lost"))]).is_err(), "{name}");
+        assert_eq!(fs::read(&path).unwrap(), left, "{name}");
+    }
+}
+
 #[test]
 fn lines_of_an_earlier_version_have_no_checksum_and_new_ones_behind_them_do() {
     let folder = tempfile::tempdir().unwrap();

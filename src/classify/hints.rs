@@ -105,6 +105,9 @@ pub const NO_TEMPORARY_FOLDER: &str = if cfg!(windows) {
 /// The advice where a program stands only in a folder of the PATH that is not searched.
 pub const SKIPPED_FOLDER: &str = "write that folder of the PATH as an absolute one, or set `cliPath` to the file";
 
+/// The advice where a path begins with `~`, which the system takes for a folder of that name.
+pub const TILDE: &str = "write the whole path: `~` is for shells to read; in JavaScript it is `os.homedir()`";
+
 /// The advice for [`Code::Timeout`] and [`Code::IdleTimeout`] with the option's name and the limit that passed, in ms. For
 /// other codes, the general advice.
 pub fn time_limit(code: Code, limit_ms: u64) -> String {

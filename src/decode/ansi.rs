@@ -93,6 +93,15 @@ impl Stripper {
         Cow::Owned(kept)
     }
 
+    /// [`strip`](Self::strip) for a piece that is owned: returned as it is when there is nothing to take out.
+    pub fn strip_piece(&mut self, text: String) -> String {
+        let plain = match self.strip(&text) {
+            Cow::Borrowed(plain) if plain.len() == text.len() => None,
+            plain => Some(plain.into_owned()),
+        };
+        plain.unwrap_or(text)
+    }
+
     /// Moves on over one character; `true` if it is text to keep.
     fn step(&mut self, next: char) -> bool {
         let in_command = matches!(self.state, State::Osc | State::Command);

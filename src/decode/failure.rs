@@ -33,15 +33,6 @@ struct Detail<'a> {
     reason: Option<&'a RawValue>,
 }
 
-/// That of a turn that ended well without a word and without a call.
-pub(crate) fn no_answer() -> Failure {
-    Failure {
-        kind: Some("no_answer".to_owned()),
-        message: "the turn ended well, without a word and without a call".to_owned(),
-        ..Failure::default()
-    }
-}
-
 /// A failure whose reason is `text`: a JSON body, possibly in a bracket, or prose.
 pub fn failure_of(text: &str) -> Failure {
     let text = strip_ansi(text);

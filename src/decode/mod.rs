@@ -43,7 +43,7 @@ use self::codex::Codex;
 pub(crate) use self::completion::DocumentEnd;
 use self::copilot::Copilot;
 pub use self::failure::failure_of;
-pub(crate) use self::failure::{no_answer, status as api_status};
+pub(crate) use self::failure::status as api_status;
 pub use self::format::Wire;
 use self::format::{Format, Verdict};
 use self::gemini::Gemini;
@@ -97,6 +97,8 @@ struct LineReader {
     notes: Notes,
     saw_json: bool,
     cut_short: bool,
+    /// Bytes of the longest line that was dropped; 0 for none.
+    dropped: u64,
 }
 
 impl Decoder {
@@ -142,6 +144,7 @@ impl Decoder {
                 notes: Notes::default(),
                 saw_json: false,
                 cut_short: false,
+                dropped: 0,
             },
             raw: Vec::new(),
             raw_limit: usize::MAX,
@@ -270,6 +273,11 @@ impl Decoder {
         self.reader.cut_short
     }
 
+    /// The bytes of the longest line that was dropped for its length, where one was.
+    pub fn dropped_line(&self) -> Option<u64> {
+        (self.reader.dropped > 0).then_some(self.reader.dropped)
+    }
+
     /// Everything that was printed, when it is [`Wire::Text`] or a JSON format of which nothing was seen: line ends as they
     /// were, control sequences gone. Whether it is the answer or the reason of a failure the exit code tells, and [`plain`].
     pub fn plain_text(&self) -> Option<String> {
@@ -306,6 +314,7 @@ impl LineReader {
         match *line {
             Line::TooLong { number, ref cut } => {
                 let bytes = cut.bytes();
+                self.dropped = self.dropped.max(bytes);
                 let what = format!("{bytes} bytes are more than a line may have; dropped");
                 self.notes.add(Some(number), &what, "");
             }

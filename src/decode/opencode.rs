@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::ansi::strip_owned;
 use super::assembler::MessageAssembler;
-use super::failure::{no_answer, status};
+use super::failure::status;
 use super::format::{Format, Verdict, typed_line};
 use super::json::{Count, Fields, Text, word};
 use super::notes::Out;
@@ -30,8 +30,6 @@ pub(super) struct Opencode {
     cost_usd: f64,
     answer: Option<String>,
     failed: bool,
-    /// The model has said something or called a tool.
-    has_answered: bool,
     /// How the last step ended, if the run has not ended with it.
     pending: Option<String>,
 }
@@ -151,7 +149,6 @@ impl Opencode {
                 let id = fields.string("messageID", part.message_id);
                 let Text(text) = fields.read("text", part.text).unwrap_or_default();
                 let text = strip_owned(text);
-                self.has_answered |= !text.is_empty();
                 self.answer.get_or_insert_default().push_str(&text);
                 self.assembler.enter(id.as_deref(), out);
                 self.assembler.text(text, out);
@@ -168,7 +165,6 @@ impl Opencode {
                 };
                 let id = fields.string("callID", part.call_id).unwrap_or_default();
                 let name = fields.string("tool", part.tool).unwrap_or_default();
-                self.has_answered = true;
                 out.event(tool_call(id.clone(), name, state.input));
                 let Text(content) = fields.read("output", state.output.or(state.error)).unwrap_or_default();
                 out.event(Event::ToolResult {
@@ -194,11 +190,7 @@ impl Opencode {
         }
         self.cost_usd += fields.read::<f64>("cost", part.cost).unwrap_or_default();
         match reason.as_deref() {
-            Some("stop" | "length") if self.has_answered => self.end(reason, out),
-            Some("stop" | "length") => {
-                self.pending = reason;
-                self.fail(no_answer(), out);
-            }
+            Some("stop" | "length") => self.end(reason, out),
             Some("unknown") => {
                 let why = "the answer ended without a reason that opencode knows; it would ask again for ever";
                 self.pending = reason;

@@ -266,6 +266,7 @@ pub fn of_exit(exit: &Exit) -> EndedProcess {
         exit,
         plain: None,
         cut_short: true,
+        dropped_line: None,
         diagnostics: Vec::new(),
         stdout_tail: String::new(),
     }

@@ -428,6 +428,7 @@ impl Exchange for Print {
             exit,
             plain: self.decoder.plain_text(),
             cut_short: self.decoder.cut_short() || self.whole_text.is_some_and(|most| self.decoded_bytes >= most),
+            dropped_line: self.decoder.dropped_line(),
             diagnostics: self.decoder.diagnostics().to_vec(),
             stdout_tail: String::from_utf8_lossy(&tail).into_owned(),
         };

@@ -30,6 +30,8 @@ pub struct EndedProcess {
     pub plain: Option<String>,
     /// Standard output ended in the middle of a line.
     pub cut_short: bool,
+    /// The bytes of the longest line that was dropped for its length.
+    pub dropped_line: Option<u64>,
     /// Lines that were no events.
     pub diagnostics: Vec<String>,
     /// The last bytes of standard output.
@@ -75,6 +77,7 @@ impl Invocation {
                 stderr: exit.stderr,
                 plain: process.plain,
                 cut_short: process.cut_short,
+                dropped_line: process.dropped_line,
                 diagnostics: process.diagnostics,
                 stdout_tail: process.stdout_tail,
                 unreached: false,

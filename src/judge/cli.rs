@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Context, ProcessEnd, ProcessEvidence, StopReason};
 use crate::classify::{self, Evidence as Clues, classify};
+use crate::decode::lines::MAX_LINE;
 use crate::decode::{Plain, Wire, plain};
 use crate::error::{Code, ProviderError, clip};
 use crate::event::{Outcome, Reply};
@@ -52,6 +53,13 @@ fn failure_of_its_own(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
     if !well || fatal || folded.failure.is_some() {
         return Some(classified(facts, folded));
     }
+    if let Some(bytes) = facts
+        .process
+        .dropped_line
+        .filter(|_| !is_repeated(facts.process.wire, folded))
+    {
+        return Some(line_too_long(facts, bytes));
+    }
     // What has a last word has printed it.
     if folded.outcome.is_none() && facts.process.stdout_tail.trim().is_empty() {
         let reason = "the CLI ended with exit code 0 and printed nothing";
@@ -85,6 +93,22 @@ fn failure_of_its_own(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
 fn ends_early(outcome: &Outcome) -> bool {
     let stop = outcome.stop_reason.as_deref();
     stop.is_some_and(|stop| matches!(stop, "max_tokens" | "refusal" | "model_context_window_exceeded"))
+}
+
+/// Whether the whole answer stands in the last word as well: what came before that may be missing.
+fn is_repeated(wire: Wire, folded: &Folded) -> bool {
+    let outcome = folded.outcome.as_ref().filter(|_| wire.repeats_the_answer());
+    outcome.is_some_and(|outcome| {
+        outcome.structured.is_some() || outcome.text.as_ref().is_some_and(|text| !text.is_empty())
+    })
+}
+
+fn line_too_long(facts: &Facts, bytes: u64) -> ProviderError {
+    let most = MAX_LINE >> 20;
+    let reason = format!(
+        "a line of the CLI's output has {bytes} bytes, and more than {most} MiB are not taken: the answer is not whole"
+    );
+    ProviderError::new(facts.context.provider, Code::OutputLimit, reason).with_hint("ask for less at once")
 }
 
 /// Whether nothing was said, nor is the answer the empty text: claude's and qwen's results hold one, or a value in its place.

@@ -67,6 +67,8 @@ pub struct ProcessEvidence {
     pub plain: Option<String>,
     /// Standard output ends in the middle of a line.
     pub cut_short: bool,
+    /// The bytes of the longest line that was dropped for its length: what it said is missing.
+    pub dropped_line: Option<u64>,
     /// Lines that were no events.
     pub diagnostics: Vec<String>,
     /// The last bytes of standard output.
@@ -113,6 +115,7 @@ impl From<TurnEvidence> for ProcessEvidence {
             stderr: String::new(),
             plain: None,
             cut_short: false,
+            dropped_line: None,
             diagnostics: turn.diagnostics,
             stdout_tail: turn.stdout_tail,
             unreached: false,

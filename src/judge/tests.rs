@@ -74,6 +74,7 @@ fn judged(run: &Run, events: Vec<Event>, decoder: &Decoder) -> Result<Reply, Box
         stderr: stderr.to_owned(),
         plain: decoder.plain_text(),
         cut_short: decoder.cut_short(),
+        dropped_line: decoder.dropped_line(),
         diagnostics: decoder.diagnostics().to_vec(),
         stdout_tail: String::from_utf8_lossy(stdout).into_owned(),
         unreached: false,
@@ -171,6 +172,92 @@ fn half_a_document_is_no_answer() {
     } = recording.unwrap();
     let error = verdict("qwen", wire, &[], &stdout).0.unwrap_err();
     assert_eq!((exit_code, error.code), (Some(0), Code::MalformedResponse));
+}
+
+/// What the line said is missing, though the run ended well.
+#[test]
+fn a_line_that_is_longer_than_is_taken_is_the_output_limit() {
+    let long = "x".repeat(2_000);
+    let (message, end) = (
+        format!(
+            "{{\"type\":\"item.completed\",\"item\":{{\"id\":\"1\",\"type\":\"agent_message\",\"text\":\"{long}\"}}}}\n"
+        ),
+        "{\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":1,\"output_tokens\":1}}\n",
+    );
+    let stdout = format!("{message}{end}");
+    let mut decoder = Decoder::with_line_limit(Wire::CodexJson, 1_000);
+    let mut events = Vec::new();
+    decoder.push(stdout.as_bytes(), &mut events);
+    decoder.finish(&mut events);
+    let run = Run {
+        provider: "codex",
+        wire: Wire::CodexJson,
+        flags: &[],
+        exit_code: Some(0),
+        stdout: stdout.as_bytes(),
+        stderr: "",
+    };
+    let error = judged(&run, events, &decoder).unwrap_err();
+    let reason = format!(
+        "a line of the CLI's output has {} bytes, and more than 64 MiB are not taken",
+        message.len() - 1
+    );
+    assert_eq!((error.code, error.should_retry), (Code::OutputLimit, false));
+    assert!(error.message.starts_with(&reason), "{}", error.message);
+}
+
+/// Models do end so behind a tool's result; elsewhere it is no answer, be there reasoning or white space.
+#[test]
+fn an_answer_without_a_word_is_one_behind_a_tools_result_alone() {
+    let ask = |is_behind_result: bool, thinking: &str, stop_reason: Option<&str>| {
+        let mut fold = Fold::new(HashSet::new(), TextCalls::Off).behind_result(is_behind_result);
+        let mut out = Vec::new();
+        if !thinking.is_empty() {
+            let text = thinking.to_owned();
+            fold.push(Event::ThinkingDelta { message_id: None, text }, &mut out);
+        }
+        fold.push(
+            Event::Message {
+                id: None,
+                content: " \n".to_owned(),
+            },
+            &mut out,
+        );
+        let outcome = crate::event::Outcome {
+            stop_reason: stop_reason.map(str::to_owned),
+            ..Default::default()
+        };
+        fold.push(Event::Outcome(Box::new(outcome)), &mut out);
+        let context = Context {
+            provider: "codex",
+            rules: CliRules::default(),
+            now_ms: 0,
+            local_offset_min: None,
+        };
+        let evidence = Evidence::Turn(TurnEvidence {
+            wire: Wire::CodexJson,
+            flags: Vec::new(),
+            stopped: None,
+            diagnostics: Vec::new(),
+            stdout_tail: String::new(),
+        });
+        let judged = judge(&context, evidence, fold.finish(&mut out));
+        judged
+            .map(|reply| reply.content)
+            .map_err(|error| (error.code, error.message))
+    };
+    let silent = "the turn ended well, without a word and without a call";
+    let thought = format!("{silent}: all that came is reasoning");
+    let cut = "the answer reached the limit of output tokens before its first word";
+    assert_eq!(ask(false, "", None), Err((Code::EmptyResponse, silent.to_owned())));
+    assert_eq!(ask(false, "Hm.", Some("stop")), Err((Code::EmptyResponse, thought)));
+    assert_eq!(
+        ask(false, "Hm.", Some("length")),
+        Err((Code::MaxTokens, cut.to_owned()))
+    );
+    assert_eq!(ask(true, "Hm.", Some("length")), Err((Code::MaxTokens, cut.to_owned())));
+    assert_eq!(ask(true, "Hm.", Some("stop")), Ok(String::new()));
+    assert_eq!(ask(true, "", None), Ok(String::new()));
 }
 
 /// Code and message of a run that ends with exit code 0.

@@ -14,6 +14,7 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -27,7 +28,9 @@ const VERSION: u64 = 1;
 const LINE: usize = 1024;
 /// How long a change waits for those of others, each of which takes some 100 µs.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(1);
+/// How long it is between two looks at a lock that another has: twice as long each time, up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Counts {
@@ -73,29 +76,77 @@ impl Counts {
 pub(super) struct Unusable {
     /// With the file's name.
     pub why: String,
-    /// Another process has it, and may give it back.
-    pub is_busy: bool,
+    pub kind: Trouble,
 }
 
-/// What `change` makes of the windows in the file at `path`, which is made if there is none (0600). Blocks.
+/// What may become of a file that can't be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// It is none that can be counted in, or there can't be one there.
+    Unfit,
+    /// Another process has it, and may give it back.
+    Busy,
+    /// The system can't do it just now (a full disk, too many open files), or somebody is at work on the file.
+    Passing,
+}
+
+/// A file as it was last seen: what stands in it may only grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Seen {
+    file: FileId,
+    serial: u64,
+}
+
+/// Device and inode, where there are such.
+type FileId = Option<(u64, u64)>;
+
+/// How a file is looked at.
+pub(super) struct Look<'a> {
+    /// As this process saw it before.
+    pub seen: Option<Seen>,
+    /// Nobody waits for the change any more: it is not made then.
+    pub is_abandoned: &'a AtomicBool,
+}
+
+/// What `change` makes of the windows in the file at `path`, which is made if there is none (0600), and how the file is now. Blocks.
 ///
 /// # Errors
 /// Why the file can't be used; nothing was changed in it then.
-pub(super) fn update<T>(path: &Path, per: Per, change: impl FnOnce(&mut Window) -> T) -> Result<T, Unusable> {
-    let unusable = |why: &dyn std::fmt::Display, is_busy| Unusable {
+pub(super) fn update<T>(
+    path: &Path,
+    per: Per,
+    look: Look<'_>,
+    change: impl FnOnce(&mut Window) -> T,
+) -> Result<(T, Seen), Unusable> {
+    let unusable = |why: &dyn std::fmt::Display, kind| Unusable {
         why: format!("{}: {why}", path.display()),
-        is_busy,
+        kind,
     };
-    let because = |why: String| unusable(&why, false);
-    let io = |error: io::Error| unusable(&error, false);
-    let mut file = lock(path).map_err(because)?.ok_or_else(|| {
-        let waited = LONGEST_WAIT.as_secs();
-        unusable(&format!("another process has kept it locked for {waited} s"), true)
-    })?;
-    let mut counts = match read(&mut file).map_err(io)?.as_slice() {
-        [] => begin(&mut file).map_err(io)?,
-        bytes if initial().map_err(io)?.starts_with(bytes) => begin(&mut file).map_err(io)?,
-        bytes => parse(bytes).map_err(because)?,
+    let io = |error: io::Error| unusable(&error, kind_of(&error));
+    let mut file = match lock(path, look.is_abandoned) {
+        Ok(Some(file)) => file,
+        Ok(None) => {
+            let waited = LONGEST_WAIT.as_secs();
+            let why = format!("another process has kept it locked for {waited} s");
+            return Err(unusable(&why, Trouble::Busy));
+        }
+        Err((why, kind)) => return Err(unusable(&why, kind)),
+    };
+    let id = id_of(&file).map_err(io)?;
+    let bytes = read(&mut file).map_err(io)?;
+    let was_used = look
+        .seen
+        .is_some_and(|seen| id.is_some() && seen.file == id && seen.serial > 1);
+    let mut counts = if initial().map_err(io)?.starts_with(&bytes) && bytes.len() < 2 * LINE {
+        if was_used {
+            let why = "it was emptied while it was in use, so nobody knows what was used: remove it to begin anew";
+            return Err(unusable(&why, Trouble::Passing));
+        }
+        begin(&mut file).map_err(io)?
+    } else {
+        // Who edits a file in use may not be done with it.
+        let kind = if was_used { Trouble::Passing } else { Trouble::Unfit };
+        parse(&bytes).map_err(|why| unusable(&why, kind))?
     };
     let before = *counts.window(per);
     let changed = change(counts.window(per));
@@ -103,25 +154,71 @@ pub(super) fn update<T>(path: &Path, per: Per, change: impl FnOnce(&mut Window) 
         counts.serial = counts.serial.saturating_add(1);
         write(&mut file, &counts).map_err(io)?;
     }
-    Ok(changed)
+    let seen = Seen {
+        file: id,
+        serial: counts.serial,
+    };
+    Ok((changed, seen))
+}
+
+/// What becomes of a file that the system refuses with `error`.
+fn kind_of(error: &io::Error) -> Trouble {
+    let is_passing = matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::OutOfMemory
+    );
+    match is_passing || has_too_many_files(error) {
+        true => Trouble::Passing,
+        false => Trouble::Unfit,
+    }
+}
+
+#[cfg(unix)]
+fn has_too_many_files(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let codes = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
+#[cfg(windows)]
+fn has_too_many_files(error: &io::Error) -> bool {
+    /// `ERROR_TOO_MANY_OPEN_FILES`
+    const TOO_MANY: i32 = 4;
+    error.raw_os_error() == Some(TOO_MANY)
+}
+
+#[cfg(unix)]
+fn id_of(file: &File) -> io::Result<FileId> {
+    use std::os::unix::fs::MetadataExt;
+    file.metadata().map(|found| Some((found.dev(), found.ino())))
+}
+
+#[cfg(windows)]
+fn id_of(_: &File) -> io::Result<FileId> {
+    Ok(None)
 }
 
 /// The file, for this process alone until it is dropped; `None` if others have it for too long.
-fn lock(path: &Path) -> Result<Option<File>, String> {
+fn lock(path: &Path, is_abandoned: &AtomicBool) -> Result<Option<File>, (String, Trouble)> {
     let began = Instant::now();
+    let mut pause = FIRST_PAUSE;
     loop {
+        if is_abandoned.load(Ordering::Relaxed) {
+            return Err(("nobody waits for it any more".to_owned(), Trouble::Busy));
+        }
         match checkpoint::lock(path) {
             // Else it was removed or replaced meanwhile, and others count elsewhere.
             Ok(Some(file)) if checkpoint::is_at(&file, path) => return Ok(Some(file)),
             Ok(_) => {}
-            Err(Refused::Unsafe(_, why)) => return Err(why.to_owned()),
-            Err(Refused::Io(_, error)) => return Err(error.to_string()),
-            Err(other) => return Err(other.to_string()),
+            Err(Refused::Unsafe(_, why)) => return Err((why.to_owned(), Trouble::Unfit)),
+            Err(Refused::Io(_, error)) => return Err((error.to_string(), kind_of(&error))),
+            Err(other) => return Err((other.to_string(), Trouble::Unfit)),
         }
         if began.elapsed() > LONGEST_WAIT {
             return Ok(None);
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(LONGEST_PAUSE);
     }
 }
 
@@ -148,7 +245,11 @@ fn begin(file: &mut File) -> io::Result<Counts> {
 /// The counts of the line that counts.
 fn parse(bytes: &[u8]) -> Result<Counts, String> {
     if bytes.len() != 2 * LINE {
-        return Err("it is no store of budgets".to_owned());
+        let is_cut = bytes.starts_with(b"{\"budget\":") && bytes.len() < 2 * LINE;
+        return Err(match is_cut {
+            true => format!("it was cut: it has {} bytes of {}", bytes.len(), 2 * LINE),
+            false => "it is no store of budgets".to_owned(),
+        });
     }
     // A newer package may have written one line: the other is not what counts then.
     if let Some(newer) = bytes.chunks(LINE).find_map(newer) {

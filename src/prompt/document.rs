@@ -21,6 +21,13 @@ pub fn events_of_document(text: &str) -> Option<Vec<(String, &str)>> {
     Some(events)
 }
 
+/// The type of a document's last event, if `text` is one that has any.
+pub fn last_event_of_document(text: &str) -> Option<String> {
+    let mut last = None;
+    read_document(text, |kind, _| last = Some(kind))?;
+    last
+}
+
 fn read_document<'a>(text: &'a str, event: impl FnMut(String, &'a str)) -> Option<()> {
     // Nearly every message is none, at the first look.
     let begins = text.trim_start_matches(is_js_space).starts_with("<thread>");

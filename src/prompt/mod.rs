@@ -22,7 +22,7 @@ pub use text::messages_to_prompt;
 pub use tools::{TOOL_CALL_FORMAT, tool_instruction};
 pub use xml::{escape_xml, messages_to_xml};
 
-pub use document::{events_of_document, is_thread_document};
+pub use document::{events_of_document, is_thread_document, last_event_of_document};
 
 use crate::message::{Content, Message, Role, ToolSpec};
 use xml::Blocks;
@@ -35,6 +35,18 @@ pub enum Encoding {
     Xml,
     /// `[User]`, `[Assistant]` … labels.
     Text,
+}
+
+/// Whether a thread ends with a tool's result, which only system messages may follow. `documents`: a lone message of the user's may be a
+/// thread document.
+pub fn ends_with_result(messages: &[Message], documents: bool) -> bool {
+    let last = messages.iter().rev().find(|message| message.role != Role::System);
+    last.is_some_and(|last| match &last.content {
+        Content::Text(text) if documents && messages.len() == 1 && last.role == Role::Human => {
+            last_event_of_document(text).as_deref() == Some("tool_output")
+        }
+        _ => last.role == Role::Tool,
+    })
 }
 
 /// How a prompt is written.

@@ -184,8 +184,6 @@ pub struct WarmForm {
     pub usage: AcpUsage,
     /// What an error's code means.
     pub errors: AcpErrors,
-    /// Whether an end without a word is an answer: that of some agents is a failure that they do not tell (kimi 2.1.0).
-    pub may_be_silent: bool,
     /// How many sessions a process serves before another takes its place, where its memory only grows.
     pub max_sessions: u32,
     /// How a session gets the thread of its call.
@@ -210,7 +208,6 @@ impl WarmForm {
     pub const ANY: WarmForm = WarmForm {
         usage: AcpUsage::Any,
         errors: AcpErrors::HttpStatus,
-        may_be_silent: false,
         max_sessions: 100,
         thread: WarmThread::Prompt,
     };

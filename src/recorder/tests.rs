@@ -63,6 +63,28 @@ async fn what_is_settled_is_in_the_file_and_runs_may_share_it() {
 }
 
 #[cfg(unix)]
+/// Behind a cut a log would begin in the middle, and nobody would know.
+#[tokio::test]
+async fn a_log_that_somebody_cuts_is_given_up_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let log = begin(&path, "a").await.unwrap();
+    let other = begin(&path, "b").await.unwrap();
+    // What another run adds is no cut.
+    other.event(&message("1")).await;
+    other.settle().await;
+    log.event(&message("2")).await;
+    log.settle().await;
+    assert_eq!(log.failure(), None);
+    let before = std::fs::metadata(&path).unwrap().len();
+    OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+    log.event(&message("3")).await;
+    log.settle().await;
+    let reason = format!("somebody has cut the file while it was written: it had {before} bytes and has 0");
+    assert_eq!((log.failure(), log.failure()), (Some(reason), None));
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
+}
+
 #[tokio::test]
 async fn a_new_file_is_its_owners_alone() {
     use std::os::unix::fs::PermissionsExt;

@@ -2,12 +2,16 @@
 //!
 //! In: an attempt that is to be made, and what is known of it afterwards. Out: that it is counted, or the error of a budget that is used up.
 
+use std::time::Duration;
+
 use serde_json::json;
+use tokio::time::timeout;
 
 use super::log::Level;
 use super::sink::Sink;
 use crate::budget::Admitted;
-use crate::error::ProviderError;
+use crate::classify;
+use crate::error::{Code, ProviderError};
 
 /// An attempt that may be made.
 pub(super) struct Admission(Option<Admitted>);
@@ -15,14 +19,22 @@ pub(super) struct Admission(Option<Admitted>);
 /// Lets an attempt in.
 ///
 /// # Errors
-/// `BUDGET_EXCEEDED`; `INVALID_OPTION` where the store of the budget can't be used, and `OVERLOADED` where another process keeps it.
-pub(super) async fn admit(sink: &Sink, now_ms: u64) -> Result<Admission, Box<ProviderError>> {
+/// `BUDGET_EXCEEDED`; `INVALID_OPTION` where the store of the budget can't be used; `OVERLOADED` where it can't be just now, and `TIMEOUT`
+/// where that takes longer than `limit`.
+pub(super) async fn admit(sink: &Sink, now_ms: u64, limit: Option<Duration>) -> Result<Admission, Box<ProviderError>> {
     let Some(ledger) = &sink.ledger else {
         return Ok(Admission(None));
     };
-    let mut error = match ledger.admit(now_ms).await {
-        Ok(admitted) => return Ok(Admission(Some(admitted))),
-        Err(refused) => refused.into_error(ledger.provider()),
+    let admitted = match limit {
+        Some(limit) => timeout(limit, ledger.admit(now_ms))
+            .await
+            .map_err(|_| late(ledger.provider(), limit)),
+        None => Ok(ledger.admit(now_ms).await),
+    };
+    let mut error = match admitted {
+        Ok(Ok(admitted)) => return Ok(Admission(Some(admitted))),
+        Ok(Err(refused)) => refused.into_error(ledger.provider()),
+        Err(error) => error,
     };
     sink.log.say(
         Level::Warn,
@@ -31,6 +43,14 @@ pub(super) async fn admit(sink: &Sink, now_ms: u64) -> Result<Admission, Box<Pro
     );
     sink.redactor().clean_error(&mut error);
     Err(error)
+}
+
+fn late(provider: &str, limit: Duration) -> Box<ProviderError> {
+    let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    let reason =
+        format!("no answer within {limit_ms} ms: another process kept the store of the budget, so nothing was asked");
+    let error = ProviderError::new(provider, Code::Timeout, reason);
+    Box::new(error.with_hint(classify::time_limit_hint(Code::Timeout, limit_ms)))
 }
 
 impl Admission {

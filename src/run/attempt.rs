@@ -18,7 +18,7 @@ use super::reply_check::{CheckOutcome, Checks};
 use super::retry_loop::AttemptOutcome;
 use super::sink::Sink;
 use crate::budget::Used;
-use crate::error::ProviderError;
+use crate::error::{Code, ProviderError};
 use crate::event::{Event, RunInfo};
 use crate::exchange::{Ended, Evidence, Exchange, Finish, OnVerdict, Progress, StopReason};
 use crate::fold::Fold;
@@ -303,6 +303,14 @@ impl Driven<'_> {
             }));
         }
         if let CheckOutcome::Replied(reply) = &mut held {
+            if reply.is_silent() {
+                let message = "the model ended its turn behind a tool's result without a word: the answer is empty";
+                reply.diagnostics.push(message.to_owned());
+                events.push(Event::Warning {
+                    code: Code::EmptyResponse.as_str().to_owned(),
+                    message: message.to_owned(),
+                });
+            }
             reply.run = Some(info.clone());
             events.extend(of_another_model(attempt.model, reply.model.as_deref()));
             if !is_usage_out {

@@ -196,6 +196,7 @@ fn login_folder(folder: &str) -> Result<String, String> {
     match std::fs::metadata(&path) {
         Ok(found) if found.is_dir() => {}
         Ok(_) => return Err(wrong(&format!("and {} is no folder", path.display()))),
+        Err(_) if folder.starts_with("~/") => return Err(wrong(&format!("and {}", classify::TILDE))),
         Err(error) => return Err(wrong(&format!("and {} can't be looked at: {error}", path.display()))),
     }
     let path = path.into_os_string().into_string();
@@ -206,6 +207,11 @@ fn login_folder(folder: &str) -> Result<String, String> {
 pub(super) fn start_hint(provider: &str, error: &StartError) -> &'static str {
     match error {
         StartError::NotOnPath { skipped: Some(_), .. } => classify::SKIPPED_FOLDER,
+        StartError::NotFound { file: path } | StartError::CwdNotFound { cwd: path }
+            if path.components().any(|part| part.as_os_str() == "~") =>
+        {
+            classify::TILDE
+        }
         error => classify::hint(provider, error.code()),
     }
 }

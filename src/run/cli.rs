@@ -1,7 +1,7 @@
 //! One call of a CLI: which kind of exchange each attempt is.
 
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::ask;
 use super::cli_attempt::{CliAttempt, CliCall};
@@ -28,6 +28,10 @@ impl RetryableCall for KeptOrPrinted<'_> {
 
     fn quota(&self) -> Option<QuotaWait> {
         self.call.request.options.quota_or(self.call.engine.options.quota)
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        self.call.request.options.timeout_or(self.call.engine.options.timeout)
     }
 
     fn plan(&self) -> (&UsedUp, &str) {

@@ -124,7 +124,7 @@ impl CliAttempt<'_> {
             cancel: self.call.cancel,
             sink: self.call.sink,
             prompt: Box::new(prompt),
-            fold,
+            fold: fold.behind_result(self.call.request.ends_with_result),
             checks: self.call.request.checks.clone(),
             model: self
                 .call

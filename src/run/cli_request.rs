@@ -44,10 +44,14 @@ pub(super) struct CliRequest {
     pub emulated_because: Option<&'static str>,
     /// It as a live session takes it.
     pub session: Option<SessionParts>,
+    /// Which text of a live session's answer is a call.
+    pub session_text_calls: TextCalls,
     /// The tools, where the CLI calls them itself.
     pub tool_server: Option<ToolServer>,
     /// The thread's call ids, which no new call may repeat.
     pub call_ids: HashSet<String>,
+    /// The thread ends with a tool's result.
+    pub ends_with_result: bool,
     /// Tools are bound that the model can't call in print form.
     pub uncallable: bool,
     pub options: CallOptions,
@@ -167,8 +171,10 @@ impl CliRequest {
             output: None,
             emulated_because: None,
             session: None,
+            session_text_calls: TextCalls::Off,
             tool_server: None,
             call_ids: HashSet::new(),
+            ends_with_result: false,
             uncallable: false,
             options,
             chosen: Chosen::default(),
@@ -287,7 +293,10 @@ impl CliRequest {
         let has_tools = !source.tools.is_empty();
         let has_calls = !calls_back && has_tools && form != TextToolCalls::Off;
         let output = self.output.as_deref();
+        let documents = self.options.documents && options.thread_documents;
+        let is_session = !calls_back && engine.keeps_sessions();
         Ok(CliRequest {
+            ends_with_result: prompt::ends_with_result(&source.messages, documents),
             emulated_because: output.and_then(|schema| why_emulated(engine, schema, has_calls)),
             // The second time, what is behind the thread asks for it.
             note: match calls_back || self.checks.asked_before() {
@@ -299,7 +308,11 @@ impl CliRequest {
                 _ => None,
             },
             uncallable: form == TextToolCalls::Off && has_tools && !calls_back,
-            session: (!calls_back && engine.keeps_sessions()).then(|| SessionParts(source.clone())),
+            session_text_calls: match is_session {
+                true => text_calls::in_session(engine, &source.messages, &source.tools, self.calls_asked()),
+                false => TextCalls::Off,
+            },
+            session: is_session.then(|| SessionParts(source.clone())),
             source: (calls_back || options.engine != EngineKind::Live || !self.checks.is_empty()).then_some(source),
             ..self
         })

@@ -49,7 +49,7 @@ pub struct CallOptions {
     /// The caller of the adapter: a lone user message may be a whole thread. A user's text never is.
     #[serde(default)]
     pub documents: bool,
-    /// The model is to be shown tools that there are not, so calls of them are wanted as well.
+    /// An agent's run: a model that has no tools calls none, and what it writes that can't be read is told to it.
     #[serde(default)]
     pub unknown_tools: bool,
     /// The JSON Schema that the reply has to fit.

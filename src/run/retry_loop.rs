@@ -59,6 +59,8 @@ pub(super) trait RetryableCall: Sync {
     fn retry(&self) -> &Policy;
     /// Whether it waits for a plan that is used up.
     fn quota(&self) -> Option<QuotaWait>;
+    /// How long an attempt may take: it waits no longer for the store of a budget.
+    fn timeout(&self) -> Option<Duration>;
     /// What its provider knows of plans, and by which model this one's goes.
     fn plan(&self) -> (&UsedUp, &str);
     /// The folder of its login, where that is not the default one.
@@ -116,12 +118,15 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
             }
             continue;
         }
-        // A store may be somebody else's for seconds. What is counted for a caller that has gone meanwhile stays counted.
-        let Some(admission) = cancel.run_until_cancelled(admission::admit(sink, call.now_ms())).await else {
+        // A store may be somebody else's for seconds.
+        let admission = admission::admit(sink, call.now_ms(), call.timeout());
+        let Some(admission) = cancel.run_until_cancelled(admission).await else {
             return Driven::Ended(cancelled(call, number - 1, reasons, info));
         };
         let admission = match admission {
-            Ok(admission) => admission,
+            Ok(admission) => Ok(admission),
+            // A store that can't be had just now is tried again, as a provider is.
+            Err(error) if error.should_retry => Err(error),
             Err(error) => {
                 let waits = call.quota().filter(|_| !sink.is_committed());
                 let Some(until) = waits.and_then(|wait| wait.until(&error, call.now_ms(), parked.ms, random())) else {
@@ -136,10 +141,16 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
         sink.log.ends_at(None);
         sink.log.about(None);
         info = of_run();
-        let outcome = call.attempt(number, &began, &mut info).await;
-        // One without a place in the queue has asked nobody, nor has one whose arguments were refused.
-        let has_asked = info.queued_ms.is_some() && !matches!(outcome, Ok(AttemptOutcome::FlagRefused(_)));
-        admission.settle(sink, has_asked, call.now_ms()).await;
+        let outcome = match admission {
+            Ok(admission) => {
+                let outcome = call.attempt(number, &began, &mut info).await;
+                // One without a place in the queue has asked nobody, nor has one whose arguments were refused.
+                let has_asked = info.queued_ms.is_some() && !matches!(outcome, Ok(AttemptOutcome::FlagRefused(_)));
+                admission.settle(sink, has_asked, call.now_ms()).await;
+                outcome
+            }
+            Err(error) => Err(error),
+        };
         match outcome {
             Ok(AttemptOutcome::Replied(mut reply)) => {
                 let (used_up, model) = call.plan();

@@ -1,4 +1,4 @@
-//! Which text of a print run's answer is a call.
+//! Which text of an answer is a call.
 //!
 //! In: the option `textToolCalls`, and a call's thread and tools. Out: the rules for its answer, [`TextCalls`].
 
@@ -11,10 +11,10 @@ use crate::prompt::{Encoding, Style};
 use crate::provider::options::{SystemPrompt, TextToolCalls};
 use crate::toolcall::{ForeignTexts, Mark, Marked, TextCalls, Unquoted};
 
-/// What a call's tools may be called by.
+/// What a call's model may call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
-    /// An agent's run tells its model of tools that there are not.
+    /// In an agent's run, what can't be read is told to the model, whatever it names.
     pub unknown_tools: bool,
     /// A model without tools may call some.
     pub may_call_untold: bool,
@@ -23,33 +23,59 @@ pub(super) struct Asked {
 /// The rules for the answer to `messages`, which are written in this `style`, with this `mark`.
 pub(super) fn text_calls(
     engine: &Base,
-    messages: &[Message],
+    messages: &Arc<Vec<Message>>,
     tools: &[ToolSpec],
     asked: Asked,
     style: Style,
     mark: Option<Mark>,
 ) -> TextCalls {
-    let unknown_tools = asked.unknown_tools;
     let names = tools.iter().map(|tool| tool.name.clone());
     match (engine.options.text_tool_calls, mark) {
         (TextToolCalls::Lenient, _) => TextCalls::Lenient,
         (TextToolCalls::Unquoted, _) if !tools.is_empty() || asked.may_call_untold => {
             let documents = style.documents && style.encoding == Encoding::Xml;
-            let thread = foreign_texts(engine, messages, documents);
-            let any_name = unknown_tools || tools.is_empty();
-            TextCalls::Unquoted(Arc::new(Unquoted::new(thread, names, any_name)))
+            let any_name = asked.unknown_tools || tools.is_empty();
+            unquoted(engine, messages, names, any_name, documents)
         }
-        (TextToolCalls::Marked, Some(mark)) => TextCalls::Marked(Arc::new(Marked::new(mark, names, unknown_tools))),
+        (TextToolCalls::Marked, Some(mark)) => TextCalls::Marked(Arc::new(Marked::new(mark, names))),
         _ => TextCalls::Off,
     }
 }
 
-/// What its model is told of a thread that it has not said itself.
-fn foreign_texts(engine: &Base, messages: &[Message], documents: bool) -> ForeignTexts {
+/// The same in a session whose calls are native: a model that writes one all the same means it where nobody else has written it. A
+/// session is told no mark.
+pub(super) fn in_session(engine: &Base, messages: &Arc<Vec<Message>>, tools: &[ToolSpec], asked: Asked) -> TextCalls {
+    match engine.options.text_tool_calls {
+        TextToolCalls::Unquoted | TextToolCalls::Lenient if !tools.is_empty() => {
+            let names = tools.iter().map(|tool| tool.name.clone());
+            unquoted(engine, messages, names, asked.unknown_tools, false)
+        }
+        _ => TextCalls::Off,
+    }
+}
+
+fn unquoted(
+    engine: &Base,
+    messages: &Arc<Vec<Message>>,
+    names: impl Iterator<Item = String>,
+    any_name: bool,
+    documents: bool,
+) -> TextCalls {
+    let messages = Arc::clone(messages);
+    let system = match &engine.options.system_prompt {
+        SystemPrompt::Custom(text) => Some(text.clone()),
+        SystemPrompt::Default | SystemPrompt::Cli => None,
+    };
+    let thread = move || foreign_texts(&messages, system.as_deref(), documents);
+    TextCalls::Unquoted(Arc::new(Unquoted::new(thread, names, any_name)))
+}
+
+/// What a model is told that it has not said itself: by its thread, and by the provider's own `system` prompt.
+fn foreign_texts(messages: &[Message], system: Option<&str>, documents: bool) -> ForeignTexts {
     let texts = ForeignTexts::of(messages, documents);
-    match &engine.options.system_prompt {
-        SystemPrompt::Custom(text) => texts.after(text),
-        SystemPrompt::Default | SystemPrompt::Cli => texts,
+    match system {
+        Some(system) => texts.after(system),
+        None => texts,
     }
 }
 

@@ -338,6 +338,15 @@ impl TimelineBuilder {
     pub(super) fn finish(mut self, outcome: &str, complete: bool) -> RunView {
         outcome.clone_into(&mut self.view.outcome);
         self.view.complete = complete;
+        // A run that has come to a reply leaves its calls to the caller; in any other, they were waited for until the end.
+        if outcome != "replied" {
+            let end = self.view.duration_ms;
+            let is_open = |item: &&mut Item| item.kind == Kind::ToolCall && item.result.is_none();
+            for call in self.view.items.iter_mut().filter(is_open) {
+                call.is_cut = true;
+                call.duration_ms = call.duration_ms.or(Some(end.saturating_sub(call.t)));
+            }
+        }
         if !complete {
             let why = if outcome == "unknown" {
                 "The log ends before the run did."

@@ -135,6 +135,9 @@ pub struct Item {
     /// How long it waits before the next attempt, ms.
     #[serde(skip)]
     pub wait_ms: Option<u64>,
+    /// A call that waited for its result when the run was ended.
+    #[serde(skip)]
+    pub is_cut: bool,
 }
 
 /// Tokens by what they were.
@@ -214,6 +217,7 @@ impl Item {
             tokens: None,
             cost_usd: None,
             wait_ms: None,
+            is_cut: false,
         }
     }
 

@@ -1,12 +1,12 @@
 //! Calls in the marked form: what the model was asked to write, and nobody else can.
 //!
 //! In: the blocks at the end of an answer. Out: those that count: every id in them begins with the call's [`Mark`], which is
-//! random and stands in the prompt only, and every name is a bound tool's.
+//! random and stands in the prompt only. A call of a tool that is not bound is one as well: the agent answers that there is none.
 
 use std::collections::HashSet;
 
 use super::read::Entry;
-use super::tail::{Block, Rules, Verdict, names_one_of, unknown_tool};
+use super::tail::{Block, Rules, Verdict, names_one_of};
 use crate::message::InvalidToolCall;
 
 /// The letters of a mark: 32, none of which is easily taken for another.
@@ -42,16 +42,14 @@ impl Mark {
 pub struct Marked {
     mark: Mark,
     bound: HashSet<String>,
-    any_name: bool,
 }
 
 impl Marked {
-    /// Calls of the tools named `bound`, or of `any_name`: an agent's run tells the model of tools that there are not.
-    pub fn new(mark: Mark, bound: impl IntoIterator<Item = String>, any_name: bool) -> Marked {
+    /// Calls with this `mark`. One without it may have been meant as a call where it is of a tool that is `bound`.
+    pub fn new(mark: Mark, bound: impl IntoIterator<Item = String>) -> Marked {
         Marked {
             mark,
             bound: bound.into_iter().collect(),
-            any_name,
         }
     }
 
@@ -69,11 +67,7 @@ impl Marked {
                     .to_owned()
             }));
         }
-        let unknown = entries.iter().find_map(|entry| match entry {
-            Entry::Call { name, .. } if !self.any_name && !self.bound.contains(name) => Some(name),
-            _ => None,
-        });
-        unknown.map_or(Verdict::Counts, |name| Verdict::Text(Some(unknown_tool(name))))
+        Verdict::Counts
     }
 }
 

@@ -78,10 +78,13 @@ pub fn extract(text: &str) -> Extraction {
     scanner.push(text);
     let (
         Calls {
-            tool_calls, invalid, ..
+            mut tool_calls,
+            invalid,
+            ..
         },
         remainder,
     ) = finish(scanner);
+    make_unique(&mut tool_calls, &mut TakenIds::default());
     Extraction {
         tool_calls,
         invalid,
@@ -95,7 +98,9 @@ pub fn parse_tool_calls(text: &str) -> Vec<ToolCall> {
     let mut scanner = Scanner::new();
     scanner.push(text);
     scanner.finish();
-    scanner.found.tool_calls
+    let mut calls = scanner.found.tool_calls;
+    make_unique(&mut calls, &mut TakenIds::default());
+    calls
 }
 
 /// Lets an answer through while it is arriving, as far as it is certain to be no tool call.

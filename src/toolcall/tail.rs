@@ -143,11 +143,6 @@ pub(super) fn names_one_of(bound: &HashSet<String>, entry: &Entry) -> bool {
     }
 }
 
-/// Why a call of this tool is none.
-pub(super) fn unknown_tool(name: &str) -> String {
-    format!("no tool \"{}\" is bound", crate::error::clip(name, 80))
-}
-
 /// The length of `text` without the white space at its end.
 fn solid(text: &str) -> usize {
     text.trim_end_matches(is_js_space).len()

@@ -1,57 +1,65 @@
 //! Calls that the model has written of its own: what ends its answer, and was brought by nothing in the thread.
 //!
 //! In: the blocks at the end of an answer, and the texts of the thread that the model has not written. Out: the blocks that
-//! count: none of their calls is a quotation ([`quotation`](super::quotation)), and they are of bound tools, where any are
-//! bound.
+//! count: none of their calls is a quotation ([`quotation`](super::quotation)). A call of a tool that is not bound is one, as a native call
+//! would be: the agent answers that there is none.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::fmt;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::quotation::{ForeignTexts, Written};
 use super::read::{self, Entry};
-use super::tail::{Block, Rules, Verdict, names_one_of, unknown_tool};
+use super::tail::{Block, Rules, Verdict, names_one_of};
 use crate::message::InvalidToolCall;
 
 const QUOTED: &str = "the same call stands in a text of the thread, so it may be a quotation; `textToolCalls: \"lenient\"` reads such \
                       blocks as calls";
 
+/// The texts of a thread, which are collected when an answer ends with calls, and not before.
+type Texts = LazyLock<ForeignTexts, Box<dyn FnOnce() -> ForeignTexts + Send>>;
+
 /// Which calls count in the answer to one call of the model.
-#[derive(Debug)]
 pub struct Unquoted {
-    thread: ForeignTexts,
+    thread: Texts,
     bound: HashSet<String>,
     any_name: bool,
     /// The last blocks that were compared, and what they were: an answer may be read twice, and a thread is long.
     last: Mutex<Option<(String, Vec<bool>)>>,
 }
 
+impl fmt::Debug for Unquoted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unquoted")
+            .field("bound", &self.bound)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Unquoted {
-    /// Calls of the tools named `bound`, or of `any_name`, in the answer to `thread`.
-    pub fn new(thread: ForeignTexts, bound: impl IntoIterator<Item = String>, any_name: bool) -> Unquoted {
+    /// Calls in the answer to a thread with the texts that `thread` collects. What can't be read counts if it names a tool that is
+    /// `bound`, or with `any_name`.
+    pub fn new(
+        thread: impl FnOnce() -> ForeignTexts + Send + 'static,
+        bound: impl IntoIterator<Item = String>,
+        any_name: bool,
+    ) -> Unquoted {
         Unquoted {
-            thread,
+            thread: LazyLock::new(Box::new(thread)),
             bound: bound.into_iter().collect(),
             any_name,
             last: Mutex::new(None),
         }
     }
 
-    fn is_wanted(&self, name: &str) -> bool {
-        self.any_name || self.bound.contains(name)
-    }
-
     /// What `block` is, apart from being a quotation.
     fn verdict(&self, block: &Block) -> Verdict {
-        let mut unknown = None;
-        for entry in &block.entries {
-            match entry {
-                Entry::Call { name, .. } if self.is_wanted(name) => return Verdict::Counts,
-                Entry::Call { name, .. } => unknown = unknown.or(Some(name)),
-                invalid if self.any_name || names_one_of(&self.bound, invalid) => return Verdict::Counts,
-                Entry::Invalid(_) => {}
-            }
+        let counts =
+            |entry: &Entry| matches!(entry, Entry::Call { .. }) || self.any_name || names_one_of(&self.bound, entry);
+        match block.entries.iter().any(counts) {
+            true => Verdict::Counts,
+            false => Verdict::Text(None),
         }
-        Verdict::Text(unknown.map(|name| unknown_tool(name)))
     }
 
     /// Of each block, whether the thread has brought anything of it.
@@ -115,19 +123,7 @@ impl Rules for Unquoted {
         verdicts.into_iter().map(or_quoted).collect()
     }
 
-    /// A call of a tool that is not bound can't be made.
     fn accept(&self, entry: Entry) -> Entry {
-        match entry {
-            Entry::Call { id, name, args } if !self.is_wanted(&name) => {
-                let error = unknown_tool(&name);
-                Entry::Invalid(InvalidToolCall {
-                    id,
-                    name: Some(name),
-                    args: args.get().to_owned(),
-                    error,
-                })
-            }
-            entry => entry,
-        }
+        entry
     }
 }

@@ -39,8 +39,8 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("auth_required")], Code::NotLoggedIn, "Authentication required"),
     Rule::new(&[Kind("process_gone")], Code::Crashed, "the CLI's process ended in the middle of the call"),
     Rule::new(&[Kind("refusal")], Code::Refusal, "the agent refused to go on"),
+    Rule::new(&[Kind("line_too_long")], Code::OutputLimit, "codex answered with a line that is longer than can be taken"),
     Rule::new(&[Kind("max_tokens")], Code::MaxTokens, "the agent reached a limit before its answer was whole"),
-    Rule::new(&[Kind("no_answer")], Code::EmptyResponse, "the turn ended well, without a word and without a call"),
     Rule::new(&[Kind("max_turn_requests")], Code::MaxTurns, "max turns reached"),
     Rule::new(&[Kind("request_too_large")], Code::RequestTooLarge, "Request exceeds the maximum size"),
     // Statuses.

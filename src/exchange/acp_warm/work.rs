@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::server::{AcpServer, EXIT};
 use super::wire::{self, Answered, Loaded, Session, Update};
 use crate::command::PrivateSession;
-use crate::decode::{api_status, failure_of, grok_failure, no_answer};
+use crate::decode::{api_status, failure_of, grok_failure};
 use crate::error::clip;
 use crate::event::{Event, Failure, Outcome};
 use crate::exchange::EndedProcess;
@@ -340,7 +340,6 @@ impl CallWork {
                 self.usage = told.or(self.usage.take());
             }
         }
-        let is_silent = self.text.trim().is_empty();
         self.say(report);
         report.push(self.usage.clone().map(|usage| Event::Usage {
             usage,
@@ -361,7 +360,6 @@ impl CallWork {
                 let why = "the agent reached a limit before its answer was whole";
                 Some(Failure::named(kind, why))
             }
-            Some("end_turn") if is_silent && !self.form.may_be_silent => Some(no_answer()),
             Some("end_turn") => None,
             Some(reason) => Some(Failure::of(format!(
                 "the agent ended its turn with {:?}",

@@ -16,9 +16,7 @@ use crate::event::{Event, Failure, Outcome};
 use crate::message::reasoning::ReasoningDetail;
 use crate::message::{ToolCall, Usage};
 
-/// The failure of a turn that ended well without a word and without a call.
-const NO_ANSWER: &str = "no_answer";
-/// The same, where the model had begun one.
+/// The failure of a turn that ended well and without a word, where the model had begun a message.
 const REFUSED: &str = "refused_answer";
 /// The failure of a thread whose history codex has replaced.
 const COMPACTED: &str = "context_compaction";
@@ -266,17 +264,13 @@ impl<'a> TurnReader<'a> {
         // There is nothing left to be interrupted.
         self.turn = None;
         match (status, error) {
-            ("completed", None) if self.has_text => {
-                self.over(limits, events);
-                TurnStep::Reply
-            }
-            ("completed", None) if self.has_begun_message => {
+            ("completed", None) if self.has_begun_message && !self.has_text => {
                 let reason = "the model began an answer and gave none: it refused";
                 self.failed(REFUSED, reason.to_owned(), limits, events)
             }
             ("completed", None) => {
-                let reason = "the turn ended well, without a word and without a call";
-                self.failed(NO_ANSWER, reason.to_owned(), limits, events)
+                self.over(limits, events);
+                TurnStep::Reply
             }
             (status, error) => {
                 let error = error.unwrap_or_else(|| TurnError {

@@ -32,8 +32,6 @@ const WHOLE: [&str; 7] = [
 ];
 /// The finish reason of an answer that the API's filter has stopped.
 const FILTERED: &str = "content_filter";
-/// The failure of a turn that ended well without a word and without a call.
-const NO_ANSWER: &str = "no_answer";
 /// The failure of a session whose history copilot has replaced.
 const COMPACTED: &str = "context_compaction";
 /// The failure of a turn in which copilot has run a tool of its own.
@@ -209,8 +207,8 @@ impl<'a> TurnReader<'a> {
                 return self.failed(Failure::named(COMPACTED, reason), events);
             }
             SessionEvent::Idle => {
-                let reason = "the turn ended well, without a word and without a call";
-                return self.failed(Failure::named(NO_ANSWER, reason), events);
+                self.over(events);
+                return TurnStep::Reply;
             }
             SessionEvent::Closed => {
                 let reason = "copilot has closed the session in the middle of its turn";

@@ -237,7 +237,8 @@ impl SessionWork {
     async fn not_started(&mut self, error: RequestError, report: &Report) -> TurnEnd {
         match error {
             RequestError::Refused(refused) => report.fail(Failure::of(refused.message)),
-            RequestError::TooLong => report.fail(Failure::of(
+            RequestError::TooLong => report.fail(Failure::named(
+                "line_too_long",
                 "copilot answered with a message that is longer than can be taken",
             )),
             RequestError::Unanswered(unanswered) => {

@@ -200,6 +200,7 @@ impl Streams {
             exit,
             plain: decoder.plain_text(),
             cut_short: decoder.cut_short(),
+            dropped_line: decoder.dropped_line(),
             diagnostics: decoder.diagnostics().to_vec(),
             stdout_tail,
         }

@@ -14,7 +14,6 @@ use super::parts::{Answer, Part, Tokens};
 use super::tools::callers_name;
 use super::wire::Id;
 use crate::declare::mcp::Declarations;
-use crate::decode::no_answer;
 use crate::error::clip;
 use crate::event::{Event, Failure, Outcome};
 use crate::message::reasoning::ReasoningDetail;
@@ -97,7 +96,6 @@ pub struct TurnReader<'a> {
     usage: Option<Usage>,
     cost: f64,
     finish: Option<String>,
-    has_text: bool,
     failed: bool,
     /// The calls that have begun: id, tool and arguments. One that has another's id takes its place with opencode (1.18.34).
     begun: Vec<(String, String, Box<RawValue>)>,
@@ -116,7 +114,6 @@ impl<'a> TurnReader<'a> {
             usage: None,
             cost: 0.0,
             finish: None,
-            has_text: false,
             failed: false,
             begun: Vec::new(),
         }
@@ -141,7 +138,6 @@ impl<'a> TurnReader<'a> {
                 let of_message = self.message.as_mut().filter(|now| now.id == message);
                 let piece = of_message.and_then(|now| now.parts.iter_mut().find(|known| known.id == part));
                 if let Some(piece) = piece.filter(|piece| !piece.is_over) {
-                    self.has_text |= !piece.is_reasoning;
                     events.push(piece.more(&message, text));
                 }
             }
@@ -226,10 +222,6 @@ impl<'a> TurnReader<'a> {
                 input,
             });
         }
-        if open.calls.is_empty() && !self.has_text {
-            self.failure(no_answer(), events);
-            return None;
-        }
         // With calls it may be any (1.18.34).
         let is_whole = |finish: &str| matches!(finish, "stop" | "length" | "tool-calls");
         if let Some(finish) = self
@@ -292,7 +284,6 @@ impl<'a> TurnReader<'a> {
                     .filter(|more| !more.is_empty())
                 {
                     let more = more.to_owned();
-                    self.has_text |= !piece.is_reasoning;
                     events.push(piece.more(&part.message, more));
                 }
                 if part.time.as_ref().is_some_and(|time| time.end.is_some()) {

@@ -20,6 +20,20 @@ fn budget(requests: u64, per: Per) -> Budget {
     }
 }
 
+fn update<T>(path: &Path, per: Per, change: impl FnOnce(&mut Window) -> T) -> Result<T, Unusable> {
+    looked_at(path, per, None, change).map(|(changed, _)| changed)
+}
+
+fn looked_at<T>(
+    path: &Path,
+    per: Per,
+    seen: Option<Seen>,
+    change: impl FnOnce(&mut Window) -> T,
+) -> Result<(T, Seen), Unusable> {
+    let is_abandoned = &AtomicBool::new(false);
+    super::update(path, per, Look { seen, is_abandoned }, change)
+}
+
 fn admit(path: &Path, requests: u64, per: Per) -> Result<bool, String> {
     let admitted = update(path, per, |window| window.admit(&budget(requests, per), NOW).is_ok());
     admitted.map_err(|unusable| unusable.why)
@@ -161,6 +175,77 @@ fn links_and_missing_folders_are_refused() {
     let missing = folder.path().join("no/store");
     let refused = admit(&missing, 1, Per::Day).unwrap_err();
     assert!(refused.starts_with(&format!("{}: ", missing.display())), "{refused}");
+}
+
+/// Whoever empties a file in use would give everybody the whole budget again.
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_emptied_while_it_is_in_use_is_told_as_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.json");
+    let count = |seen| {
+        looked_at(&path, Per::Day, seen, |window| {
+            window.admit(&budget(9, Per::Day), NOW).is_ok()
+        })
+    };
+    let (_, seen) = count(None).unwrap();
+    let whole = fs::read(&path).unwrap();
+    for (bytes, why) in [
+        (
+            &whole[..0],
+            "it was emptied while it was in use, so nobody knows what was used: remove it to begin anew",
+        ),
+        (&whole[..LINE + 10], "it was cut: it has 1034 bytes of 2048"),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        let Unusable { why: told, kind } = count(Some(seen)).unwrap_err();
+        assert_eq!((told, kind), (format!("{}: {why}", path.display()), Trouble::Passing));
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+    }
+    // Put back, it goes on; another file in its place is another's, or a new one.
+    fs::write(&path, &whole).unwrap();
+    assert!(count(Some(seen)).unwrap().0);
+    assert_eq!(window(&path, Per::Day).requests, 2);
+    fs::remove_file(&path).unwrap();
+    fs::write(folder.path().join("other"), "").unwrap();
+    assert!(count(Some(seen)).unwrap().0);
+    assert_eq!(window(&path, Per::Day).requests, 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn what_the_system_lacks_passes() {
+    use rustix::io::Errno;
+    for (errno, kind) in [
+        (Errno::NOSPC, Trouble::Passing),
+        (Errno::DQUOT, Trouble::Passing),
+        (Errno::MFILE, Trouble::Passing),
+        (Errno::NFILE, Trouble::Passing),
+        (Errno::NOMEM, Trouble::Passing),
+        (Errno::ACCESS, Trouble::Unfit),
+        (Errno::ROFS, Trouble::Unfit),
+        (Errno::NOTDIR, Trouble::Unfit),
+    ] {
+        assert_eq!(kind_of(&errno.into()), kind, "{errno:?}");
+    }
+}
+
+/// A call that was given up while another process had the file would be counted when that gives it back.
+#[test]
+fn nobody_waits_for_a_lock_for_a_caller_that_has_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.json");
+    assert_eq!(admit(&path, 9, Per::Day), Ok(true));
+    let held = checkpoint::lock(&path).unwrap().unwrap();
+    let is_abandoned = &AtomicBool::new(true);
+    let look = Look {
+        seen: None,
+        is_abandoned,
+    };
+    let refused = super::update(&path, Per::Day, look, |window| *window).unwrap_err();
+    assert_eq!(refused.kind, Trouble::Busy);
+    drop(held);
+    assert_eq!(window(&path, Per::Day).requests, 1);
 }
 
 #[test]

@@ -48,7 +48,6 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("rate_limit_exceeded")], Code::RateLimited, "rate limit exceeded: try again in 11.054s"),
     Rule::new(&[Kind("cyber_policy")], Code::Refusal, "This request was refused by policy."),
     Rule::new(&[Kind("refused_answer")], Code::Refusal, "the model began an answer and gave none: it refused"),
-    Rule::new(&[Kind("no_answer")], Code::EmptyResponse, "the turn ended well, without a word and without a call"),
     Rule::new(&[Kind("silent_stream")], Code::ConnectionLost, "stream disconnected before completion: nothing came behind a tool call"),
     Rule::new(&[Kind("context_compaction")], Code::ContextLength, "codex replaces the history by a summary of its own").hint("shorten the thread: its model takes no more"),
     Rule::new(&[Kind("server_gone")], Code::Crashed, "codex app-server ended in the middle of a turn"),

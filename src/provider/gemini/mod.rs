@@ -148,7 +148,6 @@ pub static GEMINI: Provider = Provider {
     warm: Some(WarmForm {
         usage: AcpUsage::Quota,
         errors: AcpErrors::HttpStatus,
-        may_be_silent: true,
         // 226 MB of a fresh process, 366 after 100 sessions, up to 600 after 250.
         max_sessions: 100,
         thread: WarmThread::Prompt,

@@ -127,7 +127,6 @@ pub static GROK: Provider = Provider {
     warm: Some(WarmForm {
         usage: AcpUsage::Meta,
         errors: AcpErrors::Data,
-        may_be_silent: false,
         // 101 MB after one session, and after 600: one that is closed leaves nothing.
         max_sessions: u32::MAX,
         thread: WarmThread::History { prompt: SENTENCE },

@@ -49,7 +49,6 @@ const RULES: &[Rule] = &[
     // An unknown flag is answered with the help text and nothing else.
     Rule::new(&[Text("^opencode run \\[message\\.\\.\\]")], Code::UnsupportedFlag, "opencode run [message..]").say("opencode answered with its help text: it does not know one of the flags"),
     // What the live engine has a word for (`exchange::opencode_live`).
-    Rule::new(&[Kind("no_answer")], Code::EmptyResponse, "the turn ended well, without a word and without a call"),
     Rule::new(&[Kind("no_finish")], Code::MalformedResponse, "opencode ended the turn without saying how"),
     Rule::new(&[Kind("tool_ran")], Code::LiveUnsupported, "opencode ran a call of the tool \"add\" that nobody permitted"),
     Rule::new(&[Kind("server_gone")], Code::Crashed, "opencode serve ended in the middle of a turn"),

@@ -294,7 +294,6 @@ pub static QWEN: Provider = Provider {
     warm: Some(WarmForm {
         usage: AcpUsage::Update,
         errors: AcpErrors::Details,
-        may_be_silent: true,
         // 232 MB of a fresh process, 285 after 200 sessions, 310 after 400; each leaves its thread in the private folder.
         max_sessions: 200,
         thread: WarmThread::Prompt,

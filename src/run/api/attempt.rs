@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde_json::json;
@@ -21,6 +21,7 @@ use crate::fold::Fold;
 use crate::judge::CliRules;
 use crate::message::{Message, ToolSpec};
 use crate::process::limit::NestedPermit;
+use crate::prompt;
 use crate::provider::choices::CallChoices;
 use crate::redact::{Redactor, Secret};
 use crate::retry::Policy;
@@ -58,6 +59,8 @@ pub(super) struct ApiQuestion {
     messages: Vec<Message>,
     bound: Vec<ToolSpec>,
     body: Bytes,
+    /// The thread ends with a tool's result.
+    ends_with_result: bool,
     tools: Tools,
     checks: Checks,
     /// The schema of the answer, and whether the server gets it.
@@ -81,6 +84,7 @@ impl ApiQuestion {
             Some((schema, false)) => Format::Asked(schema),
         };
         let request = Request::new(settings, &choices, &messages, &bound, format);
+        let ends_with_result = prompt::ends_with_result(&messages, false);
         // Kept where it may be asked again.
         let (messages, bound) = match checks.is_empty() {
             true => (Vec::new(), Vec::new()),
@@ -91,6 +95,7 @@ impl ApiQuestion {
             messages,
             bound,
             body: Bytes::from(request.body),
+            ends_with_result,
             tools: request.tools,
             checks,
             output,
@@ -148,6 +153,10 @@ impl RetryableCall for ApiCall<'_> {
 
     fn quota(&self) -> Option<QuotaWait> {
         self.asking.options.quota_or(self.asking.engine.settings.quota)
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        self.asking.options.timeout_or(self.asking.engine.settings.timeout)
     }
 
     fn plan(&self) -> (&UsedUp, &str) {
@@ -257,7 +266,9 @@ impl ApiCall<'_> {
             cancel: asking.cancel,
             sink: asking.sink,
             prompt: Box::new(|| String::from_utf8_lossy(&question.body).into_owned()),
-            fold: Fold::new(asking.call_ids.clone(), TextCalls::Off).with_listener(asking.sink.has_listener()),
+            fold: Fold::new(asking.call_ids.clone(), TextCalls::Off)
+                .with_listener(asking.sink.has_listener())
+                .behind_result(question.ends_with_result),
             checks: question.checks.clone(),
             model: Some(question.choices.choices.model.as_deref().unwrap_or(&settings.model)),
             opening: Some(AttemptStart {

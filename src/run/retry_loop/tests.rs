@@ -64,6 +64,10 @@ impl RetryableCall for Scripted<'_> {
         self.quota
     }
 
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
+
     fn plan(&self) -> (&UsedUp, &str) {
         (self.used_up, "m")
     }

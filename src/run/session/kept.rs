@@ -108,6 +108,7 @@ struct Bound<S: Source> {
 impl<S: Source> KeptCall for Bound<S> {
     fn attempt<'a>(&'a self, attempt: &'a CliAttempt<'a>, info: &'a mut RunInfo) -> Coming<'a, Way> {
         let reading = Reading {
+            text_calls: attempt.call.request.session_text_calls.clone(),
             notes: attempt.pending_note().into_iter().collect(),
             ..Reading::default()
         };

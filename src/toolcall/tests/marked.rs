@@ -6,9 +6,9 @@ use super::*;
 
 const MARK: &str = "call_aaaaaaaaaa";
 
-fn rules(any_name: bool) -> TextCalls {
+fn rules() -> TextCalls {
     let bound = ["a", "send_email"].map(str::to_owned);
-    TextCalls::Marked(Arc::new(Marked::new(Mark::new(0), bound, any_name)))
+    TextCalls::Marked(Arc::new(Marked::new(Mark::new(0), bound)))
 }
 
 /// Through a gate, in these pieces: the calls as `id name args`, what can't be read, the note, and the text.
@@ -27,7 +27,7 @@ fn read_pieces(calls: &TextCalls, pieces: &[&str]) -> Read {
 }
 
 fn read(text: &str) -> Read {
-    read_pieces(&rules(false), &[text])
+    read_pieces(&rules(), &[text])
 }
 
 fn object(name: &str, id: &str) -> String {
@@ -159,12 +159,8 @@ fn what_may_have_been_meant_is_text_and_noted() {
     ] {
         assert_eq!(read(&text), (vec![], vec![], unmarked.clone(), text.clone()), "{text}");
     }
-    let unknown = object("unknown", "call_aaaaaaaaaa_1");
-    assert_eq!(
-        read(&unknown),
-        (vec![], vec![], note("no tool \"unknown\" is bound"), unknown.clone())
-    );
-    let found = read_pieces(&rules(true), &[&unknown]);
+    // The mark proves it: whoever runs the calls answers that there is no such tool.
+    let found = read(&object("unknown", "call_aaaaaaaaaa_1"));
     assert_eq!(found.0, [r#"call_1 unknown {"x":"}\"` ["}"#]);
     // Of tools that are not bound a text may say what it likes.
     let other = object("other", "call_1");
@@ -223,7 +219,7 @@ fn a_marked_block_that_cannot_be_read_is_invalid() {
 #[test]
 fn ordinary_text_is_not_held_back() {
     let streamed = |pieces: &[&str]| -> Vec<String> {
-        let mut gate = Gate::new(&rules(false));
+        let mut gate = Gate::new(&rules());
         let mut out: Vec<String> = pieces
             .iter()
             .map(|piece| gate.push(piece).unwrap_or_default())
@@ -301,10 +297,9 @@ proptest! {
     fn without_the_mark_nothing_is_a_call(
         text in prop_oneof![4 => unmarked(), 1 => any::<String>()],
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
-        any_name: bool,
     ) {
         prop_assume!(!text.contains(MARK));
-        let (calls, invalid, _, left) = read_pieces(&rules(any_name), &cut(&text, &cuts));
+        let (calls, invalid, _, left) = read_pieces(&rules(), &cut(&text, &cuts));
         prop_assert_eq!((calls, invalid), (vec![], vec![]));
         prop_assert_eq!(left, text);
     }
@@ -327,8 +322,8 @@ proptest! {
         if form < 2 {
             prop_assert_eq!(&whole.3, before.trim_end_matches(is_js_space));
         }
-        prop_assert_eq!(&read_pieces(&rules(false), &cut(&text, &cuts)), &whole);
-        prop_assert_eq!(rules(false).remainder(&text), whole.3);
+        prop_assert_eq!(&read_pieces(&rules(), &cut(&text, &cuts)), &whole);
+        prop_assert_eq!(rules().remainder(&text), whole.3);
     }
 }
 
@@ -350,7 +345,7 @@ fn hostile_text_is_read_in_linear_time() {
         let text = format!("{}}}", piece.repeat(length / piece.len()));
         assert_eq!(read(&text).3, text);
         let bytes: Vec<&str> = text.split_inclusive(|_| true).collect();
-        assert_eq!(read_pieces(&rules(false), &bytes).3, text);
+        assert_eq!(read_pieces(&rules(), &bytes).3, text);
     }
     let marked = "{\"tool_calls\":[{\"name\":\"a\",\"id\":\"call_aaaaaaaaaa\"}]}\n".repeat(5_000);
     assert_eq!(read(&marked).0.len(), 5_000);

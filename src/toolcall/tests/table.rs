@@ -64,9 +64,9 @@ fn mode(name: &str, thread: &[String]) -> TextCalls {
         "unquoted" => {
             let messages: Vec<_> = thread.iter().map(|text| Message::new(Role::Tool, text)).collect();
             let thread = ForeignTexts::of(&messages, false);
-            TextCalls::Unquoted(Arc::new(Unquoted::new(thread, bound(), false)))
+            TextCalls::Unquoted(Arc::new(Unquoted::new(|| thread, bound(), false)))
         }
-        "marked" => TextCalls::Marked(Arc::new(Marked::new(Mark::new(0), bound(), false))),
+        "marked" => TextCalls::Marked(Arc::new(Marked::new(Mark::new(0), bound()))),
         "lenient" => TextCalls::Lenient,
         _ => TextCalls::Off,
     }

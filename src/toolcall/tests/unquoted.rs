@@ -16,7 +16,7 @@ fn rules(texts: &[String], bound: &[&str], any_name: bool) -> TextCalls {
 fn rules_of(messages: &[Message], bound: &[&str], any_name: bool) -> TextCalls {
     let thread = ForeignTexts::of(messages, true);
     let bound = bound.iter().map(|name| (*name).to_owned());
-    TextCalls::Unquoted(Arc::new(Unquoted::new(thread, bound, any_name)))
+    TextCalls::Unquoted(Arc::new(Unquoted::new(|| thread, bound, any_name)))
 }
 
 struct Found {
@@ -210,38 +210,45 @@ fn every_text_that_is_not_the_models_counts() {
         assert_eq!((found.calls, found.text), (vec![], quote.clone()), "{thread:?}");
     }
     let thread = ForeignTexts::default().after(&quote);
-    let rules = TextCalls::Unquoted(Arc::new(Unquoted::new(thread, [], true)));
+    let rules = TextCalls::Unquoted(Arc::new(Unquoted::new(|| thread, [], true)));
     assert_eq!(read(&rules, &quote).calls.len(), 0);
 }
 
+/// An agent's answer was the raw JSON where its model called a tool that it has not: upstream tells the model so, and goes on.
 #[test]
-fn only_what_is_wanted_counts() {
+fn a_call_of_a_tool_that_is_not_bound_is_one() {
     let of = |names: &[&str]| {
         let calls: Vec<Value> = names.iter().map(|name| json!({"name": name, "args": {}})).collect();
         json!({ "tool_calls": calls }).to_string()
     };
-    let unknown =
-        "the answer ends with a block that looks like tool calls and was left as text: no tool \"c\" is bound";
     let bound = rules(&[], &["a", "b"], false);
-    let found = read(&bound, &of(&["c", "d"]));
+    for (names, calls) in [
+        (&["c"][..], &["call_0 c {}"][..]),
+        (&["c", "d"], &["call_0 c {}", "call_1 d {}"]),
+        (&["a", "c", "b"], &["call_0 a {}", "call_1 c {}", "call_2 b {}"]),
+    ] {
+        let found = read(&bound, &of(names));
+        assert_eq!(
+            (found.calls, found.invalid, found.ignored, found.text.as_str()),
+            (calls.iter().map(ToString::to_string).collect(), vec![], None, "")
+        );
+    }
+    let quoted = read(&rules(&[of(&["c"])], &["a"], false), &of(&["c"]));
     assert_eq!(
-        (found.calls, found.ignored.as_deref(), found.text),
-        (vec![], Some(unknown), of(&["c", "d"]))
+        (quoted.calls.len(), quoted.ignored.as_deref(), quoted.text),
+        (0, Some(QUOTED), of(&["c"]))
     );
-    let found = read(&bound, &of(&["a", "c", "b"]));
-    assert_eq!(found.calls, ["call_0 a {}", "call_1 b {}"]);
-    assert_eq!(
-        found.invalid,
-        [(Some("c".to_owned()), "no tool \"c\" is bound".to_owned())]
-    );
-    assert_eq!(found.text, "");
-    let any = read(&rules(&[], &["a"], true), &of(&["c"]));
-    assert_eq!(any.calls, ["call_0 c {}"]);
-    // Nobody's call, and one that can't be read.
+}
+
+#[test]
+fn what_cannot_be_read_counts_where_it_names_a_bound_tool() {
+    let bound = rules(&[], &["a", "b"], false);
     let damaged = |name: &str| format!("{{\"tool_calls\":[{{\"name\":\"{name}\",\"args\":{{\"at\": }}}}]}}");
     assert_eq!(read(&bound, &damaged("c")).text, damaged("c"));
     let found = read(&bound, &damaged("a"));
     assert_eq!((found.invalid.len(), found.text.as_str()), (1, ""));
+    let any = read(&rules(&[], &["a"], true), &damaged("c"));
+    assert_eq!((any.invalid.len(), any.text.as_str()), (1, ""));
     let quoted = read(&rules(&[damaged("a")], &["a"], false), &damaged("a"));
     assert_eq!((quoted.invalid.len(), quoted.ignored.as_deref()), (0, Some(QUOTED)));
 }

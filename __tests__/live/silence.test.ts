@@ -1,0 +1,76 @@
+// @long
+/** An answer without a word, told alike by every engine of every CLI: against the real ones. */
+import { AIMessage, type BaseMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
+import {
+  type ApiProvider,
+  type CliProvider,
+  createOpenAiCompatibleProvider,
+  type ProviderEvent,
+  runAgent,
+} from "deep-factor-providers";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { HERE } from "../clis/real.js";
+import { KEPT_FORMS } from "../support/live-forms.mjs";
+import { startOpenAi } from "../support/openai.mjs";
+
+const schema = { type: "object", properties: { n: { type: "number" } } };
+const step = { name: "step", description: "Takes a step", schema };
+const THREAD = [
+  new HumanMessage("go"),
+  new AIMessage({ content: "", tool_calls: [{ id: "c1", name: "step", args: { n: 1 } }] }),
+  new ToolMessage({ tool_call_id: "c1", content: "took 1" }),
+];
+const SILENT = [
+  ["nothing", { text: "" }],
+  ["white space", { text: " \n\t " }],
+  ["reasoning alone", { reasoning: "Hm, let me see.", text: "" }],
+] as const;
+
+/** What a stream of a call tells of its end. */
+async function told(model: CliProvider | ApiProvider, thread: BaseMessage[]) {
+  const events: ProviderEvent[] = [];
+  for await (const event of model.stream(thread)) events.push(event);
+  return {
+    warnings: events.flatMap((event) => (event.type === "warning" ? [event.code] : [])),
+    replies: events.flatMap((event) => (event.type === "done" ? [[event.reply.content, event.reply.toolCalls]] : [])),
+  };
+}
+
+const api = {
+  name: "an API",
+  engine: undefined,
+  start: async (script: () => { text?: string; reasoning?: string }) => {
+    const server = await startOpenAi(script);
+    onTestFinished(() => server.close());
+    const create = () => {
+      const provider = createOpenAiCompatibleProvider({ baseURL: server.url, model: "m", apiKey: "k", retry: false });
+      onTestFinished(() => provider.close());
+      return provider;
+    };
+    return { create };
+  },
+};
+const ENGINES = KEPT_FORMS.flatMap((form) => [
+  { ...form, name: `${form.name} (${form.engine})` },
+  { ...form, name: `${form.name} (print)`, engine: "print" as const },
+]);
+
+describe.skipIf(!HERE).each([...ENGINES, api])("$name", { timeout: 120_000 }, ({ start, engine }) => {
+  const create = async (says: { text?: string; reasoning?: string }) => {
+    const running = await start(() => says);
+    return running.create(engine === undefined ? {} : { engine });
+  };
+
+  it.each(SILENT)("calls %s an empty response", async (_, says) => {
+    const provider = await create(says);
+    await expect(provider.invoke(["hi"])).rejects.toMatchObject({ code: "EMPTY_RESPONSE", shouldRetry: true });
+    const run = runAgent({ provider, prompt: "hi", tools: [] });
+    expect(await run.result).toMatchObject({ status: "failed", error: { code: "EMPTY_RESPONSE" } });
+  });
+
+  it.each(SILENT)("ends with %s behind a tool's result, and warns", async (_, says) => {
+    const model = (await create(says)).bindTools([step]);
+    const { warnings, replies } = await told(model, THREAD);
+    expect([replies, warnings.filter((code) => code === "EMPTY_RESPONSE")]).toEqual([[["", []]], ["EMPTY_RESPONSE"]]);
+  });
+});
