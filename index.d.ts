@@ -2744,6 +2744,48 @@ export class ClaudeCodeAdapter {
   normalizeLog(result: AgentExecutionResult, context: AgentExecutionContext): RunLog;
 }
 
+/**
+ * The adapter of this name, as the data model of the Claude Code adapter has it.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for another name, or for options that are wrong.
+ */
+export function getAgentAdapter(type: "claude-code", options?: ClaudeCodeAdapterOptions): ClaudeCodeAdapter;
+
+/** The constants of the adapter's data model, as its document writes them. */
+export const claudeCodeConstants: {
+  readonly DEFAULT_TIMEOUT_MS: 300_000;
+  readonly MAX_OUTPUT_SIZE: 10_485_760;
+  readonly MAX_PROMPT_LENGTH: 1_000_000;
+  readonly CLAUDE_CLI_COMMAND: "claude";
+  readonly PRINT_MODE_FLAG: "-p";
+  readonly MODEL_FLAG: "--model";
+  readonly AGENTS_FLAG: "--agents";
+  readonly MODEL_PATTERN: RegExp;
+  readonly VERSION_PATTERN: RegExp;
+  readonly INPUT_TOKENS_PATTERN: RegExp;
+  readonly OUTPUT_TOKENS_PATTERN: RegExp;
+  readonly TOOL_CALL_PATTERN: RegExp;
+  readonly ANSI_CODE_PATTERN: RegExp;
+  readonly ERROR_CODES: {
+    readonly CLI_NOT_FOUND: "CLAUDE_CLI_NOT_FOUND";
+    readonly AUTH_FAILED: "CLAUDE_AUTH_FAILED";
+    readonly TIMEOUT: "CLAUDE_TIMEOUT";
+    readonly RATE_LIMIT: "CLAUDE_RATE_LIMIT";
+    readonly OUTPUT_TRUNCATED: "CLAUDE_OUTPUT_TRUNCATED";
+    readonly INVALID_CONFIG: "CLAUDE_INVALID_CONFIG";
+  };
+};
+
+/**
+ * The data model's schema of a {@link ClaudeCodeConfig}, made by the caller's own zod (3 or 4): `claudeCodeConfigZod(z)`.
+ *
+ * @param z what `import { z } from "zod"` gives
+ */
+export function claudeCodeConfigZod(z: object): {
+  parse(value: unknown): ClaudeCodeConfig;
+  safeParse(value: unknown): { success: true; data: ClaudeCodeConfig } | { success: false; error: Error };
+};
+
 /** The JSON Schema of a {@link ClaudeCodeConfig} (docs/schemas/claude-code-config.schema.json). */
 export const claudeCodeConfigSchema: Readonly<Record<string, unknown>>;
 

@@ -151,7 +151,7 @@ impl Ledger {
     /// [`Refused`]: nothing was counted.
     pub async fn admit(self: &Arc<Self>, now_ms: u64) -> Result<Admitted, Refused> {
         let waiting = Waiting(Arc::default());
-        let counted = self.change(now_ms, &waiting.0, move |window, budget, now_ms| {
+        let counted = self.change(now_ms, Arc::clone(&waiting.0), move |window, budget, now_ms| {
             window.admit(budget, now_ms)
         });
         let counted = counted.await.map_err(|Unusable { why, kind }| match kind {
@@ -167,7 +167,7 @@ impl Ledger {
     /// # Errors
     /// Why the store has not taken it: the request stays counted.
     pub async fn give_back(self: &Arc<Self>, admitted: Admitted, now_ms: u64) -> Result<(), String> {
-        let given = self.change(now_ms, &Arc::default(), move |window, _, _| window.give_back(admitted));
+        let given = self.change(now_ms, Arc::default(), move |window, _, _| window.give_back(admitted));
         given.await.map_err(|unusable| unusable.why)
     }
 
@@ -176,7 +176,7 @@ impl Ledger {
     /// # Errors
     /// Why the store has not taken it. It is counted with the next request, which is refused if it can't be.
     pub async fn settle(self: &Arc<Self>, used: Used, now_ms: u64) -> Result<(), String> {
-        let kept = self.change(now_ms, &Arc::default(), move |window, budget, now_ms| {
+        let kept = self.change(now_ms, Arc::default(), move |window, budget, now_ms| {
             window.add(used, budget.per, now_ms)
         });
         let kept = kept.await;
@@ -191,7 +191,7 @@ impl Ledger {
     async fn change<T: Send + 'static>(
         self: &Arc<Self>,
         now_ms: u64,
-        is_abandoned: &Arc<AtomicBool>,
+        is_abandoned: Arc<AtomicBool>,
         change: impl FnOnce(&mut Window, &Budget, u64) -> T + Send + 'static,
     ) -> Result<T, Unusable> {
         let Some(store) = &self.budget.store else {
@@ -201,7 +201,6 @@ impl Ledger {
             return Ok(changed);
         };
         let (ledger, path) = (Arc::clone(self), PathBuf::from(store));
-        let is_abandoned = Arc::clone(is_abandoned);
         // A disk may be slow, and another process may be at it.
         let began = Instant::now();
         let work = tokio::task::spawn_blocking(move || {

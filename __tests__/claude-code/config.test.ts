@@ -7,10 +7,15 @@ import {
   ClaudeCodeAdapter,
   type ClaudeCodeAdapterOptions,
   claudeCodeConfigSchema,
+  claudeCodeConfigZod,
+  claudeCodeConstants,
+  getAgentAdapter,
   ProviderError,
   runLogSchema,
 } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { z } from "zod";
+import { z as zod3 } from "zod3";
 import { createWorkspace } from "../support/claude-code.mjs";
 import { createFakes } from "../support/fake.mjs";
 import { lacks } from "../support/systems.mjs";
@@ -198,5 +203,54 @@ it("the exported schemas are the published ones", () => {
   ] as const) {
     const url = new URL(`../../docs/schemas/${name}.schema.json`, import.meta.url);
     expect(schema).toEqual(JSON.parse(readFileSync(url, "utf8")));
+  }
+});
+
+it("is had by the names of the data model", () => {
+  const adapter = getAgentAdapter("claude-code", { saveLog: true });
+  expect([adapter instanceof ClaudeCodeAdapter, adapter.name]).toEqual([
+    true,
+    `${claudeCodeConstants.CLAUDE_CLI_COMMAND}-code`,
+  ]);
+  expect(() => getAgentAdapter("codex" as never)).toThrow(
+    'there is no adapter the string "codex": there is "claude-code"',
+  );
+  const { DEFAULT_TIMEOUT_MS, MAX_OUTPUT_SIZE, ERROR_CODES, MODEL_PATTERN } = claudeCodeConstants;
+  expect([DEFAULT_TIMEOUT_MS, MAX_OUTPUT_SIZE, ERROR_CODES.TIMEOUT]).toEqual([300_000, 10_485_760, "CLAUDE_TIMEOUT"]);
+  expect(MODEL_PATTERN.exec("Model: claude-opus-5")?.[1]).toBe("claude-opus-5");
+});
+
+it.each([
+  ["4", z],
+  ["3", zod3],
+])("has its schema by zod %s, which takes what the adapter takes", async (_, zod) => {
+  const schema = claudeCodeConfigZod(zod);
+  const config = {
+    prompt: "Go.",
+    model: "sonnet",
+    permission_mode: "plan",
+    allowed_tools: ["Read"],
+    max_tokens: 9,
+    temperature: 1,
+  };
+  expect(schema.parse(config)).toEqual(config);
+  const refuses = never();
+  for (const wrong of [
+    {},
+    { prompt: "x", prompt_file: "p.md" },
+    { prompt: " " },
+    { prompt_file: "../p.md" },
+    { prompt_file: "/p.md" },
+    { prompt: "x", agent_name: "a b" },
+    { prompt: "x", model: "--help" },
+    { prompt: "x", permission_mode: "bypassPermissions" },
+    { prompt: "x", max_tokens: 0 },
+    { prompt: "x", temperature: 2 },
+    { prompt: "x", promptFile: "p.md" },
+  ]) {
+    expect([wrong, schema.safeParse(wrong).success]).toEqual([wrong, false]);
+    expect((await refuses({ workspaceDir: createWorkspace(), config: wrong, timeout: 0 })).code).toBe(
+      "CLAUDE_INVALID_CONFIG",
+    );
   }
 });

@@ -8,6 +8,7 @@
  * @typedef {typeof import("./native.cjs")} Native
  */
 
+const { claudeCodeConfigZod, claudeCodeConstants } = require("./claude-code-model.cjs");
 const { fault, guard, unwrap } = require("./errors.cjs");
 const { describe, encodeOptions, readCallOptions, workerEnv } = require("./options.cjs");
 const { onAbort } = require("./signals.cjs");
@@ -105,7 +106,13 @@ function createClaudeCode(native, owner, splitTelemetry) {
     }
   }
 
-  return { ClaudeCodeAdapter, claudeCodeConfigSchema: facts.config, runLogSchema: facts.log };
+  /** Documented in index.d.ts. @param {unknown} type @param {unknown} [options] */
+  const getAgentAdapter = (type, options) => {
+    if (type === facts.name) return new ClaudeCodeAdapter(options);
+    throw fault("INVALID_OPTION", `there is no adapter ${describe(type)}: there is "${facts.name}"`);
+  };
+  const schemas = { claudeCodeConfigSchema: facts.config, runLogSchema: facts.log };
+  return { ClaudeCodeAdapter, getAgentAdapter, claudeCodeConfigZod, claudeCodeConstants, ...schemas };
 }
 
 module.exports = { createClaudeCode };
