@@ -12,8 +12,9 @@
  * @typedef {typeof ON_RESUME[number]} OnResume
  */
 
+const { isNativeError } = require("node:util/types");
 const { ProviderError, fault } = require("./errors.cjs");
-const { asBytes, isError, markBytes, plain } = require("./messages.cjs");
+const { asBytes, markBytes } = require("./messages.cjs");
 const { describe } = require("./options.cjs");
 const { argumentsParser, encodeTools } = require("./tools.cjs");
 
@@ -140,18 +141,47 @@ function reasonOf(error) {
   }
 }
 
+/**
+ * @param {unknown} value
+ * @returns {value is Error} of any realm
+ */
+function isError(value) {
+  return value instanceof Error || isNativeError(value);
+}
+
+/**
+ * What has no form of its own in JSON, as it is written all the same: a BigInt as the text of its digits, for a number would lose some to
+ * whoever reads it, and an error, which would be `{}`, as its name and message.
+ *
+ * @param {unknown} value
+ */
+function plain(value) {
+  if (typeof value === "bigint") return String(value);
+  return isError(value) ? { name: value.name, message: value.message } : value;
+}
+
+/**
+ * @this {any}
+ * @param {string} key
+ * @param {unknown} value
+ */
+function markResult(key, value) {
+  const marked = markBytes.call(this, key, value);
+  return marked === value ? plain(value) : marked;
+}
+
 /** @param {unknown} result */
 function encodeResult(result) {
   // Returned, where others throw: LangChain's tools among them.
   if (isError(result)) return failure(result);
   if (isToolMessage(result)) {
     const { content, status } = result;
-    return JSON.stringify({ content: asContent(content), isError: status === "error" }, markBytes);
+    return JSON.stringify({ content: asContent(content), isError: status === "error" }, markResult);
   }
   if (isMcpResult(result)) {
-    return JSON.stringify({ content: result.content, isError: result.isError === true }, markBytes);
+    return JSON.stringify({ content: result.content, isError: result.isError === true }, markResult);
   }
-  return JSON.stringify({ content: asContent(result), isError: false }, markBytes);
+  return JSON.stringify({ content: asContent(result), isError: false }, markResult);
 }
 
 /** @param {unknown} result */

@@ -13,7 +13,6 @@
  * @import { Reading } from "./reading.cjs"
  */
 
-const { isNativeError } = require("node:util/types");
 const { ProviderError, fault } = require("./errors.cjs");
 const { describe } = require("./options.cjs");
 const { isObject, place, readMessage } = require("./reading.cjs");
@@ -172,25 +171,6 @@ function readId(id, at) {
  */
 
 /**
- * What has no form of its own in JSON, as it is written all the same: a BigInt as the text of its digits, for a number would lose some to
- * whoever reads it, and an error, which would be `{}`, as its name and message.
- *
- * @param {unknown} value
- */
-function plain(value) {
-  if (typeof value === "bigint") return String(value);
-  return isError(value) ? { name: value.name, message: value.message } : value;
-}
-
-/**
- * @param {unknown} value
- * @returns {value is Error} of any realm
- */
-function isError(value) {
-  return value instanceof Error || isNativeError(value);
-}
-
-/**
  * Bytes have no form in JSON, and would be written as an object of numbers. The native side gets them as base64 under a name
  * of their own, so that they are never taken for text (`src/message/content.rs`).
  *
@@ -199,7 +179,7 @@ function isError(value) {
 function markBytes(key, value) {
   // `value` is what a toJSON (Buffer has one) has made of it.
   const bytes = asBytes(this[key]);
-  if (bytes === undefined) return plain(value);
+  if (bytes === undefined) return value;
   return bytes === null ? { $blob: true } : { $bytes: bytes.toString("base64") };
 }
 
@@ -209,7 +189,7 @@ function markBytes(key, value) {
  */
 function refuseBytes(at) {
   return function (key, value) {
-    if (asBytes(this[key]) === undefined) return plain(value);
+    if (asBytes(this[key]) === undefined) return value;
     throw fault("UNSUPPORTED_CONTENT", `${at} holds bytes (${describe(this[key])}), which are not text`);
   };
 }
@@ -241,7 +221,7 @@ function stringify(value, at, replacer) {
     if (json !== undefined) return json;
   } catch (error) {
     if (ProviderError.isInstance(error)) throw error;
-    // Circular, or a toJSON that throws. Node's message goes on for several lines: the first says it.
+    // Circular, a BigInt, or a toJSON that throws. Node's message goes on for several lines: the first says it.
     const reason = (error instanceof Error ? error.message : String(error)).split("\n", 1)[0];
     throw fault("INVALID_MESSAGES", `${at} can't be written as JSON: ${reason}`, error);
   }
@@ -366,10 +346,8 @@ module.exports = {
   eachOf,
   encodeMessages,
   encodeReading,
-  isError,
   markBytes,
   packMessages,
-  plain,
   aiMessageBuilder,
   replyFields,
   toAIMessageJson,
