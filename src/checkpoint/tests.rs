@@ -223,7 +223,12 @@ fn a_file_that_was_cut_or_added_to_takes_nothing_more_and_says_why() {
         file.append(vec![raw(&json!("kept"))]).unwrap();
         let before = fs::metadata(&path).unwrap().len();
         let now = before.saturating_add_signed(change);
-        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(now).unwrap();
+        fs::OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(now)
+            .unwrap();
         let left = fs::read(&path).unwrap();
         let refused = file.append(vec![]).unwrap_err();
         assert!(

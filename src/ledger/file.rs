@@ -144,8 +144,13 @@ pub(super) fn update<T>(
         }
         begin(&mut file).map_err(io)?
     } else {
-        // Who edits a file in use may not be done with it.
-        let kind = if was_used { Trouble::Passing } else { Trouble::Unfit };
+        // Who writes a file in use anew may not be done with it.
+        let is_cut = bytes.len() < 2 * LINE;
+        let kind = if was_used && is_cut && is_ours(&bytes) {
+            Trouble::Passing
+        } else {
+            Trouble::Unfit
+        };
         parse(&bytes).map_err(|why| unusable(&why, kind))?
     };
     let before = *counts.window(per);
@@ -242,11 +247,15 @@ fn begin(file: &mut File) -> io::Result<Counts> {
     Ok(Counts::of_nobody(1))
 }
 
+/// Whether a file begins as a store does.
+fn is_ours(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"{\"budget\":")
+}
+
 /// The counts of the line that counts.
 fn parse(bytes: &[u8]) -> Result<Counts, String> {
     if bytes.len() != 2 * LINE {
-        let is_cut = bytes.starts_with(b"{\"budget\":") && bytes.len() < 2 * LINE;
-        return Err(match is_cut {
+        return Err(match is_ours(bytes) && bytes.len() < 2 * LINE {
             true => format!("it was cut: it has {} bytes of {}", bytes.len(), 2 * LINE),
             false => "it is no store of budgets".to_owned(),
         });

@@ -189,6 +189,8 @@ impl<'a> TurnReader<'a> {
             "message" if text("role") == "assistant" => {
                 let content = joined(&item, "content");
                 self.has_text |= !content.is_empty();
+                // One that ends with a text, be it empty, is no refusal: of that, codex tells the beginning alone.
+                self.has_begun_message &= !has_texts(&item);
                 events.push(Event::Message {
                     id: Some(text("id")).filter(|id| !id.is_empty()),
                     content,
@@ -342,6 +344,15 @@ impl<'a> TurnReader<'a> {
 fn is_call(item: &Value, id: &str) -> bool {
     item.get("type").and_then(Value::as_str) == Some("function_call")
         && item.get("call_id").and_then(Value::as_str) == Some(id)
+}
+
+/// Whether a message has any part that is text.
+fn has_texts(item: &Value) -> bool {
+    let parts = item.get("content").and_then(Value::as_array);
+    parts
+        .into_iter()
+        .flatten()
+        .any(|part| part.get("text").is_some_and(Value::is_string))
 }
 
 /// The texts of an item's parts.

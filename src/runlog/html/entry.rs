@@ -111,7 +111,9 @@ fn tool(page: &mut String, item: &Item) {
             );
             block(page, content, "code");
         }
-        None if item.is_cut => page.push_str("<p class=\"part\">no result: the run was ended while it was waited for</p>\n"),
+        None if item.is_cut => {
+            page.push_str("<p class=\"part\">no result: the run was ended while it was waited for</p>\n")
+        }
         None => page.push_str("<p class=\"part\">no result in this log: the call was for the caller to run</p>\n"),
     }
     page.push_str("</details>\n");
