@@ -32,6 +32,8 @@ pub struct Folded {
     pub events: u64,
     /// A tool's result is what the model has read last: in the thread, or in the CLI's own run.
     pub is_behind_result: bool,
+    /// Pieces of a message came, and it did not: it broke off.
+    pub breaks_off: bool,
     /// Of each native call, the provider's id and the one the reply has for it.
     pub call_ids: Vec<ProviderCallId>,
     /// The texts that came in. An answer may be long: none is kept a second time.
@@ -447,6 +449,7 @@ impl Fold {
             self.push(Event::Message { id: None, content }, out);
         }
         if !self.pieces.is_empty() {
+            self.folded.breaks_off = !self.pieces.trim().is_empty();
             self.folded
                 .received
                 .push(ReceivedText::Text(std::mem::take(&mut self.pieces)));

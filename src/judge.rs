@@ -49,7 +49,7 @@ pub fn judge(context: &Context, evidence: Evidence, folded: Folded) -> Result<Re
 fn of_process(context: &Context, process: &ProcessEvidence, mut folded: Folded) -> Result<Reply, Box<ProviderError>> {
     folded.reply.structured = cli::structured(process, &folded);
     let failure =
-        cli::failure(context, process, &folded).filter(|error| !is_end_behind_result(error, process, &folded));
+        cli::failure(context, process, &folded).filter(|error| !is_end_behind_result(error, &folded));
     match failure.or_else(|| silence(context, &folded, &folded.reply)) {
         None => Ok(reply(folded, &process.diagnostics)),
         Some(mut error) => {
@@ -82,7 +82,7 @@ fn silence(context: &Context, folded: &Folded, reply: &Reply) -> Option<Provider
             Code::MaxTokens,
             "the answer reached the limit of output tokens before its first word",
         ),
-        _ if folded.is_behind_result => return None,
+        _ if folded.is_behind_result && !folded.breaks_off => return None,
         true => (
             Code::EmptyResponse,
             "the turn ended well, without a word and without a call",
@@ -96,10 +96,11 @@ fn silence(context: &Context, folded: &Folded, reply: &Reply) -> Option<Provider
     Some(ProviderError::new(context.provider, code, reason).with_hint(hint))
 }
 
-/// Whether `error` is a CLI's word for an answer without a word, which is no failure behind a tool's result (copilot, grok).
-fn is_end_behind_result(error: &ProviderError, process: &ProcessEvidence, folded: &Folded) -> bool {
-    let is_told = folded.failure.is_some() || !process.stderr.trim().is_empty();
-    error.code == Code::EmptyResponse && is_told && folded.is_behind_result
+/// Whether `error` is a CLI's word for an answer without a word, which is no failure behind a tool's result (copilot, grok). Only with
+/// tokens that the CLI has counted: it says the same of an answer that is none of a model's.
+fn is_end_behind_result(error: &ProviderError, folded: &Folded) -> bool {
+    let has_asked = folded.usage.as_ref().is_some_and(|usage| usage.total_tokens > 0);
+    error.code == Code::EmptyResponse && has_asked && folded.is_behind_result && !folded.breaks_off
 }
 
 /// The answer in what a process printed that ended well, where it was to print something else; `None` where that is none.

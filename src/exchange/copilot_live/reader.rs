@@ -32,6 +32,8 @@ const WHOLE: [&str; 7] = [
 ];
 /// The finish reason of an answer that the API's filter has stopped.
 const FILTERED: &str = "content_filter";
+/// The failure of a turn that ended well without a word and without a call.
+const NO_ANSWER: &str = "no_answer";
 /// The failure of a session whose history copilot has replaced.
 const COMPACTED: &str = "context_compaction";
 /// The failure of a turn in which copilot has run a tool of its own.
@@ -206,9 +208,10 @@ impl<'a> TurnReader<'a> {
                 let reason = "copilot shortens the history by itself, with which the thread would go on unseen";
                 return self.failed(Failure::named(COMPACTED, reason), events);
             }
+            // An empty answer is told as an error: a turn that ends without either was ended by something else.
             SessionEvent::Idle => {
-                self.over(events);
-                return TurnStep::Reply;
+                let reason = "the turn ended well, without a word and without a call";
+                return self.failed(Failure::named(NO_ANSWER, reason), events);
             }
             SessionEvent::Closed => {
                 let reason = "copilot has closed the session in the middle of its turn";
