@@ -48,8 +48,7 @@ pub fn judge(context: &Context, evidence: Evidence, folded: Folded) -> Result<Re
 
 fn of_process(context: &Context, process: &ProcessEvidence, mut folded: Folded) -> Result<Reply, Box<ProviderError>> {
     folded.reply.structured = cli::structured(process, &folded);
-    let failure =
-        cli::failure(context, process, &folded).filter(|error| !is_end_behind_result(error, &folded));
+    let failure = cli::failure(context, process, &folded).filter(|error| !is_end_behind_result(error, &folded));
     match failure.or_else(|| silence(context, &folded, &folded.reply)) {
         None => Ok(reply(folded, &process.diagnostics)),
         Some(mut error) => {
