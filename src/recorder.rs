@@ -260,7 +260,7 @@ struct LogFile {
 impl LogFile {
     fn of(file: File) -> io::Result<LogFile> {
         let found = file.metadata()?;
-        let length = found.is_file().then(|| found.len());
+        let length = found.is_file().then_some(found.len());
         Ok(LogFile { file, length })
     }
 
