@@ -1,5 +1,5 @@
 /** What whoever runs a gateway sees of it: records, spans, figures, what is left when it is killed, and what the doctor says. */
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { ProviderEvent } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -19,6 +19,17 @@ const linesIn = (path: string) =>
     .trim()
     .split("\n")
     .map((line) => JSON.parse(line));
+
+it("a record that can't be written any more is the gateway's own failure, and its log says why", async () => {
+  const folder = temporaryFolder();
+  const { ask, log } = await serveApi([{ text: "Hi." }], { record: join(folder, "audit.jsonl") });
+  rmSync(folder, { recursive: true });
+  const { status, json } = await ask("/v1/chat/completions", {
+    ...{ model: "api/m", messages: [{ role: "user", content: "hi" }] },
+  });
+  expect([status, json.error.code]).toEqual([500, "internal"]);
+  expect(log.at(-1)?.fields).toMatchObject({ status: 500, reason: expect.stringContaining("record") });
+});
 
 it.skipIf(lacks("modes"))(
   "the audit is a run log for each key, whole whatever goes on at once, without prompts",

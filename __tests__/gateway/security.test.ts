@@ -3,6 +3,7 @@ import { execFile, execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, lstatSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
+import { connect } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { createGateway } from "deep-factor-providers/gateway";
@@ -318,6 +319,19 @@ describe("bytes", () => {
     const { gateway } = await serveApi([]);
     const text = await raw(gateway.url, head(gateway.url, `X-A: ${"a".repeat(20_000)}`));
     expect(text.split("\r\n", 1)).toEqual(["HTTP/1.1 431 Request Header Fields Too Large"]);
+  });
+
+  it("a client that ignores its 408 is gone a moment later", async () => {
+    const { gateway } = await serveApi([], { limits: { headersTimeoutMs: 100 } });
+    const socket = connect({ port: Number(new URL(gateway.url).port), host: "127.0.0.1", allowHalfOpen: true });
+    onTestFinished(() => void socket.destroy());
+    const broken = new Promise((resolve) => socket.once("error", resolve));
+    socket.write("GET / HTTP/1.1\r\n");
+    socket.resume();
+    // It goes on talking until nobody is there to hear it.
+    const talking = setInterval(() => socket.write("X-A: b\r\n"), 50);
+    expect(await broken).toMatchObject({ code: expect.stringMatching(/^(ECONNRESET|EPIPE)$/) });
+    clearInterval(talking);
   });
 
   it("a head that does not come: 408, in about its time", async () => {

@@ -129,6 +129,30 @@ describe("serve", { timeout: 120_000 }, () => {
     expect(existsSync(second.listening.tokenFile)).toBe(false);
   });
 
+  it("logs as JSON where that is asked for: the request's id, its key, a path that is none", async () => {
+    const { listening, output, ask } = await start([{ text: "One." }], ["--log", "json"]);
+    await ask(readFileSync(listening.tokenFile, "utf8").trim());
+    await (await fetch(`${listening.url}/v1/embeddings`)).text();
+    await expect.poll(() => output.stderr).toContain("embeddings");
+    const records = output.stderr
+      .split("\n")
+      .filter((line) => line.startsWith("{"))
+      .map((line) => JSON.parse(line));
+    expect(records).toMatchObject([
+      { time: expect.any(Number), fields: { requestId: expect.any(String), key: "default", status: 200 } },
+      { fields: { path: "/v1/embeddings", status: 401 } },
+    ]);
+  });
+
+  it.skipIf(lacks("signals"))("goes on when nobody reads its log any more", async () => {
+    const { child, ended, listening, ask } = await start([{ text: "One." }, { text: "Two." }]);
+    const token = readFileSync(listening.tokenFile, "utf8").trim();
+    child.stderr?.destroy();
+    for (const text of ["One.", "Two."]) expect((await ask(token)).choices[0]?.message.content).toBe(text);
+    child.kill("SIGHUP");
+    expect([(await ended).code, existsSync(listening.tokenFile)]).toEqual([0, false]);
+  });
+
   it("refuses a wrong command line in one line, and starts nothing", async () => {
     const readable = join(temporaryFolder(), "keys.json");
     writeFileSync(readable, '{"keys":[]}', { mode: 0o644 });
@@ -153,6 +177,11 @@ describe("serve", { timeout: 120_000 }, () => {
       [["--provider", "cluade"], {}, 'unknown provider "cluade": did you mean claude?'],
       [["--base-url", "http://127.0.0.1:1"], {}, "--base-url is for an API: leave it out, or say --provider openai"],
       [["--provider", "openai"], {}, "openai has no model of its own: name one with --model"],
+      [
+        ["--record", join(temporaryFolder(), "missing/audit.jsonl")],
+        {},
+        "--record must be a file that can be written: ENOENT",
+      ],
       [["--token", "x"], {}, "there is no option --token: it would be seen by every user of the machine"],
     ];
     const ends = await Promise.all(rows.map(([args, env]) => runCommand(["serve", ...args], { env })));

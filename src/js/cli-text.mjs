@@ -201,6 +201,7 @@ Options:
                           another key to a file beside it, with the key's name in its own
   --drain <ms>            how long a signal waits for answers under way; default: 10000
   --json                  where it is, as one line of JSON
+  --log <form>            text, or json: each request as a record on one line; default: text
   --color <when>          auto, always or never; default: auto
   -h, --help              this text
 

@@ -92,6 +92,8 @@ function stop(code) {
 for (const [signal, code] of Object.entries(SIGNAL_CODES)) process.on(signal, () => stop(code));
 for (const stream of [process.stdout, process.stderr]) {
   stream.on("error", (/** @type {NodeJS.ErrnoException} */ error) => {
+    // The end of its log is not the gateway's: a pipe that nobody reads, a full disk, a terminal that was closed.
+    if (endsItself) return;
     if (error.code !== "EPIPE") throw error;
     if (interrupted === undefined) stop(NOBODY_READS_CODE);
   });

@@ -134,16 +134,17 @@ export function printHelp(text) {
  * A line on standard error; on a terminal, wrapped between words.
  *
  * @param {string} line
- * @param {{ head?: string, colour?: Colour }} [style] `head`: what the line begins with, in this colour; default: all of it
+ * @param {{ head?: string, colour?: Colour, whole?: boolean }} [style] `head`: what the line begins with, in this colour; default: all of
+ *   it; `whole`: not wrapped, for it is copied into a shell
  */
-export function tell(line, { head, colour } = {}) {
+export function tell(line, { head, colour, whole = false } = {}) {
   status?.clear();
   const stream = process.stderr;
   if (!stream.isTTY && colour === undefined) {
     stream.write(`${line}\n`);
     return;
   }
-  const shown = stream.isTTY ? wrapText(visible(line), widthOf(stream)) : line;
+  const shown = stream.isTTY ? wrapText(visible(line), whole ? 0 : widthOf(stream)) : line;
   const part = head ?? shown;
   const paint = painter(isColourful(stream));
   const painted =

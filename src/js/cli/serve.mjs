@@ -48,6 +48,7 @@ const OPTIONS = /** @type {const} */ ({
   record: { type: "string" },
   drain: { type: "string" },
   json: { type: "boolean" },
+  log: { type: "string" },
 });
 
 const TOKEN_VARIABLE = "DEEP_FACTOR_GATEWAY_TOKEN";
@@ -119,7 +120,7 @@ export async function serve(args, signal, second) {
     },
     drainMs: count(values.drain, "drain"),
     record: values.record,
-    logger: show,
+    logger: logOf(values.log),
   };
   const gateway = await opened(options);
   try {
@@ -271,17 +272,33 @@ function announce({ url, socketPath, token, tokenFile }, providers, values) {
   );
   if (socketPath !== undefined) return;
   const key = tokenFile === undefined ? "…" : `"$(cat ${tokenFile})"`;
-  tell(`OpenAI's clients:     OPENAI_BASE_URL=${url}/v1 OPENAI_API_KEY=${key}`);
-  tell(`Anthropic's clients:  ANTHROPIC_BASE_URL=${url} ANTHROPIC_API_KEY=${key}`);
+  tell(`OpenAI's clients:     OPENAI_BASE_URL=${url}/v1 OPENAI_API_KEY=${key}`, { whole: true });
+  tell(`Anthropic's clients:  ANTHROPIC_BASE_URL=${url} ANTHROPIC_API_KEY=${key}`, { whole: true });
   tell(
     `models:               ${providers.map((name) => `${name}, ${name}/<model>`).join(", ")} (${NAME} serve --help has more)`,
   );
 }
 
+/** @param {string | undefined} form */
+function logOf(form = "text") {
+  if (form === "text") return show;
+  if (form === "json") return (/** @type {LogRecord} */ record) => tell(JSON.stringify(record), { whole: true });
+  throw new UsageError(`--log must be text or json, not "${form}"`);
+}
+
 /** What goes on, a line for each request. @param {LogRecord} record */
-function show({ message, fields }) {
-  const { path, status, code, model, session, ms, reason } = fields;
-  const words = [path, status === 0 ? message : status, code, model, session, `${ms} ms`, reason];
+function show({ time, message, fields }) {
+  const { requestId, key, path, status, code, model, session, ms, reason, queuedMs, ignored, warnings } = fields;
+  const { inputTokens, outputTokens } = fields;
+  const words = [
+    ...[new Date(time).toISOString(), requestId, key],
+    ...[path, status === 0 ? message : status, code, model, session, `${ms} ms`],
+    queuedMs === undefined ? "" : `waited ${queuedMs} ms`,
+    inputTokens === undefined ? "" : `${inputTokens} in, ${outputTokens} out`,
+    ignored === undefined ? "" : `left out: ${ignored}`,
+    warnings === undefined ? "" : `warnings: ${warnings}`,
+    reason,
+  ];
   tell(words.filter((word) => word !== undefined && word !== "").join("  "));
 }
 

@@ -6,6 +6,8 @@
  * It is a face, as LangChain's and the AI SDK's: thin over the providers' `stream`. Providers are the caller's own and stay open.
  */
 
+const { accessSync, constants, statSync } = require("node:fs");
+const { dirname } = require("node:path");
 const { fault } = require("../errors.cjs");
 const { takeLogger } = require("../logger.cjs");
 const { describe } = require("../options.cjs");
@@ -30,6 +32,7 @@ function gatewayOf(core) {
   async function createGateway(given) {
     const { log, rest } = takeLogger(given, describe);
     const options = readOptions(rest);
+    if (options.record !== undefined) checkRecord(options.record);
     const telemetry = telemetryOf(options.telemetry);
     const token = options.token === false ? undefined : (options.token ?? createToken());
     const keys = createKeys({ token, keys: options.keys, limits: options.limits });
@@ -69,6 +72,17 @@ function gatewayOf(core) {
         .finally(() => file?.remove());
       if (await closing) cutShort.add(gateway);
     }
+  }
+}
+
+/** Sees that the record can be written, before anybody is served. @param {string} path */
+function checkRecord(path) {
+  try {
+    if (statSync(path, { throwIfNoEntry: false }) === undefined) accessSync(dirname(path), constants.W_OK);
+    else accessSync(path, constants.W_OK);
+  } catch (error) {
+    const { message } = /** @type {Error} */ (error);
+    throw fault("INVALID_OPTION", `the option "record" must be a file that can be written: ${message}`, error);
   }
 }
 

@@ -132,6 +132,10 @@ function refusalOf(error, places) {
     // A bug of ours, or an adapter of the caller's: its text is nobody's business.
     return new Refusal(500, "internal", "the gateway failed: see its log", { retry: false });
   }
+  if (error.code === "INVALID_OPTION" && optionIn(error.message) === "record") {
+    // The gateway's own option, not the client's.
+    return new Refusal(500, "internal", "the gateway can't write its record: see its log", { retry: false });
+  }
   const { status, code, type, retry } = kindOf(error);
   const { param, message: told } = placed(error, places);
   const message = forClients(told);

@@ -16,7 +16,7 @@ const http = require("node:http");
 const { createWithheld } = require("./calls.cjs");
 const { answer } = require("./exchange.cjs");
 const { FACES } = require("./faces.cjs");
-const { checkDepth, isObject } = require("./fields.cjs");
+const { checkDepth, isObject, shown } = require("./fields.cjs");
 const { createGuard } = require("./guard.cjs");
 const { countTokens, messages } = require("./messages.cjs");
 const { createQueues } = require("./queue.cjs");
@@ -94,6 +94,8 @@ function createServer(options, { keys, models, log, telemetry }) {
     socket.end(
       `${[...head, "cache-control: no-store", "x-content-type-options: nosniff", "connection: close"].join("\r\n")}\r\n\r\n${body}`,
     );
+    // Who does not leave would keep others out.
+    setTimeout(() => socket.destroy(), LINGER).unref();
   });
 
   /**
@@ -142,7 +144,7 @@ function createServer(options, { keys, models, log, telemetry }) {
       key: call.key,
       figures: { ...figures, .../** @type {any} */ (failure)?.figures },
     });
-    note({ request, response, path, requestId, began, figures, failure, left });
+    note({ key: call.key, response, path, requestId, began, figures, failure, left });
   }
 
   /** @param {IncomingMessage} request @param {string} path */
@@ -210,8 +212,8 @@ function createServer(options, { keys, models, log, telemetry }) {
     send(response, 200, { id: name, object: "response", deleted: true });
   }
 
-  /** @param {{ request: IncomingMessage, response: ServerResponse, path: string, requestId: string, began: number, figures: object, failure: unknown, left: boolean }} it */
-  function note({ response, path, requestId, began, figures, failure, left }) {
+  /** @param {{ key: string | undefined, response: ServerResponse, path: string, requestId: string, began: number, figures: object, failure: unknown, left: boolean }} it */
+  function note({ key, response, path, requestId, began, figures, failure, left }) {
     if (log === undefined) return;
     const refusal = failure instanceof Refusal ? failure : undefined;
     const { runId = "", ...rest } = /** @type {Record<string, unknown>} */ ({
@@ -227,10 +229,14 @@ function createServer(options, { keys, models, log, telemetry }) {
       runId: String(runId),
       fields: {
         requestId,
-        path: PATHS.has(path) ? path : "other",
+        ...(key === undefined ? {} : { key }),
+        path: PATHS.has(path) ? path : shown(path),
         status: left ? 0 : response.statusCode,
         ms: Date.now() - began,
         ...(refusal === undefined ? {} : { code: refusal.code }),
+        ...(refusal?.status === 500 && refusal.cause instanceof Error
+          ? { reason: refusal.cause.message.slice(0, 500) }
+          : {}),
         ...(internal
           ? { reason: failure instanceof Error ? failure.message.slice(0, 500) : String(failure).slice(0, 500) }
           : {}),
@@ -285,7 +291,7 @@ function createServer(options, { keys, models, log, telemetry }) {
   };
 }
 
-/** Paths that are named in the log: others are a client's text. */
+/** Paths that are named in the log as they are: others are a client's text, and cut. */
 const PATHS = new Set([...Object.keys(FACES), COUNT, MODELS, "/health"]);
 
 const STATUS_OF = new Map([
