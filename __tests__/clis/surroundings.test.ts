@@ -30,7 +30,7 @@ describe("private files and folders", () => {
       const [path, text] = (await provider.invoke(["hi"])).content.split("|");
       const settings = {
         general: { maxAttempts: 3 },
-        context: { includeDirectoryTree: false },
+        context: { includeDirectoryTree: false, fileName: "GEMINI.md" },
         hooksConfig: { enabled: false },
         skills: { enabled: false },
         advanced: { ignoreLocalEnv: true },

@@ -44,6 +44,15 @@ const THREAD: &[(&str, Fixed)] = &[
     ("features.computer_use", Fixed::Off),
     ("features.code_mode_host", Fixed::Off),
     ("features.enable_request_compression", Fixed::Off),
+    // Off by default, and each a tool or a text more where the user's `[features]` turn it on (0.169.0).
+    ("features.code_mode_only", Fixed::Off),
+    ("features.current_time_reminder", Fixed::Off),
+    ("features.deferred_executor", Fixed::Off),
+    ("features.executor_capability_discovery_v2", Fixed::Off),
+    ("features.request_permissions_tool", Fixed::Off),
+    ("features.rollout_budget", Fixed::Off),
+    ("features.send_message_to_user_async", Fixed::Off),
+    ("features.token_budget", Fixed::Off),
 ];
 
 /// A value that is always the same.
@@ -143,12 +152,14 @@ impl UserConfig {
             settings.insert(format!("{entry}.stream_max_retries"), json!(0));
             settings.insert(format!("{entry}.stream_idle_timeout_ms"), json!(silence));
         }
-        if let Some(namespace) = namespace {
-            settings.insert(
+        match namespace {
+            Some(namespace) => settings.insert(
                 "features.code_mode.direct_only_tool_namespaces".to_owned(),
                 json!([namespace]),
-            );
-        }
+            ),
+            // Two tools more, which run what the model writes.
+            None => settings.insert("features.code_mode".to_owned(), json!(false)),
+        };
         settings
     }
 

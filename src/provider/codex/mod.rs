@@ -100,11 +100,9 @@ pub static CODEX: Provider = Provider {
             &[When::Print, When::ToolsOff],
             &[Lit("-c"), Lit("skills.include_instructions=false")],
         ),
-        // The user's own, of `config.toml`.
-        flag(
-            &[When::Print, When::ToolsOff],
-            &[Lit("-c"), Lit("developer_instructions=\"\"")],
-        ),
+        // The user's own, of `config.toml`: instructions, a program that is run after each answer, and what is off by default, each of it a
+        // tool or a text more (0.169.0).
+        flag(&[When::Print, When::ToolsOff], USERS_OWN),
         // Not optional: with a shell it would be another run.
         flag(&[When::Print, When::ToolsOff], &[Lit("--disable"), Lit("shell_tool")]),
         optional(&[When::Print, When::ToolsOff], &[Lit("--disable"), Lit("multi_agent")]),
@@ -143,7 +141,7 @@ pub static CODEX: Provider = Provider {
         flag(&[When::Print], &[Lit("-")]),
         // What acts at a process's start and in no thread (CODEX-LIVE §3.1): no plugins, whose lists it would fetch from the
         // network at every start, nothing sent to the vendor but requests, an error where there is no network, no skills of its own
-        // written to disk, threads forgotten when nobody has them.
+        // written to disk, threads forgotten when nobody has them, a tool left out that no thread can leave out.
         flag(&[When::Live], &[Lit("app-server")]),
         flag(&[When::Live], &[Lit("-c"), Lit("features.plugins=false")]),
         flag(&[When::Live], &[Lit("-c"), Lit("features.apps=false")]),
@@ -160,6 +158,7 @@ pub static CODEX: Provider = Provider {
             &[Lit("-c"), Lit("suppress_unstable_features_warning=true")],
         ),
         flag(&[When::Live], &[Lit("-c"), Lit("thread_unload_delay_secs=1")]),
+        flag(&[When::Live], &[Lit("-c"), Lit("features.multi_env_copy_file=false")]),
     ],
     env: &[var_when(&[When::Callbacks], TOKEN_VARIABLE, EnvValue::BridgeToken)],
     drop_env: &[],
@@ -264,6 +263,36 @@ pub static CODEX: Provider = Provider {
     custom: None,
 };
 
+/// What of the user's `config.toml` would reach the model in print form, or be run.
+const USERS_OWN: &[Word] = &[
+    Lit("-c"),
+    Lit("developer_instructions=\"\""),
+    Lit("-c"),
+    Lit("notify=[]"),
+    Lit("-c"),
+    Lit("features.code_mode=false"),
+    Lit("-c"),
+    Lit("features.code_mode_only=false"),
+    Lit("-c"),
+    Lit("features.current_time_reminder=false"),
+    Lit("-c"),
+    Lit("features.deferred_executor=false"),
+    Lit("-c"),
+    Lit("features.executor_capability_discovery_v2=false"),
+    Lit("-c"),
+    Lit("features.multi_agent_v2=false"),
+    Lit("-c"),
+    Lit("features.multi_env_copy_file=false"),
+    Lit("-c"),
+    Lit("features.request_permissions_tool=false"),
+    Lit("-c"),
+    Lit("features.rollout_budget=false"),
+    Lit("-c"),
+    Lit("features.send_message_to_user_async=false"),
+    Lit("-c"),
+    Lit("features.token_budget=false"),
+];
+
 /// Flags of `exec` that `app-server` does not have.
 const EXEC_FLAGS: &[&str] = &[
     "-i",
@@ -350,7 +379,11 @@ mod tests {
             "exec --json --skip-git-repo-check --sandbox read-only --ephemeral --model gpt-5.5 -c \
              model_instructions_file=\"<system-prompt.txt>\" -c web_search=\"disabled\" -c project_doc_max_bytes=0 -c \
              include_environment_context=false -c include_permissions_instructions=false -c \
-             skills.include_instructions=false -c developer_instructions=\"\" --disable shell_tool --disable multi_agent --disable goals -"
+             skills.include_instructions=false -c developer_instructions=\"\" -c notify=[] -c features.code_mode=false -c \
+             features.code_mode_only=false -c features.current_time_reminder=false -c features.deferred_executor=false -c \
+             features.executor_capability_discovery_v2=false -c features.multi_agent_v2=false -c features.multi_env_copy_file=false -c \
+             features.request_permissions_tool=false -c features.rollout_budget=false -c features.send_message_to_user_async=false \
+             -c features.token_budget=false --disable shell_tool --disable multi_agent --disable goals -"
         );
         assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("PROMPT", &Cwd::Private));
         assert_eq!(line.files(), [("system-prompt.txt", STANDARD_SYSTEM_PROMPT)]);
@@ -406,7 +439,7 @@ mod tests {
         assert!(!without("--ephemeral").argv().contains("--ephemeral"));
         let bare = without("--disable").argv();
         assert!(
-            bare.contains("shell_tool") && !bare.contains("multi_agent"),
+            bare.contains("shell_tool") && !bare.contains("--disable multi_agent"),
             "needed flags stay: {bare}"
         );
     }

@@ -59,7 +59,8 @@ pub static GEMINI: Provider = Provider {
         versions: &["0.61.0"],
         sent: "about 1 KB: our short system prompt, the date, the platform; no tools; without `model`, one more request to \
                choose one",
-        not_isolated: "`~/.gemini/GEMINI.md` is sent; a transcript of every run stays in `~/.gemini/tmp`, beside its entries in \
+        not_isolated: "`~/.gemini/GEMINI.md` is sent, and the GEMINI.md of `context.includeDirectories`; the user's `modelConfigs` \
+                       hold for what a call does not choose; a transcript of every run stays in `~/.gemini/tmp`, beside its entries in \
                        `history` and `projects.json`; a `.gemini/.env` above the temporary \
                        folder is read (`TMPDIR` names another); with `cwd`, that folder's GEMINI.md and the user's hooks",
         limits: "an answer stopped by safety or length is reported as a success; SIGTERM may be ignored, so ending takes \
@@ -258,11 +259,11 @@ fn policy(_: &Provider, options: &Options) -> String {
     }
 }
 
-/// `general.maxAttempts` counts the first try (1: one request, CLI-FACTS 3). An `.env` above the temp folder is anybody's.
+/// `general.maxAttempts` counts the first try (1: one request, CLI-FACTS 3). The user's other names of files with instructions are left out. An `.env` above the temp folder is anybody's.
 fn settings(_: &Provider, options: &Options) -> String {
     let mut settings = json!({
         "general": {"maxAttempts": options.max_retries + 1},
-        "context": {"includeDirectoryTree": false},
+        "context": {"includeDirectoryTree": false, "fileName": "GEMINI.md"},
         "hooksConfig": {"enabled": false},
         "skills": {"enabled": false},
         "advanced": {"ignoreLocalEnv": true},
@@ -344,7 +345,7 @@ mod tests {
             [
                 (
                     SETTINGS_FILE,
-                    r#"{"general":{"maxAttempts":1},"context":{"includeDirectoryTree":false},"hooksConfig":{"enabled":false},"skills":{"enabled":false},"advanced":{"ignoreLocalEnv":true}}"#
+                    r#"{"general":{"maxAttempts":1},"context":{"includeDirectoryTree":false,"fileName":"GEMINI.md"},"hooksConfig":{"enabled":false},"skills":{"enabled":false},"advanced":{"ignoreLocalEnv":true}}"#
                 ),
                 (
                     POLICY_FILE,

@@ -138,7 +138,8 @@ pub static QWEN: Provider = Provider {
         name: "Qwen",
         versions: &["0.15.10", "0.24.4"],
         sent: "1.1 KB: our short system prompt, the date, the platform and the (private) folder; no tools",
-        not_isolated: "the login and the settings in `~/.qwen`, where it leaves an `installation_id`",
+        not_isolated: "the login in `~/.qwen`, where it leaves an `installation_id`; variables that a `.env` sets there or in the home folder \
+                       (`QWEN_CODE_MAX_OUTPUT_TOKENS`); no settings, with the built-in tools off",
         limits: "its own retries can't be switched off (111 s on a 500): `timeout` bounds them; 0.24.4 is ended where it pauses for a \
                  minute after a 429 or a 503; it loses the end of a text of 1 MiB or more (`outputFormat: \"text\"`), which is \
                  refused therefore; 0.15.10 asks \
