@@ -910,7 +910,7 @@ export interface AcpProviderOptions extends Omit<CliProviderOptions, "cliPath" |
 /**
  * Any agent that speaks the Agent Client Protocol (version 1) as a model: one process for many calls. It is an agent that answers: its
  * instructions and its tools stay its own (a health report says `pure: false`). It is given no files, no terminal, and no permission but to
- * call the tools that you have bound.
+ * call the tools that you have bound. `model` and `reasoning.effort` are told to its sessions where it offers a choice of them.
  *
  * @throws {ProviderError} `INVALID_CONFIG` for what starts it; `INVALID_OPTION` for an option that is unknown or ill-typed.
  */

@@ -183,6 +183,10 @@ fn without_args(provider: &Provider, context: &Context) -> Result<CommandLine, B
     let set_env = set(provider, context)?;
     let user_env = user_env(provider, context);
     let settings = settings::file(provider, context.holds(When::Settings), options, &set_env, &user_env);
+    let home = provider
+        .home
+        .filter(|home| home.when.iter().any(|whens| context.all_hold(whens)));
+    let is_hidden = context.all_hold(&[When::Print, When::ToolsOff]) && home.is_some_and(|home| home.hides_folder);
     Ok(CommandLine {
         provider: provider.id.to_string(),
         engine: EngineUsed::Print,
@@ -196,10 +200,8 @@ fn without_args(provider: &Provider, context: &Context) -> Result<CommandLine, B
         files: files.chain(settings).collect(),
         media: Vec::new(),
         links: Vec::new(),
-        home: provider
-            .home
-            .filter(|home| home.when.iter().any(|whens| context.all_hold(whens))),
-        cwd: match &options.cwd {
+        home,
+        cwd: match options.cwd.as_ref().filter(|_| !is_hidden) {
             Some(path) => Cwd::Path(path.clone()),
             None if options.built_in_tools || options.spec_form() => Cwd::Inherit,
             None => Cwd::Private,

@@ -11,12 +11,12 @@ import { until } from "../support/processes.mjs";
 
 const AGENT = fileURLToPath(new URL("../support/hostile-acp.mjs", import.meta.url));
 
-function agent(mood: string, more: Partial<AcpProviderOptions> = {}) {
+function agent(mood: string, more: Partial<AcpProviderOptions> = {}, name = "hostile") {
   const home = mkdtempSync(join(tmpdir(), "dfp-"));
   const log = join(home, "log");
   const provider = createAcpProvider({
     command: process.execPath,
-    args: [AGENT, log, mood],
+    args: [AGENT, log, mood, name],
     name: "hostile",
     retry: false,
     ...more,
@@ -78,6 +78,7 @@ describe("an agent that breaks every rule", () => {
 describe("what becomes of a call", () => {
   it.each([
     ["fails", "RATE_LIMITED"],
+    ["forbidden", "PERMISSION_DENIED"],
     ["nobody", "NOT_LOGGED_IN"],
     ["nameless", "LIVE_UNSUPPORTED"],
     ["newer", "LIVE_UNSUPPORTED"],
@@ -107,6 +108,21 @@ describe("what becomes of a call", () => {
       if (event.type === "warning") codes.push(event.code);
     }
     expect(codes).toEqual(["TOOLS_NOT_CALLABLE"]);
+  });
+
+  it.each([
+    ["failsFirst", "Hello there.", 2],
+    // It would act twice.
+    ["actsAndFails", "SERVER_ERROR", 1],
+  ])("is asked again where it fails, unless the agent has run a tool of its own: %s", async (mood, expected, times) => {
+    for (const engine of ["live", "warm"] as const) {
+      const { provider, sent } = agent(mood, { engine, retry: { maxAttempts: 2, baseDelayMs: 1 } });
+      const came = await provider.invoke(["Say hello"]).then(
+        ({ content }) => content,
+        ({ code }) => code,
+      );
+      expect([came, sent().filter(({ method }) => method === "session/prompt").length]).toEqual([expected, times]);
+    }
   });
 
   it("has the prompt cancelled at its time limit", async () => {
@@ -221,11 +237,21 @@ describe("kept sessions", () => {
     const of = (name: string) => sent().flatMap((line) => (name in line ? [(line as never)[name]] : []));
     const once = { outcome: { outcome: "selected", optionId: "once" } };
     const refused = { outcome: { outcome: "cancelled" } };
-    expect([of("permitted"), of("refused")]).toEqual([Array(2).fill(once), Array(5).fill(refused)]);
+    expect([of("permitted"), of("refused")]).toEqual([Array(3).fill(once), Array(10).fill(refused)]);
+  });
+
+  it.each([
+    // kimi's first title of a call is the tool's name; that of others may be anything.
+    ["Kimi Code CLI", [["add", { a: 1 }]], ""],
+    ["hostile", [], "It was refused."],
+  ])("are permitted them by the words of an agent that is known to have its own: %s", async (name, calls, content) => {
+    const reply = await agent("titles", {}, name).provider.bindTools([ADD]).invoke(GO);
+    expect([argsOf(reply), reply.content]).toEqual([calls, content]);
   });
 
   it("are left where the agent does not stop, and others serve", async () => {
     const { provider, sent } = agent("endless");
+    await provider.prewarm();
     await expect(provider.invoke(GO, { timeout: 700 })).rejects.toMatchObject({
       code: "TIMEOUT",
       partial: { text: expect.stringMatching(/^and on and on/) },
@@ -284,6 +310,38 @@ describe("an agent that takes no servers", () => {
   it("has a session for each call where that is asked for", async () => {
     const { provider } = agent("", { engine: "warm" });
     expect(ofRun(await provider.invoke(["Say hello"]))).toEqual(["warm", undefined]);
+  });
+});
+
+describe("the model and how much it thinks", () => {
+  const chosen = { model: "m2", reasoning: { effort: "high" } };
+  const asked = (sent: { method?: string; params?: unknown }[]) =>
+    sent.flatMap(({ method, params }) => (method?.startsWith("session/set_") ? [[method, params]] : []));
+  const sessionId = expect.any(String);
+
+  it.each(["live", "warm"] as const)("are chosen by what the agent offers (%s)", async (engine) => {
+    const { provider, sent } = agent("options", { engine, ...chosen });
+    expect((await provider.invoke(["Say hello"])).content).toBe("Hello there.");
+    expect(asked(sent())).toEqual([
+      ["session/set_config_option", { sessionId, configId: "llm", value: "m2" }],
+      ["session/set_config_option", { sessionId, configId: "thinking", value: "high" }],
+    ]);
+    const { provider: other, sent: toOther } = agent("models", { engine });
+    expect((await other.invoke(["Say hello"], { model: "m2" })).content).toBe("Hello there.");
+    expect(asked(toOther())).toEqual([["session/set_model", { sessionId, modelId: "m2" }]]);
+  });
+
+  it.each([
+    ["options", { model: "m3" }, "MODEL_NOT_FOUND", 'the agent offers no model "m3"; it offers: m1, m2'],
+    ["", { model: "m2" }, "UNSUPPORTED_OPTION", "the agent offers no choice of its model"],
+    ["models", { reasoning: { effort: "high" } }, "UNSUPPORTED_OPTION", "no choice of its level of reasoning"],
+  ] as const)("are told where they can't be had: %s %j", async (mood, more, code, reason) => {
+    const { provider, sent } = agent(mood, more as never);
+    await expect(provider.invoke(["Say hello"])).rejects.toMatchObject({
+      code,
+      message: expect.stringContaining(reason),
+    });
+    expect(sent().some(({ method }) => method === "session/prompt")).toBe(false);
   });
 });
 

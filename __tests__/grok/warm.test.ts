@@ -225,6 +225,41 @@ describe.skipIf(!HERE)(`the real grok ${VERSION}, warm`, { timeout: 300_000 }, (
     expect(warm).toEqual(await told("print"));
   });
 
+  it.each([
+    ["says nothing of what it cost", { usage: null }],
+    ["ends without a finish reason", { endAfter: 2 }],
+  ])("takes an answer for one that has broken off that %s", async (_, how) => {
+    const { create } = await withCli("grok", { script: () => ({ text: "Hello there, friend.", ...how }) });
+    await expect(create({ engine: "warm", retry: false }).invoke(["hi"])).rejects.toMatchObject({
+      code: "CONNECTION_LOST",
+      message: expect.stringContaining('`engine: "print"`'),
+      partial: { text: expect.stringMatching(/^Hello/) },
+    });
+  });
+
+  it("says that a login is missing, with any engine and model, and remembers nothing of it", async () => {
+    const { api, home, create } = await withCli("grok", { script: () => ({ text: "ok" }) });
+    const env = { HOME: home, GROK_XAI_API_BASE_URL: api.url, GROK_CLI_CHAT_PROXY_BASE_URL: api.url };
+    for (const model of [undefined, "grok-4.6"]) {
+      for (const engine of ["warm", undefined]) {
+        const provider = create({ provider: undefined, model, engine, retry: false, env });
+        const warnings: string[] = [];
+        const asking = async () => {
+          for await (const event of provider.stream(["hi"])) if (event.type === "warning") warnings.push(event.code);
+        };
+        await expect(asking(), `${model}, ${engine}`).rejects.toMatchObject({
+          code: "NOT_LOGGED_IN",
+          message: expect.stringContaining("`grok login`"),
+          run: { engine: "warm" },
+        });
+        expect(warnings).toEqual([]);
+      }
+    }
+    // With an API of its own it needs none.
+    const { content, engine } = await ask(create({ engine: undefined }), ["hi"]);
+    expect([content, engine]).toEqual(["ok", "warm"]);
+  });
+
   it("is what an engine chosen by itself comes to, with the login of a home", async () => {
     const error = { status: 403, message: "not allowed" };
     const { api, home, create } = await withCli("grok", { script: () => ({ error }) });

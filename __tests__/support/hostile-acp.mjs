@@ -1,13 +1,13 @@
 // @ts-check
 /**
- * An agent of the Agent Client Protocol that keeps none of its rules: `node hostile-acp.mjs <log> <mood>`. What it is sent goes to the log, a line
+ * An agent of the Agent Client Protocol that keeps none of its rules: `node hostile-acp.mjs <log> <mood> [name]`. What it is sent goes to the log, a line
  * each. In the mood "rules" it breaks all that it can and answers in the end; the others are what the answer comes to, or what becomes of it.
  * A mood of `CALLING` calls the tools of its session's server, and does with them what it should not; what they come to goes to the log.
  */
 import { appendFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 
-const [, , log = "", mood = ""] = process.argv;
+const [, , log = "", mood = "", name = "hostile"] = process.argv;
 const write = (/** @type {string | Uint8Array} */ text) => process.stdout.write(text);
 const say = (/** @type {object} */ message) => write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
 const chunk = (/** @type {unknown} */ sessionId, /** @type {unknown} */ text, kind = "agent_message_chunk") =>
@@ -126,19 +126,43 @@ const CALLING = {
     end();
   },
   permissions: async (_, sessionId, end) => {
+    const told = (/** @type {object} */ call) => {
+      const update = { sessionUpdate: "tool_call", status: "pending", ...call };
+      say({ method: "session/update", params: { sessionId, update } });
+    };
     const add = { toolCallId: "c1", _meta: { toolName: "mcp__df__add" } };
     note({ permitted: await askPermission(sessionId, add) });
-    note({ permitted: await askPermission(sessionId, { toolCallId: "mcp_df_add__c1", title: "add" }) });
+    note({ permitted: await askPermission(sessionId, { toolCallId: "n1", name: "mcp__df__add", kind: "other" }) });
+    told({ toolCallId: "n2", name: "df_add", title: "Adds" });
+    note({ permitted: await askPermission(sessionId, { toolCallId: "n2", title: "Adds 1 and 2" }) });
+    told({ toolCallId: "k1", name: "mcp__df__add", kind: "execute" });
+    told({ toolCallId: "t1", title: "mcp__df__add", kind: "other" });
     for (const toolCall of [
       { toolCallId: "c2", title: "add (df MCP Server)" },
       { toolCallId: "c3", title: "mcp__df__add", _meta: { toolName: "run_shell_command" } },
-      { toolCallId: "mcp_df_add__c1", _meta: { toolName: "run_shell_command" } },
+      { toolCallId: "mcp_df_add__c3", _meta: { toolName: "run_shell_command" } },
       { toolCallId: "mcp_df_addendum" },
+      // Its id is of whoever answers as the API, and its title may be the model's words.
+      { toolCallId: "df_add__c1", title: "bash", kind: "execute" },
+      { toolCallId: "mcp_df_add__c4", title: "add" },
+      { toolCallId: "t1", title: "mcp__df__add" },
+      { toolCallId: "k1", name: "mcp__df__add", kind: "other" },
+      { toolCallId: "k2", name: "mcp__df__add", kind: "edit" },
     ]) {
       note({ refused: await askPermission(sessionId, toolCall) });
     }
     note({ refused: await askPermission("another's session", add) });
     chunk(sessionId, "Done.");
+    end();
+  },
+  // As kimi 2.1.0 asks (recording acp-mcp-tools).
+  titles: async (call, sessionId, end) => {
+    const told = { toolCallId: "0:call_A", title: "mcp__df__add", kind: "other" };
+    const pending = { sessionUpdate: "tool_call", status: "pending", ...told };
+    say({ method: "session/update", params: { sessionId, update: pending } });
+    const asked = { toolCallId: "0:call_A", title: "mcp__df__add" };
+    const answer = /** @type {any} */ (await askPermission(sessionId, asked));
+    chunk(sessionId, answer.outcome.optionId === "once" ? await call("add", { a: 1 }) : "It was refused.");
     end();
   },
 };
@@ -152,14 +176,35 @@ const STOPS = {
   noReason: undefined,
 };
 
+/** How often a prompt has come. */
+let prompts = 0;
+/** An error of an API's as grok 1.0.41 tells it. */
+const apiError = (/** @type {number} */ status, /** @type {string} */ message) => ({
+  code: -32_603,
+  message: "Internal error",
+  data: { message, http_status: status },
+});
+
+/** What a session offers, as opencode 1.18.34 and kimi 2.1.0 do. */
+const select = (/** @type {string} */ id, /** @type {string} */ category, /** @type {string[]} */ values) => ({
+  id,
+  category,
+  type: "select",
+  currentValue: values[0],
+  options: values.map((value) => ({ value, name: value })),
+});
+const OPTIONS = [select("llm", "model", ["m1", "m2"]), select("thinking", "thought_level", ["low", "high"])];
+
 /** @type {Record<string, (id: number, params: any) => void>} */
 const METHODS = {
+  "session/set_model": (id) => say({ id, result: {} }),
+  "session/set_config_option": (id) => say({ id, result: { configOptions: OPTIONS } }),
   initialize: (id) => {
     if (mood === "mute") return;
     if (mood === "rules") breakRules();
     const result = {
       protocolVersion: mood === "newer" ? 2 : 1,
-      agentInfo: { name: "hostile", version: "9.9.9" },
+      agentInfo: { name, version: "9.9.9" },
       ...((mood in CALLING || mood === "ignoresTools") && { agentCapabilities: { mcpCapabilities: { http: true } } }),
     };
     say({ id, result });
@@ -169,6 +214,8 @@ const METHODS = {
     if (mcpServers?.length > 0) servers.set(`s${id}`, mcpServers[0]);
     const answers = /** @type {Record<string, object>} */ ({
       nobody: { error: { code: -32_000, message: "Authentication required" } },
+      models: { result: { sessionId: `s${id}`, models: { currentModelId: "m1", availableModels: [] } } },
+      options: { result: { sessionId: `s${id}`, configOptions: OPTIONS } },
       nameless: { result: {} },
       sameName: { result: { sessionId: "the same" } },
     });
@@ -195,6 +242,23 @@ const METHODS = {
       return;
     }
     if (mood === "dies") process.exit(3);
+    if (mood === "forbidden") {
+      const error = apiError(403, "API error (status 403 Forbidden): permission_error: not allowed");
+      say({ id, error });
+      return;
+    }
+    if (["failsFirst", "actsAndFails"].includes(mood) && ++prompts === 1) {
+      const call = { toolCallId: "c1", title: "rm", kind: "delete" };
+      const updates = [
+        { sessionUpdate: "tool_call", ...call, status: "in_progress" },
+        { sessionUpdate: "tool_call_update", toolCallId: "c1", status: "completed" },
+      ];
+      if (mood === "actsAndFails") {
+        for (const update of updates) say({ method: "session/update", params: { sessionId, update } });
+      }
+      say({ id, error: apiError(500, "API error (status 500 Internal Server Error): boom") });
+      return;
+    }
     if (mood === "fails") {
       say({ id, error: { code: 429, message: "slow down" } });
       return;

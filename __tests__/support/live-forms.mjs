@@ -27,7 +27,7 @@ import { told } from "./live.mjs";
 
 /**
  * What the model says: a text or its pieces, what it thought before and calls behind it, or what goes wrong.
- * @typedef {{ reasoning?: string, text?: string, chunks?: string[], calls?: { id: string, name: string, args: object }[], hang?: boolean, hangAfter?: number,
+ * @typedef {{ reasoning?: string, text?: string, chunks?: string[], calls?: { id: string, name: string, args: object }[], hang?: boolean, hangAfter?: number, everyMs?: number,
  *   error?: { status: number, message?: string }, usage?: { input: number, output: number } }} Says
  */
 /**
@@ -297,6 +297,9 @@ export const LIVE_FORMS = KEPT_FORMS.filter(({ remembers, prompts, brief }) => r
 export const LIVE_FORMS_AND_QWEN = LIVE_FORMS.some(({ name }) => name === qwen.name)
   ? LIVE_FORMS
   : [...LIVE_FORMS, qwen];
+
+/** Those whose process serves many calls at a time. */
+export const SHARED_FORMS = KEPT_FORMS.filter(({ oneProcess }) => oneProcess);
 
 /** Those whose process serves many calls at a time, and are not run in brief. */
 export const HOST_FORMS = KEPT_FORMS.filter(({ oneProcess, prompts, brief }) => oneProcess && !prompts && !brief);

@@ -31,6 +31,7 @@ import { setTimeout as delay } from "node:timers/promises";
  * @property {number} [status] of a `raw` body; default 200
  * @property {Record<string, string>} [headers] further response headers, such as anthropic-ratelimit-unified-*
  * @property {number} [delayMs] wait before the first byte
+ * @property {number} [everyMs] wait before every stream event
  * @property {number} [endAfter] end the response properly after that many stream events: 0 is an empty stream
  * @property {number} [cutAfter] destroy the connection after that many stream events
  * @property {Promise<unknown>} [cutWhen] what the cut waits for: what was sent last is lost otherwise, now and then
@@ -232,6 +233,7 @@ async function sendPieces(response, pieces, answer) {
   response.flushHeaders();
   const last = answer.cutAfter ?? answer.hangAfter ?? answer.endAfter ?? pieces.length;
   for (const piece of pieces.slice(0, last)) {
+    if (answer.everyMs) await delay(answer.everyMs);
     await new Promise((resolve, reject) =>
       response.write(piece, (error) => (error ? reject(error) : resolve(undefined))),
     );

@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use super::custom::{CustomCli, FORM, field, is_id, wrong};
 use crate::error::{Code, ProviderError, clip};
-use crate::provider::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
+use crate::provider::capability::{ByEngine, Capabilities, NATIVE};
 use crate::provider::options::{self, EngineKind, Kind, OptionSpec};
 use crate::provider::{
-    Announced, Checks, Defaults, EngineCheck, EnvValue, Flag, LiveForm, Provider, Var, Versions, WarmForm, Word, flag,
-    var,
+    Announced, Checks, Defaults, EngineCheck, EnvValue, Flag, LiveForm, Provider, ToolNaming, Var, Versions, WarmForm,
+    Word, flag, var,
 };
 
 /// What starts it.
@@ -85,20 +85,37 @@ fn read(value: &Value) -> Result<Provider, String> {
     })
 }
 
+/// Agents of which it is known by which of their words a call's tool can be told, where they have no name for it. What agents call
+/// themselves: gemini 0.61.0, opencode 1.18.34, kimi 2.1.0.
+const NAMINGS: &[(&str, ToolNaming)] = &[
+    ("gemini-cli", ToolNaming::Id),
+    ("OpenCode", ToolNaming::FirstTitle),
+    ("Kimi Code CLI", ToolNaming::FirstTitle),
+];
+
+/// That of the agent that calls itself `agent`.
+pub(crate) fn naming_of(agent: &str) -> ToolNaming {
+    let known = NAMINGS.iter().find(|(name, _)| *name == agent);
+    known.map(|(_, naming)| *naming).unwrap_or_default()
+}
+
 /// What it was said to be started with.
 const FLAGS: &[Flag] = &[flag(&[], &[Word::DefaultArgs])];
 
 /// A folder for temporary files, in which some leave theirs (opencode 1.18.34).
 const ENV: &[Var] = &[var("TMPDIR", EnvValue::Folder("tmp"))];
 
-/// What can be had of any agent: its model is its own to choose.
+/// What can be had of any agent.
 pub const CAPABILITIES: ByEngine = ByEngine {
     print: OF_EACH,
     live: Some(OF_EACH),
 };
 
+const OFFERED: &str = "where the agent offers it to its sessions";
+
 const OF_EACH: Capabilities = Capabilities {
-    model: UNSUPPORTED,
+    model: NATIVE.but(OFFERED),
+    reasoning_effort: NATIVE.but(OFFERED),
     reasoning_out: NATIVE.but("where the agent tells it"),
     ..Capabilities::LEAST
 };

@@ -184,10 +184,27 @@ pub struct WarmForm {
     pub usage: AcpUsage,
     /// What an error's code means.
     pub errors: AcpErrors,
-    /// How many sessions a process serves before another takes its place, where its memory only grows.
+    /// How many sessions that are not closed a process holds before another takes its place: its memory grows with each.
     pub max_sessions: u32,
     /// How a session gets the thread of its call.
     pub thread: WarmThread,
+    /// Whether its sessions are told what is chosen: the command line of others says it, or their file.
+    pub is_told_choices: bool,
+    /// Whether it has tools of its own that it runs by itself: a call in which it may have is not made again.
+    pub has_own_tools: bool,
+}
+
+/// By which word of an agent of the Agent Client Protocol the tool of a call is known, where the agent does not name it (`ToolCall.name`,
+/// `_meta`). What others word is none: the id of a call is the API's as a rule, and its title the model's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ToolNaming {
+    /// None.
+    #[default]
+    Name,
+    /// The agent itself makes the id, of the tool's name and the API's id (`mcp_df_add__c1`, gemini 0.61.0).
+    Id,
+    /// The title that the call has first is the tool's name (opencode 1.18.34, kimi 2.1.0).
+    FirstTitle,
 }
 
 /// How a session of a warm process gets the thread of its call.
@@ -210,6 +227,8 @@ impl WarmForm {
         errors: AcpErrors::HttpStatus,
         max_sessions: 100,
         thread: WarmThread::Prompt,
+        is_told_choices: true,
+        has_own_tools: true,
     };
 }
 
@@ -220,7 +239,7 @@ pub enum AcpUsage {
     Quota,
     /// `_meta.usage` of an update (qwen 0.24.4).
     Update,
-    /// `_meta.usage` of the answer to the prompt (grok 1.0.41).
+    /// `_meta.usage` of the answer to the prompt, of every one that is whole: one without has broken off (grok 1.0.41).
     Meta,
     /// Any of these, or `usage` of the answer (opencode 1.18.34; a draft of the protocol).
     Any,
@@ -422,6 +441,9 @@ pub struct PrivateHome {
     /// A file with the login that is no link but named by a variable, and that variable: a CLI that renews a login by putting
     /// another file in its place would put it in the link's.
     pub named: Option<(&'static str, &'static str)>,
+    /// In print form with its own tools off, the CLI runs in a private folder also where `cwd` names another: of one that the login's
+    /// file calls trusted it would run hooks and servers.
+    pub hides_folder: bool,
 }
 
 /// A session of the CLI's own, written before it is needed: `<folder>/<the folder it runs in, percent-encoded>/<id>/<file>`.

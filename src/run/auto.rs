@@ -182,7 +182,14 @@ pub(super) fn refused(
     evidence: Option<&Evidence>,
 ) -> Box<ProviderError> {
     let reason = format!("the installed CLI takes no {}: {reason}", takes(used));
-    let mut error = engine.refuse(Code::LiveUnsupported, reason);
+    let mut error = match engine.provider.has_print() {
+        true => engine.refuse(Code::LiveUnsupported, reason),
+        // The advice for others names an engine that it has not.
+        false => {
+            let error = ProviderError::new(engine.id(), Code::LiveUnsupported, reason);
+            Box::new(error.with_hint("update the agent, or use `engine: \"auto\"`"))
+        }
+    };
     if let Some(Evidence::Process(process)) = evidence {
         judge::with_process(&mut error, process);
     }

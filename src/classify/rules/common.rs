@@ -37,6 +37,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("content_policy_violation")], Code::Refusal, "rejected by the safety system"),
     // What the Agent Client Protocol has words for (`exchange::acp_warm`).
     Rule::new(&[Kind("auth_required")], Code::NotLoggedIn, "Authentication required"),
+    Rule::new(&[Kind("not_offered")], Code::UnsupportedOption, "the agent offers no choice of its model"),
     Rule::new(&[Kind("process_gone")], Code::Crashed, "the CLI's process ended in the middle of the call"),
     Rule::new(&[Kind("refusal")], Code::Refusal, "the agent refused to go on"),
     Rule::new(&[Kind("line_too_long")], Code::OutputLimit, "codex answered with a line that is longer than can be taken"),

@@ -117,7 +117,7 @@ impl ServerForm for KeptAgent {
     }
 
     fn is_worn(&self, server: &AcpServer) -> bool {
-        server.host().sessions() >= self.own.max_sessions
+        server.held_sessions() >= self.own.max_sessions
     }
 
     fn lacks(server: &AcpServer, setup: &Setup) -> Option<&'static str> {

@@ -10,7 +10,7 @@ use super::setup::Setup;
 use super::tools::{SessionTools, next_call};
 use crate::bridge::ToolCallRequest;
 use crate::exchange::acp_warm::server::AcpServer;
-use crate::exchange::acp_warm::wire::{self, Update};
+use crate::exchange::acp_warm::wire::Update;
 use crate::exchange::acp_warm::work::CallWork;
 use crate::exchange::live::inbox::Inbox;
 use crate::exchange::live::keep::{Idle, Keepable};
@@ -62,10 +62,7 @@ impl KeptSession {
         call.cancel().await;
         // Not before: a call that fails would have the agent ask its model what now.
         drop((open, tools));
-        if let Some(session) = call.session().filter(|_| server.closes) {
-            // Where it does not, only memory is lost.
-            drop(server.rpc.post("session/close", &wire::session_close(session)));
-        }
+        call.close();
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a kept session is set up with: what its first prompt says beside the thread, and the tools.
 
 use crate::declare::mcp::Declarations;
+use crate::exchange::acp_warm::choices::SessionChoices;
 use crate::exchange::live::setup::SetupParts;
 
 /// By this, sessions are distinguished.
@@ -10,6 +11,8 @@ pub struct Setup {
     pub system: Option<String>,
     /// How its answers are to be.
     pub instruction: Option<String>,
+    /// Its model, and how much that thinks.
+    pub chosen: SessionChoices,
     /// The caller's tools.
     pub tools: Declarations,
 }
@@ -20,6 +23,7 @@ impl Setup {
         Setup {
             system: parts.system.map(str::to_owned),
             instruction: parts.output.instruction(),
+            chosen: SessionChoices::of(parts.options),
             tools: Declarations::new(parts.tools),
         }
     }

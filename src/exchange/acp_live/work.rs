@@ -16,10 +16,11 @@ use super::setup::Setup;
 use super::tools::{SessionTools, next_call, refuse_early};
 use crate::event::{Event, Failure, Outcome};
 use crate::exchange::EndedProcess;
+use crate::exchange::acp_warm::no_session::NoSession;
 use crate::exchange::acp_warm::server::AcpServer;
 use crate::exchange::acp_warm::work::{CallWork, SessionPlace};
 use crate::exchange::form::WorkParts;
-use crate::exchange::live::keep::{Keepable, NoSession};
+use crate::exchange::live::keep::Keepable;
 use crate::exchange::live::turn::{self, Report, Work};
 use crate::exchange::rpc::RequestError;
 use crate::message::ToolResult;
@@ -122,7 +123,10 @@ impl SessionWork {
             servers: tools.iter().map(SessionTools::server).collect(),
         };
         let prompt = (introduction + &prompt).into();
-        let mut call = CallWork::new(Arc::clone(&server), form, prompt, None).placed(place);
+        let mut call = CallWork::new(Arc::clone(&server), form, prompt, None)
+            .tracked(&self.tracker)
+            .choosing(self.setup.chosen.clone())
+            .placed(place);
         let opened = call.open(report).await.map_err(without_session)?;
         if let Some(tools) = &tools {
             server.rpc.protocol().permit(&opened.session_id, tools.names());
@@ -134,7 +138,7 @@ impl SessionWork {
     }
 
     /// Says `new` to the session; whether it is there to hear it.
-    fn go_on(&mut self, new: New, report: &Report) -> bool {
+    async fn go_on(&mut self, new: New, report: &Report) -> bool {
         let Some(session) = self.session.as_deref_mut() else {
             return false;
         };
@@ -145,7 +149,7 @@ impl SessionWork {
                 // What came late belongs to nobody.
                 while session.inbox.take().is_some() {}
                 session.call.begin(report);
-                session.call.say_to_it(&prompt);
+                session.call.say_to_it(&prompt).await;
             }
             New::Results(results) if is_there => {
                 let mut open = std::mem::take(&mut session.open);
@@ -208,7 +212,7 @@ impl SessionWork {
                 report.begun();
             }
             match update {
-                Some(update) => call.update(update, &mut events),
+                Some(update) => call.update(update, &mut events, report),
                 // It has died since its last turn, and told nothing of this one.
                 None if !is_fresh && inbox.bytes() == before && call.server().host().is_over() => {
                     return TurnEnd::Vanished;
@@ -226,11 +230,12 @@ impl SessionWork {
         } = &mut *session;
         // What was told before it belongs to it.
         while let Some(update) = inbox.take() {
-            call.update(update, &mut events);
+            call.update(update, &mut events, report);
         }
         report.push(events);
         report.received(inbox.bytes() - before);
         call.asked = None;
+        call.rest();
         // It has ended its turn without their results.
         open.clear();
         if tools.as_ref().is_some_and(|tools| !tools.are_listed()) {
@@ -315,7 +320,7 @@ impl Work for SessionWork {
             }
             Some(Unsent::New(new)) => {
                 // Nothing was asked of the model yet: another session can be.
-                if !self.go_on(new, report) {
+                if !self.go_on(new, report).await {
                     return TurnEnd::Vanished;
                 }
             }

@@ -3,6 +3,8 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use super::choices::SessionChoices;
+use super::no_session::NoSession;
 use super::server::AcpServer;
 use super::work::CallWork;
 use crate::event::EngineUsed;
@@ -11,7 +13,6 @@ use crate::exchange::form::{
 };
 use crate::exchange::host::{Host, NoHost};
 use crate::exchange::installed::Installed;
-use crate::exchange::live::keep::NoSession;
 use crate::exchange::live::setup::SetupParts;
 use crate::exchange::live::thread::{KnownThread, SessionThread};
 use crate::provider::WarmForm;
@@ -34,20 +35,22 @@ impl Form for Agent {
     const ENGINE: EngineUsed = EngineUsed::Warm;
     const TAKES: Takes = Takes::Prompt;
 
-    type Setup = ();
+    type Setup = SessionChoices;
     type Session = NoSession;
     type Input = Infallible;
 
-    fn setup(_: &SetupParts<'_>) {}
+    fn setup(parts: &SetupParts<'_>) -> SessionChoices {
+        SessionChoices::of(parts.options)
+    }
 
-    fn options(_: Option<&()>, choices: Option<&Choices>) -> ProcessOptions {
+    fn options(_: Option<&SessionChoices>, choices: Option<&Choices>) -> ProcessOptions {
         ProcessOptions {
             choices: choices.cloned(),
             system_prompt: None,
         }
     }
 
-    fn addition(_: &SessionCall<()>, _: &KnownThread) -> Result<Infallible, WhyAnew> {
+    fn addition(_: &SessionCall<SessionChoices>, _: &KnownThread) -> Result<Infallible, WhyAnew> {
         Err(WhyAnew::OtherThread)
     }
 }
@@ -64,7 +67,7 @@ impl ServerForm for Agent {
     type Work = CallWork;
 
     /// A call's choices stand on the command line and in the settings of the folder.
-    fn serves(server: &AcpServer, installed: &Installed, _: Option<&()>) -> bool {
+    fn serves(server: &AcpServer, installed: &Installed, _: Option<&SessionChoices>) -> bool {
         server.line == installed.line
     }
 
@@ -76,13 +79,22 @@ impl ServerForm for Agent {
         Proof::Probe("it has answered the handshake".to_owned())
     }
 
-    /// Where no session can be closed, its memory only grows.
+    /// With each session that is not closed, its memory grows.
     fn is_worn(&self, server: &AcpServer) -> bool {
-        server.host().sessions() >= self.own.max_sessions
+        server.held_sessions() >= self.own.max_sessions
     }
 
-    fn open(&self, server: Arc<AcpServer>, call: &SessionCall<()>, _: &Caller<'_, ()>) -> CallWork {
-        CallWork::new(server, self.own, Arc::clone(&call.prompt), call.file.clone())
+    fn open(
+        &self,
+        server: Arc<AcpServer>,
+        call: &SessionCall<SessionChoices>,
+        _: &Caller<'_, SessionChoices>,
+    ) -> CallWork {
+        let work = CallWork::new(server, self.own, Arc::clone(&call.prompt), call.file.clone());
+        match self.own.is_told_choices {
+            true => work.choosing((*call.setup).clone()),
+            false => work,
+        }
     }
 
     fn resume(session: Box<NoSession>, _: Infallible) -> CallWork {
@@ -93,7 +105,7 @@ impl ServerForm for Agent {
         match *session {}
     }
 
-    fn work(opening: CallWork, parts: WorkParts<'_, ()>) -> CallWork {
+    fn work(opening: CallWork, parts: WorkParts<'_, SessionChoices>) -> CallWork {
         opening.tracked(parts.tracker)
     }
 

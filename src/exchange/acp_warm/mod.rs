@@ -9,7 +9,9 @@
 //! The dozen fields that are needed are read and written here, with serde: the protocol's own crate brings its runtime and the whole of
 //! a schema that these agents leave in just the fields that matter (usage and errors stand in `_meta` and `data`).
 
+pub mod choices;
 pub mod form;
+pub mod no_session;
 pub mod server;
 pub mod wire;
 pub mod work;

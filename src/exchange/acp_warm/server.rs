@@ -2,18 +2,20 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, OwnedRwLockReadGuard, RwLock};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::wire::{self, Acp, Agent};
 use crate::command::{CommandLine, Cwd};
 use crate::exchange::host::{Host, NoHost, Patience};
 use crate::exchange::print::Surroundings;
 use crate::exchange::rpc::{RequestError, RpcHost};
+use crate::exchange::session_files::SessionFiles;
 
 /// How long a process may take until it has answered the handshake: gemini 0.61.0 takes 2 to 5 s, and more on a busy machine.
 const HANDSHAKE: Duration = Duration::from_secs(60);
@@ -28,6 +30,9 @@ const PATIENCE: Patience = Patience {
 /// How long the end of a process that has closed its output is waited for.
 pub const EXIT: Duration = Duration::from_secs(5);
 
+/// How long sessions may take to close: 1 ms as a rule (grok 1.0.41).
+const CLOSE: Duration = Duration::from_secs(3);
+
 /// A running process.
 #[derive(Debug)]
 pub struct AcpServer {
@@ -37,18 +42,35 @@ pub struct AcpServer {
     pub line: CommandLine,
     /// Held by who opens a session.
     opening: Arc<AsyncMutex<()>>,
+    /// Held for reading by calls that are under way, and for writing while sessions are closed.
+    calls: Arc<RwLock<()>>,
+    /// The sessions that are over, until nothing is under way and they are closed.
+    over: Mutex<Vec<EndedSession>>,
+    /// How many sessions were closed.
+    closed: AtomicU32,
     /// The CLI's version, where it says it.
     version: Option<String>,
     /// Whether a session can be told a server of tools.
     pub takes_servers: bool,
     /// Whether a session can be closed.
-    pub closes: bool,
+    closes: bool,
     /// How many sessions have had a folder of their own.
     own_folders: AtomicUsize,
 }
 
 /// The right to open a session, until it is dropped.
 pub type OpeningPermit = OwnedMutexGuard<()>;
+
+/// The right to ask the agent something: no session is closed while it is held.
+pub type CallPermit = OwnedRwLockReadGuard<()>;
+
+/// A session that is not spoken to again.
+#[derive(Debug)]
+pub(in crate::exchange) struct EndedSession {
+    pub id: String,
+    /// Its files, which are removed when it is closed.
+    pub _files: Option<SessionFiles>,
+}
 
 impl AcpServer {
     /// Starts a process and waits until it has answered the handshake.
@@ -66,10 +88,14 @@ impl AcpServer {
             let reason = format!("it did not answer the handshake within {} s", HANDSHAKE.as_secs());
             Err(NoHost::Unsupported(reason))
         })?;
+        rpc.protocol().is_agent(agent.name());
         Ok(AcpServer {
             rpc,
             line,
             opening: Arc::default(),
+            calls: Arc::default(),
+            over: Mutex::default(),
+            closed: AtomicU32::new(0),
             takes_servers: agent.takes_servers(),
             closes: agent.closes(),
             own_folders: AtomicUsize::new(0),
@@ -110,6 +136,70 @@ impl AcpServer {
     pub async fn opening_permit(&self) -> Option<OpeningPermit> {
         let permit = Arc::clone(&self.opening).lock_owned();
         self.host().retired().run_until_cancelled(permit).await
+    }
+
+    /// The right to ask the agent something, behind what is being closed.
+    pub async fn call_permit(&self) -> CallPermit {
+        Arc::clone(&self.calls).read_owned().await
+    }
+
+    /// Nothing is said to `session` any more, whose call had `permit`: it is closed, where the agent can, as soon as no call is under way.
+    pub(in crate::exchange) fn end_session(
+        self: &Arc<Self>,
+        session: EndedSession,
+        permit: Option<CallPermit>,
+        tracker: &TaskTracker,
+    ) {
+        if self.closes {
+            self.over().push(session);
+        }
+        // Behind that, so that who is the last under way finds it.
+        drop(permit);
+        self.close_ended(tracker);
+    }
+
+    /// Closes the sessions that are over, unless a call is under way: the end of one session of grok's ends the requests of others that go
+    /// over a connection which that one has opened, and what they have so far is told as a whole answer (1.0.41).
+    pub fn close_ended(self: &Arc<Self>, tracker: &TaskTracker) {
+        let Ok(alone) = Arc::clone(&self.calls).try_write_owned() else {
+            return;
+        };
+        let over = std::mem::take(&mut *self.over());
+        let closing: Vec<_> = over
+            .iter()
+            .map(|session| self.rpc.post("session/close", &wire::session_close(&session.id)))
+            .collect();
+        if closing.is_empty() {
+            return;
+        }
+        self.closed
+            .fetch_add(u32::try_from(closing.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
+        // Nobody waits for the process: where that ends, so does the waiting.
+        let (server, for_more) = (Arc::downgrade(self), tracker.clone());
+        tracker.spawn(async move {
+            let answers = async {
+                for answer in closing {
+                    let _ = answer.await;
+                }
+            };
+            let _ = tokio::time::timeout(CLOSE, answers).await;
+            drop((over, alone));
+            // Those that have ended meanwhile.
+            if let Some(server) = server.upgrade() {
+                server.close_ended(&for_more);
+            }
+        });
+    }
+
+    /// How many sessions it holds: those in use, those that can't be closed, and those that could not be closed yet.
+    pub fn held_sessions(&self) -> u32 {
+        self.host()
+            .sessions()
+            .saturating_sub(self.closed.load(Ordering::Relaxed))
+    }
+
+    fn over(&self) -> MutexGuard<'_, Vec<EndedSession>> {
+        self.over.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

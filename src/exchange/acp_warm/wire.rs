@@ -5,14 +5,17 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::choices::ConfigOptions;
 use crate::exchange::rpc::message::{self, Request, Version};
 use crate::exchange::rpc::{Asked, Protocol};
 use crate::message::Usage;
+use crate::provider::ToolNaming;
+use crate::provider::acp::naming_of;
 
 /// The version of the protocol.
 const VERSION: u32 = 1;
@@ -26,23 +29,35 @@ const PERMISSION: &str = "session/request_permission";
 /// The protocol of `--acp`.
 #[derive(Debug, Default)]
 pub struct Acp {
-    /// By session: what an agent calls the tools that are run here, and that it may therefore call.
-    permitted: Mutex<HashMap<String, Vec<String>>>,
+    /// By which word of the agent's its calls are known where they have no name.
+    naming: OnceLock<ToolNaming>,
+    sessions: Mutex<HashMap<String, calls::SessionCalls>>,
 }
 
 impl Acp {
-    fn permitted(&self) -> MutexGuard<'_, HashMap<String, Vec<String>>> {
-        self.permitted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sessions(&self) -> MutexGuard<'_, HashMap<String, calls::SessionCalls>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn naming(&self) -> ToolNaming {
+        self.naming.get().copied().unwrap_or_default()
+    }
+
+    /// The agent says that it is `name`.
+    pub fn is_agent(&self, name: &str) {
+        // It says so once.
+        let _ = self.naming.set(naming_of(name));
     }
 
     /// The agent may call the tools of these names in `session`.
     pub fn permit(&self, session: &str, tools: Vec<String>) {
-        self.permitted().insert(session.to_owned(), tools);
+        let calls = calls::SessionCalls::new(tools);
+        self.sessions().insert(session.to_owned(), calls);
     }
 
     /// It may call none in `session` any more.
     pub fn permit_none(&self, session: &str) {
-        self.permitted().remove(session);
+        self.sessions().remove(session);
     }
 }
 
@@ -62,7 +77,16 @@ impl Protocol for Acp {
             return None;
         }
         let params: UpdateParams = serde_json::from_str(params).ok()?;
-        Some((params.session_id, params.update.read()))
+        let acts = params.update.call().is_some_and(|call| {
+            let mut sessions = self.sessions();
+            let calls = sessions.get_mut(&params.session_id);
+            !calls.is_some_and(|calls| calls.note(&call, self.naming()))
+        });
+        let update = Update {
+            acts,
+            ..params.update.read()
+        };
+        Some((params.session_id, update))
     }
 
     /// A tool of the caller's is run here, by nobody but the caller: it may be called.
@@ -71,10 +95,10 @@ impl Protocol for Acp {
             .then(|| serde_json::from_str::<Permission>(request.params).ok())
             .flatten();
         let option = permission.and_then(|asked| {
-            let permitted = self.permitted();
-            let tools = permitted.get(&asked.session_id)?;
+            let mut sessions = self.sessions();
+            let calls = sessions.get_mut(&asked.session_id)?;
             let once = asked.options.into_iter().find(|option| option.kind == "allow_once")?;
-            asked.tool_call.is_of(tools).then_some(once.option_id)
+            calls.may(&asked.tool_call, self.naming()).then_some(once.option_id)
         });
         match option {
             Some(id) => Asked::Answered(json!({"outcome": {"outcome": "selected", "optionId": id}})),
@@ -99,34 +123,8 @@ impl Protocol for Acp {
 #[serde(rename_all = "camelCase")]
 struct Permission {
     session_id: String,
-    tool_call: AskedCall,
+    tool_call: calls::Call,
     options: Vec<PermissionOption>,
-}
-
-/// The call that is to be permitted. Its title is what the model wants it to be: a command of a shell's, say.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct AskedCall {
-    #[serde(default)]
-    tool_call_id: String,
-    #[serde(rename = "_meta", default)]
-    meta: Value,
-}
-
-impl AskedCall {
-    /// Whether it is one of `tools`, by the name that qwen tells of its calls (0.15.10), or that begins the id which gemini makes of the
-    /// tool's name and the API's id (`mcp_df_add__c1`, 0.61.0).
-    fn is_of(&self, tools: &[String]) -> bool {
-        let told = self.meta.get("toolName").and_then(Value::as_str);
-        let by_id = |name: &String| {
-            let rest = self.tool_call_id.strip_prefix(name.as_str());
-            rest.is_some_and(|rest| rest.starts_with("__") || rest.starts_with('-'))
-        };
-        match told {
-            Some(told) => tools.iter().any(|name| name == told),
-            None => tools.iter().any(by_id),
-        }
-    }
 }
 
 #[derive(Deserialize)]
@@ -146,6 +144,8 @@ pub struct Update {
     pub thought: Option<String>,
     /// What the prompt cost so far, where an update says so.
     pub usage: Option<Usage>,
+    /// It tells of a call of a tool of the agent's own.
+    pub acts: bool,
 }
 
 /// Who answers, and what it is: the answer to `initialize`.
@@ -164,6 +164,11 @@ impl Agent {
     /// Whether it speaks this version of the protocol.
     pub fn is_understood(&self) -> bool {
         self.protocol_version == VERSION
+    }
+
+    /// What it calls itself.
+    pub fn name(&self) -> &str {
+        self.agent_info.name.as_deref().unwrap_or_default()
     }
 
     /// Its own version, where it says it.
@@ -187,6 +192,7 @@ impl Agent {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 struct AgentInfo {
+    name: Option<String>,
     version: Option<String>,
 }
 
@@ -198,13 +204,16 @@ struct AgentMeta {
 }
 
 /// A session: the answer to `session/new`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
     pub session_id: String,
     /// What may answer in it.
     #[serde(default)]
     pub models: Models,
+    /// What else can be chosen in it.
+    #[serde(default)]
+    pub config_options: ConfigOptions,
 }
 
 /// The models of a session.
@@ -239,11 +248,13 @@ impl Models {
 }
 
 /// A session that was there: the answer to `session/load`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Loaded {
     /// What may answer in it.
     pub models: Models,
+    /// What else can be chosen in it. The answer to `session/set_config_option` has it as well.
+    pub config_options: ConfigOptions,
 }
 
 /// The answer to `session/prompt`.
@@ -365,11 +376,6 @@ pub fn verbatim_prompt(session: &str, prompt: &str) -> Value {
     params
 }
 
-/// `session/set_model`: this one is to answer in it.
-pub fn session_set_model(session: &str, model: &str) -> Value {
-    json!({"sessionId": session, "modelId": model})
-}
-
 /// `session/close`: it is not spoken to again.
 pub fn session_close(session: &str) -> Value {
     json!({"sessionId": session})
@@ -392,11 +398,29 @@ struct UpdateParams {
 struct RawUpdate {
     session_update: String,
     content: Value,
+    tool_call_id: Value,
+    name: Value,
+    title: Value,
+    kind: Value,
+    status: Value,
     #[serde(rename = "_meta")]
     meta: Value,
 }
 
 impl RawUpdate {
+    /// The call that it tells of.
+    fn call(&self) -> Option<calls::Call> {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        matches!(&*self.session_update, "tool_call" | "tool_call_update").then(|| calls::Call {
+            tool_call_id: text(&self.tool_call_id).unwrap_or_default(),
+            name: text(&self.name),
+            title: text(&self.title),
+            kind: text(&self.kind),
+            status: text(&self.status),
+            meta: self.meta.clone(),
+        })
+    }
+
     fn read(self) -> Update {
         let text = self.content.get("text").and_then(Value::as_str);
         let text = text.filter(|text| !text.is_empty()).map(str::to_owned);
@@ -408,6 +432,7 @@ impl RawUpdate {
         Update {
             text,
             thought,
+            acts: false,
             usage: self.meta.get("usage").and_then(usage_of_update),
         }
     }
@@ -428,5 +453,6 @@ fn usage_of_update(usage: &Value) -> Option<Usage> {
     })
 }
 
+mod calls;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,9 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
-use super::server::{AcpServer, EXIT};
+use super::choices::{self, Choice, SessionChoices, Way};
+use super::no_session::NoSession;
+use super::server::{AcpServer, CallPermit, EXIT, EndedSession};
 use super::wire::{self, Answered, Loaded, Session, Update};
 use crate::command::PrivateSession;
 use crate::decode::{api_status, failure_of, grok_failure};
@@ -19,7 +21,6 @@ use crate::error::clip;
 use crate::event::{Event, Failure, Outcome};
 use crate::exchange::EndedProcess;
 use crate::exchange::live::inbox::Inbox;
-use crate::exchange::live::keep::NoSession;
 use crate::exchange::live::turn::{self, Report, Work};
 use crate::exchange::rpc::message::RpcError;
 use crate::exchange::rpc::{Answer, Answering, RequestError};
@@ -31,9 +32,6 @@ use crate::provider::{AcpErrors, AcpUsage, WarmForm, WarmThread};
 /// How long a prompt that was cancelled may take to end: 9 ms as a rule. What takes longer is stuck, and so may be its process.
 const CANCEL: Duration = Duration::from_secs(3);
 
-/// How long a session may take to close: 1 ms as a rule (grok 1.0.41).
-const CLOSE: Duration = Duration::from_secs(3);
-
 /// What the protocol calls it that the user has not logged in.
 const AUTH_REQUIRED: i64 = -32_000;
 
@@ -42,6 +40,9 @@ const NOT_UNDERSTOOD: [i64; 3] = [-32_601, -32_602, -32_600];
 
 /// The kind of a failure whose process has ended in the middle of the call.
 pub const GONE: &str = "process_gone";
+
+/// The kind of an answer without the figures that the agent tells of every whole one.
+const NO_USAGE: &str = "no_usage";
 
 type TurnEnd = turn::TurnEnd<NoSession, ()>;
 
@@ -63,6 +64,8 @@ pub struct CallWork {
     prompt: Arc<str>,
     /// The thread as a session of the CLI's own.
     file: Option<Arc<PrivateSession>>,
+    /// What is chosen for its session.
+    chosen: SessionChoices,
     /// That session, written.
     files: Option<SessionFiles>,
     /// Tracks what the call leaves to be done.
@@ -70,6 +73,8 @@ pub struct CallWork {
     session: Option<String>,
     /// What is to be the answer to the prompt that was sent.
     pub(in crate::exchange) asked: Option<Answering>,
+    /// Held while something of it is under way.
+    permit: Option<CallPermit>,
     /// How many bytes its answers had.
     answered_bytes: u64,
     model: Option<String>,
@@ -101,11 +106,16 @@ impl CallWork {
             form,
             place: SessionPlace::default(),
             prompt,
+            chosen: SessionChoices {
+                model: file.as_ref().and_then(|file| file.model.clone()),
+                effort: None,
+            },
             file,
             files: None,
             tracker: TaskTracker::new(),
             session: None,
             asked: None,
+            permit: None,
             answered_bytes: 0,
             model: None,
             text: String::new(),
@@ -120,6 +130,11 @@ impl CallWork {
             tracker: tracker.clone(),
             ..self
         }
+    }
+
+    /// The same, for whose session this is chosen.
+    pub(in crate::exchange) fn choosing(self, chosen: SessionChoices) -> CallWork {
+        CallWork { chosen, ..self }
     }
 
     /// The same, whose session is opened in `place`.
@@ -142,6 +157,7 @@ impl CallWork {
         let Some(_permit) = self.server.opening_permit().await else {
             return Err(TurnEnd::Vanished);
         };
+        self.permit = Some(self.server.call_permit().await);
         let server = Arc::clone(&self.server);
         let host = server.host();
         let answer = match self.file.clone() {
@@ -185,9 +201,10 @@ impl CallWork {
             None => serde_json::from_str(answer.get()).ok(),
             Some(file) => serde_json::from_str(answer.get())
                 .ok()
-                .map(|Loaded { models }| Session {
+                .map(|Loaded { models, config_options }| Session {
                     session_id: file.id.clone(),
                     models,
+                    config_options,
                 }),
         };
         let Some(session) = session else {
@@ -200,7 +217,8 @@ impl CallWork {
         report.begun();
         // Also one that is sent no prompt is closed.
         self.session = Some(session.session_id.clone());
-        self.choose_model(session, report).await
+        let session = self.choose(session, Choice::Model, report).await?;
+        self.choose(session, Choice::Effort, report).await
     }
 
     /// Whether a session that is refused with `error` says that the CLI can't do this at all.
@@ -210,17 +228,32 @@ impl CallWork {
         NOT_UNDERSTOOD.contains(&error.code) || is_ours && error.code != AUTH_REQUIRED
     }
 
-    /// Sees that what was chosen answers in `session`, one of ours: what grok knows no model of this name for, it gives another one's, without
-    /// a word (1.0.41).
-    async fn choose_model(&mut self, mut session: Session, report: &Report) -> Result<Session, TurnEnd> {
-        let chosen = self.file.as_ref().and_then(|file| file.model.clone());
-        let Some(chosen) = chosen.filter(|chosen| session.models.current() != Some(chosen)) else {
+    /// Sees that what is chosen is so in `session`: what grok knows no model of this name for, it gives another one's, without a word
+    /// (1.0.41).
+    async fn choose(&mut self, mut session: Session, choice: Choice, report: &Report) -> Result<Session, TurnEnd> {
+        let chosen = match choice {
+            Choice::Model => self.chosen.model.clone(),
+            Choice::Effort => self.chosen.effort.clone(),
+        };
+        let Some(chosen) = chosen else {
             return Ok(session);
         };
-        let params = wire::session_set_model(&session.session_id, &chosen);
-        match self.server.rpc.request("session/set_model", &params).await {
-            Ok(_) => {
-                session.models.current_model_id = Some(chosen);
+        let (method, params) = match choices::way(&session, choice, &chosen) {
+            Way::Nothing => return Ok(session),
+            Way::None(kind, reason) => return Err(self.fails(Failure::named(kind, reason), report)),
+            Way::Request(method, params) => (method, params),
+        };
+        match self.server.rpc.request(method, &params).await {
+            Ok(answer) => {
+                // Another model may offer other levels.
+                if let Ok(Loaded { config_options, .. }) = serde_json::from_str(answer.get())
+                    && config_options != choices::ConfigOptions::default()
+                {
+                    session.config_options = config_options;
+                }
+                if choice == Choice::Model {
+                    session.models.current_model_id = Some(chosen);
+                }
                 Ok(session)
             }
             Err(RequestError::Refused(error)) => Err(self.failed(&error, report)),
@@ -239,7 +272,7 @@ impl CallWork {
 
     /// Sends the prompt to `session`. What comes for it.
     pub(in crate::exchange) fn ask(&mut self, session: Session, report: &Report) -> Inbox<Update> {
-        let Session { session_id, models } = session;
+        let Session { session_id, models, .. } = session;
         let inbox = self.server.rpc.inbox(&session_id);
         let prompt = match self.form.thread {
             WarmThread::Prompt => wire::session_prompt(&session_id, &std::mem::take(&mut self.prompt)),
@@ -264,8 +297,9 @@ impl CallWork {
     }
 
     /// Sends `prompt` to the session that is open.
-    pub(in crate::exchange) fn say_to_it(&mut self, prompt: &str) {
+    pub(in crate::exchange) async fn say_to_it(&mut self, prompt: &str) {
         if let Some(session) = &self.session {
+            self.permit = Some(self.server.call_permit().await);
             let prompt = wire::session_prompt(session, prompt);
             self.asked = Some(self.server.rpc.post("session/prompt", &prompt));
             self.is_split = false;
@@ -286,14 +320,14 @@ impl CallWork {
             };
             report.received(self.answered_bytes + inbox.bytes());
             match update {
-                Some(update) => self.update(update, &mut events),
+                Some(update) => self.update(update, &mut events, report),
                 None => return self.gone(report).await,
             }
             report.tell(&mut events).await;
         };
         // What was told before it belongs to it.
         while let Some(update) = inbox.take() {
-            self.update(update, &mut events);
+            self.update(update, &mut events, report);
         }
         report.push(events);
         self.asked = None;
@@ -304,7 +338,10 @@ impl CallWork {
         self.answered(answer, report).await
     }
 
-    pub(in crate::exchange) fn update(&mut self, update: Update, events: &mut Vec<Event>) {
+    pub(in crate::exchange) fn update(&mut self, update: Update, events: &mut Vec<Event>, report: &Report) {
+        if update.acts && self.form.has_own_tools {
+            report.acted();
+        }
         if let Some(text) = update.text {
             self.text.push_str(&text);
             events.push(Event::TextDelta { message_id: None, text });
@@ -360,6 +397,11 @@ impl CallWork {
                 let why = "the agent reached a limit before its answer was whole";
                 Some(Failure::named(kind, why))
             }
+            // What it had when the connection broke off is told as an answer.
+            Some("end_turn") if self.form.usage == AcpUsage::Meta && !self.is_split && self.usage.is_none() => {
+                let why = "the agent ended its answer without saying what it cost: the answer has broken off";
+                Some(Failure::named(NO_USAGE, why))
+            }
             Some("end_turn") => None,
             Some(reason) => Some(Failure::of(format!(
                 "the agent ended its turn with {:?}",
@@ -379,15 +421,25 @@ impl CallWork {
         }
     }
 
-    /// Has a session of ours closed, and what it has left removed behind that. Others can't be closed.
-    fn close(&mut self) {
-        if let Some((session, files)) = self.session.take().zip(self.files.take()) {
-            // Nobody waits for the process: where that ends, so does the waiting.
-            let closed = self.server.rpc.post("session/close", &wire::session_close(&session));
-            self.tracker.spawn(async move {
-                let _ = tokio::time::timeout(CLOSE, closed).await;
-                drop(files);
-            });
+    /// Nothing is asked in its session for now.
+    pub(in crate::exchange) fn rest(&mut self) {
+        self.permit = None;
+        self.server.close_ended(&self.tracker);
+    }
+
+    /// Has the session closed, and what it has left removed behind that.
+    pub(in crate::exchange) fn close(&mut self) {
+        let permit = self.permit.take();
+        match self.session.take() {
+            Some(id) => {
+                let files = self.files.take();
+                let session = EndedSession { id, _files: files };
+                self.server.end_session(session, permit, &self.tracker);
+            }
+            None => {
+                drop(permit);
+                self.server.close_ended(&self.tracker);
+            }
         }
     }
 
@@ -483,10 +535,18 @@ fn failure(errors: AcpErrors, error: &RpcError) -> Failure {
     if error.code == AUTH_REQUIRED {
         return Failure {
             kind: failure.kind.or(Some("auth_required".to_owned())),
+            // What more grok says of it is for programs (1.0.41: "no auth method id provided").
+            message: match error.message.is_empty() {
+                true => failure.message,
+                false => error.message.clone(),
+            },
             ..failure
         };
     }
+    // As grok says it, whose own provider it is not.
+    let is_told_in_data = error.data.get("message").is_some_and(Value::is_string);
     match errors {
+        _ if is_told_in_data => grok_failure(&error.message, &error.data),
         AcpErrors::Details => failure,
         AcpErrors::Data => grok_failure(&error.message, &error.data),
         // 500 is also what the CLI's own failures have: a stream that broke off is "terminated".

@@ -21,6 +21,7 @@ const EMPTY: PrivateHome = PrivateHome {
     login: &[],
     rest: &[],
     named: None,
+    hides_folder: false,
 };
 /// The catalog's file.
 const CATALOG: &str = "catalog.json";

@@ -80,23 +80,3 @@ pub trait Keepable: Send + Sized + 'static {
         std::future::ready(None)
     }
 }
-
-/// The session of a form whose sessions live for one call: there is none to be kept.
-#[derive(Debug)]
-pub enum NoSession {}
-
-impl Keepable for NoSession {
-    type Setup = ();
-
-    fn pid(&self) -> u32 {
-        match *self {}
-    }
-
-    async fn idle(&mut self) -> Idle {
-        match *self {}
-    }
-
-    fn end(self) {
-        match self {}
-    }
-}

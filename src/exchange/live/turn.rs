@@ -139,6 +139,7 @@ struct Reported {
     /// Something has come that the driver has not seen yet.
     is_news: bool,
     has_begun: bool,
+    has_acted: bool,
     received: u64,
 }
 
@@ -154,6 +155,11 @@ impl Report {
     /// It is certain that there is a turn.
     pub fn begun(&self) {
         self.reported().has_begun = true;
+    }
+
+    /// The CLI has done something that must not be done again: it may have run a tool of its own.
+    pub fn acted(&self) {
+        self.reported().has_acted = true;
     }
 
     /// So many bytes have come.
@@ -358,12 +364,13 @@ impl<S: Keepable, R: Send + 'static> Exchange for Turn<S, R> {
         let Turn {
             end,
             reason,
+            report,
             invocation,
             limits,
             park,
             ..
         } = self;
-        let ended = match (end.unwrap_or(TurnEnd::Failed), reason) {
+        let mut ended = match (end.unwrap_or(TurnEnd::Failed), reason) {
             (TurnEnd::Stopped(Some(process)), Some(reason)) => stopped(invocation.ended(*process, &limits), reason),
             (TurnEnd::Reply { session, .. }, Some(reason)) => {
                 if let Some(session) = session {
@@ -416,6 +423,7 @@ impl<S: Keepable, R: Send + 'static> Exchange for Turn<S, R> {
                 ended
             }
         };
+        ended.has_side_effects = report.reported().has_acted;
         Finish::Ended(Box::new(ended))
     }
 }

@@ -43,7 +43,8 @@ pub static COPILOT: Provider = Provider {
                our short system prompt behind them, the date; no tools",
         not_isolated: "the login in `~/.copilot/config.json`, or of COPILOT_GITHUB_TOKEN, GH_TOKEN or GITHUB_TOKEN; it unpacks itself once \
                        into `~/.cache/copilot` (235 MB; `XDG_CACHE_HOME`), and leaves a device's id beside it, and what Node has compiled in the folder for temporary files",
-        limits: "in print form, usage is estimated, and a filtered answer (`content_filter`) is reported as a success; what a plan is charged for a call is not \
+        limits: "in print form with its own tools off, it runs in an empty folder also where `cwd` is given: hooks and `.mcp.json` servers of a \
+                 folder that you trust would be run; usage is estimated, and a filtered answer (`content_filter`) is reported as a success; what a plan is charged for a call is not \
                  known here",
     },
     defaults: Defaults {
@@ -123,6 +124,7 @@ pub static COPILOT: Provider = Provider {
         login: &["config.json"],
         rest: &[],
         named: None,
+        hides_folder: true,
     }),
     session: None,
     wires: &[(OutputFormat::StreamJson, Wire::CopilotJson)],
@@ -310,6 +312,14 @@ mod tests {
         assert!(prompted.argv().contains("--agent pipe") && prompted.0.home.is_some());
         let own = line(&COPILOT, r#"{"systemPrompt":null}"#);
         assert!(!own.argv().contains("--agent") && own.files().is_empty());
+    }
+
+    #[test]
+    fn a_folder_that_is_trusted_in_copilot_is_not_run_in() {
+        let hidden = line(&COPILOT, r#"{"cwd":"/project"}"#);
+        assert_eq!(hidden.0.cwd, Cwd::Private);
+        let with_tools = line(&COPILOT, r#"{"cwd":"/project","disableBuiltInTools":false}"#);
+        assert_eq!(with_tools.0.cwd, Cwd::Path("/project".into()));
     }
 
     #[test]

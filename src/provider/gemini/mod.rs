@@ -152,6 +152,8 @@ pub static GEMINI: Provider = Provider {
         // 226 MB of a fresh process, 366 after 100 sessions, up to 600 after 250.
         max_sessions: 100,
         thread: WarmThread::Prompt,
+        is_told_choices: false,
+        has_own_tools: false,
     }),
     capabilities: ByEngine::print_only(CAPABILITIES),
     efforts: &[],

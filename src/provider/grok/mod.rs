@@ -52,7 +52,8 @@ pub static GROK: Provider = Provider {
         sent: "0.2 KB: our short system prompt, and behind the thread a sentence that asks for the answer; no tools",
         not_isolated: "the login in `~/.grok/auth.json` (or in `GROK_HOME`; `XAI_API_KEY` where there is none), which grok renews there; \
                        `GROK_MODELS_BASE_URL` and its like; what a machine's `/etc/grok` says; it leaves `~/.local/share/grove`",
-        limits: "an answer that breaks off without a finish reason is reported as a success; a tool that the model makes up is refused \
+        limits: "in print form, an answer that breaks off without a finish reason is reported as a success; warm, an answer of a model API \
+                 that tells no usage is taken for one; a tool that the model makes up is refused \
                  by grok itself, which asks again; with `dialect: \"ax\"` it is ax-grok, known from its source alone: a prompt of 128 KiB on \
                  Linux, in `ps`",
     },
@@ -112,6 +113,7 @@ pub static GROK: Provider = Provider {
         login: &[],
         rest: &[],
         named: Some((AUTH_PATH, "auth.json")),
+        hides_folder: false,
     }),
     session: Some(SessionSpec {
         folder: "grok-home/sessions",
@@ -127,9 +129,11 @@ pub static GROK: Provider = Provider {
     warm: Some(WarmForm {
         usage: AcpUsage::Meta,
         errors: AcpErrors::Data,
-        // 101 MB after one session, and after 600: one that is closed leaves nothing.
-        max_sessions: u32::MAX,
+        // 101 MB after one session, and after 600: one that is closed leaves nothing, and while others ask none is closed.
+        max_sessions: 100,
         thread: WarmThread::History { prompt: SENTENCE },
+        is_told_choices: false,
+        has_own_tools: false,
     }),
     capabilities: ByEngine::print_only(CAPABILITIES),
     efforts: &[],
@@ -360,7 +364,9 @@ fn agent(_: &Provider, _: &Options) -> String {
 /// What grok keeps of a session beside its messages. With a title it asks the model for none; the times are any.
 fn summary(_: &Provider, options: &Options, parts: SessionParts<'_>) -> String {
     const TIME: &str = "2026-01-01T00:00:00Z";
-    let mut summary = json!({
+    // Without one, grok can't read the file; one that is no model's name is its default's.
+    let model = options.choices.model.as_deref().unwrap_or_default();
+    let summary = json!({
         "info": {"id": parts.id, "cwd": "/"},
         "session_summary": "x",
         "generated_title": "x",
@@ -374,10 +380,8 @@ fn summary(_: &Provider, options: &Options, parts: SessionParts<'_>) -> String {
         "session_kind": "headless",
         "agent_name": "pipe",
         "sandbox_profile": "off",
+        "current_model_id": model,
     });
-    if let Some(model) = &options.choices.model {
-        summary["current_model_id"] = model.as_str().into();
-    }
     summary.to_string()
 }
 

@@ -298,6 +298,8 @@ pub static QWEN: Provider = Provider {
         // 232 MB of a fresh process, 285 after 200 sessions, 310 after 400; each leaves its thread in the private folder.
         max_sessions: 200,
         thread: WarmThread::Prompt,
+        is_told_choices: false,
+        has_own_tools: false,
     }),
     capabilities: ByEngine {
         print: PRINT,

@@ -11,6 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
 use super::trial::{self, Trial};
+use super::unready::login_missing;
 use crate::error::ProviderError;
 use crate::event::{EngineUsed, Reply};
 use crate::exchange::form::{ProcessForm, ProcessStart};
@@ -109,6 +110,9 @@ pub(in crate::run) async fn prewarm<F: ProcessForm>(
             Round::Ready => break,
             Round::FlagRefused => {}
             Round::Unsupported(reason, _) if is_auto => {
+                if let Some(error) = login_missing(engine, &reason) {
+                    return Err(error);
+                }
                 capabilities::remember_unserved(EngineUsed::Live, &installed.binary, reason);
                 break;
             }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::source::{Begun, NotBegun, Source, TurnAsked, Unsupported};
+use super::unready::login_missing;
 use crate::error::{Code, ProviderError};
 use crate::event::{EngineUsed, Event, RunInfo};
 use crate::exchange::Invocation;
@@ -139,6 +140,9 @@ pub(in crate::run) async fn drive<S: Source>(
         may_have_asked,
         evidence,
     } = unsupported;
+    if let Some(error) = login_missing(engine, &reason) {
+        return Err(error);
+    }
     if engine.has_another_form() {
         capabilities::remember_unserved(S::ENGINE, decided.program.binary(), reason.clone());
     }

@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::places::{self, not_begun, place};
 use super::source::{NotBegun, TurnAsked, Unsupported};
+use super::unready::login_missing;
 use crate::error::ProviderError;
 use crate::event::EngineUsed;
 use crate::exchange::Invocation;
@@ -34,7 +35,7 @@ pub(super) enum Trial<S> {
     Served(Box<S>),
     /// It takes no sessions, for this reason.
     Unserved(String),
-    /// It was killed, which says nothing of it.
+    /// It was killed, or a login is missing, which says nothing of it.
     Crashed(Box<ProviderError>),
     /// The CLI refused a flag the run can do without.
     FlagRefused(String),
@@ -153,6 +154,9 @@ pub(super) async fn run<S: ProcessSession<Setup = Setup>>(
             format!("it did not answer the handshake within {} s", TRIAL.as_secs())
         }
     };
+    if let Some(error) = login_missing(engine, &reason) {
+        return Trial::Crashed(error);
+    }
     capabilities::remember_unserved(EngineUsed::Live, binary, reason.clone());
     Trial::Unserved(reason)
 }

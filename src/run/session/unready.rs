@@ -2,7 +2,7 @@
 
 use super::source::{NotBegun, Unsupported};
 use crate::classify::{self, classify};
-use crate::error::Code;
+use crate::error::{Category, Code, ProviderError};
 use crate::exchange::Invocation;
 use crate::exchange::host::{NoHost, of_exit};
 use crate::exchange::installed::Installed;
@@ -16,11 +16,26 @@ pub(super) fn not_begun(engine: &Base, installed: &Installed, error: NoHost) -> 
     match error {
         NoHost::NotStarted(NotStarted::Process(StartError::Cancelled)) => NotBegun::Cancelled,
         NoHost::NotStarted(error) => NotBegun::Failed(not_started(engine, &error)),
-        NoHost::Unsupported(reason) => NotBegun::Unsupported(Unsupported::because(reason)),
+        NoHost::Unsupported(reason) => match login_missing(engine, &reason) {
+            Some(error) => NotBegun::Failed(error),
+            None => NotBegun::Unsupported(Unsupported::because(reason)),
+        },
         NoHost::Ended(None) => NotBegun::Unsupported(Unsupported::because("it ended before it was ready")),
         NoHost::Ended(Some(exit)) if matches!(exit.end, End::Cancelled | End::Closed) => NotBegun::Cancelled,
         NoHost::Ended(Some(exit)) => ended_early(engine, installed, &exit),
     }
+}
+
+/// The error of a call that the CLI does not serve for this reason, where that is a login that is missing or refused: it says nothing of
+/// the program, which serves the next call with another login.
+pub(super) fn login_missing(engine: &Base, reason: &str) -> Option<Box<ProviderError>> {
+    let context = classify::Context {
+        provider: engine.id(),
+        local_offset_min: local_offset_min(),
+        ..classify::Context::default()
+    };
+    let found = classify::classify_text(reason, &context, now_ms());
+    (found.category == Category::Authentication).then(|| Box::new(found.into_error(engine.id())))
 }
 
 /// A server that has ended before it was ready: its configuration is wrong, or it knows no servers.
@@ -113,6 +128,38 @@ mod tests {
         assert_eq!(unsupported.reason, "it does not know --listen");
         assert!(!unsupported.may_have_asked);
         assert!(unsupported.evidence.is_some());
+    }
+
+    #[test]
+    fn a_missing_login_is_the_calls_failure_and_says_nothing_of_the_program() {
+        for (provider, reason, code) in [
+            (
+                "grok",
+                "it opens no session: Not signed in. To authenticate without a browser, run:",
+                Code::NotLoggedIn,
+            ),
+            (
+                "copilot",
+                "it refuses: No GitHub OAuth token or Copilot HMAC key provided",
+                Code::NotLoggedIn,
+            ),
+            (
+                "codex",
+                "it ended instead of becoming ready: Not logged in",
+                Code::NotLoggedIn,
+            ),
+        ] {
+            let base = Base::new(provider, "{}", u64::MAX).unwrap();
+            let error = login_missing(&base, reason).unwrap();
+            assert_eq!((error.code, &*error.provider), (code, provider), "{reason}");
+        }
+        let base = Base::new("codex", "{}", u64::MAX).unwrap();
+        for reason in [
+            "it does not know --listen",
+            "it did not answer the handshake within 60 s",
+        ] {
+            assert!(login_missing(&base, reason).is_none(), "{reason}");
+        }
     }
 
     #[test]

@@ -24,7 +24,6 @@ fn requests_have_the_protocols_shape() {
         verbatim_prompt("s", "Go on."),
         json!({"sessionId": "s", "prompt": [{"type": "text", "text": "Go on."}], "_meta": {"verbatim": true}})
     );
-    assert_eq!(session_set_model("s", "m"), json!({"sessionId": "s", "modelId": "m"}));
     assert_eq!(session_close("s"), json!({"sessionId": "s"}));
 }
 
@@ -72,6 +71,7 @@ fn what_the_agent_asks_for_is_refused() {
 #[test]
 fn a_call_of_the_callers_tools_is_permitted_once_and_in_its_session() {
     let acp = Acp::default();
+    acp.is_agent("gemini-cli");
     acp.permit("s", vec!["mcp_df_add".to_owned(), "mcp__df__add".to_owned()]);
     let id = RawValue::from_string("7".to_owned()).unwrap();
     let both = r#"[{"optionId":"a","kind":"allow_always"},{"optionId":"o","kind":"allow_once"}]"#;
@@ -91,8 +91,8 @@ fn a_call_of_the_callers_tools_is_permitted_once_and_in_its_session() {
     let once = Some("o".to_owned());
     // As gemini 0.61.0 asks, and as qwen 0.15.10 tells of its calls.
     let (gemini, qwen) = (
-        r#"{"toolCallId":"mcp_df_add__c1"}"#,
-        r#"{"toolCallId":"c1","_meta":{"toolName":"mcp__df__add"}}"#,
+        r#"{"toolCallId":"mcp_df_add__c1","kind":"other"}"#,
+        r#"{"toolCallId":"c2","_meta":{"toolName":"mcp__df__add"}}"#,
     );
     assert_eq!((asked("s", gemini, both), asked("s", qwen, both)), (once.clone(), once));
     for other in [
@@ -153,9 +153,19 @@ fn updates_are_text_thoughts_and_figures() {
             ..Update::default()
         })
     );
-    // Neither a call of a tool nor an echo of the prompt is anything of the answer's.
-    for other in [
+    // A call of a tool of the agent's own is nothing of the answer's, but something that was done.
+    for acts in [
         r#"{"sessionUpdate":"tool_call","toolCallId":"t","title":"rm","content":[{"type":"content"}]}"#,
+        r#"{"sessionUpdate":"tool_call_update","toolCallId":7,"status":"completed"}"#,
+    ] {
+        let acted = Update {
+            acts: true,
+            ..Update::default()
+        };
+        assert_eq!(update(acts), of(acted), "{acts}");
+    }
+    // An echo of the prompt is nothing of the answer's, either.
+    for other in [
         r#"{"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"Hi"}}"#,
         r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"image","data":"AA=="}}"#,
         "{}",

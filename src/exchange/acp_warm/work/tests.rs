@@ -107,7 +107,7 @@ fn replies(recorded: &str) -> String {
                         (input_tokens, output_tokens, cache_read_tokens, reasoning_tokens)
                     });
                     writeln!(told, "answer {:?} {figures:?}", answered.stop_reason).unwrap();
-                } else if let Ok(Loaded { models }) = serde_json::from_str(result.get())
+                } else if let Ok(Loaded { models, .. }) = serde_json::from_str(result.get())
                     && let Some(model) = models.current()
                 {
                     writeln!(told, "session of {model}").unwrap();

@@ -1,0 +1,228 @@
+//! What is chosen for a session of an agent: its model, and how much that thinks.
+//!
+//! In: what is chosen, and what the agent offers (`models`, which version 1 of the protocol had as a draft, or `configOptions`). Out: the
+//! request that chooses it, or why there is none.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::wire::Session;
+use crate::error::clip;
+use crate::provider::options::Options;
+
+/// How many of an agent's values an error names.
+const MOST_NAMED: usize = 300;
+
+/// What is chosen for a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionChoices {
+    /// Its model.
+    pub model: Option<String>,
+    /// How much that thinks.
+    pub effort: Option<String>,
+}
+
+impl SessionChoices {
+    /// What `options` choose.
+    pub fn of(options: &Options) -> SessionChoices {
+        SessionChoices {
+            model: options.choices.model.clone(),
+            effort: options.choices.effort.clone(),
+        }
+    }
+}
+
+/// What can be chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    Model,
+    Effort,
+}
+
+impl Choice {
+    /// The category of its option in the protocol.
+    fn category(self) -> &'static str {
+        match self {
+            Choice::Model => "model",
+            Choice::Effort => "thought_level",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Choice::Model => "model",
+            Choice::Effort => "level of reasoning",
+        }
+    }
+
+    /// The kind of the failure of a choice that the agent does not offer.
+    fn kind(self, is_offered: bool) -> &'static str {
+        match self {
+            Choice::Model if is_offered => "model_not_found",
+            Choice::Model | Choice::Effort => "not_offered",
+        }
+    }
+}
+
+/// How something is chosen.
+#[derive(Debug, PartialEq)]
+pub enum Way {
+    /// It is so already.
+    Nothing,
+    /// By the request of this name.
+    Request(&'static str, Value),
+    /// Not at all: the kind of the failure, and the reason.
+    None(&'static str, String),
+}
+
+/// How `wanted` is chosen in `session`.
+pub fn way(session: &Session, choice: Choice, wanted: &str) -> Way {
+    let id = &session.session_id;
+    if choice == Choice::Model && session.models.current_model_id.is_some() {
+        return match session.models.current() == Some(wanted) {
+            true => Way::Nothing,
+            false => Way::Request("session/set_model", json!({"sessionId": id, "modelId": wanted})),
+        };
+    }
+    let Some(option) = session.config_options.of(choice) else {
+        let reason = format!("the agent offers no choice of its {}", choice.name());
+        return Way::None(choice.kind(false), reason);
+    };
+    match option.value(wanted) {
+        Some(value) if option.current_value == Value::from(value) => Way::Nothing,
+        Some(value) => {
+            let params = json!({"sessionId": id, "configId": option.id, "value": value});
+            Way::Request("session/set_config_option", params)
+        }
+        None => {
+            let offered = option.values().map(|value| value.value).collect::<Vec<_>>().join(", ");
+            let reason = format!(
+                "the agent offers no {} \"{}\"; it offers: {}",
+                choice.name(),
+                clip(wanted, 60),
+                clip(&offered, MOST_NAMED)
+            );
+            Way::None(choice.kind(true), reason)
+        }
+    }
+}
+
+/// The options of a session that its agent offers, those that can be read.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct ConfigOptions(Value);
+
+impl ConfigOptions {
+    fn of(&self, choice: Choice) -> Option<ConfigOption> {
+        let all = self.0.as_array()?.iter();
+        let mut options = all.filter_map(|option| ConfigOption::deserialize(option).ok());
+        options.find(|option| option.category == choice.category())
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ConfigOption {
+    id: String,
+    category: String,
+    #[serde(default)]
+    current_value: Value,
+    /// Values, or groups of them.
+    #[serde(default)]
+    options: Vec<Value>,
+}
+
+/// A value of an option.
+struct OptionValue<'a> {
+    value: &'a str,
+    name: &'a str,
+}
+
+impl ConfigOption {
+    fn values(&self) -> impl Iterator<Item = OptionValue<'_>> {
+        let of_group = |entry: &Value| entry.get("options").and_then(Value::as_array).is_some();
+        let groups = self.options.iter().filter(move |entry| of_group(entry));
+        let grouped = groups.flat_map(|group| group["options"].as_array().into_iter().flatten());
+        let single = self.options.iter().filter(move |entry| !of_group(entry));
+        single.chain(grouped).filter_map(|entry| {
+            Some(OptionValue {
+                value: entry.get("value")?.as_str()?,
+                name: entry.get("name").and_then(Value::as_str).unwrap_or_default(),
+            })
+        })
+    }
+
+    /// The value that is `wanted`, or is called so (kimi 2.1.0: `__kimi_env_model__`).
+    fn value(&self, wanted: &str) -> Option<&str> {
+        let by_value = self.values().find(|value| value.value == wanted);
+        let found = by_value.or_else(|| self.values().find(|value| value.name == wanted));
+        found.map(|value| value.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(json: Value) -> Session {
+        let mut answer = json!({"sessionId": "s"});
+        answer
+            .as_object_mut()
+            .unwrap()
+            .extend(json.as_object().unwrap().clone());
+        serde_json::from_value(answer).unwrap()
+    }
+
+    fn set(config: &str, value: &str) -> Way {
+        let params = json!({"sessionId": "s", "configId": config, "value": value});
+        Way::Request("session/set_config_option", params)
+    }
+
+    #[test]
+    fn a_model_is_chosen_by_what_the_agent_offers() {
+        // As opencode 1.18.34 and kimi 2.1.0 offer them.
+        let by_option = session(json!({"configOptions": [
+            {"id": "mode", "category": "mode", "type": "select", "currentValue": "build", "options": []},
+            {"id": "x", "category": 7},
+            {"id": "llm", "category": "model", "type": "select", "currentValue": "a/m1", "options": [
+                {"value": "a/m1", "name": "M1"},
+                {"group": "g", "name": "G", "options": [{"value": "a/m2", "name": "M2"}]},
+            ]},
+            {"id": "thinking", "category": "thought_level", "type": "select", "currentValue": "on", "options": [
+                {"value": "off", "name": "Thinking Off"}, {"value": "on", "name": "Thinking On"},
+            ]},
+        ]}));
+        let model = |wanted| way(&by_option, Choice::Model, wanted);
+        assert_eq!([model("a/m1"), model("M1")], [Way::Nothing, Way::Nothing]);
+        assert_eq!([model("a/m2"), model("M2")], [set("llm", "a/m2"), set("llm", "a/m2")]);
+        let reason = "the agent offers no model \"m3\"; it offers: a/m1, a/m2";
+        assert_eq!(model("m3"), Way::None("model_not_found", reason.to_owned()));
+        assert_eq!(way(&by_option, Choice::Effort, "off"), set("thinking", "off"));
+        let reason = "the agent offers no level of reasoning \"high\"; it offers: off, on";
+        assert_eq!(
+            way(&by_option, Choice::Effort, "high"),
+            Way::None("not_offered", reason.to_owned())
+        );
+    }
+
+    #[test]
+    fn or_by_the_drafts_method_where_it_has_that() {
+        let models = json!({"currentModelId": "m1", "availableModels": [{"modelId": "m1"}]});
+        let by_method = session(json!({"models": models, "configOptions": [
+            {"id": "model", "category": "model", "currentValue": "m1", "options": [{"value": "m1"}]},
+        ]}));
+        assert_eq!(way(&by_method, Choice::Model, "m1"), Way::Nothing);
+        let params = json!({"sessionId": "s", "modelId": "m2"});
+        assert_eq!(
+            way(&by_method, Choice::Model, "m2"),
+            Way::Request("session/set_model", params)
+        );
+        for none in [json!({}), json!({"configOptions": null}), json!({"configOptions": 7})] {
+            let reason = "the agent offers no choice of its model";
+            assert_eq!(
+                way(&session(none), Choice::Model, "m1"),
+                Way::None("not_offered", reason.to_owned())
+            );
+        }
+    }
+}

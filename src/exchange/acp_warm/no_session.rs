@@ -1,0 +1,24 @@
+//! What stays of a session that lives for one call.
+
+use super::choices::SessionChoices;
+use crate::exchange::live::keep::{Idle, Keepable};
+
+/// The session of a form whose sessions live for one call: there is none to be kept.
+#[derive(Debug)]
+pub enum NoSession {}
+
+impl Keepable for NoSession {
+    type Setup = SessionChoices;
+
+    fn pid(&self) -> u32 {
+        match *self {}
+    }
+
+    async fn idle(&mut self) -> Idle {
+        match *self {}
+    }
+
+    fn end(self) {
+        match self {}
+    }
+}

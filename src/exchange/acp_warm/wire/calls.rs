@@ -1,0 +1,236 @@
+//! Which tool a call is of: one that is run here for the caller, or one of the agent's own.
+//!
+//! In: what an agent tells of its calls, and asks permission for. Out: whether that is a call of the caller's. Only the agent itself is
+//! believed: the id of a call is of whoever answers as its API, and a title may be the model's words.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::provider::ToolNaming;
+
+/// What no tool of the caller's is to an agent: those are run here, and it knows nothing of what they do.
+const OWN_KINDS: [&str; 5] = ["execute", "edit", "delete", "move", "fetch"];
+
+/// Where agents put the name of a call's tool that have no `name` for it: qwen (0.15.10), grok (1.0.41).
+const NAMES_IN_META: [&str; 2] = ["/toolName", "/x.ai~1tool/name"];
+
+/// How many calls that have not ended are remembered of a session.
+const MOST_CALLS: usize = 1_000;
+
+/// The longest name of a tool that is looked at: none of ours is longer.
+const LONGEST_NAME: usize = 256;
+
+/// A call, as an update or a request for permission tells of it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Call {
+    pub tool_call_id: String,
+    /// The tool (version 1 of the protocol, since schema 1.22).
+    pub name: Option<String>,
+    pub title: Option<String>,
+    pub kind: Option<String>,
+    pub status: Option<String>,
+    #[serde(rename = "_meta")]
+    pub meta: Value,
+}
+
+impl Call {
+    /// The tool, where the agent names it.
+    fn named(&self) -> Option<&str> {
+        let in_meta = || {
+            let names = NAMES_IN_META.iter();
+            names.filter_map(|place| self.meta.pointer(place)?.as_str()).next()
+        };
+        self.name.as_deref().or_else(in_meta)
+    }
+}
+
+/// What was told of a call so far.
+#[derive(Debug, Default)]
+struct KnownCall {
+    name: Option<String>,
+    /// The title it had first.
+    title: Option<String>,
+    /// The kind it had last.
+    kind: Option<String>,
+    /// It was of a kind that no tool of the caller's has.
+    is_own: bool,
+}
+
+impl KnownCall {
+    fn learn(&mut self, call: &Call) {
+        let short = |text: &str| (text.len() <= LONGEST_NAME).then(|| text.to_owned());
+        if let Some(name) = call.named() {
+            // A call of two names is nobody's.
+            self.is_own |= self.name.as_deref().is_some_and(|known| known != name);
+            self.name = Some(short(name).unwrap_or_default());
+        }
+        if self.title.is_none() {
+            self.title = call.title.as_deref().map(|title| short(title).unwrap_or_default());
+        }
+        if let Some(kind) = &call.kind {
+            self.is_own |= OWN_KINDS.contains(&&**kind);
+            self.kind = short(kind);
+        }
+    }
+
+    /// Whether it is a call of one of `tools`.
+    fn is_of(&self, id: &str, tools: &[String], naming: ToolNaming) -> bool {
+        if self.is_own {
+            return false;
+        }
+        match (&self.name, naming) {
+            (Some(name), _) => tools.contains(name),
+            (None, ToolNaming::Name) => false,
+            (None, ToolNaming::Id) => tools.iter().any(|name| {
+                let rest = id.strip_prefix(name.as_str());
+                rest.is_some_and(|rest| rest.starts_with("__") || rest.starts_with('-'))
+            }),
+            (None, ToolNaming::FirstTitle) => {
+                let is_other = self.kind.as_deref() == Some("other");
+                is_other && self.title.as_ref().is_some_and(|title| tools.contains(title))
+            }
+        }
+    }
+}
+
+/// The calls of a session, and the tools that it may call.
+#[derive(Debug)]
+pub(super) struct SessionCalls {
+    /// What an agent calls the tools that are run here.
+    tools: Vec<String>,
+    known: HashMap<String, KnownCall>,
+}
+
+impl SessionCalls {
+    pub(super) fn new(tools: Vec<String>) -> SessionCalls {
+        SessionCalls {
+            tools,
+            known: HashMap::new(),
+        }
+    }
+
+    /// Keeps what an update tells of `call`; whether that is one of the caller's.
+    pub(super) fn note(&mut self, call: &Call, naming: ToolNaming) -> bool {
+        let id = &call.tool_call_id;
+        let is_kept = self.known.contains_key(id) || self.known.len() < MOST_CALLS;
+        let mut unkept = KnownCall::default();
+        let known = match is_kept {
+            true => self.known.entry(id.clone()).or_default(),
+            false => &mut unkept,
+        };
+        known.learn(call);
+        let is_ours = known.is_of(id, &self.tools, naming);
+        if matches!(call.status.as_deref(), Some("completed" | "failed")) {
+            self.known.remove(id);
+        }
+        is_ours
+    }
+
+    /// Whether the agent may make `call`: it is one of the caller's, by all that was told of it.
+    pub(super) fn may(&mut self, call: &Call, naming: ToolNaming) -> bool {
+        let status = None;
+        self.note(&Call { status, ..call.clone() }, naming)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn may(naming: ToolNaming, told: &[Value], asked: Value) -> bool {
+        let read = |call: &Value| serde_json::from_value::<Call>(call.clone()).unwrap();
+        let mut calls = SessionCalls::new(vec!["mcp__df__add".to_owned(), "mcp_df_add".to_owned()]);
+        for call in told {
+            calls.note(&read(call), naming);
+        }
+        calls.may(&read(&asked), naming)
+    }
+
+    #[test]
+    fn a_call_is_the_callers_by_a_name_of_the_agents_alone() {
+        let name = |name: &str| json!({"toolCallId": "c1", "name": name});
+        let meta = |name: &str| json!({"toolCallId": "c1", "_meta": {"toolName": name}});
+        let title = |title: &str| json!({"toolCallId": "c1", "title": title, "kind": "other"});
+        let kind = |kind: &str| json!({"toolCallId": "c1", "name": "mcp__df__add", "kind": kind});
+        let (named, by_id, by_title) = (ToolNaming::Name, ToolNaming::Id, ToolNaming::FirstTitle);
+        let gemini = json!({"toolCallId": "mcp_df_add__c1", "title": "add", "kind": "other"});
+        for (naming, told, asked, expected) in [
+            (named, vec![], name("mcp__df__add"), true),
+            (named, vec![], meta("mcp__df__add"), true),
+            (
+                named,
+                vec![],
+                json!({"toolCallId": "c1", "_meta": {"x.ai/tool": {"name": "mcp__df__add"}}}),
+                true,
+            ),
+            (named, vec![name("mcp__df__add")], json!({"toolCallId": "c1"}), true),
+            (named, vec![], name("bash"), false),
+            // Its name says what it is, whatever else it is called.
+            (
+                by_id,
+                vec![],
+                json!({"toolCallId": "mcp_df_add__c1", "name": "bash"}),
+                false,
+            ),
+            (by_title, vec![meta("bash")], title("mcp__df__add"), false),
+            (named, vec![meta("bash")], name("mcp__df__add"), false),
+            (named, vec![], kind("other"), true),
+            (named, vec![kind("other")], kind("read"), true),
+            // An id is of whoever answers as the API, but for the agent that makes its own.
+            (named, vec![], gemini.clone(), false),
+            (by_title, vec![], gemini.clone(), false),
+            (by_id, vec![], gemini, true),
+            (by_id, vec![], json!({"toolCallId": "mcp_df_addendum"}), false),
+            (
+                by_id,
+                vec![],
+                json!({"toolCallId": "mcp_df_add__c1", "kind": "execute"}),
+                false,
+            ),
+            // A title may be the model's words, but for the agent whose first one is the tool's name.
+            (named, vec![title("mcp__df__add")], title("mcp__df__add"), false),
+            (by_title, vec![title("mcp__df__add")], json!({"toolCallId": "c1"}), true),
+            (by_title, vec![title("bash")], title("mcp__df__add"), false),
+            (
+                by_title,
+                vec![],
+                json!({"toolCallId": "c1", "title": "mcp__df__add"}),
+                false,
+            ),
+        ] {
+            assert_eq!(
+                may(naming, &told, asked.clone()),
+                expected,
+                "{naming:?} {told:?} {asked}"
+            );
+        }
+        for own in OWN_KINDS {
+            assert!(!may(named, &[], kind(own)), "{own}");
+            assert!(!may(named, &[kind(own)], kind("other")), "{own}");
+        }
+    }
+
+    #[test]
+    fn no_more_calls_are_remembered_than_a_session_may_have_open() {
+        let mut calls = SessionCalls::new(vec!["add".to_owned()]);
+        let call = |number: usize, status: &str| Call {
+            tool_call_id: number.to_string(),
+            name: Some("add".to_owned()),
+            status: Some(status.to_owned()),
+            ..Call::default()
+        };
+        for number in 0..2 * MOST_CALLS {
+            assert!(calls.note(&call(number, "pending"), ToolNaming::Name));
+        }
+        assert_eq!(calls.known.len(), MOST_CALLS);
+        for number in 0..MOST_CALLS {
+            calls.note(&call(number, "completed"), ToolNaming::Name);
+        }
+        assert!(calls.known.is_empty());
+    }
+}
