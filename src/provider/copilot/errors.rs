@@ -72,7 +72,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("server_gone")], Code::Crashed, "copilot --headless ended in the middle of a turn"),
     Rule::new(&[Kind("session_closed")], Code::Crashed, "copilot has closed the session in the middle of its turn"),
     // Login and set-up: text on standard error.
-    Rule::new(&[Text("<no authentication information found>|<not authenticated>|<no github oauth token>")], Code::NotLoggedIn, "Error: No authentication information found."),
+    Rule::new(&[Text("<no authentication information found>|<not authenticated>|<no git_hub o_auth token>")], Code::NotLoggedIn, "Error: No authentication information found."),
     Rule::new(&[Text("<authentication token validation failed>|<classic pat detected>")], Code::AuthenticationFailed, "Error: Authentication token validation failed: bad token"),
     Rule::new(&[Text("<providers require an explicit model>")], Code::InvalidOption, "BYOK providers require an explicit model. Run `copilot help providers` for configuration details.").hint("set `model`: a model API of your own has no default"),
     Rule::new(&[Text("<offline mode requires a local model provider>")], Code::InvalidConfig, "Offline mode requires a local model provider").hint("unset COPILOT_OFFLINE, or name a model API in `provider`"),
