@@ -41,8 +41,8 @@ pub(in crate::provider) use flags::{flag, optional};
 pub use vocabulary::{
     APPENDED_PROMPT_FILE, About, AcpErrors, AcpUsage, Compose, Defaults, EnvValue, FileSpec, Guard, LiveForm, LoginDir,
     OUTPUT_SCHEMA_FILE, PrivateHome, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm,
-    SessionParts, SessionSpec, ToolNaming, Unbeaten, UserSettings, Var, WarmForm, WarmThread, appended_prompt, output_schema,
-    system_prompt,
+    SessionParts, SessionSpec, ToolNaming, Unbeaten, UserSettings, Var, WarmForm, WarmThread, appended_prompt,
+    output_schema, system_prompt,
 };
 pub(in crate::provider) use vocabulary::{choice_var, var, var_when};
 
