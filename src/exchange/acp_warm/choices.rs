@@ -89,7 +89,7 @@ pub fn way(session: &Session, choice: Choice, wanted: &str) -> Way {
         return Way::None(choice.kind(false), reason);
     };
     match option.value(wanted) {
-        Some(value) if option.current_value == Value::from(value) => Way::Nothing,
+        Some(value) if option.current_value == value => Way::Nothing,
         Some(value) => {
             let params = json!({"sessionId": id, "configId": option.id, "value": value});
             Way::Request("session/set_config_option", params)
