@@ -187,3 +187,70 @@ it("codex is asked in words for what its strict mode does not take, and says so"
     expect(JSON.stringify(body)).toContain("[Output Schema]");
   }
 });
+
+/** Schemas that CLIs refuse at their start, and values that fit them. */
+const REFUSED: [string, object, object][] = [
+  ["a tuple of zod 4", z.object({ pair: z.tuple([z.string(), z.number()]) }), { pair: ["a", 1] }],
+  [
+    "a keyword of one's own",
+    { type: "object", "x-order": ["a"], properties: { a: { type: "string" } }, required: ["a"] },
+    { a: "b" },
+  ],
+  [
+    "a pattern of another dialect",
+    { type: "object", properties: { mail: { type: "string", pattern: "^[\\w-\\.]+@b$" } }, required: ["mail"] },
+    { mail: "a@b" },
+  ],
+];
+/** Such CLIs, in print form. */
+const REFUSING = {
+  claude: async (script: object[]) => {
+    const { api, options } = await withClaude({ engine: "print", script: script as Script });
+    return { requests: api.requests, provider: createProvider(options) as unknown as CliProvider };
+  },
+  qwen: async (script: object[]) => {
+    const { api, create } = await withCli("qwen", { script: script as Script });
+    return { requests: api.requests, provider: create({ engine: "print" }) };
+  },
+};
+
+describe.each([
+  ["claude", REFUSED],
+  ["qwen", sampleOf(REFUSED)],
+] as const)("%s print", TIMEOUT, (cli, refused) => {
+  it.each(refused)("is asked in words for what its flag refuses: %s", async (_, schema, value) => {
+    const said = { text: JSON.stringify(value) };
+    const { requests, provider } = await REFUSING[cli]([said, said]);
+    const first = await ask(provider, schema);
+    expect(first.error).toBeUndefined();
+    expect(first.reply).toMatchObject({ structured: value, content: said.text });
+    const warnings = (kinds: string[]) => kinds.filter((kind) => kind.startsWith("warning") || kind === "start");
+    expect(warnings(first.kinds)).toEqual(["start", "start", "warning OUTPUT_SCHEMA_EMULATED"]);
+    // It is known then of this schema, and not started in vain.
+    const second = await ask(provider, schema);
+    expect(second.reply?.structured).toEqual(value);
+    expect(warnings(second.kinds)).toEqual(["start", "warning OUTPUT_SCHEMA_EMULATED"]);
+    expect(requests).toHaveLength(2);
+    for (const { body } of requests) expect(JSON.stringify(body)).toContain("[Output Schema]");
+  });
+});
+
+it("claude's refusal of one schema says nothing of others", TIMEOUT, async () => {
+  const [, schema, value] = REFUSED[1] as (typeof REFUSED)[number];
+  const { requests, provider } = await REFUSING.claude([{ text: JSON.stringify(value) }, answers(ANN)]);
+  expect((await ask(provider, schema)).reply?.structured).toEqual(value);
+  const { reply, kinds } = await ask(provider);
+  expect(reply?.structured).toEqual(ANN);
+  expect(kinds.some((kind) => kind.startsWith("warning"))).toBe(false);
+  expect(JSON.stringify(requests[1]?.body)).not.toContain("[Output Schema]");
+});
+
+it("a schema of the user's own that claude refuses is an invalid option", TIMEOUT, async () => {
+  const { options } = await withClaude({ engine: "print", script: [] });
+  const extraArgs = ["--json-schema", JSON.stringify({ type: "object", "x-a": 1 })];
+  const provider = createProvider({ ...options, extraArgs });
+  await expect(provider.invoke(["Who is it?"])).rejects.toMatchObject({
+    code: "INVALID_OPTION",
+    message: expect.stringContaining('--json-schema is not a valid JSON Schema: strict mode: unknown keyword: "x-a"'),
+  });
+});

@@ -1,13 +1,15 @@
-//! The flag that an installed CLI does not know.
+//! What an installed CLI refuses before it does anything: a flag that it does not know, a schema that it can't read.
 //!
-//! In: a provider's id and what it printed on standard error. Out: the flag, so that the caller can leave it out and ask
-//! again. Each option parser has its own sentence (`provider::errors`); the provider's data names its parser.
+//! In: a provider's id and what it printed on standard error. Out: the flag, or why the schema is refused, so that the caller can leave it
+//! out and ask again. Each option parser has its own sentence (`provider::errors`); the provider's data names its parser.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
 use super::rules;
+use crate::error::clip;
 use crate::provider::errors::{ARGPARSE, GO_FLAG, PFLAG, RefusedFlag};
 use crate::redact::plain;
 
@@ -43,9 +45,48 @@ pub fn unsupported_flag(provider: &str, stderr: &str) -> Option<String> {
         })
 }
 
+/// How providers refuse a schema, by id.
+static SCHEMA_REFUSALS: LazyLock<HashMap<&str, Regex>> = LazyLock::new(|| {
+    let sentences = rules::ALL
+        .iter()
+        .filter_map(|known| Some((known.id, known.errors.refused_schema?)));
+    let compiled = sentences.filter_map(|(id, sentence)| Some((id, Regex::new(&format!("(?i){sentence}")).ok()?)));
+    compiled.collect()
+});
+
+/// Why the CLI refused the schema that it was told for its answer; `None` where it did not.
+pub fn refused_schema(provider: &str, stderr: &str) -> Option<String> {
+    let text = plain(stderr);
+    let found = SCHEMA_REFUSALS.get(provider)?.find(&text)?;
+    Some(clip(found.as_str().trim_end(), 200))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_schema_is_refused_with_a_reason() {
+        let dialect = "--json-schema is not a valid JSON Schema: no schema with key or ref \"https://a/\"";
+        let root = "--json-schema root must accept object-typed values";
+        let table = [
+            ("claude", format!("Error: {dialect}\n"), Some(dialect)),
+            ("qwen", format!("\x1b[31m{dialect}\x1b[0m\n"), Some(dialect)),
+            ("qwen", format!("\x1b[31m{root}\x1b[0m\n"), Some(root)),
+            // A warning of a run that goes on.
+            (
+                "claude",
+                "strict mode: \"items\" is 1-tuple, but minItems".to_owned(),
+                None,
+            ),
+            ("claude", "error: unknown option '--json-schema'\n".to_owned(), None),
+            ("codex", dialect.to_owned(), None),
+        ];
+        for (provider, stderr, expected) in table {
+            assert_eq!(refused_schema(provider, &stderr).as_deref(), expected, "{stderr:?}");
+        }
+        assert_eq!(SCHEMA_REFUSALS.len(), 2);
+    }
 
     #[test]
     fn every_parser_is_understood() {

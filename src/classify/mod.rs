@@ -19,7 +19,7 @@ mod table;
 mod tests;
 
 pub use error_context::classify_with_context;
-pub use flags::unsupported_flag;
+pub use flags::{refused_schema, unsupported_flag};
 pub use hints::{
     NO_TEMPORARY_FOLDER, SKIPPED_FOLDER, TILDE, general as general_hint, hint, time_limit as time_limit_hint,
 };

@@ -112,6 +112,8 @@ pub struct Ended {
     pub figures: Value,
     /// The flag of ours that a CLI too old for it has refused before it did anything.
     pub refused_flag: Option<String>,
+    /// Why a CLI has refused the schema of the answer before it did anything.
+    pub refused_schema: Option<String>,
     /// Something was done that must not be done again.
     pub has_side_effects: bool,
     /// What is to be done when the verdict is known, before the last events go out.
@@ -132,6 +134,7 @@ impl Ended {
             exit: None,
             figures: Value::Null,
             refused_flag: None,
+            refused_schema: None,
             has_side_effects: false,
             on_verdict: None,
         }

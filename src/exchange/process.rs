@@ -20,6 +20,8 @@ pub struct Invocation {
     pub flags: Vec<String>,
     /// Those that the run can do without.
     pub optional_flags: Vec<String>,
+    /// It is told the schema of the call's answer.
+    pub has_schema: bool,
 }
 
 /// A process that is no more.
@@ -46,6 +48,7 @@ impl Invocation {
             wire: line.wire,
             flags: line.all_flags(),
             optional_flags: line.optional_flags.clone(),
+            has_schema: line.has_schema,
         }
     }
 
@@ -53,6 +56,7 @@ impl Invocation {
     pub fn ended(self, process: EndedProcess, limits: &ProcessLimits) -> Ended {
         let exit = process.exit;
         let refused_flag = self.refused_flag(&exit);
+        let refused_schema = self.refused_schema(&exit);
         let stopped = match exit.end {
             End::Timeout => ProcessEnd::Stopped(StopReason::Timeout(limits.timeout.unwrap_or_default())),
             End::IdleTimeout => ProcessEnd::Stopped(StopReason::IdleTimeout(limits.idle_timeout.unwrap_or_default())),
@@ -68,6 +72,7 @@ impl Invocation {
             figures: json!({"exitCode": exit.code, "signal": exit.signal, "stdoutBytes": exit.stdout_bytes,
                             "stderrBytes": exit.stderr_bytes}),
             refused_flag,
+            refused_schema,
             ..Ended::new(Evidence::Process(ProcessEvidence {
                 wire: self.wire,
                 flags: self.flags,
@@ -85,9 +90,17 @@ impl Invocation {
         }
     }
 
+    /// Why a CLI has refused the schema of ours before it did anything.
+    fn refused_schema(&self, exit: &Exit) -> Option<String> {
+        if !self.has_schema || did_something(exit) {
+            return None;
+        }
+        classify::refused_schema(&self.provider, &exit.stderr)
+    }
+
     /// The flag of ours that a CLI too old for it has refused before it did anything.
     fn refused_flag(&self, exit: &Exit) -> Option<String> {
-        if exit.code == Some(0) || exit.stdout_bytes > 0 {
+        if did_something(exit) {
             return None;
         }
         let refused = classify::unsupported_flag(&self.provider, &exit.stderr)?;
@@ -98,5 +111,48 @@ impl Invocation {
         } else {
             ours.clone()
         })
+    }
+}
+
+/// Whether a process may have done more than refuse its arguments.
+fn did_something(exit: &Exit) -> bool {
+    exit.code == Some(0) || exit.stdout_bytes > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::Timings;
+
+    #[test]
+    fn a_schema_is_refused_where_it_is_ours_and_nothing_was_done() {
+        let refusal = "--json-schema is not a valid JSON Schema: strict mode: unknown keyword: \"x-a\"";
+        let refused = |has_schema, code, stdout_bytes| {
+            let invocation = Invocation {
+                provider: "claude".to_owned(),
+                wire: Wire::ClaudeStream,
+                flags: vec!["--json-schema".to_owned()],
+                optional_flags: vec!["--json-schema".to_owned()],
+                has_schema,
+            };
+            let exit = Exit {
+                run_id: String::new(),
+                pid: 1,
+                end: End::Exited,
+                code: Some(code),
+                signal: None,
+                stderr: format!("Error: {refusal}\n"),
+                stderr_bytes: 1,
+                stdout_bytes,
+                stdout_bytes_at_end: stdout_bytes,
+                timings: Timings::default(),
+            };
+            assert_eq!(invocation.refused_flag(&exit), None);
+            invocation.refused_schema(&exit)
+        };
+        assert_eq!(refused(true, 1, 0).as_deref(), Some(refusal));
+        for (has_schema, code, stdout_bytes) in [(false, 1, 0), (true, 0, 0), (true, 1, 1)] {
+            assert_eq!(refused(has_schema, code, stdout_bytes), None);
+        }
     }
 }

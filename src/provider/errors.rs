@@ -15,6 +15,9 @@ pub struct Errors {
     pub exit_codes: ExitCodes,
     /// How it refuses a flag that it does not know; none where its option parser is not known, or does not name the flag.
     pub refused_flags: &'static [RefusedFlag],
+    /// How it refuses, before it does anything, a schema that it was told for its answer: a regular expression, case ignored. What it finds is
+    /// the reason.
+    pub refused_schema: Option<&'static str>,
     /// How a line of standard error begins that tells of a request to be made again after a pause no caller waits for: the process is
     /// ended there. What stands behind the line's first `): ` is the failure.
     pub long_pauses: &'static [&'static str],
@@ -57,6 +60,7 @@ impl Errors {
         hints: &[],
         exit_codes: ExitCodes::Failed,
         refused_flags: &[],
+        refused_schema: None,
         long_pauses: &[],
         whole_text: None,
         channel: Channel::PLAIN,
@@ -98,6 +102,9 @@ pub const ARGPARSE: RefusedFlag = refused_flag(r"unrecognized arguments?:? '?(--
 pub const GO_FLAG: RefusedFlag = refused_flag(r"flag provided but not defined: (--?\w[\w-]*)");
 /// pflag (Go): `unknown flag: --frob`.
 pub const PFLAG: RefusedFlag = refused_flag(r"unknown flag:? '?(--?\w[\w-]*)");
+
+/// claude 2.1.332, qwen 0.15.10 and 0.24.4: `--json-schema is not a valid JSON Schema: strict mode: unknown keyword: "x-a"`.
+pub const JSON_SCHEMA: &str = r"--json-schema (?:root )?(?:is not|must) [^\n]*";
 
 const fn refused_flag(sentence: &'static str) -> RefusedFlag {
     RefusedFlag { sentence, prefix: "--" }

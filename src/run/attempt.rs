@@ -121,6 +121,9 @@ pub(super) async fn run_attempt<E: Exchange>(
     if let Some(flag) = ended.refused_flag {
         return Ok(Attempted::Outcome(AttemptOutcome::FlagRefused(flag)));
     }
+    if let Some(reason) = ended.refused_schema {
+        return Ok(Attempted::Outcome(AttemptOutcome::SchemaRefused(reason)));
+    }
     let is_turn = matches!(ended.evidence, Evidence::Turn(_));
     let (held, mut events) = driven.settle(ended.evidence, ended.on_verdict);
     if is_turn {

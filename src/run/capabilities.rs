@@ -1,7 +1,8 @@
-//! What is known of an installed CLI (flags it has refused, whether it serves live sessions), remembered for that binary: what it has
+//! What is known of an installed CLI (flags and schemas it has refused, whether it serves live sessions), remembered for that binary: what it has
 //! turned out to do for [minutes](MEMORY), what its file says as long as the process lives.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,6 +37,8 @@ fn is_known(since: Instant, now: Instant) -> bool {
 struct Facts {
     /// Which flags it has refused, and when.
     refused_flags: HashMap<String, Instant>,
+    /// Which schemas it has refused, by their texts' hashes: when, and why.
+    refused_schemas: HashMap<u64, (Instant, String)>,
     /// Whether it serves an engine.
     engines: HashMap<EngineUsed, Remembered>,
     /// Its version; looked for once.
@@ -75,6 +78,35 @@ pub fn remember_refused(binary: &Binary, flag: &str) {
     let of_binary = facts.entry(binary.clone()).or_default();
     of_binary.refused_flags.insert(flag.to_owned(), Instant::now());
     of_binary.news.fetch_add(1, Ordering::Release);
+}
+
+/// How many refused schemas are remembered of one binary: whose answers have more is asked natively once more.
+const MAX_SCHEMAS: usize = 256;
+
+/// Why `binary` has refused `schema`, where it has.
+pub fn schema_refusal(binary: &Binary, schema: &str) -> Option<String> {
+    let facts = facts();
+    let (since, reason) = facts.get(binary)?.refused_schemas.get(&hash_of(schema))?;
+    is_known(*since, Instant::now()).then(|| reason.clone())
+}
+
+/// `binary` has refused `schema`, for this reason. Of others that says nothing.
+pub fn remember_refused_schema(binary: &Binary, schema: &str, reason: &str) {
+    let now = Instant::now();
+    let mut facts = facts();
+    let refused = &mut facts.entry(binary.clone()).or_default().refused_schemas;
+    if refused.len() >= MAX_SCHEMAS {
+        refused.retain(|_, (since, _)| is_known(*since, now));
+    }
+    if refused.len() < MAX_SCHEMAS {
+        refused.insert(hash_of(schema), (now, reason.to_owned()));
+    }
+}
+
+fn hash_of(schema: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    schema.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The version of `binary`, as the npm package that it stands in has it; `None` where it stands in none.
@@ -153,16 +185,32 @@ mod tests {
         assert_eq!(after(600), None);
     }
 
-    #[test]
-    fn so_is_a_refused_flag() {
-        let file = std::env::temp_dir().join("deep-factor-capabilities-no-such-file");
+    fn binary(name: &str) -> Binary {
+        let file = std::env::temp_dir().join(name);
         let resolved = Resolved {
             file,
             prefix: Vec::new(),
             interpreter: None,
             called_with: None,
         };
-        let binary = Binary::new(resolved, None);
+        Binary::new(resolved, None)
+    }
+
+    #[test]
+    fn a_refused_schema_is_known_of_that_schema_and_of_so_many() {
+        let binary = binary("deep-factor-capabilities-no-such-schema");
+        remember_refused_schema(&binary, "{}", "odd");
+        assert_eq!(schema_refusal(&binary, "{}").as_deref(), Some("odd"));
+        assert_eq!(schema_refusal(&binary, "{ }"), None);
+        for n in 0..2 * MAX_SCHEMAS {
+            remember_refused_schema(&binary, &n.to_string(), "odd");
+        }
+        assert_eq!(facts()[&binary].refused_schemas.len(), MAX_SCHEMAS);
+    }
+
+    #[test]
+    fn so_is_a_refused_flag() {
+        let binary = binary("deep-factor-capabilities-no-such-file");
         let since = Instant::now();
         remember_refused(&binary, "--some");
         let after = |seconds: u64| refused_at(&binary, since + Duration::from_secs(seconds)).len();

@@ -67,8 +67,10 @@ impl RetryableCall for KeptOrPrinted<'_> {
         };
         self.call.keep_dropped();
         let outcome = self.made(&attempt, info).await;
-        if let Ok(AttemptOutcome::FlagRefused(flag)) = &outcome {
-            self.call.drop_flag(flag)?;
+        match &outcome {
+            Ok(AttemptOutcome::FlagRefused(flag)) => self.call.drop_flag(flag)?,
+            Ok(AttemptOutcome::SchemaRefused(reason)) => self.call.drop_schema(reason),
+            _ => {}
         }
         match outcome {
             Err(error) => Err(ask::with_node(self.call.engine, error, self.call.base_env, self.call.cancel).await),

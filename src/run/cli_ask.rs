@@ -1,11 +1,11 @@
 //! A call of a CLI that can be made again of a grown thread.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
 use super::cli::KeptOrPrinted;
-use super::cli_attempt::CliCall;
+use super::cli_attempt::{CliCall, Dropped};
 use super::cli_request::CliRequest;
 use super::engine::Engine;
 use super::reask::Reaskable;
@@ -51,7 +51,7 @@ impl Reaskable for CliAsking<'_> {
                 base_env: self.base_env,
                 cancel: self.cancel,
                 sink: self.sink,
-                dropped: Mutex::default(),
+                dropped: Dropped::default(),
             },
             kept: &ready.kept,
         };

@@ -14,10 +14,12 @@ use super::queue::Waiting;
 use super::sink::Sink;
 use crate::error::{Code, ProviderError};
 use crate::event::{EngineUsed, Event, RunInfo};
+use crate::exchange::installed::Binary;
 use crate::fold::Fold;
 use crate::judge::CliRules;
 use crate::process::limit::Permit;
 use crate::process::{ProcessLimits, Vars};
+use crate::schema::Schema;
 
 /// One call of a CLI.
 pub(super) struct CliCall<'a> {
@@ -26,15 +28,27 @@ pub(super) struct CliCall<'a> {
     pub base_env: &'a Arc<Vars>,
     pub cancel: &'a CancellationToken,
     pub sink: &'a Sink,
-    /// The flags that the CLI has refused in this call, one for each time: what its file is known for helps nobody where it is not the same
-    /// file twice.
-    pub dropped: Mutex<Vec<String>>,
+    pub dropped: Dropped,
+}
+
+/// What the CLI has refused in a call: what its file is known for helps nobody where it is not the same file twice.
+#[derive(Debug, Default)]
+pub(super) struct Dropped {
+    /// The flags, one for each time.
+    flags: Mutex<Vec<String>>,
+    /// Why it does not take the schema of the answer.
+    schema: OnceLock<String>,
 }
 
 impl CliCall<'_> {
     /// The file that is there now is asked without the flags that the call has seen refused.
     pub fn keep_dropped(&self) {
-        let dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let dropped = self
+            .dropped
+            .flags
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if dropped.is_empty() {
             return;
         }
@@ -52,7 +66,7 @@ impl CliCall<'_> {
     /// # Errors
     /// `UNSUPPORTED_FLAG` where it has refused more often than there are flags to be left out.
     pub fn drop_flag(&self, flag: &str) -> Result<(), Box<ProviderError>> {
-        let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut dropped = self.dropped.flags.lock().unwrap_or_else(PoisonError::into_inner);
         dropped.push(flag.to_owned());
         let optional = self.engine.provider.flags.iter().filter(|flag| flag.optional);
         if dropped.len() <= optional.count() {
@@ -62,6 +76,22 @@ impl CliCall<'_> {
         let reason =
             format!("unknown option {flag}: the CLI was started {times} times, without each flag that it had refused");
         Err(self.engine.refuse(Code::UnsupportedFlag, reason))
+    }
+
+    /// The CLI has refused the schema of the answer, for this reason.
+    pub fn drop_schema(&self, reason: &str) {
+        self.dropped.schema.get_or_init(|| reason.to_owned());
+    }
+
+    /// Whether an attempt of this call has ended with that.
+    pub fn has_dropped_schema(&self) -> bool {
+        self.dropped.schema.get().is_some()
+    }
+
+    /// Why `binary` does not take `schema`, as far as that is known.
+    pub fn schema_refusal(&self, binary: &Binary, schema: &Schema) -> Option<String> {
+        let of_call = self.dropped.schema.get().cloned();
+        of_call.or_else(|| capabilities::schema_refusal(binary, schema.text()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Calls in print form: one process for each.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -64,13 +65,16 @@ impl CliAttempt<'_> {
         };
         let mut prompt = &printed.prompt;
         let Installed { mut line, binary } = line_of(prompt, with_schema.as_ref().unwrap_or(options))?;
-        let mut emulated_because = request.emulated_because;
-        if let Some(asking) = printed
-            .asking_prompt
-            .as_ref()
-            .filter(|_| with_schema.is_some() && !line.has_schema)
-        {
-            emulated_because = Some("the installed CLI does not know the flag for it");
+        let mut emulated_because = request.emulated_because.map(Cow::from);
+        let not_taken = request.native_schema().and_then(|schema| match line.has_schema {
+            false => Some(Cow::from("the installed CLI does not know the flag for it")),
+            true => {
+                let reason = self.call.schema_refusal(&binary, schema)?;
+                Some(Cow::from(format!("the installed CLI does not take it ({reason})")))
+            }
+        });
+        if let (Some(why), Some(asking)) = (not_taken, &printed.asking_prompt) {
+            emulated_because = Some(why);
             prompt = asking;
             line = line_of(prompt, options)?.line;
         }
@@ -94,8 +98,12 @@ impl CliAttempt<'_> {
             fields,
             notes: {
                 let uncallable = request.uncallable.then(not_callable);
-                let emulated = emulated_because.and_then(|why| emulated(engine, why));
-                let choices = request.notes(self.number, engine, base_env);
+                let emulated = emulated_because.and_then(|why| emulated(engine, &why));
+                let choices = match self.call.has_dropped_schema() {
+                    false => request.notes(self.number, engine, base_env),
+                    // The attempt that ended with that has told them.
+                    true => Vec::new(),
+                };
                 choices.into_iter().chain(uncallable).chain(emulated).collect()
             },
         };
@@ -128,6 +136,9 @@ impl CliAttempt<'_> {
         let outcome = outcome.outcome();
         if let AttemptOutcome::FlagRefused(flag) = &outcome {
             capabilities::remember_refused(&binary, flag);
+        }
+        if let (AttemptOutcome::SchemaRefused(reason), Some(schema)) = (&outcome, request.native_schema()) {
+            capabilities::remember_refused_schema(&binary, schema.text(), reason);
         }
         Ok(outcome)
     }

@@ -29,6 +29,8 @@ pub(super) enum AttemptOutcome {
     Cancelled,
     /// The CLI refused a flag the run can do without.
     FlagRefused(String),
+    /// The CLI refused the schema of the answer, for this reason: it is asked for in the prompt.
+    SchemaRefused(String),
     /// The reply is not what was asked for.
     AskAgain(Box<RejectedReply>),
 }
@@ -145,7 +147,11 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
             Ok(admission) => {
                 let outcome = call.attempt(number, &began, &mut info).await;
                 // One without a place in the queue has asked nobody, nor has one whose arguments were refused.
-                let has_asked = info.queued_ms.is_some() && !matches!(outcome, Ok(AttemptOutcome::FlagRefused(_)));
+                let is_refused = matches!(
+                    outcome,
+                    Ok(AttemptOutcome::FlagRefused(_) | AttemptOutcome::SchemaRefused(_))
+                );
+                let has_asked = info.queued_ms.is_some() && !is_refused;
                 admission.settle(sink, has_asked, call.now_ms()).await;
                 outcome
             }
@@ -217,6 +223,8 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
                     () = tokio::time::sleep(Duration::from_millis(delay_ms)) => number += 1,
                 }
             }
+            // The next attempt says that the prompt asks for it, and why.
+            Ok(AttemptOutcome::SchemaRefused(_)) => {}
             Ok(AttemptOutcome::FlagRefused(flag)) => {
                 let message = format!("the installed CLI does not know {flag}: asked again without it");
                 sink.send(&mut vec![Event::Warning {

@@ -446,6 +446,7 @@ fn stopped(mut ended: Ended, reason: StopReason) -> Ended {
     }
     // Its text when it was stopped is no refusal.
     ended.refused_flag = None;
+    ended.refused_schema = None;
     ended
 }
 

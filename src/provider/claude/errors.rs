@@ -1,7 +1,7 @@
 //! Claude Code (2.1.197 and 2.1.330; CLI-FACTS 1.3, 1.9, 1b §3). Codes and fields decide; its wordings change with every
 //! release and serve only where no field came: text and json form, which have no `assistant.error`.
 
-use super::super::errors::{COMMANDER, Channel, Condition::*, Errors, Rule};
+use super::super::errors::{COMMANDER, Channel, Condition::*, Errors, JSON_SCHEMA, Rule};
 use crate::error::Code;
 
 /// What is known of its failures.
@@ -9,6 +9,7 @@ pub(super) const ERRORS: Errors = Errors {
     rules: RULES,
     hints: HINTS,
     refused_flags: &[COMMANDER],
+    refused_schema: Some(JSON_SCHEMA),
     channel: Channel {
         noise: &[
             r"\[claude-code:\w+\].*",
@@ -140,6 +141,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("<piped stdin input exceeds>")], Code::PromptTooLong, "Error: piped stdin input exceeds 10MB. Pass large content as a file path in your prompt instead.").hint("shorten the thread: claude takes at most 10 MB"),
     Rule::new(&[Text("<requires --verbose>")], Code::InvalidOption, "Error: When using --print, --output-format=stream-json requires --verbose").hint("leave `verbose` at its default"),
     Rule::new(&[Text("<json_schema is not valid json>")], Code::InvalidOption, "Error: --json-schema is not valid JSON: JSON Parse error: Expected '}'").hint("give a schema that is valid JSON"),
+    Rule::new(&[Text("<json_schema is not a valid json schema>")], Code::InvalidOption, "Error: --json-schema is not a valid JSON Schema: strict mode: unknown keyword: \"x-a\"").hint("give a schema that the CLI takes, or give it as the call's option `outputSchema`"),
     Rule::new(&[Text("<cannot be used with root/sudo")], Code::InvalidOption, "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons").hint("run as an ordinary user, or choose another `permissionMode`"),
     Rule::new(&[Text("<cannot be launched inside another claude code session>")], Code::InvalidConfig, "Error: Claude Code cannot be launched inside another Claude Code session.").hint("remove CLAUDECODE from the environment (`env: { CLAUDECODE: undefined }`)"),
     // 2.1.197 quotes the line, and with it the prompt.

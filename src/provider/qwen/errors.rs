@@ -1,7 +1,7 @@
 //! Qwen (0.15.10 and 0.24.4; CLI-FACTS 4, OTHER-LIVE 2). In json and stream-json an API error is exit 0 (0.15.10), `success` and a result that reads
 //! `[API Error: 401 …]`: the decoder makes a failure of it, the common rules read the status.
 
-use super::super::errors::{Condition::*, Errors, Rule, YARGS};
+use super::super::errors::{Condition::*, Errors, JSON_SCHEMA, Rule, YARGS};
 use crate::error::Code;
 
 /// What is known of its failures.
@@ -9,6 +9,7 @@ pub(super) const ERRORS: Errors = Errors {
     rules: RULES,
     hints: HINTS,
     refused_flags: &[YARGS],
+    refused_schema: Some(JSON_SCHEMA),
     // `Retrying in 60s (attempt 1/10): [API Error: 429 slow down]`: ten minutes at least (0.24.4).
     long_pauses: &["Retrying in "],
     // The pipe that a run gets holds so much on Linux (0.24.4: beyond that the end is lost; 0.15.10 loses nothing).
@@ -44,6 +45,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Subtype("error_max_turns")], Code::MaxTurns, "Reached max session turns"),
     Rule::new(&[Exit(41)], Code::NotLoggedIn, "No auth type is selected."),
     Rule::new(&[Exit(42), Text("<no input provided>")], Code::EmptyPrompt, "No input provided via stdin."),
+    Rule::new(&[Exit(52), Text("<json_schema is not|<json_schema root must>")], Code::InvalidOption, "--json-schema is not a valid JSON Schema: strict mode: unknown keyword: \"x-a\"").hint("give a schema that the CLI takes, or give it as the call's option `outputSchema`"),
     Rule::new(&[Exit(52)], Code::InvalidConfig, "Invalid configuration in settings.json").hint("correct ~/.qwen/settings.json"),
     Rule::new(&[Exit(55)], Code::Timeout, "Run aborted: wall-clock budget of 4s exceeded (--max-wall-time)."),
     Rule::new(&[Exit(53)], Code::MaxTurns, "Reached max session turns for this session."),

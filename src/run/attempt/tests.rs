@@ -144,6 +144,7 @@ impl Seen {
             Ok(Attempted::Outcome(AttemptOutcome::Replied(reply))) => format!("replied {}", reply.content),
             Ok(Attempted::Outcome(AttemptOutcome::Cancelled)) => "cancelled".to_owned(),
             Ok(Attempted::Outcome(AttemptOutcome::FlagRefused(flag))) => format!("refused {flag}"),
+            Ok(Attempted::Outcome(AttemptOutcome::SchemaRefused(reason))) => format!("refused: {reason}"),
             Ok(Attempted::Outcome(AttemptOutcome::AskAgain(rejected))) => {
                 format!("ask again: {}", rejected.error.message)
             }

@@ -102,6 +102,7 @@ fn begin(end: fn(&Log) -> Option<TurnEnd<Session, u8>>) -> Begun {
             wire: Wire::ClaudeStream,
             flags: Vec::new(),
             optional_flags: Vec::new(),
+            has_schema: false,
         },
         limits: ProcessLimits::default(),
         pid: 7,

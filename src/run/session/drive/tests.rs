@@ -18,6 +18,7 @@ use crate::judge::TurnEvidence;
 use crate::message::{Message, Role};
 use crate::process::counted::RESOLVED;
 use crate::prompt::counted::RENDERED;
+use crate::run::cli_attempt::Dropped;
 use crate::run::cli_request::CliRequest;
 use crate::run::log::Log;
 use crate::run::request::Request;
@@ -159,7 +160,7 @@ async fn call(base: &Arc<Base>, source: &Arc<MadeUp>, env: &Arc<Vars>, may_conti
         base_env: env,
         cancel: &CancellationToken::new(),
         sink: &sink,
-        dropped: Mutex::default(),
+        dropped: Dropped::default(),
     };
     let attempt = CliAttempt {
         call: &call,
