@@ -147,7 +147,8 @@ describe.skipIf(lacks("signals"))("a CLI that can't be told by what it is", () =
     const { api, options } = await withClaude({ which, script: ok });
     const made = fakes();
     const log = join(made.dir, "starts");
-    const cliPath = made.shell("claude", `echo start >> '${log}'\nexec '${options.cliPath}' "$@"`);
+    // What a variable holds is not read: a file that is named would be looked at.
+    const cliPath = made.shell("claude", `echo start >> '${log}'\nclaude='${options.cliPath}'\nexec "$claude" "$@"`);
     const provider = createProvider({ ...options, cliPath });
     expect((await provider.health({ level: "command" })).engine?.uses).toBe("untried");
     const { run, warnings, message } = await ask(provider, ["hi"]);
