@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { HumanMessage, ToolMessage } from "@langchain/core/messages";
-import { createCodexCliProvider, type LogRecord } from "deep-factor-providers";
+import { type CliProvider, createCodexCliProvider, type LogRecord } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "../support/fake.mjs";
 import { ask, gone } from "../support/live.mjs";
@@ -146,11 +146,23 @@ describe.skipIf(lacks("signals"))("a server that", () => {
 
   it.each([
     ["refuses a configuration", "broken", { code: "INVALID_CONFIG", category: "configuration" }],
+    ["refuses to begin with its configuration", "misread", { code: "INVALID_CONFIG", category: "configuration" }],
     ["can't read its configuration", "misconfigured", { code: "INVALID_CONFIG", category: "configuration" }],
     ["closes a thread in its turn", "closes", { code: "MALFORMED_RESPONSE" }],
     ["dies at its first thread", "dies", { code: "CRASHED", exitCode: 3 }],
   ])("%s makes the call fail", async (_, mood, error) => {
     await expect(withServer(mood).provider.invoke(["hi"])).rejects.toMatchObject(error);
+  });
+
+  it("asks on and on and reads no answer is ended before it has filled the memory, and the next call has another", async () => {
+    const { provider } = withServer("well");
+    onTestFinished(() => void delete process.env.ODD_MOOD);
+    process.env.ODD_MOOD = "asksOn";
+    const before = process.memoryUsage.rss();
+    await expect(provider.invoke(["one"])).rejects.toMatchObject({ code: "CRASHED" });
+    expect(process.memoryUsage.rss() - before).toBeLessThan(400 * 2 ** 20);
+    delete process.env.ODD_MOOD;
+    expect((await ask(provider, ["two"])).reply.content).toBe("ok");
   });
 
   it("does not become ready keeps no call of another waiting", async () => {
@@ -195,6 +207,27 @@ describe.skipIf(lacks("signals"))("a server that", () => {
     const left = records.find(({ message }) => message === "started")?.fields?.leftMs;
     // A timer may be a millisecond early.
     expect(left).toSatisfy((ms: number) => ms > 0 && ms <= 59_701);
+  });
+
+  it("refuses one provider's configuration serves the other providers of its file as before", async () => {
+    const fakes = createFakes();
+    onTestFinished(() => fakes.cleanup());
+    // Of a version that serves, as npm installs it.
+    mkdirSync(join(fakes.dir, "bin"));
+    writeFileSync(join(fakes.dir, "package.json"), JSON.stringify({ name: "@openai/codex", version: "0.169.0" }));
+    const server = `exec '${process.execPath}' '${SERVER}' "\${ODD_MOOD:-well}" '${fakes.dir}/lines'`;
+    const cliPath = fakes.shell("bin/codex", `case "$1" in app-server) ${server};; *) exit 7;; esac`);
+    const [broken, late, well] = ["misread", "refuses-late", "well"].map((ODD_MOOD) => {
+      const provider = createCodexCliProvider({ cliPath, retry: false, env: { ODD_MOOD } });
+      onTestFinished(() => provider.close());
+      return provider;
+    });
+    for (const _ of [1, 2]) {
+      await expect(broken?.invoke(["hi"])).rejects.toMatchObject({ code: "INVALID_CONFIG" });
+      await expect(late?.invoke(["hi"])).rejects.toMatchObject({ exitCode: 7, run: { engine: "print" } });
+      const { reply, run, warnings } = await ask(well as CliProvider, ["hi"]);
+      expect([reply.content, run?.engine, warnings]).toEqual(["ok", "live", []]);
+    }
   });
 
   it("tells of a call in lines of more than 64 MiB fails that call, and no other", async () => {

@@ -69,6 +69,13 @@ const MOODS = {
       params: { threadId, turnId: turn.id, callId: "a", tool: "step", arguments: {} },
     });
   },
+  // It asks on and on, and reads no answer: each has a megabyte, for it names what was asked.
+  asksOn: () => {
+    process.stdin.pause();
+    const line = `${JSON.stringify({ method: "item/tool/requestUserInput", id: "x".repeat(2 ** 20), params: {} })}\n`;
+    const ask = () => process.stdout.write(line, ask);
+    ask();
+  },
   closes: () => tell("thread/closed", {}),
   // The first thread waits; of the second, a call is told in lines of more than 64 MiB, and then the first is answered.
   huge: () => {
@@ -91,6 +98,11 @@ createInterface({ input: process.stdin }).on("line", (line) => {
       if (mood === "silent") return;
       if (mood === "refuses-late")
         return setTimeout(() => say({ id, error: { code: -32600, message: "not today" } }), 300);
+      if (mood === "misread")
+        return say({
+          id,
+          error: { code: -32600, message: "failed to load configuration: config.toml:1:1: secret line" },
+        });
       if (mood === "misconfigured") {
         process.stderr.write("Error loading configuration: config.toml:1:1: invalid TOML\n");
         process.exit(1);

@@ -89,6 +89,11 @@ impl Lines {
         }
     }
 
+    /// How many bytes of a line have come that has not ended yet.
+    pub fn unfinished(&self) -> u64 {
+        self.pending.len() as u64 + self.cut.as_ref().map_or(0, Cut::bytes)
+    }
+
     /// Delivers what stood after the last line end, marked as not terminated.
     pub fn finish(&mut self, mut each: impl FnMut(Line<'_>)) {
         if !self.pending.is_empty() || self.cut.is_some() {

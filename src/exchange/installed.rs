@@ -18,6 +18,9 @@ pub struct Binary {
     login: Option<String>,
     /// What makes a program of the user's own an agent: a runtime may be any of them.
     args: Vec<String>,
+    /// A digest of the environment and the further arguments that it runs with, which choose its settings: what it does with a broken
+    /// configuration says nothing of what it does with another.
+    surroundings: u64,
 }
 
 impl Binary {
@@ -30,6 +33,7 @@ impl Binary {
             identity: metadata.as_ref().and_then(identity),
             login: login.map(str::to_owned),
             args: Vec::new(),
+            surroundings: 0,
             resolved,
         }
     }
@@ -43,10 +47,17 @@ impl Binary {
         }
     }
 
+    /// The same, as it is with these surroundings, a digest of them.
+    #[must_use]
+    pub fn in_surroundings(self, surroundings: u64) -> Binary {
+        Binary { surroundings, ..self }
+    }
+
     /// The same file as it is now.
     #[must_use]
     pub fn looked_at_again(&self) -> Binary {
-        Binary::new(self.resolved.clone(), self.login.as_deref()).with_args(&self.args)
+        let again = Binary::new(self.resolved.clone(), self.login.as_deref());
+        again.with_args(&self.args).in_surroundings(self.surroundings)
     }
 
     /// What is executed for it.

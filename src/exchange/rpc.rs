@@ -9,7 +9,7 @@ pub mod message;
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -22,14 +22,18 @@ use tokio_util::sync::CancellationToken;
 
 use self::frames::{Frame, Frames, framed};
 use self::message::{Message, Request, RpcError, Version};
-use super::host::{Ending, Host, Patience, Unanswered};
+use super::host::{Ending, Host, Life, Patience, Unanswered};
 use super::live::inbox::{Inbox, Inboxes};
+use super::live::streams::{LINE_ITSELF, MOST_OWED};
 use super::print::{self, NotStarted, Surroundings};
 use super::scratch::Scratch;
 use crate::command::{CommandLine, Cwd};
 use crate::decode::cut::Cut;
 use crate::decode::lines::{Line, Lines};
 use crate::process::{Running, StartError, Stdin, StdinWriter};
+
+/// A line of more bytes than this has no end.
+const ENDLESS: u64 = 256 << 20;
 
 /// What the methods of a process mean.
 pub trait Protocol: std::fmt::Debug + Default + Send + Sync + 'static {
@@ -114,6 +118,9 @@ pub struct RpcHost<P: Protocol> {
 struct Shared<P: Protocol> {
     protocol: P,
     outbox: mpsc::UnboundedSender<Bytes>,
+    /// How much of it was not taken yet, bytes.
+    owed: AtomicUsize,
+    life: Life,
     next_id: AtomicU64,
     /// What comes for the sessions.
     inboxes: Inboxes<P::Event>,
@@ -156,6 +163,8 @@ impl<P: Protocol> RpcHost<P> {
         let shared = Arc::new(Shared {
             protocol: P::default(),
             outbox,
+            owed: AtomicUsize::new(0),
+            life: host.life().clone(),
             next_id: AtomicU64::new(1),
             inboxes: Inboxes::default(),
             requests: Mutex::default(),
@@ -249,6 +258,7 @@ impl<P: Protocol> Shared<P> {
             Framing::Lines => line,
             Framing::Length => framed(&line),
         };
+        self.owed.fetch_add(line.len() + LINE_ITSELF, Ordering::Relaxed);
         // Refused only where the process is gone, which everybody learns who waits for something.
         let _ = self.outbox.send(line.into());
     }
@@ -326,7 +336,8 @@ async fn serve<P: Protocol>(
             // Listening all the while: a process that waits for us to listen would never take what is sent.
             chunk = running.next() => chunk,
             sent = stdin.write_all(outbox.front().cloned().unwrap_or_default()), if !outbox.is_empty() => {
-                outbox.pop_front();
+                let taken = outbox.pop_front().map_or(0, |line| line.len() + LINE_ITSELF);
+                shared.owed.fetch_sub(taken, Ordering::Relaxed);
                 if sent.is_err() {
                     outbox.clear();
                     lines.close();
@@ -339,6 +350,7 @@ async fn serve<P: Protocol>(
             }
         };
         let Some(chunk) = chunk else { break };
+        shared.life.heard();
         match P::FRAMING {
             Framing::Lines => in_lines.push(&chunk, |line| match line {
                 Line::Text { text, .. } => shared.read(&text),
@@ -348,6 +360,11 @@ async fn serve<P: Protocol>(
                 Frame::Text(text) => shared.read(&text),
                 Frame::TooLong(cut) => shared.lost(&cut),
             }),
+        }
+        // It asks on and on and reads no answer, or says what has no end.
+        if shared.owed.load(Ordering::Relaxed) > MOST_OWED || in_lines.unfinished() > ENDLESS {
+            running.closer().close();
+            break;
         }
     }
     ending.over();
@@ -390,6 +407,8 @@ mod tests {
         let shared: Shared<Plain> = Shared {
             protocol: Plain,
             outbox: mpsc::unbounded_channel().0,
+            owed: AtomicUsize::new(0),
+            life: Life::default(),
             next_id: AtomicU64::new(1),
             inboxes: Inboxes::default(),
             requests: Mutex::default(),

@@ -1,7 +1,7 @@
 //! What is known of an installed CLI (flags and schemas it has refused, whether it serves live sessions), remembered for that binary: what it has
 //! turned out to do for [minutes](MEMORY), what its file says as long as the process lives.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -41,6 +41,8 @@ struct Facts {
     refused_schemas: HashMap<u64, (Instant, String)>,
     /// Whether it serves an engine.
     engines: HashMap<EngineUsed, Remembered>,
+    /// By which engines it has given a reply.
+    replied: HashSet<EngineUsed>,
     /// Its version; looked for once.
     version: Option<Option<[u64; 3]>>,
     /// How often it has turned out to do something that was not known.
@@ -51,8 +53,19 @@ struct Facts {
 
 static FACTS: LazyLock<Mutex<HashMap<Binary, Facts>>> = LazyLock::new(Mutex::default);
 
+/// Of how many binaries something is known, each with its surroundings, before all of it is found out anew: environments that change from
+/// call to call must not fill the memory.
+const MOST_KNOWN: usize = 4096;
+
 fn facts() -> MutexGuard<'static, HashMap<Binary, Facts>> {
-    FACTS.lock().unwrap_or_else(PoisonError::into_inner)
+    let mut facts = FACTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if facts.len() > MOST_KNOWN {
+        for known in facts.values() {
+            known.news.fetch_add(1, Ordering::Release);
+        }
+        facts.clear();
+    }
+    facts
 }
 
 /// Counts how often `binary` has turned out to do something that was not known: who has kept what was known before looks again.
@@ -152,6 +165,20 @@ pub fn remember_unserved(engine: EngineUsed, binary: &Binary, reason: impl Into<
     remember(engine, binary, LiveSupport::unserved(Basis::Trial, reason));
 }
 
+/// `binary` was refused before any model was asked, for this reason. One that has given replies by `engine` serves it, whatever was wrong
+/// this time.
+pub fn remember_not_begun(engine: EngineUsed, binary: &Binary, reason: impl Into<String>) {
+    let has_replied = facts().get(binary).is_some_and(|facts| facts.replied.contains(&engine));
+    if !has_replied {
+        remember_unserved(engine, binary, reason);
+    }
+}
+
+/// `binary` has given a reply by `engine`.
+pub fn remember_reply(engine: EngineUsed, binary: &Binary) {
+    facts().entry(binary.clone()).or_default().replied.insert(engine);
+}
+
 /// `binary`, of which its file did not tell, has turned out to serve `engine`, for this reason.
 pub fn settle(engine: EngineUsed, binary: &Binary, why: String) {
     if !matches!(known(engine, binary), Some(LiveSupport::Served(_))) {
@@ -206,6 +233,19 @@ mod tests {
             remember_refused_schema(&binary, &n.to_string(), "odd");
         }
         assert_eq!(facts()[&binary].refused_schemas.len(), MAX_SCHEMAS);
+    }
+
+    #[test]
+    fn what_was_tried_belongs_to_the_surroundings_and_overrules_no_reply() {
+        let [one, other, replied] = [1, 2, 3]
+            .map(|surroundings| binary("deep-factor-capabilities-no-such-settings").in_surroundings(surroundings));
+        remember_reply(EngineUsed::Live, &replied);
+        for refused in [&one, &replied] {
+            remember_not_begun(EngineUsed::Live, refused, "it refuses");
+        }
+        let refused = LiveSupport::unserved(Basis::Trial, "it refuses");
+        let known = [&one, &other, &replied].map(|binary| known(EngineUsed::Live, binary));
+        assert_eq!(known, [Some(refused), None, None]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! or what the file has refused, is another. So an update, a removed file and another PATH are noticed by the next start.
 
 use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -56,6 +57,8 @@ struct Search {
     path: Option<OsString>,
     /// The variable that forbids an engine.
     forbids: Vec<(EngineUsed, &'static str)>,
+    /// A digest of what its processes run with.
+    surroundings: u64,
 }
 
 /// How a process is started in which calls are made.
@@ -111,7 +114,9 @@ impl Programs {
         };
         let found = process::resolve(OsStr::new(&search.name), search.path.as_deref()).map_err(NotFound::Start)?;
         let args = provider.custom.as_ref().map_or(&[][..], |own| &own.default_args);
-        let binary = Binary::new(found, options.login.as_deref()).with_args(args);
+        let binary = Binary::new(found, options.login.as_deref())
+            .with_args(args)
+            .in_surroundings(search.surroundings);
         let news = capabilities::news(&binary);
         // What turns out from here on is news.
         let heard = news.load(Ordering::Acquire);
@@ -153,7 +158,10 @@ impl Search {
             let names = provider.check_of(engine)?.print_env;
             Some((engine, *names.iter().find(|name| is_set(name))?))
         });
+        let mut surroundings = DefaultHasher::new();
+        (env, &options.env, &options.extra_args).hash(&mut surroundings);
         Ok(Search {
+            surroundings: surroundings.finish(),
             forbids: forbids.collect(),
             path: print::variable(&line, env, "PATH"),
             name: line.program,

@@ -152,7 +152,7 @@ impl Session {
                     }
                     unheard.clear();
                 }
-                StreamEvent::Line(None) | StreamEvent::Wrote => {}
+                StreamEvent::Line(None) | StreamEvent::Progress => {}
                 StreamEvent::Ended => return Idle::Ended,
             }
         }
@@ -179,15 +179,13 @@ impl Session {
         self.streams.process()
     }
 
-    /// The next line; `Some(None)` is one that was too long. `None` when there are no more. Cancel safe: what is written and what
-    /// is read goes through queues.
+    /// The next line; `Some(None)` where none can be read yet, or one was too long. `None` when there are no more. Cancel safe: what is
+    /// written and what is read goes through queues.
     async fn line(&mut self) -> Option<Option<String>> {
-        loop {
-            match self.streams.step().await {
-                StreamEvent::Line(line) => return Some(line),
-                StreamEvent::Wrote => {}
-                StreamEvent::Ended => return None,
-            }
+        match self.streams.step().await {
+            StreamEvent::Line(line) => Some(line),
+            StreamEvent::Progress => Some(None),
+            StreamEvent::Ended => None,
         }
     }
 

@@ -197,7 +197,7 @@ impl Service {
 
 async fn unready(server: &RpcHost<Codex>, error: RequestError) -> NoHost {
     match error {
-        RequestError::Refused(refused) => NoHost::Unsupported(format!("it refuses: {}", refused.message)),
+        RequestError::Refused(refused) => NoHost::Refused(refused.message),
         RequestError::Gone => NoHost::Ended(server.host().ended(EXIT).await),
         RequestError::Unanswered(_) | RequestError::TooLong => {
             NoHost::Unsupported("its answer to the handshake can't be read".to_owned())

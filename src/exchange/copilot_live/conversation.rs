@@ -4,6 +4,7 @@
 //! meanwhile.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
@@ -12,6 +13,9 @@ use super::service::Service;
 use super::setup::Setup;
 use crate::exchange::live::inbox::Inbox;
 use crate::exchange::live::keep::{Idle, Keepable};
+
+/// How long a server may take to stop and forget a session: 2 ms on an idle machine. One that is later takes no new calls.
+const STOP: Duration = Duration::from_secs(3);
 
 /// A session of a server.
 #[derive(Debug)]
@@ -43,7 +47,9 @@ impl Conversation {
         let Conversation { service, id, inbox, .. } = self;
         drop(inbox);
         service.abort(&id);
-        service.forget(&id).await;
+        if tokio::time::timeout(STOP, service.forget(&id)).await.is_err() {
+            service.host().retire();
+        }
     }
 }
 

@@ -283,8 +283,9 @@ impl Work for SessionWork {
     }
 
     async fn stop(mut self) -> Option<EndedProcess> {
+        // Nobody waits for a server that may hang.
         if let Some(conversation) = self.conversation.take() {
-            conversation.close().await;
+            self.tracker.spawn(conversation.close());
         }
         None
     }

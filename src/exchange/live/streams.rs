@@ -15,12 +15,18 @@ use crate::exchange::EndedProcess;
 use crate::exchange::print::TAIL_BYTES;
 use crate::process::{Exit, Running, StdinWriter};
 
+/// How much may wait for a process that does not read, bytes: a process that owes us more is ended. Several threads with images fit.
+pub const MOST_OWED: usize = 128 << 20;
+
+/// What a line takes beside its text, bytes.
+pub const LINE_ITSELF: usize = 64;
+
 /// What has happened to the streams of a process.
 pub enum StreamEvent {
     /// A line came; `None` if it was too long.
     Line(Option<String>),
-    /// A line of ours was taken.
-    Wrote,
+    /// A line of ours was taken, or a piece of a line came.
+    Progress,
     /// There are no more lines.
     Ended,
 }
@@ -58,6 +64,8 @@ pub struct Streams {
     stdin: StdinWriter,
     /// Lines of ours that wait to be taken.
     outbox: VecDeque<Bytes>,
+    /// How many bytes they are.
+    owed: usize,
     splitter: Lines,
     /// Lines of the CLI's that wait to be read; `None` where one was too long.
     inbox: VecDeque<Option<String>>,
@@ -72,6 +80,7 @@ impl Streams {
             running,
             stdin,
             outbox: VecDeque::new(),
+            owed: 0,
             splitter: Lines::default(),
             inbox: VecDeque::new(),
             turn: Figures::new(),
@@ -82,6 +91,11 @@ impl Streams {
     /// The next thing that happens. Cancel safe: what is written and what is read goes through queues.
     pub async fn step(&mut self) -> StreamEvent {
         loop {
+            if self.owed > MOST_OWED {
+                // It asks on and on, and reads no answer.
+                self.close();
+                return StreamEvent::Ended;
+            }
             if let Some(line) = self.inbox.pop_front() {
                 return StreamEvent::Line(line);
             }
@@ -105,17 +119,26 @@ impl Streams {
                     biased;
                     () = gone => return StreamEvent::Ended,
                     written = self.stdin.write_all(line) => {
-                        self.outbox.pop_front();
+                        if let Some(line) = self.outbox.pop_front() {
+                            self.owed -= line.len() + LINE_ITSELF;
+                        }
                         if written.is_err() {
                             self.outbox.clear();
+                            self.owed = 0;
                         }
-                        return StreamEvent::Wrote;
+                        return StreamEvent::Progress;
                     }
                     read = self.running.next() => read,
                 },
             };
             match read {
-                Some(bytes) => self.hear(&bytes),
+                Some(bytes) => {
+                    self.hear(&bytes);
+                    // A line that never ends counts before it does.
+                    if self.inbox.is_empty() {
+                        return StreamEvent::Progress;
+                    }
+                }
                 None => return StreamEvent::Ended,
             }
         }
@@ -146,6 +169,7 @@ impl Streams {
 
     /// A line for the process to read.
     pub fn say(&mut self, line: String) {
+        self.owed += line.len() + LINE_ITSELF;
         self.outbox.push_back(line.into());
     }
 

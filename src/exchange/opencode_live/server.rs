@@ -20,7 +20,7 @@ use crate::api::sse::Events;
 use crate::command::{CommandLine, EnvText};
 use crate::decode::cut::Cut;
 use crate::decode::lines::{Line, Lines};
-use crate::exchange::host::{Ending, Host, NoHost, Patience};
+use crate::exchange::host::{Ending, Host, Life, NoHost, Patience};
 use crate::exchange::http::client::Response;
 use crate::exchange::live::inbox::{Inbox, Inboxes};
 use crate::exchange::print::{self, NotStarted, Surroundings};
@@ -108,6 +108,7 @@ impl OpencodeServer {
             body: stream,
             inboxes: Arc::clone(&inboxes),
             over: host.over().clone(),
+            life: host.life().clone(),
             fault: Arc::clone(&fault),
             closer: host.closer(),
         };
@@ -266,6 +267,7 @@ struct Stream {
     body: Response,
     inboxes: Arc<Inboxes<ServerEvent>>,
     over: CancellationToken,
+    life: Life,
     fault: Arc<OnceLock<&'static str>>,
     closer: Closer,
 }
@@ -307,6 +309,7 @@ impl Stream {
                 piece = self.body.next() => piece,
             };
             let Ok(Some(piece)) = piece else { return STREAM_ENDED };
+            self.life.heard();
             events.push(&piece, |data| {
                 if let Some((session, event)) = inbound::read(data) {
                     self.inboxes.deliver(&session, event, data.len());

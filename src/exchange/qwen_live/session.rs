@@ -328,8 +328,7 @@ impl ProcessSession for Session {
             };
             match step {
                 StreamEvent::Line(Some(line)) => return self.read(&line, events),
-                StreamEvent::Line(None) => return Pulse::Alive,
-                StreamEvent::Wrote => {}
+                StreamEvent::Line(None) | StreamEvent::Progress => return Pulse::Alive,
                 StreamEvent::Ended => {
                     let decoder = &mut self.decoder;
                     self.streams.finish(|text| decoder.push(text.as_bytes(), events));
@@ -428,7 +427,7 @@ impl Keepable for Session {
                             }
                         }
                     },
-                    StreamEvent::Line(None) | StreamEvent::Wrote => {}
+                    StreamEvent::Line(None) | StreamEvent::Progress => {}
                     StreamEvent::Ended => return Idle::Ended,
                 },
                 call = next_call(&mut self.tools) => {

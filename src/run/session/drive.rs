@@ -119,8 +119,10 @@ pub(in crate::run) async fn drive<S: Source>(
         let attempted = turn(attempt, S::ENGINE, &installed, begun, &reading, info).await?;
         match attempted {
             Attempted::Outcome(outcome) => {
-                if let AttemptOutcome::FlagRefused(flag) = &outcome {
-                    capabilities::remember_refused(&installed.binary, flag);
+                match &outcome {
+                    AttemptOutcome::FlagRefused(flag) => capabilities::remember_refused(&installed.binary, flag),
+                    AttemptOutcome::Replied(_) => capabilities::remember_reply(S::ENGINE, &installed.binary),
+                    _ => {}
                 }
                 return Ok(Way::Outcome(outcome));
             }
@@ -144,7 +146,11 @@ pub(in crate::run) async fn drive<S: Source>(
         return Err(error);
     }
     if engine.has_another_form() {
-        capabilities::remember_unserved(S::ENGINE, decided.program.binary(), reason.clone());
+        let remember = match may_have_asked {
+            true => capabilities::remember_unserved,
+            false => capabilities::remember_not_begun,
+        };
+        remember(S::ENGINE, decided.program.binary(), reason.clone());
     }
     // No model is asked twice.
     if !engine.has_another_form() || may_have_asked {

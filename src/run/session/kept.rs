@@ -232,7 +232,7 @@ fn ready<T>(
             Ok(None)
         }
         Err(NotBegun::Unsupported(unsupported)) if engine.has_another_form() => {
-            capabilities::remember_unserved(used, binary, unsupported.reason);
+            capabilities::remember_not_begun(used, binary, unsupported.reason);
             Ok(None)
         }
         Err(NotBegun::Unserved(unserved)) => Err(auto::refused(engine, used, &unserved.why, None)),

@@ -20,6 +20,7 @@ pub(super) fn not_begun(engine: &Base, installed: &Installed, error: NoHost) -> 
             Some(error) => NotBegun::Failed(error),
             None => NotBegun::Unsupported(Unsupported::because(reason)),
         },
+        NoHost::Refused(message) => refused(engine, &message),
         NoHost::Ended(None) => NotBegun::Unsupported(Unsupported::because("it ended before it was ready")),
         NoHost::Ended(Some(exit)) if matches!(exit.end, End::Cancelled | End::Closed) => NotBegun::Cancelled,
         NoHost::Ended(Some(exit)) => ended_early(engine, installed, &exit),
@@ -36,6 +37,23 @@ pub(super) fn login_missing(engine: &Base, reason: &str) -> Option<Box<ProviderE
     };
     let found = classify::classify_text(reason, &context, now_ms());
     (found.category == Category::Authentication).then(|| Box::new(found.into_error(engine.id())))
+}
+
+/// A server that has refused to serve: its configuration is wrong, which is this call's failure, or it knows no such requests.
+fn refused(engine: &Base, message: &str) -> NotBegun {
+    let found = classify(&classify::Evidence {
+        provider: engine.id(),
+        stderr_text: Some(message),
+        local_offset_min: local_offset_min(),
+        now_ms: now_ms(),
+        ..classify::Evidence::default()
+    });
+    match found.code {
+        Code::Unknown | Code::EmptyResponse | Code::Crashed | Code::UnsupportedFlag | Code::InvalidOption => {
+            NotBegun::Unsupported(Unsupported::because(format!("it refuses: {message}")))
+        }
+        _ => NotBegun::Failed(Box::new(found.into_error(engine.id()))),
+    }
 }
 
 /// A server that has ended before it was ready: its configuration is wrong, or it knows no servers.
@@ -160,6 +178,20 @@ mod tests {
         ] {
             assert!(login_missing(&base, reason).is_none(), "{reason}");
         }
+    }
+
+    #[test]
+    fn a_refusal_for_a_broken_configuration_is_the_calls_failure_alone() {
+        let base = Base::new("codex", "{}", u64::MAX).unwrap();
+        let NotBegun::Failed(error) = refused(&base, "failed to load configuration: config.toml:1:1: invalid TOML")
+        else {
+            panic!("not a failure of the call's")
+        };
+        assert_eq!(error.code, Code::InvalidConfig);
+        let NotBegun::Unsupported(unsupported) = refused(&base, "unknown variant `initialize`") else {
+            panic!("not unsupported")
+        };
+        assert_eq!(unsupported.reason, "it refuses: unknown variant `initialize`");
     }
 
     #[test]
