@@ -32,9 +32,12 @@ describe.each(["stream-json", "json"] as const)("a CLI that prints no more than 
   it.each([
     ["its text alone", '{"result":"Hi"}', "Hi"],
     ["over several lines, behind a line of noise", 'ready\n{\n  "result": "Hi",\n  "session_id": "s1"\n}\n', "Hi"],
-    ["an empty text", '{"result":""}', ""],
   ])("answers: %s", async (_, printed, content) => {
     expect((await print(printed)).content).toBe(content);
+  });
+
+  it("fails where its text is empty: an answer without a word is none", async () => {
+    await expect(print('{"result":""}')).rejects.toMatchObject({ code: "EMPTY_RESPONSE" });
   });
 
   it("reads what else stands there as of a result that says what it is", async () => {
