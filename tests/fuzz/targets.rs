@@ -235,7 +235,7 @@ fn toolcall(data: &[u8]) {
 fn marked(text: &str, size: usize) {
     let mark = Mark::new(0x5bd1_e995_9e37_79b9);
     let holds = text.contains(mark.as_str());
-    let rules = Marked::new(mark, ["a", "add"].map(str::to_owned), size == 1);
+    let rules = Marked::new(mark, ["a", "add"].map(str::to_owned));
     let (mut gate, mut shown) = (Gate::new(&TextCalls::Marked(Arc::new(rules))), String::new());
     let characters: Vec<char> = text.chars().collect();
     for piece in characters.chunks(size) {
