@@ -96,13 +96,16 @@ impl Session {
         });
     }
 
-    /// Has the turn end, and waits for that. A server that takes too long gets no new calls, and is asked for it as long as it lives: those
-    /// that others have in it go on.
-    pub async fn abort(&mut self) {
-        let Some(mut asking) = self.asking.take() else { return };
+    /// Has the turn end, and waits for that: whether it has ended in time. A server that takes too long gets no new calls, and is asked for it
+    /// as long as it lives: those that others have in it go on.
+    pub async fn abort(&mut self) -> bool {
+        let Some(mut asking) = self.asking.take() else {
+            return true;
+        };
         let host = self.service.host();
         if host.is_over() {
-            return asking.abort();
+            asking.abort();
+            return true;
         }
         let (http, path) = (self.service.server.http.clone(), self.path(&wire::abort(&self.id)));
         let over = host.over().clone();
@@ -120,21 +123,33 @@ impl Session {
                 }
             }
         });
-        if tokio::time::timeout(ABORT, &mut aborted).await.is_err() {
+        let is_in_time = tokio::time::timeout(ABORT, &mut aborted).await.is_ok();
+        if !is_in_time {
             host.retire();
             self.tracker.spawn(aborted);
         }
+        is_in_time
     }
 }
 
 impl Session {
     /// Stops the turn, if one goes on, and has the server forget the session.
     pub async fn close(mut self) {
-        self.abort().await;
-        if self.service.host().is_over() {
+        let is_in_time = self.abort().await;
+        let host = self.service.host();
+        if host.is_over() {
             return;
         }
         let path = self.path(&wire::session(&self.id));
+        if !is_in_time {
+            // Nobody waits for a server that may hang, twice.
+            let (http, over) = (self.service.server.http.clone(), host.over().clone());
+            self.tracker.spawn(async move {
+                let forgotten = http.ask(Method::DELETE, &path, None);
+                let _ = over.run_until_cancelled(forgotten).await;
+            });
+            return;
+        }
         let forgotten = self.service.server.http.ask(Method::DELETE, &path, None);
         // Only memory is lost where it does not.
         let _ = tokio::time::timeout(FORGET, forgotten).await;
