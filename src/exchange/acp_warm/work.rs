@@ -168,6 +168,8 @@ impl CallWork {
             }
             Some(file) => match self.write(&file) {
                 Ok(folder) => server.rpc.post("session/load", &wire::session_load(&file.id, &folder)),
+                // Its folder has gone with it.
+                Err(_) if host.is_over() && host.has_served() => return Err(TurnEnd::Vanished),
                 Err(error) => {
                     let reason = format!("the thread can't be written as a session: {error}");
                     return Err(self.fails(Failure::of(reason), report));
