@@ -352,13 +352,19 @@ fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::command;
+    use crate::provider::Provider;
     use crate::provider::claude::CLAUDE;
+    use crate::provider::glm::GLM;
     use crate::provider::options::Options;
 
     fn line(options: &str) -> CommandLine {
-        let options = Options::parse(&CLAUDE, options).unwrap();
+        line_of(&CLAUDE, options)
+    }
+
+    fn line_of(provider: &'static Provider, options: &str) -> CommandLine {
+        let options = Options::parse(provider, options).unwrap();
         command::build(
-            &CLAUDE,
+            provider,
             &options,
             command::Mode::Print("PROMPT"),
             false,
@@ -409,6 +415,10 @@ mod tests {
 
     #[test]
     fn none_where_none_is_needed() {
-        assert!(Scratch::for_line(&line(r#"{"cwd":"/"}"#), u64::MAX).unwrap().is_none());
+        assert!(
+            Scratch::for_line(&line_of(&GLM, r#"{"cwd":"/"}"#), u64::MAX)
+                .unwrap()
+                .is_none()
+        );
     }
 }

@@ -249,13 +249,24 @@ fn an_answer_without_a_word_is_one_behind_a_tools_result_alone() {
     let silent = "the turn ended well, without a word and without a call";
     let thought = format!("{silent}: all that came is reasoning");
     let cut = "the answer reached the limit of output tokens before its first word";
-    assert_eq!(ask(false, "", None), Err((Code::EmptyResponse, silent.to_owned())));
-    assert_eq!(ask(false, "Hm.", Some("stop")), Err((Code::EmptyResponse, thought)));
+    // What to do stands behind the reason.
+    let reason = |asked: Result<String, (Code, String)>| {
+        asked.map_err(|(code, message)| (code, message.split(". ").next().unwrap().to_owned()))
+    };
     assert_eq!(
-        ask(false, "Hm.", Some("length")),
-        Err((Code::MaxTokens, cut.to_owned()))
+        reason(ask(false, "", None)),
+        Err((Code::EmptyResponse, silent.to_owned()))
     );
-    assert_eq!(ask(true, "Hm.", Some("length")), Err((Code::MaxTokens, cut.to_owned())));
+    assert_eq!(
+        reason(ask(false, "Hm.", Some("stop"))),
+        Err((Code::EmptyResponse, thought))
+    );
+    for after_result in [false, true] {
+        assert_eq!(
+            reason(ask(after_result, "Hm.", Some("length"))),
+            Err((Code::MaxTokens, cut.to_owned()))
+        );
+    }
     assert_eq!(ask(true, "Hm.", Some("stop")), Ok(String::new()));
     assert_eq!(ask(true, "", None), Ok(String::new()));
 }

@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(quoted, report(Some(3), false, "a  b"));
         assert_eq!(run("kill -9 $$", 0, never()).await, report(None, false, ""));
         assert_eq!(
-            run("echo on; exec sleep 100", 50, never()).await,
+            run("echo on; exec sleep 100", 2_000, never()).await,
             report(None, true, "on\n")
         );
         let long = run(

@@ -46,6 +46,28 @@ pub(super) fn compilable(pattern: &str) -> Option<String> {
         .or_else(|| Some(Scan::of(pattern).text).filter(compiles))
 }
 
+/// How many groups of a pattern are numbered.
+fn groups(chars: &[char]) -> usize {
+    let mut count = 0;
+    let mut in_class = false;
+    let mut at = 0;
+    while let Some(c) = chars.get(at) {
+        match c {
+            '\\' => at += 1,
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '(' if !in_class => {
+                let behind = |offset: usize| chars.get(at + offset).copied();
+                let named = behind(2) == Some('<') && !matches!(behind(3), Some('=' | '!'));
+                count += usize::from(behind(1) != Some('?') || named);
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    count
+}
+
 /// What looks for `pattern`, the value of that keyword.
 ///
 /// # Errors
@@ -224,7 +246,7 @@ impl Reader {
                 self.scan.text.push(c);
                 self.last = 0;
             }
-            Some('1'..='9') => {
+            Some('1'..='9') if self.refers() => {
                 self.scan.goes_back = true;
                 self.scan.text.push('\\');
                 while let Some(digit) = self.peek(0).filter(char::is_ascii_digit) {
@@ -245,6 +267,15 @@ impl Reader {
                 self.atom(&literal(code), 1);
             }
         }
+    }
+
+    /// Whether the number behind `\` is that of a group of the pattern. Any other one is a character's, in octal (annex B).
+    fn refers(&self) -> bool {
+        let digits: String = self.chars[self.at..]
+            .iter()
+            .take_while(|c| c.is_ascii_digit())
+            .collect();
+        digits.parse().is_ok_and(|number: usize| number <= groups(&self.chars))
     }
 
     /// Behind `\`: the one character that is meant.

@@ -331,7 +331,9 @@ proptest! {
             prop_assert_eq!(found, expected);
         }
         let places: Vec<String> = bodies(&thread).iter().map(|body| body.replace('\u{1}', "")).collect();
-        prop_assert!(has_in_order(&request.printed(&engine).prompt.text, &places), "{}", request.printed(&engine).prompt.text);
+        // An `@` of the thread's is written by its number, or gemini reads a file.
+        let text = request.printed(&engine).prompt.text.replace("&#64;", "@");
+        prop_assert!(has_in_order(&text, &places), "{}", text);
     }
 
     #[test]
