@@ -35,7 +35,13 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ),
     ("claude_code/", "", "the adapter, which is of one CLI"),
     ("binding/", "claude_code|ClaudeCode", "the adapter, which is of one CLI"),
-    ("js/claude-code.cjs", "", "the adapter, which is of one CLI"),
+    ("js/claude-code", "", "the adapter, which is of one CLI"),
+    ("provider/models.rs", "", "names of models, and of who makes them"),
+    (
+        "provider/acp.rs",
+        r#"^\("[\w -]+", ToolNaming::\w+\),$"#,
+        "what agents over ACP call themselves",
+    ),
     (
         "js/core.cjs",
         r"[cC]laudeCode|claude-code",

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::choices::ConfigOptions;
+use super::choices::{ConfigOptions, Models};
 use crate::exchange::rpc::message::{self, Request, Version};
 use crate::exchange::rpc::{Asked, Protocol};
 use crate::message::Usage;
@@ -201,50 +201,6 @@ struct AgentInfo {
 #[serde(rename_all = "camelCase", default)]
 struct AgentMeta {
     agent_version: Option<String>,
-}
-
-/// A session: the answer to `session/new`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Session {
-    pub session_id: String,
-    /// What may answer in it.
-    #[serde(default)]
-    pub models: Models,
-    /// What else can be chosen in it.
-    #[serde(default)]
-    pub config_options: ConfigOptions,
-}
-
-/// The models of a session.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Models {
-    /// The one that answers.
-    pub current_model_id: Option<String>,
-    /// Those that there are.
-    pub available_models: Vec<ModelInfo>,
-}
-
-/// A model of a session.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ModelInfo {
-    /// Its id in the protocol.
-    pub model_id: String,
-    pub name: String,
-}
-
-impl Models {
-    /// The model that answers, by the name it has for the API: qwen makes an id of its own of it (`$runtime|openai|m(openai)`, 0.24.4).
-    pub fn current(&self) -> Option<&str> {
-        let id = self.current_model_id.as_deref()?;
-        let named = self.available_models.iter().find(|model| model.model_id == id);
-        match named {
-            Some(model) if id.starts_with('$') && !model.name.is_empty() => Some(&model.name),
-            _ => Some(id),
-        }
-    }
 }
 
 /// A session that was there: the answer to `session/load`.

@@ -11,10 +11,10 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
-use super::choices::{self, Choice, SessionChoices, Way};
+use super::choices::{self, Choice, Session, SessionChoices, Way};
 use super::no_session::NoSession;
 use super::server::{AcpServer, CallPermit, EXIT, EndedSession};
-use super::wire::{self, Answered, Loaded, Session, Update};
+use super::wire::{self, Answered, Loaded, Update};
 use crate::command::PrivateSession;
 use crate::decode::{api_status, failure_of, grok_failure};
 use crate::error::clip;
