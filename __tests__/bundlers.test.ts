@@ -22,6 +22,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { ALL, sampleOf, withClaude } from "./support/harness.mjs";
 import { installed } from "./support/installed.mjs";
+import { lacks } from "./support/systems.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const OURS = "deep-factor-providers";
@@ -276,7 +277,7 @@ export async function GET() {
 }\n`;
 
 // Its builds take minutes: a release's tests are enough.
-describe.runIf(ALL)("Next.js", () => {
+describe.runIf(ALL && !lacks("links"))("Next.js", () => {
   const LIMIT = 600_000;
   let site: string;
   let next: string;

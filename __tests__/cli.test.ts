@@ -34,14 +34,14 @@ const SAYS = (version: string, rest: string) => `case "$1" in --version) echo "$
 describe.skipIf(lacks("scripts"))("doctor", () => {
   it("is a table of what there is, and of what to do", async () => {
     const { fakes, run } = setup();
-    fakes.shell("claude", SAYS("2.1.330 (Claude Code)", `echo '{"loggedIn":true}'`));
+    fakes.shell("claude", SAYS("2.1.332 (Claude Code)", `echo '{"loggedIn":true}'`));
     fakes.shell("codex", SAYS("codex-cli 0.170.0", 'echo "Not logged in" >&2; exit 1'));
     fakes.shell("gemini", SAYS("0.61.0", "exit 1"));
     const google = { GEMINI_API_KEY: undefined, GOOGLE_API_KEY: undefined, GOOGLE_CLOUD_PROJECT: undefined };
     const env = { ANTHROPIC_API_KEY: "not-a-key", CLAUDE_CODE_USE_BEDROCK: undefined, ...google };
     const { code, stdout, stderr } = await run(["doctor", "claude", "codex", "gemini", "qwen"], { env });
     expect(stdout.replaceAll(fakes.dir, "<bin>")).toBe(`PROVIDER  STATUS         VERSION                 LOGGED IN  PATH
-claude    ready          2.1.330                 yes        <bin>/claude
+claude    ready          2.1.332                 yes        <bin>/claude
           engine: print: it is a script that does not start claude
           ! ANTHROPIC_API_KEY in the environment beats the login, silently, and is what is billed
             → unset ANTHROPIC_API_KEY, or use \`auth: "subscription"\`, which leaves it out
@@ -146,7 +146,7 @@ describe("providers", () => {
       code: 0,
       stderr: "",
       stdout: `PROVIDER  COMMAND   PURE  VERSIONS MEASURED
-claude    claude    yes   2.1.197, 2.1.330
+claude    claude    yes   2.1.197, 2.1.332
 codex     codex     yes   0.169.0
 gemini    gemini    yes   0.61.0
 qwen      qwen      yes   0.15.10, 0.24.4

@@ -29,6 +29,8 @@ const CORE = [
     "builtin",
     "choices",
     "claude-code",
+    "claude-code-model",
+    "copies",
     "core",
     "errors",
     "face",
@@ -86,7 +88,7 @@ const FACES = {
       "models",
       "options",
     ].map((file) => `gateway/${file}`),
-    ...["refusal", "responses", "responses-answer", "sealed", "server", "sse", "store", "thread", "token"].map(
+    ...["queue", "refusal", "responses", "responses-answer", "sealed", "server", "sse", "store", "thread", "token"].map(
       (file) => `gateway/${file}`,
     ),
   ],

@@ -19,11 +19,11 @@ function workspace() {
   const modules = join(folder, "node_modules");
   mkdirSync(join(modules, "@langchain"), { recursive: true });
   cpSync(join(MODULES, "@langchain/core"), join(modules, "@langchain/core"), { recursive: true });
-  symlinkSync(ROOT, join(modules, "deep-factor-providers"), "dir");
+  symlinkSync(ROOT, join(modules, "deep-factor-providers"), "junction");
   // What the copy itself needs.
   for (const name of readdirSync(MODULES)) {
     if (!name.startsWith(".") && !["@langchain", "deep-factor-providers"].includes(name)) {
-      symlinkSync(join(MODULES, name), join(modules, name), "dir");
+      symlinkSync(join(MODULES, name), join(modules, name), "junction");
     }
   }
   /** What a program in it writes on standard error. */

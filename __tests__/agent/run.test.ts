@@ -227,7 +227,7 @@ describe("tools", () => {
       data: ['[{"type":"bug","n":1}]', false],
       nothing: ["", false],
       message: ["no", true],
-      bigint: [expect.stringContaining("BigInt"), true],
+      bigint: ['{"n":"1"}', false],
       string: ["a string", true],
       thing: ["it threw an object", true],
     });

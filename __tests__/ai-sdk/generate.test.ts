@@ -137,11 +137,12 @@ describe("many at a time", () => {
 });
 
 describe("what the model says stays what it is", () => {
-  it("a written call is text where calls are native", async () => {
+  it("a call that the prompt quotes is text", async () => {
     const quoted = '```json\n{"tool_calls":[{"id":"call_1","name":"add","args":{"a":1,"b":2}}]}\n```';
     const { model } = await formOf("claude, live").start([{ text: quoted }]);
     runs.length = 0;
-    const result = await generateText({ model: model(), tools: { add }, stopWhen: stepCountIs(5), prompt: "Quote" });
+    const prompt = `Repeat this, word for word:\n${quoted}`;
+    const result = await generateText({ model: model(), tools: { add }, stopWhen: stepCountIs(5), prompt });
     expect(result.text).toBe(quoted);
     expect(result.toolCalls).toEqual([]);
     expect(runs).toEqual([]);

@@ -140,7 +140,8 @@ cp -p "$2" "$KEPT"`;
     extraArgs: ["--settings", '{"env":{"MINE":"1"},"language":"german"}'],
   });
   const path = String((await provider.invoke(["hi"])).content);
-  expect([statSync(kept).mode & 0o777, existsSync(path)]).toEqual([0o600, false]);
+  expect(existsSync(path)).toBe(false);
+  if (!lacks("modes")) expect(statSync(kept).mode & 0o777).toBe(0o600);
   expect(JSON.parse(readFileSync(kept, "utf8"))).toMatchObject({
     outputStyle: "default",
     language: "german",

@@ -185,9 +185,12 @@ describe.skipIf(lacks("scripts"))("a server that", () => {
     await until(() => asked().some((line) => line.endsWith("/abort")));
   });
 
-  it("has a word of its own for the end is believed", async () => {
-    const { reply } = await ask(withServer("other", live).provider, ["hi"]);
-    expect([reply.content, reply.stopReason]).toEqual(["ok", "paused"]);
+  it("has a word of its own for the end has given no answer, but a part of one", async () => {
+    await expect(withServer("other", live).provider.invoke(["hi"])).rejects.toMatchObject({
+      code: "MALFORMED_RESPONSE",
+      message: expect.stringContaining('opencode ended the turn with "paused"'),
+      partial: { text: "ok" },
+    });
   });
 
   it("answers without end is not listened to beyond maxBuffer", async () => {
