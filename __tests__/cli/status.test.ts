@@ -240,7 +240,8 @@ describe("the screen", () => {
 
   it("has a table for each program where there is room", () => {
     expect(statusText(now, plain, 80)).toMatchInlineSnapshot(`
-      "Program 100, 90 MiB: 2 running, 1 waiting, at most 4 at a time
+      "Program 100, 90 MiB: 2 running, 1 waiting, at most 4 at a time; 2 at rest, 462
+      MiB
         /bin/claude: 2 running, 1 waiting
       PID  PROVIDER  ENGINE  STATE    MEMORY   AGE         CONVERSATION
       101  claude    live    working  231 MiB  1 min 05 s  0123456789abc
@@ -266,7 +267,8 @@ describe("the screen", () => {
     const text = statusText(now, plain, 40);
     expect(text).toMatchInlineSnapshot(`
       "Program 100, 90 MiB: 2 running, 1
-      waiting, at most 4 at a time
+      waiting, at most 4 at a time; 2 at rest,
+      462 MiB
         /bin/claude: 2 running, 1 waiting
       101
         PROVIDER      claude
