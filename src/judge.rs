@@ -95,11 +95,15 @@ fn silence(context: &Context, folded: &Folded, reply: &Reply) -> Option<Provider
     Some(ProviderError::new(context.provider, code, reason).with_hint(hint))
 }
 
-/// Whether `error` is a CLI's word for an answer without a word, which is no failure behind a tool's result (copilot, grok). Only with
-/// tokens that the CLI has counted: it says the same of an answer that is none of a model's.
+/// Whether `error` is a CLI's word for an answer without a word, which is no failure behind a tool's result (gemini). Only with
+/// tokens that the CLI has counted: grok, which tells none, says the same of an answer that is none of a model's.
 fn is_end_behind_result(error: &ProviderError, folded: &Folded) -> bool {
     let has_asked = folded.usage.as_ref().is_some_and(|usage| usage.total_tokens > 0);
-    error.code == Code::EmptyResponse && has_asked && folded.is_behind_result && !folded.breaks_off
+    error.code == Code::EmptyResponse
+        && has_asked
+        && folded.reply.is_silent()
+        && folded.is_behind_result
+        && !folded.breaks_off
 }
 
 /// The answer in what a process printed that ended well, where it was to print something else; `None` where that is none.

@@ -26,6 +26,14 @@ const SILENT = [
   ["reasoning alone", { reasoning: "Hm, let me see.", text: "" }],
 ] as const;
 
+/** What a CLI tells as an error without a token counted, or (qwen) with the error as its text: it tells a broken answer in the same words, so nothing says that a model has answered. */
+const UNPROVED: Record<string, readonly string[]> = {
+  "qwen 0.24.4 (print)": ["nothing", "white space"],
+  "copilot (print)": ["nothing", "white space"],
+  "grok --no-leader (warm)": ["nothing", "reasoning alone"],
+  "grok --no-leader (print)": ["nothing", "reasoning alone"],
+};
+
 /** What a stream of a call tells of its end. */
 async function told(model: CliProvider | ApiProvider, thread: BaseMessage[]) {
   const events: ProviderEvent[] = [];
@@ -55,7 +63,7 @@ const ENGINES = KEPT_FORMS.flatMap((form) => [
   { ...form, name: `${form.name} (print)`, engine: "print" as const },
 ]);
 
-describe.skipIf(!HERE).each([...ENGINES, api])("$name", { timeout: 120_000 }, ({ start, engine }) => {
+describe.skipIf(!HERE).each([...ENGINES, api])("$name", { timeout: 120_000 }, ({ name, start, engine }) => {
   const create = async (says: { text?: string; reasoning?: string }) => {
     const running = await start(() => says);
     return running.create(engine === undefined ? {} : { engine });
@@ -68,7 +76,14 @@ describe.skipIf(!HERE).each([...ENGINES, api])("$name", { timeout: 120_000 }, ({
     expect(await run.result).toMatchObject({ status: "failed", error: { code: "EMPTY_RESPONSE" } });
   });
 
-  it.each(SILENT)("ends with %s behind a tool's result, and warns", async (_, says) => {
+  const unproved = SILENT.filter(([what]) => UNPROVED[name]?.includes(what));
+  it.each(unproved)("calls %s behind a tool's result an empty response", async (_, says) => {
+    const model = (await create(says)).bindTools([step]);
+    await expect(told(model, THREAD)).rejects.toMatchObject({ code: "EMPTY_RESPONSE", shouldRetry: true });
+  });
+
+  const proved = SILENT.filter((row) => !unproved.includes(row));
+  it.each(proved)("ends with %s behind a tool's result, and warns", async (_, says) => {
     const model = (await create(says)).bindTools([step]);
     const { warnings, replies } = await told(model, THREAD);
     expect([replies, warnings.filter((code) => code === "EMPTY_RESPONSE")]).toEqual([[["", []]], ["EMPTY_RESPONSE"]]);

@@ -79,6 +79,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("<retryable quota error>|<suggested retry after>")], Code::RateLimited, "RetryableQuotaError: Resource exhausted"),
     Rule::new(&[Text("<resource_(?:has been )?exhausted>"), Soon], Code::RateLimited, "Resource exhausted. Please retry in 2s."),
     Rule::new(&[Text("<models/\\S+ is not found>|<model not found error>")], Code::ModelNotFound, "ModelNotFoundError: models/nope is not found for API version v1beta"),
+    Rule::new(&[Text("<the model returned an empty response>")], Code::EmptyResponse, "The model returned an empty response with no text or thoughts. This may be a transient API issue; please try again."),
     Rule::new(&[Text("<incomplete json segment>|<model stream ended without>")], Code::MalformedResponse, "[API Error: Incomplete JSON segment at the end]"),
     Rule::new(&[Text("^\\[?(?:api error: )?terminated>")], Code::ConnectionLost, "terminated"),
     Rule::new(&[Text("<fetch failed>")], Code::ConnectionFailed, "exception TypeError: fetch failed sending request"),

@@ -35,6 +35,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("max_tokens_truncation")], Code::MaxTokens, "response truncated by max_tokens"),
     Rule::new(&[Kind("no_usage")], Code::ConnectionLost, "the agent ended its answer without saying what it cost: the answer has broken off").hint("try again; with a model API that tells no usage, set `engine: \"print\"`"),
     Rule::new(&[Kind("no_visible_content")], Code::EmptyResponse, "empty response from model (no_visible_content)"),
+    Rule::new(&[Kind("reasoning_only")], Code::EmptyResponse, "empty response from model (reasoning_only)"),
     Rule::new(&[Kind("insufficient_quota")], Code::QuotaExceeded, "You exceeded your current quota, please check your plan and billing details."),
     Rule::new(&[Text("^not signed in>")], Code::NotLoggedIn, "Not signed in. To authenticate without a browser, run:"),
     Rule::new(&[Text("<prompt is empty>")], Code::EmptyPrompt, "'/home/user/prompt.txt': prompt is empty"),
