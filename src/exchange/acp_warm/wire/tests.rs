@@ -1,7 +1,6 @@
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::exchange::acp_warm::choices::Session;
 
 #[test]
 fn requests_have_the_protocols_shape() {
