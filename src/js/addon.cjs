@@ -7,7 +7,7 @@
  * A native addon can't be part of a JavaScript file, and most bundlers that follow a `require` down to one give up ("No loader is
  * configured for .node"). Tools which collect a program's files (Next.js, serverless packagers) have to follow it. What tells them apart is
  * the condition `module` of package.json's `imports`: esbuild, webpack, Rollup and Vite have it where they put code into a bundle, and get
- * `no-addon.cjs` for `#addon`. Node, `@vercel/nft` and Turbopack's tracing do not, and get `native.cjs`. Bun gets it too: its executables hold addons.
+ * `no-addon.mjs` for `#addon`. Node, `@vercel/nft` and Turbopack's tracing do not, and get `native.cjs`. Bun gets it too: its executables hold addons.
  */
 
 const { builtin } = require("./builtin.cjs");
@@ -20,7 +20,9 @@ const VARIABLE = "DEEP_FACTOR_PROVIDERS_ADDON";
 /** @returns {Native | null} `null`: this is a bundle */
 function besideThis() {
   try {
-    return require("#addon");
+    const found = require("#addon");
+    // Of an ES module, bundlers give the exports or the default one.
+    return found === null || /** @type {{ default?: unknown }} */ (found).default === null ? null : found;
   } catch (error) {
     // Only tools that copy a program's files leave it out: it is part of the package.
     const { code, message } = /** @type {NodeJS.ErrnoException} */ (error);

@@ -1,10 +1,7 @@
-"use strict";
-
+// @ts-check
 /**
  * What `#addon` is in a bundle, which can't hold an addon: addon.cjs looks for the installed package then.
  *
- * @type {null}
+ * It is an ES module because bundlers expect one under the condition `module`.
  */
-const none = null;
-
-module.exports = none;
+export default null;
