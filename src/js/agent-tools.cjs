@@ -12,7 +12,7 @@
  * @typedef {typeof ON_RESUME[number]} OnResume
  */
 
-const { isNativeError } = require("node:util/types");
+const { builtin } = require("./builtin.cjs");
 const { ProviderError, fault } = require("./errors.cjs");
 const { asBytes, markBytes } = require("./messages.cjs");
 const { describe } = require("./options.cjs");
@@ -146,7 +146,7 @@ function reasonOf(error) {
  * @returns {value is Error} of any realm
  */
 function isError(value) {
-  return value instanceof Error || isNativeError(value);
+  return value instanceof Error || builtin("node:util/types").isNativeError(value);
 }
 
 /**

@@ -10,6 +10,7 @@ const WITH_REQUIRE = {
   "node:crypto": () => require("node:crypto"),
   "node:module": () => require("node:module"),
   "node:path": () => require("node:path"),
+  "node:url": () => require("node:url"),
   "node:util/types": () => require("node:util/types"),
   "node:worker_threads": () => require("node:worker_threads"),
 };

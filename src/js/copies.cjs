@@ -7,7 +7,7 @@
  * In: a caller's messages and tools. Out: one warning of the process that names both folders.
  */
 
-const { fileURLToPath } = require("node:url");
+const { builtin } = require("./builtin.cjs");
 
 const CODE = "LANGCHAIN_TWICE";
 
@@ -50,7 +50,7 @@ function folderOfClass(its) {
     const { stack } = /** @type {{ stack?: unknown }} */ (error ?? {});
     for (const line of String(stack).split("\n").slice(1)) {
       const at = /\(?((?:file:\/\/|\/|[A-Za-z]:[\\/])[^\n]*?):\d+:\d+\)?$/.exec(line)?.[1];
-      const file = at?.startsWith("file://") ? fileURLToPath(at) : at;
+      const file = at?.startsWith("file://") ? builtin("node:url").fileURLToPath(at) : at;
       const folder = file === undefined ? undefined : CORE.exec(file)?.[1];
       if (folder !== undefined) return folder;
     }
