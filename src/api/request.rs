@@ -202,7 +202,7 @@ fn thread(settings: &Settings, messages: &[Message], tools: &Tools) -> Vec<Body>
             }
         } else {
             unread = message.invalid_tool_calls.iter().collect();
-            bodies.extend(told(&mut notes));
+            bodies.extend(notes_message(&mut notes));
         }
         match message.role {
             Role::System => {
@@ -258,13 +258,13 @@ fn thread(settings: &Settings, messages: &[Message], tools: &Tools) -> Vec<Body>
         }
         bodies.push(body);
     }
-    bodies.extend(told(&mut notes));
+    bodies.extend(notes_message(&mut notes));
     bodies
 }
 
 /// The `notes` as a message of the user's, which takes them. They stand behind the results of a message's calls: nothing else may stand
 /// between these.
-fn told(notes: &mut Vec<String>) -> Option<Body> {
+fn notes_message(notes: &mut Vec<String>) -> Option<Body> {
     if notes.is_empty() {
         return None;
     }

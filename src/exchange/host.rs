@@ -76,8 +76,8 @@ struct LifeState {
 }
 
 impl Life {
-    /// It has said something.
-    pub fn heard(&self) {
+    /// Notes that the host has said something, so that no request is overdue.
+    pub fn mark_responsive(&self) {
         *self.silent() = None;
     }
 
@@ -123,7 +123,7 @@ impl Wait {
             biased;
             answer = answer => {
                 self.is_telling = false;
-                self.life.heard();
+                self.life.mark_responsive();
                 Ok(answer)
             }
             () = tokio::time::sleep_until(until) => Err(self.life.hangs(patience)),
@@ -396,7 +396,7 @@ mod tests {
         let life = Life::default();
         let speaks = async {
             sleep(Duration::from_secs(1)).await;
-            life.heard();
+            life.mark_responsive();
         };
         tokio::join!(ask(&life, Duration::from_secs(3)), speaks);
         assert!(!life.0.retired.is_cancelled());

@@ -350,7 +350,7 @@ async fn serve<P: Protocol>(
             }
         };
         let Some(chunk) = chunk else { break };
-        shared.life.heard();
+        shared.life.mark_responsive();
         match P::FRAMING {
             Framing::Lines => in_lines.push(&chunk, |line| match line {
                 Line::Text { text, .. } => shared.read(&text),

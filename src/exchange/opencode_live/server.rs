@@ -309,7 +309,7 @@ impl Stream {
                 piece = self.body.next() => piece,
             };
             let Ok(Some(piece)) = piece else { return STREAM_ENDED };
-            self.life.heard();
+            self.life.mark_responsive();
             events.push(&piece, |data| {
                 if let Some((session, event)) = inbound::read(data) {
                     self.inboxes.deliver(&session, event, data.len());

@@ -15,8 +15,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// What a turn tells of its session.
-    pub fn told(&self) -> Event {
+    /// The `session` event that each turn of this session begins with.
+    pub fn session_event(&self) -> Event {
         Event::Session {
             session_id: self.session_id.clone(),
             model: self.model.clone(),

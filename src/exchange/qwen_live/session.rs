@@ -216,7 +216,7 @@ impl Session {
         if self.is_untold && !decoded.is_empty() {
             self.is_untold = false;
             if !decoded.iter().any(|event| matches!(event, Event::Session { .. })) {
-                events.push(self.names.told());
+                events.push(self.names.session_event());
             }
         }
         for event in decoded {
@@ -253,7 +253,7 @@ impl Session {
                         permission_mode,
                         version,
                     };
-                    events.push(self.names.told());
+                    events.push(self.names.session_event());
                 }
                 event => events.push(event),
             }
