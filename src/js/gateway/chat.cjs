@@ -10,7 +10,7 @@
  * @import { Placed } from "./thread.cjs"
  */
 
-const { SAME, createReader, isObject, objectAt, schemaAt, textAt } = require("./fields.cjs");
+const { SAME, createReader, isObject, objectAt, schemaAt, shownTool, textAt } = require("./fields.cjs");
 const { bad } = require("./refusal.cjs");
 const { data, id } = require("./sse.cjs");
 const { joined, placesOf } = require("./thread.cjs");
@@ -40,11 +40,9 @@ const KNOWN = {
 function read(body, { lenient }) {
   const reader = createReader(body, lenient);
   reader.check(KNOWN);
-  const list = reader.list("messages");
-  if (list === undefined) throw bad("missing_required_parameter", "messages", "messages is missing");
-  const messages = list.map((message, index) =>
-    messageOf(objectAt(message, `messages[${index}]`), `messages[${index}]`, lenient),
-  );
+  const messages = reader
+    .thread("messages")
+    .map((message, index) => messageOf(objectAt(message, `messages[${index}]`), `messages[${index}]`, lenient));
   const tools = (reader.list("tools") ?? []).flatMap((tool, index) => toolOf(tool, `tools[${index}]`, reader));
   const outputSchema = formatOf(reader.object("response_format"));
   const { effort, shows } = reasoningOf(reader);
@@ -68,7 +66,7 @@ function read(body, { lenient }) {
     oneCall: reader.flag("parallel_tool_calls") === false,
     shows,
     ignored: reader.ignored,
-    places: placesOf(messages, {
+    places: placesOf(messages, "messages", {
       maxOutputTokens: newer === undefined ? "max_tokens" : "max_completion_tokens",
       stop: "stop",
       temperature: "temperature",
@@ -161,12 +159,13 @@ function contentOf(content, at) {
  * @param {import("./fields.cjs").Reader} reader
  */
 function toolOf(tool, at, reader) {
-  const { type, function: its } = objectAt(tool, at);
-  if (type !== "function") {
-    reader.unsupported(at, `${at} is no function: a CLI has no tools of an API's own`);
+  const whole = objectAt(tool, at);
+  if (whole.type !== "function") {
+    const named = { ...(isObject(whole.custom) ? whole.custom : {}), ...whole };
+    reader.unsupported(at, `${shownTool(at, named)} is no function: a CLI has no tools of an API's own`);
     return [];
   }
-  const { name, description, parameters } = objectAt(its, `${at}.function`);
+  const { name, description, parameters } = objectAt(whole.function, `${at}.function`);
   return [plainTool(textAt(name, `${at}.function.name`), description, parameters)];
 }
 

@@ -157,6 +157,14 @@ function createReader(body, lenient) {
       throw bad("invalid_type", name, `${name} must be an array`);
     },
 
+    /** The conversation, of which there is some. @param {string} name @returns {unknown[]} */
+    thread(name) {
+      const list = reader.list(name);
+      if (list === undefined) throw bad("missing_required_parameter", name, `${name} is missing`);
+      if (list.length === 0) throw bad("invalid_value", name, `${name} is empty: send at least one message`);
+      return list;
+    },
+
     /** The temperature; 1 is what there is anyway. @returns {number | undefined} */
     temperature() {
       const value = reader.get("temperature");
@@ -221,6 +229,17 @@ function schemaAt({ schema, name, description }, at) {
   };
 }
 
+/**
+ * A tool as a person knows it, in a message of ours: where it stands, of which type it is, and what it is called.
+ *
+ * @param {string} at
+ * @param {Fields} tool
+ */
+function shownTool(at, { type, name }) {
+  const words = [...new Set([type, name])].filter((word) => typeof word === "string" && word !== "");
+  return words.length === 0 ? at : `${at} (${words.map((word) => shown(String(word))).join(", ")})`;
+}
+
 /** A caller's text in a message of ours. @param {string} text */
 function shown(text) {
   return [...text.slice(0, 80)].map((letter) => (/[\x20-\x7e]/.test(letter) ? letter : "?")).join("");
@@ -237,4 +256,4 @@ const SAME = {
   never: () => false,
 };
 
-module.exports = { SAME, checkDepth, createReader, isObject, objectAt, schemaAt, shown, textAt };
+module.exports = { SAME, checkDepth, createReader, isObject, objectAt, schemaAt, shown, shownTool, textAt };

@@ -11,7 +11,7 @@
  */
 
 const { plainTool, requireTools } = require("./chat.cjs");
-const { SAME, createReader, isObject, objectAt, schemaAt, textAt } = require("./fields.cjs");
+const { SAME, createReader, isObject, objectAt, schemaAt, shownTool, textAt } = require("./fields.cjs");
 const { Refusal, bad } = require("./refusal.cjs");
 const { event, id } = require("./sse.cjs");
 const { joined, placesOf } = require("./thread.cjs");
@@ -46,8 +46,7 @@ function read(body, { lenient, seals }, { counts = false } = {}) {
   if (reader.get("max_tokens") === undefined && !counts) {
     throw bad("missing_required_parameter", "max_tokens", "max_tokens is missing: say how long the answer may be");
   }
-  const list = reader.list("messages");
-  if (list === undefined) throw bad("missing_required_parameter", "messages", "messages is missing");
+  const list = reader.thread("messages");
   const system = systemOf(reader.get("system"));
   const messages = [
     ...system,
@@ -81,7 +80,7 @@ function read(body, { lenient, seals }, { counts = false } = {}) {
     oneCall: choice?.disable_parallel_tool_use === true,
     shows: thinking !== undefined && thinking.type !== "disabled" && thinking.display !== "omitted",
     ignored: reader.ignored,
-    places: placesOf(messages, {
+    places: placesOf(messages, "messages", {
       maxOutputTokens: "max_tokens",
       stop: "stop_sequences",
       temperature: "temperature",
@@ -236,9 +235,10 @@ function assistant(blocks, at, seals) {
  * @param {import("./fields.cjs").Reader} reader
  */
 function toolOf(tool, at, reader) {
-  const { type, name, description, input_schema: schema } = objectAt(tool, at);
+  const whole = objectAt(tool, at);
+  const { type, name, description, input_schema: schema } = whole;
   if (type !== undefined && type !== null && type !== "custom") {
-    reader.unsupported(at, `${at} is a tool of the API's own: a CLI can't have it`);
+    reader.unsupported(at, `${shownTool(at, whole)} is a tool of the API's own: a CLI can't have it`);
     return [];
   }
   return [plainTool(textAt(name, `${at}.name`), description, schema)];

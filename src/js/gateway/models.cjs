@@ -108,9 +108,11 @@ function createModels({ providers, aliases, models, fallback, answers }) {
       return { names: [whole], ids: [id], queue, asked: adapter };
     },
 
-    list() {
-      const data = [...new Set([...lists.keys(), ...models, ...ids])].map(entry);
-      return { object: "list", data, has_more: false, first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null };
+    /** @param {URLSearchParams} query Anthropic's pages: `limit`, `after_id`, `before_id`; by default all */
+    list(query) {
+      const { names, more } = pageOf([...new Set([...lists.keys(), ...models, ...ids])], query);
+      const data = names.map(entry);
+      return { object: "list", data, has_more: more, first_id: names[0] ?? null, last_id: names.at(-1) ?? null };
     },
 
     /** @param {string} name */
@@ -119,6 +121,29 @@ function createModels({ providers, aliases, models, fallback, answers }) {
       return entry(name);
     },
   };
+}
+
+/**
+ * @param {readonly string[]} names
+ * @param {URLSearchParams} query
+ * @returns {{ names: readonly string[], more: boolean }} `more`: whether there are others in the direction that was asked for
+ */
+function pageOf(names, query) {
+  const limit = query.get("limit");
+  if (limit !== null && !/^[1-9]\d{0,3}$/.test(limit)) {
+    throw bad("invalid_value", "limit", "limit must be a whole number from 1 to 9999");
+  }
+  const most = limit === null ? names.length : Number(limit);
+  const placeOf = (/** @type {string} */ field) => {
+    const name = query.get(field);
+    if (name === null) return undefined;
+    if (names.includes(name)) return names.indexOf(name);
+    throw bad("invalid_value", field, `${field} must be the id of a model of this list`);
+  };
+  const [before, after] = [placeOf("before_id"), placeOf("after_id")];
+  const rest = names.slice(after === undefined ? 0 : after + 1, before);
+  const backwards = before !== undefined && after === undefined;
+  return { names: backwards ? rest.slice(-most) : rest.slice(0, most), more: rest.length > most };
 }
 
 /** A provider's own `maxConcurrency`. What is none of ours, or asks several, keeps its own order. @param {Provider} provider */

@@ -46,11 +46,16 @@ class Refusal extends Error {
    * @param {number} status
    * @param {string} code one of the gateway's own (docs/gateway.md)
    * @param {string} message
-   * @param {{ param?: string | undefined, type?: string, retryAfterMs?: number | undefined, retry?: boolean, dfp?: object, close?: boolean, details?: object }} [more]
+   * @param {{ param?: string | undefined, type?: string, retryAfterMs?: number | undefined, retry?: boolean, dfp?: object, close?: boolean, details?: object, allow?: string }} [more]
    *   `type`: OpenAI's, where it is not that of the status; `retry: false`: a client is not to ask again by itself; `close`: the connection
-   *   ends behind the answer; `details`: Anthropic's, by which its clients know what to do without
+   *   ends behind the answer; `details`: Anthropic's, by which its clients know what to do without; `allow`: the methods that a path takes
    */
-  constructor(status, code, message, { param, type, retryAfterMs, retry = true, dfp, close = false, details } = {}) {
+  constructor(
+    status,
+    code,
+    message,
+    { param, type, retryAfterMs, retry = true, dfp, close = false, details, allow } = {},
+  ) {
     super(clip(message, MESSAGE_LIMIT));
     this.status = status;
     this.code = code;
@@ -61,6 +66,7 @@ class Refusal extends Error {
     this.dfp = dfp;
     this.details = details;
     this.close = close;
+    this.allow = allow;
   }
 
   /** @param {Vendor} vendor */
@@ -70,11 +76,12 @@ class Refusal extends Error {
 
   /** @returns {Record<string, string>} */
   headers() {
-    const retried = this.status === 408 || this.status === 429 || this.status >= 500;
+    const retried = [408, 422, 429].includes(this.status) || this.status >= 500;
     return {
       ...(this.retryAfterMs === undefined ? {} : { "retry-after": String(Math.ceil(this.retryAfterMs / 1000)) }),
       ...(retried && !this.mayRetry ? { "x-should-retry": "false" } : {}),
       ...(this.close ? { connection: "close" } : {}),
+      ...(this.allow === undefined ? {} : { allow: this.allow }),
     };
   }
 
@@ -112,6 +119,7 @@ const bad = (code, param, message) => new Refusal(400, code, message, { param })
  * @typedef {object} Places
  * @property {(message: number, part: number | undefined) => string} message
  * @property {(option: string) => string | undefined} option
+ * @property {string} thread the field that holds the conversation
  */
 
 /**
@@ -136,14 +144,17 @@ function refusalOf(error, places) {
     // The gateway's own option, not the client's.
     return new Refusal(500, "internal", "the gateway can't write its record: see its log", { retry: false });
   }
-  const { status, code, type, retry } = kindOf(error);
+  const retryAfterMs = waitOf(error);
+  const { status: known, code, type, retry = mayHelp(error, retryAfterMs) } = kindOf(error);
   const { param, message: told } = placed(error, places);
   const message = forClients(told);
+  // A 502 is asked for again by clients that read no `x-should-retry`.
+  const status = known === 502 && !retry ? 422 : known;
   return new Refusal(status, code, message, {
     param,
     ...(type === undefined ? {} : { type }),
-    retryAfterMs: waitOf(error),
-    retry: retry ?? (error.shouldRetry || error.category === "network"),
+    retryAfterMs,
+    retry,
     dfp: {
       code: error.code,
       category: error.category,
@@ -151,6 +162,17 @@ function refusalOf(error, places) {
       ...(error.resetsAt === undefined ? {} : { resets_at: error.resetsAt.toISOString() }),
     },
   });
+}
+
+/**
+ * Whether the same request may go well another time. A plan that is used up begins anew, where its end is known.
+ *
+ * @param {ProviderError} error
+ * @param {number | undefined} wait ms
+ */
+function mayHelp({ category, shouldRetry }, wait) {
+  if (category === "quota") return wait !== undefined;
+  return shouldRetry || category === "network";
 }
 
 /**
@@ -194,7 +216,7 @@ function kindOf({ category, code, httpStatus }) {
   }
   switch (category) {
     case "quota":
-      return { status: 429, code: "insufficient_quota", type: "insufficient_quota", retry: false };
+      return { status: 429, code: "insufficient_quota", type: "insufficient_quota" };
     case "rate_limit":
       return { status: 429, code: "rate_limit_exceeded" };
     case "authentication":
@@ -242,8 +264,28 @@ function placed(error, places) {
     const option = optionIn(message);
     param ??= option === undefined ? undefined : places.option(option);
   }
+  const field = BLAMED[error.code];
+  if (field !== undefined) param ??= field === "thread" ? places.thread : places.option(field);
   return { param, message };
 }
+
+/**
+ * What a failure is about that names no place of its own.
+ *
+ * @type {Readonly<Record<string, "thread" | "model" | "tools" | "toolChoice" | "outputSchema">>}
+ */
+const BLAMED = {
+  EMPTY_PROMPT: "thread",
+  PROMPT_TOO_LONG: "thread",
+  PROMPT_INTERCEPTED: "thread",
+  CONTEXT_LENGTH: "thread",
+  REQUEST_TOO_LARGE: "thread",
+  INVALID_MESSAGES: "thread",
+  MODEL_NOT_FOUND: "model",
+  INVALID_TOOL: "tools",
+  TOOL_CHOICE_UNMET: "toolChoice",
+  OUTPUT_INVALID: "outputSchema",
+};
 
 /**
  * The option that a message names, in quotes.

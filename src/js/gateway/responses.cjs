@@ -9,7 +9,7 @@
  */
 
 const { choiceOf, plainTool } = require("./chat.cjs");
-const { SAME, createReader, objectAt, schemaAt, textAt } = require("./fields.cjs");
+const { SAME, createReader, objectAt, schemaAt, shownTool, textAt } = require("./fields.cjs");
 const { Refusal, bad } = require("./refusal.cjs");
 const { stream, whole } = require("./responses-answer.cjs");
 const { argumentsOf, joined, placesOf } = require("./thread.cjs");
@@ -52,6 +52,7 @@ function read(body, around) {
     item.type === "item_reference" ? referenced(item, `input[${index}]`, around.item) : item,
   );
   const items = [...previous, ...fresh];
+  if (items.length === 0) throw bad("invalid_value", "input", "input is empty: send at least one item");
   const instructions = reader.text("instructions");
   /** @type {Placed[]} */
   const messages = [
@@ -94,7 +95,7 @@ function read(body, around) {
     oneCall: reader.flag("parallel_tool_calls") === false,
     shows: effort !== "none",
     ignored: reader.ignored,
-    places: placesOf(messages, {
+    places: placesOf(messages, "input", {
       maxOutputTokens: "max_output_tokens",
       temperature: "temperature",
       reasoning: "reasoning.effort",
@@ -308,7 +309,7 @@ function toolsOf(tool, at, reader, spaces) {
       });
     });
   }
-  reader.unsupported(at, `${at} is no function: a CLI has no tools of an API's own`, it);
+  reader.unsupported(at, `${shownTool(at, it)} is no function: a CLI has no tools of an API's own`, it);
   return [];
 }
 

@@ -33,11 +33,14 @@ const { createStore } = require("./store.cjs");
  * @property {string} requestId
  * @property {AbortSignal} signal
  * @property {string | undefined} key the name of the key that it has brought, when that is known
+ * @property {URLSearchParams} query most of what clients add to a path (`beta`, `api-version`) changes nothing here
  */
 
 /** A body has so long to come, ms. */
 const BODY_TIMEOUT = 60_000;
 const MOST_CONNECTIONS = 256;
+/** A connection waits so long for its next request, ms: clients keep theirs for an agent's next step. */
+const KEEP_ALIVE = 60_000;
 const HEADER_BYTES = 16 * 1024;
 
 const MODELS = "/v1/models";
@@ -76,6 +79,7 @@ function createServer(options, { keys, models, log, telemetry }) {
       requestTimeout: Math.max(BODY_TIMEOUT, limits.headersTimeoutMs),
       // Node looks every 30 s, unless it is told to look more often.
       connectionsCheckingInterval: Math.min(1000, limits.headersTimeoutMs),
+      keepAliveTimeout: KEEP_ALIVE,
       requireHostHeader: false,
     },
     (request, response) => void serve(request, response, false),
@@ -119,10 +123,15 @@ function createServer(options, { keys, models, log, telemetry }) {
     /** @type {ReturnType<typeof observe>} */
     let observed;
     /** @type {Call} */
-    const call = { request, response, asks, requestId, signal: leaving.signal, key: undefined };
+    const call = {
+      ...{ request, response, asks, requestId, signal: leaving.signal, key: undefined },
+      query: new URLSearchParams(),
+    };
     const work = (async () => {
       try {
-        path = guard.check(request).path;
+        const target = guard.check(request);
+        path = withoutSlash(target.path);
+        call.query = new URLSearchParams(target.query);
         observed = observe(request, path);
         figures = (await (observed ? observed.within(() => route(path, call)) : route(path, call))) ?? {};
       } catch (error) {
@@ -160,7 +169,7 @@ function createServer(options, { keys, models, log, telemetry }) {
    * @returns {Promise<Record<string, unknown> | undefined>}
    */
   async function route(path, call) {
-    const { request, response, asks, requestId, signal } = call;
+    const { request, response, asks, requestId, signal, query } = call;
     const { method = "" } = request;
     if (path === "/health") {
       allow(method, "GET");
@@ -174,13 +183,12 @@ function createServer(options, { keys, models, log, telemetry }) {
       return void send(
         response,
         200,
-        path === MODELS ? models.list() : models.one(decoded(path.slice(MODELS.length + 1))),
+        path === MODELS ? models.list(query) : models.one(decoded(path.slice(MODELS.length + 1))),
       );
     }
-    if (path.startsWith(`${RESPONSES}/`))
-      return void stored(path.slice(RESPONSES.length + 1), key.name, method, response);
+    if (path.startsWith(`${RESPONSES}/`)) return void stored(path, key.name, method, query, response);
     const face = Object.hasOwn(FACES, path) ? FACES[path] : undefined;
-    if (face === undefined && path !== COUNT) throw unknownUrl();
+    if (face === undefined && path !== COUNT) throw unknownUrl(path);
     allow(method, "POST");
     const body = await bodyOf(request, response, asks, limits.bodyBytes);
     const wantsLess = request.headers["x-dfp-lenient"] === "true";
@@ -193,11 +201,16 @@ function createServer(options, { keys, models, log, telemetry }) {
     return await answer(house, { face, key, body, lenient: wantsLess, requestId }, response, signal);
   }
 
-  /** @param {string} rest @param {string} key @param {string} method @param {ServerResponse} response */
-  function stored(rest, key, method, response) {
-    const name = decoded(rest);
-    if (!/^resp_[\w-]+$/.test(name)) throw unknownUrl();
-    if (method !== "GET" && method !== "DELETE") allow(method, "GET or DELETE");
+  /**
+   * @param {string} path @param {string} key @param {string} method @param {URLSearchParams} query @param {ServerResponse} response
+   */
+  function stored(path, key, method, query, response) {
+    const name = decoded(path.slice(RESPONSES.length + 1));
+    if (!/^resp_[\w-]+$/.test(name)) throw unknownUrl(path);
+    allow(method, "GET", "DELETE");
+    if (query.get("stream") === "true") {
+      throw bad("unsupported_parameter", "stream", "a stored response comes whole: leave stream out");
+    }
     const found = house.store.get(key, name);
     if (found === undefined) {
       throw new Refusal(
@@ -207,7 +220,7 @@ function createServer(options, { keys, models, log, telemetry }) {
         { param: "response_id" },
       );
     }
-    if (method === "GET") return send(response, 200, found.response);
+    if (method !== "DELETE") return send(response, 200, found.response);
     house.store.remove(key, name);
     send(response, 200, { id: name, object: "response", deleted: true });
   }
@@ -327,17 +340,34 @@ function listenPrivately(path, listen) {
 const ending = () =>
   new Refusal(503, "draining", "the gateway is ending: try again when it is back", { retryAfterMs: 1000, close: true });
 
-const unknownUrl = () =>
-  new Refusal(
-    404,
-    "unknown_url",
-    "there is nothing at this path. The base URL ends in /v1 for OpenAI's clients, and without it for Anthropic's",
-  );
+/** A slash at the end changes nothing. @param {string} path */
+const withoutSlash = (path) => (path.length > 1 && path.endsWith("/") ? path.slice(0, -1) : path);
 
-/** @param {string} method @param {string} allowed */
-function allow(method, allowed) {
-  if (method === allowed || (allowed === "GET" && method === "HEAD")) return;
-  throw new Refusal(405, "method_not_allowed", `this path takes ${allowed}`);
+/** A path as a client makes it of its base URL, and what it adds to that. */
+const MADE = /^(.*?)((?:\/v1)?)(\/(?:chat\/completions|responses|messages(?:\/count_tokens)?|models))$/;
+
+/**
+ * Some clients put `/v1` in themselves, and some, of either vendor, want it in their base URL: the path tells which.
+ *
+ * @param {string} path
+ */
+function unknownUrl(path) {
+  const [, before = "", version = "", end = ""] = MADE.exec(path) ?? [];
+  const served = [...PATHS].join(", ");
+  const rest =
+    end === ""
+      ? `there is ${served}`
+      : version === ""
+        ? `this is /v1${end} here, so the client's base URL must end in /v1${before === "" ? "" : `, not in ${shown(before)}`}`
+        : `this is /v1${end} here, and the client adds that itself, so its base URL must end without ${shown(before)}`;
+  return new Refusal(404, "unknown_url", `there is nothing at ${shown(path)}: ${rest}`);
+}
+
+/** @param {string} method @param {string[]} allowed `GET` is `HEAD`, too */
+function allow(method, ...allowed) {
+  const all = allowed.flatMap((one) => (one === "GET" ? ["GET", "HEAD"] : [one]));
+  if (all.includes(method)) return;
+  throw new Refusal(405, "method_not_allowed", `this path takes ${allowed.join(" or ")}`, { allow: all.join(", ") });
 }
 
 /** @param {string} text */
@@ -419,10 +449,7 @@ async function bodyOf(request, response, asks, most) {
 function refuse(error, request, response, path, requestId) {
   if (response.headersSent) return void response.destroy();
   const refusal = refusalOf(error);
-  const vendor =
-    path.startsWith("/v1/messages") || (path.startsWith(MODELS) && "anthropic-version" in request.headers)
-      ? "anthropic"
-      : "openai";
+  const vendor = path.startsWith("/v1/messages") || "anthropic-version" in request.headers ? "anthropic" : "openai";
   const headers = { .../** @type {{ facts?: object }} */ (refusal).facts, ...refusal.headers() };
   // A body that was not read would be taken for the next request.
   const unread = !request.complete ? { connection: "close" } : {};

@@ -12,11 +12,13 @@
 
 /**
  * @param {readonly Placed[]} messages
+ * @param {string} thread the request's field that holds the conversation
  * @param {Readonly<Record<string, string>>} options the provider's option, and the request's field for it
  * @returns {import("./refusal.cjs").Places}
  */
-function placesOf(messages, options) {
+function placesOf(messages, thread, options) {
   return {
+    thread,
     message(index, part) {
       const message = messages[index];
       if (message === undefined) return `messages[${index}]`;
