@@ -1,6 +1,7 @@
 /** The three faces on the wire: what goes to a provider, what comes back, and what is refused by its name. */
-import { describe, expect, it } from "vitest";
-import { eventsIn, serveApi } from "../support/gateway.mjs";
+import { createClaudeCliProvider } from "deep-factor-providers";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { eventsIn, serve, serveApi } from "../support/gateway.mjs";
 import { ANSWER, CALL, EVERY, FACES, PARAMETERS, PIXEL, SCHEMA, USER } from "./faces.js";
 
 describe("an answer that comes whole", () => {
@@ -631,6 +632,9 @@ describe("what can't be had", () => {
     const { path, ask: request } = FACES[name];
     const { status, json } = await ask(path, { ...request, ...more });
     expect([status, json.error.code, json.error.param]).toEqual([400, "unsupported_parameter", param]);
+    // Who may have it left out is told how.
+    expect(json.error.message.includes("`x-dfp-lenient: true`")).toBe(!CONTENT.includes(param));
+    expect(json.error.message.includes("`--lenient`")).toBe(!CONTENT.includes(param));
     expect(api.requests).toEqual([]);
     const lenient = await ask(path, { ...request, ...more }, { "x-dfp-lenient": "true" });
     const left = CONTENT.includes(param) ? [400, null] : [200, param];
@@ -639,6 +643,34 @@ describe("what can't be had", () => {
       left[1],
     ]);
   });
+
+  it.each(EVERY)("$name: values that ask for nothing are taken", async ({ path, ask: request }) => {
+    const { ask, api } = await serveApi([{ text: "a" }]);
+    const nothing = {
+      ...{ temperature: 1, top_p: 1, n: 1, best_of: 1, typical_p: 1, repetition_penalty: 1 },
+      ...{ presence_penalty: 0, frequency_penalty: 0, min_p: 0, top_a: 0, top_k: -1, top_logprobs: 0 },
+      ...{ logprobs: false, logit_bias: {}, seed: null },
+    };
+    const { status, headers } = await ask(path, { ...request, ...nothing });
+    expect([status, headers.get("x-dfp-ignored"), api.requests.length]).toEqual([200, null, 1]);
+  });
+
+  // What the first request of aider, gptme, shell-gpt, promptfoo or `ChatOpenAI(temperature=0)` meets.
+  it.each(EVERY)(
+    "$name: what a CLI has no option for is refused in the words of HTTP",
+    async ({ path, ask: request }) => {
+      const claude = createClaudeCliProvider({ cliPath: "/nonexistent/claude" });
+      onTestFinished(() => claude.close());
+      const { ask } = await serve({ providers: { claude } });
+      const { status, json } = await ask(path, { ...request, model: "claude", temperature: 0 });
+      const { message, code, param, dfp } = json.error;
+      expect([status, code, param]).toEqual([400, "unsupported_parameter", "temperature"]);
+      expect(message).toMatch(
+        /^temperature can't be had of claude \(those that can: .*\): leave it out, or send the header `x-dfp-lenient: true` \(for every call: start the gateway with `--lenient`\), and it is left out here$/,
+      );
+      expect(message + dfp.hint).not.toMatch(/onUnsupported|engine|option "/);
+    },
+  );
 
   it.each([
     ["messages", { some_new_thread: { id: "t" } }],

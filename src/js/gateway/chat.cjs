@@ -10,8 +10,8 @@
  * @import { Placed } from "./thread.cjs"
  */
 
-const { SAME, createReader, isObject, objectAt, schemaAt, shownTool, textAt } = require("./fields.cjs");
-const { bad } = require("./refusal.cjs");
+const { SAME, SAMPLING, createReader, isObject, objectAt, schemaAt, shownTool, textAt } = require("./fields.cjs");
+const { DROPPABLE_OPTIONS, bad } = require("./refusal.cjs");
 const { data, id } = require("./sse.cjs");
 const { joined, placesOf } = require("./thread.cjs");
 
@@ -29,10 +29,9 @@ const KNOWN = {
     prompt_cache_retention: true,
     store: true,
   },
-  ...{ service_tier: SAME.tier, verbosity: SAME.medium, n: SAME.one, top_p: SAME.one, logprobs: SAME.no },
-  ...{ top_logprobs: SAME.zero, presence_penalty: SAME.zero, frequency_penalty: SAME.zero, logit_bias: SAME.none },
+  ...{ ...SAMPLING, service_tier: SAME.tier, verbosity: SAME.medium },
   modalities: (/** @type {unknown} */ value) => Array.isArray(value) && value.length === 1 && value[0] === "text",
-  ...{ top_k: SAME.never, seed: SAME.never, audio: SAME.never, prediction: SAME.never, web_search_options: SAME.never },
+  ...{ audio: SAME.never, prediction: SAME.never, web_search_options: SAME.never },
   ...{ functions: SAME.never, function_call: SAME.never },
 };
 
@@ -76,7 +75,7 @@ function read(body, { lenient }) {
       tools: "tools",
       model: "model",
     }),
-    droppable: new Set(lenient ? ["maxOutputTokens", "stop", "temperature", "reasoning.effort", "reasoning"] : []),
+    droppable: new Set(lenient ? DROPPABLE_OPTIONS : []),
     own: { usage: streamOptions.include_usage === true },
   };
 }

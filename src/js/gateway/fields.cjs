@@ -8,7 +8,7 @@
  * to another question.
  */
 
-const { bad } = require("./refusal.cjs");
+const { LENIENT, bad } = require("./refusal.cjs");
 
 /** @typedef {Record<string, unknown>} Fields */
 /** @typedef {Readonly<Record<string, true | ((value: unknown) => boolean)>>} Known */
@@ -85,7 +85,8 @@ function createReader(body, lenient) {
 
     /** @param {string} name @param {string} message */
     unsupported(name, message) {
-      if (!lenient || (lenient !== "all" && !isKnob(name))) throw bad("unsupported_parameter", name, message);
+      const todo = isKnob(name) ? `${message}, or ${LENIENT}` : message;
+      if (!lenient || (lenient !== "all" && !isKnob(name))) throw bad("unsupported_parameter", name, todo);
       ignored.push(name);
     },
 
@@ -102,8 +103,8 @@ function createReader(body, lenient) {
         if (rule === undefined) {
           // A number and a yes or no carry no content, whatever they are for.
           const may = lenient === "all" || isKnob(name) || typeof value === "number" || typeof value === "boolean";
-          if (!lenient || !may)
-            throw bad("unknown_parameter", name, `unknown parameter "${shown(name)}": leave it out`);
+          const todo = may ? `leave it out, or ${LENIENT}` : "leave it out";
+          if (!lenient || !may) throw bad("unknown_parameter", name, `unknown parameter "${shown(name)}": ${todo}`);
           ignored.push(name);
         } else if (!rule(value)) {
           reader.unsupported(name, `${name} can't be had here with this value: leave it out`);
@@ -253,7 +254,20 @@ const SAME = {
   none: (/** @type {unknown} */ value) => isObject(value) && Object.keys(value).length === 0,
   tier: (/** @type {unknown} */ value) => value === "auto" || value === "default" || value === "standard_only",
   medium: (/** @type {unknown} */ value) => value === "medium",
+  off: (/** @type {unknown} */ value) => value === 0 || value === -1,
   never: () => false,
 };
 
-module.exports = { SAME, checkDepth, createReader, isObject, objectAt, schemaAt, shown, shownTool, textAt };
+/**
+ * Knobs of sampling, on every face: clients that write all of them down ask for nothing by most. Local servers have some that the vendors
+ * have not.
+ *
+ * @type {Known}
+ */
+const SAMPLING = {
+  ...{ n: SAME.one, best_of: SAME.one, top_p: SAME.one, typical_p: SAME.one, repetition_penalty: SAME.one },
+  ...{ min_p: SAME.zero, top_a: SAME.zero, presence_penalty: SAME.zero, frequency_penalty: SAME.zero },
+  ...{ top_k: SAME.off, logprobs: SAME.no, top_logprobs: SAME.zero, logit_bias: SAME.none, seed: SAME.never },
+};
+
+module.exports = { SAME, SAMPLING, checkDepth, createReader, isObject, objectAt, schemaAt, shown, shownTool, textAt };

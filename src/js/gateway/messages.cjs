@@ -11,8 +11,8 @@
  */
 
 const { plainTool, requireTools } = require("./chat.cjs");
-const { SAME, createReader, isObject, objectAt, schemaAt, shownTool, textAt } = require("./fields.cjs");
-const { Refusal, bad } = require("./refusal.cjs");
+const { SAME, SAMPLING, createReader, isObject, objectAt, schemaAt, shownTool, textAt } = require("./fields.cjs");
+const { DROPPABLE_OPTIONS, Refusal, bad } = require("./refusal.cjs");
 const { event, id } = require("./sse.cjs");
 const { joined, placesOf } = require("./thread.cjs");
 
@@ -22,9 +22,9 @@ const KNOWN = {
   ...{ thinking: true, output_config: true, output_format: true, stop_sequences: true, temperature: true },
   // What changes nothing of the answer.
   ...{ metadata: true, context_management: true, cache_control: true },
-  ...{ service_tier: SAME.tier, top_p: SAME.one },
+  ...{ ...SAMPLING, service_tier: SAME.tier },
   mcp_servers: (/** @type {unknown} */ value) => Array.isArray(value) && value.length === 0,
-  ...{ top_k: SAME.never, container: SAME.never },
+  container: SAME.never,
 };
 
 /**
@@ -91,10 +91,7 @@ function read(body, { lenient, seals }, { counts = false } = {}) {
       model: "model",
     }),
     // The API demands max_tokens, so every client sends it.
-    droppable: new Set([
-      "maxOutputTokens",
-      ...(lenient ? ["stop", "temperature", "reasoning.effort", "reasoning"] : []),
-    ]),
+    droppable: new Set(["maxOutputTokens", ...(lenient ? DROPPABLE_OPTIONS : [])]),
     own: {},
   };
 }

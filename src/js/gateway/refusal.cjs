@@ -113,6 +113,13 @@ class Refusal extends Error {
  */
 const bad = (code, param, message) => new Refusal(400, code, message, { param });
 
+/** What a client does whose request has a knob that can't be had. */
+const LENIENT =
+  "send the header `x-dfp-lenient: true` (for every call: start the gateway with `--lenient`), and it is left out here";
+
+/** Options of a provider's call that are knobs: a lenient call goes on without them where a provider has none. */
+const DROPPABLE_OPTIONS = ["maxOutputTokens", "stop", "temperature", "reasoning.effort", "reasoning"];
+
 /**
  * Where in a request something of a provider's call comes from.
  *
@@ -127,7 +134,21 @@ const bad = (code, param, message) => new Refusal(400, code, message, { param })
  *
  * @param {string} text
  */
-const forClients = (text) => text.replace('set `onUnsupported: "warn"`', "send the header `x-dfp-lenient: true`");
+const forClients = (text) => text.replace('set `onUnsupported: "warn"`', LENIENT);
+
+/**
+ * That an option can't be had, as a client knows it: by the field of its request, and without the engine, which it did not choose.
+ *
+ * @param {string} message
+ * @param {string} param
+ */
+function lacking(message, param) {
+  const [, option = "", who, able] =
+    /option "([\w.]+)" is not supported by (.+?)(?:'s \w+ engine)?; (.*)$/s.exec(message) ?? [];
+  if (who === undefined) return message;
+  const todo = DROPPABLE_OPTIONS.includes(option) ? `leave it out, or ${LENIENT}` : "leave it out";
+  return `${param} can't be had of ${who} (${able}): ${todo}`;
+}
 
 /**
  * @param {unknown} error what a call failed with
@@ -263,6 +284,7 @@ function placed(error, places) {
   if (error.code === "UNSUPPORTED_OPTION" || error.code === "INVALID_OPTION") {
     const option = optionIn(message);
     param ??= option === undefined ? undefined : places.option(option);
+    if (param !== undefined && error.code === "UNSUPPORTED_OPTION") message = lacking(message, param);
   }
   const field = BLAMED[error.code];
   if (field !== undefined) param ??= field === "thread" ? places.thread : places.option(field);
@@ -296,4 +318,4 @@ function optionIn(message) {
   return /[`"]([\w.]+)[`"]/.exec(message)?.[1];
 }
 
-module.exports = { Refusal, bad, optionIn, refusalOf };
+module.exports = { DROPPABLE_OPTIONS, LENIENT, Refusal, bad, optionIn, refusalOf };

@@ -9,8 +9,8 @@
  */
 
 const { choiceOf, plainTool } = require("./chat.cjs");
-const { SAME, createReader, objectAt, schemaAt, shownTool, textAt } = require("./fields.cjs");
-const { Refusal, bad } = require("./refusal.cjs");
+const { SAME, SAMPLING, createReader, objectAt, schemaAt, shownTool, textAt } = require("./fields.cjs");
+const { DROPPABLE_OPTIONS, Refusal, bad } = require("./refusal.cjs");
 const { stream, whole } = require("./responses-answer.cjs");
 const { argumentsOf, joined, placesOf } = require("./thread.cjs");
 
@@ -35,8 +35,7 @@ const KNOWN = {
     prompt_cache_retention: true,
     client_metadata: true,
   },
-  ...{ truncation: true, service_tier: SAME.tier, top_p: SAME.one, top_logprobs: SAME.zero, background: SAME.no },
-  ...{ presence_penalty: SAME.zero, frequency_penalty: SAME.zero },
+  ...{ ...SAMPLING, truncation: true, service_tier: SAME.tier, background: SAME.no },
   ...{ conversation: SAME.never, prompt: SAME.never, max_tool_calls: SAME.never },
 };
 
@@ -104,7 +103,7 @@ function read(body, around) {
       tools: "tools",
       model: "model",
     }),
-    droppable: new Set(around.lenient ? ["maxOutputTokens", "temperature", "reasoning.effort", "reasoning"] : []),
+    droppable: new Set(around.lenient ? DROPPABLE_OPTIONS : []),
     own: {
       items,
       spaces,
