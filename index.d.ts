@@ -158,7 +158,7 @@ export interface InvokeOptions<TSchema extends OutputSchema | undefined = Output
    * most 256 KiB and 64 levels; a `$ref` may lead into the schema itself only. The reply's `structured`, and the message's
    * `response_metadata.structured_output`, is the value, always held against the schema. An answer that calls tools is returned as its
    * calls, without a value. One that does not fit is asked for once more, with the reasons (a `retry` event; the tokens of both count);
-   * then the call fails with `OUTPUT_INVALID`. docs/structured-output.md says who is told how. Default: the answer is text.
+   * then the call fails with `OUTPUT_INVALID`. docs/guide/structured-output.md says who is told how. Default: the answer is text.
    */
   readonly outputSchema?: TSchema;
 }
@@ -223,7 +223,7 @@ export interface QuotaOptions {
 }
 
 /**
- * How much a provider may be used in a window of time (docs/budgets.md). What is used up is refused with `BUDGET_EXCEEDED` before anything
+ * How much a provider may be used in a window of time (docs/reference/budgets.md). What is used up is refused with `BUDGET_EXCEEDED` before anything
  * starts. At least one of the limits is given.
  */
 export interface BudgetOptions {
@@ -401,7 +401,7 @@ export interface ProviderResponseMetadata {
 /**
  * Which text of an answer is a tool call, in print form, where the model gets tools as text. Native calls are calls with
  * each of them; an API and a run with callbacks have no others, and a live session only those that `"unquoted"` finds. See
- * docs/tool-calls.md.
+ * docs/concepts/tool-calls.md.
  *
  * - `"unquoted"` (default): a block that ends the message, if no call in it was brought by the thread: the same name with the same
  *   arguments stands in no text of the system's, a user's or a tool's, however it is quoted or escaped there. Any name counts, bound
@@ -531,7 +531,7 @@ export interface CliProviderOptions {
   timeout?: number | undefined;
   /** How many bytes the CLI may print in one run; beyond, it fails with `OUTPUT_LIMIT`. Default: 10485760 (10 MiB). */
   maxBuffer?: number | undefined;
-  /** How the thread is written: SPEC-01's `<thread>` XML or its labelled text. Default: `"xml"`. See docs/tool-calls.md. */
+  /** How the thread is written: SPEC-01's `<thread>` XML or its labelled text. Default: `"xml"`. See docs/concepts/tool-calls.md. */
   inputEncoding?: "xml" | "text" | undefined;
   /** Whether a lone user message that is one whole `<thread>` document goes out as it is. See {@link ThreadDocuments}. */
   threadDocuments?: ThreadDocuments | undefined;
@@ -1744,7 +1744,7 @@ export function messagesToXml(messages: readonly MessageInput[]): string;
 /**
  * A thread as SPEC-01's labelled text: `[System]`, `[User]`, `[Assistant]`, `[Tool Result]`. Content blocks are their JSON. It has
  * no calls, and a text in it can look like further turns; what an adapter sends with `inputEncoding: "text"` is unambiguous
- * (docs/tool-calls.md).
+ * (docs/concepts/tool-calls.md).
  *
  * @throws {ProviderError} `INVALID_MESSAGES`, naming the message and the field; `UNSUPPORTED_CONTENT` for bytes.
  */
@@ -1849,7 +1849,7 @@ export function execFileAsync(file: string, args?: readonly string[], options?: 
 // --------------------------------------------------------------------------------------------------------------- telemetry
 
 /**
- * Whether spans and metrics of runs go to OpenTelemetry (docs/telemetry.md): `true` to whatever SDK is registered with
+ * Whether spans and metrics of runs go to OpenTelemetry (docs/reference/telemetry.md): `true` to whatever SDK is registered with
  * `@opentelemetry/api`, an optional peer that is loaded then and only then. Off, nothing is loaded and nothing is observed.
  *
  * @throws {ProviderError} `INVALID_OPTION` where an option is wrong, or the peer can't be loaded.
@@ -1962,7 +1962,7 @@ export interface AgentOptions {
  *
  * - `"turns"`: the model ends its turn with the calls it makes, and is asked again with all their results. Every provider can
  *   do that.
- * - `"callbacks"`: the CLI calls the tools itself in the middle of one run, over a server on 127.0.0.1 (see docs/mcp-bridge.md),
+ * - `"callbacks"`: the CLI calls the tools itself in the middle of one run, over a server on 127.0.0.1 (see docs/reference/mcp-bridge.md),
  *   and hears of each result as soon as it is there. codex, gemini (without `cwd`), qwen, and claude, which then runs in print
  *   form, unless its `engine` is `"live"`. With any other provider it is an `INVALID_OPTION`. The CLI's run counts as running
  *   for `maxConcurrency` while a tool is at work; an agent it hands a task to takes turns with it in that one place, if no other
@@ -2099,7 +2099,7 @@ export type RunAgentOptions<
   /**
    * Where the run is kept while it is under way, so that one that is started again under its `runId` (which it needs), in another
    * process too, goes on after the last entry: turns that were paid are not asked again, tools that have ended do not run again. A run that has completed
-   * gives its result at once. Tool calls come with the end of a turn then (`toolCalls: "callbacks"` is refused). See docs/checkpoints.md.
+   * gives its result at once. Tool calls come with the end of a turn then (`toolCalls: "callbacks"` is refused). See docs/guide/checkpoints.md.
    *
    * The run fails with `RUN_LOCKED` where another is at work on it, `CHECKPOINT_MISMATCH` where it was begun with other options,
    * `CHECKPOINT_INVALID` where what is kept can't be read, and `CHECKPOINT_FAILED` where the store fails. Default: nothing is kept.
@@ -2382,7 +2382,7 @@ export function runAgent<TSchema extends OutputSchema | undefined = undefined>(
 // ---------------------------------------------------------------------------------------------------------------- run logs
 
 /**
- * Where and how a run is recorded; a path alone is `{ path }`. docs/run-log.md describes the file.
+ * Where and how a run is recorded; a path alone is `{ path }`. docs/guide/run-log.md describes the file.
  *
  * A path that can't be written to rejects the call with `INVALID_OPTION` before anything is started. A log that fails later
  * (a full disk, a folder gone) is a `warning` event, code `RUN_LOG_FAILED`, and the run goes on. When the call settles, all of
@@ -2490,7 +2490,7 @@ export function renderRunLog(path: string, options?: RenderRunLogOptions): Promi
 
 // ---------------------------------------------------------------------------------------------------- the Claude Code adapter
 
-/** What a run of {@link ClaudeCodeAdapter} is to do: `prompt` or `prompt_file`, and how. docs/claude-code-adapter.md has the rules. */
+/** What a run of {@link ClaudeCodeAdapter} is to do: `prompt` or `prompt_file`, and how. docs/reference/claude-code-adapter.md has the rules. */
 export type ClaudeCodeConfig = ClaudeCodeSettings &
   (
     | {
@@ -2797,7 +2797,7 @@ export const runLogSchema: Readonly<Record<string, unknown>>;
 /**
  * An HTTP API that speaks OpenAI's chat completions, as a model: everything a {@link CliProvider} does, with the same events,
  * errors, retries, limits and records. What is different: tool calls are native, nothing is started, and a `start` event has no
- * `pid`. docs/openai-compatible.md says what is sent and how errors are reported.
+ * `pid`. docs/reference/openai-compatible.md says what is sent and how errors are reported.
  *
  * In its {@link HealthReport}, `installed` says whether the server answers at all, `path` where it is, and `authenticated`
  * whether it lists its models (`GET /models`) to this key: `"unknown"` where it has no such list.

@@ -138,7 +138,7 @@ const ANSWERED = { code: 0, stdout: '["hello",true,"function"]\n', stderr: "" };
 /** What to do, in the words of a bundle without an addon. */
 const LEAVE_OUT =
   '(external: ["deep-factor-providers"]; serverExternalPackages: ["deep-factor-providers", "@langchain/core"] in next.config.js) ' +
-  "and install it where the bundle runs, or set DEEP_FACTOR_PROVIDERS_ADDON to the path of the addon's file (docs/deployment.md).";
+  "and install it where the bundle runs, or set DEEP_FACTOR_PROVIDERS_ADDON to the path of the addon's file (docs/guide/deploy.md).";
 const QUIET = { code: 0, stdout: "", stderr: "" };
 /** Proof that the package's code is in the bundle, and is not just found beside it. */
 const holdsOurs = (file: string) => readFileSync(join(project, file), "utf8").includes("DEEP_FACTOR_PROVIDERS_ADDON");

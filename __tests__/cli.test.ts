@@ -265,7 +265,7 @@ describe.skipIf(lacks("signals"))("run", () => {
     expect(Object.keys(EXIT_CODES).sort()).toEqual(names.sort());
     expect(new Set([0, 2, ...Object.values(EXIT_CODES)]).size).toBe(names.length + 2);
     const { stdout } = await run(["run", "--help"]);
-    const page = readFileSync(new URL("../docs/command-line.md", import.meta.url), "utf8");
+    const page = readFileSync(new URL("../docs/reference/command-line.md", import.meta.url), "utf8");
     for (const [category, code] of Object.entries(EXIT_CODES)) {
       expect(stdout).toContain(`${code} ${category}`);
       expect(page).toMatch(new RegExp(`\\| ${code} +\\| .*\`${category}\``));

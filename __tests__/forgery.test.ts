@@ -308,7 +308,7 @@ describe("textToolCalls", () => {
         args("-cweb_search=live"),
         args("--profile", "mine"),
       ],
-      // With the servers of `~/.codex/config.toml`: docs/tool-calls.md says what that means.
+      // With the servers of `~/.codex/config.toml`: docs/concepts/tool-calls.md says what that means.
       [{}, { ignoreUserConfig: true }, { ignoreUserConfig: false }, args("-c", "model_verbosity=low")],
     ],
     [

@@ -1,6 +1,6 @@
 /**
  * SPEC-01's own unit tests, case by case, against the defaults. What the document does with a mock of `execFile` is done with a
- * program that prints the same; where its command line counts, that is asked for as docs/deviations.md has it.
+ * program that prints the same; where its command line counts, that is asked for as docs/reference/deviations.md has it.
  */
 import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import {

@@ -3,7 +3,7 @@
  * `node bench/fleet-simulation.mjs [--json FILE]`: a fleet of 50 workers and 10,000 runs, simulated: how long it takes and how many turns
  * are paid for nothing, with checkpoints and without.
  *
- * In flow assumptions (docs/fleet.md names them) and a seed; out flow figures, the same for the same seed. No process is started and no
+ * In flow assumptions (bench/RESULTS.md names them) and a seed; out flow figures, the same for the same seed. No process is started and no
  * time passes: a queue of events has the next crash, the next end of a turn and the next window of the plan.
  */
 import { readFileSync, writeFileSync } from "node:fs";
@@ -219,7 +219,7 @@ export function simulateAll() {
 
 const RESULTS = new URL("results/fleet-simulation.json", import.meta.url);
 
-/** The table of docs/fleet.md, out of what is kept. */
+/** The table of bench/RESULTS.md, out of what is kept. */
 export function simulationTable() {
   /** @type {ReturnType<typeof simulateAll>} */
   const { setting, rows } = JSON.parse(readFileSync(RESULTS, "utf8"));

@@ -1,11 +1,11 @@
-/** docs/agent.md says what the scenarios come to over every provider, and nothing else. */
+/** SCENARIOS.md says what the scenarios come to over every provider, and nothing else. */
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { scenarioTable } from "../support/agent-table.mjs";
 
-const DOCUMENT = new URL("../../docs/agent.md", import.meta.url);
+const DOCUMENT = new URL("SCENARIOS.md", import.meta.url);
 
-it("the table of docs/agent.md is that of the tests", () => {
+it("the table of SCENARIOS.md is that of the tests", () => {
   const table = scenarioTable();
   console.log(table);
   const [, kept] = /<!-- scenarios -->\n([\s\S]*)\n<!-- end -->/.exec(readFileSync(DOCUMENT, "utf8")) ?? [];

@@ -1,7 +1,7 @@
 // @release
 /**
  * The official MCP conformance suite against the bridge: the scenarios of a server that has tools and nothing else.
- * docs/mcp-bridge.md says why the others don't apply.
+ * CONFORMANCE.md says why the others don't apply.
  */
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";

@@ -204,7 +204,7 @@ it("paints by --color, NO_COLOR, FORCE_COLOR, in this order", async () => {
 });
 
 it("has the exit codes that its document lists, all of them and no others", () => {
-  const page = readFileSync(new URL("../../docs/command-line.md", import.meta.url), "utf8");
+  const page = readFileSync(new URL("../../docs/reference/command-line.md", import.meta.url), "utf8");
   const listed = [...page.matchAll(/^\| (\d+) +\|/gm)].map(([, code]) => Number(code));
   const codes = [0, USAGE_CODE, ...Object.values(EXIT_CODES), ...Object.values(SIGNAL_CODES), NOBODY_READS_CODE];
   expect(listed).toEqual([...codes].sort((a, b) => a - b));

@@ -1,4 +1,4 @@
-/** A CLI of one's own: docs/custom-cli.md, word by word, and what goes wrong. */
+/** A CLI of one's own: docs/guide/custom-cli.md, word by word, and what goes wrong. */
 import { spawn } from "node:child_process";
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -26,7 +26,7 @@ const CONFIG: CliProviderConfig = {
 };
 
 it.skipIf(lacks("modes"))("the document's program works as it stands", async () => {
-  const section = readFileSync(join(ROOT, "docs/custom-cli.md"), "utf8");
+  const section = readFileSync(join(ROOT, "docs/guide/custom-cli.md"), "utf8");
   const block = (language: string) => section.match(new RegExp(`\`\`\`${language}\n([\\s\\S]*?)\`\`\``))?.[1] ?? "";
   const folder = mkdtempSync(join(tmpdir(), "dfp-readme-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));

@@ -1,4 +1,4 @@
-/** docs/fleet.md shows what `whatToDo` of examples/fleet says of every error that docs/errors.md lists. */
+/** docs/guide/fleet.md shows what `whatToDo` of examples/fleet says of every error that docs/errors.md lists. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { whatToDo } from "../../examples/fleet/retry.mjs";
@@ -12,10 +12,10 @@ it("the table is what the function says", () => {
   expect(codes.length).toBeGreaterThan(50);
   expect(new Set(codes.map(({ category }) => category)).size).toBe(10);
   const table = retryTable(codes, whatToDo);
-  const text = readFileSync(file("fleet.md"), "utf8");
+  const text = readFileSync(file("guide/fleet.md"), "utf8");
   if (process.env.UPDATE_DOCS)
     writeFileSync(
-      file("fleet.md"),
+      file("guide/fleet.md"),
       text.replace(TABLE, () => table),
     );
   else expect(TABLE.exec(text)?.[0]).toBe(table);

@@ -63,7 +63,7 @@ async function sideBySide(agents: number, steps: number, more: object = {}) {
 }
 
 describe.skipIf(!HERE)("agents side by side over one claude provider", { timeout: 300_000 }, () => {
-  // Each line is a row of the table of agents side by side in docs/performance.md.
+  // Each line is a row of the table of agents side by side in bench/RESULTS.md.
   it.runIf(process.env.MEASURE)("measured", { timeout: 900_000 }, async () => {
     for (const agents of [4, 5, 8, 20]) console.log(JSON.stringify({ agents, ...(await sideBySide(agents, 6)) }));
   });

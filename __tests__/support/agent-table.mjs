@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The table of what the scenarios come to over every provider, as docs/agent.md has it.
+ * The table of what the scenarios come to over every provider, as __tests__/agent/SCENARIOS.md has it.
  *
  * In flow the backends with what they say of themselves; out flows Markdown. A cell is true because the scenario's test passes:
  * "same" to the letter, or else exactly as the backend says that it differs.

@@ -29,9 +29,11 @@ const PACKAGE = "deep-factor-providers";
 
 /** Documents for people; CHANGELOG.md is among them. */
 export function documents(root = ROOT) {
-  const markdown = (/** @type {string} */ folder) =>
-    existsSync(join(root, folder)) ? readdirSync(join(root, folder)).filter((name) => name.endsWith(".md")) : [];
-  return [...markdown("."), ...markdown("docs").map((name) => `docs/${name}`)].sort();
+  const markdown = (/** @type {string} */ folder, recursive = false) =>
+    existsSync(join(root, folder))
+      ? readdirSync(join(root, folder), { recursive, encoding: "utf8" }).filter((name) => name.endsWith(".md"))
+      : [];
+  return [...markdown("."), ...markdown("docs", true).map((name) => `docs/${name.replaceAll("\\", "/")}`)].sort();
 }
 
 /**

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * What each engine does about each error, as docs/fleet.md shows it.
+ * What each engine does about each error, as docs/guide/fleet.md shows it.
  *
  * In: the codes of docs/errors.md, and `whatToDo` of examples/fleet. Out: the table's lines.
  */

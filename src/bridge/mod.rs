@@ -2,7 +2,7 @@
 //!
 //! In: the permitted tools. Out: [`ToolCallRequest`]s, one for each call of the model's, and their answers back to the CLI. One bridge
 //! serves one run: its port is of the system's choosing and its bearer token is random, so nothing that is known of one
-//! run helps with another. `docs/mcp-bridge.md` has the threat model and the limits.
+//! run helps with another. `docs/reference/mcp-bridge.md` has the threat model and the limits.
 //!
 //! ```text
 //! CLI ─HTTP─▶ server (bounds) ─▶ request_guard (host, origin, token, path) ─▶ rpc_body ─▶ rmcp ─▶ handler ─▶ calls ─▶ ToolCallRequest

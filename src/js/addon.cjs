@@ -58,7 +58,7 @@ function alone(reason) {
   const message =
     `${reason}: leave the package out of the bundle (external: ["deep-factor-providers"]; ` +
     'serverExternalPackages: ["deep-factor-providers", "@langchain/core"] in next.config.js) and install it where the bundle runs, or set ' +
-    `${VARIABLE} to the path of the addon's file (docs/deployment.md).`;
+    `${VARIABLE} to the path of the addon's file (docs/guide/deploy.md).`;
   return Object.assign(new Error(message), { code: "MODULE_NOT_FOUND", explained: true });
 }
 

@@ -13,7 +13,7 @@ export { UsageError } from "./cli/usage.mjs";
 
 export const NAME = "deep-factor-providers";
 
-/** What `run` exits with after an error, by its category. Documented in docs/command-line.md; never renumbered. */
+/** What `run` exits with after an error, by its category. Documented in docs/reference/command-line.md; never renumbered. */
 export const EXIT_CODES = /** @satisfies {Record<ErrorCategory, number>} */ ({
   unknown: 1,
   quota: 3,
@@ -163,7 +163,7 @@ Usage: ${NAME} serve [options]
 
 It serves /v1/chat/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/models and /health. A model is
 called <provider>/<its model>, such as claude/sonnet, or <provider> for its default; a name without a slash is a model of the
-first provider. Everything that your logins' terms say holds for it: docs/terms.md. docs/gateway.md is the guide.
+first provider. Everything that your logins' terms say holds for it: docs/reference/terms.md. docs/gateway.md is the guide.
 
 Options:
   --provider <id>         whom clients may ask, the first for bare names; as often as there are; default: claude. openai
@@ -212,7 +212,7 @@ Exit codes: 0 ended, 143 answers were cut short, 2 wrong command line.
 Usage: ${NAME} suite <tasks.yaml> --out <folder> [options]
 
 A task is a prompt, the files its workspace holds, and a command that decides whether it is passed. Who does it is claude at
-work for itself (claude-code), or a provider, which only answers. docs/suites.md describes the file.
+work for itself (claude-code), or a provider, which only answers. docs/guide/suites.md describes the file.
 
 Options:
   --out <folder>       where results, workspaces and logs go, and index.html; a new one, or with --resume one of before

@@ -7,7 +7,7 @@
 //!
 //! In: a run's header and its events as JSON. Out: the lines of a file; and of a file's bytes, its runs. A header line opens
 //! a run; every later line names its run, so that runs may share a file (an agent and those it hands work to, the members
-//! of a fallback provider). `docs/run-log.md` describes the format, `docs/schemas/run-recording.schema.json` defines it.
+//! of a fallback provider). `docs/guide/run-log.md` describes the format, `docs/schemas/run-recording.schema.json` defines it.
 
 mod builder;
 pub mod deltas;

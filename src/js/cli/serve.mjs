@@ -54,7 +54,7 @@ const OPTIONS = /** @type {const} */ ({
 const TOKEN_VARIABLE = "DEEP_FACTOR_GATEWAY_TOKEN";
 const KEEP_ALIVE = 300_000;
 /** What the vendors say, as a file of this package. */
-const TERMS = fileURLToPath(new URL("../../../docs/terms.md", import.meta.url));
+const TERMS = fileURLToPath(new URL("../../../docs/reference/terms.md", import.meta.url));
 
 /** What it ends with when answers were cut short. */
 const CUT_CODE = 143;

@@ -20,7 +20,7 @@ import { elapsed } from "./spinner.mjs";
  */
 
 /**
- * What the addon tells, and `--json` prints (docs/command-line.md).
+ * What the addon tells, and `--json` prints (docs/reference/command-line.md).
  *
  * @typedef {Omit<Limits, "processes"> & { pid: number, memoryBytes?: number, processes: (ProcessStatus & { descendants: number })[] }} Host
  * @typedef {{ pid: number, provider?: string, engine?: string, memoryBytes?: number, owner?: number }} Leftover

@@ -3,7 +3,7 @@
 /**
  * Who may ask, and how much. In: a secret from a request. Out: its key, which admits a call or refuses it before anything starts.
  *
- * Calls at a time are counted here. All other limits are budgets, which are counted as a provider's are (docs/budgets.md): in memory, or in the
+ * Calls at a time are counted here. All other limits are budgets, which are counted as a provider's are (docs/reference/budgets.md): in memory, or in the
  * file that a budget names as its store.
  */
 

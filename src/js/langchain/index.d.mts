@@ -1,6 +1,6 @@
 /**
  * `deep-factor-providers/langchain`: the providers as LangChain's chat models, for `createAgent`, LangGraph and whatever else asks for
- * a `BaseChatModel`. docs/langchain.md says what is native, what is emulated, and what differs from an API's model.
+ * a `BaseChatModel`. docs/guide/langchain.md says what is native, what is emulated, and what differs from an API's model.
  *
  * Needs `@langchain/core` (>=0.3 <2), of which the classes are the caller's own, in the build (ESM or CommonJS) that this entry is
  * loaded in.

@@ -1,4 +1,4 @@
-//! The table of docs/tool-calls.md: what each mode takes for a call, and what it misses.
+//! The table of docs/concepts/tool-calls.md: what each mode takes for a call, and what it misses.
 //!
 //! `UPDATE_DOCS=1 cargo test --lib toolcall::tests::table` rewrites it.
 
@@ -171,7 +171,7 @@ fn table() -> String {
 
 #[test]
 fn the_table_in_the_docs_is_what_is_counted() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/tool-calls.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/concepts/tool-calls.md");
     let page = std::fs::read_to_string(path).unwrap();
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (found, after) = rest.split_once(END).unwrap();
