@@ -218,3 +218,26 @@ describe("the checks themselves", () => {
     expect(readFileSync(join(ROOT, "README.md"), "utf8")).toContain("```ts");
   });
 });
+
+it("what a link names behind its # is a heading", () => {
+  const dead = documents().flatMap((file) =>
+    [...readFileSync(join(ROOT, file), "utf8").matchAll(/\]\(([^)\s#]*)#([^)\s]+)\)/g)]
+      .filter(([, to = ""]) => !to.startsWith("http"))
+      .filter(([, to = "", anchor = ""]) => !anchorsOf(to === "" ? file : join(dirname(file), to)).has(anchor))
+      .map(([link]) => `${file}: ${link}`),
+  );
+  expect(dead).toEqual([]);
+});
+
+/** The anchors that GitHub gives the headings of a file. */
+function anchorsOf(file: string) {
+  const text = readFileSync(join(ROOT, file), "utf8").replaceAll(/^```[\s\S]*?^```/gm, "");
+  const headings = [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) =>
+    heading
+      .trim()
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N}\- _]/gu, "")
+      .replaceAll(" ", "-"),
+  );
+  return new Set([...headings, ...[...text.matchAll(/\b(?:id|name)="([^"]+)"/g)].map(([, id]) => id)]);
+}

@@ -75,6 +75,7 @@ const FACES = {
   gateway: [
     ...["ai-sdk/parts", "ai-sdk/settings", "ai-sdk/words"],
     ...[
+      "advice",
       "call",
       "calls",
       "chat",
@@ -88,9 +89,19 @@ const FACES = {
       "models",
       "options",
     ].map((file) => `gateway/${file}`),
-    ...["queue", "refusal", "responses", "responses-answer", "sealed", "server", "sse", "store", "thread", "token"].map(
-      (file) => `gateway/${file}`,
-    ),
+    ...[
+      "queue",
+      "refusal",
+      "responses",
+      "responses-answer",
+      "sealed",
+      "server",
+      "sse",
+      "state",
+      "store",
+      "thread",
+      "token",
+    ].map((file) => `gateway/${file}`),
   ],
   "ai-sdk": ["errors", "model", "parts", "prompt", "providers", "settings", "words"].map((file) => `ai-sdk/${file}`),
 };

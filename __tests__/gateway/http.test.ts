@@ -1,6 +1,7 @@
 /** HTTP as clients know it: methods, paths, queries, connections, and what an error says beside its status. */
 import { ProviderError } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
+import advice from "../../src/js/gateway/advice.cjs";
 import { requireFrom } from "../support/ai-sdk.mjs";
 import { openai, serveApi } from "../support/gateway.mjs";
 import { EVERY, FACES, SCHEMA, USER } from "./faces.js";
@@ -152,6 +153,33 @@ describe("an error", () => {
     const { ask } = await serveApi([]);
     const { status, json } = await ask(FACES[face].path, { ...FACES[face].ask, tools: [tool] });
     expect([status, json.error.param, json.error.message]).toEqual([400, "tools[0]", expect.stringContaining(told)]);
+  });
+
+  it("of tools that can't be bound names the one, and gives its place back", async () => {
+    const { ask } = await serveApi([{ text: "Hi." }], { answers: 1, limits: { concurrency: 1 } });
+    const [tool] = FACES.chat.tools;
+    const twice = await ask(FACES.chat.path, { ...FACES.chat.ask, tools: [tool, tool] });
+    expect([twice.status, twice.json.error.code, twice.json.error.param]).toEqual([400, "invalid_value", "tools[1]"]);
+    expect((await ask(FACES.chat.path, FACES.chat.ask)).status).toBe(200);
+  });
+
+  it.each([
+    ["install it, or set `cliPath`", "install it, or see that it is on the gateway's PATH"],
+    ["wait until then, raise the `budget` option, or use another provider", "wait until then, or use another provider"],
+    ["raise the `timeout` option (now 120000 ms)", "start the gateway with a longer --timeout"],
+    ['shorten the prompt, or use `promptStyle: "stdin"`', "shorten the prompt"],
+    ["make it simpler, or use another model; `partial` has the reply", "make it simpler, or use another model"],
+    ["raise `maxBuffer`", undefined],
+    ["run `claude` and log in again with /login", "run `claude` and log in again with /login"],
+    ["send it, with its data, to claude, or send text", "send it, with its data, to claude, or send text"],
+  ])("advises what a client or its gateway can do: %s", (hint, own) => {
+    expect(advice.adviceFor(hint)).toBe(own);
+    const capital = (text: string) => text.slice(0, 1).toUpperCase() + text.slice(1);
+    expect(advice.forClients(`it failed. ${capital(hint)}`, hint)).toEqual({
+      reason: "it failed",
+      end: own === undefined ? "" : `. ${capital(own)}`,
+      hint: own,
+    });
   });
 
   it("that asking again can't mend is a 422, which openai's client and the AI SDK ask once", async () => {

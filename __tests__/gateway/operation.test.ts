@@ -1,17 +1,28 @@
 /** What whoever runs a gateway sees of it: records, spans, figures, what is left when it is killed, and what the doctor says. */
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import type { ProviderEvent } from "deep-factor-providers";
+import { createClaudeCliProvider, type ProviderEvent } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { runCommand, startCommand } from "../support/command-line.mjs";
 import { createFakes } from "../support/fake.mjs";
 import { serve, serveApi, temporaryFolder } from "../support/gateway.mjs";
+import { startOpenAi } from "../support/openai.mjs";
 import { createTag, exists } from "../support/processes.mjs";
 import { lacks } from "../support/systems.mjs";
 import { startSdk } from "../support/telemetry.mjs";
 
 const CHAT = "/v1/chat/completions";
 const BODY = { model: "api/m", messages: [{ role: "user", content: "hi" }] };
+const INSTALL = "install it with `npm install -g @anthropic-ai/claude-code`, or see that it is on the gateway's PATH";
+const BEHIND = [
+  { id: "openai", installed: true, authenticated: true, problems: [] },
+  {
+    id: "claude",
+    installed: false,
+    authenticated: "unknown",
+    problems: [{ message: "claude is not in any folder of the PATH", hint: INSTALL }],
+  },
+];
 const EDITOR = { name: "an editor/1", token: "editor-0123456789" };
 
 const linesIn = (path: string) =>
@@ -175,9 +186,29 @@ describe("the command", { timeout: 120_000 }, () => {
     ]);
   });
 
+  it("the doctor fails where nothing that stands behind the gateway could answer, and only a key is told of it", async () => {
+    const claude = createClaudeCliProvider({ cliPath: "/nowhere/claude" });
+    onTestFinished(() => claude.close());
+    const { gateway, ask } = await serve({ providers: { mine: claude } });
+    const env = { DEEP_FACTOR_GATEWAY_TOKEN: String(gateway.token) };
+    const { code, stdout } = await runCommand(["doctor", "--gateway", gateway.url, "--json"], { env });
+    const { problems } = JSON.parse(stdout).providers[0];
+    expect([code, problems]).toEqual([1, [{ message: expect.stringContaining("/nowhere/claude"), hint: INSTALL }]]);
+    expect((await ask("/health", undefined, { authorization: "" })).json).toEqual({ status: "ok" });
+    const refused = await ask("/health?providers=true", undefined, { authorization: "" });
+    expect([refused.status, refused.json.providers]).toEqual([401, undefined]);
+  });
+
   it("the doctor says whether a gateway is there, takes the token, and what it has", async () => {
-    const { output } = await started(["--json", "--alias", "fast=claude/haiku"]);
+    const api = await startOpenAi([]);
+    onTestFinished(() => api.close());
+    const behind = ["--provider", "openai", "--base-url", api.url, "--model", "openai/m", "--provider", "claude"];
+    const { output } = await started(["--json", "--alias", "fast=claude/haiku", ...behind], {
+      PATH: temporaryFolder(),
+    });
     const { url, tokenFile } = JSON.parse(output.stdout);
+    // It says so itself when it starts.
+    await expect.poll(() => output.stderr).toContain("openai: there, logged in\nclaude: not there\n! ");
     const look = async (args: string[], env: Record<string, string> = {}) => {
       const { code, stdout } = await runCommand(["doctor", "--gateway", ...args, "--json"], { env });
       return [code, JSON.parse(stdout)];
@@ -185,7 +216,7 @@ describe("the command", { timeout: 120_000 }, () => {
     const there = { url, reachable: true, status: "ok" };
     expect(await look([url, "--token-file", tokenFile])).toEqual([
       0,
-      { ...there, accepted: true, models: ["fast", "claude"], problems: [] },
+      { ...there, accepted: true, models: ["fast", "openai/m", "openai", "claude"], providers: BEHIND, problems: [] },
     ]);
     const wrong = await look([url], { DEEP_FACTOR_GATEWAY_TOKEN: "another-0123456789" });
     expect(wrong).toMatchObject([
@@ -201,7 +232,13 @@ describe("the command", { timeout: 120_000 }, () => {
     ]);
     expect(await look(["http://127.0.0.1:9"])).toMatchObject([1, { reachable: false, status: null, accepted: null }]);
     const shown = await runCommand(["doctor", "--gateway", url, "--token-file", tokenFile]);
-    expect(shown.stdout).toBe(`${url}: a gateway, ok\ntoken: taken\nmodels: fast, claude\n`);
+    expect(shown.stdout).toBe(
+      [
+        ...[`${url}: a gateway, ok`, "token: taken", "models: fast, openai/m, openai, claude"],
+        ...["openai: there, logged in", "claude: not there"],
+        ...["! claude is not in any folder of the PATH", `  → ${INSTALL}`, ""],
+      ].join("\n"),
+    );
     for (const [args, message] of [
       [["--gateway", "127.0.0.1"], "--gateway must be the address that serve prints"],
       [["--gateway", url, "claude"], "--gateway looks at a gateway alone: leave out claude"],
@@ -231,8 +268,10 @@ describe("the command", { timeout: 120_000 }, () => {
         headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
         body: JSON.stringify({ ...BODY, model: "claude" }),
       }).catch(() => "cut");
-      await expect.poll(() => fake.calls().length, { timeout: 30_000 }).toBe(1);
-      const { pid } = fake.calls()[0] as { pid: number };
+      // Beside the calls that look whether it is there.
+      const answering = () => fake.calls().find(({ argv }) => argv.includes("--output-format"));
+      await expect.poll(answering, { timeout: 30_000 }).toBeDefined();
+      const { pid } = answering() as { pid: number };
       expect(exists(pid)).toBe(true);
       first.child.kill("SIGKILL");
       await first.ended;

@@ -99,7 +99,7 @@ describe("a further name", () => {
     expect(await statusOf(gateway, "[fd00::7]:7421")).toEqual([200, undefined]);
     expect(await statusOf(gateway, "evil.example")).toEqual([
       421,
-      `this gateway answers to these names only: 127.0.0.1, localhost, [::1], host.docker.internal, [fd00::7]. ${HINT}`,
+      `this gateway answers to these names only: 127.0.0.1, localhost, host.docker.internal, [fd00::7]. ${HINT}`,
     ]);
   });
 
@@ -115,8 +115,9 @@ describe("a further name", () => {
     const { gateway } = await serveApi([], { host: "0.0.0.0", consent: "I am the only user" });
     for (const address of addresses) expect(await statusOf(gateway, `${address}:7421`)).toEqual([200, undefined]);
     const [status, message] = await statusOf(gateway, "192.0.2.1");
-    expect([status, message]).toEqual([421, expect.stringContaining(`names only: 127.0.0.1, localhost, [::1]`)]);
+    expect([status, message]).toEqual([421, expect.stringContaining(`names only: 127.0.0.1, localhost, `)]);
     for (const address of addresses) expect(message).toContain(address);
+    expect(message).not.toContain("[");
   });
 
   it.skipIf(!canHaveNetworks())("lets in who asks from another network namespace", async () => {

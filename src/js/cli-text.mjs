@@ -92,7 +92,8 @@ Options:
   --model <name>   the model that is asked; the CLI's own by default
   --login <provider>=<dir>
                    another login of this provider, by its folder; alone or beside the providers, as often as there are
-  --gateway <url>  looks at a gateway instead (\`serve\`): whether it is there, takes the token, and which models it has
+  --gateway <url>  looks at a gateway instead (\`serve\`): whether it is there, takes the token, which models it has, and
+                   whether the CLIs behind it are there and logged in
   --token-file <path>
                    the gateway's token; default: the variable DEEP_FACTOR_GATEWAY_TOKEN
   --json           the reports as JSON
@@ -193,8 +194,8 @@ Options:
   --concurrency <n>       calls at a time, of every key that has no limit of its own
   --requests-per-minute <n>
                           requests of 60 s, the same
-  --tokens-per-day <n>    tokens since midnight, the same; counted anew when the gateway starts
-  --usd-per-day <amount>  US dollars since midnight, as the CLIs estimate them, the same
+  --tokens-per-day <n>    tokens of 24 hours from the first call, the same; counted anew when the gateway starts
+  --usd-per-day <amount>  US dollars of 24 hours, as the CLIs estimate them, the same
   --max-body <bytes>      the largest request; default: 33554432
   --lenient               leaves out knobs that can't be had, and names them in the header x-dfp-ignored; default: refuses
   --record <file>         adds each call to a log without prompts, to be read with \`${NAME} log\`; those of

@@ -1,5 +1,6 @@
 /**
- * `doctor --gateway`. In: where a gateway should be, and its token. Out: whether it is there, takes the token, and which models it has.
+ * `doctor --gateway`. In: where a gateway should be, and its token. Out: whether it is there, takes the token, which models it has, and what
+ * stands behind it.
  */
 
 import { lstatSync, readFileSync } from "node:fs";
@@ -9,18 +10,23 @@ import { unreadable } from "./files.mjs";
 import { print, printJson } from "./screen.mjs";
 
 const TOKEN_VARIABLE = "DEEP_FACTOR_GATEWAY_TOKEN";
-/** How long an answer may take, ms: nothing here asks a CLI. */
+/** How long an answer may take, ms. */
 const TIMEOUT = 5_000;
+/** The same where CLIs are started, of which some take seconds to say their version. */
+const PATIENCE = 60_000;
 /** What is read of an answer, bytes. */
 const MOST = 1 << 20;
 
 /**
+ * @import { State } from "../gateway/state.cjs"
+ *
  * @typedef {object} GatewayReport
  * @property {string} url
  * @property {boolean} reachable whether a gateway answers there
  * @property {"ok" | "draining" | null} status
  * @property {boolean | null} accepted whether it takes the token; `null`: there was none to try
  * @property {string[]} models
+ * @property {State[]} providers the CLIs and APIs behind it, where it takes the token
  * @property {{ message: string, hint: string }[]} problems
  */
 
@@ -28,12 +34,12 @@ const MOST = 1 << 20;
  * @param {string} url `http://127.0.0.1:7421` or `unix:/path`
  * @param {{ "token-file"?: string | undefined, json?: boolean | undefined }} values
  * @param {AbortSignal} signal
- * @returns {Promise<number>} 0 if it is there and no token was refused
+ * @returns {Promise<number>} 0 if it is there, no token was refused, and what stands behind it could answer as far as that is known
  */
 export async function checkGateway(url, values, signal) {
   const place = placeOf(url);
   /** @type {GatewayReport} */
-  const report = { url, reachable: false, status: null, accepted: null, models: [], problems: [] };
+  const report = { url, reachable: false, status: null, accepted: null, models: [], providers: [], problems: [] };
   const problem = (/** @type {string} */ message, /** @type {string} */ hint) => {
     report.problems.push({ message, hint });
   };
@@ -54,23 +60,49 @@ export async function checkGateway(url, values, signal) {
       error: { message: failure.message },
     }));
     report.accepted = Array.isArray(data);
-    if (Array.isArray(data)) report.models = data.map(({ id }) => String(id));
-    else problem(`it does not take the token: ${error?.message}`, "take the token of the file that `serve` has named");
+    if (Array.isArray(data)) {
+      report.models = data.map(({ id }) => String(id));
+      const { providers } = await get(place, "/health?providers=true", token, signal, PATIENCE).catch(() => ({}));
+      if (Array.isArray(providers)) report.providers = providers.filter(isState);
+    } else {
+      problem(`it does not take the token: ${error?.message}`, "take the token of the file that `serve` has named");
+    }
   } else if (report.reachable) {
     problem("no token was tried", `name its file with --token-file, or put it into ${TOKEN_VARIABLE}`);
   }
   if (values.json) printJson(report, 2);
   else print(shown(report));
-  return report.reachable && report.accepted !== false ? 0 : 1;
+  const couldAnswer = report.providers.length === 0 || report.providers.some(({ problems }) => problems.length === 0);
+  return report.reachable && report.accepted !== false && couldAnswer ? 0 : 1;
+}
+
+/** @param {unknown} value @returns {value is State} */
+const isState = (value) => Array.isArray(/** @type {Partial<State> | null} */ (value)?.problems);
+
+/**
+ * How it stands with a provider, for people.
+ *
+ * @param {State} state
+ * @returns {string[]}
+ */
+export function linesOf({ id, installed, authenticated, version, problems }) {
+  const login = { true: "logged in", false: "not logged in", unknown: "whether it is logged in is not known" };
+  const there = [version ?? "there", login[/** @type {"true"} */ (String(authenticated))]].filter(Boolean).join(", ");
+  const words = installed === undefined ? "not known" : installed ? there : "not there";
+  return [
+    `${id}: ${words}`,
+    ...problems.flatMap(({ message, hint }) => [`! ${message}`, ...(hint === undefined ? [] : [`  → ${hint}`])]),
+  ];
 }
 
 /** @param {GatewayReport} report */
-function shown({ url, reachable, status, accepted, models, problems }) {
+function shown({ url, reachable, status, accepted, models, providers, problems }) {
   const words = { true: "taken", false: "refused", null: "not tried" };
   const lines = [
     `${url}: ${reachable ? `a gateway, ${status}` : "no gateway"}`,
     ...(reachable ? [`token: ${words[`${accepted}`]}`] : []),
     ...(models.length > 0 ? [`models: ${models.join(", ")}`] : []),
+    ...providers.flatMap(linesOf),
     ...problems.flatMap(({ message, hint }) => [`! ${message}`, `  → ${hint}`]),
   ];
   // A stranger's text is shown, and moves no cursor.
@@ -111,12 +143,13 @@ function tokenIn(path, problem) {
  * @param {string} path
  * @param {string | undefined} token
  * @param {AbortSignal} signal
+ * @param {number} [timeout] ms
  * @returns {Promise<any>} the JSON of the answer, whatever its status
  */
-function get(place, path, token, signal) {
+function get(place, path, token, signal, timeout = TIMEOUT) {
   return new Promise((resolve, reject) => {
     const headers = { host: "localhost", ...(token === undefined ? {} : { authorization: `Bearer ${token}` }) };
-    const asked = request({ ...place, path, headers, signal, timeout: TIMEOUT, agent: false }, (response) => {
+    const asked = request({ ...place, path, headers, signal, timeout, agent: false }, (response) => {
       let text = "";
       response.setEncoding("utf8");
       response.on("data", (piece) => {
@@ -132,7 +165,7 @@ function get(place, path, token, signal) {
       });
       response.on("error", reject);
     });
-    asked.on("timeout", () => asked.destroy(new Error(`no answer in ${TIMEOUT} ms`)));
+    asked.on("timeout", () => asked.destroy(new Error(`no answer in ${timeout} ms`)));
     asked.on("error", reject);
     asked.end();
   });

@@ -13,10 +13,12 @@ import { NAME, UsageError } from "../cli-text.mjs";
 import creation from "../gateway/create.cjs";
 import guard from "../gateway/guard.cjs";
 import { createGateway } from "../gateway/index.mjs";
+import state from "../gateway/state.cjs";
 import { ProviderError } from "../native-entry.mjs";
 import { unreadable } from "./files.mjs";
+import { linesOf } from "./gateway.mjs";
 import { API, createServed, REFUSED, warn } from "./provider.mjs";
-import { print, printJson, tell } from "./screen.mjs";
+import { print, printJson, tell, visible } from "./screen.mjs";
 
 const OPTIONS = /** @type {const} */ ({
   provider: { type: "string", multiple: true },
@@ -125,6 +127,11 @@ export async function serve(args, signal, second) {
   const gateway = await opened(options);
   try {
     announce(gateway, names, values);
+    // Beside the first requests, which need not wait for it.
+    void state
+      .createState(providers)
+      .look()
+      .then(tellState, () => {});
     await aborted(signal);
     tell("ending: waits for the answers under way; a second signal does not");
     second.addEventListener("abort", () => void gateway.close());
@@ -277,6 +284,11 @@ function announce({ url, socketPath, token, tokenFile }, providers, values) {
   tell(
     `models:               ${providers.map((name) => `${name}, ${name}/<model>`).join(", ")} (${NAME} serve --help has more)`,
   );
+}
+
+/** @param {Awaited<ReturnType<ReturnType<typeof state.createState>["look"]>>} providers */
+function tellState(providers) {
+  for (const line of providers.flatMap(linesOf)) tell(visible(line));
 }
 
 /** @param {string | undefined} form */

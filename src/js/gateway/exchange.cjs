@@ -67,7 +67,16 @@ async function answer(house, { face, key, body, lenient, requestId }, response, 
     throw error;
   }
   const { queuedMs } = place;
-  const call = begin(read, target, { signal, record: recordOf(house.record, key.name) });
+  /** @type {ReturnType<typeof begin>} */
+  let call;
+  try {
+    call = begin(read, target, { signal, record: recordOf(house.record, key.name) });
+  } catch (error) {
+    place.leave();
+    release({});
+    // Tools that can't be bound.
+    throw refusalOf(error, read.places);
+  }
   const filter = createFilter(read.oneCall, (id, others) => house.withheld.keep(key.name, id, others));
   const keep = (/** @type {Fields | undefined} */ made) => {
     if (made === undefined || read.own.store !== true) return;

@@ -39,8 +39,16 @@ function createGuard({ host, names, origins }) {
   const named = [...(host === undefined || ANY.has(host) || isLoopback(host) ? [] : [host]), ...names].map((name) =>
     bracketed(name).toLowerCase(),
   );
+  const all = host !== undefined && ANY.has(host);
+  const both = all && host !== "0.0.0.0";
+  /** What loopback is called where it listens there. */
+  const own = [
+    ...(all ? ["127.0.0.1"] : host !== undefined && isLoopback(host) ? [bracketed(host)] : []),
+    "localhost",
+    ...(both ? ["[::1]"] : []),
+  ];
   /** The machine's interfaces come and go. */
-  const further = () => [...named, ...(host !== undefined && ANY.has(host) ? addresses() : [])];
+  const further = () => [...named, ...(all ? addresses(both) : [])];
 
   /** @param {string} given */
   const isKnown = (given) => {
@@ -59,8 +67,8 @@ function createGuard({ host, names, origins }) {
       const absolute = /^[a-z][a-z0-9+.-]*:\/\/([^/?#]*)(.*)$/i.exec(url);
       const isNamed = absolute === null ? true : isKnown(absolute[1] ?? "");
       if (hosts.length !== 1 || !isNamed || !isKnown(headers.host ?? "")) {
-        const taken = ["127.0.0.1", "localhost", "[::1]", ...further()];
-        const message = `this gateway answers to these names only: ${taken.join(", ")}. For another, start it with --host-name NAME (\`hostNames\`)`;
+        const taken = new Set([...own, ...further()]);
+        const message = `this gateway answers to these names only: ${[...taken].join(", ")}. For another, start it with --host-name NAME (\`hostNames\`)`;
         throw new Refusal(421, "host_not_allowed", message, { close: true });
       }
       const { origin } = headers;
@@ -85,11 +93,11 @@ function createGuard({ host, names, origins }) {
   };
 }
 
-/** Those of the machine's interfaces, as they stand in `Host`. */
-function addresses() {
+/** Those of the machine's interfaces, as they stand in `Host`. @param {boolean} both whether of IPv6, too */
+function addresses(both) {
   return Object.values(networkInterfaces())
     .flatMap((interfaces) => interfaces ?? [])
-    .filter(({ internal }) => !internal)
+    .filter(({ internal, family }) => !internal && (both || family === "IPv4"))
     .map(({ address }) => bracketed(address).toLowerCase());
 }
 

@@ -12,6 +12,7 @@
  */
 
 const { clip, isProviderError } = require("../errors.cjs");
+const { LENIENT, forClients } = require("./advice.cjs");
 
 /** Who is spoken to: OpenAI's faces have one shape of errors, Anthropic's another. @typedef {"openai" | "anthropic"} Vendor */
 
@@ -113,10 +114,6 @@ class Refusal extends Error {
  */
 const bad = (code, param, message) => new Refusal(400, code, message, { param });
 
-/** What a client does whose request has a knob that can't be had. */
-const LENIENT =
-  "send the header `x-dfp-lenient: true` (for every call: start the gateway with `--lenient`), and it is left out here";
-
 /** Options of a provider's call that are knobs: a lenient call goes on without them where a provider has none. */
 const DROPPABLE_OPTIONS = ["maxOutputTokens", "stop", "temperature", "reasoning.effort", "reasoning"];
 
@@ -130,22 +127,15 @@ const DROPPABLE_OPTIONS = ["maxOutputTokens", "stop", "temperature", "reasoning.
  */
 
 /**
- * Advice names what its reader can do: a client has no options of a provider, but a header.
- *
- * @param {string} text
- */
-const forClients = (text) => text.replace('set `onUnsupported: "warn"`', LENIENT);
-
-/**
  * That an option can't be had, as a client knows it: by the field of its request, and without the engine, which it did not choose.
  *
- * @param {string} message
+ * @param {string} reason
  * @param {string} param
  */
-function lacking(message, param) {
+function lacking(reason, param) {
   const [, option = "", who, able] =
-    /option "([\w.]+)" is not supported by (.+?)(?:'s \w+ engine)?; (.*)$/s.exec(message) ?? [];
-  if (who === undefined) return message;
+    /option "([\w.]+)" is not supported by (.+?)(?:'s \w+ engine)?; (.*)$/s.exec(reason) ?? [];
+  if (who === undefined) return undefined;
   const todo = DROPPABLE_OPTIONS.includes(option) ? `leave it out, or ${LENIENT}` : "leave it out";
   return `${param} can't be had of ${who} (${able}): ${todo}`;
 }
@@ -167,8 +157,8 @@ function refusalOf(error, places) {
   }
   const retryAfterMs = waitOf(error);
   const { status: known, code, type, retry = mayHelp(error, retryAfterMs) } = kindOf(error);
-  const { param, message: told } = placed(error, places);
-  const message = forClients(told);
+  const { reason, end, hint } = forClients(error.message, error.hint);
+  const { param, message } = placed(error, reason, end, places);
   // A 502 is asked for again by clients that read no `x-should-retry`.
   const status = known === 502 && !retry ? 422 : known;
   return new Refusal(status, code, message, {
@@ -179,7 +169,7 @@ function refusalOf(error, places) {
     dfp: {
       code: error.code,
       category: error.category,
-      ...(error.hint === undefined ? {} : { hint: forClients(error.hint) }),
+      ...(hint === undefined ? {} : { hint }),
       ...(error.resetsAt === undefined ? {} : { resets_at: error.resetsAt.toISOString() }),
     },
   });
@@ -266,10 +256,12 @@ function waitOf({ resetsAt, retryAfterMs }) {
  * An error's message in the words of the request, and which of its fields it is about.
  *
  * @param {ProviderError} error
+ * @param {string} reason
+ * @param {string} end what is advised, behind the reason
  * @param {Places | undefined} places
  */
-function placed(error, places) {
-  let { message } = error;
+function placed(error, reason, end, places) {
+  let message = reason + end;
   /** @type {string | undefined} */
   let param;
   if (error.category === "authentication") {
@@ -284,8 +276,9 @@ function placed(error, places) {
   if (error.code === "UNSUPPORTED_OPTION" || error.code === "INVALID_OPTION") {
     const option = optionIn(message);
     param ??= option === undefined ? undefined : places.option(option);
-    if (param !== undefined && error.code === "UNSUPPORTED_OPTION") message = lacking(message, param);
+    if (param !== undefined && error.code === "UNSUPPORTED_OPTION") message = lacking(reason, param) ?? message;
   }
+  if (error.code === "INVALID_TOOL") param ??= /tools\[\d+\]/.exec(message)?.[0];
   const field = BLAMED[error.code];
   if (field !== undefined) param ??= field === "thread" ? places.thread : places.option(field);
   return { param, message };

@@ -23,6 +23,7 @@ const { createQueues } = require("./queue.cjs");
 const { Refusal, bad, refusalOf } = require("./refusal.cjs");
 const { createSeals } = require("./sealed.cjs");
 const { id } = require("./sse.cjs");
+const { createState } = require("./state.cjs");
 const { createStore } = require("./store.cjs");
 
 /**
@@ -62,6 +63,7 @@ function createServer(options, { keys, models, log, telemetry }) {
     models,
     seals: createSeals(),
     store: createStore(options.store),
+    state: createState(options.providers),
     withheld: createWithheld(),
     queues: createQueues(),
     lenient,
@@ -173,7 +175,11 @@ function createServer(options, { keys, models, log, telemetry }) {
     const { method = "" } = request;
     if (path === "/health") {
       allow(method, "GET");
-      return void send(response, 200, { status: draining ? "draining" : "ok" });
+      const status = draining ? "draining" : "ok";
+      // Who has no key learns nothing of what stands behind, and starts nothing.
+      if (query.get("providers") !== "true") return void send(response, 200, { status });
+      call.key = keys.find(guard.secrets(request)).name;
+      return void send(response, 200, { status, providers: await house.state.look() });
     }
     const key = keys.find(guard.secrets(request));
     call.key = key.name;
