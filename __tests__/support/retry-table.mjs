@@ -39,29 +39,17 @@ export const errorOf = (listed, resetsAt) =>
     }),
   );
 
-/** What an action is to an engine: BullMQ, Temporal, the pool of examples/worker-threads. */
-const ENGINES = {
-  delay: [
-    "`moveToDelayed` until then, `DelayedError`: no attempt is used",
-    "retryable, `nextRetryDelay` until then",
-    "back into the table, not before then",
-  ],
-  retry: [
-    "thrown: the job's `attempts` and `backoff`",
-    "retryable: the retry policy's intervals",
-    "back into the table, later each time, up to `attempts`",
-  ],
-  bury: ["`UnrecoverableError`: to the failed set", "non-retryable, `type` is the code", "failed, with the reason"],
-};
+/** What each action is called in the table; what an engine makes of it stands above the table. */
+const NAMES = { delay: "delay", retry: "retry", bury: "give up" };
 
 /**
  * @param {Listed[]} codes
  * @param {Decide} decide
  */
 export function retryTable(codes, decide) {
-  /** @type {Map<string, { category: string, when: string, codes: string[], action: keyof typeof ENGINES }>} */
+  /** @type {Map<string, { category: string, when: string, codes: string[], action: keyof typeof NAMES }>} */
   const rows = new Map();
-  /** @param {Listed} listed @param {string} when @param {keyof typeof ENGINES} action */
+  /** @param {Listed} listed @param {string} when @param {keyof typeof NAMES} action */
   const add = (listed, when, action) => {
     const key = `${listed.category} ${when} ${action}`;
     const row = rows.get(key) ?? { category: listed.category, when, codes: [], action };
@@ -78,12 +66,11 @@ export function retryTable(codes, decide) {
     else add(listed, isUntilMoment ? "not known" : "–", unknown.do);
   }
   return [
-    "| category | code | when it may go on | BullMQ | Temporal | worker threads |",
-    "|---|---|---|---|---|---|",
+    "| category | code | when it may go on | what |",
+    "|---|---|---|---|",
     ...Array.from(
       rows.values(),
-      ({ category, when, codes, action }) =>
-        `| \`${category}\` | ${codes.join(", ")} | ${when} | ${ENGINES[action].join(" | ")} |`,
+      ({ category, when, codes, action }) => `| \`${category}\` | ${codes.join(", ")} | ${when} | ${NAMES[action]} |`,
     ),
   ].join("\n");
 }
