@@ -1,7 +1,9 @@
-//! What the CLIs of this process are doing, for whoever wants to see it: `limits()`, and the `status` command of another process.
+//! The activity table: what the CLI processes of this host are doing. `limits()` shows it, and the `status` command of another
+//! program.
 //!
-//! In: starts and ends of processes that have a [`Label`], turns ([`turn`]), windows of plans ([`note_window`]). Out: a [`Snapshot`],
-//! by looking ([`snapshot`]) or, on Linux, published for programs of the same user ([`super::published`]).
+//! In: starts and ends of processes that have a [`Label`], turns ([`turn`]), and the plan windows that providers report
+//! ([`note_window`]). Out: a [`Snapshot`], on request ([`snapshot`]) or, on Linux, published for programs of the same user
+//! ([`super::published`]).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -12,13 +14,13 @@ use serde::{Deserialize, Serialize};
 use super::{limit, published};
 use crate::budget::Per;
 
-/// How many conversations of one process are listed, the latest ones: a server may have had hundreds.
+/// The number of conversations listed per process, the latest ones: a server may have had hundreds.
 const CONVERSATIONS: usize = 8;
 
-/// How many windows are remembered: a provider has two or three kinds.
+/// The number of plan windows that are remembered: a provider has two or three kinds.
 const WINDOWS: usize = 64;
 
-/// Which CLI a process is, and how it is driven.
+/// The CLI that a process runs, and the engine that drives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
     pub provider: String,
@@ -26,19 +28,19 @@ pub struct Label {
     pub engine: &'static str,
 }
 
-/// What a process is there for now.
+/// The current use of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessState {
     /// A call is under way in it.
     Working,
-    /// It keeps its conversations for their next calls.
+    /// The process keeps its conversations for their next calls.
     Resting,
-    /// No call has reached it yet: it is being started, or was started ahead.
+    /// No call has reached the process yet: it is being started, or was started ahead of its first call.
     Spare,
 }
 
-/// One process.
+/// One process, as `limits()` and `status` list it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessActivity {
@@ -46,17 +48,17 @@ pub struct ProcessActivity {
     pub provider: String,
     /// `print`, `live` or `warm`.
     pub engine: String,
-    /// What it is there for.
+    /// The current use of the process.
     pub state: ProcessState,
     /// When it was started, ms since the epoch.
     pub started_at: u64,
-    /// The value of [`super::RUN_VARIABLE`] in it and in all it starts.
+    /// The value of [`super::RUN_VARIABLE`] in the environment of the process and of all that it starts.
     pub run: String,
-    /// The CLI's ids of the conversations it has had, the latest last, at most 8.
+    /// The CLI's ids of the conversations the process has had, the latest last, at most 8.
     pub conversations: Vec<String>,
 }
 
-/// What a provider last said of a limit of its plan.
+/// The latest report of a provider about one limit of its plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RateLimitWindow {
@@ -72,11 +74,11 @@ pub struct RateLimitWindow {
     /// Share used, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utilization: Option<f64>,
-    /// When it was said, ms since the epoch.
+    /// When the provider reported this, ms since the epoch.
     pub at: u64,
 }
 
-/// How much may be used of a budget in a window.
+/// The limits of a budget for one window. A kind without a limit is absent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetLimits {
@@ -89,58 +91,59 @@ pub struct BudgetLimits {
     pub cost_usd: Option<f64>,
 }
 
-/// What was used of a budget in its window.
+/// The part of a budget that is used up in its current window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetActivity {
     pub provider: String,
     pub per: Per,
-    /// The file in which others count, too.
+    /// The file that other hosts count in as well; `None` for a budget of this process alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
     pub limits: BudgetLimits,
     pub requests: u64,
     pub tokens: u64,
-    /// US dollars, as far as they are known.
+    /// US dollars, counting only the answers whose cost is known.
     pub cost_usd: f64,
-    /// Of how many answers they are not.
+    /// The number of answers whose cost is unknown.
     pub calls_without_cost: u64,
-    /// When the window ends, ms since the epoch; `None` where none goes on.
+    /// When the window ends, ms since the epoch; `None` while no window is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resets_at: Option<u64>,
-    /// When it was counted, ms since the epoch.
+    /// When this was counted, ms since the epoch.
     pub at: u64,
 }
 
-/// How many runs there are.
+/// The number of runs of one binary or API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs {
     pub running: usize,
     pub waiting: usize,
 }
 
-/// The same of all together.
+/// The number of runs of all binaries and APIs together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllRuns {
-    /// As many at most.
+    /// The largest number of runs at once.
     pub limit: usize,
     pub running: usize,
     pub waiting: usize,
 }
 
-/// Everything at one moment: index.d.ts's `ProcessLimits`, without what only the system knows (memory).
+/// The whole activity table at one moment: `ProcessLimits` of index.d.ts, without memory figures, which only the system knows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     /// All binaries and APIs together.
     pub process_wide: AllRuns,
-    /// By the CLI's file or the API's base URL.
+    /// The runs of each CLI or API, keyed by the CLI's file or the API's base URL.
     pub per_binary: BTreeMap<String, Runs>,
-    /// The processes, by their ids.
+    /// The processes, sorted by their ids.
     pub processes: Vec<ProcessActivity>,
-    /// The latest of each provider and kind.
+    /// The latest report of each provider and kind of window.
     pub rate_limits: Vec<RateLimitWindow>,
-    /// Those that a call has asked of, in the order in which their providers were made. A program of an earlier version tells none.
+    /// The budgets that a call has used, in the order in which their providers were made. A program of an earlier version
+    /// publishes none.
     #[serde(default)]
     pub budgets: Vec<BudgetActivity>,
 }
@@ -168,13 +171,13 @@ fn table() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Now, ms since the epoch.
+/// The current time, ms since the epoch.
 pub fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A process that is listed until it is dropped.
+/// A process's entry in the table; dropping it removes the entry.
 #[derive(Debug)]
 pub(super) struct Listed(u32);
 
@@ -185,7 +188,7 @@ impl Drop for Listed {
     }
 }
 
-/// Lists a process that was started just now, if it has a label.
+/// Lists a process that has just started, if it has a label.
 pub(super) fn list(pid: u32, run: &str, label: Option<Label>) -> Option<Listed> {
     let entry = Entry {
         label: label?,
@@ -200,17 +203,17 @@ pub(super) fn list(pid: u32, run: &str, label: Option<Label>) -> Option<Listed> 
     Some(Listed(pid))
 }
 
-/// Publishes what has changed.
+/// Publishes the table after a change.
 fn changed() {
     published::set_content(|| serde_json::to_vec(&snapshot()));
     published::changed();
 }
 
-/// A call that is under way in a process, until it is dropped.
+/// A call that is under way; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Turn(Option<u32>);
 
-/// A call is under way in the process `pid`, or at an API.
+/// Marks a call as under way in the process `pid`, or at an API (`None`).
 pub fn turn(pid: Option<u32>) -> Turn {
     let turn = Turn(pid);
     turn.change(|entry| {
@@ -221,7 +224,7 @@ pub fn turn(pid: Option<u32>) -> Turn {
 }
 
 impl Turn {
-    /// The CLI's id of its conversation.
+    /// Adds the CLI's id of this call's conversation to the process's entry.
     pub fn note_conversation(&self, id: &str) {
         self.change(|entry| {
             entry.conversations.retain(|known| known != id);
@@ -248,7 +251,7 @@ impl Drop for Turn {
     }
 }
 
-/// What `provider` says of a limit of its plan; `at` is set here.
+/// Remembers a provider's report about a limit of its plan; `at` is set here.
 pub fn note_window(window: RateLimitWindow) {
     let window = RateLimitWindow { at: now_ms(), ..window };
     let mut table = table();
@@ -262,20 +265,20 @@ pub fn note_window(window: RateLimitWindow) {
     changed();
 }
 
-/// What was used of the budget `number`.
+/// Remembers how much of the budget `number` is used up.
 pub fn note_budget(number: u64, budget: BudgetActivity) {
     table().budgets.insert(number, budget);
     changed();
 }
 
-/// The budget `number` is nobody's any more.
+/// Removes the budget `number`, which no provider uses any more.
 pub fn forget_budget(number: u64) {
     if table().budgets.remove(&number).is_some() {
         changed();
     }
 }
 
-/// Everything now.
+/// Returns the whole table as it is now.
 pub fn snapshot() -> Snapshot {
     let limiter = limit::global();
     let limit::Snapshot { all, keys } = limiter.snapshot();
@@ -323,7 +326,7 @@ impl Entry {
 mod tests {
     use super::*;
 
-    /// Ids that no process has: the table is the whole test program's.
+    /// Process ids that no process has: all tests of this program share the table.
     const PID: u32 = u32::MAX - 1;
 
     fn found(pid: u32) -> Option<ProcessActivity> {
@@ -366,7 +369,7 @@ mod tests {
         );
         drop(listed);
         assert_eq!(found(PID), None);
-        // Of one that is gone, or was never listed, nothing is known.
+        // Nothing is known of a process that is gone, or was never listed.
         turn(Some(PID)).note_conversation("x");
         assert_eq!(found(PID), None);
         assert!(list(PID, "run-2", None).is_none());

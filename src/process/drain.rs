@@ -3,9 +3,9 @@
 //! In: two pipes. Out: [`Bytes`] into a bounded channel, and counts. A slow consumer holds the child up, not the
 //! supervisor, and loses nothing.
 //!
-//! A pipe's end is no sign of the child's end, nor the reverse: a grandchild may hold the pipe long after. So reading
-//! goes on after the leader's exit, but only while data comes: what the leader itself has written lies in the pipe by
-//! then and is read in any case; for what others still write there is a limited patience.
+//! A pipe's end is no sign of the child's end, nor the reverse: a grandchild may hold the pipe long after. So reading goes on
+//! after the leader's exit, but only while data comes. What the leader itself wrote is in the pipe by then and is read in any
+//! case; what others still write is waited for only for a limited time.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -22,34 +22,34 @@ use tokio_util::sync::CancellationToken;
 use super::head_tail::HeadTail;
 use super::tee::Tees;
 
-/// The largest chunk handed on, bytes: what a pipe holds on Linux.
+/// The largest chunk handed on, bytes: the capacity of a pipe on Linux.
 const CHUNK: usize = 64 * 1024;
 /// A new buffer is taken when less than this is left of the old one, bytes.
 const ROOM: usize = 4 * 1024;
-/// How many chunks wait for the consumer: with [`CHUNK`] about 1 MiB per run.
+/// The number of chunks that may wait for the consumer: with [`CHUNK`] about 1 MiB per run.
 pub(super) const QUEUE: usize = 16;
-/// More than a pipe can hold (`/proc/sys/fs/pipe-max-size` is 1 MiB): what comes after that many bytes since the
-/// leader's exit was not written by it.
+/// Bytes, the most a pipe can hold (`/proc/sys/fs/pipe-max-size` is 1 MiB): whatever comes after that many bytes since the
+/// leader's exit was not written by the leader.
 const PIPE_LIMIT: u64 = 1024 * 1024;
 
-/// What the readers tell the supervisor and the reverse.
+/// The state that the readers of a child's output share with its supervisor.
 #[derive(Debug)]
 pub(super) struct Flow {
     started: Instant,
-    /// Ms since `started` of the last byte, or of the consumer's last taking.
+    /// Ms from `started` to the last byte, or to the moment the consumer last took a chunk.
     last: AtomicU64,
     consumer_is_slow: AtomicBool,
-    /// How many wait for something that the child, too, waits for.
+    /// The number of [`Flow::hold`]s not yet released: owners working on something that the child waits for.
     holds: AtomicUsize,
     stdout_bytes: AtomicU64,
     first_byte: OnceLock<Duration>,
     stderr: Mutex<HeadTail>,
-    /// More of it has come.
+    /// Notified when more of stderr has come.
     stderr_grew: Notify,
     tees: Tees,
-    /// Set by the supervisor when the leader has exited, or is waited for no longer.
+    /// Set by the supervisor when the leader has exited, or is no longer waited for.
     pub exited: CancellationToken,
-    /// Set by the reader of stdout when there was more than allowed.
+    /// Set by the reader of stdout when more bytes came than are allowed.
     pub over_limit: CancellationToken,
 }
 
@@ -75,12 +75,12 @@ impl Flow {
         self.last.fetch_max(now, Ordering::Relaxed);
     }
 
-    /// Time does not count as silence until [`Flow::release`].
+    /// Stops counting time as silence until [`Flow::release`].
     pub fn hold(&self) {
         self.holds.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes one [`Flow::hold`] back: silence begins now.
+    /// Takes one [`Flow::hold`] back: silence is counted from now.
     pub fn release(&self) {
         self.touch();
         self.holds.fetch_sub(1, Ordering::Relaxed);
@@ -115,12 +115,12 @@ impl Flow {
         self.first_byte.get().copied()
     }
 
-    /// Resolves when more of stderr has come than when it was made.
+    /// Resolves when more of stderr has come than when this future was made.
     pub fn stderr_grew(&self) -> Notified<'_> {
         self.stderr_grew.notified()
     }
 
-    /// The text of stderr so far and how many bytes there were.
+    /// The text of stderr so far, and its length in bytes.
     pub fn stderr(&self) -> (String, u64) {
         let kept = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
         (text_of(&kept), kept.total())
@@ -183,7 +183,7 @@ pub(super) async fn stderr(pipe: impl AsyncRead + Unpin, flow: &Flow, patience: 
     }
 }
 
-/// A pipe that is waited on for ever until the leader's exit, and for `left` in all after it.
+/// A pipe that is waited on without limit until the leader's exit, and for `left` in all after it.
 struct Patient<'a, P> {
     pipe: P,
     flow: &'a Flow,
@@ -205,7 +205,7 @@ impl<'a, P: AsyncRead + Unpin> Patient<'a, P> {
         }
     }
 
-    /// Appends to `buffer`; 0 means that the end of the data has come.
+    /// Appends to `buffer` and returns how many bytes; 0 means that the end of the data has come.
     async fn read(&mut self, buffer: &mut BytesMut) -> usize {
         if buffer.capacity() - buffer.len() < ROOM {
             buffer.reserve(CHUNK);
@@ -222,7 +222,7 @@ impl<'a, P: AsyncRead + Unpin> Patient<'a, P> {
             }
         }
         if let (None, Some(exited_at)) = (&read, self.exited_at) {
-            // Somebody else writes without end.
+            // Another process writes without end.
             if self.since_exit > PIPE_LIMIT && exited_at.elapsed() > self.patience {
                 return 0;
             }
@@ -237,7 +237,7 @@ impl<'a, P: AsyncRead + Unpin> Patient<'a, P> {
         }
         let n = match read {
             Some(Ok(n)) => n,
-            // What can't be read is at its end.
+            // A pipe that can't be read is treated as one at its end.
             Some(Err(_)) | None => 0,
         };
         if n > 0 {
@@ -252,10 +252,10 @@ impl<'a, P: AsyncRead + Unpin> Patient<'a, P> {
 
 /// Bytes kept of the beginning of stderr, where a program says what it is about to do and what it did not understand.
 const STDERR_HEAD: usize = 8 * 1024;
-/// Bytes kept of its end, where it says why it failed.
+/// Bytes kept of the end of stderr, where a program says why it failed.
 const STDERR_TAIL: usize = 24 * 1024;
 
-/// What was kept as a text, with a line in place of what is left out.
+/// The kept parts of stderr as text, with a line in place of what is left out.
 fn text_of(kept: &HeadTail) -> String {
     let (mut head, mut tail) = kept.ends();
     if kept.is_whole() {
@@ -263,7 +263,7 @@ fn text_of(kept: &HeadTail) -> String {
         return String::from_utf8_lossy(&head).into_owned();
     }
     let left_out = kept.total() - (head.len() + tail.len()) as u64;
-    // The cuts may have gone through characters.
+    // The cuts may have split characters.
     let half = head.utf8_chunks().last().map_or(0, |chunk| chunk.invalid().len());
     let head = String::from_utf8_lossy(&head[..head.len() - half]);
     let begin = tail.iter().take_while(|byte| **byte & 0xC0 == 0x80).count();

@@ -1,6 +1,6 @@
-//! Whether a process is about to be no more, before it is. Linux only; elsewhere the news of its exit is waited for.
+//! A look at whether a process is about to exit, before the system reports it. Linux only; elsewhere its exit is waited for.
 
-/// Whether `pid` is gone, is ending, or has a SIGKILL that it has not died of yet.
+/// Returns whether `pid` is gone, is exiting, or has a SIGKILL pending that it has not died of yet.
 #[cfg(target_os = "linux")]
 pub fn is_ending(pid: u32) -> bool {
     match std::fs::read_to_string(format!("/proc/{pid}/status")) {
@@ -9,13 +9,13 @@ pub fn is_ending(pid: u32) -> bool {
     }
 }
 
-/// Whether `pid` is gone or is ending, as far as that can be known.
+/// Always false: this system has no cheap way to tell.
 #[cfg(not(target_os = "linux"))]
 pub fn is_ending(_pid: u32) -> bool {
     false
 }
 
-/// By the text of `/proc/<pid>/status`.
+/// Returns whether the text of `/proc/<pid>/status` shows a dying process.
 #[cfg(target_os = "linux")]
 fn is_dying(status: &str) -> bool {
     /// SIGKILL is signal 9.

@@ -1,4 +1,4 @@
-//! The child's environment: what the host has, minus what confuses a CLI, plus what the provider and the user say.
+//! The child's environment: the host's own, minus what confuses a CLI, plus what the provider and the user set.
 //!
 //! In: an [`EnvPlan`] and a base environment. Out: the whole environment of the child as pairs. Pure.
 
@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
-/// A whole environment.
+/// A whole environment, as pairs of name and value.
 pub type Vars = Vec<(OsString, OsString)>;
 
-/// How the child's environment is made. Later steps win: `base`, minus `drop`, plus `set`, then `user`.
+/// The recipe for the child's environment. Later steps win: `base`, minus `drop`, plus `set`, then `user`.
 #[derive(Debug, Clone, Default)]
 pub struct EnvPlan {
     /// The environment to start from; `None` reads the host's own when the process is started.
@@ -19,9 +19,9 @@ pub struct EnvPlan {
     pub base: Option<Arc<Vars>>,
     /// Names taken out of the base, such as `CLAUDECODE`.
     pub drop: Vec<OsString>,
-    /// Pairs the provider wants, such as `TERM=dumb`.
+    /// Pairs that the provider sets, such as `TERM=dumb`.
     pub set: Vec<(OsString, OsString)>,
-    /// The user's: `Some` sets, `None` removes, whoever had set it.
+    /// The user's own changes: `Some` sets a variable, `None` removes it, whoever had set it.
     pub user: Vec<(OsString, Option<OsString>)>,
 }
 
@@ -34,7 +34,7 @@ impl EnvPlan {
         }
     }
 
-    /// What the child's environment has for `name`: that of [`EnvPlan::vars`], without the others.
+    /// The value that the child's environment has for `name`, without building the rest as [`EnvPlan::vars`] does.
     pub fn get(&self, name: &str) -> Option<OsString> {
         let same = |other: &OsStr| is_same(other, name);
         if let Some((_, value)) = self.user.iter().rfind(|(other, _)| same(other)) {
@@ -55,12 +55,12 @@ impl EnvPlan {
         }
     }
 
-    /// Whether `set` or `user` speaks of `name`.
+    /// Returns whether `set` or `user` names the variable `name`.
     pub fn mentions(&self, name: &OsStr) -> bool {
         self.set.iter().any(|(n, _)| n == name) || self.user.iter().any(|(n, _)| n == name)
     }
 
-    /// The first name of ours that no environment can hold: empty, with `=` or with NUL; or one whose value has NUL.
+    /// The first name in `set` or `user` that no environment can hold (empty, with `=` or with NUL), or whose value has NUL.
     pub fn invalid(&self) -> Option<&OsStr> {
         let set = self.set.iter().map(|(name, value)| (name, Some(value)));
         let user = self.user.iter().map(|(name, value)| (name, value.as_ref()));
@@ -74,7 +74,7 @@ impl EnvPlan {
     }
 
     fn apply(&self, base: impl Iterator<Item = (OsString, OsString)>, ignore_case: bool) -> Vars {
-        // Windows spells PATH "Path" and means the same variable: the key folds, the spelling last written stays.
+        // Windows spells PATH "Path" and means the same variable: keys are compared without case, and the last spelling stays.
         let key = |name: &OsStr| {
             if ignore_case {
                 name.to_ascii_uppercase()

@@ -1,6 +1,6 @@
-//! Why a process could not be started, distinguished as far as the operating system lets us.
+//! The reasons why a process could not be started, told apart as far as the operating system allows.
 //!
-//! Each [`StartError`] says what to repair. What an `errno` means is found out in `launch`.
+//! Each [`StartError`] says what to repair. `launch` finds out what an `errno` means.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,34 +8,34 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Code;
 
-/// Why there is no process. Arguments and values of variables are never part of it: prompts and keys may be in them.
+/// The reason why there is no process. Arguments and values of variables are never part of it: they may hold prompts and keys.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A bare name that no folder of the child's PATH has.
+    /// The program is a bare name that no folder of the child's PATH has.
     #[error("{} is not in any folder of the PATH{}", program.display(), not_taken(skipped.as_deref()))]
     NotOnPath {
         program: OsString,
         /// The PATH that was searched: the child's, not the host's.
         path: OsString,
-        /// The file of that name in an empty or relative folder of it, which is not searched.
+        /// A file of that name in an empty or relative folder of the PATH; such folders are not searched.
         skipped: Option<PathBuf>,
     },
-    /// A path that does not exist.
+    /// The program is a path that does not exist.
     #[error("{} does not exist", file.display())]
     NotFound {
         /// The path, made absolute against the host's working folder.
         file: PathBuf,
     },
-    /// There, but a folder.
+    /// The file exists, but is a folder.
     #[error("{} is a folder", file.display())]
     IsDirectory { file: PathBuf },
-    /// There, but without the permission to execute it.
+    /// The file exists, but without the permission to execute it.
     #[error("{} is not executable", file.display())]
     NotExecutable { file: PathBuf },
-    /// Executable by its mode, yet refused: a parent folder, a `noexec` mount or a security policy.
+    /// The file is executable by its mode, yet the system refuses: a parent folder, a `noexec` mount or a security policy.
     #[error("permission to execute {} is denied", file.display())]
     PermissionDenied { file: PathBuf },
-    /// Not a program of this machine: wrong architecture, an empty file, a script without `#!`.
+    /// The file is not a program of this machine: wrong architecture, an empty file, a script without `#!`.
     #[error("{} is not a program that this system can run", file.display())]
     BadFormat { file: PathBuf },
     /// The script's `#!` line, or the binary's loader, names a program that is missing.
@@ -45,63 +45,63 @@ pub enum StartError {
         /// A path, or the name that `#!/usr/bin/env NAME` looks for on the child's PATH.
         interpreter: OsString,
     },
-    /// No such working folder.
+    /// The working folder does not exist.
     #[error("the working folder {} does not exist", cwd.display())]
     CwdNotFound { cwd: PathBuf },
-    /// The working folder is something else.
+    /// The working folder exists, but is not a folder.
     #[error("the working folder {} is not a folder", cwd.display())]
     CwdNotDirectory {
-        /// What should have been a folder.
+        /// The path that should have been a folder.
         cwd: PathBuf,
     },
-    /// The working folder may not be entered.
+    /// The permission to enter the working folder is missing.
     #[error("permission to enter the working folder {} is denied", cwd.display())]
     CwdDenied { cwd: PathBuf },
-    /// More than the system hands to a process (`E2BIG`).
+    /// The command line or environment is longer than the system passes to a process (`E2BIG`).
     #[error("{what} has {bytes} bytes, more than the {limit} the operating system passes to a process")]
     TooLong {
-        /// What is too long.
+        /// The part that is too long.
         what: TooLong,
         bytes: usize,
-        /// The limit it broke.
+        /// The limit that was exceeded, bytes.
         limit: usize,
     },
-    /// Somebody is writing the program just now (`ETXTBSY`), and still was after some tries.
+    /// Another program is writing the file just now (`ETXTBSY`), and still was after some tries.
     #[error("{} is being written just now", file.display())]
     Busy { file: PathBuf },
-    /// No file descriptor left, for this process (`EMFILE`) or the whole system (`ENFILE`).
+    /// There is no file descriptor left, for this process (`EMFILE`) or the whole system (`ENFILE`).
     #[error("too many open files{}", if *system { " in the system" } else { "" })]
     TooManyFiles {
-        /// Whether it is the system's limit.
+        /// True if the whole system's limit was reached, false if it was this process's.
         system: bool,
     },
-    /// No process or thread left for this user or container (`EAGAIN`).
+    /// There is no process or thread left for this user or container (`EAGAIN`).
     #[error("too many processes")]
     TooManyProcesses,
-    /// No memory (`ENOMEM`).
+    /// The system has no memory left (`ENOMEM`).
     #[error("out of memory")]
     OutOfMemory,
-    /// Something no operating system can pass on, such as a NUL in an argument.
+    /// An argument or variable can't be passed on by any operating system, for example because it contains NUL.
     #[error("{what}")]
     InvalidInput {
-        /// What, and what is wrong with it.
+        /// Which input it is, and what is wrong with it.
         what: String,
     },
     /// The environment that wanted the process is shutting down ([`super::registry::kill_all`]).
     #[error("the process's owner has ended")]
     OwnerEnded,
-    /// Cancelled before it began.
+    /// The run was cancelled before its process was started.
     #[error("cancelled before the start")]
     Cancelled,
-    /// Called outside of a tokio runtime: a bug of the caller.
+    /// The start was called outside of a tokio runtime, which is a bug of the caller.
     #[error("no async runtime is running")]
     NoRuntime,
-    /// Anything else.
+    /// Any other failure of the operating system.
     #[error("{} could not be started: {source}", file.display())]
     Os { file: PathBuf, source: io::Error },
 }
 
-/// What was too long.
+/// The part of a command line or environment that was too long.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TooLong {
     /// One argument, counted from 1.
@@ -125,7 +125,7 @@ fn not_taken(skipped: Option<&Path>) -> String {
 }
 
 impl StartError {
-    /// The stable code programs see.
+    /// The stable error code that programs see.
     pub fn code(&self) -> Code {
         match self {
             StartError::NotOnPath { .. } | StartError::NotFound { .. } => Code::CliNotFound,

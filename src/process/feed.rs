@@ -1,7 +1,7 @@
-//! Writing a child's standard input: known bytes, or messages of an owner who keeps it open.
+//! Writing a child's standard input: bytes known in advance, or messages of an owner who keeps the input open.
 //!
-//! In: bytes. Out: the child's stdin, closed at the end. That the child does not read (`EPIPE`, or for ever) is no
-//! fault of its own: how the child ends says what it thought of its input.
+//! In: bytes. Out: the child's stdin, closed at the end. A child that does not read its input (`EPIPE`, or for ever) has not
+//! failed by that alone: its exit says what it thought of the input.
 
 use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 
 use super::sys::watchdog_started;
 
-/// How many messages may wait for a child that does not read.
+/// The number of messages that may wait for a child that does not read.
 const QUEUE: usize = 8;
 
-/// What is written, and whether it may be at once or only after [`watchdog_started`].
+/// The input to write, and whether it may be written at once or only after [`watchdog_started`].
 #[derive(Debug)]
 pub(super) struct Feed {
     what: What,
@@ -22,16 +22,16 @@ pub(super) struct Feed {
 
 #[derive(Debug)]
 enum What {
-    /// Nothing, or nothing more.
+    /// Nothing is left to write.
     Done,
-    /// The rest of the known bytes, then the end.
+    /// The rest of the known bytes, then the end of the input.
     Rest(ChildStdin, Bytes),
-    /// What the [`StdinWriter`] sends, the end with its end.
+    /// Messages from a [`StdinWriter`]; the input ends when the writer is closed.
     Open(ChildStdin, mpsc::Receiver<Bytes>),
 }
 
 impl Feed {
-    /// Nothing to write, and nobody waits for it.
+    /// A feed that writes nothing and that nobody waits for.
     pub const NONE: Feed = Feed {
         what: What::Done,
         at_once: true,
@@ -63,7 +63,7 @@ impl Feed {
         }
     }
 
-    /// Keeps the pipe open for a writer.
+    /// Keeps the pipe open for a [`StdinWriter`].
     pub fn open(pipe: ChildStdin, at_once: bool) -> (Feed, StdinWriter) {
         let (messages, receiver) = mpsc::channel(QUEUE);
         let what = What::Open(pipe, receiver);
@@ -75,7 +75,7 @@ impl Feed {
         if !self.at_once {
             watchdog_started().await;
         }
-        // A child that does not take all of its input says by its end what it thought of it.
+        // A child that does not take all of its input says by its exit what it thought of it.
         let _: std::io::Result<()> = match self.what {
             What::Done => Ok(()),
             What::Rest(mut pipe, bytes) => pipe.write_all(&bytes).await,
@@ -91,7 +91,7 @@ impl Feed {
     }
 }
 
-/// The open stdin of a live process.
+/// A writer for the open stdin of a live process.
 ///
 /// A message is taken whole or not at all, so a dropped `write_all` leaves no half line behind. At most 8 messages wait
 /// for a child that does not read; the ninth `write_all` waits with them.

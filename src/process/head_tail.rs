@@ -1,10 +1,10 @@
-//! The beginning and the end of output that may be longer than what is kept of it.
+//! A buffer for the beginning and the end of output that may be too long to keep whole.
 //!
-//! In: bytes, in whatever pieces they come. Out: both ends, and how many bytes there were in all.
+//! In: bytes, in pieces of any size. Out: both ends, and the number of bytes in all.
 
 use std::collections::VecDeque;
 
-/// Keeps the first and the last bytes that are pushed, and counts all.
+/// A buffer that keeps the first and the last bytes pushed into it, and counts all.
 #[derive(Debug)]
 pub struct HeadTail {
     head: Vec<u8>,
@@ -15,7 +15,7 @@ pub struct HeadTail {
 }
 
 impl HeadTail {
-    /// Keeps at most `head_limit` bytes of the beginning and `tail_limit` of the end.
+    /// Makes a buffer that keeps at most `head_limit` bytes of the beginning and `tail_limit` of the end.
     pub fn new(head_limit: usize, tail_limit: usize) -> HeadTail {
         HeadTail {
             head: Vec::new(),
@@ -26,7 +26,7 @@ impl HeadTail {
         }
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         let (head, rest) = bytes.split_at(bytes.len().min(self.head_limit - self.head.len()));
@@ -37,17 +37,17 @@ impl HeadTail {
         self.tail.extend(rest);
     }
 
-    /// How many bytes were pushed.
+    /// The number of bytes pushed so far.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Whether nothing is left out: the two ends together are all there was.
+    /// Returns whether nothing was left out, so that the two ends together are the whole output.
     pub fn is_whole(&self) -> bool {
         self.total == (self.head.len() + self.tail.len()) as u64
     }
 
-    /// Copies of both ends.
+    /// Returns copies of both ends.
     pub fn ends(&self) -> (Vec<u8>, Vec<u8>) {
         (self.head.clone(), self.tail.iter().copied().collect())
     }

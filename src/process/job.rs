@@ -1,7 +1,7 @@
-//! Job objects: a process and all that it starts, whatever they do, as one thing that can be ended. Windows only.
+//! Job objects: a process and all that it starts, ended as one, whatever they do. Windows only.
 //!
-//! In: a process that was started suspended. Out: a [`Job`], which ends with its last handle. This process holds the only one, so the
-//! job ends with it, in whichever way that ends.
+//! In: a process that was started suspended. Out: a [`Job`], which ends with its last handle. This process holds the only one,
+//! so the job ends when this process does, in whichever way.
 
 use std::io;
 use std::os::windows::io::{AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
@@ -17,15 +17,15 @@ use windows_sys::Win32::System::JobObjects::{
 };
 use windows_sys::Win32::System::Threading::{OpenThread, ResumeThread, THREAD_SUSPEND_RESUME};
 
-/// The exit code of processes that were ended: what Node's `kill` and the task manager give them.
+/// The exit code of processes that were ended, the same that Node's `kill` and the task manager set.
 const ENDED: u32 = 1;
 
-/// A job object. Dropped, it ends what is in it.
+/// A job object. Dropping it ends the processes in it.
 #[derive(Debug)]
 pub(super) struct Job(OwnedHandle);
 
 impl Job {
-    /// An empty one, whose handle no child inherits.
+    /// Makes an empty job, whose handle no child inherits.
     pub fn new() -> io::Result<Job> {
         #[expect(unsafe_code, reason = "the standard library knows no job objects")]
         // SAFETY: both pointers may be null: default security, no name. A handle that is not null is ours alone.
@@ -52,7 +52,7 @@ impl Job {
         Ok(job)
     }
 
-    /// Takes a process in, and what it will start.
+    /// Puts a process into the job, and with it all that the process will start.
     pub fn take_in(&self, process: BorrowedHandle<'_>) -> io::Result<()> {
         #[expect(unsafe_code, reason = "the standard library knows no job objects")]
         // SAFETY: both handles are open.
@@ -60,7 +60,7 @@ impl Job {
         check(done)
     }
 
-    /// Ends everything in it. An empty job can be ended as well.
+    /// Ends everything in the job. An empty job can be ended as well.
     pub fn end(&self) -> io::Result<()> {
         #[expect(unsafe_code, reason = "the standard library knows no job objects")]
         // SAFETY: the handle is open.
@@ -68,7 +68,7 @@ impl Job {
         check(done)
     }
 
-    /// How many processes in it are alive.
+    /// The number of living processes in the job.
     pub fn living(&self) -> io::Result<u32> {
         let mut counts = JOBOBJECT_BASIC_ACCOUNTING_INFORMATION::default();
         #[expect(unsafe_code, reason = "the standard library knows no job objects")]
@@ -86,8 +86,8 @@ impl Job {
     }
 }
 
-/// Lets the process `pid`, which was started suspended, run. The standard library keeps the handle of its thread to itself, so that is
-/// looked for.
+/// Lets the process `pid`, which was started suspended, run. Its main thread is searched for, since the standard library does
+/// not give out the thread's handle.
 pub(super) fn resume(pid: u32) -> io::Result<()> {
     let threads = threads_of(pid)?;
     if threads.is_empty() {
@@ -136,7 +136,7 @@ fn threads_of(pid: u32) -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
-/// What a call of Windows says of itself.
+/// Turns the return value of a Windows call into a result: 0 means that it failed.
 fn check(done: i32) -> io::Result<()> {
     match done {
         0 => Err(io::Error::last_os_error()),
@@ -160,7 +160,7 @@ mod tests {
     const CREATE_SUSPENDED: u32 = 4;
 
     fn suspended() -> std::process::Child {
-        // Waits for its input, which does not come.
+        // This program waits for input that never comes.
         Command::new("cmd.exe")
             .args(["/d", "/q", "/k"])
             .creation_flags(CREATE_SUSPENDED)

@@ -1,7 +1,7 @@
-//! What the operating system is handed, and what its refusal means.
+//! The arguments of the system call that starts a process, and the meaning of its refusal.
 //!
-//! In: a [`Launch`], and the `errno` of the attempt. Out: a [`StartError`]. `ENOENT` alone means three things (no program, no working
-//! folder, no interpreter), so the file system is asked afterwards.
+//! In: a [`Launch`], and the `errno` of the attempt. Out: a [`StartError`]. `ENOENT` alone means three things (no program, no
+//! working folder, no interpreter), so the file system is asked afterwards.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -10,14 +10,14 @@ use std::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use super::fault::{StartError, TooLong};
 
-/// A child's ends of its stdio, ours.
+/// This process's ends of a child's stdio pipes.
 pub(super) struct Pipes {
     pub stdin: Option<ChildStdin>,
     pub stdout: Option<ChildStdout>,
     pub stderr: Option<ChildStderr>,
 }
 
-/// Everything the operating system is handed, resolved.
+/// Everything that the operating system needs to start a process, resolved.
 #[derive(Debug)]
 pub(super) struct Launch {
     pub file: PathBuf,
@@ -30,7 +30,7 @@ pub(super) struct Launch {
 }
 
 impl Launch {
-    /// Refuses what would fail later with a worse message.
+    /// Refuses input that would fail later with a worse message.
     pub fn check(&self) -> Result<(), StartError> {
         let nul = |text: &OsStr| text.as_encoded_bytes().contains(&0);
         let what = if nul(self.file.as_os_str()) {
@@ -58,7 +58,7 @@ impl Launch {
         None
     }
 
-    /// What `error` means for this launch.
+    /// The [`StartError`] that the operating system's `error` means for this launch.
     pub fn explain(&self, error: io::Error) -> StartError {
         #[cfg(unix)]
         let explained = self.explain_errno(&error);
@@ -148,7 +148,7 @@ impl Launch {
         }
     }
 
-    /// The argument or variable to blame for `E2BIG`: one that is too long by itself, or all of them together.
+    /// Finds the argument or variable to blame for `E2BIG`: one that is too long by itself, or all of them together.
     #[cfg(unix)]
     fn too_long(&self) -> StartError {
         if cfg!(target_os = "linux") {
@@ -176,7 +176,8 @@ impl Launch {
         }
     }
 
-    /// What the strings of argv and environment take, with their NULs and pointers (on Windows: the command line).
+    /// Bytes that the strings of argv and environment take, with their NULs and pointers (on Windows: the command line's
+    /// length).
     fn total(&self) -> usize {
         let per_string = 1 + size_of::<usize>();
         let args = self.args.iter().map(|arg| arg.len() + per_string);
@@ -191,14 +192,14 @@ impl Launch {
     }
 }
 
-/// Whether `cmd.exe` runs `file`.
+/// Returns whether `file` is a batch file, which `cmd.exe` runs.
 #[cfg(windows)]
 fn is_batch(file: &std::path::Path) -> bool {
     let extension = file.extension().unwrap_or_default();
     extension.eq_ignore_ascii_case("cmd") || extension.eq_ignore_ascii_case("bat")
 }
 
-/// CreateProcessW's limit, in characters.
+/// The limit of CreateProcessW for a command line, in characters.
 #[cfg(windows)]
 const COMMAND_LINE: usize = 32_767;
 

@@ -1,11 +1,11 @@
-//! How many processes run at once: a fair queue with a limit per key (the CLI's binary) and one for all.
+//! A fair queue that limits how many processes run at once, per key (the CLI's binary) and altogether.
 //!
 //! In: requests for a permit. Out: permits, in the order of asking; a key at its limit does not hold up the others.
 //!
-//! A permit belongs to one run and is returned when the run's leader has exited, before its output is consumed and
-//! before stragglers of its group are gone: what the limit protects (the CLI's own configuration, the memory of a
-//! Node process each) ends with the leader, and a slow consumer shall not hold up the queue. The place of a session's process
-//! ([`Permit::taken`]) is taken longer.
+//! A permit belongs to one run and is returned when the run's leader has exited, before its output is consumed and before the
+//! rest of its group is gone. What the limit protects (the CLI's own configuration, the memory of a Node process each) ends
+//! with the leader, and a slow consumer must not hold up the queue. A session's process keeps its permit longer
+//! ([`Permit::taken`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -20,32 +20,32 @@ use super::published;
 /// The default limit, per key and for all together.
 pub const DEFAULT_CONCURRENCY: usize = 4;
 
-/// How much is going on.
+/// The number of runs that hold a permit, and of those that wait for one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Load {
-    /// Holding a permit.
+    /// Runs that hold a permit.
     pub running: usize,
     pub waiting: usize,
 }
 
-/// A look at a [`Limiter`].
+/// The state of a [`Limiter`] at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Snapshot {
     pub all: Load,
-    /// Each key that has a permit out or waits for one.
+    /// Each key with a permit out, or with a run that waits for one.
     pub keys: BTreeMap<String, Load>,
 }
 
-/// Cancelled in the queue.
+/// The error of a run that was cancelled in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("cancelled after {} ms in the queue", queued.as_millis())]
 pub struct QueueCancelled {
-    /// How long it had waited.
+    /// The time it had waited.
     pub queued: Duration,
 }
 
-/// What a run that holds a permit and waits for runs of its own gives to those, one at a time: they must not have to queue
-/// behind the very run that waits for them. Clones share it.
+/// The permit that a waiting run lends to runs of its own, one at a time. Without it they would queue behind the very run that
+/// waits for them. Clones share it.
 #[derive(Debug, Clone)]
 pub struct NestedPermit(Arc<Semaphore>);
 
@@ -55,17 +55,17 @@ impl Default for NestedPermit {
     }
 }
 
-/// A fair queue. Clones share it.
+/// A fair queue for permits. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Limiter(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
     limit: usize,
-    /// What each provider may have.
+    /// The number of runs that each provider allows, by the provider's name.
     allowed: HashMap<String, usize>,
     running: usize,
-    /// How many run for each key.
+    /// The number of running runs for each key.
     keys: HashMap<String, usize>,
     queue: VecDeque<Waiting>,
     next_ticket: u64,
@@ -86,7 +86,7 @@ pub fn global() -> &'static Limiter {
 }
 
 impl Limiter {
-    /// A limiter for `limit` runs at once; 0 counts as 1.
+    /// Makes a limiter for `limit` runs at once; 0 counts as 1.
     pub fn new(limit: usize) -> Self {
         let state = State {
             limit: limit.max(1),
@@ -99,8 +99,8 @@ impl Limiter {
         Limiter(Arc::new(Mutex::new(state)))
     }
 
-    /// Lets the runs of `provider` be so many at a time: the limit for all together is what each provider may have, added up, so that
-    /// one provider's calls hold up no other's. Of several with one name the highest counts.
+    /// Lets the runs of `provider` be `concurrency` at a time. The limit for all together is the sum over the providers, so
+    /// that one provider's calls hold up no other's. Of several providers with one name the highest number counts.
     pub fn allow(&self, provider: &str, concurrency: usize) {
         let mut state = self.lock();
         let allowed = state.allowed.entry(provider.to_owned()).or_default();
@@ -115,8 +115,8 @@ impl Limiter {
         }
     }
 
-    /// Waits for a permit: at most `concurrency` of `key` run at once, 0 counts as 1. Each request brings its own, so that two
-    /// providers of one binary may differ. Dropping the future leaves the queue.
+    /// Waits for a permit: at most `concurrency` runs of `key` go on at once, 0 counts as 1. Each request brings its own
+    /// number, so that two providers of one binary may differ. Dropping the future leaves the queue.
     ///
     /// # Errors
     /// [`QueueCancelled`] when `cancel` is cancelled first.
@@ -141,10 +141,10 @@ impl Limiter {
         }
     }
 
-    /// As [`Limiter::acquire`], or the `nested` permit, whichever is free first.
+    /// Waits for a permit like [`Limiter::acquire`], or for the `nested` permit, whichever is free first.
     ///
     /// # Errors
-    /// As [`Limiter::acquire`].
+    /// The same as [`Limiter::acquire`]'s.
     pub async fn acquire_or(
         &self,
         nested: Option<&NestedPermit>,
@@ -175,7 +175,7 @@ impl Limiter {
         self.lock().limit
     }
 
-    /// What runs and waits now.
+    /// The runs that hold permits and those that wait, as of now.
     pub fn snapshot(&self) -> Snapshot {
         let state = self.lock();
         let mut keys: BTreeMap<String, Load> = BTreeMap::new();
@@ -224,7 +224,7 @@ impl Limiter {
 }
 
 impl State {
-    /// Gives permits to whoever may have one, the longest waiting first.
+    /// Gives permits to the runs that may have one, the longest waiting first.
     fn grant(&mut self) {
         let mut held_up: HashSet<String> = HashSet::new();
         let mut at = 0;
@@ -239,7 +239,7 @@ impl State {
             let Some(waiting) = self.queue.remove(at) else { break };
             self.keys.insert(waiting.key, running + 1);
             self.running += 1;
-            // If nobody receives it, its ticket is being dropped and gives the place back.
+            // If nobody receives this, the ticket is being dropped and gives the permit back.
             let _ = waiting.granted.send(());
         }
     }
@@ -258,7 +258,7 @@ impl State {
     }
 }
 
-/// A place, first in the queue and then among the running.
+/// A run's position: first in the queue, then among the running.
 #[derive(Debug)]
 struct Ticket {
     limiter: Limiter,
@@ -273,7 +273,7 @@ impl Drop for Ticket {
     }
 }
 
-/// The right to run one process. Dropping it lets the next one in.
+/// The right to run one process. Dropping it lets the next run in.
 #[derive(Debug)]
 pub struct Permit {
     _ticket: Option<Ticket>,
@@ -283,8 +283,8 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// The place of a session's process, which is taken until nothing of its group is left: a launcher that was ended leaves its CLI
-    /// behind for a while, and on a busy machine there would be twice as many of those as may be.
+    /// Makes a permit for a session's process, held until nothing of its group is left. A launcher that was ended leaves its
+    /// CLI behind for a while, and on a busy machine there would be twice as many of those as allowed.
     pub fn taken(place: OwnedSemaphorePermit) -> Permit {
         Permit {
             _ticket: None,
@@ -294,12 +294,12 @@ impl Permit {
         }
     }
 
-    /// Whether it is held until the whole group is gone, and not the leader alone.
+    /// Returns whether the permit is held until the whole group is gone, rather than the leader alone.
     pub fn is_place(&self) -> bool {
         self.is_place
     }
 
-    /// How long it was waited for.
+    /// The time spent waiting for the permit.
     pub fn queued(&self) -> Duration {
         self.queued
     }
@@ -448,7 +448,7 @@ mod tests {
         assert_eq!(limiter.limit(), 10);
     }
 
-    /// One poll: the value if it is ready.
+    /// Polls `future` once and returns its value if it is ready.
     async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
         std::future::poll_fn(|cx| match std::pin::Pin::new(&mut *future).poll(cx) {
             std::task::Poll::Ready(value) => std::task::Poll::Ready(Some(value)),

@@ -1,4 +1,4 @@
-//! How much memory a process takes. Linux only; elsewhere nobody is asked, and nothing depends on the answer.
+//! The memory that a process takes. Linux only; elsewhere it is unknown, and nothing depends on it.
 
 /// Resident memory of `pid`, bytes; `None` where it is unknown, or the process is gone.
 #[cfg(target_os = "linux")]
@@ -19,11 +19,11 @@ fn resident_pages(statm: &str) -> Option<u64> {
     statm.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// The memory of this machine, or of the container where that may have less, bytes; `None` where it is unknown.
+/// The memory of this machine, bytes, or of its container if that is limited to less; `None` where it is unknown.
 #[cfg(target_os = "linux")]
 pub fn machine_bytes() -> Option<u64> {
     let machine = total_bytes(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
-    // A limit of the control group that is the root of what is seen here: a container's.
+    // The limit of the control group at the root of what this process sees: a container's limit.
     let own = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let own = own.and_then(|bytes| bytes.trim().parse().ok());
     Some(own.map_or(machine, |own: u64| own.min(machine)))

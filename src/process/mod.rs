@@ -1,7 +1,10 @@
 //! Running other programs: starting them, feeding and reading them, ending them, and leaving nothing behind.
 //!
-//! In: a [`Spec`] (program, arguments, environment, limits) and a cancellation token. Out: a [`Running`] that yields
-//! stdout in chunks and at last an [`Exit`], which says why and how the run ended. Knows nothing of CLIs or models.
+//! In: a [`Spec`] (program, arguments, environment, limits) and a cancellation token. Out: a [`Running`] that yields stdout in
+//! chunks and at last an [`Exit`], which says why and how the run ended. This module knows nothing of CLIs or models.
+//!
+//! The *host* is the program that loaded this library, a *run* is one started process with all it starts in turn, and its
+//! *leader* is the process that was started itself.
 //!
 //! What holds for every run:
 //!

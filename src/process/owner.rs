@@ -1,21 +1,22 @@
-//! Whose a process is, as its environment tells people who look.
+//! The owner of a process, written into its environment for people who look at it.
 
 use std::sync::LazyLock;
 
 use super::activity::Label;
 
-/// The variable that says whose process it is, for people who look: `<owner's pid>:<owner's start>:<engine>:<provider>`. Nothing is
-/// ended for what it says.
+/// The variable that names the owner of a process: `<owner's pid>:<owner's start>:<engine>:<provider>`. It informs people only;
+/// no process is ended because of it.
 pub const OWNER_VARIABLE: &str = "DEEP_FACTOR_OWNER";
 
-/// The value of [`OWNER_VARIABLE`] in a process of this one's. A start of 0 says that it is unknown.
+/// The value of [`OWNER_VARIABLE`] for a process that this one starts. A start of 0 means that it is unknown.
 pub(super) fn owner_mark(label: &Label) -> String {
     let pid = std::process::id();
     let start = LazyLock::force(&START);
     format!("{pid}:{start}:{}:{}", label.engine, label.provider)
 }
 
-/// When this process was started, in the system's own count: ids are used again, and this tells who has one now.
+/// The start time of this process, in the system's own units. Process ids are reused; with the start time it is clear which
+/// process had this one.
 static START: LazyLock<u64> = LazyLock::new(own_start);
 
 #[cfg(target_os = "linux")]

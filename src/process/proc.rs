@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// One process.
+/// One process of the system's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Proc {
     pub pid: i32,
@@ -11,27 +11,27 @@ pub(super) struct Proc {
     /// Any number that grows with time and stays the same for a process's life: clock ticks since boot on Linux,
     /// a time of day folded into a number elsewhere.
     pub start: u64,
-    /// Dead already, only not waited for.
+    /// True if the process is dead and only not waited for yet.
     pub zombie: bool,
 }
 
-/// Whether a process was started by a run, by the mark in its environment.
+/// The run mark that a process's environment has.
 #[cfg_attr(
     not(target_os = "linux"),
     allow(dead_code, reason = "elsewhere nobody's environment is shown")
 )]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// It has the run's mark.
+    /// The environment has the mark of the run in question.
     Run,
-    /// It has none, or another run's.
+    /// The environment has no mark, or another run's.
     None,
-    /// Its environment is empty. So is that of a process in the middle of an `exec`, when its new environment is not in place yet
-    /// and its parent already goes on, and maybe ends: it is then nobody's child and in no group that is known.
+    /// The environment is empty. It also looks empty in the middle of an `exec`, when the new environment is not in place yet
+    /// and the parent already goes on, and maybe exits: such a process is nobody's child and in no known group.
     Empty,
 }
 
-/// Whether a look failed since the host has no room for another open file: a later one may succeed.
+/// Returns whether a look failed because the host has no room for another open file; a later look may succeed.
 pub(super) fn is_exhausted(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let errno = Errno::from_io_error(error);

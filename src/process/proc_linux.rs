@@ -1,11 +1,11 @@
-//! Processes by `/proc`, about 11 µs each. Linux only.
+//! Reading the table of processes from `/proc`, about 11 µs each. Linux only.
 
 use std::io;
 
 use super::mark::RUN_VARIABLE;
 use super::proc::{Mark, Proc, is_exhausted};
 
-/// All processes there are.
+/// All processes of the system.
 pub fn look() -> io::Result<Vec<Proc>> {
     let mut table = Vec::with_capacity(256);
     let mut buffer = Vec::with_capacity(1024);
@@ -19,7 +19,7 @@ pub fn look() -> io::Result<Vec<Proc>> {
     Ok(table)
 }
 
-/// Whether a member of `group` is alive; `true` where it is unknown.
+/// Returns whether a member of `group` is alive; `true` where it is unknown.
 pub fn group_lives(group: i32) -> bool {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return true;
@@ -31,7 +31,7 @@ pub fn group_lives(group: i32) -> bool {
         .any(|pid| read(pid, &mut buffer).is_ok_and(|member| member.is_some_and(|member| !member.zombie)))
 }
 
-/// The group of a process, if there is one; 0 for the kernel's own.
+/// The group of a process, if the process exists; 0 for the kernel's own.
 #[expect(
     unsafe_code,
     reason = "rustix takes every group's id for nonzero, and panics at the kernel's"
@@ -42,15 +42,15 @@ fn group_of(pid: i32) -> Option<i32> {
     (group >= 0).then_some(group)
 }
 
-/// When the process started, if there is one.
+/// The start time of a process, in clock ticks since boot, if the process exists.
 pub fn started(pid: i32) -> Option<u64> {
     read(pid, &mut Vec::new()).ok()?.map(|p| p.start)
 }
 
-/// `None` for one that has gone since it was listed.
+/// Reads one process; `None` if it has gone since it was listed.
 ///
 /// # Errors
-/// This process can open no more files: a table without those that could not be read would say that they are gone.
+/// Fails if this process can open no more files: a table without the unreadable processes would claim that they are gone.
 fn read(pid: i32, buffer: &mut Vec<u8>) -> io::Result<Option<Proc>> {
     use std::io::Read;
     buffer.clear();
@@ -62,7 +62,8 @@ fn read(pid: i32, buffer: &mut Vec<u8>) -> io::Result<Option<Proc>> {
     }
 }
 
-/// proc(5): `pid (name) state ppid pgrp …`, the 22nd field is the start time. The name may hold anything.
+/// Parses `/proc/<pid>/stat` as in proc(5): `pid (name) state ppid pgrp …`, the 22nd field is the start time. The name may hold
+/// anything.
 pub fn parse(pid: i32, stat: &[u8]) -> Option<Proc> {
     let after_name = memchr::memrchr(b')', stat)? + 1;
     let mut fields = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace();
@@ -79,10 +80,10 @@ pub fn parse(pid: i32, stat: &[u8]) -> Option<Proc> {
     })
 }
 
-/// The kernel's threads have this parent, and no environment.
+/// The parent of the kernel's threads, which have no environment.
 const KTHREADD: i32 = 2;
 
-/// Whether `process` has the mark of `run`.
+/// The mark that `process` has, as seen from the run `run`.
 pub fn mark(process: &Proc, run: &str) -> Mark {
     if process.parent == KTHREADD {
         return Mark::None;
@@ -91,7 +92,7 @@ pub fn mark(process: &Proc, run: &str) -> Mark {
         Ok(environ) if environ.is_empty() => return Mark::Empty,
         Ok(environ) => environ,
         Err(error) if is_exhausted(&error) => return Mark::Empty,
-        // Other users' environments can't be read; nothing of ours runs as another user.
+        // Other users' environments can't be read, but no process of ours runs as another user.
         Err(_) => return Mark::None,
     };
     let is_marked = environ.split(|&b| b == 0).any(|entry| {

@@ -1,11 +1,12 @@
-//! Processes by `ps`, the one source every Unix has that needs no unsafe call. On macOS its `lstart` tells processes apart by the
-//! second, and environments can't be seen: a process that forked twice before the first look stays unknown there.
+//! Reading the table of processes from `ps`, the one source on every Unix that needs no unsafe call. On macOS its `lstart`
+//! tells processes apart by the second, and environments can't be seen: a process that forked twice before the first look stays
+//! unknown there.
 
 use std::io;
 
 use super::proc::Proc;
 
-/// All processes there are.
+/// All processes of the system.
 pub fn look() -> io::Result<Vec<Proc>> {
     let ps = std::process::Command::new("/bin/ps")
         .args(["-A", "-o", "pid=,ppid=,pgid=,stat=,lstart="])
@@ -16,7 +17,7 @@ pub fn look() -> io::Result<Vec<Proc>> {
     Ok(String::from_utf8_lossy(&ps.stdout).lines().filter_map(parse).collect())
 }
 
-/// `  501     1   501 Ss   Mon Sep  1 12:34:56 2025`
+/// Parses a line of `ps`: `  501     1   501 Ss   Mon Sep  1 12:34:56 2025`
 pub fn parse(line: &str) -> Option<Proc> {
     let mut fields = line.split_ascii_whitespace();
     let pid = fields.next()?.parse().ok()?;
@@ -31,7 +32,7 @@ pub fn parse(line: &str) -> Option<Proc> {
     let clock = time
         .split(':')
         .try_fold(0, |sum, part| Some(sum * 60 + part.parse::<u64>().ok()?))?;
-    // Not seconds since the epoch, but in the same order.
+    // This is not seconds since the epoch, but in the same order.
     let start = ((year * 12 + month) * 31 + day) * 86_400 + clock;
     Some(Proc {
         pid,

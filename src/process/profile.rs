@@ -1,4 +1,4 @@
-//! The user's own folder, as programs that ask the system for it have it. Windows only.
+//! The user's profile folder, as Windows reports it. Windows only.
 
 use std::ffi::OsString;
 use std::os::windows::ffi::OsStringExt;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use windows_sys::Win32::System::Com::CoTaskMemFree;
 use windows_sys::Win32::UI::Shell::{FOLDERID_Profile, KF_FLAG_DONT_VERIFY, SHGetKnownFolderPath};
 
-/// The folder of the user's profile, whatever `USERPROFILE` says.
+/// The folder of the user's profile, whatever the variable `USERPROFILE` says.
 pub fn profile_folder() -> Option<PathBuf> {
     let mut text = std::ptr::null_mut();
     let which = FOLDERID_Profile;

@@ -1,13 +1,13 @@
-//! What goes on in this process, for other programs of the same user: a file without a name that holds the latest state as one line
-//! of JSON (`set_content`). The `status` command finds it under `/proc/<pid>/fd`. Linux only.
+//! The activity of this process, published for other programs of the same user: a file without a name that holds the latest
+//! state as one line of JSON (`set_content`). The `status` command finds it under `/proc/<pid>/fd`. Linux only.
 //!
-//! In: the news that something has changed. Out: the file, at most every `PAUSE`. It lies in memory, is nobody's but this process's,
-//! and goes with it: nothing is written to a disk, and no door is open.
+//! In: notices that something has changed. Out: the file, written at most once per `PAUSE`. It is kept in memory, belongs to
+//! this process alone and goes with it: nothing is written to a disk, and no port is opened.
 
-/// What writes the content.
+/// The function that renders the published state.
 pub(super) type Content = fn() -> serde_json::Result<Vec<u8>>;
 
-/// The name under which the file shows; it is no path.
+/// The name under which the file shows in `/proc`; it is not a path.
 #[cfg(target_os = "linux")]
 pub const NAME: &str = "deep-factor-status";
 
@@ -31,24 +31,25 @@ mod linux {
 
     use super::{Content, NAME};
 
-    /// How long changes are gathered.
+    /// The time for which changes are gathered before they are written.
     const PAUSE: Duration = Duration::from_millis(100);
 
-    /// Whether a task is about to write.
+    /// True while a task is about to write.
     static IS_DUE: AtomicBool = AtomicBool::new(false);
 
     static CONTENT: OnceLock<Content> = OnceLock::new();
 
-    /// There from the first change on, and not only when it is written: who counts what is open has it in each count.
+    /// The file, made at the first change rather than at the first write, so that a test which counts open files sees it each
+    /// time.
     static FILE: OnceLock<Option<File>> = OnceLock::new();
 
-    /// What the file holds, a line of JSON; the first one counts.
+    /// Sets the function that renders the published state, a line of JSON. Only the first call has an effect.
     pub fn set_content(content: Content) {
         CONTENT.get_or_init(|| content);
     }
 
     /// Has the file written soon. Costs an atomic operation; the first of several changes starts a task. Outside of a runtime
-    /// nothing happens: the next change inside of one brings it.
+    /// nothing happens: the next change inside of one publishes both.
     pub fn changed() {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
@@ -56,7 +57,7 @@ mod linux {
         FILE.get_or_init(|| create().ok());
         if !IS_DUE.swap(true, Ordering::AcqRel) {
             runtime.spawn(async {
-                // Also if the runtime ends first.
+                // The flag is cleared even if the runtime ends first.
                 let due = Due;
                 tokio::time::sleep(PAUSE).await;
                 drop(due);
@@ -73,7 +74,7 @@ mod linux {
         }
     }
 
-    /// That it can't be written is nobody's failure: `status` then sees less.
+    /// Writes the file. A failure is ignored: the `status` command then sees less.
     fn publish() {
         let Some(content) = CONTENT.get() else { return };
         if let Some(Some(file)) = FILE.get() {
@@ -86,7 +87,7 @@ mod linux {
         Ok(File::from(file))
     }
 
-    /// A reader may see some of it: it reads again until what it sees is whole.
+    /// Replaces the file's content. A reader may see part of it, and reads again until the line is whole.
     fn write(file: &File, content: Content) -> io::Result<()> {
         let mut line = content()?;
         line.push(b'\n');

@@ -13,10 +13,10 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 use super::fault::StartError;
 use super::target::{Target, kill_now};
 
-/// One owner's processes.
+/// The processes of one owner.
 #[derive(Debug, Default)]
 struct Owner {
-    /// Whether the owner has ended. Starting holds it for reading, ending for writing.
+    /// True once the owner has ended. Starting a process holds it for reading, ending the owner for writing.
     ended: RwLock<bool>,
     live: Mutex<HashMap<u32, Target>>,
 }
@@ -33,7 +33,7 @@ fn owner(id: u64) -> Arc<Owner> {
 
 /// Kills (`SIGKILL`) every process of `id`, their groups and what they have started elsewhere, and refuses every later
 /// start for it. Returns how many runs were killed. Blocks for some milliseconds at most, needs no runtime.
-///
+/// Ids of owners are never reused: each Node environment gets the next number.
 /// The ids of owners are never used again: one per Node environment, counted up.
 pub fn kill_all(id: u64) -> usize {
     let owner = owner(id);
@@ -51,7 +51,7 @@ pub fn live(id: u64) -> Vec<u32> {
     pids
 }
 
-/// A place on the list.
+/// An entry in the registry.
 #[derive(Debug)]
 pub(super) struct Registration {
     owner: Arc<Owner>,
@@ -59,7 +59,7 @@ pub(super) struct Registration {
 }
 
 impl Registration {
-    /// Calls `reap` and, if that says so, takes the process off the list, in one step for [`kill_all`].
+    /// Calls `reap` and, if it returns true, takes the process off the list. For [`kill_all`] that is one step.
     pub fn release(&self, reap: impl FnOnce() -> bool) -> bool {
         let mut live = locked(&self.owner.live);
         let reaped = reap();

@@ -1,10 +1,11 @@
-//! Which file a program's name stands for, and whether that file's interpreter is there.
+//! Finding the file that a program's name stands for, and checking that the file's interpreter is there.
 //!
 //! In: a name or path and the child's PATH. Out: the file to execute (on Windows also the script behind an npm shim).
-//! Answers are remembered by (name, PATH) and checked again by one `stat` each time they are used.
+//! Answers are cached by (name, PATH) and checked again by one `stat` each time they are used.
 //!
-//! Empty and relative folders of the PATH (`PATH=$PATH:`, `.`, `bin`) are skipped, as Go does since 1.19 (os/exec, `ErrDot`): they are
-//! the working folder's, which may be anybody's. On Windows the working folder is not searched either. The child has its PATH as it is.
+//! Empty and relative folders of the PATH (`PATH=$PATH:`, `.`, `bin`) are skipped, as Go does since 1.19 (os/exec, `ErrDot`):
+//! they depend on the working folder, which others may control. On Windows the working folder is not searched either. The child
+//! itself gets its PATH unchanged.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -15,16 +16,17 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::fault::StartError;
 
-/// What to execute.
+/// The file to execute for a program, and how to call it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Resolved {
-    /// The file, absolute.
+    /// The absolute path of the file.
     pub file: PathBuf,
-    /// Arguments that come before the caller's: a script behind a Windows shim.
+    /// Arguments that come before the caller's: the script behind a Windows shim.
     pub prefix: Vec<OsString>,
     /// The program of the file's `#!` line, if it has one.
     pub interpreter: Option<PathBuf>,
-    /// The interpreter's arguments where it is called by us: `env` of the `#!` line would look into folders that are skipped here.
+    /// The arguments for calling the interpreter directly. Set where the `#!` line goes through `env`, which would search
+    /// folders that are skipped here.
     pub called_with: Option<Vec<OsString>>,
 }
 
@@ -39,12 +41,12 @@ impl Resolved {
         }
     }
 
-    /// What the CLI itself is: the script where a Windows shim's runtime is executed.
+    /// The CLI's own file: the script, where a Windows shim's runtime is executed.
     pub fn script(&self) -> &Path {
         self.prefix.last().map_or(&self.file, Path::new)
     }
 
-    /// What is executed, and the arguments that come before the caller's.
+    /// The file to execute, and the arguments that come before the caller's.
     pub fn command(self) -> (PathBuf, Vec<OsString>) {
         match (self.interpreter, self.called_with) {
             (Some(interpreter), Some(mut args)) => {
@@ -63,9 +65,9 @@ impl Resolved {
 
 type Cache = HashMap<(OsString, OsString), Resolved>;
 static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
-/// A host uses a handful of programs; more than this is a host that makes up names.
+/// The largest number of cached answers. A host uses a handful of programs; one that exceeds this makes up names.
 const CACHE_LIMIT: usize = 256;
-/// What `execvp` searches when there is no PATH (`confstr(_CS_PATH)` of glibc).
+/// The folders that `execvp` searches when there is no PATH (`confstr(_CS_PATH)` of glibc).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// Finds the file of `program`: a bare name on `path` (the child's PATH), anything with a separator relative to the
@@ -123,7 +125,7 @@ fn absolute(program: &OsStr) -> Result<PathBuf, StartError> {
     })
 }
 
-/// The folders of a PATH that are searched, and those that are skipped.
+/// The folders of a PATH: those that are searched, and those that are skipped.
 struct Folders {
     searched: Vec<PathBuf>,
     skipped: Vec<PathBuf>,
@@ -143,7 +145,7 @@ impl Folders {
         find_in(program, &self.searched, Path::new("/"))
     }
 
-    /// The one that it would stand for in a folder that is skipped.
+    /// The file that `program` would stand for in a folder that is skipped; errors mention it.
     fn find_skipped(&self, program: &OsStr) -> Option<PathBuf> {
         find_in(program, &self.skipped, &std::env::current_dir().ok()?)
     }
@@ -154,7 +156,7 @@ fn find_in(program: &OsStr, folders: &[PathBuf], here: &Path) -> Option<PathBuf>
         return None;
     }
     let whole: Vec<PathBuf> = folders.iter().map(|folder| here.join(folder)).collect();
-    // What a PATH can't hold came from one and is quoted there (Windows).
+    // A folder that can't be joined into a PATH came from one and is quoted there (Windows).
     let path = std::env::join_paths(whole).ok()?;
     which::which_in(program, Some(path), here).ok()
 }
@@ -188,7 +190,7 @@ fn search(program: &OsStr, path: &OsStr) -> Result<Resolved, StartError> {
     })
 }
 
-/// Tells "not there" from "there, but a folder or without permission to execute it".
+/// Tells a missing file from a folder and from a file without permission to execute.
 fn not_found(program: &OsStr, path: &OsStr, folders: &Folders) -> StartError {
     if !is_bare(program) {
         let file = PathBuf::from(program);
@@ -210,11 +212,11 @@ fn not_found(program: &OsStr, path: &OsStr, folders: &Folders) -> StartError {
     }
 }
 
-/// The beginning of a file; empty if it can't be read, which executing it does not need.
+/// The first 4 KiB of a file; empty if it can't be read, since executing does not need that permission.
 fn head(file: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Ok(file) = File::open(file) {
-        // A binary's loader stands in its first page; Linux reads 256 bytes of a `#!` line.
+        // A binary's loader is named in its first page; Linux reads 256 bytes of a `#!` line.
         let read = file.take(4096).read_to_end(&mut bytes);
         if read.is_err() {
             bytes.clear();
@@ -223,12 +225,12 @@ fn head(file: &Path) -> Vec<u8> {
     bytes
 }
 
-/// A `#!` line: the interpreter, and what `env` looks for.
+/// A parsed `#!` line: the interpreter, and the program that `env` looks for.
 #[derive(Debug, PartialEq, Eq)]
 struct Shebang {
     path: String,
     env_name: Option<String>,
-    /// What `env -S` gives it beside the script.
+    /// The arguments that `env -S` passes before the script.
     env_args: Vec<String>,
 }
 
@@ -256,7 +258,7 @@ impl Shebang {
 fn shebang(head: &[u8]) -> Option<Shebang> {
     let line = head.strip_prefix(b"#!")?;
     let line = line.split(|&b| b == b'\n').next()?;
-    // Without a line's end in sight it is no script anybody wrote.
+    // Without the end of the line in sight, this is no script that a person wrote.
     let line = std::str::from_utf8(line).ok().filter(|line| line.len() < 255)?;
     let mut parts = line.split_ascii_whitespace();
     let path = parts.next()?.to_owned();
@@ -265,7 +267,7 @@ fn shebang(head: &[u8]) -> Option<Shebang> {
         let name = parts
             .next()
             .and_then(|part| if part == "-S" { parts.next() } else { Some(part) });
-        // Options and assignments are env's own business; only the plain form is looked at.
+        // Options and assignments are left to env; only the plain form is looked at.
         env_name = name
             .filter(|name| !name.starts_with('-') && !name.contains('='))
             .map(str::to_owned);
@@ -278,8 +280,8 @@ fn shebang(head: &[u8]) -> Option<Shebang> {
     })
 }
 
-/// What `file` needs in order to run and does not find: its `#!` program, or a binary's dynamic loader (a glibc binary
-/// on a musl system).
+/// The program that `file` needs in order to run and that is missing: its `#!` program, or a binary's dynamic loader (a glibc
+/// binary on a musl system).
 #[cfg(unix)]
 pub(super) fn missing_interpreter(file: &Path) -> Option<OsString> {
     let head = head(file);
@@ -296,8 +298,8 @@ pub(super) fn missing_interpreter(file: &Path) -> Option<OsString> {
 
 /// The program or script behind an npm shim, so that neither `cmd.exe` nor PowerShell is needed.
 ///
-/// A `.ps1` is taken for the `.cmd` that npm writes beside it. A batch file that is no shim is left to the standard
-/// library, which runs it with `cmd.exe` and refuses arguments that can't be quoted safely.
+/// A `.ps1` is taken for the `.cmd` that npm writes beside it. A batch file that is no shim is left to the standard library,
+/// which runs it with `cmd.exe` and refuses arguments that can't be quoted safely.
 fn behind_shim(file: PathBuf, folders: &Folders) -> Result<Resolved, StartError> {
     let extension = file.extension().and_then(OsStr::to_str).map(str::to_ascii_lowercase);
     let batch = match extension.as_deref() {
@@ -342,7 +344,7 @@ fn behind_shim(file: PathBuf, folders: &Folders) -> Result<Resolved, StartError>
     })
 }
 
-/// Whether `file` is one that Node runs, by its name.
+/// Returns whether `file` has the name of a script that Node runs.
 fn is_script(file: &Path) -> bool {
     let extension = file.extension().unwrap_or_default();
     ["js", "mjs", "cjs"]
@@ -350,7 +352,7 @@ fn is_script(file: &Path) -> bool {
         .any(|script| extension.eq_ignore_ascii_case(script))
 }
 
-/// A script, which has a `#!` line elsewhere and no shim here, with the Node of the PATH.
+/// Runs a script with the Node of the PATH: on Windows it has neither a `#!` line that counts nor, here, a shim.
 fn by_node(file: PathBuf, folders: &Folders) -> Result<Resolved, StartError> {
     let Some(node) = folders.find(OsStr::new("node")) else {
         let interpreter = "node".into();
@@ -362,13 +364,13 @@ fn by_node(file: PathBuf, folders: &Folders) -> Result<Resolved, StartError> {
     })
 }
 
-/// What tests of whole calls count.
+/// A counter for tests of whole calls.
 #[cfg(test)]
 pub mod counted {
     use std::cell::Cell;
 
     thread_local! {
-        /// How often a program was looked for.
+        /// The number of times a program was searched for.
         pub static RESOLVED: Cell<usize> = const { Cell::new(0) };
     }
 }
@@ -492,7 +494,7 @@ mod tests {
         assert_eq!(behind_shim(folder.path().join("cli.ps1"), &nowhere).unwrap(), expected);
     }
 
-    /// The tests' working folder is the package's own: a folder in it is named by a relative path.
+    /// Makes a folder inside the tests' working folder, the package's own, so that a relative path can name it.
     fn folder_here() -> tempfile::TempDir {
         tempfile::tempdir_in("target").unwrap()
     }
@@ -530,7 +532,7 @@ mod tests {
                 Err("Cargo.toml is not in any folder of the PATH".to_owned())
             );
         }
-        // Who names a path with a separator means it.
+        // A path with a separator is taken as it is, also a relative one.
         let named = relative.join("cli");
         assert_eq!(
             say(named.to_str().unwrap(), &[nothing]).map(|file| file.canonicalize().unwrap()),

@@ -13,13 +13,13 @@ use super::drain::Flow;
 use super::ending::is_ending;
 use super::feed::StdinWriter;
 
-/// Why a run is over. What was decided first stays: a process that exits with 0 after its timeout has timed out.
+/// The reason why a run is over. The first reason stays: a process that exits with 0 after its timeout has timed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum End {
-    /// The process ended by itself, with whatever status.
+    /// The process ended by itself, with any status.
     Exited,
-    /// Its output was complete ([`Running::set_complete`]), and it did not exit within [`super::ProcessLimits::kill_grace`]. It is
-    /// ended in the background: how says nothing about the run, so [`Exit`] has neither code nor signal.
+    /// Its output was complete ([`Running::set_complete`]), but it did not exit within [`super::ProcessLimits::kill_grace`]. It
+    /// is ended in the background; how that goes says nothing about the run, so [`Exit`] has neither code nor signal.
     Lingered,
     /// [`super::ProcessLimits::timeout`] passed.
     Timeout,
@@ -27,19 +27,19 @@ pub enum End {
     IdleTimeout,
     /// The run's cancellation token was cancelled.
     Cancelled,
-    /// There were more than [`super::ProcessLimits::max_stdout`] bytes, also if the process has exited by itself: what was read of its
-    /// output is cut.
+    /// There were more than [`super::ProcessLimits::max_stdout`] bytes, so the output that was read is cut. This also holds if
+    /// the process has exited by itself.
     OutputLimit,
-    /// [`Closer::close`], or [`Running`] was dropped.
+    /// [`Closer::close`] was called, or [`Running`] was dropped.
     Closed,
 }
 
-/// When things happened, by a monotonic clock.
+/// Durations of a run's phases, by a monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Timings {
-    /// Waiting for a permit, before the start.
+    /// The wait for a permit, before the start.
     pub queued: Duration,
-    /// What [`super::start`] took, the process's start in its middle.
+    /// The time that [`super::start`] took, within which the process was started.
     pub spawn: Duration,
     /// From the process's start to its first byte of stdout.
     pub first_byte: Option<Duration>,
@@ -49,7 +49,7 @@ pub struct Timings {
     pub settled: Duration,
 }
 
-/// Exit codes above this are those of a shell whose program was killed by a signal.
+/// Exit codes above this come from a shell whose program was killed by a signal.
 const SIGNALLED: i32 = 128;
 
 /// The report of a run.
@@ -57,32 +57,32 @@ const SIGNALLED: i32 = 128;
 pub struct Exit {
     /// The run's id, unique on this machine.
     pub run_id: String,
-    /// The process's id; it may be somebody else's by now.
+    /// The process's id; by now it may belong to another process.
     pub pid: u32,
     /// Why the run is over.
     pub end: End,
-    /// The exit code. Neither code nor signal: the process has outlived SIGKILL for 5 s, or the host reaped it.
+    /// The exit code. If both code and signal are `None`, the process has outlived SIGKILL for 5 s, or the host reaped it.
     pub code: Option<i32>,
-    /// The signal that killed it, `SIGKILL`. (A shell's 137 is a code.)
+    /// The name of the signal that killed it, such as `SIGKILL`. (A shell's 137 is a code.)
     pub signal: Option<String>,
     /// The first 8 and the last 24 KiB of stderr, with a line that says how much is left out between.
     pub stderr: String,
-    /// How much stderr there was.
+    /// Bytes of stderr in all.
     pub stderr_bytes: u64,
-    /// How much stdout there was, also what was over the limit or not taken.
+    /// Bytes of stdout in all, including those over the limit and those not taken.
     pub stdout_bytes: u64,
-    /// How much of it had been read when the end began: when the process exited, or when it was decided to end it.
+    /// Bytes of stdout read when the end began: when the process exited, or when it was decided to end it.
     pub stdout_bytes_at_end: u64,
     pub timings: Timings,
 }
 
 impl Exit {
-    /// Ended by itself with code 0.
+    /// Returns whether the process ended by itself with code 0.
     pub fn success(&self) -> bool {
         self.end == End::Exited && self.code == Some(0)
     }
 
-    /// Killed by a signal that nobody here sent, also where a shell tells of it.
+    /// Returns whether a signal that was not sent from here killed the process; a shell's report of one counts.
     pub fn was_killed(&self) -> bool {
         self.end == End::Exited && (self.signal.is_some() || self.code.is_some_and(|code| code > SIGNALLED))
     }
@@ -124,18 +124,18 @@ impl Running {
         self.flow.exited.clone().cancelled_owned()
     }
 
-    /// Whether the process is gone or ending already, though the news of its [exit](Running::exited) may still come. A look at the system,
-    /// which takes some 20 µs (Linux; `false` elsewhere).
+    /// Returns whether the process is gone or exiting already, even if its [exit](Running::exited) is not reported yet. Looks
+    /// at the system, which takes some 20 µs (Linux; `false` elsewhere).
     pub fn is_ending(&self) -> bool {
         is_ending(self.pid)
     }
 
-    /// How long ago the process was started.
+    /// The time since the process was started.
     pub fn elapsed(&self) -> Duration {
         self.flow.elapsed()
     }
 
-    /// The open stdin, once, if [`super::Stdin::Open`] was asked for.
+    /// Takes the open stdin, if [`super::Stdin::Open`] was asked for; `None` from the second call on.
     pub fn stdin(&mut self) -> Option<StdinWriter> {
         self.stdin.take()
     }
@@ -145,37 +145,37 @@ impl Running {
         self.flow.stderr().0
     }
 
-    /// Sees stderr as it comes.
+    /// Returns a view of stderr that follows it as it comes.
     pub fn stderr_watch(&self) -> StderrWatch {
         StderrWatch(Arc::clone(&self.flow))
     }
 
-    /// Until it is dropped, the run's silence does not count: it waits for its owner.
+    /// Stops counting the run's silence until the returned value is dropped: the process waits for its owner.
     pub fn hold(&self) -> Hold {
         self.flow.hold();
         Hold(Arc::clone(&self.flow))
     }
 
-    /// Says whether stdout holds all that the owner waits for. While it does, no limit of time ends the run: the process has
+    /// Says whether stdout holds all that the owner waits for. While it does, no time limit ends the run: the process has
     /// [`super::ProcessLimits::kill_grace`] to exit by itself, and is then ended ([`End::Lingered`]).
     pub fn set_complete(&self, complete: bool) {
         self.complete
             .send_if_modified(|was| std::mem::replace(was, complete) != complete);
     }
 
-    /// A handle that can end the run from elsewhere.
+    /// Returns a handle that can end the run from elsewhere.
     pub fn closer(&self) -> Closer {
         self.closer.clone()
     }
 
-    /// Waits until the run is over: the process has exited and its output is read. What stdout still has to say is
-    /// dropped, so take it with [`Running::next`] before. Dropping the future ends the process.
+    /// Waits until the run is over: the process has exited and its output is read. Stdout that was not taken with
+    /// [`Running::next`] before is dropped. Dropping the future ends the process.
     pub async fn exit(mut self) -> Exit {
         self.chunks.close();
         while self.chunks.recv().await.is_some() {}
         match (&mut self.exit).await {
             Ok(exit) => exit,
-            // The runtime is shutting down and took the supervisor along, which has killed the group.
+            // The runtime is shutting down and ended the supervisor, which has killed the group.
             Err(_) => {
                 let (stderr, stderr_bytes) = self.flow.stderr();
                 Exit {
@@ -195,23 +195,23 @@ impl Running {
     }
 }
 
-/// Sees a process's stderr as it comes.
+/// A view of a process's stderr as it comes.
 #[derive(Debug, Clone)]
 pub struct StderrWatch(Arc<Flow>);
 
 impl StderrWatch {
-    /// The first 8 and the last 24 KiB so far.
+    /// The first 8 and the last 24 KiB of stderr so far.
     pub fn text(&self) -> String {
         self.0.stderr().0
     }
 
-    /// Resolves when more has come than when it was called: look at [`StderrWatch::text`] behind the call.
+    /// Resolves when more has come than at the time of the call: read [`StderrWatch::text`] after calling this, then await it.
     pub fn stderr_grew(&self) -> impl Future<Output = ()> + Send + '_ {
         self.0.stderr_grew()
     }
 }
 
-/// Keeps [`super::ProcessLimits::idle_timeout`] from passing as long as it is held.
+/// A guard that keeps [`super::ProcessLimits::idle_timeout`] from passing until it is dropped.
 #[derive(Debug)]
 pub struct Hold(Arc<Flow>);
 
@@ -221,7 +221,7 @@ impl Drop for Hold {
     }
 }
 
-/// Ends a run from elsewhere.
+/// A handle that ends a run from elsewhere.
 #[derive(Debug, Clone)]
 pub struct Closer(pub(super) CancellationToken);
 

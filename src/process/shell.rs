@@ -1,7 +1,7 @@
-//! One command line for the system's shell, run to its end under the same supervision as every other process.
+//! Running one command line in the system's shell, under the same supervision as every other process.
 //!
-//! In: a [`ShellCommand`] and a cancellation token. Out: a [`ShellReport`], when nothing is left of what the command has started.
-//! What it prints comes together from both streams, and only the end of it is kept.
+//! In: a [`ShellCommand`] and a cancellation token. Out: a [`ShellReport`], when nothing is left of what the command has
+//! started. Both output streams are joined, and only the end is kept.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,39 +19,39 @@ use super::spec::{ProcessLimits, Spec, Stdin};
 use super::start::start;
 use super::tee::{Tee, Tees};
 
-/// How much of what is printed is kept, characters.
+/// The number of characters kept of the output.
 const SHOWN: usize = 4_000;
-/// The longest character of UTF-8, bytes.
+/// Bytes of the longest character of UTF-8.
 const CHARACTER: usize = 4;
 
-/// What to run.
+/// A command line to run.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShellCommand {
-    /// The line, as a person would write it: for `/bin/sh -c`, on Windows for `cmd.exe /d /s /c`.
+    /// The line as a person would write it: for `/bin/sh -c`, on Windows for `cmd.exe /d /s /c`.
     pub command: String,
     pub cwd: PathBuf,
-    /// How long it may take, ms; 0 for no limit.
+    /// The time limit, ms; 0 for no limit.
     pub timeout: u64,
 }
 
-/// How it ended.
+/// The result of a command line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShellReport {
     /// The exit code; `None` if it was ended by a signal.
     pub exit_code: Option<i32>,
-    /// Whether it took longer than it may.
+    /// True if the command was ended by its time limit.
     pub timed_out: bool,
-    /// The last 4,000 characters that it has printed, on either stream.
+    /// The last 4,000 characters printed, on either stream.
     pub output: String,
 }
 
-/// Runs `command` with the environment `base`, standard input empty. What is left of it when it exits is ended, also what has a session
-/// of its own (Linux); so is all of it when this process is killed.
+/// Runs `command` with the environment `base` and an empty standard input. When the command exits, whatever it left running is
+/// ended, also processes in sessions of their own (Linux); if this process is killed, everything is ended.
 ///
 /// # Errors
-/// As [`start`].
+/// The same as those of [`start`].
 pub async fn run_shell(
     command: ShellCommand,
     base: Arc<Vars>,
@@ -86,7 +86,7 @@ pub async fn run_shell(
     )?;
     while running.next().await.is_some() {}
     let exit = running.exit().await;
-    // What comes next may look at the folder: nobody is at work there any more.
+    // The caller may look at the folder next: by then no process works in it any more.
     tracker.close();
     tracker.wait().await;
     Ok(ShellReport {
@@ -96,8 +96,8 @@ pub async fn run_shell(
     })
 }
 
-/// The command's own shell is started when the first one has read a line, which it gets when the watchdog knows of it: killed earlier,
-/// this process leaves a shell that finds its input at an end.
+/// Makes the process of a command. Its shell waits for a line, which it gets once the watchdog knows of it, and only then
+/// starts the command's own shell. If this process is killed earlier, the shell finds its input at an end and exits.
 #[cfg(unix)]
 fn shell(command: String) -> Spec {
     const GATE: &str = r#"read -r go || exit; exec /bin/sh -c "$1" </dev/null"#;
@@ -112,14 +112,14 @@ fn shell(command: String) -> Spec {
 fn shell(command: String) -> Spec {
     Spec {
         args: ["/d", "/s", "/c"].map(OsString::from).into(),
-        // Its own rules of quoting: what stands between the outer quotes is taken as it is.
+        // `cmd.exe` has its own rules of quoting: it takes the text between the outer quotes as it is.
         verbatim: Some(format!("\"{command}\"").into()),
         stdin: Stdin::Null,
         ..Spec::new("cmd.exe")
     }
 }
 
-/// The end of what comes.
+/// The end of the output.
 #[derive(Debug, Default)]
 struct Tail(Mutex<Vec<u8>>);
 
@@ -136,7 +136,7 @@ impl Tee for Tail {
     fn copy(&self, bytes: &[u8]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend_from_slice(bytes);
-        // Seldom, so that each byte is moved once or twice.
+        // The buffer is cut seldom, so that each byte is moved once or twice.
         if kept.len() > 4 * SHOWN * CHARACTER {
             let left_out = kept.len() - SHOWN * CHARACTER;
             kept.drain(..left_out);
@@ -192,7 +192,7 @@ mod tests {
     #[tokio::test]
     async fn leaves_nothing_behind_when_it_has_exited() {
         let left = run("sleep 100 >/dev/null 2>&1 & echo $!", 0, CancellationToken::new()).await;
-        // A zombie, which is its new parent's to reap, has no command line.
+        // A zombie, which its new parent has to reap, has no command line.
         let line = std::fs::read(format!("/proc/{}/cmdline", left.output.trim())).unwrap_or_default();
         assert_eq!(String::from_utf8_lossy(&line), "");
     }

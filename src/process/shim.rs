@@ -1,11 +1,11 @@
-//! The `.cmd` files that npm, pnpm and yarn put on the PATH on Windows: what they would run, without running a shell.
+//! Parsing the `.cmd` files that npm, pnpm and yarn put on the PATH on Windows, so that their program runs without a shell.
 //!
 //! In: the text of a shim. Out: the program or script behind it. Pure, so it is tested on every platform.
 //!
 //! A shim forwards `%*` to a target below its own folder, either a native program or a script for `node`. Running it
 //! through `cmd.exe` would open it to that shell's quoting rules; the target itself needs none.
 
-/// What a shim runs, relative to the folder the shim lies in.
+/// The command behind a shim, relative to the folder that the shim lies in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shim {
     /// The program that runs `target`, such as `node`; `None` if `target` is a program itself.
@@ -46,7 +46,7 @@ pub(super) fn parse(text: &str) -> Option<Shim> {
     })
 }
 
-/// What `SET "_prog=node"` says, the branch without a folder.
+/// The value that `SET "_prog=node"` sets, in the branch without a folder.
 fn prog(text: &str) -> Option<String> {
     text.lines()
         .filter_map(|line| {
@@ -64,7 +64,7 @@ fn beside_shim(word: &str) -> Option<&str> {
         .find_map(|prefix| word.strip_prefix(prefix))
 }
 
-/// Splits at blanks outside of double quotes and takes the quotes off.
+/// Splits at blanks outside of double quotes and removes the quotes.
 fn split_arguments(command: &str) -> Vec<String> {
     let mut arguments = Vec::new();
     let mut word = String::new();

@@ -1,4 +1,4 @@
-//! What a process is to be: program, surroundings, limits.
+//! The description of a process to start: program, environment and limits.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,45 +14,45 @@ use super::limit;
 use super::resolve::Resolved;
 use super::tee::Tees;
 
-/// What to run.
+/// A process to start.
 #[derive(Debug)]
 pub struct Spec {
     /// A bare name, looked for on the child's PATH, or a path, relative to the host's working folder.
     pub program: OsString,
-    /// What `program` stands for, where that was looked up already.
+    /// The result of looking `program` up, if that was done already.
     pub resolved: Option<Resolved>,
     /// The arguments, without the program.
     pub args: Vec<OsString>,
-    /// What stands behind the arguments as it is, for a program with its own rules of quoting. Windows only.
+    /// Text appended to the arguments without quoting, for a program with its own rules of quoting. Windows only.
     #[cfg(windows)]
     pub verbatim: Option<OsString>,
-    /// The environment. [`super::RUN_VARIABLE`] is added, and `PWD` where `cwd` is set and the plan doesn't speak of it.
+    /// The environment. [`super::RUN_VARIABLE`] is added, and `PWD` where `cwd` is set and the plan doesn't mention `PWD`.
     pub env: EnvPlan,
     /// The working folder; `None` is the host's.
     pub cwd: Option<PathBuf>,
     pub stdin: Stdin,
-    /// When to end it.
+    /// The limits at which the run is ended.
     pub limits: ProcessLimits,
-    /// What people know it by; a process without one is listed nowhere.
+    /// The label under which the process is listed for people; without one it is not listed.
     pub label: Option<Label>,
-    /// Whose process it is, for [`super::registry::kill_all`]: one number per Node environment.
+    /// The owner of the process, for [`super::registry::kill_all`]: one number per Node environment.
     pub owner: u64,
     /// Held until the leader has exited; its waiting time goes into [`super::Timings::queued`].
     pub permit: Option<limit::Permit>,
-    /// How the exit is noticed.
+    /// The means by which the exit is noticed.
     pub waiting: Waiting,
-    /// Whether the group gets a watchdog, a tiny shell that ends it when the host is killed. Unix only.
+    /// True if the group gets a watchdog, a tiny shell that ends it when the host is killed. Unix only.
     pub guarded: bool,
-    /// Tracks the run until nothing of it is left, which is later than its [`super::Exit`] where it ended by itself.
+    /// Tracks the run until nothing of it is left. That is later than its [`super::Exit`] if the process ended by itself.
     pub tracker: TaskTracker,
-    /// Who gets copies of what it prints.
+    /// The receivers of copies of its output.
     pub tees: Tees,
-    /// What the process needs as long as it may be there: it is dropped when the process is known to have exited.
+    /// A resource that the process needs while it may exist; it is dropped when the process is known to have exited.
     pub in_use: Option<InUse>,
 }
 
 impl Spec {
-    /// `program` without arguments and input, in the host's environment and folder, with default limits, for owner 0.
+    /// Describes `program` without arguments and input, in the host's environment and folder, with default limits, for owner 0.
     pub fn new(program: impl Into<OsString>) -> Self {
         Spec {
             program: program.into(),
@@ -76,7 +76,7 @@ impl Spec {
     }
 }
 
-/// Something that has to outlive a process, such as a folder that is removed when it is dropped.
+/// A resource that has to outlive a process, such as a folder that is removed when it is dropped.
 pub type InUse = Arc<dyn std::any::Any + Send + Sync>;
 
 /// The standard input of a run.
@@ -85,31 +85,31 @@ pub enum Stdin {
     /// The null device.
     #[default]
     Null,
-    /// These bytes, then the end.
+    /// These bytes, then the end of the input.
     Bytes(Bytes),
-    /// Open, for [`super::Running::stdin`].
+    /// An open input, taken with [`super::Running::stdin`].
     Open,
 }
 
-/// When a run is ended.
+/// The limits at which a run is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessLimits {
-    /// Wall-clock time from the start of the process, not of the queueing. Default: none.
+    /// Wall-clock time from the start of the process, not counting the queue. Default: none.
     pub timeout: Option<Duration>,
-    /// How much of that was used before the process was started. Default: nothing.
+    /// The part of `timeout` that was used before the process was started. Default: nothing.
     pub spent: Duration,
     /// Time without a byte of stdout or stderr. Default: none.
     pub idle_timeout: Option<Duration>,
     /// From SIGTERM to SIGKILL. Default: 2 s.
     pub kill_grace: Duration,
-    /// How long in all data is waited for after the exit, where others hold the pipes. Default: 250 ms.
+    /// Time in all for which output is waited for after the exit, where other processes hold the pipes. Default: 250 ms.
     pub drain: Duration,
-    /// How many bytes of stdout there may be; as many are delivered, one more ends the run. Default: 10 MiB.
+    /// The number of bytes of stdout that are allowed. So many are delivered; one more ends the run. Default: 10 MiB.
     pub max_stdout: usize,
 }
 
 impl ProcessLimits {
-    /// How much of `timeout` there is for the process.
+    /// The part of `timeout` that is left for the process.
     pub fn time_left(&self) -> Option<Duration> {
         self.timeout.map(|timeout| timeout.saturating_sub(self.spent))
     }
@@ -128,15 +128,15 @@ impl Default for ProcessLimits {
     }
 }
 
-/// How the exit of a process is noticed.
+/// The means by which the exit of a process is noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Waiting {
     /// A pidfd where the system has it, else a thread.
     #[default]
     Auto,
-    /// A thread per process: for sandboxes that have pidfds which never tell, and to test the fall-back.
+    /// A thread per process: for sandboxes whose pidfds never report an exit, and to test the fallback.
     Thread,
 }
 
-/// A longer grace is no grace; this keeps clocks from overflowing.
+/// The longest grace that is accepted; the cap keeps clocks from overflowing.
 pub(super) const LONGEST_GRACE: Duration = Duration::from_secs(24 * 3600);

@@ -1,4 +1,4 @@
-//! From a [`Spec`] to a process under way.
+//! Starting a process: from a [`Spec`] to a [`Running`].
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -21,11 +21,11 @@ use super::running::{Closer, Exit, Running};
 use super::spec::{LONGEST_GRACE, Spec, Stdin};
 use super::{activity, drain, limit, registry, supervise, sys};
 
-/// Starts a process. Call it inside of a tokio runtime with io and time; it takes a fraction of a millisecond (and up
-/// to 31 ms where the program's file is being written just now).
+/// Starts a process. Call it inside of a tokio runtime with io and time. It takes a fraction of a millisecond, and up to 31 ms
+/// if the program's file is being written just now.
 ///
 /// # Errors
-/// [`StartError`], which says what to repair. Nothing is left running then.
+/// [`StartError`], which says what to repair. No process is left running then.
 pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartError> {
     let began = Instant::now();
     let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
@@ -42,7 +42,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
 
     let wants_stdin = spec.stdin != Stdin::Null;
     let watchdog = spec.guarded.then(sys::Watchdog::spawn);
-    // Before the call, for the child may have run for long when a busy system lets it return.
+    // The time is taken before the call, since on a busy system the child may have run for long before the call returns.
     let mut started = began;
     let (pipes, target, registration) = registry::enter(spec.owner, || {
         started = Instant::now();
@@ -134,7 +134,7 @@ fn prepare(spec: &Spec, run_id: &str) -> Result<Launch, StartError> {
     set(&mut vars, RUN_VARIABLE, run_id.into());
     match &spec.label {
         Some(label) => set(&mut vars, OWNER_VARIABLE, owner_mark(label).into()),
-        // It is nobody's but the one's that this process was started by, if any.
+        // An inherited value names the owner of this process, not of the child.
         None => vars.retain(|(name, _)| name != OWNER_VARIABLE),
     }
     if let Some(cwd) = cwd
@@ -167,19 +167,19 @@ fn set(vars: &mut Vars, name: &str, value: OsString) {
     vars.push((name.into(), value));
 }
 
-/// What a process has printed, and how it ended.
+/// The stdout of a process that has ended, and its exit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     /// All of stdout, up to the limit.
     pub stdout: Vec<u8>,
-    /// The rest of the story.
+    /// How the process ended, with its stderr and timings.
     pub exit: Exit,
 }
 
 /// Runs a process to its end and collects its stdout. Dropping the future ends the process.
 ///
 /// # Errors
-/// As [`start`]. How the run ends is in [`Output::exit`], not an error.
+/// The same as those of [`start`]. The way the run ends is in [`Output::exit`], not an error.
 pub async fn output(spec: Spec, cancel: CancellationToken) -> Result<Output, StartError> {
     let mut running = start(spec, cancel)?;
     let mut stdout = Vec::new();

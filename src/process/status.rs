@@ -1,6 +1,6 @@
-//! How a process ended, as the operating system tells it.
+//! The status with which a process ended, as the operating system reports it.
 
-/// An exit code or a signal; neither if nobody knows any more.
+/// An exit code or a signal; neither if it is no longer known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Status {
     pub code: Option<i32>,
@@ -8,13 +8,13 @@ pub(super) struct Status {
 }
 
 impl Status {
-    /// Somebody else reaped the process, or it does not die.
+    /// The status of a process that another part of the host reaped, or that does not die.
     pub const UNKNOWN: Status = Status {
         code: None,
         signal: None,
     };
 
-    /// `SIGKILL` for 9; `SIG34` for what has no name.
+    /// The signal's name: `SIGKILL` for 9, `SIG34` for one without a name.
     pub fn signal_name(self) -> Option<String> {
         self.signal.map(|number| match name(number) {
             Some(name) => name.to_owned(),

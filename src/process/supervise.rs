@@ -32,14 +32,14 @@ use super::spec::{InUse, LONGEST_GRACE, ProcessLimits};
 use super::status::Status;
 use super::sys::Group;
 
-/// How long after SIGKILL the answer waits for the exit. A process that survives it sleeps in the kernel, on a dead
-/// network drive for example.
+/// Time after SIGKILL for which the answer waits for the exit. A process that survives longer sleeps in the kernel, for example
+/// on a dead network drive.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
-/// How long after a run that ended by itself it is looked what it left. Nobody waits for that, and a run that follows at once
-/// finds the watchdog still there.
+/// Time after a run that ended by itself until its remains are looked for. Nobody waits for that, and a run that follows at
+/// once finds the watchdog still there.
 const LINGER: Duration = Duration::from_millis(20);
 
-/// Everything the task owns.
+/// Everything that the supervising task owns.
 pub(super) struct Supervisor {
     pub run_id: String,
     pub pid: u32,
@@ -62,7 +62,7 @@ pub(super) struct Supervisor {
     pub spawn: Duration,
 }
 
-/// What the watch has seen, for the answer.
+/// The end of a run as the watching phase saw it, kept for the report.
 struct Seen {
     end: End,
     status: Status,
@@ -139,13 +139,13 @@ impl Supervisor {
                 exit: started.elapsed(),
                 stdout_bytes,
             };
-            // Nobody listens if the answer was dropped, which only the end of the runtime does.
+            // If the answer's receiver is gone, nobody listens any more: only the end of the runtime drops it.
             match reason {
                 Ok(status) => {
                     flow.exited.cancel();
                     drop((permit, listed, in_use));
                     let _ = report.send(seen(End::Exited, status));
-                    // Others in the group may be writing the last of the answer. That they are late changes nothing here.
+                    // Other processes of the group may be writing the last of the answer. Their delay changes nothing here.
                     let _ = timeout(limits.drain, drained.cancelled()).await;
                     sleep(LINGER).await;
                     group.clear(true, Instant::now() + grace).await;
@@ -188,7 +188,7 @@ impl Supervisor {
             else {
                 return;
             };
-            // An exit can be seen before the last of the output is read, so the bytes decide and not what was seen first.
+            // An exit can be seen before the last of the output is read, so the byte count decides, not what was seen first.
             if matches!(end, End::Exited | End::Lingered) && flow.over_limit.is_cancelled() {
                 end = End::OutputLimit;
                 cleared.cancelled().await;
@@ -213,7 +213,7 @@ impl Supervisor {
                 stdout_bytes_at_end: stdout_bytes,
                 timings,
             };
-            // The owner may have dropped the run, which is what ended it then.
+            // The owner may have dropped the run, which is then the reason for its end.
             let _ = answer.send(exit);
         };
 
@@ -221,7 +221,8 @@ impl Supervisor {
     }
 }
 
-/// TERM, grace, KILL; returns when the leader has exited, whatever was sent to it. There is a grace for what could be asked to end.
+/// Sends TERM, waits for the grace, sends KILL, and returns when the leader has exited, whatever was sent. There is a grace
+/// only for a process that could be asked to end.
 async fn end_leader(group: &mut Group, input_was_open: bool, kill_at: Instant) -> Status {
     if group.ask(input_was_open).await {
         tokio::select! {
@@ -241,7 +242,7 @@ async fn after(started: Instant, limit: Option<Duration>) {
     }
 }
 
-/// Resolves when the output has been complete for `grace`. What comes later may make it incomplete again.
+/// Resolves when the output has been complete for `grace`. Later output may make it incomplete again.
 async fn lingering(mut completed: watch::Receiver<bool>, grace: Duration) {
     while becomes(&mut completed, true).await {
         tokio::select! {
@@ -252,7 +253,7 @@ async fn lingering(mut completed: watch::Receiver<bool>, grace: Duration) {
     pending().await
 }
 
-/// Resolves when `limit` does, which counts only while the output is not complete.
+/// Resolves when `limit` does, where `limit` runs only while the output is not complete.
 async fn while_incomplete<F: Future<Output = ()>>(mut completed: watch::Receiver<bool>, limit: impl Fn() -> F) {
     while becomes(&mut completed, false).await {
         tokio::select! {
@@ -264,7 +265,7 @@ async fn while_incomplete<F: Future<Output = ()>>(mut completed: watch::Receiver
     pending().await
 }
 
-/// Waits until it is `value`; `false` where the run's owner is gone, which ends the run.
+/// Waits until the completeness is `value`. Returns `false` if the run's owner is gone, which ends the run.
 async fn becomes(completed: &mut watch::Receiver<bool>, value: bool) -> bool {
     completed.wait_for(|complete| *complete == value).await.is_ok()
 }

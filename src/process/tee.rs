@@ -1,21 +1,22 @@
-//! Copies of what a process prints, for somebody who wants all of it as it was.
+//! Copies of a process's output, unchanged, for a reader such as the recorder.
 //!
-//! In: bytes, as they are read and before any limit. Out: whatever the [`Tee`] does with them.
+//! In: bytes, as they are read and before any limit. Out: calls of a [`Tee`].
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Takes copies of bytes. Called from the runtime's threads, so it must not wait for anything slower than a local disk.
+/// A receiver of copied bytes. It is called on the runtime's threads, so it must not wait for anything slower than a local
+/// disk.
 pub trait Tee: fmt::Debug + Send + Sync {
-    /// The next bytes, of any size.
+    /// Takes the next bytes, any number of them.
     fn copy(&self, bytes: &[u8]);
 }
 
-/// Who gets a copy of what.
+/// The receivers of a process's output, by stream.
 #[derive(Debug, Clone, Default)]
 pub struct Tees {
-    /// All of standard output.
+    /// Receives all of standard output.
     pub stdout: Option<Arc<dyn Tee>>,
-    /// All of standard error.
+    /// Receives all of standard error.
     pub stderr: Option<Arc<dyn Tee>>,
 }

@@ -1,9 +1,9 @@
-//! Who descends from whom: one look at the table of processes, and questions to it. Unix only.
+//! Descent of processes: one look at the system's table of processes, and questions to it. Unix only.
 //!
-//! In: `/proc` on Linux (about 11 µs a process), `ps` elsewhere. Out: a [`Table`], which knows everything a run has
-//! started, whichever session it went to.
+//! In: `/proc` on Linux (about 11 µs a process), `ps` elsewhere. Out: a [`Table`], which finds everything a run has started,
+//! whichever session it moved to.
 //!
-//! A process is named by its id and its start time together: an id alone may be somebody else's a moment later.
+//! A process is identified by its id and its start time together: an id alone may belong to another process a moment later.
 
 use std::collections::HashSet;
 use std::io;
@@ -16,21 +16,21 @@ use super::proc_linux;
 #[cfg(not(target_os = "linux"))]
 use super::proc_ps;
 
-/// The processes of one moment.
+/// All processes at one moment.
 #[derive(Debug, Default)]
 pub(super) struct Table(Vec<Proc>);
 
-/// What of a run a look has found.
+/// The processes of a run that one look found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     /// The living processes without the leader.
     pub living: HashSet<Proc>,
-    /// Those whose environment was empty, which are none of `living`: only a second look can tell whether they are the run's.
+    /// Processes whose environment was empty, not part of `living`: only a second look can tell whether they belong to the run.
     pub undecided: HashSet<Proc>,
 }
 
 impl Table {
-    /// Looks now. Takes about a millisecond for a hundred processes on Linux, some ten elsewhere; blocks.
+    /// Looks at the table now. Takes about a millisecond for a hundred processes on Linux, some ten elsewhere; blocks.
     pub fn look() -> io::Result<Table> {
         #[cfg(target_os = "linux")]
         return proc_linux::look().map(Table);
@@ -42,13 +42,13 @@ impl Table {
         self.0.iter().find(|p| p.pid == pid)
     }
 
-    /// Whether a member of `group` is alive.
+    /// Returns whether a member of `group` is alive.
     pub fn has_living(&self, group: i32) -> bool {
         self.0.iter().any(|p| p.group == group && !p.zombie)
     }
 
-    /// The living processes of the run without its leader: its group, the leader's descendants, `known` ones from an
-    /// earlier look and their descendants, and those marked with `run`.
+    /// Finds the living processes of the run without its leader: its group, the leader's descendants, the `known` ones of an
+    /// earlier look with their descendants, and those marked with `run`.
     ///
     /// The leader may be a zombie but must not have been waited for.
     pub fn descendants(&self, leader: i32, known: &HashSet<Proc>, run: &str) -> Found {
@@ -75,7 +75,7 @@ impl Table {
             }
         }
         ours.extend(marked);
-        // A process is listed after its parent as a rule, but ids wrap around: repeat until nothing is added.
+        // A process is usually listed after its parent, but ids wrap around: repeat until nothing is added.
         loop {
             let found: Vec<i32> = (self.0.iter().filter(young))
                 .filter(|p| !ours.contains(&p.pid) && ours.contains(&p.parent))
@@ -97,9 +97,9 @@ impl Table {
     }
 }
 
-/// Whether a member of `group` is alive, its dead leader not counted: on Linux a small call per process instead of the reading of
-/// a file, a fiftieth of what a [`Table`] takes. Elsewhere `true`: who asks has seen that the group can be signalled, which
-/// zombies can't be.
+/// Returns whether a member of `group` is alive, not counting its dead leader. On Linux that is a small call per process
+/// instead of reading a file, a fiftieth of the cost of a [`Table`]. Elsewhere `true`: the caller has seen that the group can
+/// be signalled, which zombies can't be.
 pub(super) fn group_lives(group: i32) -> bool {
     #[cfg(target_os = "linux")]
     return proc_linux::group_lives(group);
@@ -120,10 +120,10 @@ fn mark(process: &Proc, run: &str) -> Mark {
     };
 }
 
-/// Signals `process` if it still is the one that was seen. That it is gone is fine.
+/// Sends a signal to `process` if its id still belongs to it. If it is gone, nothing happens.
 pub(super) fn signal(process: &Proc, signal: Signal) {
     let Some(pid) = Pid::from_raw(process.pid) else { return };
-    // A pidfd taken now means one process for ever; what is left is to see that it is the one we mean.
+    // A pidfd taken now refers to one process for ever; it only remains to check that it is the right one.
     #[cfg(target_os = "linux")]
     let sent = match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
         Ok(fd) if proc_linux::started(process.pid) == Some(process.start) => {
@@ -138,7 +138,7 @@ pub(super) fn signal(process: &Proc, signal: Signal) {
     };
     #[cfg(not(target_os = "linux"))]
     let sent = rustix::process::kill_process(pid, signal);
-    // That it is gone, or another's by now, is as good as a success.
+    // If the process is gone, or its id was reused, that is as good as a success.
     let _ = sent;
 }
 
@@ -187,7 +187,8 @@ mod tests {
         assert!(table.has_living(big) && !table.has_living(big + 7));
     }
 
-    /// A daemon in the middle of its `exec`, whose parent has ended: in no group of the run's, nobody's child, and without the mark.
+    /// A daemon in the middle of its `exec`, whose parent has ended: it is in no group of the run's, nobody's child, and
+    /// without the mark.
     #[test]
     fn one_without_an_environment_is_undecided() {
         let (leader, daemon, marked) = (proc(10, 1, 10, 100), proc(12, 1, 11, 102), proc(13, 1, 13, 103));

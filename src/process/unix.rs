@@ -29,13 +29,13 @@ use super::wait::{self, Waiter};
 pub use super::watchdog::FolderGuard;
 pub(super) use super::watchdog::{Watchdog, watchdog_started};
 
-/// How often `ETXTBSY` is tried again, with 1, 2, 4, … ms between: another thread of the host forked while it had the
-/// program open for writing, or an update is under way. 31 ms in all.
+/// The number of retries after `ETXTBSY`, with 1, 2, 4, … ms between, 31 ms in all. Another thread of the host forked while it
+/// had the program open for writing, or an update is under way.
 const BUSY_TRIES: u32 = 5;
-/// How long after SIGKILL the rest of a group is still looked after. What survives that sleeps in the kernel.
+/// Time after SIGKILL for which the rest of a group is still watched. A process that survives longer sleeps in the kernel.
 const GIVE_UP: Duration = Duration::from_secs(5);
 
-/// Starts the process in a group of its own, its stdio being pipes (stdin optionally the null device).
+/// Starts the process in a group of its own, with pipes for its stdio (stdin optionally the null device).
 pub(super) fn spawn(launch: &Launch, stdin: bool, run: &str) -> Result<(Pipes, Target), StartError> {
     let mut command = Command::new(&launch.file);
     command
@@ -65,7 +65,7 @@ pub(super) fn spawn(launch: &Launch, stdin: bool, run: &str) -> Result<(Pipes, T
         widen(stdout);
     }
     match Pid::from_raw(child.id().cast_signed()) {
-        // Dropping the standard library's handle neither kills nor reaps.
+        // Dropping the standard library's handle neither kills nor reaps the process.
         Some(pid) => {
             let pipes = Pipes {
                 stdin: child.stdin,
@@ -84,13 +84,13 @@ pub(super) fn spawn(launch: &Launch, stdin: bool, run: &str) -> Result<(Pipes, T
     }
 }
 
-/// Makes room for a whole answer. gemini and opencode exit without waiting for what did not fit into the pipe yet: of a
-/// thread of 400 KB, which gemini 0.61.0 echoes, between 210 and 400 KB arrived.
+/// Widens the stdout pipe to hold a whole answer. gemini and opencode exit without waiting for output that did not fit into the
+/// pipe: of a thread of 400 KB, which gemini 0.61.0 echoes, between 210 and 400 KB arrived.
 #[cfg(target_os = "linux")]
 fn widen(stdout: &std::process::ChildStdout) {
-    /// What the system allows everybody (`/proc/sys/fs/pipe-max-size`).
+    /// The pipe size that the system allows every user (`/proc/sys/fs/pipe-max-size`), bytes.
     const BYTES: usize = 1024 * 1024;
-    // Where it is refused, stdout keeps the pipe it has.
+    // If the system refuses, stdout keeps the pipe it has.
     let _ = rustix::pipe::fcntl_setpipe_size(stdout, BYTES);
 }
 
@@ -99,9 +99,10 @@ fn widen(stdout: &std::process::ChildStdout) {
 pub(super) struct Group {
     target: Target,
     waiter: Option<Waiter>,
-    /// The run's living processes at the last look, without the leader. Those of the group as well: they may leave it.
+    /// The run's living processes at the last look, without the leader. Members of the group are included, since they may leave
+    /// it.
     known: HashSet<Proc>,
-    /// Those that the last look left undecided: a second one decides.
+    /// The processes that the last look could not decide about; a second look decides.
     undecided: HashSet<Proc>,
     watchdog: Option<Watchdog>,
     /// `None` once the leader is reaped.
@@ -109,7 +110,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Takes over a started child; from here on it is ended in every case. The child's pipes are the caller's.
+    /// Takes over a started child; from here on it is ended in every case. The child's pipes stay with the caller.
     pub fn new(
         target: Target,
         registration: Registration,
@@ -128,7 +129,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Has the group ended, should the host be killed. `false`: only when [`watchdog_started`] is over.
+    /// Has the watchdog end the group if the host is killed. `false` means that this holds only after [`watchdog_started`].
     pub fn guard(&mut self, grace: Duration) -> bool {
         match &mut self.watchdog {
             Some(watchdog) => watchdog.guard(self.target.pid, grace),
@@ -136,7 +137,7 @@ impl Group {
         }
     }
 
-    /// Resolves when the leader has exited; it is not reaped. Cancel safe.
+    /// Resolves when the leader has exited, without reaping it. Cancel safe.
     pub async fn exited(&self) -> Status {
         match &self.waiter {
             Some(waiter) => waiter.exited(self.target.pid).await,
@@ -144,8 +145,8 @@ impl Group {
         }
     }
 
-    /// Asks the run's processes to end (SIGTERM): they have been asked, whatever became of their input. Also wakes what is stopped, for a
-    /// stopped process can't hear.
+    /// Asks the run's processes to end (SIGTERM), whether or not their input was open. Also continues stopped processes, which
+    /// could not receive the signal. Returns true: they have been asked.
     pub async fn ask(&mut self, _input_was_open: bool) -> bool {
         self.look_around().await;
         self.signal(Signal::TERM);
@@ -159,8 +160,9 @@ impl Group {
         self.signal(Signal::KILL);
     }
 
-    /// After the leader's exit: has everything else of the run gone by `kill_at` plus what a kill takes, then reaps the
-    /// leader. Where a look shows no marks it is spared after a run that ended `by_itself` and left nobody that can be seen.
+    /// Cleans up after the leader's exit: has everything else of the run gone by `kill_at` plus the time a kill takes, then
+    /// reaps the leader. On systems that show no marks the look is skipped if the run ended `by_itself` and left nobody that
+    /// can be seen.
     pub async fn clear(mut self, by_itself: bool, kill_at: Instant) {
         let escapees = cfg!(target_os = "linux") || !by_itself || !self.known.is_empty() || self.signalable();
         let mut pause = Duration::from_millis(5);
@@ -170,10 +172,10 @@ impl Group {
             let now = Instant::now();
             if now >= kill_at {
                 self.signal(Signal::KILL);
-                // Counted from the first kill, not from when it was due: on a busy machine that may be long ago, and what was forked
-                // meanwhile would be left alone.
+                // The time is counted from the first kill, not from when it was due: on a busy machine that may be long ago,
+                // and processes forked meanwhile would be left alone.
                 if now >= *killed_at.get_or_insert(now) + GIVE_UP {
-                    // They outlive SIGKILL: they sleep in the kernel.
+                    // These processes outlive SIGKILL: they sleep in the kernel.
                     break;
                 }
             } else if !asked {
@@ -190,7 +192,7 @@ impl Group {
             .await;
             pause = (pause * 2).min(Duration::from_millis(100));
         }
-        // Before the group's id can become somebody else's.
+        // This must happen before the group's id can be reused.
         if let Some(watchdog) = self.watchdog.take() {
             watchdog.dismiss().await;
         }
@@ -198,10 +200,10 @@ impl Group {
     }
 
     fn signal(&self, signal: Signal) {
-        // That nobody is left (ESRCH; EPERM on macOS, where only zombies are) is as good as a success.
+        // If nobody is left (ESRCH; EPERM on macOS, where only zombies are), that is as good as a success.
         let _ = kill_process_group(self.target.pid, signal);
         let group = self.target.group();
-        // Being asked twice means "at once" to many a CLI, so members of the group are not asked in person as well.
+        // Many a CLI takes a second SIGTERM as "at once", so members of the group are not signalled one by one as well.
         let in_person = self
             .known
             .iter()
@@ -215,7 +217,7 @@ impl Group {
         }
     }
 
-    /// Whether a second look has to decide about somebody.
+    /// Takes over what a look has found; returns whether a second look has to decide about some process.
     fn note(&mut self, table: &Table) -> bool {
         let found = table.descendants(self.target.group(), &self.known, &self.target.run);
         let is_open = !found.undecided.is_subset(&self.undecided);
@@ -229,7 +231,7 @@ impl Group {
             true => look().await.map(Some),
             false => Ok(None),
         };
-        // What can't be seen now may still be there.
+        // A process that can't be seen now may still be there.
         if seen.as_ref().is_err_and(proc::is_exhausted) {
             return true;
         }
@@ -241,7 +243,7 @@ impl Group {
             };
             return in_group || !self.known.is_empty() || is_open;
         }
-        // Linux counts the leader's zombie among those who can be signalled. Elsewhere zombies don't count.
+        // On Linux the leader's zombie counts among the processes that can be signalled. Elsewhere zombies don't count.
         self.signalable() && !matches!(blocking(move || Ok(tree::group_lives(group))).await, Ok(false))
     }
 
@@ -249,7 +251,7 @@ impl Group {
         test_kill_process_group(self.target.pid).is_ok()
     }
 
-    /// Reaps the leader; if it still has not exited, a thread waits for it, and it stays registered until then.
+    /// Reaps the leader. If it still has not exited, a thread waits for it, and it stays registered until then.
     fn reap(&mut self) {
         let Some(registration) = self.registration.take() else {
             return;
@@ -267,7 +269,7 @@ impl Group {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        // Where the system starts no thread, a zombie stays until the host exits.
+        // If the system starts no thread, a zombie stays until the host exits.
         drop(spawned);
     }
 }
@@ -285,8 +287,8 @@ impl Drop for Group {
     }
 }
 
-/// Looks at the table of processes, one look at a time. A look that begins after a wish for one serves it, so a hundred runs
-/// that end together share two.
+/// Looks at the table of processes, one look at a time. A look that begins after it was asked for serves that request, so a
+/// hundred runs that end together share two looks.
 async fn look() -> io::Result<Arc<Table>> {
     static LAST: Mutex<Option<(Instant, Arc<Table>)>> = Mutex::const_new(None);
     let wished = Instant::now();
@@ -300,8 +302,8 @@ async fn look() -> io::Result<Arc<Table>> {
     Ok(table)
 }
 
-/// Asks the system without holding up the runtime, two questions at a time: a hundred runs that end together would otherwise
-/// take a hundred threads for it.
+/// Runs a blocking question to the system off the runtime, two at a time: a hundred runs that end together would otherwise take
+/// a hundred threads.
 async fn blocking<T: Send + 'static>(ask: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     static TURNS: Semaphore = Semaphore::const_new(2);
     let _turn = TURNS.acquire().await.map_err(io::Error::other)?;

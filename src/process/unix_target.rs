@@ -1,4 +1,4 @@
-//! What a run is ended by at once, on Unix.
+//! Killing whole runs at once, without a runtime, on Unix.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::proc::Proc;
 use super::tree::{self, Table};
 
-/// What [`kill_now`] needs to know of a run.
+/// The facts about a run that [`kill_now`] needs.
 #[derive(Debug, Clone)]
 pub(super) struct Target {
     pub pid: Pid,
@@ -25,14 +25,14 @@ impl Target {
     }
 }
 
-/// Kills whole runs at once, without a runtime: the groups and, where the table of processes shows them, the escapees.
-/// The leaders must not have been reaped.
+/// Kills whole runs at once, without a runtime: their groups and, where the table of processes shows them, processes that left
+/// the group. The leaders must not have been reaped.
 pub(super) fn kill_now(targets: &[Target]) {
     if targets.is_empty() {
         return;
     }
     let mut known: Vec<HashSet<Proc>> = vec![HashSet::new(); targets.len()];
-    // The second round finds what was forked during the first, and whose environment was not there yet.
+    // The second round finds processes that were forked during the first, and those whose environment was not there yet.
     for round in 0..3 {
         let table = Table::look().ok();
         let mut found = false;
@@ -42,7 +42,7 @@ pub(super) fn kill_now(targets: &[Target]) {
                 found |= !escapees.living.is_subset(known) || !escapees.undecided.is_empty();
                 *known = escapees.living;
             }
-            // That nobody is left is as good as a success.
+            // If nobody is left, that is as good as a success.
             let _ = kill_process_group(target.pid, Signal::KILL);
             known.iter().for_each(|escapee| tree::signal(escapee, Signal::KILL));
         }

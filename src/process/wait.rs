@@ -1,10 +1,10 @@
-//! Learning that a child has exited without reaping it. Unix only.
+//! Learning that a child has exited, without reaping it. Unix only.
 //!
-//! In: the child's id. Out: its [`Status`], while the zombie stays, so that neither its id nor its group's can become
-//! somebody else's before the group has been dealt with.
+//! In: the child's id. Out: its [`Status`]. The zombie stays, so that neither its id nor its group's can be reused before the
+//! group has been dealt with.
 //!
-//! `SIGCHLD` and `waitpid(-1)` belong to the host (libuv) and are never touched. Where Linux has `pidfd_open` the
-//! runtime's own poller waits; elsewhere (macOS, old kernels, some sandboxes) a small thread sleeps in `waitid`.
+//! `SIGCHLD` and `waitpid(-1)` belong to the host (libuv) and are never touched. Where Linux has `pidfd_open`, the runtime's
+//! own poller waits; elsewhere (macOS, old kernels, some sandboxes) a small thread sleeps in `waitid`.
 
 use std::io;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::spec::Waiting;
 use super::status::Status;
 
-/// How one child is waited for.
+/// The means of waiting for one child.
 #[derive(Debug)]
 pub(super) enum Waiter {
     #[cfg(target_os = "linux")]
@@ -25,12 +25,12 @@ pub(super) enum Waiter {
 }
 
 impl Waiter {
-    /// Prepares to wait for `pid`, a child that nobody else reaps. Needs a tokio runtime.
+    /// Prepares to wait for `pid`, a child that no other code reaps. Needs a tokio runtime.
     pub fn new(pid: Pid, how: Waiting) -> io::Result<Waiter> {
         #[cfg(target_os = "linux")]
         if how == Waiting::Auto {
             use rustix::process::{PidfdFlags, pidfd_open};
-            // Refused by old kernels (before 5.3) and by the filters of some sandboxes.
+            // Old kernels (before 5.3) and the filters of some sandboxes refuse this.
             if let Ok(fd) = pidfd_open(pid, PidfdFlags::empty())
                 && let Some(fd) = watched(fd)
             {
@@ -49,7 +49,7 @@ impl Waiter {
         Ok(Waiter::Thread(receiver))
     }
 
-    /// Resolves as soon as the child has exited, again and again. Cancel safe.
+    /// Resolves as soon as the child has exited; may be awaited again and again. Cancel safe.
     pub async fn exited(&self, pid: Pid) -> Status {
         match self {
             #[cfg(target_os = "linux")]
@@ -60,12 +60,12 @@ impl Waiter {
                 match fd.readable().await {
                     Ok(mut ready) if peek(pid).is_none() => ready.clear_ready(),
                     Ok(_) => {}
-                    // The poller is going away, and with it the task that asks.
+                    // The poller is shutting down, and with it the task that asks.
                     Err(_) => tokio::time::sleep(RETRY).await,
                 }
             },
             Waiter::Thread(exited) => {
-                // An error means that the thread is gone, which it only is after the exit.
+                // An error means that the thread is gone, which happens only after the exit.
                 let _ = exited.clone().wait_for(|exited| *exited).await;
                 peek(pid).unwrap_or(Status::UNKNOWN)
             }
@@ -81,7 +81,7 @@ fn watched(fd: std::os::fd::OwnedFd) -> Option<tokio::io::unix::AsyncFd<std::os:
     unsafe { tokio::io::unix::AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE) }.ok()
 }
 
-/// Between two looks where the system can't be waited on.
+/// The pause between two looks where the system offers no way to wait.
 const RETRY: Duration = Duration::from_millis(20);
 
 /// The status of a child that has exited; `None` while it runs. Reaps nothing.
@@ -92,7 +92,7 @@ pub(super) fn peek(pid: Pid) -> Option<Status> {
     ) {
         Ok(Some(status)) => read(&status),
         Ok(None) | Err(Errno::INTR) => None,
-        // ECHILD: the host reaped it (`waitpid(-1)`, or SIGCHLD ignored). It has exited, how is lost.
+        // ECHILD: the host reaped the child (`waitpid(-1)`, or SIGCHLD ignored). It has exited; its status is lost.
         Err(_) => Some(Status::UNKNOWN),
     }
 }
@@ -124,7 +124,7 @@ pub(super) fn block_until_exit(pid: Pid) {
     }
 }
 
-/// Reaps the child if it has exited; says whether it is reaped now.
+/// Reaps the child if it has exited; returns whether it is reaped now.
 pub(super) fn reap(pid: Pid) -> bool {
     match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
         Ok(Some(_)) => true,
@@ -143,7 +143,7 @@ mod tests {
         Pid::from_raw(child.id().cast_signed()).unwrap()
     }
 
-    // `reap` waits for it.
+    // The test's `reap` waits for it.
     #[expect(clippy::zombie_processes)]
     async fn both_ways(script: &str, expected: Status) {
         for how in [Waiting::Auto, Waiting::Thread] {

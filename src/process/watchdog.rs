@@ -1,19 +1,21 @@
-//! Ending runs whose host was killed. Unix only.
+//! The watchdog: a shell that ends the runs of a host which was killed. Unix only.
 //!
-//! In: process groups, each as long as its run goes on, and private folders, from the moment they are made until they are gone. Out: one
-//! tiny shell beside all of them, which waits for the end of its input. The host holds the other end, so the input ends when the host does, in whichever way: SIGKILL, an unhandled
-//! SIGINT or SIGTERM, a crash. Then the shell has the groups gone (SIGTERM, the grace, SIGKILL) and removes the
-//! private folders; on Linux it looks for processes with the host's mark in their environment as well, which have left their group
-//! for a session of their own. It is there while any run or folder is. The first folder starts it, before anything is written into the folder; for a run without one a
-//! thread does, beside the run's process. That gets its input only when the shell knows of it: killed earlier, the host leaves a process that
-//! finds its input at an end.
+//! In: process groups, each for as long as its run goes on, and private folders, from their creation until they are gone. Out:
+//! one tiny shell beside all of them, which waits for the end of its input. The host holds the other end, so the input ends
+//! when the host does, in whichever way: SIGKILL, an unhandled SIGINT or SIGTERM, a crash. Then the shell ends the groups
+//! (SIGTERM, the grace, SIGKILL) and removes the private folders. On Linux it also looks for processes with the host's mark in
+//! their environment, which have left their group for a session of their own.
 //!
-//! It is needed where the process does not heed the end of its own input: claude in print form has read all of it by the
+//! The shell exists while any run or folder does. The first folder starts it, before anything is written into the folder; for a
+//! run without a folder a thread starts it, beside the run's process. That process gets its input only when the shell knows of
+//! it: if the host is killed earlier, the process finds its input at an end.
+//!
+//! A watchdog is needed where a process does not heed the end of its own input: claude in print form has read all of it by the
 //! time it asks the API, and outlives its host until the answer comes (claude 2.1.197 and 2.1.330).
 //!
-//! The shell acts within a moment of the host's death and stops when the groups are empty: an id of a group that became
-//! somebody else's would have to do so within that moment. While the host lives, no leader is reaped before the shell is
-//! made to forget its group, and the shell has read that before it can see the end of its input.
+//! The shell acts within a moment of the host's death and stops when the groups are empty, so a group's id would have to be
+//! reused within that moment to hit another process. While the host lives, no leader is reaped before the shell is told to
+//! forget its group, and the shell reads that before it can see the end of its input.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,8 +32,9 @@ use tokio::sync::Notify;
 
 use super::mark::host_mark;
 
-/// Reads lines: `group tenths` to guard a group, with the grace in tenths of a second; `f<number> - folder/` for a folder to remove;
-/// `group` or `f<number>` alone to forget it. Its argument is what marks every process of the host's runs ([`host_mark`]).
+/// The shell's program. It reads lines: `group tenths` to guard a group, with the grace in tenths of a second; `f<number> -
+/// folder/` for a folder to remove; `group` or `f<number>` alone to forget it. Its argument is the mark of every process of the
+/// host's runs ([`host_mark`]).
 const SCRIPT: &str = r#"trap '' HUP INT TERM
 mark=$1
 groups=
@@ -107,17 +110,17 @@ for name in $folders; do
   rm -rf -- "$folder"
 done"#;
 
-/// A run's share in the shell: while there is one, there is a shell, or one that is about to start. It guards the run's group
-/// from [`Watchdog::guard`] on until it is dropped.
+/// A run's share in the shell: while any share exists, there is a shell, or one about to start. It guards the run's group from
+/// [`Watchdog::guard`] on until it is dropped.
 #[derive(Debug)]
 pub(super) struct Watchdog {
-    /// `None` as long as the run has not been started.
+    /// `None` until the run has been started.
     group: Option<i32>,
 }
 
 impl Watchdog {
-    /// Has a thread start the shell, if there is none: before the run's own process, so that both start side by side. Needs
-    /// a tokio runtime.
+    /// Has a thread start the shell, if there is none. Call it before starting the run's own process, so that both start side
+    /// by side. Needs a tokio runtime.
     pub fn spawn() -> Watchdog {
         let mut registry = registry();
         registry.shares += 1;
@@ -127,8 +130,8 @@ impl Watchdog {
         Watchdog { group: None }
     }
 
-    /// Has `group` ended with the host. `false`: the shell is still starting, and knows of it when [`watchdog_started`] is over. Where no shell can be
-    /// started the run goes on without.
+    /// Has `group` ended when the host is. `false` means that the shell is still starting and knows of the group after
+    /// [`watchdog_started`]. If no shell can be started, the run goes on without one.
     pub fn guard(&mut self, group: Pid, grace: Duration) -> bool {
         let group = group.as_raw_nonzero().get();
         self.group = Some(group);
@@ -158,13 +161,13 @@ impl Drop for Watchdog {
     }
 }
 
-/// A private folder's share in the shell: it is removed with the host until this is dropped.
+/// A private folder's share in the shell: if the host ends before this is dropped, the shell removes the folder.
 #[derive(Debug)]
 pub struct FolderGuard(Guarded);
 
 impl FolderGuard {
-    /// Guards the folder at `path`, which has just been made and is empty. Where there is no shell it is started here, which takes a
-    /// millisecond: what is written into the folder afterwards does not outlive the host.
+    /// Guards the folder at `path`, which has just been made and is empty. If there is no shell, it is started here, which
+    /// takes a millisecond. Files written into the folder afterwards do not outlive the host.
     pub fn new(path: &Path) -> FolderGuard {
         let mut registry = registry();
         registry.shares += 1;
@@ -188,7 +191,7 @@ impl Drop for FolderGuard {
     }
 }
 
-/// What the shell is told of, by the name that it has for it.
+/// A guarded thing, under the name that the shell knows it by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Guarded {
     Group(i32),
@@ -204,7 +207,7 @@ impl fmt::Display for Guarded {
     }
 }
 
-/// Until no shell is about to start: it is there and knows every group, or can't be started.
+/// Resolves when no shell is about to start: it is there and knows every group, or it can't be started.
 pub(super) async fn watchdog_started() {
     loop {
         let started = STARTED.notified();
@@ -215,13 +218,13 @@ pub(super) async fn watchdog_started() {
     }
 }
 
-/// The line that has the shell guard a group.
+/// The line that tells the shell to guard a group.
 fn order_of_group(group: i32, grace: Duration) -> Vec<u8> {
     format!("{group} {}\n", grace.as_millis().div_ceil(100)).into_bytes()
 }
 
-/// The line that has the shell remove a folder. `None`: a name with a line feed in it can't be sent, and its folder is left to the system's
-/// own cleaning.
+/// The line that tells the shell to remove a folder. `None` for a name with a line feed, which can't be sent: the system's own
+/// cleaning removes that folder.
 fn order_of_folder(guarded: Guarded, folder: &Path) -> Option<Vec<u8>> {
     let path = folder.as_os_str().as_bytes();
     if path.contains(&b'\n') {
@@ -229,20 +232,20 @@ fn order_of_folder(guarded: Guarded, folder: &Path) -> Option<Vec<u8>> {
     }
     let mut line = format!("{guarded} - ").into_bytes();
     line.extend_from_slice(path);
-    // Keeps blanks at the end, which `read` would strip.
+    // The final slash keeps blanks at the end, which `read` would strip.
     line.extend_from_slice(b"/\n");
     Some(line)
 }
 
-/// The shell, and what is registered with it.
+/// The shell, and the groups and folders registered with it.
 #[derive(Debug, Default)]
 struct Registry {
     shell: Option<Shell>,
-    /// Somebody is starting it.
+    /// True while a thread is starting the shell.
     starting: bool,
-    /// How many runs and folders need it.
+    /// The number of runs and folders that need the shell.
     shares: usize,
-    /// The line for each of them that is guarded.
+    /// The line sent for each guarded group or folder.
     orders: HashMap<Guarded, Vec<u8>>,
     /// The number of the last folder.
     next_folder: u64,
@@ -250,7 +253,7 @@ struct Registry {
 
 static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
 
-/// Notified when whoever was starting the shell is done.
+/// Notified when an attempt to start the shell is over.
 static STARTED: Notify = Notify::const_new();
 
 fn registry() -> MutexGuard<'static, Registry> {
@@ -266,7 +269,7 @@ impl Registry {
         }
     }
 
-    /// Ends a share, and with it the guard of what it was for.
+    /// Ends a share, and with it the guard of its group or folder.
     fn forget(&mut self, guarded: Option<Guarded>) {
         self.shares -= 1;
         let guarded = guarded.filter(|guarded| self.orders.remove(guarded).is_some());
@@ -278,12 +281,12 @@ impl Registry {
         }
     }
 
-    /// Has the shell guard it; `false` where there is no shell, or none any more.
+    /// Tells the shell to guard a group or folder; `false` if there is no shell, or none any more.
     fn send(&mut self, guarded: Guarded) -> bool {
         let Some(shell) = &mut self.shell else {
             return false;
         };
-        // None: it can't be said.
+        // Without a line the folder's name can't be sent.
         let Some(order) = self.orders.get(&guarded) else {
             return true;
         };
@@ -294,7 +297,7 @@ impl Registry {
         sent
     }
 
-    /// Starts a shell and sends it all that is guarded. Blocks, as starting a process does.
+    /// Starts a shell and sends it everything that is guarded. Blocks, since starting a process does.
     fn start() {
         let shell = Shell::start(&host_mark());
         let mut registry = registry();
@@ -303,7 +306,7 @@ impl Registry {
             registry.orders.values().try_for_each(|order| shell.write(order))?;
             Ok(shell)
         });
-        // All runs may be over by now. Where it can't be started they go on without.
+        // All runs may be over by now. If the shell can't be started, they go on without it.
         if let Ok(shell) = informed {
             registry.shell = (registry.shares > 0).then_some(shell);
         }
@@ -311,7 +314,7 @@ impl Registry {
     }
 }
 
-/// The process. Dropping it dismisses it.
+/// The shell's process. Dropping it dismisses the shell.
 #[derive(Debug)]
 struct Shell {
     child: Child,
@@ -333,14 +336,14 @@ impl Shell {
             .spawn()?;
         let orders = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let shell = Shell { child, orders };
-        // A shell that does not read must hold up nobody.
+        // A shell that does not read must not block the host.
         let flags = rustix::fs::fcntl_getfl(shell.orders.as_fd())?;
         rustix::fs::fcntl_setfl(shell.orders.as_fd(), flags | rustix::fs::OFlags::NONBLOCK)?;
         Ok(shell)
     }
 
     /// # Errors
-    /// The line did not go over whole.
+    /// Fails if the line was not written whole.
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         match self.orders.write(line)? {
             written if written == line.len() => Ok(()),
@@ -351,8 +354,8 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        // Not reaped yet, so the id is its own. SIGKILL can't be ignored, so the wait is short.
-        // It may be gone already.
+        // The child is not reaped yet, so the id is its own. SIGKILL can't be ignored, so the wait is short. It may be gone
+        // already.
         let _ = self.child.kill().and_then(|()| self.child.wait());
     }
 }
@@ -365,7 +368,7 @@ mod tests {
         Pid::from_raw(pid.cast_signed()).is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
     }
 
-    /// What the shell makes of its orders when its input ends: `cat` stands for a CLI that waits for ever.
+    /// The shell ends the groups it still guards when its input ends; `cat` stands for a CLI that waits for ever.
     #[test]
     fn ends_the_groups_that_it_still_guards() {
         use std::os::unix::process::CommandExt;
@@ -381,7 +384,7 @@ mod tests {
         for name in ["kept", " blank \\n ' \" "] {
             std::fs::create_dir(folder(name)).unwrap();
         }
-        // In a group that it does not know of, as after `setsid`: only the mark tells whose it is.
+        // This process is in a group unknown to the shell, as after `setsid`: only the mark tells whose it is.
         let mark = format!("{}=test-{}-", super::super::RUN_VARIABLE, std::process::id());
         let marked = |value: &str, ignores: &str| {
             let mut cat = Command::new("/bin/sh");
@@ -407,7 +410,7 @@ mod tests {
         }
         shell.write(format!("{}\n", ids[0]).as_bytes()).unwrap();
         shell.write(b"f1\n").unwrap();
-        // As when the host is gone: the end of the input, and nobody who kills the shell.
+        // This is the state after the host's death: the input ends, and nobody kills the shell.
         let Shell { child, orders } = &mut shell;
         let (read, write) = io::pipe().unwrap();
         drop((

@@ -1,11 +1,11 @@
 //! Starting a job object and ending it, on Windows.
 //!
-//! In: a [`Launch`]. Out: a [`Group`]. The same interface as the Unix file's, held to the same promises by the tests of whole runs
-//! (`tests/integration/process`, `__tests__/windows`).
+//! In: a [`Launch`]. Out: a [`Group`]. It has the same interface as the Unix file; the tests of whole runs hold both to the
+//! same promises (`tests/integration/process`, `__tests__/windows`).
 //!
-//! Differences that the operating system imposes: there is no polite signal, so there is a grace only where closing stdin asks, and it
-//! ends with the job's termination (exit code 1); descendants can't leave the job, so there are no escapees; the exit is looked for
-//! every 10 ms. A killed host takes its jobs along, for they end with their last handle: there is no watchdog.
+//! The operating system imposes differences. There is no polite signal, so there is a grace only where closing stdin asks the
+//! process to end, and it ends with the job's termination (exit code 1). Descendants can't leave the job. The exit is looked
+//! for every 10 ms. A killed host's jobs end with their last handle, so there is no watchdog.
 
 use std::io;
 use std::os::windows::io::AsHandle;
@@ -27,7 +27,7 @@ use super::target::Target;
 
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Starts the process in a job of its own, without a console window, its stdio being pipes.
+/// Starts the process in a job of its own, without a console window, with pipes for its stdio.
 pub(super) fn spawn(launch: &Launch, stdin: bool, _run: &str) -> Result<(Pipes, Target), StartError> {
     let mut command = Command::new(&launch.file);
     command
@@ -37,7 +37,7 @@ pub(super) fn spawn(launch: &Launch, stdin: bool, _run: &str) -> Result<(Pipes, 
         .stdin(if stdin { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // Suspended: what it starts before it is in its job would be in none.
+        // The process starts suspended: what it starts before it is in its job would be in no job.
         .creation_flags(CREATE_NO_WINDOW | CREATE_SUSPENDED);
     if let Some(text) = &launch.verbatim {
         command.raw_arg(text);
@@ -49,7 +49,7 @@ pub(super) fn spawn(launch: &Launch, stdin: bool, _run: &str) -> Result<(Pipes, 
     let job = Job::new().map_err(failed)?;
     let mut child = command.spawn().map_err(failed)?;
     if let Err(error) = begin(&job, &child) {
-        // It may be in no job that ends it.
+        // The process may not be in a job yet, so it is killed by itself.
         let _ = child.kill();
         return Err(failed(error));
     }
@@ -66,24 +66,24 @@ pub(super) fn spawn(launch: &Launch, stdin: bool, _run: &str) -> Result<(Pipes, 
     Ok((pipes, target))
 }
 
-/// Lets the suspended `child` run, in `job`.
+/// Puts the suspended `child` into `job` and lets it run.
 fn begin(job: &Job, child: &Child) -> io::Result<()> {
     job.take_in(child.as_handle())?;
     job::resume(child.id())
 }
 
-/// Nothing to do here: see above of a killed host.
+/// A watchdog that does nothing: the jobs of a killed host end with it.
 #[derive(Debug)]
 pub(super) struct Watchdog;
 
 impl Watchdog {
-    /// What outlives a host that is killed: nothing needs to, a job ends with its host.
+    /// Makes a watchdog without starting anything.
     pub fn spawn() -> Watchdog {
         Watchdog
     }
 }
 
-/// Nothing is about to start.
+/// Returns at once: no watchdog is about to start.
 pub(super) async fn watchdog_started() {}
 
 /// A started process and everything it started in turn. Dropping it kills whatever is left.
@@ -108,7 +108,7 @@ impl Group {
         })
     }
 
-    /// Guarded by its job; the private folder is removed by the next host (`exchange/scratch`).
+    /// Does nothing: the job guards the group, and the next host removes the private folder (`exchange/scratch`).
     pub fn guard(&mut self, _grace: Duration) -> bool {
         true
     }
@@ -130,7 +130,8 @@ impl Group {
         }
     }
 
-    /// Whether the processes have been asked to end: there is nothing to send, only the stdin that has just been closed.
+    /// Returns whether the processes have been asked to end. There is nothing to send; only an open stdin that was just closed
+    /// asks them.
     pub async fn ask(&mut self, input_was_open: bool) -> bool {
         input_was_open
     }
@@ -140,8 +141,8 @@ impl Group {
         self.target.terminate();
     }
 
-    /// After the leader's exit: terminates what is left of the job at `kill_at`, or at once unless it exited `by_itself`: its
-    /// owner waits for this then.
+    /// Cleans up after the leader's exit: terminates the rest of the job at `kill_at`, or at once if the leader did not exit
+    /// `by_itself`, since the owner waits for this then.
     pub async fn clear(mut self, by_itself: bool, kill_at: Instant) {
         let mut pause = LOOK_EVERY;
         while by_itself && self.target.job.living().is_ok_and(|living| living > 0) {

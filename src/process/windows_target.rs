@@ -1,11 +1,11 @@
-//! What a run is ended by at once, on Windows.
+//! Terminating whole runs at once, without a runtime, on Windows.
 
 use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::job::Job;
 
-/// What [`kill_now`] needs to know of a run.
+/// The facts about a run that [`kill_now`] needs.
 #[derive(Debug, Clone)]
 pub(super) struct Target {
     pub pid: u32,

@@ -1,7 +1,7 @@
-//! The machine's time zone, which CLIs tell times in (`try again at 10:50 PM`).
+//! The machine's time zone, in which CLIs tell times (`try again at 10:50 PM`).
 
-/// Minutes by which local time was or is east of UTC at `at_ms`, ms since the epoch. `None` where it is not known: on Windows, where
-/// it takes a call that this package has not tried.
+/// Minutes by which local time is east of UTC at `at_ms`, ms since the epoch. `None` where it is unknown: on Windows, where
+/// finding it takes a call that this package has not tried.
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "neither the standard library nor rustix knows of time zones")]
 pub fn local_offset_min(at_ms: u64) -> Option<i32> {
@@ -14,7 +14,7 @@ pub fn local_offset_min(at_ms: u64) -> Option<i32> {
     i32::try_from(local.tm_gmtoff / 60).ok()
 }
 
-/// Not known.
+/// Always `None`: the offset is not known here.
 #[cfg(not(unix))]
 pub fn local_offset_min(_at_ms: u64) -> Option<i32> {
     None
@@ -24,7 +24,7 @@ pub fn local_offset_min(_at_ms: u64) -> Option<i32> {
 mod tests {
     use super::*;
 
-    /// `date` asks the same system.
+    /// The program `date` asks the same system.
     #[test]
     fn it_is_the_offset_of_date() {
         let date = std::process::Command::new("date")
