@@ -1,4 +1,4 @@
-//! Takes terminal control sequences out of text.
+//! Removes terminal control sequences from text.
 //!
 //! In: text as a CLI or a model wrote it. Out: the same text without what a terminal would have obeyed instead of shown:
 //! control sequences (CSI), commands that run to a terminator (OSC with its titles and hyperlinks, DCS, SOS, PM, APC),
@@ -14,12 +14,13 @@ use memchr::memchr2;
 
 const ESC: u8 = 0x1B;
 
-/// `text` without control sequences; borrowed when there are none. A sequence the text ends in the middle of is dropped.
+/// Returns `text` without control sequences; borrowed when there are none. A sequence that the text ends in the middle of is
+/// dropped.
 pub fn strip_ansi(text: &str) -> Cow<'_, str> {
     Stripper::default().strip(text)
 }
 
-/// [`strip_ansi`] for text that may be owned: returned as it is when there is nothing to take out.
+/// Does the same as [`strip_ansi`] for text that may be owned: it is returned unchanged when there is nothing to remove.
 pub(super) fn strip_owned(text: Cow<'_, str>) -> Cow<'_, str> {
     match text {
         Cow::Borrowed(text) => strip_ansi(text),
@@ -30,30 +31,30 @@ pub(super) fn strip_owned(text: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-/// [`strip_ansi`] for text that comes in pieces: what it gives for the pieces, joined, is what it gives for the whole.
+/// A [`strip_ansi`] for text that comes in pieces: the stripped pieces, joined, equal the stripped whole.
 #[derive(Debug, Clone, Default)]
 pub struct Stripper {
     state: State,
 }
 
-/// Where in a sequence the text stands.
+/// The position within a control sequence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum State {
-    /// In ordinary text.
+    /// Ordinary text.
     #[default]
     Text,
-    /// After ESC, and after the intermediate bytes (`ESC (`) that may follow it.
+    /// After ESC, or after the intermediate bytes (`ESC (`) that may follow it.
     Escape,
-    /// In a control sequence, before its final byte.
+    /// Within a control sequence (CSI), before its final byte.
     Csi,
-    /// In a command that BEL ends as well.
+    /// Within a command that BEL may end as well (OSC).
     Osc,
-    /// In a command that only ST ends: DCS, SOS, PM, APC.
+    /// Within a command that only ST ends: DCS, SOS, PM, APC.
     Command,
 }
 
 impl State {
-    /// What the character with the 8-bit control code `code` begins, if anything.
+    /// The state that the character with the 8-bit control code `code` leads to, if it begins a sequence.
     fn introduced_by(code: u8) -> Option<State> {
         match code {
             0x9B => Some(State::Csi),
@@ -65,7 +66,7 @@ impl State {
 }
 
 impl Stripper {
-    /// The next piece without control sequences.
+    /// Returns the next piece without control sequences.
     pub fn strip<'t>(&mut self, text: &'t str) -> Cow<'t, str> {
         let (plain, mut rest) = match self.state {
             State::Text => text.split_at(plain_len(text)),
@@ -93,7 +94,7 @@ impl Stripper {
         Cow::Owned(kept)
     }
 
-    /// [`strip`](Self::strip) for a piece that is owned: returned as it is when there is nothing to take out.
+    /// Does the same as [`strip`](Self::strip) for an owned piece: it is returned unchanged when there is nothing to remove.
     pub fn strip_piece(&mut self, text: String) -> String {
         let plain = match self.strip(&text) {
             Cow::Borrowed(plain) if plain.len() == text.len() => None,
@@ -102,7 +103,7 @@ impl Stripper {
         plain.unwrap_or(text)
     }
 
-    /// Moves on over one character; `true` if it is text to keep.
+    /// Advances over one character; returns `true` if it is text to keep.
     fn step(&mut self, next: char) -> bool {
         let in_command = matches!(self.state, State::Osc | State::Command);
         let introduced = u8::try_from(next).ok().and_then(State::introduced_by);
@@ -126,7 +127,7 @@ impl Stripper {
             (state @ (State::Escape | State::Csi), ' '..='/') => (state, false),
             (state @ State::Csi, '0'..='?') => (state, false),
             (_, ' '..='~') => (State::Text, false),
-            // Nothing beyond ASCII belongs to a sequence: it was never one, and the text is not lost with it.
+            // No sequence contains characters beyond ASCII: this was never one, and its text is kept.
             _ => (State::Text, true),
         };
         self.state = state;
@@ -134,7 +135,7 @@ impl Stripper {
     }
 }
 
-/// How many bytes at the start of `text` hold no introducer of a sequence.
+/// The number of bytes at the start of `text` before the first introducer of a sequence.
 fn plain_len(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut from = 0;

@@ -1,9 +1,9 @@
-//! The message that is being received: every character of it exactly once.
+//! Assembles the message that is being received, with every character of it exactly once.
 //!
-//! In: what the decoders read of a message, as pieces (deltas), as whole blocks (snapshots), or as both. Out: a
-//! [`Event::TextDelta`] for every character as soon as it is known, then one [`Event::Message`] when the message is
-//! complete, then its [`Event::ToolCall`]s. The deltas of a message, joined, are its content. A message that was begun and never
-//! became one is an [`Event::Abandoned`].
+//! In: the parts that the decoders read of a message, as pieces (deltas), as whole blocks (snapshots), or as both. Out: a
+//! [`Event::TextDelta`] for every character as soon as it is known, then one [`Event::Message`] when the message is complete,
+//! then its [`Event::ToolCall`]s. The deltas of a message, joined, are its content. A message that was begun but never
+//! completed leads to an [`Event::Abandoned`].
 //!
 //! claude sends one `assistant` line per content block, all with the message's id, and with partial messages each of
 //! them comes after its deltas and before `content_block_stop` (2.1.197, 2.1.330); qwen sends one line with all blocks
@@ -20,48 +20,49 @@ use super::notes::Out;
 use crate::event::Event;
 use crate::message::reasoning::ReasoningDetail;
 
-/// Receives messages, one after the other.
+/// An assembler for messages that come one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct MessageAssembler {
     open: Option<Open>,
-    /// What the last closed message had streamed and no snapshot had confirmed yet.
+    /// The unconfirmed streamed blocks of the last closed message: a snapshot that repeats them is ignored.
     echo: Option<Echo>,
-    /// The id the stream named last: its deltas carry none.
+    /// The message id that the stream named last: its deltas carry none.
     stream_id: Option<String>,
     spoke: bool,
 }
 
-/// A message whose end has not come.
+/// A message that is not complete yet.
 #[derive(Debug, Default)]
 struct Open {
     id: Option<String>,
     content: String,
-    /// Where the response that is being received begins in `content`: what is before it is of those it goes on with.
+    /// The offset in `content`, bytes, at which the current response begins: the text before it comes from earlier responses
+    /// that this one continues.
     base: usize,
-    /// Its response is over, and it is not.
+    /// Set when the message's response has ended but the message may continue.
     ended: Option<Ended>,
-    /// The text blocks in `content` that were streamed and are not confirmed, oldest first.
+    /// The ranges of `content` that were streamed as text blocks and are not confirmed, oldest first.
     streamed: VecDeque<Range<usize>>,
     /// The text block that is being streamed: the last of `streamed`.
     text: Option<ChunkJoiner>,
     /// The reasoning block that is being streamed, and its index.
     thinking: Option<(Option<Count>, ChunkJoiner)>,
-    /// Reasoning blocks that were streamed and are not confirmed.
+    /// The number of reasoning blocks that were streamed and are not confirmed.
     thoughts: usize,
-    /// Calls, and what looked like calls: delivered after the text.
+    /// Calls, valid and invalid, which are delivered after the text.
     calls: Vec<Event>,
 }
 
-/// Why a message may go on in another response.
+/// The reason why a message may continue in another response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// Its response was cut short: it goes on if the CLI says that it asks for the rest.
+    /// The response was cut short: the message continues if the CLI says that it asks for the rest.
     Cut,
-    /// It does, in the response that comes next.
+    /// The message continues in the response that comes next.
     GoesOn,
 }
 
-/// See [`MessageAssembler::echo`].
+/// The unconfirmed streamed blocks of a closed message; see [`MessageAssembler::echo`].
 #[derive(Debug)]
 struct Echo {
     id: Option<String>,
@@ -70,8 +71,8 @@ struct Echo {
 }
 
 impl MessageAssembler {
-    /// A response begins in the stream. The message before is complete, goes on with it, or is abandoned if nothing of it was
-    /// confirmed.
+    /// Begins a response in the stream. The previous message is then complete, or continues with this response, or is abandoned
+    /// if none of it was confirmed.
     pub fn begin(&mut self, id: Option<String>, out: &mut Out) {
         self.next(out);
         if let (Some(open), Some(id)) = (&mut self.open, &id) {
@@ -81,8 +82,8 @@ impl MessageAssembler {
         self.stream_id = id;
     }
 
-    /// The response ended because the model may say no more at once. What comes next goes on with the message, unless
-    /// something comes between.
+    /// Notes that the response ended because it reached the model's output limit. The next response continues the message,
+    /// unless something comes between them.
     pub fn reached_limit(&mut self, out: &mut Out) {
         if let Some(open) = &mut self.open
             && open.calls.is_empty()
@@ -94,7 +95,8 @@ impl MessageAssembler {
         }
     }
 
-    /// A response `id` follows in a row, of a CLI that shows two in a row only if they are one answer's parts.
+    /// Notes that the response `id` follows directly. Some CLIs show two responses in a row only if they are parts of one
+    /// answer.
     pub fn followed_by(&mut self, id: Option<&str>, out: &mut Out) {
         let open = self.open.as_ref().and_then(|open| open.id.as_deref());
         if open.is_some() && id.is_some() && open != id {
@@ -102,7 +104,7 @@ impl MessageAssembler {
         }
     }
 
-    /// The CLI says that it asks for the rest of the open message, which is over without that.
+    /// Notes that the CLI asks for the rest of the open message, which would otherwise be complete.
     pub fn goes_on(&mut self, out: &mut Out) {
         match &mut self.open {
             Some(open) if open.calls.is_empty() => {
@@ -113,14 +115,14 @@ impl MessageAssembler {
         }
     }
 
-    /// The response is over, and with it the message, unless it goes on.
+    /// Ends the response, and with it the message, unless it continues.
     pub fn stop(&mut self, out: &mut Out) {
         if self.open.as_ref().is_none_or(|open| open.ended.is_none()) {
             self.close(out);
         }
     }
 
-    /// A content block begins or ends in the stream.
+    /// Begins or ends a content block in the stream.
     pub fn block(&mut self, out: &mut Out) {
         if let Some(open) = &mut self.open {
             open.end_text(out);
@@ -128,7 +130,7 @@ impl MessageAssembler {
         }
     }
 
-    /// More of the text that was streamed last follows, though its block has ended: the CLI repeats all of it as one block.
+    /// Continues the text block that was streamed last, although it has ended: the CLI repeats all of the text as one block.
     pub fn resume_text(&mut self) {
         if let Some(open) = &mut self.open
             && !open.streamed.is_empty()
@@ -137,7 +139,7 @@ impl MessageAssembler {
         }
     }
 
-    /// A piece of a text block comes in the stream.
+    /// Adds a streamed piece of a text block.
     pub fn text_delta(&mut self, piece: Wtf8<'_>, out: &mut Out) {
         self.spoke = true;
         let open = self.stream();
@@ -152,7 +154,7 @@ impl MessageAssembler {
         }
     }
 
-    /// A piece of the reasoning block `index` comes in the stream.
+    /// Adds a streamed piece of the reasoning block `index`.
     pub fn thinking_delta(&mut self, index: Option<Count>, piece: Wtf8<'_>, out: &mut Out) {
         let open = self.stream();
         if open.thinking.as_ref().is_none_or(|(current, _)| *current != index) {
@@ -165,11 +167,11 @@ impl MessageAssembler {
         }
     }
 
-    /// Blocks of the message `id` follow, whole. Another message that was open is complete.
+    /// Enters the message `id`, whose whole blocks follow. Another message that was open is complete.
     pub fn enter(&mut self, id: Option<&str>, out: &mut Out) {
         let same = self.open.as_ref().is_some_and(|open| match (&open.id, id) {
             (Some(open), Some(id)) => open == id,
-            // Deltas or blocks without an id: they belong together only if the one confirms the other.
+            // Deltas or blocks without an id belong together only if one confirms the other.
             _ => open.is_unconfirmed(),
         });
         if !same {
@@ -181,7 +183,7 @@ impl MessageAssembler {
         }
     }
 
-    /// A whole text block of the entered message.
+    /// Adds a whole text block of the entered message.
     pub fn text(&mut self, text: Cow<'_, str>, out: &mut Out) {
         let plain = strip_owned(text);
         let take_it = |texts: &mut VecDeque<String>| {
@@ -208,7 +210,7 @@ impl MessageAssembler {
         }
     }
 
-    /// A whole reasoning block of the entered message, and its signature.
+    /// Adds a whole reasoning block of the entered message, with its signature.
     pub fn thinking(&mut self, text: Cow<'_, str>, signature: Option<&str>, out: &mut Out) {
         let text = strip_owned(text);
         let detail = ReasoningDetail::text(&text, signature);
@@ -216,7 +218,7 @@ impl MessageAssembler {
         out.reasoning(detail);
     }
 
-    /// The text of a reasoning block goes out unless its pieces did.
+    /// Reports the text of a reasoning block, unless its pieces were reported before.
     fn thought(&mut self, text: Cow<'_, str>, out: &mut Out) {
         let take_one = |thoughts: &mut usize| std::mem::replace(thoughts, thoughts.saturating_sub(1)) > 0;
         if self.echoed(|echo| take_one(&mut echo.thoughts)) {
@@ -228,12 +230,12 @@ impl MessageAssembler {
         }
     }
 
-    /// A call (or what looks like one) in the entered message.
+    /// Adds a call, valid or invalid, to the entered message.
     pub fn call(&mut self, call: Event) {
         self.open.get_or_insert_default().calls.push(call);
     }
 
-    /// More of a message that comes in pieces only, without ids and without snapshots.
+    /// Adds text to a message that comes in pieces only, without ids and without snapshots.
     pub fn piece(&mut self, text: &str, out: &mut Out) {
         self.spoke |= !text.is_empty();
         let open = self.open.get_or_insert_default();
@@ -241,7 +243,7 @@ impl MessageAssembler {
         open.say(&plain, out);
     }
 
-    /// A whole message.
+    /// Reports a whole message.
     pub fn message(&mut self, id: Option<&str>, text: &str, out: &mut Out) {
         self.close(out);
         self.enter(id, out);
@@ -249,7 +251,7 @@ impl MessageAssembler {
         self.close(out);
     }
 
-    /// The open message is complete.
+    /// Completes the open message and reports it.
     pub fn close(&mut self, out: &mut Out) {
         let Some(mut open) = self.open.take() else { return };
         open.end_text(out);
@@ -273,8 +275,8 @@ impl MessageAssembler {
         open.calls.into_iter().for_each(|call| out.event(call));
     }
 
-    /// The response was cut short: of what was streamed and is not confirmed no snapshot will come. It is no part of any
-    /// message, for it is asked for again, or the run has failed; a call written into it must not run.
+    /// Handles a response that was cut short: no snapshot will confirm the streamed parts. They belong to no message, for the
+    /// CLI asks again or the run has failed, and a call written in them must not run.
     pub fn cut(&mut self, out: &mut Out) {
         self.drop_unconfirmed(out);
         if let Some(open) = &mut self.open {
@@ -282,8 +284,8 @@ impl MessageAssembler {
         }
     }
 
-    /// A line that follows a message's calls. Closes the message, unless its text is still being streamed: tools may run
-    /// while the model goes on speaking.
+    /// Handles a line that follows a message's calls. Closes the message, unless its text is still being streamed: tools may
+    /// run while the model goes on speaking.
     pub fn settle(&mut self, out: &mut Out) {
         match &mut self.open {
             Some(open) if open.text.is_some() && !open.streamed.is_empty() => {
@@ -293,7 +295,7 @@ impl MessageAssembler {
         }
     }
 
-    /// What was received of the open message turned out to be no message.
+    /// Drops the open message, which turned out to be none.
     pub fn discard(&mut self, out: &mut Out) {
         if self.open.take().is_some() {
             out.event(Event::Abandoned);
@@ -301,22 +303,22 @@ impl MessageAssembler {
         self.spoke = false;
     }
 
-    /// Whether a message is open of which something was streamed that nothing has confirmed.
+    /// Returns whether the open message has streamed parts that are not confirmed.
     pub fn is_unconfirmed(&self) -> bool {
         self.open.as_ref().is_some_and(Open::is_unconfirmed)
     }
 
-    /// Whether the open message has calls.
+    /// Returns whether the open message has calls.
     pub fn has_calls(&self) -> bool {
         self.open.as_ref().is_some_and(|open| !open.calls.is_empty())
     }
 
-    /// Whether a message is open that says just this.
+    /// Returns whether a message is open whose content is exactly `text`.
     pub fn is_open_with(&self, text: &str) -> bool {
         self.open.as_ref().is_some_and(|open| open.content == text)
     }
 
-    /// A turn is over: the open message is complete. Whether it had any output of the model.
+    /// Ends a turn and completes the open message. Returns whether the turn had any output of the model.
     pub fn end_turn(&mut self, out: &mut Out) -> bool {
         self.close(out);
         self.echo = None;
@@ -324,7 +326,7 @@ impl MessageAssembler {
         std::mem::take(&mut self.spoke)
     }
 
-    /// The message the stream's deltas belong to.
+    /// The message that the stream's deltas belong to.
     fn stream(&mut self) -> &mut Open {
         self.open.get_or_insert_with(|| Open {
             id: self.stream_id.clone(),
@@ -332,8 +334,8 @@ impl MessageAssembler {
         })
     }
 
-    /// Another response begins, and with it a message, unless the open one goes on. What was streamed and never confirmed was
-    /// broken off and is asked for again.
+    /// Begins another response, and with it a message, unless the open one continues. Parts that were streamed and never
+    /// confirmed were broken off, and the CLI asks for them again.
     fn next(&mut self, out: &mut Out) {
         if self.drop_unconfirmed(out) {
             out.note("a message was broken off and another one begun");
@@ -348,7 +350,8 @@ impl MessageAssembler {
         }
     }
 
-    /// Drops what the response streamed if nothing confirms it, and its message if that is all there is. Whether there was any.
+    /// Drops the unconfirmed streamed parts of the response, and its message if nothing else is in it. Returns whether there
+    /// were any.
     fn drop_unconfirmed(&mut self, out: &mut Out) -> bool {
         let Some(open) = &mut self.open else { return false };
         let unconfirmed: usize = open.streamed.iter().map(Range::len).sum();
@@ -370,7 +373,7 @@ impl MessageAssembler {
         true
     }
 
-    /// Whether the entered message is the closed one, and `taken` found the block among what that had streamed.
+    /// Returns whether the entered message is the closed one, and `taken` found the block among that one's streamed blocks.
     fn echoed(&mut self, taken: impl FnOnce(&mut Echo) -> bool) -> bool {
         let entered = self.open.as_ref().and_then(|open| open.id.as_deref());
         self.echo
@@ -380,12 +383,12 @@ impl MessageAssembler {
 }
 
 impl Open {
-    /// Whether something was streamed that nothing has confirmed.
+    /// Returns whether there are streamed parts that are not confirmed.
     fn is_unconfirmed(&self) -> bool {
         !self.streamed.is_empty() || self.thoughts > 0
     }
 
-    /// Adds to the content and tells about it.
+    /// Adds to the content and reports the text.
     fn say(&mut self, text: &str, out: &mut Out) {
         if !text.is_empty() {
             self.content.push_str(text);
@@ -396,7 +399,7 @@ impl Open {
         }
     }
 
-    /// [`say`](Open::say) for what may become the content without being copied.
+    /// Does the same as [`say`](Open::say) for text that may become the content without being copied.
     fn say_all(&mut self, text: Cow<'_, str>, out: &mut Out) {
         match text {
             Cow::Owned(text) if self.content.is_empty() && !text.is_empty() => {
@@ -410,7 +413,7 @@ impl Open {
         }
     }
 
-    /// The text block that is being streamed ends. Half of a character that never got its other half is U+FFFD.
+    /// Ends the streamed text block. Half of a character whose other half never came is U+FFFD.
     fn end_text(&mut self, out: &mut Out) {
         if self.text.take().is_some_and(|joiner| joiner.waits()) {
             self.say("\u{FFFD}", out);
@@ -420,7 +423,7 @@ impl Open {
         }
     }
 
-    /// Puts `text` in the place of `block`; later blocks move.
+    /// Replaces the range `block` with `text`; the ranges of later blocks are moved.
     fn replace(&mut self, block: Range<usize>, text: &str) {
         let (old, new) = (block.len(), text.len());
         self.content.replace_range(block, text);

@@ -1,4 +1,4 @@
-//! The pieces of one block as text: a character whose UTF-16 halves came in two pieces, a control sequence cut in two.
+//! Joins the pieces of one block to text: a character's UTF-16 halves, or a control sequence, may be split over two pieces.
 
 use std::borrow::Cow;
 
@@ -6,21 +6,21 @@ use super::ansi::Stripper;
 use super::json::Wtf8;
 use crate::message::wtf8_to_string;
 
-/// Joins the pieces of one block.
+/// A joiner for the pieces of one block.
 #[derive(Debug, Default)]
 pub(super) struct ChunkJoiner {
-    /// A high surrogate, as WTF-8, that waits for its low one.
+    /// A high surrogate, as WTF-8, whose low one has not come yet.
     high: Option<[u8; 3]>,
     pub stripper: Stripper,
 }
 
 impl ChunkJoiner {
-    /// Whether half of a character waits for its other half.
+    /// Returns whether half of a character has come without its other half.
     pub fn waits(&self) -> bool {
         self.high.is_some()
     }
 
-    /// The next piece of a JSON text: no control sequence is taken out of it, for what it says is no text for a terminal.
+    /// Returns the next piece of a JSON text. Control sequences stay in it, since it is not text for a terminal.
     pub fn join_json<'t>(&mut self, piece: Wtf8<'t>) -> Cow<'t, str> {
         match piece.0 {
             bytes if bytes.is_empty() => Cow::Borrowed(""),
@@ -32,7 +32,7 @@ impl ChunkJoiner {
         }
     }
 
-    /// The next piece, without what only the one after it completes.
+    /// Returns the next piece, without an incomplete end, which only a later piece can complete.
     pub fn join<'t>(&mut self, piece: Wtf8<'t>) -> Cow<'t, str> {
         match self.join_json(piece) {
             Cow::Borrowed(text) => self.stripper.strip(text),

@@ -1,4 +1,4 @@
-//! claude's and qwen's lines to events.
+//! Decodes the output lines of claude and qwen to events.
 //!
 //! In: one JSON object of `--output-format stream-json` (or `json`). Out: events; a turn ends with its `result` line,
 //! which need not be the last line of the turn, and the decoder is ready for the next turn.
@@ -40,39 +40,39 @@ use super::usage::read_usage;
 use crate::event::{Event, Failure};
 use crate::message::reasoning::ReasoningDetail;
 
-/// How the CLI asks for the rest of an answer that its model was not allowed to end, or that a lost connection has cut, in the
-/// user's name (2.1.330; 2.1.197 asks for it after the model's limit, and does not show it). All of it is one answer, and its
-/// last part no whole one.
+/// The beginnings of the messages by which the CLI, in the user's name, asks for the rest of an answer that met the model's
+/// output limit or was cut by a lost connection (2.1.330; 2.1.197 asks after the model's limit too, but does not show it). All
+/// of it is one answer, whose last part is not a whole one.
 const ASKS_FOR_THE_REST: [&str; 2] = [
     "Output token limit hit. Resume directly",
     "Your response above was cut off mid-stream. Resume directly",
 ];
 
-/// The model of messages the CLI writes itself.
+/// The model name of messages that the CLI writes itself.
 const SYNTHETIC: &str = "<synthetic>";
 
-/// The state between lines.
+/// The decoder's state between lines.
 #[derive(Debug, Default)]
 pub(super) struct Claude {
     assembler: MessageAssembler,
     turn: Turn,
-    /// Reads what is not in claude's own format: its old stream, and what other CLIs print in its place.
+    /// Decodes lines that are not in claude's own format: its old stream, and the output of programs in its place.
     generic: Generic,
-    /// The lines of a subagent are what is to be read.
+    /// True if a subagent's lines are the ones to decode.
     of_subagent: bool,
-    /// A result need not say that it is one.
+    /// True if a result line need not have a `type`.
     takes_bare_results: bool,
     of_qwen: bool,
-    /// Whether the arguments of calls are told piece by piece.
+    /// True if the arguments of calls are reported piece by piece.
     tells_call_deltas: bool,
-    /// The calls of the response that is being streamed, as far as no `assistant` line has told of them: the last one is being written
-    /// where its block is open.
+    /// The calls of the response that is being streamed that no `assistant` line has reported yet. The last one is still being
+    /// written if its block is open.
     written: Vec<WrittenCall>,
     is_writing: bool,
 }
 
-/// A call of a tool as the model writes it: what the CLI tells of it later has escapes of text resolved that the model had written as
-/// text (`\\u00e9`, claude 2.1.332; `\\u` before any four hexadecimal digits, 2.1.197).
+/// A tool call as the model writes it. The CLI's later report of it has resolved escapes that the model had written as text
+/// (`\\u00e9`, claude 2.1.332; `\\u` before any four hexadecimal digits, 2.1.197).
 #[derive(Debug)]
 struct WrittenCall {
     id: String,
@@ -81,26 +81,26 @@ struct WrittenCall {
     args: String,
 }
 
-/// What is known of the turn that is going on.
+/// The facts known about the current turn.
 #[derive(Debug, Default)]
 struct Turn {
     /// The model that answered.
     model: Option<String>,
-    /// What an `assistant` line with an `error` holds; the `result` line decides and adds to it.
+    /// The failure of an `assistant` line with an `error`; the `result` line decides on it and adds to it.
     failure: Option<Failure>,
-    /// The failure stands though the `result` line tells of a success (qwen).
+    /// True if the failure stands although the `result` line reports a success (qwen).
     disguised: bool,
-    /// The text of a message the CLI wrote itself: content only if `result` repeats it.
+    /// The text of a message that the CLI wrote itself: it is content only if `result` repeats it.
     synthetic: Option<String>,
-    /// When the limit that was hit ends, ms since the epoch.
+    /// When the plan limit that was hit is reset, ms since the epoch.
     resets_at: Option<u64>,
-    /// Which limit of the plan that is.
+    /// The name of that limit of the plan.
     limit_type: Option<String>,
-    /// There is no plan.
+    /// True if the account has no plan.
     no_plan: bool,
-    /// The CLI is claude, which never gives two messages of the model in a row but for one answer's parts.
+    /// True if the CLI is claude, which never prints two messages of the model in a row except as parts of one answer.
     is_claude: bool,
-    /// Nothing came since an `assistant` line that would part it from the next.
+    /// True if nothing has come since an `assistant` line that would separate it from the next.
     spoke_last: bool,
 }
 
@@ -153,7 +153,7 @@ impl Format for Claude {
 }
 
 impl Claude {
-    /// A decoder that also takes `answers` for an answer.
+    /// Makes a decoder that also accepts `answers` as an answer.
     pub fn new(answers: Answers) -> Self {
         Claude {
             generic: Generic::new(answers),
@@ -161,8 +161,8 @@ impl Claude {
         }
     }
 
-    /// A decoder for results that need not say that they are some: what stands in a CLI's place prints no more than it was asked for, as
-    /// deep-factor-agent's doubles of claude do (`{"result":"Hi"}`). It also takes `answers` for an answer.
+    /// Makes a decoder that accepts results without a `type`. Programs in a CLI's place print no more than they were asked for,
+    /// as deep-factor-agent's doubles of claude do (`{"result":"Hi"}`). It also accepts `answers` as an answer.
     pub fn of_results(answers: Answers) -> Self {
         Claude {
             takes_bare_results: true,
@@ -170,7 +170,7 @@ impl Claude {
         }
     }
 
-    /// A decoder for the lines of one subagent.
+    /// Makes a decoder for the lines of one subagent.
     pub fn of_subagent() -> Self {
         Claude {
             of_subagent: true,
@@ -178,7 +178,7 @@ impl Claude {
         }
     }
 
-    /// A decoder for qwen's lines.
+    /// Makes a decoder for qwen's lines.
     pub fn of_qwen() -> Self {
         Claude {
             of_qwen: true,
@@ -186,7 +186,7 @@ impl Claude {
         }
     }
 
-    /// `cut`: the CLI says that the response was cut short.
+    /// Decodes an event of the API's stream; `cut` is true if the CLI says that the response was cut short.
     fn stream_event(&mut self, event: StreamEvent, cut: bool, out: &mut Out) {
         match word(event.kind).as_deref() {
             Some("content_block_delta") => {
@@ -233,7 +233,7 @@ impl Claude {
                 self.assembler.block(out);
             }
             Some("message_stop") if cut => self.assembler.cut(out),
-            // What ends so may still be void: only the next line tells (`system/retry`, 0.24.4).
+            // A response that ends like this may still be void: only the next line tells (`system/retry`, 0.24.4).
             Some("message_stop") if self.of_qwen && !self.assembler.has_calls() => {}
             Some("message_stop") => self.assembler.stop(out),
             Some("message_delta") => {
@@ -246,7 +246,7 @@ impl Claude {
         }
     }
 
-    /// A piece of the arguments of the call that is being written. The call comes whole with its `assistant` line.
+    /// Adds a piece of the arguments of the call that is being written. The whole call comes with its `assistant` line.
     fn call_delta(&mut self, piece: Option<Wtf8>, out: &mut Out) {
         let (Some(call), Some(piece), true) = (self.written.last_mut(), piece, self.is_writing) else {
             return;
@@ -262,7 +262,7 @@ impl Claude {
         }
     }
 
-    /// The arguments of the call `id` as the model wrote them, where all of their pieces have come.
+    /// The arguments of the call `id` as the model wrote them, if all of their pieces have come.
     fn written(&mut self, id: &str) -> Option<Box<RawValue>> {
         let at = self.written.iter().position(|call| call.id == id)?;
         let args = self.written.remove(at).args;
@@ -395,7 +395,7 @@ impl Claude {
         }
     }
 
-    /// qwen asks its model again, for the whole answer or for its rest.
+    /// Handles a line by which qwen asks its model again, for the whole answer or for its rest.
     fn retry(&mut self, data: Option<&RawValue>, json: &str, fields: &mut Fields, out: &mut Out) {
         let data = fields.read::<RetryData>("data", data).unwrap_or_default();
         match fields.read::<bool>("preserveText", data.preserve_text) {
@@ -427,7 +427,7 @@ impl Claude {
         if status == "rejected" {
             self.turn.resets_at = resets_at;
             self.turn.limit_type.clone_from(&limit_type);
-            // It stands beside a window of a plan as well, where only what goes beyond that is switched off.
+            // The reason also stands beside a window of a plan, where only usage beyond the window is switched off.
             let disabled = fields.string("overageDisabledReason", info.overage_disabled_reason);
             let is_of_plan = limit_type.as_deref().is_some_and(|window| window != "overage");
             self.turn.no_plan = disabled.as_deref() == Some("org_level_disabled") && !is_of_plan;
@@ -441,7 +441,7 @@ impl Claude {
     }
 }
 
-/// Whether a message in the user's name is the CLI's, for the rest of an answer.
+/// Returns whether a message in the user's name is the CLI's own request for the rest of an answer.
 fn asks_for_the_rest(message: &ApiMessage) -> bool {
     let text = match &message.content {
         Content::Text(text) => text.as_ref(),
@@ -457,7 +457,7 @@ fn asks_for_the_rest(message: &ApiMessage) -> bool {
     ASKS_FOR_THE_REST.iter().any(|request| text.starts_with(request))
 }
 
-/// All of a message's text, as one string.
+/// All text of a message, as one string.
 fn joined_text(content: &Content) -> String {
     let text = match content {
         Content::Text(text) => text.clone().into_owned(),
@@ -470,8 +470,8 @@ fn joined_text(content: &Content) -> String {
     strip_owned(text.into()).into_owned()
 }
 
-/// Qwen's API errors look like an answer, or like the end of one that was cut (drift/qwen-oldest/err-cut-stream); that no token was
-/// read or written gives them away.
+/// Recognises an API error of qwen's that looks like an answer, or like the end of one that was cut
+/// (drift/qwen-oldest/err-cut-stream). It gives itself away by a usage of no tokens read or written.
 fn qwen_error(message: &ApiMessage) -> Option<Failure> {
     let usage = read_usage(&mut Fields::default(), message.usage)?;
     let (Content::Blocks(blocks), 0) = (&message.content, usage.total_tokens) else {
@@ -493,7 +493,7 @@ fn qwen_error(message: &ApiMessage) -> Option<Failure> {
     Some(failure_of(&text[at..]))
 }
 
-/// The text of a line that becomes a warning, or what its fields mean.
+/// The text of the warning that a line leads to: the line's own, or one made of its fields.
 fn warning_text(subtype: &str, line: &System) -> String {
     let text = [line.message, line.content, line.api_refusal_explanation]
         .into_iter()

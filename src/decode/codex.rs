@@ -1,10 +1,10 @@
-//! codex's lines to events (`codex exec --json`, 0.169.0).
+//! Decodes codex's output lines to events (`codex exec --json`, 0.169.0).
 //!
-//! In: one JSON object per line; a turn is `turn.started`, items, and `turn.completed` or `turn.failed`. Out: every
-//! `agent_message` a message of its own, the last of which is the answer; there are no text deltas on the wire.
+//! In: one JSON object per line; a turn is `turn.started`, items, and `turn.completed` or `turn.failed`. Out: a message for
+//! every `agent_message`, the last of which is the answer; there are no text deltas on the wire.
 //!
-//! An item of type `error` and a top-level `error` that says "Reconnecting..." are no failures: only `turn.failed` is, or
-//! an `error` after which the process ends.
+//! An item of type `error` and a top-level `error` that says "Reconnecting..." are not failures: only `turn.failed` is, or an
+//! `error` after which the process ends.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -19,18 +19,18 @@ use super::tool_calls::tool_call;
 use super::usage::read_usage;
 use crate::event::{Event, Failure, Outcome};
 
-/// The code of warnings that a CLI gives no code of its own.
+/// The code of warnings for which a CLI has no code of its own.
 pub(super) const CLI_WARNING: &str = "CLI_WARNING";
 
-/// The state between lines.
+/// The decoder's state between lines.
 #[derive(Debug, Default)]
 pub(super) struct Codex {
     assembler: MessageAssembler,
-    /// The last top-level `error`: why the turn fails, if it does.
+    /// The last top-level `error`: the reason of the failure, if the turn fails.
     trouble: Option<Failure>,
-    /// Reconnections so far in this turn.
+    /// The number of reconnections so far in this turn.
     reconnections: u32,
-    /// Calls that were reported when they began.
+    /// The ids of calls that were reported when they began.
     calls: Vec<String>,
     session_id: Option<String>,
     answer: Option<String>,
@@ -40,15 +40,15 @@ pub(super) struct Codex {
 struct Line<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<&'a RawValue>,
-    /// `thread.started`.
+    /// Present in `thread.started`.
     thread_id: Option<&'a RawValue>,
-    /// `item.*`.
+    /// Present in `item.*`.
     item: Option<&'a RawValue>,
-    /// `turn.completed`.
+    /// Present in `turn.completed`.
     usage: Option<&'a RawValue>,
-    /// `turn.failed`, and the `error` of an API.
+    /// Present in `turn.failed`, and in an API's own error object.
     error: Option<&'a RawValue>,
-    /// `error`.
+    /// Present in `error`.
     message: Option<&'a RawValue>,
 }
 
@@ -58,11 +58,11 @@ struct Item<'a> {
     id: Option<&'a RawValue>,
     #[serde(rename = "type")]
     kind: Option<&'a RawValue>,
-    /// `agent_message`, `reasoning`.
+    /// Present in `agent_message` and `reasoning`.
     text: Option<&'a RawValue>,
-    /// The form CLI-ADAPTER-PROTOCOL knows as well: `item.agent_message.text`.
+    /// Present in the form that CLI-ADAPTER-PROTOCOL also knows: `item.agent_message.text`.
     agent_message: Option<&'a RawValue>,
-    /// `error`.
+    /// Present in `error`.
     message: Option<&'a RawValue>,
     // command_execution
     command: Option<&'a RawValue>,
@@ -76,7 +76,7 @@ struct Item<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// An object of which only the text matters.
+/// An error object, of which only the text matters.
 #[derive(Debug, Deserialize)]
 struct ErrorBody<'a> {
     #[serde(borrow)]
@@ -148,7 +148,7 @@ impl Format for Codex {
                         let message = fields.string("message", line.message).unwrap_or_default();
                         match (message.strip_prefix("Reconnecting... "), line.error) {
                             (Some(state), _) => self.reconnecting(state, out),
-                            // An API's own error object, printed as it came.
+                            // An API's own error object, printed unchanged.
                             (None, Some(error)) if message.is_empty() => self.trouble = Some(failure_of(error.get())),
                             (None, _) => self.trouble = Some(failure_of(&message)),
                         }
@@ -202,7 +202,7 @@ impl Codex {
                 }
             }
             "mcp_tool_call" => {
-                // claude's way of naming the tools of a server.
+                // The name has the form in which claude names the tools of a server.
                 let [server, tool] = [item.server, item.tool].map(|name| word(name).unwrap_or_default());
                 self.call(id, format!("mcp__{server}__{tool}"), item.arguments, out);
                 if completed {
@@ -221,7 +221,7 @@ impl Codex {
         }
     }
 
-    /// A call, once: when it begins, or when all that is reported is its end.
+    /// Reports a call once: when it begins, or at its end if only that is reported.
     fn call(&mut self, id: Option<String>, name: String, args: Option<&RawValue>, out: &mut Out) {
         let id = id.unwrap_or_default();
         if !self.calls.contains(&id) {
@@ -240,7 +240,7 @@ impl Codex {
         });
     }
 
-    /// `2/5 (reason)` or `waiting for network (reason)`.
+    /// Reports a reconnection; `state` is `2/5 (reason)` or `waiting for network (reason)`.
     fn reconnecting(&mut self, state: &str, out: &mut Out) {
         self.reconnections += 1;
         let (progress, reason) = state.split_once(" (").unwrap_or((state, state));

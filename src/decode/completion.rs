@@ -1,17 +1,17 @@
-//! Whether the output so far holds all that its reader waits for, before the process has exited.
+//! Tells whether the output so far is complete, before the process has exited.
 //!
-//! In: bytes, and the events that came of them. Out: yes or no. Only wire formats with a definite last event have one:
-//! `result` of claude, qwen and gemini, `turn.completed` and `turn.failed` of codex, `step_finish` of opencode with a reason
-//! that ends a run, `result` of copilot, the one document of the `json` formats. Of the others only the exit says that nothing more comes.
+//! In: bytes, and the events decoded from them. Out: yes or no. Only wire formats with a definite last event can tell: `result`
+//! of claude, qwen and gemini, `turn.completed` and `turn.failed` of codex, `step_finish` of opencode with a reason that ends a
+//! run, `result` of copilot, the one document of the `json` formats. With the others only the exit shows that no more comes.
 
 use super::Wire;
 use crate::event::Event;
 
-/// How often the end of a document is looked at closer: each time all of the output is read.
+/// The number of times that a document's end is looked at more closely: each look reads all of the output.
 const MAX_LOOKS: u32 = 8;
 
 impl Wire {
-    /// Whether an [`Event::Outcome`] of it is the last word of a run.
+    /// Returns whether an [`Event::Outcome`] is the last event of a run in this format.
     pub(super) fn has_last_event(self) -> bool {
         match self {
             Wire::ClaudeStream
@@ -28,11 +28,11 @@ impl Wire {
     }
 }
 
-/// What the newest `events` make of an output that was `complete` before them.
+/// The completeness of an output after the newest `events`, if it was `complete` before them.
 pub(super) fn after(complete: bool, events: &[Event]) -> bool {
     events.iter().fold(complete, |complete, event| match event {
         Event::Outcome(_) => true,
-        // One more turn has begun: claude takes them for work that went on in the background.
+        // A further turn has begun: claude starts one for work that went on in the background.
         Event::Session { .. }
         | Event::TextDelta { .. }
         | Event::ThinkingDelta { .. }
@@ -46,21 +46,21 @@ pub(super) fn after(complete: bool, events: &[Event]) -> bool {
     })
 }
 
-/// Finds the end of a JSON document in output that comes in pieces, every byte looked at once.
+/// A finder for the end of a JSON document in output that comes in pieces; it looks at every byte once.
 #[derive(Debug, Default)]
 pub(crate) struct DocumentEnd {
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// Something that opens no document has come on this line.
+    /// True if this line began with something that opens no document.
     noise: bool,
-    /// No document has begun since the last one was closed.
+    /// True if no document has begun since the last one was closed.
     closed: bool,
     looks: u32,
 }
 
 impl DocumentEnd {
-    /// Takes the next bytes. `true`: what may be a whole document has come, no other has begun, and it is worth a look.
+    /// Takes the next bytes. Returns `true` if a document may have ended, no other has begun, and decoding it is worth a try.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         let mut closes = false;
         for &byte in bytes {
@@ -89,12 +89,12 @@ impl DocumentEnd {
         closes && self.looks <= MAX_LOOKS
     }
 
-    /// Whether a document has ended and no other has begun.
+    /// Returns whether a document has ended and no other has begun.
     pub fn is_over(&self) -> bool {
         self.closed
     }
 
-    /// Whether a further document has begun.
+    /// Returns whether a further document has begun.
     pub fn goes_on(&self) -> bool {
         !self.closed
     }
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
     use crate::decode::Decoder;
 
-    /// How many bytes of `text` make the output complete; `None` if it never is.
+    /// The number of bytes of `text` that make the output complete; `None` if it never is.
     fn complete_at(wire: Wire, text: &str, size: usize) -> Option<usize> {
         let (mut decoder, mut events, mut at) = (Decoder::new(wire), Vec::new(), 0);
         let mut found = None;

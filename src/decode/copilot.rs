@@ -1,12 +1,14 @@
-//! copilot's lines to events (`copilot --output-format json`, 1.0.102): the events of its sessions, which its server tells as well
-//! (`exchange::copilot_live`).
+//! Decodes copilot's output lines to events (`copilot --output-format json`, 1.0.102). They are the events of its sessions,
+//! which its server sends as well (`exchange::copilot_live`).
 //!
-//! In: `{type, data}`, one a line: deltas of a message, then the message, then what its request came to; at the end one line without
-//! `data`, `result`. Out: messages, calls of its own tools with their results, no tokens (the lines tell none).
+//! In: `{type, data}`, one per line: the deltas of a message, the message, then the usage of its request; at the end one line
+//! without `data`, `result`. Out: messages, and calls of the CLI's own tools with their results. There is no token usage, since
+//! the lines have none.
 //!
-//! A request that failed is a `model.call_failure`. The CLI would make it again, up to five times in a minute, and no setting is
-//! against that: the first one is the failure of the run, so that it can be ended there. An answer that reaches the model's limit is asked to be gone
-//! on with by itself, twice, and its pieces become no message: that is a failure, too. SIGTERM and SIGINT mean exit code 0 and no `result`.
+//! A request that failed is a `model.call_failure`. The CLI would make it again, up to five times in a minute, and no setting
+//! prevents that: the first one counts as the failure of the run, so that the run can be ended there. When an answer reaches
+//! the model's limit, the CLI asks for its continuation, twice, and the pieces become no message: that is a failure, too.
+//! SIGTERM and SIGINT lead to exit code 0 and no `result`.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -21,21 +23,21 @@ use super::tool_calls::tool_call;
 use crate::event::{Event, Failure, Outcome};
 use crate::message::reasoning::ReasoningDetail;
 
-/// The kind of a request that failed: the CLI would make it again.
+/// The kind of the failure of a request that the CLI would make again.
 pub(crate) const CALL_FAILED: &str = "model_call_failed";
-/// The kind of an answer that reached the model's limit: the CLI would ask for more of it.
+/// The kind of the failure of an answer that reached the model's limit, which the CLI would ask to continue.
 pub(crate) const LENGTH: &str = "length";
 
-/// The state between lines.
+/// The decoder's state between lines.
 #[derive(Debug, Default)]
 pub(super) struct Copilot {
     assembler: MessageAssembler,
     model: Option<String>,
     answer: Option<String>,
     failed: bool,
-    /// Text of the request under way has come, and its message has not.
+    /// True if text of the current request has come, but its message has not.
     is_streaming: bool,
-    /// Reasoning of it has come, piece by piece.
+    /// True if reasoning of the current request has come piece by piece.
     has_thought: bool,
 }
 
@@ -52,7 +54,7 @@ struct Line<'a> {
     usage: Option<&'a RawValue>,
 }
 
-/// The fields of all events that matter.
+/// The fields used here, of all events together.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Data<'a> {
@@ -105,7 +107,7 @@ impl Format for Copilot {
             |line: &Line| line.kind,
             |kind, line, fields, out| {
                 match (kind, line.data) {
-                    // Whatever follows belongs to attempts that the CLI makes by itself.
+                    // Later lines belong to attempts that the CLI makes by itself.
                     _ if self.failed => {}
                     ("result", None) => self.result(line, fields, out),
                     (kind, Some(raw)) => {
@@ -176,7 +178,7 @@ impl Copilot {
                 let message = fields.string("message", data.message).unwrap_or_default();
                 out.warning(code, message);
             }
-            // They repeat what the others tell, or tell of nothing that a caller could want.
+            // These lines repeat what others say, or say nothing that a caller needs.
             "user.message"
             | "assistant.turn_start"
             | "assistant.turn_end"
@@ -214,7 +216,7 @@ impl Copilot {
         self.assembler.close(out);
     }
 
-    /// The run has failed, for the reason that comes first.
+    /// Ends the run as failed; the first failure is the one reported.
     fn fail(&mut self, failure: Failure, out: &mut Out) {
         self.assembler.end_turn(out);
         self.failed = true;
@@ -242,7 +244,7 @@ impl Copilot {
     }
 }
 
-/// That of an answer that reached the model's limit.
+/// The failure of an answer that reached the model's limit.
 pub(crate) fn cut_by_limit() -> Failure {
     Failure::named(LENGTH, "the answer reached the limit of the model's output")
 }
@@ -257,11 +259,11 @@ struct FailedCall {
     failure_kind: Option<String>,
 }
 
-/// The failure that a `model.call_failure` with this `data` tells of: the API's own error, as JSON or as text.
+/// The failure that a `model.call_failure` with this `data` reports: the API's own error, as JSON or as text.
 pub(crate) fn failed_call(data: &str) -> Failure {
     let call: FailedCall = serde_json::from_str(data).unwrap_or_default();
     let message = call.error_message.unwrap_or_default();
-    // A JSON text: of the API's error, or of a sentence.
+    // The message is a JSON text: the API's error, or a sentence.
     let sentence = serde_json::from_str::<String>(&message);
     let told = failure_of(sentence.as_deref().unwrap_or(&message));
     let kinds = told.kind.into_iter().chain(told.more_kinds);
@@ -295,12 +297,12 @@ struct FailedSession {
     status_code: Option<u16>,
 }
 
-/// The failure that a `session.error` with this `data` tells of.
+/// The failure that a `session.error` with this `data` reports.
 pub(crate) fn failed_session(data: &str) -> Failure {
     let error: FailedSession = serde_json::from_str(data).unwrap_or_default();
     let finer = [error.error_code, error.provider_error_type];
     Failure {
-        // "query" is what it calls everything else.
+        // copilot uses "query" for every other kind.
         kind: error.error_type.filter(|kind| kind != "query"),
         more_kinds: finer.into_iter().flatten().collect(),
         message: error.message,
@@ -316,7 +318,7 @@ struct Sealed {
     blocks: Vec<serde_json::Value>,
 }
 
-/// What an API has sealed of a message's reasoning (`reasoningBlocks`): a signature, or an item's encrypted content.
+/// The parts of a message's reasoning that its API has sealed (`reasoningBlocks`): a signature, or an item's encrypted content.
 pub(crate) fn reasoning_of(blocks: &str) -> Vec<ReasoningDetail> {
     let sealed: Sealed = serde_json::from_str(blocks).unwrap_or_default();
     let word =

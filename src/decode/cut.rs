@@ -1,22 +1,23 @@
-//! What is kept of a JSON text that is too long to be kept whole, and what its two ends still say.
+//! The two ends of a JSON text that is too long to keep, and the members that can still be read from them.
 //!
-//! In: its pieces ([`Cut::push`]). Out: members of its outer objects ([`Cut::member`]). What a model says can't be taken for one: it stands in
-//! a string, or deeper. From the end that is as certain as from the beginning, for every quotation mark inside a string is escaped.
+//! In: the pieces of the text ([`Cut::push`]). Out: members of its outer objects ([`Cut::member`]). Text of a model can't be
+//! taken for such a member: it stands in a string, or deeper. From the end that is as certain as from the beginning, since
+//! every quotation mark inside a string is escaped.
 
-/// How much is kept of the beginning, and of the end, bytes.
+/// Bytes kept of the beginning, and of the end.
 const KEPT: usize = 4 << 10;
 
-/// Both ends of a text, and how long it is.
+/// Both ends of a text, and its length.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cut {
     bytes: u64,
     head: Vec<u8>,
-    /// Up to twice as much as is kept: what is before that goes now and then.
+    /// The end of the text: up to twice as many bytes as are kept, since older ones are dropped only now and then.
     tail: Vec<u8>,
 }
 
 impl Cut {
-    /// More of it.
+    /// Adds the next part of the text.
     pub fn push(&mut self, part: &[u8]) {
         self.bytes += part.len() as u64;
         let missing = KEPT.saturating_sub(self.head.len());
@@ -27,27 +28,27 @@ impl Cut {
         }
     }
 
-    /// How long it is, bytes.
+    /// The length of the whole text, bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The member `name`, a string or a number, of the object at `path`: as JSON.
+    /// The member `name`, a string or a number, of the object at `path`, as JSON.
     pub fn member(&self, path: &[&str], name: &str) -> Option<&str> {
         let (found, is_cut_inside) = from_start(&self.head, path, name);
         let found = found.or_else(|| is_cut_inside.then(|| from_end(&self.tail, path, name)).flatten());
         std::str::from_utf8(found?).ok()
     }
 
-    /// The same of a string: what it says.
+    /// The member `name` of the object at `path`, if it is a string, decoded.
     pub fn text(&self, path: &[&str], name: &str) -> Option<String> {
         serde_json::from_str(self.member(path, name)?).ok()
     }
 }
 
-/// The member in a text that begins so; whether that ends inside the object at `path`.
+/// Finds the member in the beginning of a text; also returns whether the beginning ends inside the object at `path`.
 fn from_start<'a>(head: &'a [u8], path: &[&str], name: &str) -> (Option<&'a [u8]>, bool) {
-    // Of each object or array that is open: the name whose value comes.
+    // For each open object or array: the name whose value comes next.
     let mut open: Vec<Option<String>> = Vec::new();
     let is_at = |open: &[Option<String>]| {
         let names = open.iter().zip(path).all(|(open, name)| open.as_deref() == Some(*name));
@@ -60,7 +61,7 @@ fn from_start<'a>(head: &'a [u8], path: &[&str], name: &str) -> (Option<&'a [u8]
             byte if is_mark(*byte) => Some(1),
             _ => rest.iter().position(|byte| is_mark(*byte)),
         };
-        // It is cut off.
+        // The text is cut off here.
         let Some(length) = length else { break };
         let (token, behind) = rest.split_at(length);
         rest = behind;
@@ -88,11 +89,11 @@ fn from_start<'a>(head: &'a [u8], path: &[&str], name: &str) -> (Option<&'a [u8]
     (None, is_at(&open))
 }
 
-/// The member in a text that ends so, and whose cut is inside the object at `path`.
+/// Finds the member in the end of a text whose cut is inside the object at `path`.
 fn from_end<'a>(tail: &'a [u8], path: &[&str], name: &str) -> Option<&'a [u8]> {
     let mut depth = 0_usize;
     let mut found = None;
-    // A value whose name has not come, and the depth of an object of which that is so.
+    // A value whose name has not come yet, and the depth of an object whose name has not come yet.
     let (mut value, mut object) = (None, None);
     let mut is_name = false;
     let mut rest = tail;
@@ -102,7 +103,7 @@ fn from_end<'a>(tail: &'a [u8], path: &[&str], name: &str) -> Option<&'a [u8]> {
             byte if is_mark(*byte) => Some(rest.len() - 1),
             _ => rest.iter().rposition(|byte| is_mark(*byte)).map(|at| at + 1),
         };
-        // It is cut off.
+        // The text is cut off here.
         let Some(start) = start else { break };
         let (before, token) = rest.split_at(start);
         rest = before;
@@ -113,7 +114,7 @@ fn from_end<'a>(tail: &'a [u8], path: &[&str], name: &str) -> Option<&'a [u8]> {
             }
             b'{' | b'[' => {
                 (value, object, is_name) = (None, Some(depth), false);
-                // Nothing is before the text.
+                // The beginning of the kept text is reached.
                 depth = depth.checked_sub(1)?;
             }
             b',' => (value, object, is_name) = (None, None, false),
@@ -124,7 +125,7 @@ fn from_end<'a>(tail: &'a [u8], path: &[&str], name: &str) -> Option<&'a [u8]> {
                 is_name = false;
                 let own = text(token)?;
                 match object.take() {
-                    // What was found stands in another object.
+                    // The member found stands in another object.
                     Some(level) if level >= 2 && level - 2 < path.len() && own != path[level - 2] => found = None,
                     Some(_) => {}
                     None if depth == path.len() + 1 && own == name => found = found.or(value),
@@ -141,7 +142,7 @@ fn is_mark(byte: u8) -> bool {
     matches!(byte, b'{' | b'}' | b'[' | b']' | b',' | b':') || byte.is_ascii_whitespace()
 }
 
-/// How long the string is that `rest` begins with, its quotation marks included.
+/// The length of the string that `rest` begins with, its quotation marks included.
 fn string_length(rest: &[u8]) -> Option<usize> {
     let mut is_escaped = false;
     let end = rest.iter().skip(1).position(|byte| {
@@ -152,13 +153,14 @@ fn string_length(rest: &[u8]) -> Option<usize> {
     Some(end + 2)
 }
 
-/// Where the string begins that `rest` ends with: the mark before it has an even number of backslashes in front of it, all others an odd one.
+/// The start of the string that `rest` ends with: the quotation mark with an even number of backslashes before it; all others
+/// have an odd number.
 fn string_start(rest: &[u8]) -> Option<usize> {
     let mut end = rest.len() - 1;
     loop {
         let at = rest[..end].iter().rposition(|byte| *byte == b'"')?;
         let others = rest[..at].iter().rposition(|byte| *byte != b'\\');
-        // Where they are cut off, nobody knows how many there are.
+        // If the backslashes are cut off, their number is unknown.
         let backslashes = match others {
             Some(other) => at - other - 1,
             None if at == 0 => 0,
@@ -190,7 +192,7 @@ mod tests {
         }
     }
 
-    /// The number of an answer, the method and the session of a message.
+    /// Reads the number of an answer, and the method and the session of a message.
     fn read(cut: &Cut) -> (Option<&str>, Option<String>, Option<String>) {
         (
             cut.member(&[], "id"),
@@ -216,7 +218,7 @@ mod tests {
                 r#"{"method":"item/tool/call","id":0,"params":{"threadId":"t","arguments":{"#,
                 of("0", "item/tool/call", "t"),
             ),
-            // What is cut off is not known.
+            // Members that are cut off are unknown.
             (
                 r#"{"method":"turn/completed","params":{"threadId":"t-"#,
                 of("", "turn/completed", ""),
@@ -228,7 +230,7 @@ mod tests {
         }
     }
 
-    /// As codex 0.169.0 tells a tool's call, and an error: what is long comes first.
+    /// codex 0.169.0 prints a tool's call, and an error, in this order: the long part comes first.
     #[test]
     fn what_stands_behind_it_is_known_by_the_last_bytes() {
         let head = r#"{"method":"item/started","params":{"item":{"type":"dynamicToolCall","arguments":{"a":"xx"#;
@@ -243,13 +245,13 @@ mod tests {
                 r#"x"}},"threadId":"t","more":{"threadId":"o"}},"of":{"threadId":"o"}}"#,
                 "t",
             ),
-            // Of something else, or inside of what is told.
+            // These members belong to another object, or stand inside the long part.
             (r#"x"}},"turnId":"u"},"of":{"threadId":"o"}}"#, ""),
             (r#"x","threadId":"o"}},"turnId":"u"}}"#, ""),
             (r#"x,\"threadId\":\"o\""}},"turnId":"u"}}"#, ""),
             (r#"x"},"threadId":"o"},"turnId":"u"},"threadId":"o"}"#, ""),
             (r#"x"}},"threadId":["o"]}}"#, ""),
-            // Cut off inside the name, the value, or what is before both.
+            // The text is cut off inside the name, inside the value, or before both.
             (r#"dId":"o"}}"#, ""),
             (r#""o"}}"#, ""),
             (r#"\"}}"#, ""),
@@ -257,7 +259,7 @@ mod tests {
         ] {
             assert_eq!(read(&cut(head, tail)), of("", "item/started", session), "{tail}");
         }
-        // Whose members those at the end are is known where the beginning has not closed the object.
+        // The owner of the last members is known if the beginning has not closed the object.
         let tail = r#"x"}},"threadId":"t"}}"#;
         for head in [
             r#"{"method":"x","other":{"a":"x"#,

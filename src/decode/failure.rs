@@ -1,7 +1,7 @@
-//! What CLIs wrap an API's error in, taken off: the API's own message, code and status.
+//! Unwraps an API's error from what CLIs put around it: the API's own message, code and status.
 //!
-//! Only what has a structure is read here (a JSON body, the bracket gemini and qwen put around it). Prose is left to the
-//! classification.
+//! Only structured errors are read here (a JSON body, the bracket that gemini and qwen put around it). Prose is left to
+//! `classify`.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use super::ansi::strip_ansi;
 use super::json::{Count, Fields, is_string, word};
 use crate::event::Failure;
 
-/// How gemini 0.61.0 and qwen 0.15.10 begin an API's error.
+/// The text with which gemini 0.61.0 and qwen 0.15.10 begin an API's error.
 pub(super) const API_ERROR: &str = "[API Error: ";
 
 /// An error as the APIs spell it: Google's `status` and numeric `code`, OpenAI's `type` and `code`.
@@ -26,14 +26,14 @@ struct Body<'a> {
     details: Option<&'a RawValue>,
 }
 
-/// One of Google's `details`: the reason is finer than the status (`API_KEY_INVALID`).
+/// One of Google's `details`, whose reason is more precise than the status (`API_KEY_INVALID`).
 #[derive(Debug, Deserialize)]
 struct Detail<'a> {
     #[serde(borrow)]
     reason: Option<&'a RawValue>,
 }
 
-/// A failure whose reason is `text`: a JSON body, possibly in a bracket, or prose.
+/// The failure that `text` describes: a JSON body, possibly in a bracket, or prose.
 pub fn failure_of(text: &str) -> Failure {
     let text = strip_ansi(text);
     let (reason, rest) = unwrap_bracket(text.trim());
@@ -48,7 +48,7 @@ pub fn failure_of(text: &str) -> Failure {
     failure
 }
 
-/// `[API Error: reason]` and what follows it on further lines.
+/// Splits `[API Error: reason]` from the text that follows on further lines.
 fn unwrap_bracket(text: &str) -> (&str, &str) {
     let Some(inner) = text.strip_prefix(API_ERROR) else {
         return (text, "");
@@ -93,7 +93,7 @@ fn read_body(text: &str) -> Option<Failure> {
     })
 }
 
-/// `number`, if it is an HTTP status that tells of an error.
+/// Returns `number` if it is an HTTP status that means an error.
 pub(crate) fn status(number: Option<u16>) -> Option<u16> {
     number.filter(|number| (400..600).contains(number))
 }

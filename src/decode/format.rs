@@ -1,4 +1,4 @@
-//! The wire formats by name, and what a file of one has to be able to do.
+//! The wire formats by name, and the trait that each format's decoder implements.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -6,16 +6,17 @@ use serde_json::value::RawValue;
 use super::json::{Fields, word};
 use super::notes::Out;
 
-/// How a CLI writes its output.
+/// The format in which a CLI writes its output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wire {
     /// JSON lines of `claude --output-format stream-json` (2.1.197, 2.1.330).
     ClaudeStream,
-    /// Those of `qwen --output-format stream-json` (0.15.10, 0.24.4): claude's, with ids and an end of messages of their own.
+    /// JSON lines of `qwen --output-format stream-json` (0.15.10, 0.24.4): claude's format, with differences in message ids and
+    /// ends.
     QwenStream,
     /// `claude --output-format json`: one `result` object, or with `--verbose`, as with qwen, an array of all events.
     ClaudeJson,
-    /// All of standard output is the answer.
+    /// Plain text: all of standard output is the answer.
     Text,
     /// JSON lines of `codex exec --json` (0.169.0).
     CodexJson,
@@ -29,51 +30,52 @@ pub enum Wire {
     OpencodeJson,
     /// JSON lines of `copilot --output-format json` (1.0.102).
     CopilotJson,
-    /// `stream-json` of CLI-ADAPTER-PROTOCOL, claude's included: for CLIs described by their user.
+    /// The `stream-json` of CLI-ADAPTER-PROTOCOL, claude's included: for CLIs described by their user.
     GenericStream,
-    /// `json` of CLI-ADAPTER-PROTOCOL.
+    /// The `json` of CLI-ADAPTER-PROTOCOL.
     GenericJson,
 }
 
 impl Wire {
-    /// Whether a run that went well always has an [`Event::Outcome`](crate::event::Event::Outcome). Lines of messages (`{"role": …}`) have no last one.
+    /// Returns whether a successful run always has an [`Event::Outcome`](crate::event::Event::Outcome). A sequence of message
+    /// lines (`{"role": …}`) has no definite last one.
     pub fn tells_its_end(self) -> bool {
         !matches!(self, Wire::Text | Wire::GenericStream)
     }
 
-    /// Whether the last thing of a run is an object that holds the answer once more: its text, or a value in the text's place.
+    /// Returns whether a run ends with an object that repeats the answer: as text, or as a value in its place.
     pub fn repeats_the_answer(self) -> bool {
         matches!(self, Wire::ClaudeStream | Wire::ClaudeJson)
     }
 
-    /// Whether an answer by a schema is the answer's text: there is no other place for it.
+    /// Returns whether an answer by a schema is the answer's text, since the format has no other place for it.
     pub fn structures_in_text(self) -> bool {
         matches!(self, Wire::Text | Wire::CodexJson)
     }
 }
 
-/// What a format makes of one piece of output.
+/// The kind of one piece of output, as a format judged it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// A line of the protocol.
+    /// The piece is a line of the protocol.
     Event,
-    /// A JSON object that is no line of the protocol.
+    /// The piece is a JSON object, but no line of the protocol.
     Foreign,
-    /// Not a JSON object.
+    /// The piece is not a JSON object.
     NotJson,
 }
 
-/// A wire format: small state, and a pure function from one JSON object to events.
+/// A wire format's decoder: a small state, and a pure function from one JSON object to events.
 pub(super) trait Format: std::fmt::Debug + Send {
-    /// Reads the text of one JSON object (or what begins like one).
+    /// Decodes the text of one JSON object (or of something that begins like one).
     fn object(&mut self, json: &str, out: &mut Out) -> Verdict;
-    /// The output is over.
+    /// Ends the output and reports what is still open.
     fn finish(&mut self, out: &mut Out);
-    /// From now on the arguments of native calls are told piece by piece, too, where the format has them so.
+    /// From now on also reports the arguments of native calls piece by piece, if the format has them.
     fn tell_call_deltas(&mut self) {}
 }
 
-/// Reads a line that says what it is in a field of its own: `read` gets that word, and what of the line's fields it can't read is noted.
+/// Decodes a line that names its kind in a field of its own: `read` gets that word, and fields that can't be read are noted.
 pub(super) fn typed_line<'a, L: Deserialize<'a>>(
     json: &'a str,
     out: &mut Out,

@@ -1,8 +1,8 @@
-//! gemini's output to events (0.61.0): JSON lines of `--output-format stream-json`, or the one object of `json`.
+//! Decodes gemini's output to events (0.61.0): JSON lines of `--output-format stream-json`, or the one object of `json`.
 //!
-//! In: `init`, `message` in pieces, `tool_use`, `tool_result`, `error` (a warning), `result`; or `{session_id, response, stats}`.
-//! Out: one message per run of pieces, and the usage of all models together, as LangChain counts it: what the model
-//! thought is output. SAFETY and MAX_TOKENS are reported as plain success, so nothing of them is seen here.
+//! In: `init`, `message` in pieces, `tool_use`, `tool_result`, `error` (a warning), `result`; or `{session_id, response,
+//! stats}`. Out: one message per run of pieces, and the usage of all models together, as LangChain counts it: the tokens of
+//! reasoning are output. gemini reports SAFETY and MAX_TOKENS as plain success, so they can't be seen here.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -16,7 +16,7 @@ use super::tool_calls::tool_call;
 use crate::event::{Event, Failure, Outcome};
 use crate::message::Usage;
 
-/// The state between lines.
+/// The decoder's state between lines.
 #[derive(Debug, Default)]
 pub(super) struct Gemini {
     assembler: MessageAssembler,
@@ -57,7 +57,7 @@ struct ErrorInfo<'a> {
     code: Option<&'a RawValue>,
 }
 
-/// `stats` of both formats.
+/// The `stats` of both formats.
 #[derive(Debug, Default, Deserialize)]
 struct Stats<'a> {
     // stream-json
@@ -79,9 +79,9 @@ struct ModelStats {
 
 #[derive(Debug, Default, Deserialize)]
 struct Tokens {
-    /// All of the input, what came from the cache included.
+    /// All of the input, including the part that came from the cache.
     prompt: Option<Count>,
-    /// Input that tools caused.
+    /// The part of the input that tools caused.
     tool: Option<Count>,
     candidates: Option<Count>,
     thoughts: Option<Count>,
@@ -109,7 +109,7 @@ impl Format for Gemini {
                 match word(line.role).as_deref() {
                     Some("assistant") if is_true(line.delta) => self.assembler.piece(&text.0, out),
                     Some("assistant") => self.assembler.message(None, &text.0, out),
-                    // An echo of the prompt.
+                    // This is an echo of the prompt.
                     _ => {}
                 }
             }
@@ -189,7 +189,7 @@ impl Gemini {
     }
 }
 
-/// A result without an error of its own failed by the error before it (drift/gemini/err-empty-stream).
+/// The failure of a result. One without an error of its own failed by the error before it (drift/gemini/err-empty-stream).
 fn failure(line: &Line, complaint: Option<String>, fields: &mut Fields) -> Failure {
     let error: Option<ErrorInfo> = fields.read("error", line.error);
     let Some(error) = error else {
@@ -211,7 +211,7 @@ fn failure(line: &Line, complaint: Option<String>, fields: &mut Fields) -> Failu
     }
 }
 
-/// The tokens of all models together, and the model that wrote most: a router may have been asked, too.
+/// The tokens of all models together, and the model that wrote most: a routing model may have been called, too.
 fn figures(stats: Stats, fields: &mut Fields) -> (Option<Usage>, Option<String>) {
     let count = |count: Option<Count>| count.unwrap_or_default().0;
     let mut busiest: Option<(u64, String)> = None;
@@ -236,7 +236,7 @@ fn figures(stats: Stats, fields: &mut Fields) -> (Option<Usage>, Option<String>)
             busiest = Some((written, name.into_owned()));
         }
     }
-    // A stream does not count thoughts: they are what the total has beyond input and answer.
+    // A stream does not count reasoning: it is the part of the total beyond input and answer.
     let streamed = stats.input_tokens.map(|Count(read)| {
         let written = count(stats.total_tokens).saturating_sub(read);
         let answer = count(stats.output_tokens);

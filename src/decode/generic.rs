@@ -1,4 +1,5 @@
-//! The formats of CLI-ADAPTER-PROTOCOL that belong to no CLI measured here: `json`, and the events of its `stream-json`.
+//! Decodes the formats of CLI-ADAPTER-PROTOCOL that belong to no CLI measured here: `json`, and the events of its
+//! `stream-json`.
 //!
 //! In: one JSON object. Out: its content as a message. Lines with a `role` are messages of a thread (ax-glm, ax-grok), of
 //! which only the assistant's are content; pieces of `type: "content"` (claude's old stream) are one message;
@@ -23,19 +24,19 @@ use super::tool_calls::{invalid_call, tool_call};
 use super::usage::read_usage;
 use crate::event::{Event, Failure, Outcome};
 
-/// Which objects are taken for an answer by themselves.
+/// The kinds of objects that are accepted as an answer by themselves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Answers {
-    /// None: they belong to some text.
+    /// None: such objects belong to some text.
     #[default]
     None,
-    /// Those without a `type`.
+    /// Objects without a `type`.
     Untyped,
-    /// All in which an answer is found.
+    /// All objects in which an answer is found.
     Any,
 }
 
-/// The state between lines.
+/// The decoder's state between lines.
 #[derive(Debug, Default)]
 pub(super) struct Generic {
     answers: Answers,
@@ -81,7 +82,7 @@ struct Call<'a> {
 struct Function<'a> {
     #[serde(borrow)]
     name: Option<Text<'a>>,
-    /// JSON in a string.
+    /// The arguments, as JSON in a string.
     arguments: Option<Text<'a>>,
 }
 
@@ -93,7 +94,7 @@ impl Generic {
         }
     }
 
-    /// Reads an object whose `type`, if it has one, is nobody else's.
+    /// Decodes an object whose `type`, if it has one, belongs to no other format.
     pub fn object(&mut self, kind: Option<&str>, json: &str, out: &mut Out) -> Verdict {
         if let Some("thread.started" | "turn.started" | "turn.completed" | "turn.failed" | "error") = kind {
             self.close(out);
@@ -142,12 +143,12 @@ impl Generic {
         }
     }
 
-    /// The open message is complete.
+    /// Completes the open message.
     pub fn close(&mut self, out: &mut Out) {
         self.assembler.end_turn(out);
     }
 
-    /// Whether there was any text since the last time this was asked.
+    /// Returns whether there was any text since the last call of this function.
     pub fn take_spoke(&mut self) -> bool {
         std::mem::take(&mut self.spoke)
     }
@@ -157,7 +158,7 @@ impl Generic {
         self.codex.finish(out);
     }
 
-    /// A message of a thread.
+    /// Decodes a message of a thread.
     fn role(&mut self, message: &Object, fields: &mut Fields, out: &mut Out) {
         match word(message.role).as_deref() {
             Some("assistant") if is_true(message.delta) => {
@@ -182,12 +183,12 @@ impl Generic {
                 content: strip_owned(text_of(message.content).unwrap_or_default()).into_owned(),
                 is_error: false,
             }),
-            // An echo of the prompt.
+            // This is an echo of the prompt.
             _ => {}
         }
     }
 
-    /// An object that is the answer; `false` if none is found in it.
+    /// Decodes an object that is the answer; `false` if none is found in it.
     fn answer(&mut self, object: &Object, fields: &mut Fields, out: &mut Out) -> bool {
         let choices: Vec<&RawValue> = object
             .choices
@@ -245,7 +246,7 @@ impl Generic {
         true
     }
 
-    /// What an object tells of the run besides its answer.
+    /// Reports an object's facts about the run besides its answer.
     fn end(
         &mut self,
         object: &Object,
@@ -275,7 +276,7 @@ impl Generic {
     }
 }
 
-/// The calls of a message, as OpenAI's API writes them.
+/// Reports the calls of a message, as OpenAI's API writes them.
 fn calls(message: &Object, fields: &mut Fields, out: &mut Out) {
     let calls: Vec<Call> = fields.read("tool_calls", message.tool_calls).unwrap_or_default();
     for Call { id, function } in calls {
@@ -315,7 +316,7 @@ mod tests {
     use crate::decode::Wire;
     use crate::decode::tests::decode;
 
-    /// The examples of CLI-ADAPTER-PROTOCOL, on the wires that must understand them.
+    /// The examples of CLI-ADAPTER-PROTOCOL decode on the wires that must understand them.
     #[test]
     fn the_documents_stream_examples() {
         for (lines, wires, want) in [

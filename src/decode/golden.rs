@@ -27,7 +27,7 @@ pub(crate) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("__tests__/fixtures")
 }
 
-/// The wire format a recorded command line asks for; `None` where it is no run of a prompt.
+/// The wire format that a recorded command line asks for; `None` if it is not a run of a prompt.
 pub(crate) fn wire_of(cli: &str, argv: &[String]) -> Option<Wire> {
     let has = |word: &str| argv.iter().any(|arg| arg == word);
     let format = argv
@@ -112,7 +112,7 @@ fn recordings_in(folder: &Path, cli: &str) -> Vec<Recording> {
     names.into_iter().filter_map(read).collect()
 }
 
-/// Everything a decoder tells about `pieces`.
+/// Decodes `pieces`, and returns all events and the decoder.
 pub(crate) fn decode<'a>(wire: Wire, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Event>, Decoder) {
     let mut decoder = Decoder::new(wire);
     let mut events = Vec::new();
@@ -144,7 +144,7 @@ fn snapshot(events: &[Event], decoder: &Decoder) -> String {
     text
 }
 
-/// One event on one line: its kind and what matters of it. Ids that change with every recording are cut.
+/// One event on one line: its kind and its important fields. Ids that change with every recording are cut.
 pub(crate) fn line(event: &Event) -> String {
     match event {
         Event::TextDelta { message_id, text } => format!("text {} {}", id(message_id), short(text)),
@@ -258,13 +258,13 @@ fn check(cli: &str) {
     assert_eq!(text.lines().count(), golden.lines().count(), "{}", path.display());
 }
 
-/// The deltas of every message, joined, are the message; and a turn has at most one failure.
+/// Checks that the deltas of every message, joined, are the message, and that a turn has at most one failure.
 fn check_invariants(cli: &str) {
     for Recording { name, wire, stdout, .. } in recordings(cli) {
         let (events, _) = decode(wire, [stdout.as_slice()]);
         let (mut streamed, mut failures) = (String::new(), 0);
         for event in &events {
-            // The name that an event is serialised with is that of the common vocabulary.
+            // An event is serialised under its name in the common vocabulary.
             let tag = serde_json::to_value(event).ok().map(|event| event["type"].clone());
             assert_eq!(
                 tag.and_then(|tag| Some(tag.as_str()?.to_owned())),
@@ -288,7 +288,7 @@ fn check_invariants(cli: &str) {
     }
 }
 
-/// The same events however the pipe cuts the bytes.
+/// Checks that the events are the same however the pipe cuts the bytes.
 fn check_chunking(cli: &str) {
     for Recording { name, wire, stdout, .. } in recordings(cli) {
         let (events, decoder) = decode(wire, [stdout.as_slice()]);
@@ -304,7 +304,7 @@ fn check_chunking(cli: &str) {
     }
 }
 
-/// What a run log holds of a run, its public events, folds to the reply that it holds in `done`.
+/// Checks that the public events of a run, as a run log holds them, fold to the reply that the log has in `done`.
 fn check_replay(cli: &str) {
     let fold = |events: Vec<Event>| {
         let (mut fold, mut public) = (Fold::new(HashSet::new(), TextCalls::Lenient), Vec::new());
@@ -319,7 +319,7 @@ fn check_replay(cli: &str) {
         let (reply, recorded) = fold(decode(wire, [stdout.as_slice()]).0);
         let (replayed, again) = fold(recorded.clone());
         assert_eq!(replayed, reply, "{cli}/{name}");
-        // Folded once, they say all: what a killed run left can be read as it is.
+        // Folding keeps every event: the log of a killed run can be read as it is.
         let json = |events: &[Event]| serde_json::to_string(events).unwrap();
         assert_eq!(json(&again), json(&recorded), "{cli}/{name}");
     }
@@ -362,7 +362,7 @@ recorded! {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Cuts at random places of a recording that has everything: deltas, snapshots, calls, control lines, four turns.
+    /// Cuts at random places of a recording that has deltas, snapshots, calls, control lines and four turns.
     #[test]
     fn cuts_anywhere(cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..9)) {
         let path = fixtures().join("recordings/claude-2.1.330/defer-live-multistep.stdout");

@@ -1,8 +1,8 @@
-//! grok's JSON lines (`--output-format streaming-json`, 1.0.41) to events.
+//! Decodes grok's JSON lines (`--output-format streaming-json`, 1.0.41) to events.
 //!
-//! In: `text` and `thought` in pieces, `tool_call` and `tool_call_update` of its own tools, `usage` after every response, and at the
-//! end `end` or `error`. Out: one message, its usage, and an outcome. An answer that the model's safeguards stopped is exit code 0 and
-//! `stopReason: "refusal"`: a failure here.
+//! In: `text` and `thought` in pieces, `tool_call` and `tool_call_update` of its own tools, `usage` after every response, and
+//! at the end `end` or `error`. Out: one message, its usage, and an outcome. When the model's safeguards stop an answer, grok
+//! exits with 0 and `stopReason: "refusal"`; here that is a failure.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,11 +18,11 @@ use super::usage::read_usage;
 use crate::event::{Event, Failure, Outcome};
 use crate::message::Usage;
 
-/// The state between lines.
+/// The decoder's state between lines.
 #[derive(Debug, Default)]
 pub(super) struct Grok {
     assembler: MessageAssembler,
-    /// It has reached its own limit of turns, of which its last word says only that the turn was cancelled.
+    /// True if grok has reached its own limit of turns; its last line then says only that the turn was cancelled.
     reached_limit: bool,
 }
 
@@ -52,7 +52,7 @@ struct Line<'a> {
     num_turns: Option<Count>,
 }
 
-/// What `usage` tells beside what every CLI tells.
+/// The figures of `usage` that grok has in addition to the common ones.
 #[derive(Debug, Default, Deserialize)]
 struct Thought {
     reasoning_tokens: Option<Count>,
@@ -83,7 +83,7 @@ impl Format for Grok {
                         out.event(tool_call(id, name, line.input));
                     }
                     "tool_call_update" => self.result(line, fields, out),
-                    // One after every response; that of all of them is in `end`.
+                    // There is one after every response; their sum is in `end`.
                     "usage" => {}
                     "max_turns_reached" => self.reached_limit = true,
                     "end" => self.end(line, fields, out),
@@ -104,7 +104,7 @@ impl Format for Grok {
 }
 
 impl Grok {
-    /// What came of one of its own tools, once it is over.
+    /// Reports the result of one of grok's own tools, once it is over.
     fn result(&self, line: &Line, fields: &mut Fields, out: &mut Out) {
         let state = word(line.status);
         let is_error = match state.as_deref() {
@@ -163,7 +163,7 @@ impl Grok {
     }
 }
 
-/// What grok tells of a failure: in JSON behind `Internal error: `.
+/// The body of a failure, as JSON behind `Internal error: `.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Inner {
@@ -177,7 +177,7 @@ enum Inner {
     },
 }
 
-/// The failure that grok words as `text`, in JSON behind words of its own as a rule.
+/// The failure that grok words as `text`, usually JSON behind words of its own.
 fn worded_failure(text: &str) -> Failure {
     let inner = text
         .strip_prefix("Internal error: ")
@@ -185,13 +185,14 @@ fn worded_failure(text: &str) -> Failure {
     inner_failure(inner.unwrap_or_else(|| Inner::Text(text.to_owned())))
 }
 
-/// The failure of an error over the Agent Client Protocol, whose `data` is what [`worded_failure`] reads behind grok's words.
+/// The failure of an error over the Agent Client Protocol, whose `data` holds the JSON that [`worded_failure`] reads behind
+/// grok's words.
 pub(crate) fn grok_failure(message: &str, data: &Value) -> Failure {
     let inner = Inner::deserialize(data).ok();
     inner_failure(inner.unwrap_or_else(|| Inner::Text(message.to_owned())))
 }
 
-/// The API's own words, kind and status, out of up to two layers of grok's.
+/// The API's own words, kind and status, from inside up to two layers of grok's words.
 fn inner_failure(inner: Inner) -> Failure {
     let (text, told, kind) = match inner {
         Inner::Text(text) => (text, None, None),
@@ -201,7 +202,7 @@ fn inner_failure(inner: Inner) -> Failure {
             error_kind,
         } => (message, http_status, error_kind),
     };
-    // What follows is about the CLI: its version, its models.
+    // The text after it is about the CLI: its version, its models.
     let text = text
         .split_once("\n\n  Model: ")
         .map_or(&*text, |(reason, _)| reason)
@@ -228,14 +229,15 @@ fn inner_failure(inner: Inner) -> Failure {
     }
 }
 
-/// What a sentence of grok's before the API's words tells.
+/// The facts in the sentence that grok puts before the API's words.
 #[derive(Debug, Default)]
 struct Worded<'a> {
     status: Option<u16>,
     kind: Option<&'a str>,
 }
 
-/// `API error (status 400 Bad Request): …`, `Unauthorized (401) from URL: …`, `stream error (server_error): …`, and what is behind it.
+/// Splits `API error (status 400 Bad Request): …`, `Unauthorized (401) from URL: …` or `stream error (server_error): …` from
+/// the text behind it.
 fn layer(text: &str) -> (Worded<'_>, &str) {
     let number = |text: &str| text.get(..3).and_then(|digits| digits.parse().ok());
     let beginnings = [
@@ -255,7 +257,7 @@ fn layer(text: &str) -> (Worded<'_>, &str) {
     (Worded::default(), text)
 }
 
-/// `rate_limit_error`: one word of a machine's.
+/// Returns whether `word` is a machine's word, such as `rate_limit_error`.
 fn is_kind(word: &str) -> bool {
     word.contains('_') && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
@@ -266,7 +268,7 @@ mod tests {
     use super::super::golden::decode;
     use super::*;
 
-    /// As grok 1.0.41 words them.
+    /// The wordings are those of grok 1.0.41.
     #[test]
     fn the_apis_words_are_taken_out_of_groks() {
         let read = |text: &str| {

@@ -12,15 +12,15 @@ use serde_json::value::RawValue;
 
 use crate::message::wtf8_to_string;
 
-/// Finds no more than this many texts that begin like a document and are none: each of them costs a scan.
+/// The number of places tried at most that look like the start of a document and are not: each costs a scan.
 pub(crate) const MAX_FALSE_STARTS: usize = 64;
 
-/// A JSON string as WTF-8: UTF-8 that may hold lone surrogates, which JavaScript's strings can.
+/// A JSON string as WTF-8: UTF-8 that may hold lone surrogates, as JavaScript's strings may.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Wtf8<'a>(pub Cow<'a, [u8]>);
 
 impl<'a> Wtf8<'a> {
-    /// As text; lone surrogates are U+FFFD.
+    /// Converts to text; lone surrogates become U+FFFD.
     pub fn into_text(self) -> Cow<'a, str> {
         match self.0 {
             Cow::Borrowed(bytes) => match std::str::from_utf8(bytes) {
@@ -56,12 +56,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for Wtf8<'a> {
                 Ok(Wtf8(Cow::Owned(bytes.to_vec())))
             }
         }
-        // serde_json hands out a string with lone surrogates only when asked for bytes.
+        // serde_json accepts a string with lone surrogates only when asked for bytes.
         deserializer.deserialize_bytes(Bytes)
     }
 }
 
-/// A JSON string as text, lone surrogates replaced.
+/// A JSON string as text, with lone surrogates replaced.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Text<'a>(pub Cow<'a, str>);
 
@@ -77,7 +77,7 @@ impl Text<'_> {
     }
 }
 
-/// A JSON number of any spelling, as a count: rounded, and 0 where it is negative.
+/// A JSON number of any spelling, as a count: rounded, and 0 if it is negative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Count(pub u64);
 
@@ -104,7 +104,7 @@ impl<'de> Deserialize<'de> for Count {
     }
 }
 
-/// The members of a JSON object in order, values unread.
+/// The members of a JSON object in order, with unparsed values.
 #[derive(Debug, Default)]
 pub(crate) struct Members<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
 
@@ -128,7 +128,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-/// The string in `raw`, if it is one. Borrowed unless it holds escapes.
+/// The string in `raw`, if it is one; borrowed unless it holds escapes.
 pub(crate) fn word(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
     let json = raw?.get();
     let inner = json.strip_prefix('"')?.strip_suffix('"')?;
@@ -138,7 +138,7 @@ pub(crate) fn word(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
     serde_json::from_str::<Text>(json).ok().map(|text| text.0)
 }
 
-/// `true` only for a field that says so.
+/// Returns whether the field is exactly `true`.
 pub(crate) fn is_true(raw: Option<&RawValue>) -> bool {
     raw.is_some_and(|raw| raw.get() == "true")
 }
@@ -155,19 +155,19 @@ pub(crate) fn is_string(raw: &RawValue) -> bool {
     raw.get().starts_with('"')
 }
 
-/// Reads the fields of one line, collecting what is of the wrong type.
+/// A reader for the fields of one line, which collects those of the wrong type.
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
     complaints: Vec<String>,
 }
 
 impl Fields {
-    /// `raw` as a `T`. Absent, `null` and ill-typed are all `None`; the last is reported under `name`.
+    /// Reads `raw` as a `T`. A field that is absent, `null` or ill-typed is `None`; the last is reported under `name`.
     pub fn read<'a, T: Deserialize<'a>>(&mut self, name: &str, raw: Option<&'a RawValue>) -> Option<T> {
         match serde_json::from_str(raw?.get()) {
             Ok(value) => Some(value),
             Err(error) => {
-                // The position serde_json adds is one within the field.
+                // The position that serde_json adds is one within the field.
                 let reason = error.to_string();
                 let reason = reason.split(" at line ").next().unwrap_or_default();
                 self.complaints.push(format!("{name}: {reason}"));
@@ -176,41 +176,42 @@ impl Fields {
         }
     }
 
-    /// [`read`](Fields::read) for a string, as owned text.
+    /// Does the same as [`read`](Fields::read) for a string, as owned text.
     pub fn string(&mut self, name: &str, raw: Option<&RawValue>) -> Option<String> {
         self.read::<Text>(name, raw).map(Text::into_string)
     }
 
-    /// [`read`](Fields::read) for a number, as a count.
+    /// Does the same as [`read`](Fields::read) for a number, as a count.
     pub fn count(&mut self, name: &str, raw: Option<&RawValue>) -> Option<u64> {
         self.read::<Count>(name, raw).map(|count| count.0)
     }
 
-    /// [`count`](Fields::count) for what can't be large (an attempt, a status); larger is absent.
+    /// Does the same as [`count`](Fields::count) for a number that can't be large (an attempt, a status); a larger one counts
+    /// as absent.
     pub fn small<T: TryFrom<u64>>(&mut self, name: &str, raw: Option<&RawValue>) -> Option<T> {
         self.count(name, raw).and_then(|count| T::try_from(count).ok())
     }
 
-    /// The line itself as a `T`.
+    /// Reads the line itself as a `T`.
     pub fn read_line<'a, T: Deserialize<'a>>(&mut self, json: &'a str) -> Option<T> {
         serde_json::from_str(json)
             .map_err(|error| self.complain(&error.to_string()))
             .ok()
     }
 
-    /// Reports something that [`read`](Fields::read) can't see.
+    /// Reports a problem that [`read`](Fields::read) can't see.
     pub fn complain(&mut self, what: &str) {
         self.complaints.push(what.to_owned());
     }
 
-    /// What was of the wrong type, if anything was.
+    /// The text of all problems found, if there were any.
     pub fn complaint(self) -> Option<String> {
         (!self.complaints.is_empty()).then(|| self.complaints.join("; "))
     }
 }
 
-/// The JSON objects and arrays in `text` that begin a line, pretty printed or not, and the lines between them, each with
-/// the number of the line it begins on.
+/// Calls `each` for the JSON objects and arrays in `text` that begin a line, pretty printed or not, and for the lines between
+/// them, with the number of the line each begins on.
 pub(crate) fn documents<'a>(text: &'a str, mut each: impl FnMut(u64, Result<&'a RawValue, &'a str>)) {
     let mut rest = text;
     let mut false_starts = 0;

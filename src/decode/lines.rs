@@ -1,8 +1,8 @@
-//! Bytes to lines, before UTF-8.
+//! Splits bytes into lines, before UTF-8 decoding.
 //!
-//! In: a process's standard output in whatever pieces the pipe delivers. Out: [`Line`]s, one callback each, in order. A
-//! line that lies whole inside one piece is borrowed, not copied; one that spans pieces is gathered once, and no byte is
-//! looked at twice, so a line of 64 MiB in 8 KiB pieces costs what its bytes cost.
+//! In: a process's standard output, in the pieces that the pipe delivers. Out: [`Line`]s, one callback each, in order. A line
+//! that lies whole inside one piece is borrowed, not copied. One that spans pieces is gathered once, and no byte is looked at
+//! twice, so a line of 64 MiB in 8 KiB pieces costs as much as its bytes.
 //!
 //! `\n`, `\r\n` and a lone `\r` (progress bars) end a line: JSON has none of them inside a token. Blank lines are
 //! skipped but counted; a byte order mark at the very start is dropped; invalid UTF-8 becomes U+FFFD.
@@ -13,13 +13,14 @@ use memchr::memchr2;
 
 use super::cut::Cut;
 
-/// Longest line that is kept, bytes: 64 MiB, four times the longest answer a model can give, base64 images included.
+/// The length of the longest line that is kept, bytes: 64 MiB, four times the longest answer a model can give, base64 images
+/// included.
 pub const MAX_LINE: usize = 64 << 20;
 
 /// A gathering buffer larger than this is freed once its line was delivered, bytes.
 const KEPT_CAPACITY: usize = 1 << 20;
 
-/// What [`Lines`] delivers.
+/// One line of the output, as [`Lines`] delivers it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line<'a> {
     /// A line without its end.
@@ -28,29 +29,29 @@ pub enum Line<'a> {
         number: u64,
         /// The text; never blank.
         text: Cow<'a, str>,
-        /// `false` for what stood after the last line end when the output was over: whole or cut short.
+        /// `false` for the text after the last line end, which may be whole or cut short.
         terminated: bool,
     },
-    /// A line longer than the limit. Its text was dropped as it came.
+    /// A line longer than the limit. Its text was dropped while it came.
     TooLong {
         /// Its number, from 1.
         number: u64,
-        /// How it began and ended.
+        /// The kept beginning and end of the line.
         cut: Cut,
     },
 }
 
-/// The splitter. Feed it with [`push`](Lines::push), end it with [`finish`](Lines::finish).
+/// A splitter. Feed it with [`push`](Lines::push), end it with [`finish`](Lines::finish).
 #[derive(Debug)]
 pub struct Lines {
-    /// The start of a line whose end has not come.
+    /// The start of a line whose end has not come yet.
     pending: Vec<u8>,
-    /// What is kept of the line that is being received, where that is too long.
+    /// The kept ends of the current line, if it is over the limit.
     cut: Option<Cut>,
     limit: usize,
-    /// Lines ended so far.
+    /// The number of lines ended so far.
     ended: u64,
-    /// The last byte was `\r`: a `\n` that follows belongs to it.
+    /// True if the last byte was `\r`: a `\n` that follows belongs to it.
     after_cr: bool,
 }
 
@@ -61,7 +62,7 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// A splitter that drops lines longer than `limit` bytes.
+    /// Makes a splitter that drops lines longer than `limit` bytes.
     pub fn with_limit(limit: usize) -> Self {
         Lines {
             pending: Vec::new(),
@@ -89,12 +90,12 @@ impl Lines {
         }
     }
 
-    /// How many bytes of a line have come that has not ended yet.
+    /// The number of bytes that have come of the unfinished line.
     pub fn unfinished(&self) -> u64 {
         self.pending.len() as u64 + self.cut.as_ref().map_or(0, Cut::bytes)
     }
 
-    /// Delivers what stood after the last line end, marked as not terminated.
+    /// Delivers the text after the last line end, marked as not terminated.
     pub fn finish(&mut self, mut each: impl FnMut(Line<'_>)) {
         if !self.pending.is_empty() || self.cut.is_some() {
             self.end_line(&[], false, &mut each);
@@ -138,7 +139,7 @@ fn deliver(bytes: &[u8], number: u64, terminated: bool, each: &mut impl FnMut(Li
     if !bytes.trim_ascii().is_empty() {
         each(Line::Text {
             number,
-            // Several times faster than the lossy conversion, which is needed only for what is not valid.
+            // This is several times faster than the lossy conversion, which only invalid bytes need.
             text: match std::str::from_utf8(bytes) {
                 Ok(text) => Cow::Borrowed(text),
                 Err(_) => String::from_utf8_lossy(bytes),

@@ -1,9 +1,9 @@
-//! What a CLI prints, as events.
+//! Decodes a CLI's output to events.
 //!
-//! In: bytes of standard output, in any pieces. Out: [`Event`]s, the same for every way of cutting the bytes. Between
-//! them: [`lines`] (bytes to lines), one file per wire format (a line to events, with little state), [`ansi`] (control
-//! sequences go, after JSON decoding). Nothing here fails: what can't be read is a diagnostic, and output that is no
-//! JSON at all stays available as [`Decoder::plain_text`].
+//! In: bytes of standard output, in any pieces. Out: [`Event`]s, the same for every way of cutting the bytes. The steps
+//! between: [`lines`] splits bytes into lines, one file per wire format turns a line into events with little state, and
+//! [`ansi`] removes control sequences after JSON decoding. Nothing here fails: output that can't be read becomes a diagnostic,
+//! and output without any JSON stays available as [`Decoder::plain_text`].
 
 pub mod ansi;
 pub(crate) mod assembler;
@@ -58,16 +58,16 @@ use self::opencode::Opencode;
 pub use self::plain::{Plain, plain};
 use crate::event::Event;
 
-/// How a wire format's JSON lies in the output.
+/// The way a wire format's JSON is laid out in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Framing {
     /// One event per line.
     Lines,
-    /// One event per line; if there is none, as [`Documents`](Framing::Documents).
+    /// One event per line; if no line is one, the output is read as [`Documents`](Framing::Documents).
     LinesOrDocuments,
     /// Objects or arrays that may span lines, read when the output is over.
     Documents,
-    /// No JSON.
+    /// The output is not JSON.
     Text,
 }
 
@@ -81,15 +81,15 @@ pub struct Decoder {
     framing: Framing,
     lines: Lines,
     reader: LineReader,
-    /// What was pushed: all of it, or until the first line of the protocol.
+    /// The bytes pushed: all of them, or those before the first line of the protocol.
     raw: Vec<u8>,
-    /// How much of it is kept.
+    /// The number of bytes of `raw` that are kept at most.
     raw_limit: usize,
     complete: bool,
     document: DocumentEnd,
 }
 
-/// The part of a [`Decoder`] that lines go into.
+/// The part of a [`Decoder`] that decodes lines.
 #[derive(Debug)]
 struct LineReader {
     format: Option<Box<dyn Format>>,
@@ -102,12 +102,12 @@ struct LineReader {
 }
 
 impl Decoder {
-    /// A decoder that drops lines longer than [`lines::MAX_LINE`].
+    /// Makes a decoder that drops lines longer than [`lines::MAX_LINE`].
     pub fn new(wire: Wire) -> Self {
         Decoder::with_line_limit(wire, lines::MAX_LINE)
     }
 
-    /// A decoder that drops lines longer than `limit` bytes, with a diagnostic.
+    /// Makes a decoder that drops lines longer than `limit` bytes, with a diagnostic.
     pub fn with_line_limit(wire: Wire, limit: usize) -> Self {
         let framing = match wire {
             Wire::ClaudeStream
@@ -153,16 +153,16 @@ impl Decoder {
         }
     }
 
-    /// Keeps no more than `limit` bytes of output that is not of the wire format: of more, [`Decoder::plain_text`] has the
-    /// beginning. For lines only; documents and text have to be kept whole.
+    /// Keeps no more than `limit` bytes of output that is not in the wire format; [`Decoder::plain_text`] then has only the
+    /// beginning. This is for line formats; documents and text have to be kept whole.
     #[must_use]
     pub fn keeping(mut self, limit: usize) -> Self {
         self.raw_limit = limit;
         self
     }
 
-    /// Tells the arguments of native calls piece by piece, too ([`Event::ToolCallDelta`], under the CLI's names), where the format has them
-    /// so: for who knows which of the tools are the caller's.
+    /// Also reports the arguments of native calls piece by piece ([`Event::ToolCallDelta`], under the CLI's names), if the
+    /// format has them. For callers who know which of the tools are their own.
     #[must_use]
     pub fn with_call_deltas(mut self) -> Self {
         if let Some(format) = &mut self.reader.format {
@@ -171,20 +171,20 @@ impl Decoder {
         self
     }
 
-    /// For the lines of a claude's subagents, all of them of one: to every other decoder they are no part of the answer
-    /// ([`Event::Other`]).
+    /// Makes a decoder for the lines of one subagent of claude's. Every other decoder reports them as [`Event::Other`], since
+    /// they are no part of the answer.
     pub fn of_subagent() -> Self {
         let mut decoder = Decoder::new(Wire::ClaudeStream);
         decoder.reader.format = Some(Box::new(Claude::of_subagent()));
         decoder
     }
 
-    /// `observer` sees every line from now on, for formats of one event per line.
+    /// Has `observer` see every line from now on, in formats of one event per line.
     pub fn set_observer(&mut self, observer: Arc<dyn LineObserver>) {
         self.reader.observer = Some(observer);
     }
 
-    /// Takes the next bytes of output; appends what they mean to `events`.
+    /// Takes the next bytes of output and appends their events to `events`.
     pub fn push(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
         if matches!(self.framing, Framing::Lines | Framing::LinesOrDocuments) {
             let reader = &mut self.reader;
@@ -210,13 +210,13 @@ impl Decoder {
         }
     }
 
-    /// Whether all has come that there is to come of a run, as far as what was pushed tells: the process may exit at any moment
-    /// now. Never where a format has no last event.
+    /// Returns whether the run's output is complete, as far as its bytes tell: the process may exit at any moment now. Always
+    /// false in a format without a last event.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// The output is over: reads what is left, completes what is open.
+    /// Ends the output: reads what is left and completes what is open.
     pub fn finish(&mut self, events: &mut Vec<Event>) {
         let raw = std::mem::take(&mut self.raw);
         let text = text_of(&raw);
@@ -233,12 +233,12 @@ impl Decoder {
             }
             Framing::Documents => {
                 self.reader.documents(&text, events);
-                // JSON holds no raw ESC: whatever does is coloured output around it.
+                // JSON holds no raw ESC, so text that has one is coloured output around it.
                 if !self.reader.saw_json && text.contains('\x1B') {
                     self.reader.documents_instead(&strip_ansi(&text), events);
                 }
             }
-            // Whether it is an answer or an error only the exit code tells: it is `plain_text`, no event.
+            // The text is an answer or an error, which only the exit code tells: it is `plain_text`, not an event.
             Framing::Text => {}
         }
         let before = events.len();
@@ -251,9 +251,8 @@ impl Decoder {
         }
     }
 
-    /// What was odd about the output, for people: lines that are no events, fields of the wrong type, a line that is cut
-    /// short or too long. At most 51 entries, the last of which
-    /// counts the rest; each shows at most 300 characters of its line.
+    /// The oddities of the output, for people: lines that are no events, fields of the wrong type, a line that is cut short or
+    /// too long. At most 51 entries, the last of which counts the rest; each shows at most 300 characters of its line.
     pub fn diagnostics(&self) -> &[String] {
         self.reader.notes.texts()
     }
@@ -263,23 +262,23 @@ impl Decoder {
         self.reader.notes.parse_errors()
     }
 
-    /// Whether anything of the wire format was seen. Always `false` for [`Wire::Text`].
+    /// Returns whether any output in the wire format was seen. Always `false` for [`Wire::Text`].
     pub fn saw_json(&self) -> bool {
         self.reader.saw_json
     }
 
-    /// Whether the output ended in the middle of a JSON line: the process died, or its output was lost.
+    /// Returns whether the output ended in the middle of a JSON line: the process died, or its output was lost.
     pub fn cut_short(&self) -> bool {
         self.reader.cut_short
     }
 
-    /// The bytes of the longest line that was dropped for its length, where one was.
+    /// The length of the longest line that was dropped for its length, bytes; `None` if none was.
     pub fn dropped_line(&self) -> Option<u64> {
         (self.reader.dropped > 0).then_some(self.reader.dropped)
     }
 
-    /// Everything that was printed, when it is [`Wire::Text`] or a JSON format of which nothing was seen: line ends as they
-    /// were, control sequences gone. Whether it is the answer or the reason of a failure the exit code tells, and [`plain`].
+    /// The whole output, if the format is [`Wire::Text`] or a JSON format of which nothing was seen. Line ends are unchanged,
+    /// control sequences removed. The exit code and [`plain`] tell whether it is the answer or the reason of a failure.
     pub fn plain_text(&self) -> Option<String> {
         if self.reader.saw_json || self.raw.trim_ascii().is_empty() {
             return None;
@@ -288,7 +287,7 @@ impl Decoder {
     }
 }
 
-/// Whether `output`, taken for whole, has a last word.
+/// Returns whether `output`, taken as the whole output, has an outcome.
 fn holds_outcome(wire: Wire, output: &[u8]) -> bool {
     let (mut decoder, mut events) = (Decoder::new(wire), Vec::new());
     decoder.raw.extend_from_slice(output);
@@ -296,7 +295,7 @@ fn holds_outcome(wire: Wire, output: &[u8]) -> bool {
     completion::after(false, &events)
 }
 
-/// Output as text: invalid UTF-8 is U+FFFD, a byte order mark is dropped.
+/// Decodes output as text: invalid UTF-8 becomes U+FFFD, and a byte order mark is dropped.
 fn text_of(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes))
 }
@@ -351,7 +350,7 @@ impl LineReader {
         });
     }
 
-    /// Tries another reading of output in which nothing was found; its diagnostics count only if it finds something.
+    /// Reads output in which no line was found as documents; the diagnostics of this attempt count only if it finds something.
     fn documents_instead(&mut self, text: &str, events: &mut Vec<Event>) {
         let (notes, cut_short) = (std::mem::take(&mut self.notes), self.cut_short);
         self.cut_short = false;
@@ -362,7 +361,7 @@ impl LineReader {
         }
     }
 
-    /// One JSON value: an object, or an array of them.
+    /// Decodes one JSON value: an object, or an array of them.
     fn value(&mut self, number: u64, text: &str, events: &mut Vec<Event>) -> Verdict {
         let verdict = match text.as_bytes().first() {
             Some(b'{') => self.object(number, text, events),

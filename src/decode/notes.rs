@@ -1,4 +1,4 @@
-//! Where a format's findings go: events to the caller, oddities to the diagnostics.
+//! The outputs of a format's decoder: events for the caller, oddities for the diagnostics.
 
 use std::borrow::Cow;
 
@@ -9,18 +9,18 @@ use crate::error::clip;
 use crate::event::Event;
 use crate::message::reasoning::ReasoningDetail;
 
-/// How many diagnostics are kept. More are counted.
+/// The number of diagnostics that are kept. Further ones are only counted.
 pub const MAX_NOTES: usize = 50;
 
-/// How much of a line a diagnostic shows, characters.
+/// The number of characters of a line that a diagnostic shows.
 const MAX_NOTE: usize = 300;
 
-/// A line that could not be read, or not wholly.
+/// A line that could not be read, or not completely.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseError {
     /// The line's number, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// The problem with the line.
     pub message: String,
 }
 
@@ -29,12 +29,12 @@ pub struct ParseError {
 pub(crate) struct Notes {
     texts: Vec<String>,
     parse_errors: Vec<ParseError>,
-    /// How many there were beyond those.
+    /// The number of diagnostics beyond the kept ones.
     more: u64,
 }
 
 impl Notes {
-    /// Notes `what` is odd about a line, and the text it is about.
+    /// Adds a diagnostic: `what` is odd about the line, and the text it concerns.
     pub fn add(&mut self, line: Option<u64>, what: &str, text: &str) {
         if self.texts.len() >= MAX_NOTES {
             self.more += 1;
@@ -65,7 +65,7 @@ impl Notes {
     }
 }
 
-/// What a format writes to while it reads one line.
+/// The receiver of a format's results while it decodes one line.
 #[derive(Debug)]
 pub(crate) struct Out<'a> {
     events: &'a mut Vec<Event>,
@@ -82,7 +82,7 @@ impl<'a> Out<'a> {
         self.events.push(event);
     }
 
-    /// A piece of reasoning, if there is anything in it.
+    /// Reports a piece of reasoning, unless it is empty.
     pub fn thinking(&mut self, message_id: &Option<String>, text: Cow<'_, str>) {
         if !text.is_empty() {
             self.event(Event::ThinkingDelta {
@@ -92,14 +92,14 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// A block of reasoning of which no piece has come, whole.
+    /// Reports a whole block of reasoning of which no piece has come.
     pub fn thought(&mut self, message_id: &Option<String>, text: Cow<'_, str>) {
         let details = ReasoningDetail::text(&text, None);
         self.thinking(message_id, text);
         self.reasoning(details);
     }
 
-    /// A block of reasoning is complete, if there is anything in it.
+    /// Reports that a block of reasoning is complete, unless it is empty.
     pub fn reasoning(&mut self, details: impl IntoIterator<Item = ReasoningDetail>) {
         let details: Vec<_> = details.into_iter().collect();
         if !details.is_empty() {
@@ -107,7 +107,7 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// A line of a kind nobody reads, kept as it came.
+    /// Reports a line of an unknown kind, unchanged.
     pub fn other(&mut self, kind: impl Into<String>, json: &str) {
         if let Ok(raw) = serde_json::from_str::<&RawValue>(json) {
             self.event(Event::Other {
@@ -124,7 +124,7 @@ impl<'a> Out<'a> {
         });
     }
 
-    /// Something is odd about the line.
+    /// Adds a diagnostic about the current line.
     pub fn note(&mut self, what: &str) {
         self.notes.add(self.line, what, "");
     }

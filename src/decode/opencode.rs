@@ -1,11 +1,12 @@
-//! opencode's lines to events (`opencode run --format json`, 1.18.34).
+//! Decodes opencode's output lines to events (`opencode run --format json`, 1.18.34).
 //!
-//! In: parts, each complete: `step_start`, `text`, `reasoning`, `tool_use`, `step_finish`, `error`. There are no deltas, no
-//! first and no last event. Out: the text parts of one step as one message, usage and cost summed over the steps.
+//! In: parts, each complete: `step_start`, `text`, `reasoning`, `tool_use`, `step_finish`, `error`. There are no deltas, and no
+//! first or last event. Out: the text parts of one step as one message, usage and cost summed over the steps.
 //!
-//! A step that ends with `stop` or `length` ends the run, which has failed if it holds no word and no call; with `tool-calls`, the next step follows. `unknown` means that
-//! opencode could not tell why the model stopped and asks again, for ever: that is a failure at once, so that the caller
-//! can end it. The run that printed no such last step was cut off: its output pipe loses what is not read at exit.
+//! A step that ends with `stop` or `length` ends the run, which has failed if it has neither text nor calls; after `tool-calls`
+//! the next step follows. `unknown` means that opencode could not tell why the model stopped and asks again, for ever: that is
+//! a failure at once, so that the caller can end it. A run without such a last step was cut off: opencode loses the output that
+//! is not read when it exits.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -20,17 +21,17 @@ use super::tool_calls::tool_call;
 use crate::event::{Event, Failure, Outcome};
 use crate::message::Usage;
 
-/// The state between lines.
+/// The decoder's state between lines.
 #[derive(Debug, Default)]
 pub(super) struct Opencode {
     assembler: MessageAssembler,
     session_id: Option<String>,
-    /// Over the steps of this run.
+    /// The usage, summed over the steps of this run.
     usage: Option<Usage>,
     cost_usd: f64,
     answer: Option<String>,
     failed: bool,
-    /// How the last step ended, if the run has not ended with it.
+    /// The reason with which the last step ended, if it did not end the run.
     pending: Option<String>,
 }
 
@@ -70,7 +71,7 @@ struct ToolState<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// `input` leaves out what the cache served, `output` what the model thought.
+/// The tokens of a step. `input` excludes tokens served from the cache, `output` those of reasoning.
 #[derive(Debug, Default, Deserialize)]
 struct Tokens {
     input: Option<Count>,
@@ -109,7 +110,7 @@ impl Format for Opencode {
             |kind, line, fields, out| {
                 self.session(line, fields, out);
                 match kind {
-                    // Whatever follows belongs to the attempts that opencode makes by itself.
+                    // Later lines belong to attempts that opencode makes by itself.
                     _ if self.failed => {}
                     "error" => {
                         let failure = failure(line, fields);
@@ -213,7 +214,7 @@ impl Opencode {
         }
     }
 
-    /// The run has failed. It is reported once: some errors come twice, and the endless loop comes again and again.
+    /// Ends the run as failed. It is reported once: some errors come twice, and the endless loop repeats its own.
     fn fail(&mut self, failure: Failure, out: &mut Out) {
         self.assembler.end_turn(out);
         self.failed = true;
@@ -287,7 +288,7 @@ mod tests {
         decode(Wire::OpencodeJson, &[lines.join("\n").as_bytes()]).0
     }
 
-    /// Reported twice by the CLI: in the step's end and in an error.
+    /// The CLI reports this twice: in the step's end and in an error.
     #[test]
     fn a_filtered_answer_fails_once_whether_the_error_line_comes_or_not() {
         let text = r#"{"type":"text","sessionID":"s","part":{"messageID":"m","text":"No."}}"#;

@@ -1,7 +1,7 @@
-//! Output in which no event was seen: a text, or JSON that is no answer.
+//! Output in which no event was seen: text, or JSON that is not an answer.
 //!
-//! A program in the place of a CLI may print its answer as text, whatever format it was asked for. JSON is never such a text: it
-//! is an error's body, or the beginning of a stream or an object whose end was lost.
+//! A program in the place of a CLI may print its answer as text, whatever format it was asked for. JSON is never such a text:
+//! it is an error's body, or the beginning of a stream or object whose end was lost.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -10,25 +10,26 @@ use super::Wire;
 use super::failure::failure_of;
 use crate::event::Failure;
 
-/// What output without an event is.
+/// The kind of an output without an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plain {
-    /// A text. In [`Wire::Text`] it always is: an answer may be JSON there, and its end can't be distinguished from a cut.
+    /// Text. In [`Wire::Text`] the output always is: an answer may be JSON there, and its end can't be told from a cut.
     Text,
-    /// JSON, whole: what its `error` says, if it has one.
+    /// Whole JSON, with the failure in its `error`, if it has one.
     Json(Option<Box<Failure>>),
     /// The beginning of JSON whose end is missing.
     Cut,
 }
 
-/// The object of an error; anything else in it is of no matter.
+/// An object with an `error`; its other fields don't matter.
 #[derive(Deserialize)]
 struct Erroneous {
     #[serde(rename = "error")]
     _error: IgnoredAny,
 }
 
-/// What `text`, printed where `wire` was to be, is. `text` is [`Decoder::plain_text`](super::Decoder::plain_text).
+/// The kind of `text`, which was printed in place of `wire`'s format. `text` is
+/// [`Decoder::plain_text`](super::Decoder::plain_text).
 pub fn plain(wire: Wire, text: &str) -> Plain {
     if wire == Wire::Text {
         return Plain::Text;
@@ -41,13 +42,13 @@ pub fn plain(wire: Wire, text: &str) -> Plain {
     }
 }
 
-/// What a text is as a sequence of JSON objects and arrays.
+/// The result of reading a text as a sequence of JSON objects and arrays.
 enum Values {
-    /// All of it is.
+    /// All of the text is JSON.
     Json,
-    /// It is one up to its end, where more is missing.
+    /// The text is JSON whose end is missing.
     Cut,
-    /// Something else, or blank.
+    /// The text is something else, or blank.
     Other,
 }
 
@@ -67,13 +68,15 @@ fn values(text: &str) -> Values {
     Values::Other
 }
 
-/// Whether all that is wrong with `json` is that it ends in the middle of a number (`0.`), which is no end of input to serde_json.
+/// Returns whether the only flaw of `json` is that it ends in the middle of a number (`0.`), which serde_json does not report
+/// as an end of input.
 fn ends_in_a_number(json: &str) -> bool {
     let whole = || serde_json::from_str::<IgnoredAny>(&format!("{json}0"));
     json.ends_with(['.', 'e', 'E', '+', '-']) && whole().is_err_and(|error| error.is_eof())
 }
 
-/// JSON behind lines of another kind: only what begins as an object with a name in it is distinguished from a text that quotes some.
+/// Recognises JSON after lines of another kind. Only an object whose first name follows its brace counts, to tell it from a
+/// text that quotes JSON.
 fn after_noise(text: &str) -> Plain {
     for (at, _) in text.match_indices("\n{").take(super::json::MAX_FALSE_STARTS) {
         let rest = &text[at + 1..];
@@ -90,7 +93,7 @@ fn after_noise(text: &str) -> Plain {
     Plain::Text
 }
 
-/// What the first value says of an error.
+/// The failure in the first JSON value, if it has an `error`.
 fn failure_in(text: &str) -> Option<Box<Failure>> {
     let first = serde_json::Deserializer::from_str(text)
         .into_iter::<&serde_json::value::RawValue>()

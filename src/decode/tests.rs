@@ -1,11 +1,11 @@
-//! What recordings don't show: broken lines, other orders, limits.
+//! Tests of what recordings don't show: broken lines, other orders, limits.
 
 mod messages;
 
 use super::{Decoder, Wire};
 use crate::event::{Event, Failure, Outcome};
 
-/// Decodes `pieces` and tells the events in short form.
+/// Decodes `pieces` and returns the events in short form.
 pub(super) fn decode(wire: Wire, pieces: &[&[u8]]) -> (Vec<String>, Decoder) {
     let mut decoder = Decoder::new(wire);
     let mut events = Vec::new();
@@ -56,7 +56,7 @@ fn start(id: &str) -> String {
     ) + "\n"
 }
 
-/// A text delta; `text` is JSON without its quotes.
+/// Makes a text delta; `text` is JSON without its quotes.
 fn delta(text: &str) -> String {
     format!(
         r#"{{"type":"stream_event","event":{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{text}"}}}}}}"#
@@ -73,7 +73,7 @@ fn event(kind: &str) -> String {
     format!(r#"{{"type":"stream_event","event":{{"type":"{kind}","index":0}}}}"#) + "\n"
 }
 
-/// An `assistant` line with these blocks.
+/// Makes an `assistant` line with these blocks.
 fn assistant(id: &str, blocks: &str) -> String {
     format!(
         r#"{{"type":"assistant","message":{{"id":"{id}","model":"m","content":[{blocks}]}},"parent_tool_use_id":null}}"#
@@ -189,7 +189,7 @@ fn qwens_answer_that_was_cut_is_a_failure() {
             "outcome Hello.[API Error: terminated (cause: other side closed)]",
         ]
     );
-    // A model that was asked says what it likes.
+    // A model's own text may look like this.
     let answered = stream(&answer(r#""input_tokens":9,"output_tokens":9"#));
     assert!(
         answered.iter().all(|event| !event.starts_with("failure")),

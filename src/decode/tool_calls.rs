@@ -1,4 +1,4 @@
-//! Calls of tools as events.
+//! Makes events of tool calls.
 
 use serde_json::value::RawValue;
 
@@ -6,7 +6,8 @@ use super::json::is_object;
 use crate::event::Event;
 use crate::message::{InvalidToolCall, ToolCall};
 
-/// The event for one call of a tool. Absent arguments are none; arguments that are not an object make the call an invalid one.
+/// The event for one tool call. Absent arguments count as an empty object; arguments that are not an object make the call an
+/// invalid one.
 pub(crate) fn tool_call(id: String, name: String, args: Option<&RawValue>) -> Event {
     let args = args.map_or("{}", RawValue::get);
     match RawValue::from_string(args.to_owned()) {

@@ -1,4 +1,4 @@
-//! Token figures in the ways CLIs and APIs spell them, as one [`Usage`] of LangChain's meaning.
+//! Reads token figures, however CLIs and APIs spell them, as one [`Usage`] with LangChain's meaning.
 //!
 //! | who | input | cached input |
 //! |---|---|---|
@@ -38,7 +38,7 @@ struct Details {
     reasoning_tokens: Option<Count>,
 }
 
-/// The figures in `raw`, if it tells any.
+/// Reads the figures in `raw`, if there are any.
 pub(crate) fn read_usage(fields: &mut Fields, raw: Option<&RawValue>) -> Option<Usage> {
     let figures: Figures = fields.read("usage", raw)?;
     let input_details = figures
@@ -56,7 +56,7 @@ pub(crate) fn read_usage(fields: &mut Fields, raw: Option<&RawValue>) -> Option<
     }
     let count = |count: Option<Count>| count.unwrap_or_default().0;
     let (input, output) = (count(input), count(output));
-    // Only who counts the cache as part of the input can give this sum.
+    // Only a CLI that counts the cache as part of the input can give this sum.
     let cache_inside = figures.total_tokens == Some(Count(input.saturating_add(output)));
     let beside = count(figures.cache_read_input_tokens).saturating_add(count(figures.cache_creation_input_tokens));
     let input = if cache_inside {
@@ -82,7 +82,7 @@ pub(crate) fn read_usage(fields: &mut Fields, raw: Option<&RawValue>) -> Option<
             .or(output_details.thinking_tokens)
             .or(output_details.reasoning_tokens)
             .map(|count| count.0)
-            // Newer CLIs say 0 where older ones say nothing: the same fact reads the same.
+            // Newer CLIs report 0 where older ones report nothing: both are read the same way.
             .filter(|count| *count > 0),
         estimated: false,
     })

@@ -1,4 +1,4 @@
-//! The end of a turn: claude's `result` line to `Usage`, `Failure` and `Outcome`.
+//! Decodes the end of a turn: claude's `result` line to `Usage`, `Failure` and `Outcome`.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -12,7 +12,7 @@ use crate::decode::notes::Out;
 use crate::decode::usage::read_usage;
 use crate::event::{Event, Failure, Outcome, PermissionDenial};
 
-/// A longer text of a turn that went well is not read where it repeats the messages, bytes: it would be one more copy.
+/// Bytes; in a successful turn a longer text that repeats the messages is not read, since it would be one more copy.
 const LONG: usize = 64 * 1024;
 
 impl Claude {
@@ -21,7 +21,7 @@ impl Claude {
             return;
         };
         self.generic.close(out);
-        // qwen 0.24.4 says why a run failed as a message of its model's, and once more here.
+        // qwen 0.24.4 prints the reason of a failed run as a message of its model, and once more here.
         if let Some(reason) = line.error.filter(|_| is_true(line.is_error))
             && let Some(reason) = explained(reason, fields)
             && self.assembler.is_open_with(&reason)
@@ -61,7 +61,8 @@ impl Claude {
                     &overcome.message,
                 );
             }
-            // In `json` the result is all there is; in a stream it repeats the messages, except what the CLI says itself.
+            // In `json` the result is all there is; in a stream it repeats the messages, except those that the CLI writes
+            // itself.
             let answer = outcome.text.as_deref().unwrap_or_default();
             if !answer.is_empty() && (!spoke || turn.synthetic.as_deref() == Some(answer)) {
                 self.assembler.message(None, answer, out);
@@ -81,7 +82,7 @@ impl Claude {
     }
 }
 
-/// The one failure of a turn: that of `assistant`, and what `result` adds.
+/// The one failure of a turn: the failure of the `assistant` line, completed by `result`.
 fn failure(turn: &Turn, outcome: &Outcome, line: &ResultLine, fields: &mut Fields) -> Failure {
     let earlier = turn.failure.clone().unwrap_or_default();
     let listed: Vec<Text> = fields.read("errors", line.errors).unwrap_or_default();
@@ -98,7 +99,7 @@ fn failure(turn: &Turn, outcome: &Outcome, line: &ResultLine, fields: &mut Field
     let error_subtype = outcome.subtype.clone().filter(|subtype| subtype != "success");
     let message = message.into_iter().flatten().find(|text| !text.trim().is_empty());
     let message = message.unwrap_or_default();
-    // Still in qwen's bracket where it came with the tokens of the answers before it.
+    // The message is still in qwen's bracket if it came with the tokens of the answers before it.
     let bracketed = if message.starts_with(API_ERROR) {
         failure_of(&message)
     } else {
@@ -128,7 +129,7 @@ fn failure(turn: &Turn, outcome: &Outcome, line: &ResultLine, fields: &mut Field
     }
 }
 
-/// What a `result` line's `error` says.
+/// The text of a `result` line's `error`.
 fn explained(error: &RawValue, fields: &mut Fields) -> Option<String> {
     match is_object(error) {
         true => fields
@@ -138,7 +139,7 @@ fn explained(error: &RawValue, fields: &mut Fields) -> Option<String> {
     }
 }
 
-/// The calls that were not permitted; what can't be read as one is left out.
+/// The calls that were not permitted; entries that can't be read as calls are left out.
 fn denials(fields: &mut Fields, raw: Option<&RawValue>) -> Vec<PermissionDenial> {
     let listed: Vec<&RawValue> = fields.read("permission_denials", raw).unwrap_or_default();
     let read = |raw| fields.read::<Denial>("permission_denials", Some(raw));
@@ -152,8 +153,8 @@ fn denials(fields: &mut Fields, raw: Option<&RawValue>) -> Vec<PermissionDenial>
         .collect()
 }
 
-/// The model in `modelUsage` that wrote most: the others did side jobs. 2.1.197 adds the context's size to the name
-/// (`claude-opus-4-8[1m]`), which the API's name has not.
+/// The model in `modelUsage` that wrote most; the others did side jobs. 2.1.197 adds the context's size to the name
+/// (`claude-opus-4-8[1m]`), which the API's name does not have.
 fn busiest_model(fields: &mut Fields, raw: Option<&RawValue>) -> Option<String> {
     let Members(models) = fields.read("modelUsage", raw)?;
     let mut busiest = None;

@@ -1,8 +1,8 @@
-//! The lines claude and qwen print, as they are on the wire.
+//! The lines that claude and qwen print, as they are on the wire.
 //!
-//! The kinds a turn has many of are read in one typed pass. Where that fails, because the same name holds an object in
-//! one kind and a string in another (`message`, `event`), or because something is ill-typed, the line is taken apart field
-//! by field. Kinds a turn has few of stay raw altogether.
+//! Kinds of lines that are frequent in a turn are parsed in one typed pass. If that fails, because one name holds an object in
+//! one kind and a string in another (`message`, `event`), or because a field is ill-typed, the line is taken apart field by
+//! field. Fields of rare kinds stay raw altogether.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,26 +13,27 @@ use serde_json::value::RawValue;
 
 use crate::decode::json::{Count, Fields, Text, Wtf8, is_array, is_string, word};
 
-/// The kinds of lines every turn has many of, read in one pass.
+/// The frequent kinds of lines, parsed in one pass.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Line<'a> {
     #[serde(borrow, rename = "type")]
     pub kind: Option<&'a RawValue>,
     pub subtype: Option<&'a RawValue>,
-    /// `stream_event` only.
+    /// Present in `stream_event` only.
     pub event: Option<StreamEvent<'a>>,
-    /// `assistant` and `user` only. Boxed, as all that a delta has not: its line is read 50 times a second.
+    /// Present in `assistant` and `user` only. Boxed, like everything else that a delta lacks: a delta's line is parsed 50
+    /// times a second.
     pub message: Option<Box<ApiMessage<'a>>>,
-    /// Not null: a subagent's line, never part of the answer.
+    /// Not null in a subagent's line, which is never part of the answer.
     pub parent_tool_use_id: Option<&'a RawValue>,
-    /// `assistant`: the code of a failure (claude).
+    /// Present in `assistant`: the code of a failure (claude).
     pub error: Option<&'a RawValue>,
-    /// `stream_event` with a `message_stop`: the response was cut short, and of its blocks from `from_block_index` on no
-    /// `assistant` line came nor will come (claude 2.1.330).
+    /// Present in a `stream_event` with a `message_stop` if the response was cut short: its blocks from `from_block_index` on
+    /// had no `assistant` line and will have none (claude 2.1.330).
     pub abandoned_blocks: Option<&'a RawValue>,
 }
 
-/// [`Line`] where a field is not what its name says: in a line of another kind, or in one that is ill-typed.
+/// A [`Line`] whose fields are all raw: for lines of other kinds, and for ill-typed ones.
 #[derive(Debug, Deserialize)]
 struct RawLine<'a> {
     #[serde(borrow, rename = "type")]
@@ -51,11 +52,11 @@ pub(super) struct StreamEvent<'a> {
     #[serde(borrow, rename = "type")]
     pub kind: Option<&'a RawValue>,
     pub index: Option<Count>,
-    /// `content_block_delta`, `message_delta`.
+    /// Present in `content_block_delta` and `message_delta`.
     pub delta: Option<Delta<'a>>,
-    /// `message_start`.
+    /// Present in `message_start`.
     pub message: Option<Box<ApiMessage<'a>>>,
-    /// `content_block_start`.
+    /// Present in `content_block_start`.
     pub content_block: Option<Box<Block<'a>>>,
 }
 
@@ -64,13 +65,13 @@ pub(super) struct StreamEvent<'a> {
 pub(super) struct Delta<'a> {
     #[serde(borrow, rename = "type")]
     pub kind: Option<&'a RawValue>,
-    /// `text_delta`.
+    /// Present in a `text_delta`.
     pub text: Option<Wtf8<'a>>,
-    /// `thinking_delta`.
+    /// Present in a `thinking_delta`.
     pub thinking: Option<Wtf8<'a>>,
-    /// `input_json_delta`.
+    /// Present in an `input_json_delta`.
     pub partial_json: Option<Wtf8<'a>>,
-    /// That of a `message_delta`.
+    /// Present in a `message_delta`.
     pub stop_reason: Option<&'a RawValue>,
 }
 
@@ -82,11 +83,11 @@ pub(super) struct ApiMessage<'a> {
     pub model: Option<Text<'a>>,
     #[serde(default)]
     pub content: Content<'a>,
-    /// Of `message_start` in claude's lines; final in qwen's.
+    /// The usage so far in claude's `message_start`; the final one in qwen's lines.
     pub usage: Option<&'a RawValue>,
 }
 
-/// [`ApiMessage`] where some of it is ill-typed.
+/// An [`ApiMessage`] whose fields are raw, for one that is partly ill-typed.
 #[derive(Debug, Deserialize)]
 struct RawMessage<'a> {
     #[serde(borrow)]
@@ -96,7 +97,7 @@ struct RawMessage<'a> {
     usage: Option<&'a RawValue>,
 }
 
-/// What a message holds.
+/// The content of a message: a string, or blocks.
 #[derive(Debug)]
 pub(in crate::decode) enum Content<'a> {
     Text(Cow<'a, str>),
@@ -108,30 +109,30 @@ pub(in crate::decode) enum Content<'a> {
 pub(in crate::decode) struct Block<'a> {
     #[serde(borrow, rename = "type")]
     pub kind: Option<&'a RawValue>,
-    /// `text`.
+    /// Present in `text`.
     pub text: Option<Text<'a>>,
-    /// `thinking`; empty where the CLI hides it (claude 2.1.330).
+    /// Present in `thinking`; empty if the CLI hides the reasoning (claude 2.1.330).
     pub thinking: Option<Text<'a>>,
-    /// `thinking`: by what the API knows it again.
+    /// Present in `thinking`: the signature by which the API recognises the block.
     pub signature: Option<Text<'a>>,
-    /// `redacted_thinking`: all there is of it.
+    /// Present in `redacted_thinking`, and the only content of it.
     pub data: Option<Text<'a>>,
-    /// `tool_use`.
+    /// Present in `tool_use`.
     pub id: Option<Text<'a>>,
-    /// `tool_use`.
+    /// Present in `tool_use`.
     pub name: Option<Text<'a>>,
-    /// `tool_use`.
+    /// Present in `tool_use`.
     pub input: Option<&'a RawValue>,
-    /// `tool_result`.
+    /// Present in `tool_result`.
     pub tool_use_id: Option<Text<'a>>,
-    /// `tool_result`: a string or an array of blocks.
+    /// Present in `tool_result`: a string or an array of blocks.
     pub content: Option<&'a RawValue>,
-    /// `tool_result`.
+    /// Present in `tool_result`.
     pub is_error: Option<&'a RawValue>,
 }
 
 impl<'a> Line<'a> {
-    /// Reads a line; `None` if it is no JSON object. What is ill-typed in a line of a known kind is reported and left out.
+    /// Parses a line; `None` if it is not a JSON object. Ill-typed fields in a line of a known kind are reported and left out.
     pub fn read(json: &'a str, fields: &mut Fields) -> Option<Line<'a>> {
         if let Ok(line) = serde_json::from_str(json) {
             return Some(line);
@@ -208,13 +209,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
     }
 }
 
-/// `system` lines of the subtypes that are read.
+/// A `system` line of one of the subtypes that are decoded.
 #[derive(Debug, Deserialize)]
 pub(super) struct System<'a> {
     #[serde(borrow)]
     pub session_id: Option<&'a RawValue>,
     pub model: Option<&'a RawValue>,
-    /// claude.
+    /// The field's spelling in claude's lines.
     #[serde(rename = "permissionMode")]
     pub permission_mode_claude: Option<&'a RawValue>,
     pub permission_mode: Option<&'a RawValue>,
@@ -226,7 +227,7 @@ pub(super) struct System<'a> {
     pub retry_delay_ms: Option<&'a RawValue>,
     pub error_status: Option<&'a RawValue>,
     pub error: Option<&'a RawValue>,
-    /// qwen's `retry`.
+    /// Present in qwen's `retry`.
     pub data: Option<&'a RawValue>,
     // informational, permission_denied, model_refusal…, model_fallback
     pub content: Option<&'a RawValue>,
@@ -237,28 +238,28 @@ pub(super) struct System<'a> {
     pub fallback_model: Option<&'a RawValue>,
 }
 
-/// What qwen 0.24.4 says of a request that it makes again.
+/// The details of a request that qwen 0.24.4 makes again.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RetryData<'a> {
     #[serde(borrow)]
     pub reason: Option<&'a RawValue>,
-    /// Only before a pause of a minute.
+    /// Present only before a pause of a minute.
     pub attempt: Option<&'a RawValue>,
     pub max_retries: Option<&'a RawValue>,
     pub delay_ms: Option<&'a RawValue>,
-    /// Whether what was said so far is the answer's beginning; otherwise it is void.
+    /// True if the text so far is the beginning of the answer; otherwise it is void.
     pub preserve_text: Option<&'a RawValue>,
 }
 
-/// `rate_limit_event`.
+/// A `rate_limit_event` line.
 #[derive(Debug, Deserialize)]
 pub(super) struct RateLimitLine<'a> {
     #[serde(borrow)]
     pub rate_limit_info: Option<&'a RawValue>,
 }
 
-/// Its payload.
+/// The payload of a `rate_limit_event` line.
 #[derive(Debug, Deserialize)]
 pub(super) struct RateLimitInfo<'a> {
     #[serde(borrow)]
@@ -268,13 +269,14 @@ pub(super) struct RateLimitInfo<'a> {
     pub resets_at: Option<&'a RawValue>,
     #[serde(rename = "rateLimitType")]
     pub limit_type: Option<&'a RawValue>,
-    /// Why nothing is sold beyond the plan.
+    /// The reason why usage beyond the plan is not for sale.
     #[serde(rename = "overageDisabledReason")]
     pub overage_disabled_reason: Option<&'a RawValue>,
     pub utilization: Option<&'a RawValue>,
 }
 
-/// `result`: the last word on a turn. All that both versions write (CLI-FACTS 1.1, 1b §1) and that is used here.
+/// The `result` line, the last word on a turn. It has the fields that both versions write (CLI-FACTS 1.1, 1b §1) and that are
+/// used here.
 #[derive(Debug, Deserialize)]
 pub(super) struct ResultLine<'a> {
     #[serde(borrow)]
@@ -284,7 +286,7 @@ pub(super) struct ResultLine<'a> {
     pub stop_reason: Option<&'a RawValue>,
     pub num_turns: Option<&'a RawValue>,
     pub usage: Option<&'a RawValue>,
-    /// Cumulative in a live session, as are `modelUsage` and `duration_api_ms`.
+    /// US dollars, cumulative in a live session, like `modelUsage` and `duration_api_ms`.
     pub total_cost_usd: Option<&'a RawValue>,
     pub duration_ms: Option<&'a RawValue>,
     pub session_id: Option<&'a RawValue>,
@@ -297,21 +299,21 @@ pub(super) struct ResultLine<'a> {
     pub permission_denials: Option<&'a RawValue>,
     /// The answer that fits `--json-schema` (claude 2.1.197, 2.1.330).
     pub structured_output: Option<&'a RawValue>,
-    /// The same in qwen (0.24.4).
+    /// The answer that fits a schema, in qwen's lines (0.24.4).
     pub structured_result: Option<&'a RawValue>,
-    /// Instead of `result` where the subtype is no success (claude).
+    /// The reasons of a failure, instead of `result`, if the subtype is no success (claude).
     pub errors: Option<&'a RawValue>,
-    /// The same in qwen: `{message}`.
+    /// The reason of a failure, in qwen's lines: `{message}`.
     pub error: Option<&'a RawValue>,
 }
 
-/// Whether an object without a `type` has what makes a [`ResultLine`] an answer.
+/// Returns whether an object without a `type` has the fields that make a [`ResultLine`] an answer.
 pub(super) fn is_bare_result(json: &str) -> bool {
     let line: Option<ResultLine> = serde_json::from_str(json).ok();
     line.is_some_and(|line| line.result.is_some_and(is_string) || line.structured_output.is_some())
 }
 
-/// An object that explains itself.
+/// An error object with a message.
 #[derive(Debug, Deserialize)]
 pub(super) struct Explained<'a> {
     #[serde(borrow)]

@@ -1,4 +1,4 @@
-//! How claude's and qwen's lines become messages: pieces, snapshots, what broke off, what goes on.
+//! Tests how claude's and qwen's lines become messages: pieces, snapshots, broken-off responses, continued ones.
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn a_snapshot_that_differs_wins_and_is_noted() {
     );
 }
 
-/// 0.24.4: the stream names the message of the reasoning, and the text comes whole under another id.
+/// In 0.24.4 the stream names the message of the reasoning, and the whole text comes under another id.
 #[test]
 fn qwens_reasoning_and_its_text_have_ids_of_their_own() {
     let thinking = r#"{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Hm."}}}"#;
@@ -92,8 +92,8 @@ fn qwens_reasoning_and_its_text_have_ids_of_their_own() {
     );
 }
 
-/// 0.24.4: what met the model's limit is void although it had ended, and of the next answer each part that is asked for is a part of one
-/// block.
+/// In 0.24.4 a response that met the model's limit is void although it had ended; each later part of the next answer that is
+/// asked for belongs to one block.
 #[test]
 fn the_parts_of_qwens_answer_that_met_a_limit_are_said_once() {
     let retry = |keeps: bool| {
@@ -153,7 +153,7 @@ fn a_broken_off_message_is_no_message() {
 
 #[test]
 fn what_a_cut_response_streamed_is_no_message() {
-    // As 2.1.330 prints it before its `api_retry`.
+    // 2.1.330 prints this before its `api_retry`.
     let cut = r#"{"type":"stream_event","event":{"type":"message_stop"},"abandoned_blocks":{"api_message_id":"a","from_block_index":0}}"#;
     let lines =
         start("a") + &delta("half of") + cut + "\n" + &start("b") + &delta("whole") + &assistant("b", &text("whole"));
@@ -173,7 +173,7 @@ fn what_a_cut_response_streamed_is_no_message() {
     assert_eq!(stream(&lines), ["text one", "text , half", "message a one", "outcome "]);
 }
 
-/// Text of which claude has asked for the rest, in each way it shows that.
+/// These are answers whose rest claude has asked for, in each way in which claude shows that.
 #[test]
 fn an_answer_in_several_parts_is_one_message() {
     let init = r#"{"type":"system","subtype":"init","claude_code_version":"2.1.330"}"#.to_owned() + "\n";
@@ -195,7 +195,7 @@ fn an_answer_in_several_parts_is_one_message() {
     let asked = asks("Output token limit hit. Resume directly, and so on");
     let one = ["text One, ", "text two.", "message b One, two.", "outcome two."];
 
-    // 2.1.330 and 2.1.197 with pieces, then without.
+    // The first two are 2.1.330 and 2.1.197 with pieces, the next ones without.
     let lines = streamed("a", "One, ") + &limit + &end() + &asked + &streamed("b", "two.") + &end() + &result("two.");
     let expected = [
         "text One, ",
@@ -233,7 +233,7 @@ fn an_answer_in_several_parts_is_one_message() {
         ]
     );
 
-    // What parts two messages, and what is no part of an answer.
+    // These lines separate two messages, or are no part of an answer.
     let parted = asks("Something else");
     let lines = init.clone() + &assistant("a", &text("One.")) + &parted + &assistant("b", &text("Two."));
     let two = [
@@ -335,14 +335,14 @@ fn characters_and_control_sequences_split_between_deltas() {
     );
 }
 
-/// A piece of a call's arguments; `json` is JSON without its quotes.
+/// Makes a piece of a call's arguments; `json` is JSON without its quotes.
 fn args_delta(json: &str) -> String {
     format!(
         r#"{{"type":"stream_event","event":{{"type":"content_block_delta","index":0,"delta":{{"type":"input_json_delta","partial_json":"{json}"}}}}}}"#
     ) + "\n"
 }
 
-/// claude 2.1.197 and 2.1.332 resolve `\u00e9` in an argument's text before they tell of the call.
+/// claude 2.1.197 and 2.1.332 resolve `\u00e9` in an argument's text before they report the call.
 #[test]
 fn arguments_are_those_of_their_pieces_where_these_are_whole() {
     let begin = |id: &str| {
@@ -363,13 +363,13 @@ fn arguments_are_those_of_their_pieces_where_these_are_whole() {
     for pieces in [&[][..], &[""], &[r#"{\"a\":"#], &["[1]"], &["1}"]] {
         assert_eq!(call(pieces, r#"{"a":1}"#), [r#"call c t {"a":1}"#], "{pieces:?}");
     }
-    // Those of another call, and of a response that was begun anew.
+    // These pieces belong to another call, or to a response that was begun anew.
     let other = start("a") + &begin("b") + &args_delta("{}") + &assistant("a", &tool_use("c", r#"{"a":1}"#));
     assert_eq!(stream(&other), [r#"call c t {"a":1}"#]);
     let anew =
         start("a") + &begin("c") + &args_delta("{}") + &start("b") + &assistant("b", &tool_use("c", r#"{"a":1}"#));
     assert_eq!(stream(&anew), [r#"call c t {"a":1}"#]);
-    // Two of one id, each with its own.
+    // Two calls share an id, each with its own arguments.
     let two = start("a")
         + &begin("c")
         + &args_delta(r#"{\"n\":1.0}"#)
