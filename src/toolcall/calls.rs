@@ -1,20 +1,20 @@
-//! What was found in an answer.
+//! The tool calls found in an answer.
 
 use crate::message::{InvalidToolCall, ToolCall};
 
-/// What a [`Gate`](super::Gate) has found.
+/// The calls that a [`Gate`](super::Gate) has found.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Calls {
-    /// As [`Extraction::tool_calls`](super::Extraction::tool_calls).
+    /// The calls, as in [`Extraction::tool_calls`](super::Extraction::tool_calls).
     pub tool_calls: Vec<ToolCall>,
-    /// As [`Extraction::invalid`](super::Extraction::invalid).
+    /// The unreadable calls, as in [`Extraction::invalid`](super::Extraction::invalid).
     pub invalid: Vec<InvalidToolCall>,
-    /// Why what looks like calls at the end of the answer is text, where it may have been meant as calls.
+    /// The reason why text at the end of the answer that looks like calls is not taken for calls, if it may have been meant so.
     pub ignored: Option<String>,
 }
 
 impl Calls {
-    /// Whether the text is no more than text.
+    /// Returns whether the answer is text only.
     pub fn is_empty(&self) -> bool {
         self.tool_calls.is_empty() && self.invalid.is_empty()
     }

@@ -1,36 +1,36 @@
-//! Code fences: what the scanner remembers of one.
+//! The scanner's record of a code fence.
 //!
-//! In: runs of backticks or tildes, met in the text. Out: plain data, no decisions but the one on a fence's word.
+//! In: runs of backticks or tildes in the text. Out: plain data; the only decision here is about a fence's word.
 
 use super::read::Entry;
 
 /// The fewest fence characters of a code block; fewer backticks are inline code.
 pub(super) const FENCE: usize = 3;
 
-/// What becomes of the fences around an object.
+/// The decision about the fences around an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opener {
-    /// Not decided: the opening fence is held back.
+    /// The opening fence is held back until it is decided.
     Held,
     Kept,
-    /// They go with the call.
+    /// The fences are taken out together with the call.
     TakenOut,
 }
 
 /// A code block (or inline code) that was opened.
 #[derive(Debug)]
 pub(super) struct Fence {
-    /// Backtick or tilde.
+    /// The fence character: backtick or tilde.
     pub(super) char: u8,
     pub(super) length: usize,
-    /// Whether only blanks precede it on its line.
+    /// True if only blanks precede it on its line.
     pub(super) line_start: bool,
-    /// Whether its line has ended.
+    /// True if the line of the opening fence has ended.
     pub(super) line_ended: bool,
     pub(super) opener: Opener,
-    /// The code block it stands in.
+    /// The code block around this one.
     pub(super) outer: Option<Box<Fence>>,
-    /// What was found in it if it stands in another one. It counts if nothing follows.
+    /// The calls found in this block if it stands in another one. They count if nothing follows.
     pub(super) nested: Vec<Entry>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Run {
     pub(super) place: FenceContext,
     pub(super) char: u8,
     pub(super) length: usize,
-    /// Whether only blanks precede it on its line.
+    /// True if only blanks precede it on its line.
     pub(super) line_start: bool,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum FenceContext {
     AfterObject,
 }
 
-/// Whether the word behind a fence says that calls follow, so plainly that a block before it was left unclosed.
+/// Returns whether the word behind a fence announces calls, so plainly that a block before it was left unclosed.
 pub(super) fn names_calls(word: &str) -> bool {
     let word = word.to_ascii_lowercase();
     word.starts_with("json") || word.starts_with("tool")

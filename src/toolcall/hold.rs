@@ -1,8 +1,8 @@
-//! What of an arriving answer is held back where only the calls at its end count.
+//! Holds back the part of an arriving answer that may be calls, where only the calls at its end count.
 //!
-//! In: pieces of text. Out: the text up to where an object of calls may begin, its opening fence and the white space before
-//! it included. Once one has begun, the rest is held back to the end: only there is it known whether anything follows it. An
-//! object of JSON that begins with another key is held back until it has ended without the one of calls.
+//! In: pieces of text. Out: the text up to the place where an object of calls may begin, or its opening fence and the white
+//! space before that. Once one has begun, the rest is held back to the end: only there is it known whether anything follows it.
+//! A JSON object that begins with another key is held back until it has ended without the key of calls.
 
 use std::sync::Arc;
 
@@ -11,47 +11,47 @@ use super::object::{Scan, ScanStep};
 use super::tail::{self, KEY, MAX_INFO, Rules};
 use crate::prompt::{is_js_space, scan};
 
-/// How far a text has got in beginning an object of calls.
+/// The progress of the text towards the beginning of an object of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// Not at all.
+    /// Nothing has begun.
     Text,
     /// In a run of this many fence characters.
     Fence(char, usize),
-    /// Behind an opening fence, on its line; so many further bytes may be.
+    /// Behind an opening fence, on its line; this many more bytes are allowed.
     Info(usize),
-    /// Between that line and a brace.
+    /// Between the fence's line and a brace.
     Lead,
     /// Behind a brace.
     Brace,
-    /// In the key, so many bytes of which were seen.
+    /// In the key, of which this many bytes were seen.
     Key(usize),
     Begun,
 }
 
-/// Holds back what may be calls.
+/// A filter that holds back text which may be calls.
 #[derive(Debug)]
 pub(super) struct Hold {
     rules: Arc<dyn Rules>,
-    /// What was not let through.
+    /// The text that was not let through.
     pending: String,
-    /// How much of it was looked at.
+    /// The bytes of `pending` that were looked at.
     seen: usize,
     at: At,
-    /// Where in `pending` that which may be calls begins.
+    /// The offset in `pending` at which the possible calls begin.
     start: usize,
-    /// Where the white space behind the last other character begins.
+    /// The offset of the white space behind the last other character.
     space: usize,
-    /// The object that is looked through.
+    /// The object that is being scanned.
     object: Option<Object>,
 }
 
-/// An object of JSON that may turn out to be one of calls.
+/// A JSON object that may turn out to be one of calls.
 #[derive(Debug)]
 struct Object {
-    /// Where in `pending` it begins, with its opening fence and the white space before that.
+    /// The offset in `pending` at which it begins, with its opening fence and the white space before that.
     start: usize,
-    /// How much of `pending` was looked at.
+    /// The bytes of `pending` that were looked at.
     seen: usize,
     scan: Scan,
 }
@@ -69,7 +69,7 @@ impl Hold {
         }
     }
 
-    /// Takes the next piece and gives what may be shown; possibly nothing.
+    /// Takes the next piece and returns the text that may be shown, possibly none.
     pub(super) fn push(&mut self, piece: &str) -> String {
         self.pending.push_str(piece);
         self.look();
@@ -93,7 +93,7 @@ impl Hold {
         shown
     }
 
-    /// Nothing follows: the rest of the text, and the calls.
+    /// Ends the answer; returns the rest of the text, and the calls.
     pub(super) fn finish(mut self) -> (String, Calls) {
         if self.at != At::Begun {
             return (self.pending, Calls::default());
@@ -125,17 +125,17 @@ impl Hold {
         }
         self.look_through(self.seen);
         if self.at == At::Begun {
-            // What has begun in another object may be that one's.
+            // A beginning inside another object may belong to that object.
             self.start = self
                 .object
                 .take()
                 .map_or(self.start, |object| object.start.min(self.start));
-            // Only the end of the answer says more.
+            // Only the end of the answer tells more.
             self.seen = self.pending.len();
         }
     }
 
-    /// An object begins with the quote that comes next, unless that stands in one that goes on.
+    /// Begins an object at the next quote, unless that stands in an object that is still open.
     fn begin_object(&mut self) {
         self.look_through(self.seen);
         if self.object.is_none() {
@@ -147,7 +147,7 @@ impl Hold {
         }
     }
 
-    /// Looks through the object that has begun, up to `end`.
+    /// Scans the current object up to `end`.
     fn look_through(&mut self, end: usize) {
         let Some(object) = &mut self.object else { return };
         let step = object
@@ -160,7 +160,7 @@ impl Hold {
         }
     }
 
-    /// Goes to the next character that may begin something.
+    /// Moves to the next character that may begin something.
     fn skip(&mut self) {
         let rest = &self.pending[self.seen..];
         let length = scan::first(rest.as_bytes(), |byte| (byte == b'`') | (byte == b'~') | (byte == b'{'));

@@ -1,10 +1,10 @@
-//! The text as it arrives: what was looked at, what is held back, what is left of it.
+//! The text as it arrives, in three parts: looked at, held back, and left to show.
 //!
-//! In: pieces of text, and the scanner's word on what to hold back (`mark`) and what to take out. Out: bytes to look at, one
-//! after the other, and the text that may be shown ([`Input::show`]).
+//! In: pieces of text, and the scanner's decisions on what to hold back (`mark`) and what to take out. Out: bytes to look at,
+//! one after the other, and the text that may be shown ([`Input::show`]).
 //!
-//! White space is not shown until text follows it; next to a place where something was taken out, and with nothing but such
-//! places between it and the start or the end, it is dropped.
+//! White space is shown only when text follows it. Next to a place where something was taken out, it is dropped if only such
+//! places lie between it and the start or the end.
 
 use crate::prompt::{is_js_space, scan};
 
@@ -12,21 +12,21 @@ use crate::prompt::{is_js_space, scan};
 pub(super) struct Input {
     /// The text that was neither kept nor taken out yet.
     buffer: String,
-    /// The next byte to look at.
+    /// The offset of the next byte to look at.
     at: usize,
-    /// Up to here the buffer was kept or taken out.
+    /// The offset up to which the buffer was kept or taken out.
     done: usize,
-    /// From here on it is held back.
+    /// The offset from which the buffer is held back.
     mark: Option<usize>,
-    /// Whether only blanks precede the next byte on its line.
+    /// True if only blanks precede the next byte on its line.
     blank: bool,
-    /// What may be shown and was not asked for yet.
+    /// The text that may be shown and was not fetched yet.
     text: String,
-    /// Whether there was anything to be shown before.
+    /// True if there was anything to be shown before.
     shown: bool,
-    /// White space after it.
+    /// The white space after `text`.
     space: String,
-    /// Whether something was taken out before, within or after `space`.
+    /// True if something was taken out before, within or after `space`.
     touched: bool,
 }
 
@@ -49,7 +49,7 @@ impl Input {
         self.buffer.push_str(piece);
     }
 
-    /// All there is was looked at: lets go of what is not held back.
+    /// Keeps the text that was looked at and is not held back.
     pub(super) fn settle(&mut self) {
         self.keep_up_to(self.mark.unwrap_or(self.at));
         self.buffer.drain(..self.done);
@@ -58,13 +58,13 @@ impl Input {
         self.done = 0;
     }
 
-    /// What may be shown that was not shown before.
+    /// Returns the text that may be shown and was not shown before.
     pub(super) fn show(&mut self) -> String {
         self.shown |= !self.text.is_empty();
         std::mem::take(&mut self.text)
     }
 
-    /// [`show`](Input::show) for who does not want to see it; whether there was anything.
+    /// Does the same as [`show`](Input::show) without returning the text; returns whether there was any.
     pub(super) fn pass(&mut self) -> bool {
         let any = !self.text.is_empty();
         self.shown |= any;
@@ -72,7 +72,7 @@ impl Input {
         any
     }
 
-    /// What may still be shown, now that nothing follows.
+    /// Ends the text; returns the rest that may be shown.
     pub(super) fn finish(mut self) -> String {
         self.keep_up_to(self.buffer.len());
         if !self.touched {
@@ -81,23 +81,23 @@ impl Input {
         self.text
     }
 
-    /// The next byte.
+    /// Returns the next byte.
     pub(super) fn peek(&self) -> Option<u8> {
         self.buffer.as_bytes().get(self.at).copied()
     }
 
-    /// Whether only blanks precede it on its line.
+    /// Returns whether only blanks precede the next byte on its line.
     pub(super) fn blank(&self) -> bool {
         self.blank
     }
 
-    /// Goes past `byte`, which is the next.
+    /// Advances past `byte`, which is the next.
     pub(super) fn take(&mut self, byte: u8) {
         mark_line(byte, &mut self.blank);
         self.at += 1;
     }
 
-    /// Goes to the next byte that `stops` says yes to, and gives it. See [`scan::first`].
+    /// Advances to the next byte for which `stops` is true, and returns it. See [`scan::first`].
     pub(super) fn skip_to(&mut self, stops: impl Fn(u8) -> bool) -> Option<u8> {
         let rest = &self.buffer.as_bytes()[self.at..];
         let length = scan::first(rest, stops);
@@ -109,22 +109,22 @@ impl Input {
         rest.get(length).copied()
     }
 
-    /// What is left to look at, for a reader that moves the position and keeps up `blank` itself.
+    /// The unread rest, for a reader that moves the position and updates `blank` itself.
     pub(super) fn parts(&mut self) -> (&[u8], &mut usize, &mut bool) {
         (self.buffer.as_bytes(), &mut self.at, &mut self.blank)
     }
 
-    /// Holds back what follows. What is held back already stays so.
+    /// Holds back the text from here on. Text that is held back already stays so.
     pub(super) fn hold(&mut self) {
         self.mark.get_or_insert(self.at);
     }
 
-    /// What was held back is text.
+    /// Keeps the held-back text as text.
     pub(super) fn release(&mut self) {
         self.mark = None;
     }
 
-    /// What was held back is none.
+    /// Takes the held-back text out.
     pub(super) fn take_out(&mut self) {
         self.keep_up_to(self.mark.unwrap_or(self.at));
         self.done = self.at;
@@ -132,17 +132,17 @@ impl Input {
         self.touched = true;
     }
 
-    /// How far the next byte is from the mark.
+    /// The distance of the next byte from the mark, bytes.
     pub(super) fn offset(&self) -> usize {
         self.at - self.mark.unwrap_or(self.at)
     }
 
-    /// What was looked at since `offset` from the mark.
+    /// The text looked at since `offset` from the mark.
     pub(super) fn since(&self, offset: usize) -> &str {
         &self.buffer[self.mark.unwrap_or(self.at) + offset..self.at]
     }
 
-    /// Goes `length` bytes back, to where `blank` was as it came. Only what is held back can be gone back over.
+    /// Goes `length` bytes back, to where `blank` had the given value. Only held-back text can be gone back over.
     pub(super) fn back(&mut self, length: usize, blank: bool) {
         self.at -= length;
         self.blank = blank;
@@ -152,7 +152,7 @@ impl Input {
         let piece = &self.buffer[self.done..end];
         let solid = piece.trim_end_matches(is_js_space);
         if !solid.is_empty() {
-            // `text` is never white space only, unless the whole text was so far.
+            // `text` is never white space only, unless the whole text so far was.
             if self.touched && self.text.is_empty() && !self.shown {
                 self.text.push_str(solid.trim_start_matches(is_js_space));
             } else {
@@ -167,7 +167,7 @@ impl Input {
     }
 }
 
-/// Keeps up whether only blanks precede on the line, past `byte`.
+/// Updates `blank`, whether only blanks precede on the line, for the advance past `byte`.
 pub(super) fn mark_line(byte: u8, blank: &mut bool) {
     match byte {
         b'\n' => *blank = true,

@@ -1,7 +1,8 @@
-//! Calls in the marked form: what the model was asked to write, and nobody else can.
+//! Calls in the marked form, which the model was asked to write and nobody else can.
 //!
-//! In: the blocks at the end of an answer. Out: those that count: every id in them begins with the call's [`Mark`], which is
-//! random and stands in the prompt only. A call of a tool that is not bound is one as well: the agent answers that there is none.
+//! In: the blocks at the end of an answer. Out: the blocks that count, in which every id begins with the call's [`Mark`]. The
+//! mark is random and stands in the prompt only. A call of a tool that is not bound counts as well: the agent answers that
+//! there is no such tool.
 
 use std::collections::HashSet;
 
@@ -9,35 +10,35 @@ use super::read::Entry;
 use super::tail::{Block, Rules, Verdict, names_one_of};
 use crate::message::InvalidToolCall;
 
-/// The letters of a mark: 32, none of which is easily taken for another.
+/// The letters of a mark: 32, none of which is easily mistaken for another.
 const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-/// How many of them a mark has: 50 bits.
+/// The number of letters in a mark: 50 bits.
 const LENGTH: u32 = 10;
 
-/// What the ids of one call of the model begin with.
+/// The random prefix of the ids in one model call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark(String);
 
 impl Mark {
-    /// The mark made of `random`, which has to be unguessable.
+    /// Makes the mark from `random`, which has to be unguessable.
     pub fn new(random: u64) -> Mark {
         let letter = |n: u32| char::from(LETTERS[(random >> (5 * n)) as usize % LETTERS.len()]);
         Mark(format!("call_{}", (0..LENGTH).map(letter).collect::<String>()))
     }
 
-    /// `call_` and the mark's letters.
+    /// The prefix: `call_` and the mark's letters.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// `id` without the mark, as the caller gets it: `call_1` of `call_k7f3q9x2ab_1`. `None` if that leaves nothing.
+    /// Removes the mark from `id`, for the caller: `call_1` from `call_k7f3q9x2ab_1`. `None` if nothing is left.
     fn taken_off(&self, id: &str) -> Option<String> {
         let rest = id.strip_prefix(&self.0)?.trim_start_matches(['_', '-']);
         (!rest.is_empty()).then(|| format!("call_{rest}"))
     }
 }
 
-/// Which calls count in the answer to one call of the model.
+/// The rule by which only marked calls count in an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Marked {
     mark: Mark,
@@ -45,7 +46,7 @@ pub struct Marked {
 }
 
 impl Marked {
-    /// Calls with this `mark`. One without it may have been meant as a call where it is of a tool that is `bound`.
+    /// Accepts calls with this `mark`. A call without it is noted as possibly meant if its tool is `bound`.
     pub fn new(mark: Mark, bound: impl IntoIterator<Item = String>) -> Marked {
         Marked {
             mark,
@@ -60,7 +61,7 @@ impl Marked {
             Entry::Invalid(InvalidToolCall { args, .. }) => args.contains(self.mark.as_str()),
         };
         if !entries.iter().all(marked) {
-            // Of tools that are not bound a text may say what it likes.
+            // A text may mention tools that are not bound as it likes.
             let bound = entries.iter().any(|entry| names_one_of(&self.bound, entry));
             return Verdict::Text(bound.then(|| {
                 "its ids lack this call's mark, so it may be a quotation; `textToolCalls: \"lenient\"` reads such blocks as calls"
@@ -76,7 +77,7 @@ impl Rules for Marked {
         blocks.iter().map(|block| self.verdict(&block.entries)).collect()
     }
 
-    /// Without the mark.
+    /// Removes the mark from the entry's id.
     fn accept(&self, entry: Entry) -> Entry {
         let without_mark = |id: Option<String>| id.and_then(|id| self.mark.taken_off(&id));
         match entry {

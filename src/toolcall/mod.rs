@@ -1,13 +1,13 @@
-//! Tool calls that a model wrote into its text.
+//! Finding tool calls that a model wrote into its text.
 //!
-//! In: an answer, whole ([`extract`]) or in pieces ([`Gate`]). Out: the calls, what was meant as calls and can't be read, and
-//! the text that is left.
+//! In: an answer, whole ([`extract`]) or in pieces ([`Gate`]). Out: the calls, the calls that can't be read, and the text that
+//! is left.
 //!
-//! Which text is a call, [`TextCalls`] says. `Lenient` takes every object with a non-empty `tool_calls` array at its top level
-//! (SPEC-01), in a code block of any kind or none at all, however many of them; SPEC-01's own search finds only the first
-//! block, only if it says `json`, and breaks off at a fence within an argument. The others take only what ends an answer (`tail`):
-//! `Unquoted` what nothing in the thread has brought (`unquoted`, `quotation`), `Marked` what nobody but the model can have
-//! written (`marked`).
+//! [`TextCalls`] says which text is a call. `Lenient` takes every object with a non-empty `tool_calls` array at its top level
+//! (SPEC-01), in a code block of any kind or none at all, however many there are. (SPEC-01's own search finds only the first
+//! block, only if it says `json`, and breaks off at a fence within an argument.) The other modes take only the calls that an
+//! answer ends with (`tail`): `Unquoted` those that nothing in the thread has brought (`unquoted`, `quotation`), `Marked` those
+//! that nobody but the model can have written (`marked`).
 
 mod calls;
 mod fence;
@@ -34,22 +34,22 @@ use scanner::Scanner;
 use tail::Rules;
 pub use unquoted::Unquoted;
 
-/// Which text of an answer is a call.
+/// The mode that decides which text of an answer is a call.
 #[derive(Debug, Clone, Default)]
 pub enum TextCalls {
-    /// None: calls are native, no tools are bound, or the caller wants it so.
+    /// No text is: calls are native, no tools are bound, or the caller wants it so.
     #[default]
     Off,
-    /// Blocks at the end that nothing in the thread has brought.
+    /// Blocks at the end of the answer that nothing in the thread has brought.
     Unquoted(Arc<Unquoted>),
-    /// Blocks in the form the prompt asked for, with its mark.
+    /// Blocks at the end of the answer in the form the prompt asked for, with its mark.
     Marked(Arc<Marked>),
-    /// Whatever SPEC-01's `parseToolCalls` finds.
+    /// Everything that SPEC-01's `parseToolCalls` finds.
     Lenient,
 }
 
 impl TextCalls {
-    /// `text` without the calls in it and their code fences.
+    /// Returns `text` without the calls in it and their code fences.
     pub fn remainder(&self, text: &str) -> String {
         let mut gate = Gate::new(self);
         let mut left = gate.push(text).unwrap_or_default();
@@ -58,14 +58,14 @@ impl TextCalls {
     }
 }
 
-/// What an answer holds.
+/// The calls of an answer, and the text without them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Extraction {
     /// The calls in the order of the text. Those without an id are `call_0`, `call_1` … by their place in this list.
     pub tool_calls: Vec<ToolCall>,
-    /// What was meant as calls and can't be read.
+    /// Calls that can't be read.
     pub invalid: Vec<InvalidToolCall>,
-    /// [`remainder`](Self::remainder) as SPEC-01 has it: trimmed.
+    /// The [`remainder`](Self::remainder), trimmed as SPEC-01 asks.
     pub content: String,
     /// The text without calls and their code fences. White space around what was taken out stays, unless the text begins or
     /// ends with it. Without calls it is the text, verbatim.
@@ -93,7 +93,7 @@ pub fn extract(text: &str) -> Extraction {
     }
 }
 
-/// The tool calls in `text`: SPEC-01's `parseToolCalls`.
+/// Returns the tool calls in `text`, as SPEC-01's `parseToolCalls` does.
 pub fn parse_tool_calls(text: &str) -> Vec<ToolCall> {
     let mut scanner = Scanner::new();
     scanner.push(text);
@@ -103,15 +103,15 @@ pub fn parse_tool_calls(text: &str) -> Vec<ToolCall> {
     calls
 }
 
-/// Lets an answer through while it is arriving, as far as it is certain to be no tool call.
+/// A filter that lets an arriving answer through as far as it is certainly not a tool call.
 ///
-/// However the text is cut into deltas: all that comes out, joined, is [`TextCalls::remainder`] of the whole.
+/// However the text is cut into deltas, the output, joined, is [`TextCalls::remainder`] of the whole.
 #[derive(Debug)]
 pub struct Gate(Way);
 
 #[derive(Debug)]
 enum Way {
-    /// All of it is text.
+    /// Everything passes as text.
     Open,
     End(Box<Hold>),
     Lenient(Box<Scanner>),
@@ -124,7 +124,7 @@ impl Way {
 }
 
 impl Gate {
-    /// A gate for one answer.
+    /// Makes a gate for one answer.
     pub fn new(calls: &TextCalls) -> Self {
         Gate(match calls {
             TextCalls::Off => Way::Open,
@@ -134,8 +134,8 @@ impl Gate {
         })
     }
 
-    /// Takes the next piece of the answer and gives what may be shown, verbatim: text that is no part of a call, nor of white
-    /// space that may turn out to stand before one.
+    /// Takes the next piece of the answer and returns the text that may be shown, verbatim: text that is no part of a call, nor
+    /// of white space that may turn out to precede one.
     pub fn push(&mut self, delta: &str) -> Option<String> {
         let text = match &mut self.0 {
             Way::Open => delta.to_owned(),
@@ -148,7 +148,7 @@ impl Gate {
         (!text.is_empty()).then_some(text)
     }
 
-    /// [`push`](Gate::push) for who does not want to see it; whether there was anything to be shown.
+    /// Does the same as [`push`](Gate::push) without returning the text; returns whether there was anything to show.
     pub fn pass(&mut self, delta: &str) -> bool {
         match &mut self.0 {
             Way::Open => !delta.is_empty(),
@@ -160,8 +160,8 @@ impl Gate {
         }
     }
 
-    /// The answer is complete: the rest of what may be shown, and all that was found. What was shown is not kept here, which
-    /// would be a further copy of an answer that may be long.
+    /// Completes the answer; returns the rest of the text to show, and all calls found. Text that was shown is not kept here,
+    /// since that would be one more copy of an answer that may be long.
     pub fn finish(self) -> (Option<String>, Calls) {
         let (rest, calls) = match self.0 {
             Way::Open => (String::new(), Calls::default()),
@@ -185,16 +185,16 @@ fn finish(mut scanner: Scanner) -> (Calls, String) {
     (calls, scanner.input.finish())
 }
 
-/// Ids that no new call may have.
+/// The ids that no new call may have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TakenIds {
     ids: HashSet<String>,
-    /// Where the search for a free suffix goes on: a model may give all of its calls the same id.
+    /// The number at which the search for a free suffix continues, per id: a model may give all of its calls the same id.
     next_suffix: HashMap<String, usize>,
 }
 
 impl TakenIds {
-    /// Whether no new call may have `id`.
+    /// Returns whether `id` is taken.
     pub fn contains(&self, id: &str) -> bool {
         self.ids.contains(id)
     }
@@ -215,8 +215,8 @@ impl Extend<String> for TakenIds {
     }
 }
 
-/// Makes the ids of `calls` unique, among themselves and against `taken`, to which they are added. An id stays the model's
-/// unless it would be a repetition; then it gets the first suffix that is free: `call_1` becomes `call_1_2`.
+/// Makes the ids of `calls` unique, among themselves and against `taken`, and adds them to `taken`. The model's id is kept
+/// unless it is a repetition; then it gets the first suffix that is free: `call_1` becomes `call_1_2`.
 pub fn make_unique(calls: &mut [ToolCall], taken: &mut TakenIds) {
     let own: HashSet<String> = calls.iter().map(|call| call.id.clone()).collect();
     for call in calls {

@@ -1,8 +1,8 @@
-//! Where a JSON value ends, and whether it looks like tool calls, while it is still arriving.
+//! Finds the end of a JSON value, and whether it looks like tool calls, while it is still arriving.
 //!
-//! In: bytes, in pieces of any size. Out: "goes on", "has ended" or "is no JSON from here on". Nothing recurses and no byte
-//! is looked at twice. Escapes, numbers and literals are only roughly checked here: a value that ends well is read by
-//! serde_json afterwards.
+//! In: bytes, in pieces of any size. Out: "goes on", "has ended" or "is not JSON from here on". There is no recursion, and no
+//! byte is looked at twice. Escapes, numbers and literals are checked only roughly: serde_json reads a value afterwards if it
+//! ends well.
 
 use super::input::mark_line;
 use crate::prompt::scan;
@@ -10,14 +10,14 @@ use crate::prompt::scan;
 /// The top-level key that makes an object one of tool calls.
 pub(super) const KEY: &str = "tool_calls";
 
-/// What a piece of input led to.
+/// The state of a scan after a piece of input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScanStep {
     /// The value goes on after this piece.
     More,
     /// The value ended; its last byte has been taken.
     End,
-    /// The next byte can't stand where it stands; it has not been taken.
+    /// The next byte is not allowed at its place; it has not been taken.
     Broken,
 }
 
@@ -31,7 +31,7 @@ enum Expect {
     CommaOrEnd,
 }
 
-/// How far the object got in looking like tool calls: the key, its colon, the list, an element of the list.
+/// The progress of the object towards looking like tool calls: the key, its colon, the list, an element of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Looks {
     No,
@@ -44,21 +44,21 @@ enum Looks {
 /// A scan of one JSON value.
 #[derive(Debug)]
 pub(super) struct Scan {
-    /// The brackets that are open, outermost first.
+    /// The open brackets, outermost first.
     open: Vec<u8>,
-    /// How many of them are braces.
+    /// The number of open braces.
     braces: usize,
     expect: Expect,
     in_string: bool,
     escaped: bool,
     in_scalar: bool,
-    /// The top-level string being read, as written; of a long one the beginning.
+    /// The top-level string being read, as written; of a long one only the beginning.
     key: Vec<u8>,
     looks: Looks,
 }
 
 impl Scan {
-    /// A scan of any value, from its first byte.
+    /// Makes a scan of any value, from its first byte.
     pub(super) fn value() -> Self {
         Scan {
             open: Vec::new(),
@@ -72,19 +72,19 @@ impl Scan {
         }
     }
 
-    /// A scan of an object whose brace has already been taken.
+    /// Makes a scan of an object whose brace has already been taken.
     pub(super) fn object() -> Self {
         let mut scan = Scan::value();
         scan.push(b'{');
         scan
     }
 
-    /// Whether what was seen is meant as tool calls: the key with a list that has begun to be filled.
+    /// Returns whether the value so far is meant as tool calls: it has the key, with a list that has begun to be filled.
     pub(super) fn looks_like_calls(&self) -> bool {
         self.looks == Looks::Calls
     }
 
-    /// The same for a value that was cut off: the key itself is enough.
+    /// Returns whether a value that was cut off is meant as tool calls: the key itself is enough.
     pub(super) fn looks_like_cut_calls(&self) -> bool {
         self.looks != Looks::No
     }
@@ -93,7 +93,7 @@ impl Scan {
         self.in_string
     }
 
-    /// Takes bytes from `at` on as strict JSON. `blank` is whether only blanks precede on the line, and is kept up to date.
+    /// Scans bytes from `at` on as strict JSON. `blank` tells whether only blanks precede on the line, and is kept up to date.
     pub(super) fn strict(&mut self, bytes: &[u8], at: &mut usize, blank: &mut bool) -> ScanStep {
         while let Some(&byte) = bytes.get(*at) {
             if self.in_string {
@@ -134,7 +134,7 @@ impl Scan {
         ScanStep::More
     }
 
-    /// Whether `byte` may come next, outside of strings. Ends the number or literal before it.
+    /// Returns whether `byte` may come next, outside of strings. Ends the number or literal before it.
     fn fits(&mut self, byte: u8) -> bool {
         if self.in_scalar {
             if byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.') {
@@ -157,7 +157,7 @@ impl Scan {
         }
     }
 
-    /// Takes one byte of JSON that is damaged already: strings may hold line breaks, brackets close whatever they can.
+    /// Scans one byte of JSON that is damaged already: strings may hold line breaks, brackets close whatever they can.
     pub(super) fn lenient(&mut self, byte: u8) -> ScanStep {
         if self.in_string {
             self.string_bytes(&[byte]);
@@ -166,7 +166,7 @@ impl Scan {
         self.look(byte);
         match byte {
             b'"' => {
-                // Where the damage is, any string may be a key.
+                // After the damage, any string may be a key.
                 self.expect = Expect::Key;
                 self.begin_string();
             }
@@ -210,7 +210,7 @@ impl Scan {
         self.key.clear();
     }
 
-    /// Takes bytes of a string: one that matters, or any number that don't.
+    /// Scans bytes of a string: one that is significant, or any number that are not.
     fn string_bytes(&mut self, bytes: &[u8]) {
         if !self.escaped && bytes == b"\"" {
             self.in_string = false;
@@ -222,7 +222,7 @@ impl Scan {
             return;
         }
         self.escaped = !self.escaped && bytes == b"\\";
-        // Six bytes per character is the longest way to write the key.
+        // Each character of the key takes at most six bytes, as an escape.
         if self.open.len() == 1 && self.key.len() <= KEY.len() * 6 {
             self.key.extend_from_slice(bytes);
         }
@@ -236,7 +236,7 @@ impl Scan {
         self.looks = match (self.looks, byte) {
             (Looks::Key, b':') => Looks::Colon,
             (Looks::Colon, b'[') => Looks::List,
-            // An empty list is none, and a list that begins with dots (three, or the one character, 0xE2…) is a way of
+            // An empty list does not count, and a list that begins with dots (three, or the one character, 0xE2…) is a way of
             // talking about the format.
             (Looks::List, b']' | b'.' | 0xE2) => Looks::No,
             (Looks::List, _) => Looks::Calls,
@@ -245,7 +245,7 @@ impl Scan {
     }
 }
 
-/// How many bytes a string goes on for without anything that matters in it.
+/// The number of bytes for which a string goes on without a significant one.
 fn plain_length(bytes: &[u8]) -> usize {
     scan::first(bytes, |byte| (byte == b'"') | (byte == b'\\') | (byte < 0x20))
 }

@@ -1,7 +1,7 @@
-//! The calls an object of tool calls holds.
+//! Reads the calls in an object of tool calls.
 //!
-//! In: the text of one JSON object. Out: its entries, read or with the reason why not, in order. Arguments are handed on as
-//! the raw text of an object: key order and number spelling survive, white space between tokens does not.
+//! In: the text of one JSON object. Out: its entries in order, each read or with the reason why it can't be. Arguments are
+//! handed on as the raw text of an object: key order and number spelling survive, white space between tokens does not.
 
 use std::fmt;
 
@@ -16,17 +16,17 @@ use crate::prompt::json;
 /// One entry of `tool_calls`.
 #[derive(Debug)]
 pub(super) enum Entry {
-    /// A call; `id` is what the model gave it, if anything.
+    /// A call; `id` is the one that the model gave it, if any.
     Call {
         id: Option<String>,
         name: String,
         args: Box<RawValue>,
     },
-    /// An entry that is no call.
+    /// An entry that can't be read as a call.
     Invalid(InvalidToolCall),
 }
 
-/// All that was found so far.
+/// The calls found so far.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) tool_calls: Vec<ToolCall>,
@@ -34,7 +34,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Adds `entries`. A call without an id is named after its place among the calls.
+    /// Adds `entries`. A call without an id is named by its position among the calls.
     pub(super) fn add(&mut self, entries: Vec<Entry>) {
         for entry in entries {
             match entry {
@@ -48,7 +48,7 @@ impl Found {
     }
 }
 
-/// The entries of the object `text`; none if it is an object of another kind.
+/// Reads the entries of the object `text`; none if it is an object of another kind.
 ///
 /// # Errors
 /// If `text` isn't JSON.
@@ -56,7 +56,7 @@ pub(super) fn entries(text: &str) -> Result<Vec<Entry>, serde_json::Error> {
     Ok(list(text)?.into_iter().map(entry).collect())
 }
 
-/// The same as they are written.
+/// Lists the entries of the object `text` as they are written.
 ///
 /// # Errors
 /// If `text` isn't JSON.
@@ -73,7 +73,7 @@ pub(super) fn list(text: &str) -> Result<Vec<&str>, serde_json::Error> {
         .collect())
 }
 
-/// The one entry that stands for `text`, which was meant as an object of tool calls and isn't JSON.
+/// The one entry for `text`, which was meant as an object of tool calls but isn't JSON.
 pub(super) fn unreadable(text: &str) -> Vec<Entry> {
     let text = text.trim_end();
     let error = match serde_json::from_str::<IgnoredAny>(text) {
@@ -116,21 +116,22 @@ fn entry(text: &str) -> Entry {
     }
 }
 
-/// The value of the first of `names` that is there and isn't null.
+/// The value of the first of `names` that is present and not null.
 fn first_present<'a>(fields: &Fields<'a>, names: &[&str]) -> Option<&'a str> {
     names
         .iter()
         .find_map(|name| fields.get(name).filter(|raw| *raw != "null"))
 }
 
-/// The arguments as an object: as they are, or out of the string that holds them. A blank string stands for none.
+/// The arguments as an object: as they are, or decoded from the string that holds them. A blank string counts as an empty
+/// object.
 fn object(raw: &str) -> Option<Box<RawValue>> {
     let held = raw.starts_with('"').then(|| string(raw));
     let text = match &held {
         None => raw,
         Some(held) => match held.as_deref()?.trim() {
             "" => "{}",
-            // Checked before the white space goes: `{"a": 1 2}` must not become an object.
+            // JSON is checked before white space is removed: `{"a": 1 2}` must not become an object.
             held => serde_json::from_str::<&RawValue>(held).ok()?.get(),
         },
     };
@@ -142,7 +143,7 @@ fn string(raw: &str) -> Option<String> {
     serde_json::from_str::<Lossy>(raw).ok().map(|text| text.0)
 }
 
-/// An id may come as a number. An empty one is none.
+/// The id, which may come as a number; `None` for an empty one.
 fn identifier(raw: &str) -> Option<String> {
     let number = raw.starts_with(|c: char| c == '-' || c.is_ascii_digit());
     if number {
@@ -152,12 +153,12 @@ fn identifier(raw: &str) -> Option<String> {
     }
 }
 
-/// The members of an object, values as raw text.
+/// The members of an object, with values as raw text.
 #[derive(Debug, Default)]
 struct Fields<'a>(Vec<(String, &'a str)>);
 
 impl<'a> Fields<'a> {
-    /// The value of `key`; of several the last, as `JSON.parse` takes it.
+    /// The value of `key`; if there are several, the last, as in `JSON.parse`.
     fn get(&self, key: &str) -> Option<&'a str> {
         self.0
             .iter()

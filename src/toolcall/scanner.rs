@@ -1,11 +1,11 @@
 //! Finds objects of tool calls in Markdown that is still arriving.
 //!
-//! In: text, in pieces. Out: the calls, what was meant as calls and can't be read, and the text around them ([`Input`]).
-//! A small state machine over bytes that never goes back further than one run of fence characters, so the work is linear in
-//! the length of the text however it is cut. Text is held back only from the start of what may turn out to be a call.
+//! In: text, in pieces. Out: the calls, the calls that can't be read, and the text around them ([`Input`]). A small state
+//! machine over bytes that never goes back further than one run of fence characters, so the work is linear in the length of the
+//! text however it is cut. Text is held back only from the start of a possible call.
 //!
-//! Where an object may begin: anywhere in prose, behind the opening fence of a code block, behind another object of the same
-//! block. Where it may not: further down in a code block, in inline code (unless that begins its line), in a JSON array or
+//! An object may begin anywhere in prose, behind the opening fence of a code block, or behind another object of the same block.
+//! It may not begin further down in a code block, in inline code (unless that begins its line), or in a JSON array or object.
 //! object.
 
 use super::fence::{FENCE, Fence, FenceContext, Opener, Run, names_calls};
@@ -18,9 +18,9 @@ use super::read::{self, Entry, Found};
 struct Damage {
     brace: usize,
     scan: Scan,
-    /// The length of the run of fence characters that has just been seen.
+    /// The length of the run of fence characters just seen.
     run: usize,
-    /// Whether only blanks precede that run on its line.
+    /// True if only blanks precede that run on its line.
     line_start: bool,
 }
 
@@ -45,7 +45,7 @@ enum State {
     AfterObject,
     /// Behind a code block that stands in another one.
     AfterNested,
-    /// In a code block, where no object is looked for.
+    /// In a code block, where objects are no longer looked for.
     Code,
     /// In a JSON value that can't be a call.
     Skip(Scan),
@@ -75,7 +75,7 @@ impl Scanner {
         self.input.settle();
     }
 
-    /// Nothing follows: decides about what is held back.
+    /// Ends the text and decides about the part that is held back.
     pub(super) fn finish(&mut self) {
         loop {
             match std::mem::take(&mut self.state) {
@@ -93,10 +93,10 @@ impl Scanner {
         }
     }
 
-    /// Every state takes at least one byte or hands over to one that does.
+    /// Handles all bytes that are there. Every state takes at least one byte or hands over to a state that does.
     fn advance_all(&mut self) {
         while self.input.peek().is_some() {
-            // A method sets the state it leads to; none set is `Text`.
+            // A method sets the next state; if it sets none, that is `Text`.
             match std::mem::take(&mut self.state) {
                 State::Text => self.text(),
                 State::Run(run) => self.run(run),
@@ -169,7 +169,7 @@ impl Scanner {
         self.state = State::Run(run);
     }
 
-    /// `next` is what follows the run and is not taken yet.
+    /// Handles the end of a run of fence characters; `next` is the byte that follows and is not taken yet.
     fn run_ended(&mut self, run: &Run, next: Option<u8>) {
         match run.place {
             FenceContext::Text => self.run_in_text(run, next),
@@ -199,7 +199,7 @@ impl Scanner {
             return;
         };
         if run.line_start && next.is_some_and(|next| next.is_ascii_alphanumeric()) {
-            // A fence with a word behind it can't close a block: it is text in it, or the block was left unclosed.
+            // A fence with a word behind it can't close a block: it is text in the block, or the block was left unclosed.
             return self.open_fence(run, Some(fence));
         }
         let closes = run.line_start || !fence.line_ended || matches!(next, None | Some(b'\r' | b'\n'));
@@ -236,7 +236,7 @@ impl Scanner {
         }
     }
 
-    /// Takes the brace an object may begin with.
+    /// Takes a brace that may begin an object.
     fn take_brace(&mut self) {
         self.input.hold();
         self.state = State::Brace {
@@ -313,9 +313,9 @@ impl Scanner {
         self.state = State::Damaged(damage);
     }
 
-    /// Whether a damaged object ended with what was taken so far, the last of it being a run of fence characters: at a fence
-    /// of its block, or, without one and if it doesn't look like calls, at the end of the paragraph. If so it is dealt with,
-    /// and the run is still to be looked at.
+    /// Returns whether a damaged object ended with the input so far, whose end is a run of fence characters: at a fence of its
+    /// block, or, without one and if it doesn't look like calls, at the end of the paragraph. If so, it is dealt with, and the
+    /// run is still to be looked at.
     fn ends_damaged(&mut self, damage: &Damage, next: Option<u8>) -> bool {
         let Damage {
             brace,
@@ -346,7 +346,7 @@ impl Scanner {
         ends
     }
 
-    /// The text ends within an object.
+    /// Handles a text that ends within an object.
     fn cut_off(&mut self, brace: usize, scan: &Scan) {
         let found = scan
             .looks_like_cut_calls()
@@ -354,7 +354,7 @@ impl Scanner {
         self.settle(found);
     }
 
-    /// The object that ends here is whole, as far as its brackets tell.
+    /// Handles the end of an object that is whole, as far as its brackets tell.
     fn object_ended(&mut self, brace: usize, scan: &Scan) {
         let text = self.input.since(brace);
         let found = match read::entries(text) {
@@ -364,7 +364,7 @@ impl Scanner {
         self.settle(found);
     }
 
-    /// Takes out the object that ends here, or lets it be text if nothing was `found` in it.
+    /// Takes out the object that ends here, or keeps it as text if nothing was `found` in it.
     fn settle(&mut self, found: Option<Vec<Entry>>) {
         if let Some(fence) = self.fence.as_mut().filter(|fence| fence.outer.is_some()) {
             let Some(entries) = found else {
@@ -390,15 +390,15 @@ impl Scanner {
                 fence.opener = opener;
             }
             if fence.opener == Opener::TakenOut {
-                // White space before the closing fence goes with it.
+                // White space before the closing fence is taken out with it.
                 self.input.hold();
             }
             self.state = State::AfterObject;
         }
     }
 
-    /// The text ends behind a block that stands in another one: that one was left unclosed, for an answer ends with its
-    /// calls, and a block in a document is followed by the document's closing fence.
+    /// Accepts the calls of a block that stands in another one and ends the text. The outer block was then left unclosed, for
+    /// an answer ends with its calls, while a block in a document is followed by the document's closing fence.
     fn accept_nested(&mut self) {
         if let Some(fence) = self.fence.take_if(|fence| fence.outer.is_some()) {
             self.input.take_out();
@@ -406,7 +406,7 @@ impl Scanner {
         }
     }
 
-    /// What was held back for an object is none, or none that counts.
+    /// Keeps the held-back text: it is not an object, or not one that counts.
     fn not_an_object(&mut self) {
         match self.fence.as_mut().and_then(|fence| fence.outer.take()) {
             Some(outer) => {
@@ -418,7 +418,7 @@ impl Scanner {
         }
     }
 
-    /// What follows in this block, if it is one, is code.
+    /// Stops looking for objects in the current block, if there is one: the rest of it is code.
     fn no_more_objects(&mut self) {
         match &mut self.fence {
             Some(fence) if fence.length >= FENCE => {
@@ -451,7 +451,7 @@ impl Scanner {
         self.state = State::Info { word: length };
     }
 
-    /// The closing fence ends here. With a call, it goes from the mark on.
+    /// Ends a block at its closing fence. If the block had a call, the fence is taken out from the mark on.
     fn close_fence(&mut self) {
         if self.fence.as_ref().is_some_and(|fence| fence.outer.is_some()) {
             self.state = State::AfterNested;
@@ -478,7 +478,7 @@ impl Scanner {
         scan.strict(bytes, at, blank)
     }
 
-    /// Takes JSON's white space; the byte behind it.
+    /// Skips JSON's white space; returns the byte behind it.
     fn skip_space(&mut self) -> Option<u8> {
         while let Some(byte) = self.input.peek() {
             if !matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
@@ -493,7 +493,7 @@ impl Scanner {
     }
 }
 
-/// What may begin a code block, inline code or a JSON value in prose.
+/// Returns whether `byte` may begin a code block, inline code or a JSON value in prose.
 fn begins_something(byte: u8) -> bool {
     (byte == b'`') | (byte == b'~') | (byte == b'{') | (byte == b'[')
 }

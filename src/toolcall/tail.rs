@@ -1,9 +1,10 @@
-//! The blocks of calls that an answer ends with.
+//! Finds the blocks of calls that an answer ends with.
 //!
-//! In: an answer, and the [`Rules`] of the call it belongs to. Out: the calls of the blocks at its end that count, and the text
-//! before them. Nothing may follow a block but white space and its closing fence. Everything else is text, whole.
+//! In: an answer, and the [`Rules`] of its model call. Out: the calls of the blocks at its end that count, and the text before
+//! them. Only white space and its closing fence may follow a block. Everything else is text, whole.
 //!
-//! The blocks are looked for from the end, so no text before them can hide one, and the work is linear in the text's length.
+//! The search goes backwards from the end, so no text before the blocks can hide one, and the work is linear in the text's
+//! length.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -17,41 +18,41 @@ use crate::message::InvalidToolCall;
 use crate::prompt::is_js_space;
 use crate::prompt::scan::from_char;
 
-/// How an object of calls usually begins, white space aside.
+/// The usual beginning of an object of calls, white space aside.
 pub(super) const KEY: &str = "\"tool_calls\"";
 /// The fewest fence characters of a code block.
 const FENCE: usize = 3;
-/// The longest text behind an opening fence, bytes.
+/// The length of the longest text behind an opening fence, bytes.
 pub(super) const MAX_INFO: usize = 64;
 
-/// Which blocks at the end of an answer count.
+/// The rules by which blocks at the end of an answer count.
 pub(super) trait Rules: Debug + Send + Sync {
-    /// What each of `blocks` is. The last one of the answer comes first, and a block counts only if all behind it do.
+    /// Judges each of `blocks`. The last block of the answer comes first, and a block counts only if all blocks behind it do.
     fn verdicts(&self, blocks: &[Block]) -> Vec<Verdict>;
 
-    /// An entry of a block that counts, as the caller gets it.
+    /// Converts an entry of a block that counts to the form that the caller gets.
     fn accept(&self, entry: Entry) -> Entry;
 }
 
-/// What a block is.
+/// The judgement of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     Counts,
-    /// Text; and why, where it may have been meant as calls.
+    /// The block is text, with the reason if it may have been meant as calls.
     Text(Option<String>),
 }
 
 /// Calls that stand together.
 #[derive(Debug)]
 pub(super) struct Block<'a> {
-    /// Where it begins, its opening fence included.
+    /// The offset at which the block begins, its opening fence included.
     start: usize,
-    /// Its objects, as they are written; of what can't be read nothing.
+    /// The objects of the block as they are written; empty for an unreadable one.
     pub(super) objects: Vec<&'a str>,
     pub(super) entries: Vec<Entry>,
 }
 
-/// The calls at the end of `text`, and how much of it is left: without calls all of it.
+/// Reads the calls at the end of `text`; also returns the length of the text before them, all of it if there are none.
 pub(super) fn read(rules: &dyn Rules, text: &str) -> (usize, Calls) {
     let mut blocks = Vec::new();
     let mut end = solid(text);
@@ -94,7 +95,7 @@ pub(super) fn read(rules: &dyn Rules, text: &str) -> (usize, Calls) {
     (end, calls)
 }
 
-/// The last object of calls in `text`, if it can't be read and goes on to the end.
+/// The last object of calls in `text`, if it can't be read and reaches to the end.
 fn unreadable(text: &str) -> Option<Block<'_>> {
     let object = last_beginning(text)?;
     let mut scan = Scan::object();
@@ -110,13 +111,13 @@ fn unreadable(text: &str) -> Option<Block<'_>> {
         }
     }
     let (body, closed) = match step {
-        // Closed brackets: nothing may follow but the closing fence.
+        // The brackets are closed: only the closing fence may follow.
         ScanStep::End => {
             let (body, closed) = without_closing_fence(text);
             let unreadable = body == at && read::entries(&text[object..at]).is_err();
             unreadable.then_some((body, closed))?
         }
-        // The text ends within it, or its end is unknown.
+        // The text ends within the object, or the object's end is unknown.
         ScanStep::More | ScanStep::Broken => {
             let (body, closed) = without_closing_fence(text);
             let lines = text[object..body].lines().skip(1);
@@ -131,7 +132,7 @@ fn unreadable(text: &str) -> Option<Block<'_>> {
     })
 }
 
-/// Whether `entry` names one of the tools `bound`.
+/// Returns whether `entry` names one of the tools `bound`.
 pub(super) fn names_one_of(bound: &HashSet<String>, entry: &Entry) -> bool {
     match entry {
         Entry::Call { name, .. } => bound.contains(name),
@@ -148,7 +149,7 @@ fn solid(text: &str) -> usize {
     text.trim_end_matches(is_js_space).len()
 }
 
-/// The block that `text`, which doesn't end with white space, ends with.
+/// The block at the end of `text`, which doesn't end with white space.
 fn block(text: &str) -> Option<Block<'_>> {
     let (mut end, closed) = without_closing_fence(text);
     let mut objects = Vec::new();
@@ -161,7 +162,7 @@ fn block(text: &str) -> Option<Block<'_>> {
             break start;
         }
         end = solid(&text[..object]);
-        // Several objects in one code block.
+        // There may be several objects in one code block.
         if closed.is_none() || !text[..end].ends_with('}') {
             break object;
         }
@@ -175,7 +176,7 @@ fn block(text: &str) -> Option<Block<'_>> {
     })
 }
 
-/// Where `text` ends without its closing fence and the white space before that, and what the fence is made of.
+/// The length of `text` without its closing fence and the white space before that, and the fence's character.
 fn without_closing_fence(text: &str) -> (usize, Option<u8>) {
     let bytes = text.as_bytes();
     let char = match bytes.last() {
@@ -189,11 +190,11 @@ fn without_closing_fence(text: &str) -> (usize, Option<u8>) {
     (solid(&text[..text.len() - run]), Some(char))
 }
 
-/// Where the opening fence of what follows `before` begins. Without a closing fence (`closed`) only one that says what
-/// follows is an opening one.
+/// The offset of the opening fence at the end of `before`. If there is no closing fence (`closed`), only a fence with a word
+/// behind it counts as an opening one.
 fn opening(before: &str, closed: Option<u8>) -> Option<usize> {
     let before = &before[..solid(before)];
-    // A line may be long: no more of it is looked at than there may be behind a fence.
+    // A line may be long: only as much of it is looked at as may stand behind a fence.
     let near = from_char(before, before.len().saturating_sub(2 * MAX_INFO));
     let line = &near[near.rfind('\n').map_or(0, |newline| newline + 1)..];
     let last = before.len() - line.len() + line.rfind(['`', '~'])?;
@@ -209,7 +210,7 @@ fn opening(before: &str, closed: Option<u8>) -> Option<usize> {
     (run >= FENCE && opens && short).then(|| last + 1 - run)
 }
 
-/// Where the object begins that `text` ends with.
+/// The offset of the object that `text` ends with.
 fn object_before(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     if bytes.last() != Some(&b'}') {
@@ -237,7 +238,7 @@ fn object_before(text: &str) -> Option<usize> {
     None
 }
 
-/// Where the last object of calls in `text` begins, whether it ends or not.
+/// The offset of the last object of calls in `text`, whether the object ends or not.
 fn last_beginning(text: &str) -> Option<usize> {
     text.rmatch_indices(KEY).find_map(|(at, _)| {
         let before = text[..at].trim_end_matches(JSON_SPACE);

@@ -1,8 +1,8 @@
-//! Calls that the model has written of its own: what ends its answer, and was brought by nothing in the thread.
+//! Calls that the model has written on its own: those at the end of its answer that nothing in the thread has brought.
 //!
 //! In: the blocks at the end of an answer, and the texts of the thread that the model has not written. Out: the blocks that
-//! count: none of their calls is a quotation ([`quotation`](super::quotation)). A call of a tool that is not bound is one, as a native call
-//! would be: the agent answers that there is none.
+//! count, those in which no call is a quotation ([`quotation`](super::quotation)). A call of a tool that is not bound counts,
+//! just as a native call would: the agent answers that there is no such tool.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,15 +16,15 @@ use crate::message::InvalidToolCall;
 const QUOTED: &str = "the same call stands in a text of the thread, so it may be a quotation; `textToolCalls: \"lenient\"` reads such \
                       blocks as calls";
 
-/// The texts of a thread, which are collected when an answer ends with calls, and not before.
+/// The texts of a thread. They are collected only when an answer ends with calls.
 type Texts = LazyLock<ForeignTexts, Box<dyn FnOnce() -> ForeignTexts + Send>>;
 
-/// Which calls count in the answer to one call of the model.
+/// The rule by which only calls that are not quoted count in an answer.
 pub struct Unquoted {
     thread: Texts,
     bound: HashSet<String>,
     any_name: bool,
-    /// The last blocks that were compared, and what they were: an answer may be read twice, and a thread is long.
+    /// The last blocks that were compared, with the results: an answer may be read twice, and a thread is long.
     last: Mutex<Option<(String, Vec<bool>)>>,
 }
 
@@ -37,8 +37,8 @@ impl fmt::Debug for Unquoted {
 }
 
 impl Unquoted {
-    /// Calls in the answer to a thread with the texts that `thread` collects. What can't be read counts if it names a tool that is
-    /// `bound`, or with `any_name`.
+    /// Accepts calls in the answer to a thread whose texts `thread` collects. An unreadable call counts if it names a tool that
+    /// is `bound`, or always with `any_name`.
     pub fn new(
         thread: impl FnOnce() -> ForeignTexts + Send + 'static,
         bound: impl IntoIterator<Item = String>,
@@ -52,7 +52,7 @@ impl Unquoted {
         }
     }
 
-    /// What `block` is, apart from being a quotation.
+    /// The judgement of `block`, apart from its being a quotation.
     fn verdict(&self, block: &Block) -> Verdict {
         let counts =
             |entry: &Entry| matches!(entry, Entry::Call { .. }) || self.any_name || names_one_of(&self.bound, entry);
@@ -62,7 +62,7 @@ impl Unquoted {
         }
     }
 
-    /// Of each block, whether the thread has brought anything of it.
+    /// Returns for each block whether the thread has brought any of it.
     fn quoted(&self, blocks: &[Block]) -> Vec<bool> {
         let key: String = blocks.iter().flat_map(|block| &block.objects).copied().collect();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,7 +97,7 @@ impl Unquoted {
         verdicts
     }
 
-    /// Whether it can't be read, and stands in the thread just so.
+    /// Returns whether the entry is unreadable, and stands in the thread in the same form.
     fn is_held(&self, entry: &Entry) -> bool {
         matches!(entry, Entry::Invalid(InvalidToolCall { args, .. }) if self.thread.hold(args))
     }
@@ -106,7 +106,7 @@ impl Unquoted {
 impl Rules for Unquoted {
     fn verdicts(&self, blocks: &[Block]) -> Vec<Verdict> {
         let verdicts: Vec<Verdict> = blocks.iter().map(|block| self.verdict(block)).collect();
-        // Only those that would count are worth a look at the thread.
+        // Only blocks that would otherwise count are worth a look at the thread.
         let count = verdicts
             .iter()
             .take_while(|verdict| **verdict == Verdict::Counts)

@@ -1,26 +1,26 @@
-//! Text set off line by line, and marked up: mails, diffs, comments, listings, logs, highlighted code.
+//! Removes line prefixes and markup from quoted text: mails, diffs, comments, listings, logs, highlighted code.
 //!
-//! In: a text that somebody quotes so. Out: the text without it, as far as lines and tags tell.
+//! In: a text with a quotation. Out: the text without prefixes and tags.
 
 use std::borrow::Cow;
 
 use memchr::memchr_iter;
 
-/// How lines are set off.
+/// The kind of line prefix by which a quotation is set off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Prefix {
-    /// As mails are, which are wrapped, too: `> `, one of several.
+    /// The `> ` of mails, one of possibly several; mails wrap their lines, too.
     Mail,
-    /// By marks: `+ `, `- `, `| `, `// `, ` * `.
+    /// Marks: `+ `, `- `, `| `, `// `, ` * `.
     Marks,
-    /// By anything that stands before a piece of JSON: a number, a time, a level, a place.
+    /// Any text before a piece of JSON: a number, a time, a level, a place.
     Anything,
 }
 
 impl Prefix {
     pub(super) const ALL: [Prefix; 3] = [Prefix::Mail, Prefix::Marks, Prefix::Anything];
 
-    /// `text` without the prefixes of its lines.
+    /// Returns `text` without the prefixes of its lines.
     pub(super) fn taken_off(self, text: &str) -> Cow<'_, str> {
         let mut out: Option<String> = None;
         let mut from = 0;
@@ -56,7 +56,7 @@ fn is_mark(c: char) -> bool {
     )
 }
 
-/// `line` without marks at its beginning. Blanks alone are no prefix: they don't count anyway.
+/// Returns `line` without the marks at its beginning. Blanks alone are not a prefix: they never count.
 fn without_marks(line: &str) -> &str {
     let inner = line.trim_start();
     let behind = inner.trim_start_matches(|c: char| is_mark(c) || c.is_whitespace());
@@ -67,12 +67,12 @@ fn without_marks(line: &str) -> &str {
     }
 }
 
-/// `text` without the end of a column.
+/// Returns `text` without the border at the end of a table's column.
 fn without_column(text: &str) -> &str {
     text.trim_end().strip_suffix(['|', '│', '┃']).unwrap_or(text)
 }
 
-/// From where JSON may begin in `line`; if it doesn't, the last word.
+/// Returns `line` from where JSON may begin; its last word if none does.
 fn json_of(line: &str) -> &str {
     let mut from = 0;
     loop {
@@ -82,7 +82,7 @@ fn json_of(line: &str) -> &str {
                 .rfind(char::is_whitespace)
                 .map_or(cell, |at| cell[at..].trim_start());
         };
-        // `[INFO] ` and the like: brackets around a few words, and something behind them.
+        // A prefix like `[INFO] `: brackets around a few words, and text behind them.
         let group = line[at..].strip_prefix('[').and_then(|inner| inner.split_once(']'));
         match group {
             Some((inner, behind)) if !inner.contains(['"', '{', '}', '[', '\\']) && goes_on(behind) => {
@@ -96,16 +96,16 @@ fn json_of(line: &str) -> &str {
     }
 }
 
-/// Whether what stands behind a closing bracket is not the rest of a list's line.
+/// Returns whether text follows the closing bracket that is not the rest of a list's line.
 fn goes_on(behind: &str) -> bool {
     let next = behind.chars().next();
     next.is_some_and(|c| !matches!(c, ',' | ']' | '}')) && !behind.trim().is_empty()
 }
 
-/// The longest tag, bytes.
+/// The length of the longest tag, bytes.
 const MAX_TAG: usize = 2_048;
 
-/// `text` without the tags of HTML and XML in it.
+/// Returns `text` without the HTML and XML tags in it.
 pub(super) fn without_tags(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut out: Option<String> = None;

@@ -1,13 +1,14 @@
-//! Whether a thread has brought a call: whether the same name with the same arguments stands in a text of it that its model
-//! has not written.
+//! Decides whether a call is a quotation: whether the same name with the same arguments stands in a text of the thread that its
+//! model has not written.
 //!
-//! In: the messages of a thread ([`ForeignTexts`]), then the calls of an answer ([`Written`]). Out: which of them are quotations.
-//! Both are reduced to plain text (`plain`), where layers of escapes, quotes and white space don't count; there each place with
-//! a call's name is compared with the call (`needle`). What is set off line by line or marked up is looked at without that,
-//! too, in each layer (`lines`); what is JSON is read as such, so that nothing in a string is taken for its end (`objects`).
+//! In: the messages of a thread ([`ForeignTexts`]), then the calls of an answer ([`Written`]). Out: which of the calls are
+//! quotations. Both are reduced to plain text (`plain`), in which layers of escapes, quotes and white space don't count; each
+//! place there with a call's name is compared with the call (`needle`). Text with line prefixes or markup is also compared
+//! without those, in each layer of escapes (`lines`). JSON is also read as JSON, so that no text in a string is taken for its
+//! end (`objects`).
 //!
-//! All of it is done when an answer ends with calls, and not before. The work is linear in the thread's length; where somebody
-//! has made a thread for which it is not, what could not be compared counts as a quotation.
+//! The work is done only when an answer ends with calls. It is linear in the thread's length; if somebody has made a thread for
+//! which it is not, calls that could not be compared count as quotations.
 
 mod lines;
 mod needle;
@@ -27,33 +28,33 @@ use needle::{NAME, Needle, Site};
 use objects::each_object;
 use plain::{entities, one_level, plain};
 
-/// How many layers of escapes are looked at line by line.
+/// The number of layers of escapes whose lines are looked at.
 const MAX_LEVELS: usize = 4;
-/// How often lines of a layer are set off, one time in the other.
+/// The number of nested line prefixes that are removed within a layer.
 const MAX_NESTED: usize = 3;
-/// Comparisons per byte of a thread, and how many there may be in a short one.
+/// Limits of the work: comparisons per byte of a thread, and the number allowed in a short one.
 const WORK: (usize, usize) = (16, 50_000_000);
 
-/// How many names are looked for one by one.
+/// The number of names that are searched for one by one.
 const MAX_NAMES: usize = 64;
 
 /// A call as an answer has it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Written<'a> {
     pub name: &'a str,
-    /// The JSON text of an object.
+    /// The JSON text of the arguments, an object.
     pub args: &'a str,
     /// The JSON text of the call.
     pub text: &'a str,
 }
 
-/// The texts of a thread that its model has not written, in their order.
+/// The texts of a thread that its model has not written, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ForeignTexts(Vec<String>);
 
 impl ForeignTexts {
-    /// Those of `messages`. `documents`: a lone message of the user's may be a thread document, in which there are texts and
-    /// calls of the model's.
+    /// Collects the foreign texts of `messages`. With `documents`, a lone user message may be a thread document, which holds
+    /// texts and calls of the model as well.
     pub fn of(messages: &[Message], documents: bool) -> ForeignTexts {
         if documents
             && let [message] = messages
@@ -69,17 +70,17 @@ impl ForeignTexts {
         ForeignTexts(foreign.flat_map(texts).collect())
     }
 
-    /// With `text` before them.
+    /// Returns the texts with `text` before them.
     #[must_use]
     pub fn after(mut self, text: &str) -> ForeignTexts {
         self.0.insert(0, text.to_owned());
         self
     }
 
-    /// Of each of `calls`, whether it was brought by the thread.
+    /// Returns for each of `calls` whether the thread has brought it.
     pub(super) fn bring(&self, calls: &[Written]) -> Vec<bool> {
         let mut search = Search::new(calls);
-        // A text that was cut goes on in the next: without anything between them.
+        // A text that was cut goes on in the next one, so nothing is put between them.
         let joined = self.0.concat();
         let whole = plain(&joined);
         let (named, spoken) = mentions(&whole, calls);
@@ -100,13 +101,13 @@ impl ForeignTexts {
         search.found
     }
 
-    /// Whether `text` stands in them, as it is but for escapes and white space.
+    /// Returns whether `text` stands in the texts, apart from escapes and white space.
     pub(super) fn hold(&self, text: &str) -> bool {
         plain(&self.0.concat()).contains(&plain(text))
     }
 }
 
-/// What a message says in text.
+/// The texts in a message.
 fn texts(message: &Message) -> Vec<String> {
     let Content::Blocks(raw) = &message.content else {
         return vec![message.content.as_text().to_owned()];
@@ -123,19 +124,19 @@ fn texts(message: &Message) -> Vec<String> {
     parts(raw, &message.role).into_iter().filter_map(text).collect()
 }
 
-/// Calls that are looked for, and what was found of them.
+/// The calls that are searched for, and those that were found.
 struct Search {
     needles: Vec<Needle>,
-    /// By name, as far as one can be told from what follows it.
+    /// The calls by the beginning of their name, up to what may end a name.
     by_name: HashMap<String, Vec<usize>>,
     longest: usize,
     found: Vec<bool>,
-    /// How much was compared.
+    /// The number of comparisons made so far.
     work: usize,
 }
 
-/// Whether `whole`, which is plain, has one of the calls' names as a name, and whether it has one at all: whatever marks may stand
-/// within.
+/// Returns whether the plain text `whole` has one of the calls' names as the value of a name, and whether it has such a name at
+/// all, ignoring any marks within it.
 fn mentions(whole: &str, calls: &[Written]) -> (bool, bool) {
     let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
     let names: HashSet<String> = calls.iter().map(|call| letters(&plain(call.name))).collect();
@@ -148,7 +149,7 @@ fn mentions(whole: &str, calls: &[Written]) -> (bool, bool) {
     (spoken && names.iter().any(|name| has(&format!("name{name}"))), spoken)
 }
 
-/// What of `name` stands before anything that may end a name.
+/// The part of `name` before a character that may end a name.
 fn beginning(name: &str) -> &str {
     name.split([',', '}']).next().unwrap_or_default()
 }
@@ -175,7 +176,7 @@ impl Search {
         }
     }
 
-    /// Looks for them in `text`, which is plain.
+    /// Searches `text`, which is plain, for the calls.
     fn look_at(&mut self, text: &str) {
         let allowed = WORK.0.saturating_mul(text.len()).saturating_add(WORK.1);
         self.work = 0;
@@ -194,7 +195,7 @@ impl Search {
         }
     }
 
-    /// Looks for them among the objects of the JSON in `text`, and in its strings.
+    /// Searches the objects of the JSON in `text`, and its strings, for the calls.
     fn look_in_json(&mut self, text: &str) {
         let Search {
             needles,
@@ -213,12 +214,12 @@ impl Search {
         });
     }
 
-    /// The same in `text` without what its lines begin with, in each layer of escapes.
+    /// Searches `text` without its line prefixes for the calls, in each layer of escapes.
     fn look_at_lines(&mut self, text: &str) {
         for prefix in Prefix::ALL {
             let mut layer = Cow::Borrowed(text);
             for _ in 0..MAX_LEVELS {
-                // A mail in a mail has its mark twice.
+                // A mail inside a mail has its mark twice.
                 for _ in 0..MAX_NESTED {
                     if self.found.iter().all(|found| *found) {
                         return;
@@ -237,7 +238,8 @@ impl Search {
     }
 }
 
-/// Where names stand in `text`, and what each of them may be: what stands before the next comma or brace, if that is near.
+/// The places of names in `text`, each with the candidate for the name: the text before the next comma or brace, if that is
+/// near.
 fn sites(text: &str, longest: usize) -> impl Iterator<Item = (usize, &str)> {
     memmem::find_iter(text.as_bytes(), NAME.as_bytes()).filter_map(move |key| {
         let at = key + NAME.len();

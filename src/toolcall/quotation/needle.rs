@@ -1,8 +1,8 @@
-//! A call to be looked for in plain text.
+//! A call that is searched for in plain text.
 //!
-//! In: a call's name and arguments, and where in a plain text they may stand. Out: whether the text has the same name with the
-//! same arguments there. Keys may stand in any order, numbers may be spelled otherwise, the id and what else an object of
-//! calls holds don't count.
+//! In: a call's name and arguments, and a place in a plain text. Out: whether the text has the same name with the same
+//! arguments there. Keys may stand in any order and numbers may be spelled otherwise; the id and other members of an object of
+//! calls don't count.
 
 use serde_json::Value;
 
@@ -10,11 +10,11 @@ use super::objects::{ARGS, Object};
 use super::plain::plain;
 use crate::prompt::scan::from_char;
 
-/// How deep and how wide arguments may be to be compared value by value; others are compared as they are written.
+/// The depth and width up to which arguments are compared value by value; larger ones are compared as written.
 const MAX_DEPTH: usize = 64;
 const MAX_WIDTH: usize = 512;
 
-/// `null`, in JSON and in Python.
+/// The spellings of `null`, in JSON and in Python.
 const NULLS: [&str; 2] = ["null", "None"];
 
 /// A value in plain text.
@@ -44,7 +44,7 @@ impl Node {
         }
     }
 
-    /// Where it ends in `text` if it begins at `at`.
+    /// The end of this value in `text` if the value stands at `at`.
     fn end(&self, text: &str, at: usize) -> Option<usize> {
         let rest = text.get(at..)?;
         let after = |word: &str| rest.starts_with(word).then(|| at + word.len());
@@ -74,7 +74,7 @@ impl Node {
 
     fn end_of_object(members: &[(String, Node)], text: &str, mut at: usize) -> Option<usize> {
         let mut left: Vec<&(String, Node)> = members.iter().collect();
-        // Usually they stand in the same order: the next is the first.
+        // The members usually stand in the same order, so the next one is tried first.
         left.reverse();
         while !left.is_empty() {
             let found = left.iter().enumerate().rev().find_map(|(index, (key, value))| {
@@ -93,7 +93,7 @@ impl Node {
     }
 }
 
-/// Behind `byte`, if it stands at `at`.
+/// The offset behind `byte`, if that stands at `at`.
 fn behind(text: &str, at: usize, byte: u8) -> Option<usize> {
     (text.as_bytes().get(at) == Some(&byte)).then_some(at + 1)
 }
@@ -102,19 +102,19 @@ fn is_of_number(byte: u8) -> bool {
     byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E')
 }
 
-/// One call.
+/// A call to search for.
 #[derive(Debug)]
 pub(super) struct Needle {
     pub(super) name: String,
     args: Node,
-    /// How long the arguments are, plain, as they were written.
+    /// The length of the plain arguments as they were written, bytes.
     length: usize,
-    /// What was written for the call, plain, and where in it the name stands.
+    /// The plain text of the call as written, and the offset of the name in it.
     written: Option<(String, usize)>,
 }
 
 impl Needle {
-    /// `args` is the JSON text of an object, `written` that of the whole call.
+    /// Makes a needle; `args` is the JSON text of an object, `written` that of the whole call.
     pub(super) fn new(name: &str, args: &str, written: &str) -> Needle {
         let (name, flat, written) = (plain(name), plain(args), plain(written));
         let value = serde_json::from_str(args)
@@ -130,7 +130,7 @@ impl Needle {
         }
     }
 
-    /// Whether `text` has it at `site`.
+    /// Returns whether `text` has the call at `site`.
     pub(super) fn stands_at(&self, text: &str, site: &Site) -> bool {
         self.stands_as_written(text, site)
             || if self.has_no_args() {
@@ -148,7 +148,7 @@ impl Needle {
             }
     }
 
-    /// Whether this is the call, which has the same name.
+    /// Returns whether `object`, which has the same name, is this call.
     pub(super) fn is_in(&self, object: &Object) -> bool {
         if !self.has_no_args() {
             return object
@@ -157,7 +157,7 @@ impl Needle {
                 .any(|args| self.args.end(args, 0) == Some(args.len()));
         }
         let is_none = |args: &String| matches!(args.as_str(), "" | "{}" | "null" | "None");
-        // The definition of a tool is no call.
+        // The definition of a tool is not a call.
         !object.is_described && object.args.first().map_or(object.in_calls, is_none)
     }
 
@@ -178,7 +178,7 @@ fn ends_member(text: &str, at: usize) -> bool {
     matches!(text.as_bytes().get(at), Some(b',' | b'}'))
 }
 
-/// Whether `value` is no deeper than `depth`, and no object in it too wide.
+/// Returns whether `value` is no deeper than `depth`, and no object in it too wide.
 fn is_comparable(value: &Value, depth: usize) -> bool {
     depth > 0
         && match value {
@@ -190,26 +190,26 @@ fn is_comparable(value: &Value, depth: usize) -> bool {
         }
 }
 
-/// How the member of a name begins.
+/// The beginning of a name's member in plain text.
 pub(super) const NAME: &str = "name:";
-/// How far from its name a call's arguments may begin or end, with the id and whatever else stands between, bytes.
+/// Bytes within which a call's arguments may begin or end, counted from its name, with the id and other members between.
 const REACH: usize = 2_048;
-/// A name in plain text, and what stands around it in the same object.
+/// A name in plain text, and the values around it in the same object.
 #[derive(Debug)]
 pub(super) struct Site {
-    /// Where the name begins.
+    /// The offset at which the name begins.
     name: usize,
-    /// Where values begin behind it that are objects.
+    /// The offsets at which object values behind the name begin.
     objects_behind: Vec<usize>,
-    /// Where such values end before it.
+    /// The offsets at which object values before the name end.
     objects_before: Vec<usize>,
-    /// The object, as far as it reaches.
+    /// The range of the object, as far as the reach allows.
     from: usize,
     to: usize,
 }
 
-/// Whether the brace or bracket at `at` is a string's: nothing closes behind a colon, and behind nothing that opens stands a comma.
-/// JSON is looked at as such beside this (`objects`).
+/// Returns whether the brace or bracket at `at` belongs to a string: nothing closes right behind a colon, and no comma follows
+/// an opening one. JSON is also read as JSON, independently of this (`objects`).
 fn is_of_string(bytes: &[u8], at: usize) -> bool {
     match bytes[at] {
         b'}' | b']' => at > 0 && bytes[at - 1] == b':',
@@ -219,7 +219,7 @@ fn is_of_string(bytes: &[u8], at: usize) -> bool {
 }
 
 impl Site {
-    /// The name that begins at `name` and ends before `end`.
+    /// Makes the site of the name that begins at `name` and ends before `end`.
     pub(super) fn new(text: &str, name: usize, end: usize) -> Site {
         let mut site = Site {
             name,
@@ -230,7 +230,7 @@ impl Site {
         };
         site.look_behind(text.as_bytes(), end);
         site.look_before(text.as_bytes());
-        // Where the reach ended, that may be within a character.
+        // The end of the reach may lie within a character.
         while !text.is_char_boundary(site.from) {
             site.from += 1;
         }
@@ -240,7 +240,7 @@ impl Site {
         site
     }
 
-    /// How much was looked at.
+    /// The number of bytes looked at.
     pub(super) fn reach(&self) -> usize {
         self.to - self.from
     }
@@ -285,7 +285,7 @@ impl Site {
         self.from = at;
     }
 
-    /// Whether what stands here is a call without arguments. The definition of a tool is none.
+    /// Returns whether the object here is a call without arguments. The definition of a tool is not one.
     fn has_no_args(&self, text: &str) -> bool {
         let object = &text[self.from..self.to];
         if object.contains("description:") {
@@ -299,7 +299,7 @@ impl Site {
                 let value = &object[at..];
                 value.is_empty() || ["{}", ",", "null", "None"].iter().any(|none| value.starts_with(none))
             }
-            // Only in a list of calls.
+            // Without such a member it counts only in a list of calls.
             None => {
                 let list = from_char(&text[..self.from], self.from.saturating_sub(REACH));
                 list.ends_with("tool_calls:[{") || (list.ends_with("},{") && list.contains("tool_calls:["))

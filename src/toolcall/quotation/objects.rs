@@ -1,10 +1,10 @@
-//! Calls in JSON, whatever stands in their strings.
+//! Finds calls in JSON, whatever stands in its strings.
 //!
-//! In: a text in which there may be JSON, in whose strings there may be JSON again, with entities or without. Out: each object of
-//! it that has a name. In plain text a string's braces can't be told from an object's, and a call's arguments may stand far from
-//! its name; here they are told by what JSON says. Python's and a script's spelling of objects is read as well.
+//! In: a text that may hold JSON, whose strings may hold JSON again, with or without entities. Out: each object in it that has
+//! a name. In plain text a string's braces can't be told from an object's, and a call's arguments may stand far from its name;
+//! here JSON itself tells. Python's and JavaScript's spelling of objects is read as well.
 //!
-//! Each layer is read once, from its beginning to its end: where something is no JSON, all that was open there is none.
+//! Each layer is read once, from its beginning to its end. Where the text is not JSON, everything that was open is dropped.
 
 use std::borrow::Cow;
 
@@ -12,27 +12,28 @@ use memchr::memchr2;
 
 use super::plain::{entities, one_level, plain};
 
-/// The keys that arguments have, in plain text.
+/// The keys under which arguments stand, in plain text.
 pub(super) const ARGS: [&str; 4] = ["args:", "arguments:", "parameters:", "input:"];
-/// JSON in a string in JSON: each layer doubles the backslashes of the one within, so more can't be told from a flood.
+/// The number of layers of JSON in JSON strings. Each doubles the backslashes of the one within, so that more can't be told
+/// from a flood.
 const MAX_LAYERS: usize = 16;
-/// How deep objects and lists are looked into.
+/// The depth to which objects and lists are read.
 const MAX_DEPTH: usize = 10_000;
 
 /// An object that has a name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Object {
-    /// All of these are plain.
+    /// The name; like the other texts here it is plain.
     pub name: String,
-    /// Values that may be a call's arguments.
+    /// The values that may be a call's arguments.
     pub args: Vec<String>,
-    /// It has a description: it may be the definition of a tool.
+    /// True if it has a description: it may be the definition of a tool.
     pub is_described: bool,
-    /// It stands in a list of calls.
+    /// True if it stands in a list of calls.
     pub in_calls: bool,
 }
 
-/// Gives each object in `text` that has one of the names of `wanted` to `each`, until that says that it has enough.
+/// Calls `each` for each object in `text` whose name `wanted` accepts, until `each` says that it has enough.
 pub(super) fn each_object(text: &str, wanted: &dyn Fn(&str) -> bool, each: &mut dyn FnMut(&Object) -> bool) {
     let mut reader = ObjectReader {
         enough: false,
@@ -40,7 +41,7 @@ pub(super) fn each_object(text: &str, wanted: &dyn Fn(&str) -> bool, each: &mut 
         each,
     };
     reader.layers(text, 0);
-    // A string's text without the string.
+    // This may be the text of a string without its quotes.
     if text.contains("{\\\"") {
         let inner = one_level(text);
         inner.iter().for_each(|inner| reader.layers(inner, 1));
@@ -54,7 +55,7 @@ struct ObjectReader<'a> {
 }
 
 impl ObjectReader<'_> {
-    /// Reads `text` as it is, and as it is without its entities.
+    /// Reads `text` as it is, and again with its entities decoded.
     fn layers(&mut self, text: &str, layer: usize) {
         if layer > MAX_LAYERS {
             return;
@@ -97,7 +98,7 @@ impl ObjectReader<'_> {
     }
 }
 
-/// Where a value stands.
+/// The start and end of a value.
 type Span = (usize, usize);
 
 /// An object or a list that has begun.
@@ -108,21 +109,21 @@ struct Frame {
     wants: Wants,
     /// The member whose value comes next.
     key: Key,
-    /// It is a list of calls.
+    /// True if it is a list of calls.
     is_calls: bool,
     name: Option<Span>,
     args: Vec<Span>,
     is_described: bool,
 }
 
-/// What may stand next in it.
+/// The tokens that may come next in an object or list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wants {
-    /// A key, or an item of a list; or the end.
+    /// A key, an item of a list, or the end.
     Item,
     Colon,
     Value,
-    /// That, or the end.
+    /// A comma, or the end.
     Comma,
 }
 
@@ -154,13 +155,13 @@ impl Key {
 }
 
 enum Found<'a> {
-    /// What stands between a string's quotes.
+    /// The text between a string's quotes.
     String(&'a str),
     /// An object that has ended.
     Object(Frame),
 }
 
-/// Objects and strings of a text, one after the other, an object behind what it holds.
+/// An iterator over the objects and strings of a text, an object after its contents.
 struct Scan<'a> {
     text: &'a str,
     at: usize,
@@ -179,7 +180,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Whether the object that has just ended stands in a list of calls.
+    /// Returns whether the object that has just ended stands in a list of calls.
     fn in_calls(&self) -> bool {
         self.open.last().is_some_and(|list| list.is_calls)
     }
@@ -250,7 +251,7 @@ impl<'a> Scan<'a> {
         self.at += 1;
     }
 
-    /// The object that ends here.
+    /// Closes the object that ends here and returns it.
     fn close(&mut self, is_object: bool) -> Option<Frame> {
         let can = |frame: &mut Frame| frame.is_object == is_object && matches!(frame.wants, Wants::Item | Wants::Comma);
         let Some(frame) = self.open.pop_if(can) else {
@@ -275,7 +276,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// A key, a member's value or an item stands here; whether it may.
+    /// Takes a key, a member's value or an item; returns whether one may stand here.
     fn value(&mut self, span: Span) -> bool {
         let Some(frame) = self.open.last_mut() else {
             return false;
@@ -304,8 +305,8 @@ impl<'a> Scan<'a> {
         true
     }
 
-    /// What is open is no JSON. What was taken for a string may have been the text between two, with an object's beginning at
-    /// its end: `{"text {"name": …`.
+    /// Drops everything that is open, since it is not JSON. The last string may in truth have been the text between two
+    /// strings, with an object's beginning at its end: `{"text {"name": …`.
     fn fail(&mut self) {
         self.open.clear();
         let (from, to) = std::mem::take(&mut self.string);
@@ -315,7 +316,7 @@ impl<'a> Scan<'a> {
             self.open(true);
             return;
         }
-        // What opens is looked at again.
+        // An opening bracket is looked at again.
         let is_open = matches!(self.text.as_bytes().get(self.at), Some(b'{' | b'['));
         self.at += usize::from(!is_open && self.at < self.text.len());
         while !self.text.is_char_boundary(self.at) {
@@ -324,7 +325,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Behind the string that begins at `at`, with a quote.
+/// The offset behind the string that begins at `at`, with a quote.
 fn end_of_string(bytes: &[u8], at: usize) -> Option<usize> {
     let quote = *bytes.get(at)?;
     let mut from = at + 1;
@@ -352,7 +353,7 @@ mod tests {
 
     use super::*;
 
-    /// Each once, in the order of the alphabet.
+    /// Lists each object once, in alphabetical order.
     fn objects(text: &str) -> Vec<String> {
         let mut found = BTreeSet::new();
         each_object(text, &|_| true, &mut |object| {
@@ -374,7 +375,7 @@ mod tests {
         assert_eq!(objects(&json!({ "text": json!([inner]).to_string() }).to_string()), all);
         assert_eq!(objects(&json!([json!([inner]).to_string()]).to_string()), all);
         assert_eq!(objects(&format!("see {}", inner.replace('"', "\\\""))), all);
-        // As it stands, the end of this can be read as well: in no list of calls.
+        // Read as it stands, this ends in objects as well, but not in a list of calls.
         let escaped = ["1", "2 {a:}}", "3", "3!"];
         assert_eq!(objects(&inner.replace('"', "&quot;")), escaped);
         assert_eq!(

@@ -1,16 +1,16 @@
-//! Text without what quoting it adds.
+//! Reduces text to what quoting does not change.
 //!
-//! In: a text, however often it was escaped on its way into a thread. Out: [`plain`], in which HTML entities and the escapes of
-//! JSON strings are decoded at any depth, and white space, quotes, backslashes and what has no width are gone. What was
-//! escaped once more has the same plain text as before, so nobody has to guess how often it was.
+//! In: a text, however often it was escaped on its way into a thread. Out: [`plain`] text, in which HTML entities and the
+//! escapes of JSON strings are decoded at any depth, and white space, quotes, backslashes and characters without width are
+//! removed. Escaping a text once more does not change its plain text, so nobody has to guess how often it was escaped.
 //!
-//! [`entities`] and [`one_level`] are the same for one layer, with all else kept: between the layers, lines can be looked at.
+//! [`entities`] and [`one_level`] decode one layer and keep everything else, so that lines can be looked at between the layers.
 
 use std::borrow::Cow;
 
 use crate::prompt::scan;
 
-/// The plain text: what is left of `text` if no layer of escapes counts. Linear.
+/// Returns the plain text of `text`, in which no layer of escapes counts. Linear.
 pub(super) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut input = Input::new(text);
@@ -25,7 +25,7 @@ pub(super) fn plain(text: &str) -> String {
     }
 }
 
-/// `text` with its entities decoded, however often they were escaped.
+/// Returns `text` with its entities decoded, however often they were escaped.
 pub(super) fn entities(text: &str) -> Cow<'_, str> {
     if !text.contains('&') {
         return Cow::Borrowed(text);
@@ -39,7 +39,7 @@ pub(super) fn entities(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// `text` with one layer of the escapes of JSON strings decoded; `None` if there is none.
+/// Returns `text` with one layer of the escapes of JSON strings decoded; `None` if it has none.
 pub(super) fn one_level(text: &str) -> Option<String> {
     let mut parts = text.split('\\');
     let mut out = String::with_capacity(text.len());
@@ -71,9 +71,10 @@ pub(super) fn one_level(text: &str) -> Option<String> {
     found.then_some(out)
 }
 
-/// What is left to read. Entities are decoded as it is read; what an escape stands for can be put back, and is read again.
+/// The unread rest of a text. Entities are decoded while reading; the character of an escape can be put back, and is read
+/// again.
 struct Input<'a> {
-    /// What was put back.
+    /// The character that was put back.
     back: Option<char>,
     rest: &'a str,
 }
@@ -98,7 +99,7 @@ impl<'a> Input<'a> {
         Some(c)
     }
 
-    /// What is ordinary text up to a byte that `matters`, and was read with that.
+    /// Reads ordinary text up to a byte that `matters`; empty if a character was put back.
     fn ordinary(&mut self, matters: impl Fn(u8) -> bool) -> &'a str {
         if self.back.is_some() {
             return "";
@@ -114,7 +115,7 @@ impl<'a> Input<'a> {
         Some(c)
     }
 
-    /// Behind a backslash: of any number of them, only the last says something.
+    /// Reads an escape, behind its backslash; of any number of backslashes only the last counts.
     fn escape(&mut self) {
         let next = loop {
             match self.next() {
@@ -129,7 +130,7 @@ impl<'a> Input<'a> {
         };
     }
 
-    /// The character that `\u` and four digits stand for, or two such pairs.
+    /// The character of `\u` and four digits, or of two such pairs.
     fn unit(&mut self) -> Option<char> {
         let high = hex(self.rest, 4)?;
         self.rest = &self.rest[4..];
@@ -149,15 +150,15 @@ impl<'a> Input<'a> {
     }
 }
 
-/// The number that `text` begins with, of so many hexadecimal digits.
+/// The number at the beginning of `text`, of so many hexadecimal digits.
 fn hex(text: &str, digits: usize) -> Option<u32> {
     let digits = text.get(..digits)?;
     let all = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     all.then(|| u32::from_str_radix(digits, 16).ok())?
 }
 
-/// The character of the entity that `text`, behind its ampersand, begins with, and how long that is. As in HTML, some need no
-/// semicolon.
+/// The character of the entity that `text`, behind its ampersand, begins with, and the entity's length. As in HTML, some need
+/// no semicolon.
 fn entity(text: &str) -> Option<(char, usize)> {
     if let Some(number) = text.strip_prefix('#') {
         let (c, length) = numbered(number)?;
@@ -176,23 +177,24 @@ fn entity(text: &str) -> Option<(char, usize)> {
     })
 }
 
-/// The longest name of an entity: `CounterClockwiseContourIntegral`.
+/// The length of the longest entity name, `CounterClockwiseContourIntegral`.
 const MAX_NAME: usize = 31;
-/// The longest one that needs no semicolon: `Ccedil` and others.
+/// The length of the longest name that needs no semicolon, `Ccedil` and others.
 const MAX_OPEN_NAME: usize = 6;
 
-/// What the entity called `name` stands for.
+/// The character of the entity called `name`.
 fn named(name: &str) -> Option<char> {
     quick_xml::escape::resolve_html5_entity(name)?.chars().next()
 }
 
-/// Whether names of it need no semicolon: those of HTML 2, which are of the first 256 characters. A few names more are taken for such
-/// ones; since both sides of a comparison are read so, it makes no difference.
+/// Returns whether the names of `c` need no semicolon: those of HTML 2, for the first 256 characters. A few more names are
+/// included; since both sides of a comparison are read in the same way, that makes no difference.
 fn is_open(c: char) -> bool {
     matches!(c, '&' | '"' | '<' | '>' | '\u{A0}'..='\u{FF}')
 }
 
-/// The character that `text`, behind `&#`, gives the number of, and how long that is: with any number of zeros before it.
+/// The character whose number `text`, behind `&#`, begins with, and the number's length; any number of leading zeros is
+/// allowed.
 fn numbered(text: &str) -> Option<(char, usize)> {
     let (digits, radix) = match text.strip_prefix(['x', 'X']) {
         Some(digits) => (digits, 16),
@@ -201,7 +203,7 @@ fn numbered(text: &str) -> Option<(char, usize)> {
     let prefix = text.len() - digits.len();
     let length = digits.chars().take_while(|c| c.is_digit(radix)).count();
     let significant = digits[..length].trim_start_matches('0');
-    // More digits than any character has, or none at all.
+    // The number has more digits than that of any character, or none at all.
     if length == 0 || significant.len() > MAX_DIGITS {
         return None;
     }
@@ -214,16 +216,16 @@ fn numbered(text: &str) -> Option<(char, usize)> {
     Some((c, prefix + length + semicolon))
 }
 
-/// As many digits as the last character's number has.
+/// The number of digits in the number of the last character.
 const MAX_DIGITS: usize = 7;
 
-/// What numbers from 128 to 159 stand for in HTML: the characters of Windows-1252.
+/// The characters for numbers from 128 to 159 in HTML, those of Windows-1252.
 const WINDOWS: [char; 32] = [
     '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8D}', 'Ž', '\u{8F}', '\u{90}', '‘', '’',
     '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9D}', 'ž', 'Ÿ',
 ];
 
-/// What [`plain`] may do something about.
+/// Returns whether [`plain`] may change or drop `byte`.
 fn matters(byte: u8) -> bool {
     (byte <= b' ')
         | (byte == b'"')
@@ -234,11 +236,12 @@ fn matters(byte: u8) -> bool {
         | (byte >= 0x7f)
 }
 
-/// What a copy may have more or less of without being another text. A semicolon may have been that of an entity which needs none.
+/// Returns whether a copy may have more or fewer of `c` and still be the same text. A semicolon may come from an entity that
+/// needs none.
 fn is_dropped(c: char) -> bool {
     match c {
         '"' | '\'' | ';' | '“' | '”' | '„' | '‘' | '’' | '«' | '»' => true,
-        // The soft hyphen, and what has no width.
+        // The soft hyphen, and characters without width.
         '\u{AD}' | '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{2064}' | '\u{FEFF}' => true,
         c => c.is_whitespace() || c.is_control(),
     }
@@ -277,7 +280,7 @@ mod tests {
             plain("&eacute;&rsquo;&mdash;&hellip;&CounterClockwiseContourIntegral;&notit;&#146;&#151;&eacute &nosuch;"),
             "é—…∳¬it—é&nosuch"
         );
-        // Whether a semicolon was the entity's, nobody knows any more.
+        // By now it is unknown whether the semicolon belonged to the entity.
         assert_eq!(plain("&#38;amp&#59;"), plain("&amp;"));
     }
 
@@ -306,7 +309,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-        /// The law that the rest is built on.
+        /// The law that everything else here relies on.
         #[test]
         fn what_is_escaped_once_more_is_the_same(text in texts()) {
             let json = serde_json::to_string(&text).unwrap();
@@ -321,7 +324,7 @@ mod tests {
             let inner = &json[1..json.len() - 1];
             let spaces = |text: &str| text.replace(|c: char| c.is_control(), "\t");
             let decoded = one_level(inner).unwrap_or_else(|| inner.to_owned());
-            // Control characters without a letter of their own are `\u0001`; tabs stand for `\b` and `\f`.
+            // Control characters without a letter of their own are written `\u0001`; tabs stand in for `\b` and `\f`.
             prop_assert_eq!(spaces(&decoded), spaces(&text));
         }
     }

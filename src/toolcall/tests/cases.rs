@@ -1,11 +1,11 @@
-//! Calls as models write them, and answers that hold none.
+//! Calls as models write them, and answers without any.
 
 use super::*;
 
 const A: &str = r#"{"tool_calls":[{"name":"a","args":{"x":1},"id":"i"}]}"#;
 const B: &str = r#"{"tool_calls":[{"name":"b"}]}"#;
 
-/// The calls as `id name args`, and the content; nothing is invalid.
+/// The calls as `id name args`, and the content; asserts that nothing is invalid.
 fn found(text: &str) -> (Vec<String>, String) {
     let extraction = extract(text);
     assert_eq!(extraction.invalid, [], "{text}");

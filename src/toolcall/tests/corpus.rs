@@ -1,25 +1,24 @@
 //! Calls as they stand in threads: quoted, escaped, set off, re-written and cut in all the ways that pages, results, diffs,
 //! mails and logs do it.
-//!
-//! In: a call. Out: the texts of a thread that has brought it. Every way is applied to every call.
+//! In: a call. Out: the texts of a thread that has brought the call. Every way is applied to every call.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-/// A call that somebody else has written.
+/// A call written by somebody other than the model.
 pub(super) struct Quoted {
     pub(super) name: &'static str,
     pub(super) args: Value,
 }
 
 impl Quoted {
-    /// As the format of SPEC-01 has it.
+    /// The call in the format of SPEC-01.
     pub(super) fn block(&self) -> Value {
         json!({ "tool_calls": [{ "name": self.name, "args": self.args, "id": "call_1" }] })
     }
 
-    /// As a model quotes it at the end of its answer: in a block of its own spelling, with an id of its own.
+    /// The call as a model quotes it at the end of its answer: in a block of its own spelling, with an id of its own.
     pub(super) fn answer(&self) -> String {
         let block = json!({ "tool_calls": [{ "name": self.name, "args": self.args, "id": "call_7" }] });
         format!("The page says:\n\n```json\n{}\n```", pretty(&block))
@@ -34,7 +33,7 @@ impl Quoted {
     }
 }
 
-/// Calls with everything in their arguments that may be hard to find again.
+/// Calls with all kinds of arguments that may be hard to find again.
 pub(super) fn calls() -> Vec<Quoted> {
     let call = |name, args| Quoted { name, args };
     vec![
@@ -88,7 +87,7 @@ fn numeric(text: &str) -> String {
     text.chars().map(entity).collect()
 }
 
-/// As editors of pages write what is not ASCII: by its name where it has one.
+/// The entity names by which editors of pages write characters beyond ASCII.
 const NAMES: [(char, &str); 16] = [
     ('é', "eacute"),
     ('è', "egrave"),
@@ -108,14 +107,15 @@ const NAMES: [(char, &str); 16] = [
     ('€', "euro"),
 ];
 
-/// With the first `known` of the names, each with `end` behind it.
+/// Replaces the first `known` of the characters by their names, each followed by `end`.
 fn named(text: &str, known: usize, end: &str) -> String {
     let name = |c: char| NAMES[..known].iter().find(|(named, _)| *named == c);
     let entity = |c: char| name(c).map_or_else(|| c.to_string(), |(_, name)| format!("&{name}{end}"));
     text.chars().map(entity).collect()
 }
 
-/// Every character but letters, digits and blanks as a number in so many digits, in the set of Windows where that has it.
+/// Replaces every character but letters, digits and blanks by its number with so many digits, in Windows-1252 where that has
+/// the character.
 fn padded(text: &str, digits: usize) -> String {
     let number = |c: char| match c {
         '’' => 146,
@@ -136,7 +136,7 @@ fn with_member(q: &Quoted, key: &str, member: &str) -> Value {
     json!({"tool_calls": [{"name": q.name, key: member, "args": q.args}]})
 }
 
-/// `text` as the result of a tool that answers in JSON.
+/// The text as the result of a tool that answers in JSON.
 fn result(text: &str) -> String {
     json!({ "ok": true, "result": text, "took": 3 }).to_string()
 }
@@ -161,7 +161,7 @@ fn each(text: &str, prefix: &str) -> String {
     lines(text, |_| prefix.to_owned())
 }
 
-/// Broken at every so many characters.
+/// Breaks the text into lines of `width` characters, each behind `prefix`.
 fn wrapped(text: &str, width: usize, prefix: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let lines = chars
@@ -192,7 +192,7 @@ fn tokens(text: &str, between: &str) -> String {
     out
 }
 
-/// With the members of every object in the order that `order` makes of them.
+/// Reorders the members of every object by `order`.
 fn ordered(value: &Value, order: fn(&mut Vec<(String, Value)>)) -> Value {
     match value {
         Value::Object(members) => {
@@ -249,7 +249,7 @@ fn script(value: &Value) -> String {
 
 type Way = (&'static str, fn(&Quoted) -> Vec<String>);
 
-/// The ways, by name.
+/// The ways of quoting, by name.
 #[rustfmt::skip]
 pub(super) const WAYS: &[Way] = &[
     // Pages.

@@ -1,4 +1,4 @@
-//! What was meant as calls and can't be read.
+//! Unreadable calls, which were meant as calls.
 
 use super::*;
 

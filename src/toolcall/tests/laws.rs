@@ -1,10 +1,10 @@
-//! What holds for any text and any way to cut it.
+//! Laws that hold for any text and any way to cut it.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Text made of everything that matters to the scanner.
+/// Text made of everything that is significant to the scanner.
 fn adversarial() -> impl Strategy<Value = String> {
     let marks = prop::sample::select(vec![
         "```",
@@ -84,7 +84,7 @@ fn through_the_gate(text: &str, cuts: &[prop::sample::Index]) -> (String, Extrac
     (out, extraction)
 }
 
-/// Whether all of `part`'s characters are in `whole`, in order.
+/// Returns whether all of `part`'s characters are in `whole`, in order.
 fn is_left_of(part: &str, whole: &str) -> bool {
     let mut whole = whole.chars();
     part.chars().all(|c| whole.any(|other| other == c))
@@ -119,7 +119,7 @@ proptest! {
         prop_assert_eq!(extraction.tool_calls, []);
     }
 
-    /// Prose and blocks in turn: all the calls are found, all the prose is left.
+    /// Prose and blocks alternate: all calls are found, and all prose is left.
     #[test]
     fn calls_and_what_is_left_account_for_everything(
         parts in prop::collection::vec(("[a-z .,!]{0,9}[a-z]", "[ -~é\n]{0,30}", 0..4_u8), 1..6),
@@ -149,7 +149,7 @@ proptest! {
     }
 }
 
-/// What comes out after each of the pieces.
+/// The output after each of the pieces.
 fn streamed(pieces: &[&str]) -> Vec<String> {
     let mut gate = Gate::new(&TextCalls::Lenient);
     let mut out: Vec<String> = pieces

@@ -1,4 +1,4 @@
-//! The marked form: what counts, what is text, and what holds for any text and any way to cut it.
+//! The marked form: the calls that count, the text that does not, and laws for any text and any way to cut it.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ fn rules() -> TextCalls {
     TextCalls::Marked(Arc::new(Marked::new(Mark::new(0), bound)))
 }
 
-/// Through a gate, in these pieces: the calls as `id name args`, what can't be read, the note, and the text.
+/// The result of reading an answer through a gate: the calls as `id name args`, the unreadable ones, the note, and the text.
 type Read = (Vec<String>, Vec<InvalidToolCall>, Option<String>, String);
 
 fn read_pieces(calls: &TextCalls, pieces: &[&str]) -> Read {
@@ -159,10 +159,10 @@ fn what_may_have_been_meant_is_text_and_noted() {
     ] {
         assert_eq!(read(&text), (vec![], vec![], unmarked.clone(), text.clone()), "{text}");
     }
-    // The mark proves it: whoever runs the calls answers that there is no such tool.
+    // The mark proves that it is a call; the agent answers that there is no such tool.
     let found = read(&object("unknown", "call_aaaaaaaaaa_1"));
     assert_eq!(found.0, [r#"call_1 unknown {"x":"}\"` ["}"#]);
-    // Of tools that are not bound a text may say what it likes.
+    // A text may mention tools that are not bound as it likes.
     let other = object("other", "call_1");
     assert_eq!(read(&other), (vec![], vec![], None, other.clone()));
 }
@@ -194,7 +194,7 @@ fn a_marked_block_that_cannot_be_read_is_invalid() {
         assert_eq!(written, args);
         assert!(error.starts_with("the JSON is "), "{error}");
     }
-    // Each entry for itself.
+    // Each entry is judged by itself.
     let entries = format!(
         r#"{{"tool_calls":[{{"name":"a","args":7,"id":"{MARK}_1"}},{{"name":"a","id":"{MARK}_2"}},"{MARK}"]}}"#
     );
@@ -243,7 +243,7 @@ fn ordinary_text_is_not_held_back() {
     }
 }
 
-/// Text of everything that matters here, without the mark.
+/// Text of everything that is significant here, without the mark.
 fn unmarked() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "```",
@@ -327,7 +327,7 @@ proptest! {
     }
 }
 
-/// Work that grows with the square of the text would not end here.
+/// If the work grew with the square of the text, this would not end.
 #[test]
 fn hostile_text_is_read_in_linear_time() {
     let length = 100_000;

@@ -22,8 +22,8 @@ struct Vector {
     content: String,
 }
 
-/// Numbers are compared as they are written: those of the calls are, in all but one case, spelled in the text as
-/// `JSON.stringify` spells them. The JavaScript suite compares the values.
+/// Numbers are compared as written: in all but one case the text spells a call's numbers as `JSON.stringify` does. The
+/// JavaScript suite compares the values.
 #[test]
 fn every_vector_of_an_answer() {
     let file = include_str!("../../../__tests__/fixtures/vectors/toolcalls.json");
@@ -74,7 +74,7 @@ fn repeated_ids_get_a_suffix_and_the_others_stay() {
         "call_1", "call_1_2", "call_1_3", "call_1_4", "call_2", "call_2_2", "call_2_3", "x",
     ];
     assert_eq!(taken.ids, HashSet::from(all.map(String::from)));
-    // What is free is not looked for from the beginning each time.
+    // The search for a free suffix does not start from the beginning each time.
     for next in 5..8 {
         let mut one = [call("call_1", "t", "{}")];
         make_unique(&mut one, &mut taken);

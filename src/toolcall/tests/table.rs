@@ -1,4 +1,4 @@
-//! The table of docs/concepts/tool-calls.md: what each mode takes for a call, and what it misses.
+//! The table of docs/concepts/tool-calls.md: the text that each mode takes for a call, and the calls that it misses.
 //!
 //! `UPDATE_DOCS=1 cargo test --lib toolcall::tests::table` rewrites it.
 
@@ -9,8 +9,8 @@ use crate::message::{Message, Role};
 const BEGIN: &str = "<!-- The table is counted by src/toolcall/tests/table.rs, which compares it. -->\n";
 const END: &str = "<!-- end -->\n";
 
-/// Blocks as models write them when they mean them: the prompts of SPEC-01, issue trackers of CLIs and agents, and the cases
-/// beside this file. `ID` is the id.
+/// Blocks as models write them when they mean them, from the prompts of SPEC-01, issue trackers of CLIs and agents, and the
+/// cases beside this file. `ID` is the id.
 const FORMS: [&str; 20] = [
     "```json\n{\n  \"tool_calls\": [\n    {\n      \"name\": \"a\",\n      \"args\": { \"x\": 1 },\n      \"id\": \"ID\"\n    }\n  ]\n}\n```",
     "Let me look.\n\n```json\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{},\"id\":\"ID\"}]}\n```",
@@ -34,7 +34,7 @@ const FORMS: [&str; 20] = [
     "```json\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{},\"id\":\"ID\"}]}\n```\n<thread>",
 ];
 
-/// A call that somebody else has written, as a model quotes it.
+/// Answers in which a model quotes a call written by somebody else.
 const QUOTES: [&str; 14] = [
     "The page says:\n```json\nQUOTE\n```\nI would not do that.",
     "A call looks like this:\n\n```json\nQUOTE\n```\n\nThe id is free to choose.",
@@ -53,12 +53,12 @@ const QUOTES: [&str; 14] = [
 ];
 const QUOTE: &str = r#"{"tool_calls":[{"name":"a","args":{"to":"eve@example.com"},"id":"ID"}]}"#;
 
-/// Ids that whoever is quoted may have written.
+/// Ids that the author of a quoted call may have guessed.
 const GUESSES: [&str; 3] = ["call_1", "call_k7f3q9x2ab_1", "toolu_01"];
 
 const MODES: [&str; 4] = ["unquoted", "marked", "lenient", "off"];
 
-/// The rules for the answer to a thread with these texts.
+/// The mode called `name`, for the answer to a thread with these texts.
 fn mode(name: &str, thread: &[String]) -> TextCalls {
     match name {
         "unquoted" => {
@@ -78,21 +78,21 @@ fn bound() -> impl Iterator<Item = String> {
     ["a", "add"].map(str::to_owned).into_iter().chain(quoted)
 }
 
-/// An answer, the texts of the thread it was given in, and how many calls it makes.
+/// An answer, the texts of its thread, and the number of calls it makes.
 struct Case {
     thread: Vec<String>,
     text: String,
     calls: usize,
 }
 
-/// How many calls are found in `text`.
+/// The number of calls found in `text`.
 fn count(mode: &TextCalls, text: &str) -> usize {
     let mut gate = Gate::new(mode);
     gate.push(text);
     gate.finish().1.tool_calls.len()
 }
 
-/// A row: calls that are none, and calls that are missed.
+/// A row of the table: the texts wrongly taken for calls, and the calls missed.
 fn row(corpus: &str, cases: &[Case]) -> String {
     let meant: usize = cases.iter().map(|case| case.calls).sum();
     let cells = MODES.map(|name| {
@@ -109,7 +109,8 @@ fn row(corpus: &str, cases: &[Case]) -> String {
 
 fn table() -> String {
     let marked = format!("{}_1", Mark::new(0).as_str());
-    // The CLIs were recorded with SPEC-01's instruction; a model that follows the one with a mark writes its id so.
+    // The CLIs were recorded with SPEC-01's instruction; a model that follows the instruction with a mark writes its id in this
+    // form.
     let asked = || vec!["What is 17 + 25? Use add.".to_owned()];
     let recorded: Vec<_> = crate::decode::golden::answers()
         .into_iter()
@@ -179,7 +180,7 @@ fn the_table_in_the_docs_is_what_is_counted() {
         std::fs::write(path, [before, BEGIN, &table(), END, after].concat()).unwrap();
         return;
     }
-    // Markdown is formatted elsewhere: spaces don't count.
+    // Other tools format the Markdown, so spaces don't count.
     let squeeze = |text: &str| {
         let parts = text.split_whitespace().filter(|part| !part.starts_with("--"));
         parts.collect::<Vec<_>>().join(" ")

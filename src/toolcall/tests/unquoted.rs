@@ -1,4 +1,4 @@
-//! Calls that the thread has not brought, and quotations that it has.
+//! Calls that the thread has not brought, and quotations of calls that it has.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::corpus::{WAYS, calls};
 use super::*;
 use crate::message::{Content, Message, MessageFields, Role};
 
-/// Rules for the answer to a thread with these texts of a tool's.
+/// The rules for the answer to a thread with these texts of a tool.
 fn rules(texts: &[String], bound: &[&str], any_name: bool) -> TextCalls {
     let messages: Vec<Message> = texts.iter().map(|text| Message::new(Role::Tool, text)).collect();
     rules_of(&messages, bound, any_name)
@@ -75,7 +75,7 @@ fn no_quotation_of_the_corpus_is_a_call() {
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
-/// The thread is full of other calls, and of the same with other arguments.
+/// The thread is full of other calls, and of the same call with other arguments.
 #[test]
 fn a_call_of_the_models_own_is_one_in_any_such_thread() {
     for (way, quote) in WAYS {
@@ -161,7 +161,7 @@ fn what_the_model_has_said_and_called_itself_does_not_count() {
         &block("look", &args),
     );
     assert_eq!(polled.calls, [r#"call_7 look {"path":"a"}"#]);
-    // A thread of the caller's own writing, in which the model's part is marked as such.
+    // The caller wrote this thread, and marked the model's part as such.
     let document = |kind: &str| {
         let text = crate::prompt::escape_xml(&block("look", &args));
         let text =
@@ -214,7 +214,8 @@ fn every_text_that_is_not_the_models_counts() {
     assert_eq!(read(&rules, &quote).calls.len(), 0);
 }
 
-/// An agent's answer was the raw JSON where its model called a tool that it has not: upstream tells the model so, and goes on.
+/// An agent's answer used to be raw JSON when its model called a tool that the agent did not have. Upstream tells the model so,
+/// and goes on.
 #[test]
 fn a_call_of_a_tool_that_is_not_bound_is_one() {
     let of = |names: &[&str]| {
@@ -265,7 +266,7 @@ fn a_call_behind_a_quotation_counts_and_one_before_it_does_not() {
     );
     let found = read(&rules, &format!("{own}\n{quote}"));
     assert_eq!((found.calls.len(), found.ignored.as_deref()), (0, Some(QUOTED)));
-    // One of several in a block.
+    // This is one of several calls in a block.
     let both = json!({"tool_calls": [{"name": "a", "args": {"x": 2}}, {"name": "a", "args": {"x": 1}}]}).to_string();
     assert_eq!(read(&rules, &both).text, both);
     assert_eq!(
@@ -289,7 +290,7 @@ fn an_object_of_another_key_is_held_back_until_it_is_none() {
     assert_eq!(shown, ["x", "", " {\"a\": \"{\\\"b\\\"}\"}", " y", "", " {\"c\" d"]);
 }
 
-/// Work that grows with the square of a text would not end here.
+/// If the work grew with the square of a text, this would not end.
 #[test]
 fn hostile_threads_and_answers_are_compared_in_linear_time() {
     let length = 60_000;
@@ -378,7 +379,7 @@ fn args() -> impl Strategy<Value = Value> {
     prop::collection::vec(("[a-z_]{1,6}", value()), 1..5).prop_map(|members| members.into_iter().collect())
 }
 
-/// One way more in which a text comes to stand in another.
+/// One more way in which a text comes to stand in another.
 fn quoted_once_more(text: &str, way: u8) -> String {
     let each = |prefix: &str| text.lines().map(|line| format!("{prefix}{line}\n")).collect::<String>();
     match way {
@@ -392,7 +393,7 @@ fn quoted_once_more(text: &str, way: u8) -> String {
     }
 }
 
-/// One way in which lines are set off.
+/// One way in which lines get prefixes.
 fn set_off(text: &str, way: u8) -> String {
     let each = |prefix: &str| text.lines().map(|line| format!("{prefix}{line}\n")).collect::<String>();
     match way {
@@ -424,7 +425,7 @@ proptest! {
         for way in ways {
             text = quoted_once_more(&text, way);
         }
-        // Lines that were cut begin with no mark.
+        // Lines that were cut begin without a mark.
         let mut ends: Vec<usize> = cuts.iter().filter(|_| lines > 4).map(|cut| text.floor_char_boundary(cut.index(text.len() + 1))).collect();
         ends.extend([0, text.len()]);
         ends.sort_unstable();
@@ -455,7 +456,7 @@ proptest! {
         for way in ways {
             text = quoted_once_more(&text, way);
         }
-        // Quotes and white space don't count, and numbers are as good in quotes.
+        // Quotes and white space don't count, and numbers may as well stand in quotes.
         let squeezed = |value: &Value| value.to_string().replace(['"', ' ', '\''], "");
         prop_assume!(squeezed(&args) != squeezed(&other));
         let found = read(&rules(&[format!("{prose}{text}")], &["act"], false), &block("act", &args));
