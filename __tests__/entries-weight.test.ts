@@ -79,6 +79,7 @@ const FACES = {
       "call",
       "calls",
       "chat",
+      "connections",
       "create",
       "exchange",
       "faces",
@@ -91,6 +92,7 @@ const FACES = {
     ].map((file) => `gateway/${file}`),
     ...[
       "queue",
+      "record",
       "refusal",
       "responses",
       "responses-answer",

@@ -1,6 +1,18 @@
 /** What whoever runs a gateway sees of it: records, spans, figures, what is left when it is killed, and what the doctor says. */
-import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { createClaudeCliProvider, type ProviderEvent } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { runCommand, startCommand } from "../support/command-line.mjs";
@@ -12,6 +24,35 @@ import { lacks } from "../support/systems.mjs";
 import { startSdk } from "../support/telemetry.mjs";
 
 const CHAT = "/v1/chat/completions";
+
+/** A project that has `@opentelemetry/sdk-node`: its name, over the parts of the SDK that the development dependencies have. */
+function folderWithSdk() {
+  const folder = temporaryFolder();
+  const packages = join(folder, "node_modules", "@opentelemetry");
+  mkdirSync(join(packages, "sdk-node"), { recursive: true });
+  for (const name of ["api", "context-async-hooks", "exporter-trace-otlp-http", "sdk-trace-base"])
+    symlinkSync(
+      fileURLToPath(new URL(`../../node_modules/@opentelemetry/${name}`, import.meta.url)),
+      join(packages, name),
+    );
+  writeFileSync(
+    join(packages, "sdk-node", "index.js"),
+    `const { context, trace } = require("@opentelemetry/api");
+     const { AsyncLocalStorageContextManager } = require("@opentelemetry/context-async-hooks");
+     const { OTLPTraceExporter } = require("@opentelemetry/exporter-trace-otlp-http");
+     const { BasicTracerProvider, BatchSpanProcessor } = require("@opentelemetry/sdk-trace-base");
+     exports.NodeSDK = class {
+       traces = new BasicTracerProvider({ spanProcessors: [new BatchSpanProcessor(new OTLPTraceExporter())] });
+       start() {
+         trace.setGlobalTracerProvider(this.traces);
+         context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
+       }
+       shutdown = () => this.traces.shutdown();
+     };`,
+  );
+  return folder;
+}
+
 const BODY = { model: "api/m", messages: [{ role: "user", content: "hi" }] };
 const INSTALL = "install it with `npm install -g @anthropic-ai/claude-code`, or see that it is on the gateway's PATH";
 const BEHIND = [
@@ -109,6 +150,43 @@ it("each request is a span, with the call of its provider below it, and a time",
   expect(JSON.stringify(served.map(({ name, attributes }) => [name, attributes]))).not.toContain("secret");
 });
 
+it("a client's trace is joined, by who has a key; what was left is told with its key, model and id", async () => {
+  const sdk = startSdk();
+  const hangs = { chunks: ["one", "two", "three"], hangAfter: 3 };
+  const { ask, gateway } = await serveApi([{ text: "ok" }, hangs], { telemetry: sdk.both }, { telemetry: sdk.both });
+  const [trace, span] = ["0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"];
+  const traceparent = `00-${trace}-${span}-01`;
+  const joined = await ask(CHAT, BODY, { traceparent });
+  await ask(CHAT, BODY, { traceparent, authorization: "Bearer another-0123456789" });
+  await ask("/v1/models", undefined, { traceparent: `00-${"0".repeat(32)}-${span}-01` });
+  const leaving = new AbortController();
+  const left = await fetch(`${gateway.url}${CHAT}`, {
+    ...{ method: "POST", signal: leaving.signal, body: JSON.stringify({ ...BODY, stream: true }) },
+    headers: { authorization: `Bearer ${gateway.token}`, "content-type": "application/json" },
+  });
+  leaving.abort();
+  await expect.poll(() => sdk.spans().filter(({ kind }) => kind === 1)).toHaveLength(4);
+  const served = sdk.spans().filter(({ kind }) => kind === 1);
+  const parents = served.map(
+    ({ parentSpanContext: parent }) => parent && [parent.traceId, parent.spanId, parent.isRemote],
+  );
+  expect(parents).toEqual([[trace, span, true], undefined, undefined, undefined]);
+  const [called] = sdk.spans().filter(({ name }) => name === "chat m");
+  expect(called?.spanContext().traceId).toBe(trace);
+  const told = served.map(({ attributes }) => [
+    attributes["deep_factor.gateway.request.id"],
+    attributes["deep_factor.gateway.key"],
+    attributes["gen_ai.request.model"],
+    attributes["deep_factor.cancelled"],
+  ]);
+  expect(told).toEqual([
+    [joined.headers.get("x-request-id"), "default", "api/m", undefined],
+    [expect.stringMatching(/^req_/), undefined, undefined, undefined],
+    [expect.stringMatching(/^req_/), "default", undefined, undefined],
+    [left.headers.get("x-request-id"), "default", "api/m", true],
+  ]);
+});
+
 it("says of a telemetry that is none what it must be", async () => {
   await expect(serveApi([], { telemetry: "on" as never })).rejects.toMatchObject({ code: "INVALID_OPTION" });
 });
@@ -154,8 +232,8 @@ it("a session that fell to another engine is no session that went on", async () 
 });
 
 describe("the command", { timeout: 120_000 }, () => {
-  async function started(args: string[], env: Record<string, string> = {}) {
-    const { child, ended, output } = startCommand(["serve", "--port", "0", ...args], { env });
+  async function started(args: string[], env: Record<string, string> = {}, cwd?: string) {
+    const { child, ended, output } = startCommand(["serve", "--port", "0", ...args], { env, ...(cwd && { cwd }) });
     onTestFinished(async () => {
       child.kill("SIGKILL");
       await ended;
@@ -163,6 +241,49 @@ describe("the command", { timeout: 120_000 }, () => {
     await Promise.race([expect.poll(() => output.stdout, { timeout: 60_000 }).toContain("\n"), ended]);
     return { child, ended, output };
   }
+
+  it("sends telemetry where the usual variables ask for it, to its end", async () => {
+    const spans: { name: string; traceId: string; parentSpanId?: string }[] = [];
+    const collector = createServer((request, response) => {
+      let body = "";
+      request.on("data", (piece) => (body += piece));
+      request.on("end", () => {
+        for (const { scopeSpans } of JSON.parse(body).resourceSpans)
+          spans.push(...scopeSpans.flatMap((scope: { spans: typeof spans }) => scope.spans));
+        response.writeHead(200, { "content-type": "application/json" }).end("{}");
+      });
+    });
+    await new Promise<void>((resolve) => collector.listen(0, "127.0.0.1", resolve));
+    onTestFinished(() => void collector.close());
+    const api = await startOpenAi([{ text: "ok" }]);
+    onTestFinished(() => api.close());
+    const args = ["--provider", "openai", "--base-url", `${api.url}/v1`, "--model", "openai/m", "--json"];
+    const env = {
+      OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${(collector.address() as AddressInfo).port}`,
+      DEEP_FACTOR_GATEWAY_TOKEN: "dfp-0123456789abcdef",
+    };
+    const { output, child, ended } = await started(args, env, folderWithSdk());
+    const { url } = JSON.parse(output.stdout);
+    const answered = await fetch(url + CHAT, {
+      method: "POST",
+      headers: { authorization: `Bearer ${env.DEEP_FACTOR_GATEWAY_TOKEN}`, "content-type": "application/json" },
+      body: JSON.stringify({ ...BODY, model: "openai/m" }),
+    });
+    expect(answered.status).toBe(200);
+    child.kill("SIGTERM");
+    expect((await ended).code).toBe(0);
+    const server = spans.find(({ name }) => name === `POST ${CHAT}`);
+    const call = spans.find(({ name }) => name === "chat m");
+    expect([spans.length, call?.traceId, server?.parentSpanId]).toEqual([2, server?.traceId, undefined]);
+
+    // Who asks for it and has no SDK is told what is missing; who says that there is none to be is not.
+    const bare = await started(args, env, temporaryFolder());
+    expect(bare.output.stderr).toContain(
+      "OTEL_EXPORTER_OTLP_ENDPOINT is set, and nothing sends telemetry: run `npm install @opentelemetry/sdk-node`",
+    );
+    const off = await started(args, { ...env, OTEL_SDK_DISABLED: "true" }, temporaryFolder());
+    expect(off.output.stderr).not.toContain("OTEL_");
+  });
 
   it("prints the token where it is asked to, and nowhere else", async () => {
     const { output } = await started(["--print-token"]);

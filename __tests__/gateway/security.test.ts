@@ -3,11 +3,12 @@ import { execFile, execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, lstatSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
-import { connect } from "node:net";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { createGateway } from "deep-factor-providers/gateway";
 import { describe, expect, it, onTestFinished } from "vitest";
+import connectionsFile from "../../src/js/gateway/connections.cjs";
 import { raw, serveApi, temporaryFolder, usedPort } from "../support/gateway.mjs";
 import { lacks } from "../support/systems.mjs";
 
@@ -24,6 +25,8 @@ function canHaveNetworks(): boolean {
     spawnSync("ip", ["netns", "del", name], { stdio: "ignore" });
   }
 }
+
+const { createConnections } = connectionsFile;
 
 const CHAT = "/v1/chat/completions";
 const BODY = { model: "api/m", messages: [{ role: "user", content: "hi" }] };
@@ -333,6 +336,59 @@ describe("bytes", () => {
     const talking = setInterval(() => socket.write("X-A: b\r\n"), 50);
     expect(await broken).toMatchObject({ code: expect.stringMatching(/^(ECONNRESET|EPIPE)$/) });
     clearInterval(talking);
+  });
+
+  it("silent connections keep out nobody who has the key: the oldest of them is told, and ends", async () => {
+    const { gateway } = await serveApi([]);
+    const port = Number(new URL(gateway.url).port);
+    const heard: string[] = [];
+    const silent = Array.from({ length: 256 }, (_, index) => {
+      const socket = connect({ port, host: "127.0.0.1" });
+      socket.on("data", (data) => (heard[index] = `${heard[index] ?? ""}${data}`));
+      onTestFinished(() => void socket.destroy());
+      return socket;
+    });
+    await Promise.all(silent.map((socket) => new Promise((resolve) => socket.once("connect", resolve))));
+    const text = await raw(
+      gateway.url,
+      `GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n${AUTH(gateway.token)}\r\nConnection: close\r\n\r\n`,
+    );
+    expect(text.split("\r\n", 1)).toEqual(["HTTP/1.1 200 OK"]);
+    await expect.poll(() => heard.flatMap((told) => told ?? [])).toHaveLength(1);
+    const [told = ""] = heard.flatMap((one) => one ?? []);
+    expect(told).toMatch(/^HTTP\/1.1 503 Service Unavailable\r\n/);
+    expect(JSON.parse(told.split("\r\n\r\n")[1] ?? "").error).toMatchObject({
+      ...{ code: "overloaded", type: "server_error" },
+      message: "256 connections are open, which are all that there may be: close some, or try again in a moment",
+    });
+  });
+
+  it("where every place has a key and an answer under way, one more connection is told so", async () => {
+    const connections = createConnections(2);
+    const server = createServer((socket) => {
+      socket.on("error", () => {});
+      connections.take(socket);
+      if (!connections.has(socket)) return;
+      taken.push(socket);
+      connections.prove(socket);
+    });
+    const taken: Socket[] = [];
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const open = [raw(url, ""), raw(url, "")];
+    await expect.poll(() => taken).toHaveLength(2);
+    const ends = taken.map((socket) => connections.begin(socket));
+    expect(await raw(url, "GET / HTTP/1.1\r\n\r\n")).toMatch(
+      /^HTTP\/1.1 503 [\s\S]*retry-after: 1\r\n[\s\S]*"overloaded"/,
+    );
+    // One that waits for its next request gives its place to who comes.
+    ends[1]?.();
+    const third = raw(url, "");
+    expect(await open[1]).toMatch(/^HTTP\/1.1 503 /);
+    await expect.poll(() => taken).toHaveLength(3);
+    for (const socket of taken) socket.destroy();
+    expect([await open[0], await third]).toEqual(["", ""]);
+    await new Promise((resolve) => server.close(resolve));
   });
 
   it("a head that does not come: 408, in about its time", async () => {

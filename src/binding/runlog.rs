@@ -10,6 +10,7 @@ use napi_derive::napi;
 use super::environment::promise;
 use super::{from_json, outcome};
 use crate::replay::{self, Replay};
+use crate::run::record::RefusedCall;
 use crate::status;
 
 /// A recorded run.
@@ -65,6 +66,14 @@ pub fn show_run_log(env: &Env, path: String, shown_json: String) -> napi::Result
         env,
         async move { outcome(replay::show(PathBuf::from(path), shown).await) },
     )
+}
+
+/// Adds a call that was refused before any run of it began to the log at `path`: `{"ok": null}` or `{"err": …}`. `refused_json`: `{runId, provider,
+/// startedAt, error}`, the last a `ProviderError`.
+#[napi(catch_unwind)]
+pub fn record_refused_call(env: &Env, path: String, refused_json: String) -> napi::Result<PromiseRaw<'_, String>> {
+    let refused: RefusedCall = from_json(&refused_json)?;
+    promise(env, async move { outcome(refused.record(&PathBuf::from(path)).await) })
 }
 
 /// What goes on on this machine and what the logs at `paths` hold since `since` (ms since the epoch): `{"ok": index.d.ts's Status}`.

@@ -187,6 +187,8 @@ Options:
   --keep-alive <ms>       how long a process waits for the next request of its conversation; default: 300000
   --processes <n>         how many such processes may wait, of each CLI that has one for each conversation (claude, qwen),
                           of about 200 MB each; default: 20
+  --input-encoding <form> how a CLI is told a conversation that none of its processes knows: xml, or text with labels;
+                          default: xml
   --base-url <url>        openai: where the API is; default: OpenAI's own
   --api-key-env <name>    openai: the environment variable that holds the key; default: OPENAI_API_KEY without
                           --base-url, no key with one

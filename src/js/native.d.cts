@@ -284,5 +284,7 @@ export class NativeReplay {
 
 /** `{"ok": text}` or `{"err": …}`. `shownJson`: `{"format": "text" | "html" | "json", "colour": boolean, "full": boolean}`. */
 export function showRunLog(path: string, shownJson: string): Promise<string>;
+/** `{"ok": null}` or `{"err": …}`. `refusedJson`: `{"runId", "provider", "startedAt", "error"}`, the last a `ProviderError`. */
+export function recordRefusedCall(path: string, refusedJson: string): Promise<string>;
 /** Of this machine, and of the logs at these paths since a moment, ms since the epoch. */
 export function machineStatus(paths: string[], since: number): Promise<string>;

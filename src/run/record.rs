@@ -1,12 +1,13 @@
 //! A call's run log: where it goes, what its header says, and what is secret in it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::clock::now_ms;
 use super::handle::Ended;
-use crate::error::Code;
+use crate::error::{Code, ProviderError};
 use crate::process::Vars;
 use crate::recorder::{Recorder, Refused};
 use crate::redact::Redactor;
@@ -65,6 +66,45 @@ impl RecordOptions {
     ) -> Result<Recorder, (Code, String)> {
         let begun = self.begin(provider, run_id, prompt, redactor).await;
         begun.map_err(|refused| (Code::InvalidOption, format!("the call's option \"record\": {refused}")))
+    }
+}
+
+/// A call that came to no run: whoever serves it has refused it before.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedCall {
+    /// By which it is known elsewhere.
+    run_id: String,
+    provider: String,
+    /// ms since the epoch.
+    started_at: u64,
+    /// A `ProviderError` as JSON.
+    error: Box<RawValue>,
+}
+
+impl RefusedCall {
+    /// Adds it to the log at `path`, as a run that has failed without an event.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION` where the log can't be begun.
+    pub async fn record(self, path: &Path) -> Result<(), Box<ProviderError>> {
+        let header = Header {
+            run_id: self.run_id,
+            parent_run_id: None,
+            provider: self.provider,
+            started_at: self.started_at,
+            prompt: None,
+        };
+        let invalid = |refused: Refused| {
+            let reason = format!("the option \"record\": {refused}");
+            Box::new(ProviderError::new(&header.provider, Code::InvalidOption, reason))
+        };
+        let recorder = Recorder::begin(path, &header, Redactor::default())
+            .await
+            .map_err(invalid)?;
+        recorder.end(Some(&End::Failed { error: self.error })).await;
+        recorder.settle().await;
+        Ok(())
     }
 }
 

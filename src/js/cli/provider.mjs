@@ -91,12 +91,12 @@ function createApi(values, { model, ...common }) {
  *
  * @param {string} id
  * @param {Pick<Values, "engine" | "timeout" | "base-url" | "api-key-env" | "model">} values
- * @param {{ keepAlive: number, maxProcesses: number | undefined, answers: number | undefined }} kept how long a process is kept, ms, how many
- *   may rest, and how many answers may be made at a time
+ * @param {{ keepAlive: number, maxProcesses: number | undefined, answers: number | undefined, inputEncoding: string | undefined, telemetry: import("../../../index.js").Telemetry | undefined }} kept
+ *   how long a process is kept, ms, how many may rest, how many answers may be made at a time, how a CLI is told a thread in words, and who observes
  * @returns {CliProvider}
  */
-export function createServed(id, values, { keepAlive, maxProcesses, answers }) {
-  const common = { timeout: milliseconds(values.timeout), retry: false, maxConcurrency: answers };
+export function createServed(id, values, { keepAlive, maxProcesses, answers, inputEncoding, telemetry }) {
+  const common = { timeout: milliseconds(values.timeout), retry: false, maxConcurrency: answers, telemetry };
   if (id === API) {
     // The model of a name without one: an API has no default of its own.
     return made(() => createApi({ ...values, engine: undefined }, { ...common, model: values.model }));
@@ -105,7 +105,7 @@ export function createServed(id, values, { keepAlive, maxProcesses, answers }) {
   if (!ids.includes(id)) {
     throw new UsageError(`unknown provider "${id}"${suggestion(id, ids) || ":"} there are ${ids.join(", ")}`);
   }
-  const options = { ...common, engine: values.engine };
+  const options = { ...common, engine: values.engine, inputEncoding };
   // One process of a CLI may serve all conversations, and a CLI without kept processes has neither option.
   const wishes = [{ keepAlive, ...(maxProcesses !== undefined && { maxProcesses }) }, { keepAlive }, {}];
   return made(() => firstOf(wishes, (wish) => factoryOf(id)(/** @type {{}} */ ({ ...options, ...wish }))));

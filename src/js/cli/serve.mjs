@@ -17,6 +17,7 @@ import state from "../gateway/state.cjs";
 import { ProviderError } from "../native-entry.mjs";
 import { unreadable } from "./files.mjs";
 import { linesOf } from "./gateway.mjs";
+import { observed } from "./otel.mjs";
 import { API, createServed, REFUSED, warn } from "./provider.mjs";
 import { print, printJson, tell, visible } from "./screen.mjs";
 
@@ -38,6 +39,7 @@ const OPTIONS = /** @type {const} */ ({
   timeout: { type: "string" },
   "keep-alive": { type: "string" },
   processes: { type: "string" },
+  "input-encoding": { type: "string" },
   "base-url": { type: "string" },
   "api-key-env": { type: "string" },
   answers: { type: "string" },
@@ -57,6 +59,9 @@ const TOKEN_VARIABLE = "DEEP_FACTOR_GATEWAY_TOKEN";
 const KEEP_ALIVE = 300_000;
 /** What the vendors say, as a file of this package. */
 const TERMS = fileURLToPath(new URL("../../../docs/reference/terms.md", import.meta.url));
+
+/** How a thread is told in words (`inputEncoding`). */
+const ENCODINGS = ["xml", "text"];
 
 /** What it ends with when answers were cut short. */
 const CUT_CODE = 143;
@@ -93,7 +98,12 @@ export async function serve(args, signal, second) {
   // Before any CLI is started: what is in the environment goes on to it.
   const token = tokenOf(values);
   const keepAlive = count(values["keep-alive"], "keep-alive") ?? KEEP_ALIVE;
-  const kept = { keepAlive, maxProcesses: count(values.processes, "processes") };
+  const inputEncoding = values["input-encoding"];
+  if (inputEncoding !== undefined && !ENCODINGS.includes(inputEncoding)) {
+    throw new UsageError(`--input-encoding must be ${ENCODINGS.join(" or ")}, not "${inputEncoding}"`);
+  }
+  const { telemetry, end } = observed(process.env);
+  const kept = { keepAlive, maxProcesses: count(values.processes, "processes"), inputEncoding, telemetry };
   const models = values.model ?? [];
   const own = { ...values, model: modelOfApi(models) };
   const answers = count(values.answers, "answers");
@@ -123,6 +133,7 @@ export async function serve(args, signal, second) {
     drainMs: count(values.drain, "drain"),
     record: values.record,
     logger: logOf(values.log),
+    telemetry,
   };
   const gateway = await opened(options);
   try {
@@ -140,6 +151,7 @@ export async function serve(args, signal, second) {
   } finally {
     await gateway.close();
     await Promise.all(Object.values(providers).map((provider) => provider.close()));
+    await end();
   }
 }
 

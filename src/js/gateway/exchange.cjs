@@ -11,11 +11,9 @@
  * @import { Facts } from "./call.cjs"
  */
 
-const { join, parse } = require("node:path");
-
 const { contentOf } = require("../ai-sdk/parts.cjs");
 const { begin } = require("./call.cjs");
-const { OWN_KEY } = require("./keys.cjs");
+const { recordOf } = require("./record.cjs");
 const { createFilter, inOrder } = require("./calls.cjs");
 const { refusalOf } = require("./refusal.cjs");
 
@@ -43,11 +41,12 @@ const PING = 5_000;
  * @param {Fields} request.body
  * @param {boolean} request.lenient
  * @param {string} request.requestId
+ * @param {(figures: () => Record<string, unknown>) => void} request.tell says by what figures of the call can be had, as far as they are known
  * @param {ServerResponse} response
  * @param {AbortSignal} signal aborts when nobody waits for the answer any more
  * @returns {Promise<Record<string, unknown>>} figures for the log
  */
-async function answer(house, { face, key, body, lenient, requestId }, response, signal) {
+async function answer(house, { face, key, body, lenient, requestId, tell }, response, signal) {
   const around = {
     lenient: lenient || house.lenient,
     seals: house.seals,
@@ -57,6 +56,7 @@ async function answer(house, { face, key, body, lenient, requestId }, response, 
   const read = face.read(body, around);
   read.messages = house.withheld.restore(key.name, read.messages);
   const target = house.models.find(read.model);
+  tell(() => ({ model: target.names[0], stream: read.stream }));
   const release = await key.admit();
   /** @type {import("./queue.cjs").Place} */
   let place;
@@ -86,6 +86,7 @@ async function answer(house, { face, key, body, lenient, requestId }, response, 
   const { facts } = call;
   const headers = () => headersOf(facts, read.ignored, queuedMs);
   const figures = () => ({ ...figuresOf(facts, read), ...(queuedMs > 0 ? { queuedMs } : {}) });
+  tell(figures);
   try {
     if (read.stream) {
       const failed = await streamed(response, signal, { call, face, read, around, filter, keep, headers, requestId });
@@ -107,26 +108,13 @@ async function answer(house, { face, key, body, lenient, requestId }, response, 
   } catch (error) {
     if (signal.aborted) throw error;
     const refusal = refusalOf(error, read.places);
-    throw Object.assign(refusal, { facts: headers(), figures: figures(), cause: error });
+    throw Object.assign(refusal, { facts: headers(), cause: error });
   } finally {
     // Also where the client left: nothing of its call stays behind, and what it used counts.
     await call.leave().catch(() => {});
     place.leave();
     release({ tokens: facts.usage?.totalTokens, usd: facts.costUsd });
   }
-}
-
-/**
- * The run log of a key: that of the gateway's own token is the file that was named, and that of another key stands beside it under the key's
- * name (`audit.jsonl`, `audit.editor.jsonl`).
- *
- * @param {string | undefined} record
- * @param {string} key
- */
-function recordOf(record, key) {
-  if (record === undefined || key === OWN_KEY) return record;
-  const { dir, name, ext } = parse(record);
-  return join(dir, `${name}.${encodeURIComponent(key)}${ext}`);
 }
 
 const NO_REPLY = "the provider ended its stream without a reply";

@@ -201,6 +201,15 @@ function createKeys({ token, keys, limits }) {
       );
     },
 
+    /** Whether one of them is that of a key, or none is asked for. @param {readonly string[]} secrets */
+    has(secrets) {
+      try {
+        return this.find(secrets) !== undefined;
+      } catch {
+        return false;
+      }
+    },
+
     /** When what all calls have used is counted. */
     async close() {
       await Promise.all([own, ...all.map(({ key }) => key)].map((key) => key.close()));

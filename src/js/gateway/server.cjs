@@ -14,7 +14,9 @@ const { chmodSync } = require("node:fs");
 const http = require("node:http");
 
 const { createWithheld } = require("./calls.cjs");
+const { LINGER, createConnections, tell } = require("./connections.cjs");
 const { answer } = require("./exchange.cjs");
+const { recordCall, recordOf } = require("./record.cjs");
 const { FACES } = require("./faces.cjs");
 const { checkDepth, isObject, shown } = require("./fields.cjs");
 const { createGuard } = require("./guard.cjs");
@@ -34,6 +36,7 @@ const { createStore } = require("./store.cjs");
  * @property {string} requestId
  * @property {AbortSignal} signal
  * @property {string | undefined} key the name of the key that it has brought, when that is known
+ * @property {() => Record<string, unknown>} figures what is known of its answer so far: of one that fails or is left, too
  * @property {URLSearchParams} query most of what clients add to a path (`beta`, `api-version`) changes nothing here
  */
 
@@ -86,22 +89,21 @@ function createServer(options, { keys, models, log, telemetry }) {
     },
     (request, response) => void serve(request, response, false),
   );
-  server.maxConnections = MOST_CONNECTIONS;
+  const connections = createConnections(MOST_CONNECTIONS);
+  // More than have a place: who gets none is told so.
+  server.maxConnections = 2 * MOST_CONNECTIONS;
+  server.on("connection", connections.take);
   // The body is asked for when everything else was found to be right.
   server.on("checkContinue", (request, response) => void serve(request, response, true));
   server.on("clientError", (/** @type {NodeJS.ErrnoException} */ error, socket) => {
     if (error.code === "ECONNRESET" || !socket.writable) return void socket.destroy();
     const status = STATUS_OF.get(error.code ?? "") ?? "400 Bad Request";
     const code = status.startsWith("408") ? "request_timeout" : "invalid_value";
-    const body = JSON.stringify(
-      new Refusal(Number.parseInt(status, 10), code, "this is no HTTP request that is read here").body("openai", ""),
+    tell(
+      /** @type {import("node:net").Socket} */ (socket),
+      status,
+      new Refusal(Number.parseInt(status, 10), code, "this is no HTTP request that is read here"),
     );
-    const head = [`HTTP/1.1 ${status}`, "content-type: application/json", `content-length: ${Buffer.byteLength(body)}`];
-    socket.end(
-      `${[...head, "cache-control: no-store", "x-content-type-options: nosniff", "connection: close"].join("\r\n")}\r\n\r\n${body}`,
-    );
-    // Who does not leave would keep others out.
-    setTimeout(() => socket.destroy(), LINGER).unref();
   });
 
   /**
@@ -110,6 +112,10 @@ function createServer(options, { keys, models, log, telemetry }) {
    * @param {boolean} asks whether the client waits to be asked for the body
    */
   async function serve(request, response, asks) {
+    // It was told that it has no place, and had sent this before it read that.
+    if (!connections.has(request.socket)) return;
+    const answered = connections.begin(request.socket);
+    response.once("close", answered);
     const began = Date.now();
     const requestId = id("req_");
     response.setHeader("x-request-id", requestId);
@@ -128,6 +134,7 @@ function createServer(options, { keys, models, log, telemetry }) {
     const call = {
       ...{ request, response, asks, requestId, signal: leaving.signal, key: undefined },
       query: new URLSearchParams(),
+      figures: () => ({}),
     };
     const work = (async () => {
       try {
@@ -138,6 +145,8 @@ function createServer(options, { keys, models, log, telemetry }) {
         figures = (await (observed ? observed.within(() => route(path, call)) : route(path, call))) ?? {};
       } catch (error) {
         failure = error;
+        figures = call.figures();
+        await recordRefused(error, { path, key: call.key, requestId, began, figures });
         if (!leaving.signal.aborted) refuse(error, request, response, path, requestId);
       }
     })();
@@ -153,16 +162,37 @@ function createServer(options, { keys, models, log, telemetry }) {
       status: left ? 0 : response.statusCode,
       code: failure instanceof Refusal ? failure.code : /** @type {string | undefined} */ (figures.code),
       key: call.key,
-      figures: { ...figures, .../** @type {any} */ (failure)?.figures },
+      requestId,
+      figures,
     });
     note({ key: call.key, response, path, requestId, began, figures, failure, left });
   }
 
   /** @param {IncomingMessage} request @param {string} path */
-  function observe({ method }, path) {
+  function observe(request, path) {
     if (telemetry === undefined) return undefined;
     const { beginRequest } = require("../telemetry/request.cjs");
-    return beginRequest(telemetry, { method, route: PATHS.has(path) ? path : undefined });
+    const { method, headers } = request;
+    // Whoever has no key says nothing of where its span belongs, and whether it is kept.
+    const parent = keys.has(guard.secrets(request)) ? headers.traceparent : undefined;
+    return beginRequest(telemetry, { method, route: PATHS.has(path) ? path : undefined, parent });
+  }
+
+  /**
+   * A call that was refused before a run of it began, in the record of its key: as a run that failed, under the request's id.
+   *
+   * @param {unknown} error
+   * @param {{ path: string, key: string | undefined, requestId: string, began: number, figures: Record<string, unknown> }} call
+   */
+  async function recordRefused(error, { path, key, requestId, began, figures }) {
+    const file = key === undefined || !Object.hasOwn(FACES, path) ? undefined : recordOf(record, key);
+    if (file === undefined || !(error instanceof Refusal) || figures.engine !== undefined) return;
+    const reason = await recordCall(file, { requestId, began, refusal: error });
+    if (reason === undefined) return;
+    log?.({
+      ...{ level: "error", time: Date.now(), message: "not recorded", provider: "gateway", runId: "" },
+      fields: { requestId, key, reason },
+    });
   }
 
   /**
@@ -183,6 +213,7 @@ function createServer(options, { keys, models, log, telemetry }) {
     }
     const key = keys.find(guard.secrets(request));
     call.key = key.name;
+    connections.prove(request.socket);
     if (draining) throw ending();
     if (path === MODELS || path.startsWith(`${MODELS}/`)) {
       allow(method, "GET");
@@ -204,7 +235,10 @@ function createServer(options, { keys, models, log, telemetry }) {
       models.find(read.model);
       return void send(response, 200, countTokens(read), { "x-dfp-estimated": "true" });
     }
-    return await answer(house, { face, key, body, lenient: wantsLess, requestId }, response, signal);
+    const tell = (/** @type {Call["figures"]} */ figures) => {
+      call.figures = figures;
+    };
+    return await answer(house, { face, key, body, lenient: wantsLess, requestId, tell }, response, signal);
   }
 
   /**
@@ -235,10 +269,7 @@ function createServer(options, { keys, models, log, telemetry }) {
   function note({ key, response, path, requestId, began, figures, failure, left }) {
     if (log === undefined) return;
     const refusal = failure instanceof Refusal ? failure : undefined;
-    const { runId = "", ...rest } = /** @type {Record<string, unknown>} */ ({
-      ...figures,
-      .../** @type {any} */ (failure)?.figures,
-    });
+    const { runId = "", ...rest } = /** @type {Record<string, unknown>} */ (figures);
     const internal = failure !== undefined && refusal === undefined && !left;
     log({
       level: internal ? "error" : refusal !== undefined && refusal.status >= 500 ? "warn" : "info",
@@ -463,10 +494,12 @@ function refuse(error, request, response, path, requestId) {
   if (!request.complete) endUnread(request, response);
 }
 
-/** What still comes is thrown away for a moment, so that the client reads the answer rather than a broken connection. */
-const LINGER = 1000;
-
-/** @param {IncomingMessage} request @param {ServerResponse} response */
+/**
+ * What still comes is thrown away for a moment, so that the client reads the answer rather than a broken connection.
+ *
+ * @param {IncomingMessage} request
+ * @param {ServerResponse} response
+ */
 function endUnread(request, response) {
   // None, where the connection has ended meanwhile.
   const { socket } = /** @type {{ socket: import("node:net").Socket | null }} */ (request);

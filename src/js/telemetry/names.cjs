@@ -66,6 +66,7 @@ const OWN = /** @type {const} */ ({
   by: "deep_factor.by",
   limitStatus: "deep_factor.rate_limit.status",
   key: "deep_factor.gateway.key",
+  requestId: "deep_factor.gateway.request.id",
   session: "deep_factor.gateway.session",
 });
 

@@ -39,22 +39,23 @@ const FAILED = "the operation failed";
 /**
  * @param {Tracer | undefined} tracer `undefined`: nothing is traced, and everything works
  * @param {string} name
- * @param {{ kind: number, attributes: Record<string, unknown>, startTime?: number | undefined, parent?: Operation | undefined }} options
- *   `startTime`: ms since the epoch; default: now. `parent`: default: what is active where this is called
+ * @param {{ kind: number, attributes: Record<string, unknown>, startTime?: number | undefined, parent?: Operation | undefined, context?: object | undefined }} options
+ *   `startTime`: ms since the epoch; default: now. `parent`, `context`: default: what is active where this is called
  * @returns {Operation}
  */
-function begin(tracer, name, { kind, attributes, startTime, parent }) {
+function begin(tracer, name, { kind, attributes, startTime, parent, context }) {
   /** @type {unknown} */
   let span;
   /** @type {InstanceType<typeof AsyncResource> | undefined} */
   let scope;
   let isOver = false;
   const settings = { kind, attributes: known(attributes), ...(startTime === undefined ? {} : { startTime }) };
+  const begun = (/** @type {unknown} */ started) => {
+    span = started;
+    scope = new AsyncResource("deep-factor-providers.telemetry");
+  };
   const start = () =>
-    ask(tracer, "startActiveSpan", name, settings, (/** @type {unknown} */ started) => {
-      span = started;
-      scope = new AsyncResource("deep-factor-providers.telemetry");
-    });
+    ask(tracer, "startActiveSpan", name, settings, ...(context === undefined ? [] : [context]), begun);
   if (parent === undefined) start();
   else parent.within(start);
   return {
