@@ -55,6 +55,8 @@ function folderWithSdk() {
 
 const BODY = { model: "api/m", messages: [{ role: "user", content: "hi" }] };
 const INSTALL = "install it with `npm install -g @anthropic-ai/claude-code`, or see that it is on the gateway's PATH";
+const CLAUDES = ["sonnet", "opus", "haiku", "fable", "best"].map((name) => `claude/${name}`);
+const MODELS = ["fast", "openai/m", "openai", "claude", ...CLAUDES];
 const BEHIND = [
   { id: "openai", installed: true, authenticated: true, problems: [] },
   {
@@ -337,7 +339,7 @@ describe("the command", { timeout: 120_000 }, () => {
     const there = { url, reachable: true, status: "ok" };
     expect(await look([url, "--token-file", tokenFile])).toEqual([
       0,
-      { ...there, accepted: true, models: ["fast", "openai/m", "openai", "claude"], providers: BEHIND, problems: [] },
+      { ...there, accepted: true, models: MODELS, providers: BEHIND, problems: [] },
     ]);
     const wrong = await look([url], { DEEP_FACTOR_GATEWAY_TOKEN: "another-0123456789" });
     expect(wrong).toMatchObject([
@@ -355,7 +357,7 @@ describe("the command", { timeout: 120_000 }, () => {
     const shown = await runCommand(["doctor", "--gateway", url, "--token-file", tokenFile]);
     expect(shown.stdout).toBe(
       [
-        ...[`${url}: a gateway, ok`, "token: taken", "models: fast, openai/m, openai, claude"],
+        ...[`${url}: a gateway, ok`, "token: taken", `models: ${MODELS.join(", ")}`],
         ...["openai: there, logged in", "claude: not there"],
         ...["! claude is not in any folder of the PATH", `  → ${INSTALL}`, ""],
       ].join("\n"),

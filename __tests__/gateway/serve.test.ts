@@ -9,9 +9,14 @@ import { lacks } from "../support/systems.mjs";
 
 const BODY = { model: "openai/m", messages: [{ role: "user", content: "hi" }] };
 
-async function start(script: Parameters<typeof startOpenAi>[0], args: string[] = [], env: Record<string, string> = {}) {
+async function start(
+  script: Parameters<typeof startOpenAi>[0],
+  args: string[] = [],
+  env: Record<string, string> = {},
+  named = ["--model", "openai/m"],
+) {
   const api = await startOpenAi(script);
-  const own = ["--provider", "openai", "--base-url", api.url, "--model", "openai/m", "--port", "0"];
+  const own = ["--provider", "openai", "--base-url", api.url, ...named, "--port", "0"];
   const { child, ended, output } = startCommand(["serve", ...own, "--json", ...args], { env });
   onTestFinished(async () => {
     child.kill("SIGKILL");
@@ -144,6 +149,24 @@ describe("serve", { timeout: 120_000 }, () => {
     ]);
   });
 
+  it("needs no model of an API whose clients name it, and `status` says where it listens", async () => {
+    const { listening, ask, api, child } = await start([{ text: "Hi." }], ["--print-token"], {}, []);
+    expect((await ask(listening.token)).choices[0]?.message.content).toBe("Hi.");
+    expect(api.requests.map(({ body }) => body.model)).toEqual(["m"]);
+    const headers = { authorization: `Bearer ${listening.token}`, "content-type": "application/json" };
+    const body = JSON.stringify({ ...BODY, model: "openai" });
+    const bare = await fetch(`${listening.url}/v1/chat/completions`, { method: "POST", headers, body });
+    expect([bare.status, ((await bare.json()) as { error: { message: string } }).error.message]).toEqual([
+      404,
+      "openai has no model of its own: name one, as openai/<its model>",
+    ]);
+    if (process.platform !== "linux") return;
+    const { machine } = JSON.parse((await runCommand(["status", "--json"])).stdout);
+    const host = machine.hosts.find(({ pid }: { pid: number }) => pid === child.pid);
+    expect(host.gateways).toEqual([listening.url]);
+    expect((await runCommand(["status"])).stdout).toContain(`\n  a gateway, at ${listening.url}\n`);
+  });
+
   it.skipIf(lacks("signals"))("goes on when nobody reads its log any more", async () => {
     const { child, ended, listening, ask } = await start([{ text: "One." }, { text: "Two." }]);
     const token = readFileSync(listening.tokenFile, "utf8").trim();
@@ -176,7 +199,11 @@ describe("serve", { timeout: 120_000 }, () => {
       [["--alias", "x"], {}, '--alias must be NAME=TARGET[,TARGET…], not "x"'],
       [["--provider", "cluade"], {}, 'unknown provider "cluade": did you mean claude?'],
       [["--base-url", "http://127.0.0.1:1"], {}, "--base-url is for an API: leave it out, or say --provider openai"],
-      [["--provider", "openai"], {}, "openai has no model of its own: name one with --model"],
+      [
+        ["--provider", "openai", "--alias", "fast=openai"],
+        {},
+        "--alias is wrong: openai has no model of its own: name one, as openai/<its model>",
+      ],
       [
         ["--record", join(temporaryFolder(), "missing/audit.jsonl")],
         {},

@@ -18,16 +18,27 @@ pub mod text;
 
 use std::sync::Arc;
 
-use napi::bindgen_prelude::{Either, Latin1String};
+use napi::Env;
+use napi::bindgen_prelude::{Either, Latin1String, PromiseRaw};
 use napi_derive::napi;
 
 use crate::error::ProviderError;
+use crate::process::activity;
 use crate::status;
 
 /// index.d.ts's `Limits` as JSON.
 #[napi(catch_unwind)]
 pub fn limits() -> String {
     status::own().to_string()
+}
+
+/// Where gateways of this process listen, all of them: `status` of other programs shows it. Settles with `{"ok": null}`.
+#[napi(catch_unwind)]
+pub fn note_gateways(env: &Env, addresses: Vec<String>) -> napi::Result<PromiseRaw<'_, String>> {
+    environment::promise(env, async move {
+        activity::note_gateways(addresses);
+        outcome(Ok(()))
+    })
 }
 
 /// A string on its way to JavaScript. V8 copies Latin-1 as it is; UTF-8 it reads character by character, on its own thread.

@@ -181,7 +181,8 @@ Options:
   --keys <file>           further keys, with limits: JSON { "keys": [{ "name", "token", "limits" }] } that only you can read
   --alias <name=target[,target...]>
                           another name of a model; of several targets, the next is asked where one can't answer
-  --model <name>          one more name in /v1/models; as often as there are. The first of openai's is its default
+  --model <name>          one more name in /v1/models; as often as there are. The first of openai's is its
+                          default; without one, clients name it themselves (openai/<model>)
   --engine <name>         print, live, warm or auto, of the CLIs; default: each one's own
   --timeout <ms>          how long an answer may take, 0 for no limit; default: 120000
   --keep-alive <ms>       how long a process waits for the next request of its conversation; default: 300000

@@ -60,6 +60,9 @@ export function killAll(owner: number): void;
 /** `Limits` of index.d.ts as JSON. */
 export function limits(): string;
 
+/** Where gateways of this process listen, all of them; `{"ok": null}`. */
+export function noteGateways(addresses: string[]): Promise<string>;
+
 /** Messages that may be handed over again by their numbers (`src/thread.rs`). */
 export class NativeShelf {
   constructor();

@@ -17,6 +17,7 @@
  * @property {string | null} vendor LangChain's and LangSmith's name for who makes them; `null` where that depends on the model
  * @property {string | null} company the same in OpenTelemetry's conventions
  * @property {string | null} names what they are called, a regular expression
+ * @property {string[]} aliases what the CLI itself calls a family of them
  * @property {{ model: string, maxInputTokens: number, maxOutputTokens?: number }[]} sizes
  * @property {boolean} takesImageUrls
  */

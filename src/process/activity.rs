@@ -146,6 +146,9 @@ pub struct Snapshot {
     /// publishes none.
     #[serde(default)]
     pub budgets: Vec<BudgetActivity>,
+    /// Where its gateways listen.
+    #[serde(default)]
+    pub gateways: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -163,6 +166,7 @@ struct Table {
     processes: BTreeMap<u32, Entry>,
     windows: Vec<RateLimitWindow>,
     budgets: BTreeMap<u64, BudgetActivity>,
+    gateways: Vec<String>,
 }
 
 static TABLE: LazyLock<Mutex<Table>> = LazyLock::new(Mutex::default);
@@ -278,6 +282,12 @@ pub fn forget_budget(number: u64) {
     }
 }
 
+/// Notes where gateways of this process listen: all of them. Called inside of a runtime, which publishes it.
+pub fn note_gateways(addresses: Vec<String>) {
+    table().gateways = addresses;
+    changed();
+}
+
 /// Returns the whole table as it is now.
 pub fn snapshot() -> Snapshot {
     let limiter = limit::global();
@@ -301,6 +311,7 @@ pub fn snapshot() -> Snapshot {
             .collect(),
         rate_limits: table.windows.clone(),
         budgets: table.budgets.values().cloned().collect(),
+        gateways: table.gateways.clone(),
     }
 }
 

@@ -15,6 +15,8 @@ pub struct Models {
     pub company: Option<&'static str>,
     /// What they are called, as a regular expression that JavaScript and Rust understand alike.
     pub names: Option<&'static str>,
+    /// What the CLI itself calls a family of them, whichever model that is in its version.
+    pub aliases: &'static [&'static str],
     /// How many tokens fit, by a model's full name: what the CLI itself counts with. It cuts or refuses a thread by its own number,
     /// whatever the model's API would take. Names that a CLI resolves itself (`sonnet`) mean another model in each version of it, and
     /// stand in no table.
@@ -29,6 +31,7 @@ impl Models {
         vendor: None,
         company: None,
         names: None,
+        aliases: &[],
         sizes: &[],
         takes_image_urls: false,
     };

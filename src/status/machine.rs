@@ -86,6 +86,7 @@ fn put_together(hosts: Vec<(u32, Snapshot)>, marked: &[Marked], is_alive: impl F
                 per_binary: snapshot.per_binary,
                 rate_limits: snapshot.rate_limits,
                 budgets: snapshot.budgets,
+                gateways: snapshot.gateways,
             }
         })
         .collect();
@@ -168,6 +169,7 @@ fn shown(mut snapshot: Snapshot) -> Snapshot {
         make_visible(&mut budget.provider);
         budget.store.as_mut().map(make_visible);
     }
+    snapshot.gateways.iter_mut().for_each(make_visible);
     let binaries = std::mem::take(&mut snapshot.per_binary);
     snapshot.per_binary = binaries
         .into_iter()
@@ -286,6 +288,7 @@ mod tests {
             processes: vec![process(DEAD, "run-1")],
             rate_limits: Vec::new(),
             budgets: Vec::new(),
+            gateways: Vec::new(),
         };
         let marks = [
             of("run-1", DEAD, Some("10:7:live:claude")),
@@ -369,6 +372,7 @@ mod tests {
                 processes: vec![process],
                 rate_limits: Vec::new(),
                 budgets: Vec::new(),
+                gateways: Vec::new(),
             }
         };
         let odd = one("a\u{1b}]0;b\u{7}\u{9b}c", &"x".repeat(5_000), "/bin/a\nb");

@@ -36,6 +36,9 @@ pub(super) struct Host {
     pub processes: Vec<Process>,
     pub rate_limits: Vec<RateLimitWindow>,
     pub budgets: Vec<BudgetActivity>,
+    /// Where its gateways listen.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gateways: Vec<String>,
 }
 
 /// A process whose program has ended, or knows nothing of it.

@@ -13,6 +13,7 @@ import { NAME, UsageError } from "../cli-text.mjs";
 import creation from "../gateway/create.cjs";
 import guard from "../gateway/guard.cjs";
 import { createGateway } from "../gateway/index.mjs";
+import models from "../gateway/models.cjs";
 import state from "../gateway/state.cjs";
 import { ProviderError } from "../native-entry.mjs";
 import { unreadable } from "./files.mjs";
@@ -63,6 +64,9 @@ const TERMS = fileURLToPath(new URL("../../../docs/reference/terms.md", import.m
 /** How a thread is told in words (`inputEncoding`). */
 const ENCODINGS = ["xml", "text"];
 
+/** What an API would be asked for by a name without a model; such a name is refused. */
+const UNNAMED = "unnamed";
+
 /** What it ends with when answers were cut short. */
 const CUT_CODE = 143;
 
@@ -104,10 +108,14 @@ export async function serve(args, signal, second) {
   }
   const { telemetry, end } = observed(process.env);
   const kept = { keepAlive, maxProcesses: count(values.processes, "processes"), inputEncoding, telemetry };
-  const models = values.model ?? [];
-  const own = { ...values, model: modelOfApi(models) };
+  const named = values.model ?? [];
+  // Clients may name the model in each request: it is only a name without one that needs it.
+  const model = modelOfApi(named);
+  const own = { ...values, model: model ?? UNNAMED };
   const answers = count(values.answers, "answers");
   const providers = Object.fromEntries(names.map((name) => [name, createServed(name, own, { ...kept, answers })]));
+  const api = providers[API];
+  if (api !== undefined && model === undefined) models.WITHOUT_MODEL.add(api);
   /** @type {GatewayOptions} */
   const options = {
     providers,
@@ -120,7 +128,7 @@ export async function serve(args, signal, second) {
     tokenFile: values["token-file"],
     keys: values.keys === undefined ? undefined : keysIn(values.keys),
     aliases: aliasesOf(values.alias ?? []),
-    models,
+    models: named,
     answers,
     lenient: values.lenient,
     limits: {
@@ -267,7 +275,7 @@ async function opened(options) {
 /**
  * @param {Gateway} gateway
  * @param {readonly string[]} providers
- * @param {{ json?: boolean | undefined, "print-token"?: boolean | undefined, "i-am-the-only-user"?: boolean | undefined }} values
+ * @param {{ json?: boolean | undefined, "print-token"?: boolean | undefined, "i-am-the-only-user"?: boolean | undefined, model?: string[] | undefined }} values
  */
 function announce({ url, socketPath, token, tokenFile }, providers, values) {
   const shown = values["print-token"] ? token : undefined;
@@ -290,12 +298,13 @@ function announce({ url, socketPath, token, tokenFile }, providers, values) {
     `${url}\n${shown ?? tokenFile ?? (socketPath ? "no token: the socket is yours alone" : "the token is the one that was given")}\n`,
   );
   if (socketPath !== undefined) return;
+  const listed = providers.flatMap((name) =>
+    name === API && !values.model ? [`${name}/<model>`] : [name, `${name}/<model>`],
+  );
   const key = tokenFile === undefined ? "…" : `"$(cat ${tokenFile})"`;
   tell(`OpenAI's clients:     OPENAI_BASE_URL=${url}/v1 OPENAI_API_KEY=${key}`, { whole: true });
   tell(`Anthropic's clients:  ANTHROPIC_BASE_URL=${url} ANTHROPIC_API_KEY=${key}`, { whole: true });
-  tell(
-    `models:               ${providers.map((name) => `${name}, ${name}/<model>`).join(", ")} (${NAME} serve --help has more)`,
-  );
+  tell(`models:               ${listed.join(", ")} (${NAME} serve --help has more)`);
 }
 
 /** @param {Awaited<ReturnType<ReturnType<typeof state.createState>["look"]>>} providers */

@@ -22,7 +22,7 @@ import { elapsed } from "./spinner.mjs";
 /**
  * What the addon tells, and `--json` prints (docs/reference/command-line.md).
  *
- * @typedef {Omit<Limits, "processes"> & { pid: number, memoryBytes?: number, processes: (ProcessStatus & { descendants: number })[] }} Host
+ * @typedef {Omit<Limits, "processes"> & { pid: number, memoryBytes?: number, gateways?: string[], processes: (ProcessStatus & { descendants: number })[] }} Host
  * @typedef {{ pid: number, provider?: string, engine?: string, memoryBytes?: number, owner?: number }} Leftover
  * @typedef {{ provider: string, model?: string, calls: number, failedCalls: number, usage: TokenUsage, costUsd: number,
  *   callsWithoutCost: number }} Spent
@@ -172,6 +172,7 @@ function programs({ machine, at }, paint, columns, wrap) {
     const atRest = resting.length > 0 ? `; ${resting.length} at rest${memory(held || undefined, ", ")}` : "";
     const head = `${paint("bold", `Program ${host.pid}`)}${memory(host.memoryBytes, ", ")}: ${running} running, ${waiting} waiting, at most ${limit} at a time${atRest}`;
     parts.push(wrap(head));
+    for (const address of host.gateways ?? []) parts.push(wrap(`  a gateway, at ${visible(address)}`));
     for (const [binary, load] of Object.entries(host.perBinary)) {
       if (load.waiting > 0) parts.push(wrap(`  ${visible(binary)}: ${load.running} running, ${load.waiting} waiting`));
     }

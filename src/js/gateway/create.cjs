@@ -9,6 +9,7 @@
 const { accessSync, constants, statSync } = require("node:fs");
 const { dirname } = require("node:path");
 const { fault } = require("../errors.cjs");
+const { loadNative } = require("../load.cjs");
 const { takeLogger } = require("../logger.cjs");
 const { describe } = require("../options.cjs");
 const { createKeys } = require("./keys.cjs");
@@ -20,6 +21,16 @@ const { createToken, writeToken } = require("./token.cjs");
 
 /** Gateways whose end cut answers short. @type {WeakSet<object>} */
 const cutShort = new WeakSet();
+
+/** Where the gateways of this process listen. @type {Set<string>} */
+const addresses = new Set();
+
+/** Tells `status` of other programs; that it sees less is nobody's failure. */
+function publish() {
+  void loadNative()
+    .noteGateways([...addresses])
+    .catch(() => {});
+}
 
 /** Whether the end of a gateway cut answers short: known when it has been closed. @param {object} gateway */
 const wasCut = (gateway) => cutShort.has(gateway);
@@ -41,6 +52,8 @@ function gatewayOf(core) {
     const url = await listening(server, options);
     const file =
       token === undefined || options.tokenFile === false ? undefined : await written(server, token, options.tokenFile);
+    addresses.add(url);
+    publish();
     /** @type {Promise<boolean> | undefined} */
     let closing;
     let cutNow = () => {};
@@ -68,6 +81,10 @@ function gatewayOf(core) {
       if (!drain) cutNow();
       closing ??= server
         .close({ drain, cut })
+        .finally(() => {
+          addresses.delete(url);
+          publish();
+        })
         .finally(() => keys.close())
         .finally(() => file?.remove());
       if (await closing) cutShort.add(gateway);
@@ -89,7 +106,7 @@ function checkRecord(path) {
 /** Loaded where it is asked for. @param {unknown} option */
 function telemetryOf(option) {
   if (option === undefined || option === false) return undefined;
-  return require("../telemetry/index.cjs").readTelemetry(option, require("../load.cjs").loadNative());
+  return require("../telemetry/index.cjs").readTelemetry(option, loadNative());
 }
 
 /**

@@ -17,7 +17,9 @@
  */
 
 const { isProviderError } = require("../errors.cjs");
+const { loadNative } = require("../load.cjs");
 const { sharedOf } = require("../provider.cjs");
+const { readRegistry, registered } = require("../registry.cjs");
 const { shown } = require("./fields.cjs");
 const { Refusal, bad, optionIn } = require("./refusal.cjs");
 
@@ -26,6 +28,9 @@ const { Refusal, bad, optionIn } = require("./refusal.cjs");
  * fallback provider.
  */
 const DROPPABLE = Symbol("droppable");
+
+/** Providers that answer only to names with a model: an API has none of its own. @type {WeakSet<object>} */
+const WITHOUT_MODEL = new WeakSet();
 
 /** @typedef {{ may(option: string): boolean, dropped(option: string): void }} Droppable */
 
@@ -41,6 +46,7 @@ function createModels({ providers, aliases, models, fallback, answers }) {
   const ids = Object.keys(providers);
   const first = /** @type {string} */ (ids[0]);
   const created = Math.floor(Date.now() / 1000);
+  readRegistry(loadNative());
   /** @type {Map<string, Target>} made once, for their breakers */
   const lists = new Map();
   for (const [alias, targets] of Object.entries(aliases)) {
@@ -78,9 +84,20 @@ function createModels({ providers, aliases, models, fallback, answers }) {
   /** @param {string} id @param {string} name @param {string | undefined} model */
   function member(id, name, model) {
     const provider = /** @type {Provider} */ (providers[id]);
+    if (model === undefined && WITHOUT_MODEL.has(provider)) {
+      const message = `${id} has no model of its own: name one, as ${id}/<its model>`;
+      throw new Refusal(404, "model_not_found", message, { param: "model" });
+    }
     const queue = { name: id, places: answers ?? placesOf(provider) };
     return { name, id: provider.id, queue, adapter: adapterOf(provider, name, model) };
   }
+
+  /** A provider, and what its CLI calls the models itself. @param {string} id */
+  const namesOf = (id) => {
+    const provider = /** @type {Provider} */ (providers[id]);
+    const own = sharedOf(provider) === undefined ? [] : (registered(provider.id)?.models.aliases ?? []);
+    return [...(WITHOUT_MODEL.has(provider) ? [] : [id]), ...own.map((alias) => `${id}/${alias}`)];
+  };
 
   /** @param {string} id */
   const entry = (id) => ({
@@ -110,7 +127,7 @@ function createModels({ providers, aliases, models, fallback, answers }) {
 
     /** @param {URLSearchParams} query Anthropic's pages: `limit`, `after_id`, `before_id`; by default all */
     list(query) {
-      const { names, more } = pageOf([...new Set([...lists.keys(), ...models, ...ids])], query);
+      const { names, more } = pageOf([...new Set([...lists.keys(), ...models, ...ids.flatMap(namesOf)])], query);
       const data = names.map(entry);
       return { object: "list", data, has_more: more, first_id: names[0] ?? null, last_id: names.at(-1) ?? null };
     },
@@ -196,4 +213,4 @@ async function* without(provider, messages, options) {
   }
 }
 
-module.exports = { DROPPABLE, createModels };
+module.exports = { DROPPABLE, WITHOUT_MODEL, createModels };

@@ -112,11 +112,12 @@ const UNBEATEN: &[Unbeaten] = &[
     },
 ];
 
-/// What `modelUsage.*.contextWindow` and `.maxOutputTokens` of a result of claude 2.1.330 say (`__tests__/langchain/sizes.test.ts`).
+/// Aliases as 2.1.197 and 2.1.332 both list them, without what is for plan mode or another context. What `modelUsage.*.contextWindow` and `.maxOutputTokens` of a result of claude 2.1.330 say (`__tests__/langchain/sizes.test.ts`).
 const MODELS: Models = Models {
     vendor: Some("anthropic"),
     company: Some("anthropic"),
     names: Some("^claude-"),
+    aliases: &["sonnet", "opus", "haiku", "fable", "best"],
     sizes: &[
         size("claude-haiku-4-5", 200_000, Some(32_000)),
         size("claude-opus-4-5", 200_000, Some(32_000)),

@@ -32,6 +32,7 @@ const MODELS: Models = Models {
     vendor: Some("openai"),
     company: Some("openai"),
     names: Some("^(gpt-|o[0-9])"),
+    aliases: &[],
     sizes: &[
         size("gpt-5.5", 258_400, None),
         size("gpt-6-luna", 258_400, None),

@@ -36,11 +36,12 @@ use Word::Lit;
 const SETTINGS_FILE: &str = "empty/.gemini/settings.json";
 const POLICY_FILE: &str = "policy.toml";
 
-/// The table of gemini-cli 0.61.0 (`tokenLimit`), with which the profiles of `@langchain/google-genai` 2.3.2 agree.
+/// The aliases (`GEMINI_MODEL_ALIAS_…`) and the table of gemini-cli 0.61.0 (`tokenLimit`), with which the profiles of `@langchain/google-genai` 2.3.2 agree.
 const MODELS: Models = Models {
     vendor: Some("google_genai"),
     company: Some("gcp.gemini"),
     names: Some("^gemini-"),
+    aliases: &["auto", "pro", "flash", "flash-lite"],
     sizes: &[
         size("gemini-2.5-flash", 1_048_576, Some(65_536)),
         size("gemini-2.5-flash-lite", 1_048_576, Some(65_536)),

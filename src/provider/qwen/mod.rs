@@ -122,6 +122,7 @@ const MODELS: Models = Models {
     vendor: Some("qwen"),
     company: None,
     names: Some("^qwen"),
+    aliases: &[],
     sizes: &[
         size("qwen3-coder-flash", 1_000_000, Some(32_768)),
         size("qwen3-coder-next", 262_144, Some(32_768)),
