@@ -1,9 +1,9 @@
-//! What an agent talks to, and one turn of it.
+//! The model side of an agent's run: which provider answers, and one turn of it.
 //!
-//! In: a [`Request`]. Out: `TurnEvent`: events, calls of tools that wait for their results, and how the turn ended.
+//! In: a [`Request`]. Out: `TurnEvent`s: the provider's events, tool calls that wait for their results, and the end of the turn.
 //!
-//! Calls come in one of two ways, and the driver can't tell them apart but by where results go: with the end of a turn (print,
-//! live, an API), or in the middle of it, by a callback that waits for the result (`Turn::calls`).
+//! A provider delivers tool calls in one of two ways: with the end of a turn (print, live, an API), or in the middle of it, by a callback that
+//! waits for the result (`Turn::calls`). For the driver the only difference is where the results go.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::run::model::{CallDelivery, Model};
 use crate::run::request::Request;
 use crate::run::{Ended, LogRecord, Run};
 
-/// Which way an agent's tool calls come: the option `toolCalls`.
+/// The way in which a provider delivers an agent's tool calls: the option `toolCalls`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ToolCalls {
-    /// The provider's best way.
+    /// Whichever way suits the provider best.
     #[default]
     Auto,
     /// With the end of a turn.
     Turns,
-    /// In the middle of a turn.
+    /// In the middle of a turn, by callbacks.
     Callbacks,
 }
 
@@ -40,21 +40,21 @@ impl ToolCalls {
     }
 }
 
-/// What an agent talks to.
+/// A provider as an agent talks to it.
 #[derive(Debug)]
 pub struct Conversation {
     pub(super) model: Arc<dyn Model>,
-    /// Its calls come in the middle of a turn.
+    /// Tool calls come in the middle of a turn, unless `is_auto` says otherwise.
     pub(super) calls_back: bool,
-    /// The provider's best way: which one that is depends on the CLI that is installed.
+    /// The option is `auto`: at each turn the provider is asked for its best way, which depends on the installed CLI.
     is_auto: bool,
 }
 
 impl Conversation {
-    /// `path` is what the option `toolCalls` is called.
+    /// Checks that `model` can deliver its calls in the wanted way. `path` is the name of the option `toolCalls` in errors.
     ///
     /// # Errors
-    /// `INVALID_OPTION`: the model takes no callbacks, which were asked for.
+    /// `INVALID_OPTION`: callbacks were asked for, and the model takes none.
     pub fn new(model: &Arc<dyn Model>, way: ToolCalls, path: &str) -> Result<Conversation, Box<ProviderError>> {
         let calls_back = match (way, model.calls()) {
             (ToolCalls::Callbacks, CallDelivery::Turns) => {
@@ -74,7 +74,7 @@ impl Conversation {
         })
     }
 
-    /// Begins a turn: the model is sent the whole thread, of which it may know the beginning.
+    /// Begins a turn. The model is sent the whole thread, whose beginning its session may know already.
     pub(super) fn begin(&self, request: Request) -> Turn {
         let model = Arc::clone(&self.model);
         // Without tools there is nothing to call, and a CLI need not ask for them.
@@ -95,22 +95,22 @@ impl Conversation {
     }
 }
 
-/// What happens in a turn.
+/// One thing that happens in a turn.
 #[derive(Debug)]
 pub(super) enum TurnEvent {
     Events(Vec<Event>),
-    /// A call that waits for its result in the middle of the turn.
+    /// A tool call in the middle of the turn, whose result the provider waits for.
     Call(ToolCallRequest),
     Ended(Ended),
 }
 
-/// One turn under way. Dropping it ends it.
+/// One turn under way. Dropping it ends the turn.
 pub(super) struct Turn {
     run: Arc<Run>,
-    /// Calls in the middle of it, of which `run` itself reports none.
+    /// The tool calls that come in the middle of the turn; `run` reports no events for them. `None`: calls come with the end.
     calls: Option<mpsc::Receiver<ToolCallRequest>>,
     calls_back: bool,
-    /// No further event will come: what is left is the end.
+    /// Set once the last event has come and only the outcome is awaited.
     ending: Option<JoinHandle<Ended>>,
 }
 
@@ -121,12 +121,13 @@ impl fmt::Debug for Turn {
 }
 
 impl Turn {
-    /// Whether calls come back in the middle of the turn.
+    /// `true` if tool calls come in the middle of this turn.
     pub(super) fn calls_back(&self) -> bool {
         self.calls_back
     }
 
-    /// What happens next. Nothing is lost if it is dropped before it is ready. Not to be asked again after the end.
+    /// Waits for the next event. It is cancel safe: nothing is lost if the future is dropped before it is ready. Must not be called again after
+    /// `Ended`.
     pub(super) async fn next(&mut self) -> TurnEvent {
         loop {
             let step = match &mut self.ending {
@@ -153,7 +154,7 @@ impl Turn {
         }
     }
 
-    /// The run's records for the user's logger.
+    /// The records that the run has collected for the user's logger since the last time.
     pub(super) fn take_log(&self) -> Vec<LogRecord> {
         self.run.take_log().map_or_else(Vec::new, |batch| batch.records)
     }
@@ -186,7 +187,7 @@ enum Arrival {
     Call(Option<ToolCallRequest>),
 }
 
-/// Never ready where there are no callbacks.
+/// The next callback; never ready where calls come with the end of the turn.
 async fn next_call(calls: &mut Option<mpsc::Receiver<ToolCallRequest>>) -> Option<ToolCallRequest> {
     match calls {
         Some(calls) => calls.recv().await,

@@ -1,7 +1,7 @@
-//! The driver: does what the executor says, for one run and the runs it hands tasks to.
+//! The driver: carries out the executor's decisions for one run, and for the runs it hands tasks to.
 //!
-//! In: a spec, the thread, and what happens meanwhile (the model's turn, the host's answers, other agents, time, the caller's
-//! wish to end it). Out: events on the way, and what the run came to, when everything it has started has ended.
+//! In: a spec, the thread, and everything that happens meanwhile (the model's turn, the host's answers, other agents, time, a cancellation by
+//! the caller). Out: events on the way, and the run's result once everything that was started has ended.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -31,7 +31,8 @@ use crate::message::{Message, ToolCall};
 use crate::process::limit::NestedPermit;
 use crate::run::{Ended, schemas};
 
-/// The tools of the agent, whose schemas have to be compiled. With the run's own agent, those of the others and the answer's are, too.
+/// Compiles the schemas of the agent's tools. For the run's own agent all schemas of the run are compiled, those of the other agents and of the
+/// answer too, so that a wrong one fails the run at its beginning.
 async fn compiled(shared: &Shared, origin: &RunOrigin) -> Result<Vec<Arc<Tool>>, Box<ProviderError>> {
     if origin.depth == 0 {
         shared.spec.compile().await?;
@@ -39,30 +40,30 @@ async fn compiled(shared: &Shared, origin: &RunOrigin) -> Result<Vec<Arc<Tool>>,
     shared.spec.agents[origin.agent].compiled_tools().await
 }
 
-/// One run.
+/// The state of one agent's run.
 struct Driver<'a> {
     calls: DurableCalls<'a>,
     turns: AgentTurns<'a>,
     outcome: Option<Box<RunOutcome>>,
-    /// The value of the last reply, where a schema asks for one.
+    /// The value of the last reply, where an output schema asks for one.
     structured: Option<Value>,
     warned_of_cost: bool,
 }
 
-/// What wakes a run.
+/// The two sources of what a run reacts to.
 enum Woken {
     Input(Input),
     Turn(TurnEvent),
 }
 
-/// Runs to the end.
+/// Runs an agent until it has ended, and returns its result.
 pub(super) fn run(
     shared: Arc<Shared>,
     origin: RunOrigin,
     messages: Vec<Message>,
     cancel: CancellationToken,
 ) -> Pin<Box<dyn Future<Output = AgentResult> + Send>> {
-    // Boxed: a run may await another of its kind.
+    // Boxed because the type is recursive: a run may await another run that it has handed a task to.
     Box::pin(async move {
         let (agent, talk) = (&shared.spec.agents[origin.agent], &shared.models[origin.agent]);
         let mut driver = Driver {
@@ -163,7 +164,7 @@ impl Driver<'_> {
                 self.calls.emit(Kind::warning("CHECKPOINT_CHANGED", message)).await;
             }
         }
-        // Looking at the others has taken time.
+        // The caller may have cancelled while the other agents were looked at.
         let first = match self.calls.cancel.is_cancelled() {
             true => Input::Cancelled,
             false => first,
@@ -174,7 +175,7 @@ impl Driver<'_> {
         }
         loop {
             if let Some(mut outcome) = self.outcome.take() {
-                // What was cancelled has to have ended before anybody learns that the run has.
+                // Everything that was cancelled must have ended before anybody learns that the run has.
                 while let Some(ended) = self.calls.pending.child_ended().await {
                     if let Input::ChildEnded { spent, .. } = ended {
                         outcome.spent.add(&spent);
@@ -198,10 +199,10 @@ impl Driver<'_> {
         }
     }
 
-    /// One step of the executor, which is durable before it is made.
+    /// Makes one step of the executor. With a checkpoint, the input is stored before the step is made.
     async fn feed_kept(&mut self, mut state: State, input: Input) -> State {
         if matches!(input, Input::Cancelled) && self.calls.reporter.shared.journal.is_on() {
-            // What has ended by now has ended.
+            // Answers that have arrived by now are kept before the cancellation, so that a resumed run doesn't repeat those calls.
             while let Some(input) = self.calls.pending.ready().filter(|_| self.outcome.is_none()) {
                 if let Some(input) = self.calls.keep_input(input).await {
                     state = self.feed(state, input).await;
@@ -229,7 +230,7 @@ impl Driver<'_> {
                     if let Event::Message { content, .. } = &event {
                         self.turns.thread.add_answer(content.trim());
                     }
-                    // What an attempt said that was no answer belongs to no message.
+                    // The provider tries again: texts of the failed attempt belong to no message.
                     if matches!(event, Event::Retry { by: "provider", .. }) {
                         self.turns.thread.forget_answers();
                     }
@@ -251,12 +252,12 @@ impl Driver<'_> {
                 match ended {
                     Ended::Replied(mut reply) => {
                         if called_back {
-                            // They came by callback, and have their answers.
+                            // These calls came by callback, and have been answered.
                             reply.tool_calls.clear();
                         }
                         let kept = self.calls.keep_turn(&reply).await;
                         if let Err(error) = kept {
-                            // Paid, and not kept.
+                            // The turn was paid for, but could not be stored.
                             let (usage, cost_usd) = (reply.usage, reply.cost_usd);
                             state = self.spend(state, Spent { usage, cost_usd }, None).await;
                             return self.feed(state, Input::ProviderFailed(error)).await;
@@ -272,7 +273,7 @@ impl Driver<'_> {
                         }
                         self.feed(state, Input::ProviderFailed(error)).await
                     }
-                    // Nobody here has cancelled it.
+                    // This run has not cancelled its turn, so the provider's run was ended from outside.
                     Ended::Cancelled => {
                         let error = ProviderError::new(
                             self.turns.talk.model.id(),
@@ -286,7 +287,7 @@ impl Driver<'_> {
         }
     }
 
-    /// What a turn came to, for a host that observes it.
+    /// Reports how a turn ended to a host that observes the agent's turns (`observe`).
     async fn tell_turn(&self, ended: &Ended) {
         if !self.calls.agent.observe {
             return;
@@ -299,7 +300,7 @@ impl Driver<'_> {
         self.calls.emit(Kind::TurnOver { reply, error }).await;
     }
 
-    /// A turn has ended with `reply`: what it used, its text, its calls.
+    /// Handles the reply that ended a turn: its usage, its text and its tool calls.
     async fn replied(&mut self, mut state: State, reply: Reply) -> State {
         let spent = Spent {
             usage: reply.usage.clone(),
@@ -333,7 +334,7 @@ impl Driver<'_> {
         state
     }
 
-    /// What a turn has used, and the model that answered, if it is known.
+    /// Reports and counts what a turn has used; `model` is the one that answered, if it is known.
     async fn spend(&mut self, state: State, spent: Spent, model: Option<String>) -> State {
         if !self.calls.progress.replayed {
             self.calls
@@ -356,9 +357,9 @@ impl Driver<'_> {
         self.feed(state, Input::Call(call, origin)).await
     }
 
-    /// One step of the executor, and all it asks for.
+    /// Makes one step of the executor and carries out every effect of it.
     async fn feed(&mut self, state: State, input: Input) -> State {
-        // Arguments are held against their schema within these steps.
+        // These steps check arguments against a schema, which may take long: they run aside from the runtime's workers.
         let (state, effects) = match input {
             Input::Call(..) | Input::Decided { .. } => schemas::aside(|| step(state, input)),
             _ => step(state, input),
@@ -371,7 +372,7 @@ impl Driver<'_> {
         state
     }
 
-    /// A run that was to end with a value and has ended with a call is not completed.
+    /// Fails a run that had to end with a value and ended with the call of a tool instead.
     fn require_value(&self, outcome: &mut RunOutcome) {
         if outcome.status != Status::Completed
             || self.structured.is_some()

@@ -1,8 +1,9 @@
-//! A run that survives: where in it things happen, what had happened there already, and what is kept before it goes on.
+//! Resumable runs: which place an effect has in the run, what had happened there in an earlier attempt, and what is stored before the run goes
+//! on.
 //!
-//! In: the executor's effects and what answers them. Out: the same effects, answered by the journal where they have happened before,
-//! and done in the world otherwise: a turn is kept before its calls are begun, a tool's begin before it runs, its end before
-//! the model learns of it.
+//! In: the executor's effects and the answers to them. Out: the same effects, answered by the journal where they have happened before, and
+//! carried out where they have not. A turn is stored before its calls begin, the beginning of a tool before it runs, and its end before the
+//! model learns of it.
 
 use std::sync::Arc;
 
@@ -21,10 +22,10 @@ use crate::executor::{Input, Spent};
 use crate::message::{ToolCall, ToolResult};
 use crate::run::schemas;
 
-/// A run's calls, its reports of them, and what of both is kept.
+/// The tool calls of a run, its reports of them, and the journal that both go through.
 pub(super) struct DurableCalls<'a> {
     pub agent: &'a AgentSpec,
-    /// The agent's own tools, which check their arguments.
+    /// The agent's own tools, by which arguments are checked.
     pub tools: Vec<Arc<Tool>>,
     pub reporter: Reporter<'a>,
     pub pending: PendingCalls,
@@ -33,29 +34,29 @@ pub(super) struct DurableCalls<'a> {
 }
 
 impl DurableCalls<'_> {
-    /// Reports `kind`.
+    /// Reports an event.
     pub async fn emit(&self, kind: Kind) {
         self.reporter.emit(kind).await;
     }
 
-    /// Reports what happens to call `id`, unless an earlier attempt has.
+    /// Reports an event about call `id`, unless an earlier attempt has reported it.
     pub async fn emit_of(&self, id: &str, kind: Kind) {
         if !self.progress.was_reported(self.journal(), id) {
             self.emit(kind).await;
         }
     }
 
-    /// What is durable of the run.
+    /// The journal of the whole run.
     pub fn journal(&self) -> &Journal {
         &self.reporter.shared.journal
     }
 
-    /// A turn is to begin: `true` if it had ended in an earlier attempt, and is taken from there.
+    /// Begins a turn. Returns `true` if the turn had ended in an earlier attempt; its reply is then taken from the journal.
     pub fn enter_turn(&mut self) -> bool {
         self.progress.enter_turn(&self.reporter.shared.journal)
     }
 
-    /// Keeps `entry`, where anything is kept.
+    /// Stores `entry`; does nothing for a run without a checkpoint.
     async fn keep(&self, entry: Entry) -> Result<(), Box<ProviderError>> {
         let shared = self.reporter.shared;
         let store = Store {
@@ -67,7 +68,7 @@ impl DurableCalls<'_> {
         shared.journal.append(entry, &store).await
     }
 
-    /// The run's first entry, where it has none.
+    /// Stores the first entry of the run, unless an earlier attempt has.
     pub async fn keep_beginning(&self) -> Result<(), Box<ProviderError>> {
         let shared = self.reporter.shared;
         match &shared.journal.begins {
@@ -79,7 +80,7 @@ impl DurableCalls<'_> {
         }
     }
 
-    /// A turn of the model that has just ended.
+    /// Stores the reply of a turn that has just ended.
     pub async fn keep_turn(&self, reply: &Reply) -> Result<(), Box<ProviderError>> {
         if self.progress.replayed || !self.journal().is_on() {
             return Ok(());
@@ -88,16 +89,16 @@ impl DurableCalls<'_> {
         self.keep(Entry::Turn { at, reply }).await
     }
 
-    /// What a turn that failed has used. Those of other agents come with the answer to their call.
+    /// Stores the tokens and cost of a turn that failed. Those of another agent's turns are stored with the answer to the call that started it.
     pub async fn keep_spent(&self, spent: &Spent) {
         if self.reporter.origin.depth == 0 {
-            // The run ends by the turn's own failure, which says more than that of the store.
+            // A failing store is ignored here: the run ends by the turn's own failure, which says more.
             let _ = self.keep(Entry::Spent(spent.clone())).await;
         }
     }
 
-    /// Keeps `input` before the executor gets it, which is what comes back: an error in its place, or nothing if it was none of
-    /// the executor's.
+    /// Stores `input` before the executor gets it. Returns the input for the executor: an error in its place if storing failed, or `None` if the
+    /// input was not meant for the executor.
     pub async fn keep_input(&mut self, input: Input) -> Option<Input> {
         if !self.journal().is_on() {
             return Some(input);
@@ -157,7 +158,7 @@ impl DurableCalls<'_> {
                 }
             }
             Input::Executed { id, answer } => self.keep_end(id, answer, &Spent::default()).await,
-            // One that was ended with this run has not come to its end.
+            // A child that was cancelled with this run has not finished, so its end is not stored.
             Input::ChildEnded { id, answer, spent } if !self.cancel.is_cancelled() => {
                 self.keep_end(id, answer, spent).await
             }
@@ -178,7 +179,7 @@ impl DurableCalls<'_> {
         self.keep(Entry::ToolEnded { at, answer, spent }).await
     }
 
-    /// Asks whether `tool_call` may run, unless that was answered.
+    /// Asks the host whether `tool_call` may run, unless an earlier attempt has the decision.
     pub async fn ask(&mut self, tool_call: ToolCall) {
         let at = self.progress.place(&tool_call.id);
         if let Some(Decision { allow, reason, args }) = self.reporter.shared.journal.decision(&at) {
@@ -193,7 +194,8 @@ impl DurableCalls<'_> {
         self.emit_ask(tool_call, false).await;
     }
 
-    /// Runs `tool_call`, unless it has run, or may have.
+    /// Runs `tool_call` once: a result of an earlier attempt is used again, and a tool that may have run already is treated as its `onResume`
+    /// says.
     pub async fn execute_once(&mut self, tool_call: ToolCall) {
         let (journal, at) = (&self.reporter.shared.journal, self.progress.place(&tool_call.id));
         let id = tool_call.id.clone();
@@ -231,7 +233,7 @@ impl DurableCalls<'_> {
         .await;
     }
 
-    /// The number of a new request to the host about call `id`, and whose call it is.
+    /// Opens a request to the host about call `id`. Returns its number, and the index of the agent in the spec.
     fn request(&mut self, id: &str) -> (u32, usize) {
         let Reporter { shared, origin, .. } = &self.reporter;
         (self.pending.request(&shared.host, id), origin.agent)
@@ -249,7 +251,7 @@ impl DurableCalls<'_> {
     }
 }
 
-/// What the model learns of a tool of which nobody knows whether it happened.
+/// The result that the model gets for a tool that was interrupted, so that nobody knows whether it took effect.
 fn unknown(name: &str, why: Option<&str>) -> ToolResult {
     let why = why.map_or(String::new(), |why| format!(": {why}"));
     ToolResult::error(format!(

@@ -1,6 +1,6 @@
-//! What a run reports: the `AgentEvent`s of index.d.ts, and requests to the host, in one stream and so in one order.
+//! The events of an agent's run: the `AgentEvent`s of index.d.ts and the requests to the host, in one stream and therefore in one order.
 //!
-//! In: nothing; this is vocabulary. Out: JSON, `{"type": "tool_call", …, "runId", "agent"}`.
+//! Only vocabulary. An event is JSON: `{"type": "tool_call", …, "runId", "agent"}`.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -14,33 +14,33 @@ use crate::executor::{RunOutcome, Status};
 use crate::message::{Content, ToolCall, Usage};
 use crate::run::LogRecord;
 
-/// One thing that happened in a run, and in which.
+/// One event, and the run it belongs to.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AgentEvent {
     #[serde(flatten)]
     pub kind: Kind,
     pub run_id: String,
-    /// The agent's name; the run's own has none.
+    /// The agent's name; `None` for the run's own agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The run that handed the task to this one.
+    /// The id of the run that handed its task to this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<String>,
 }
 
-/// What happened. Those that are for the host never reach the caller.
+/// The event itself. Requests to the host are answered by the façade and never reach the caller.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(super) enum Kind {
     RunStarted {
         provider: String,
         tools: Vec<String>,
-        /// What earlier attempts at the run have brought.
+        /// Totals of earlier attempts, if the run is resumed.
         #[serde(skip_serializing_if = "Option::is_none")]
         resumed: Option<Resumed>,
     },
-    /// Whether a call may run, and what decided that.
+    /// The decision on whether a call may run, and who made it.
     Permission {
         tool_call_id: String,
         name: String,
@@ -51,14 +51,14 @@ pub(super) enum Kind {
         #[serde(skip_serializing_if = "Option::is_none")]
         args: Option<Box<RawValue>>,
     },
-    /// The answer to a call, as the model gets it.
+    /// The result of a call, as the model gets it.
     ToolResult {
         tool_call_id: String,
         name: String,
         content: Content,
         is_error: bool,
     },
-    /// What a turn has used.
+    /// The tokens and cost of one turn.
     Usage {
         usage: Usage,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,14 +67,14 @@ pub(super) enum Kind {
         #[serde(skip_serializing_if = "Option::is_none")]
         model: Option<String>,
     },
-    /// A call waits for another agent.
+    /// A call waits for another agent's run.
     Deferred {
         tool_call_id: String,
         action: &'static str,
         to: String,
         child_run_id: String,
     },
-    /// Last, of a run that ended well.
+    /// The last event of a run that completed.
     RunCompleted {
         output: String,
         steps: u32,
@@ -82,7 +82,7 @@ pub(super) enum Kind {
         #[serde(skip_serializing_if = "Option::is_none")]
         cost_usd: Option<f64>,
     },
-    /// Last, of any other run.
+    /// The last event of a run that did not complete.
     RunFailed {
         status: Status,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,34 +91,34 @@ pub(super) enum Kind {
         error: Option<Box<ProviderError>>,
     },
 
-    /// To the host: run this tool of that agent, and say what came of it (`complete`).
+    /// Request to the host: run this tool of agent number `who`. Answered by `complete`.
     Execute {
         request: u32,
         who: usize,
         tool_call: ToolCall,
         idempotency_key: String,
     },
-    /// To the host: decide about this call of that agent's (`decide`).
+    /// Request to the host: decide whether this call of agent number `who` may run. Answered by `decide`.
     Ask {
         request: u32,
         who: usize,
         tool_call: ToolCall,
-        /// The tool had begun when an earlier attempt was interrupted: whether it may run once more.
+        /// The tool had begun when an earlier attempt was interrupted, and the question is whether it may run once more.
         interrupted: bool,
     },
-    /// To the host: keep this entry, and say when it is durable (`stored`).
+    /// Request to the host: store this entry. Answered by `stored` once it is durable.
     Append { request: u32, entry: String },
-    /// To the host: what the model's turn waits for.
+    /// Message to the host: the phase of the model's turn has changed.
     Phase {
         phase: Phase,
         #[serde(skip_serializing_if = "Option::is_none")]
         until: Option<u64>,
     },
-    /// To the host: nobody waits for that request any more.
+    /// Message to the host: the answer to that request is no longer needed.
     Abandon { request: u32 },
-    /// To the host: records for the logger of that agent's provider.
+    /// Message to the host: records for the logger of agent number `who`'s provider.
     Log { who: usize, records: Vec<LogRecord> },
-    /// To the host, where it observes the agent's turns: what one came to.
+    /// Message to a host that observes the agent's turns: a turn has ended, with a reply or an error.
     TurnOver {
         #[serde(skip_serializing_if = "Option::is_none")]
         reply: Option<Box<Reply>>,
@@ -126,13 +126,13 @@ pub(super) enum Kind {
         error: Option<Box<ProviderError>>,
     },
 
-    /// What any run reports in the same words: a piece of what the model says, its text, a call, a limit, a further attempt, a warning.
+    /// An event that has the same form in every run: a piece of the model's text, a message, a call, a limit, another attempt, a warning.
     #[serde(untagged)]
     Event(Event),
 }
 
 impl Kind {
-    /// What it is, by the name it has in logs and in JavaScript; `None` for a request to the host.
+    /// The kind of the event, by the name it has in logs and in JavaScript; `None` for a message to the host.
     pub fn event_kind(&self) -> Option<EventKind> {
         Some(match self {
             Kind::Event(event) => return event.kind(),
@@ -153,7 +153,7 @@ impl Kind {
         })
     }
 
-    /// Something to know that is no failure.
+    /// A warning: `code` is stable, `message` is for people.
     pub fn warning(code: &str, message: String) -> Kind {
         Kind::Event(Event::Warning {
             code: code.to_owned(),
@@ -161,7 +161,7 @@ impl Kind {
         })
     }
 
-    /// The last event of a run that came to `outcome`.
+    /// The last event of a run with this outcome.
     pub fn ended(outcome: &RunOutcome) -> Kind {
         match outcome.status {
             Status::Completed => Kind::RunCompleted {
@@ -179,20 +179,20 @@ impl Kind {
     }
 }
 
-/// What the model's turn waits for.
+/// The phase of the model's turn: what it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Phase {
-    /// A place of the queue, or its process.
+    /// For a place in the queue, or for its process to start.
     Queue,
     Model,
-    /// The model's plan, which is used up.
+    /// For the model's plan, which is used up, to be renewed.
     Quota,
     /// No turn is under way.
     None,
 }
 
-/// What of a run's result earlier attempts have brought.
+/// The part of a run's result that comes from earlier attempts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Resumed {
@@ -205,7 +205,7 @@ pub(super) struct Resumed {
     pub cost_usd: Option<f64>,
 }
 
-/// What a run came to: `AgentResult`, of which the façade makes messages.
+/// The result of a run: `AgentResult` of index.d.ts, whose messages the façade makes.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AgentResult {
@@ -220,17 +220,17 @@ pub(super) struct AgentResult {
     pub completion_report: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub planner_output: Option<Box<RawValue>>,
-    /// The answer as a value, where a schema asks for one; of a run that is completed only.
+    /// The answer as a value, if an output schema asks for one. Only a completed run has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Box<ProviderError>>,
-    /// What of this earlier attempts at the run have brought.
+    /// Totals of earlier attempts, which the figures above include.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resumed: Option<Resumed>,
-    /// What the thread has grown by.
+    /// The messages that the run has added to the thread.
     pub messages: Vec<super::thread::ThreadMessage>,
 }
 

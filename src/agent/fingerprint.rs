@@ -1,7 +1,7 @@
-//! What a run was begun with, as far as what is recorded of it depends on that.
+//! The fingerprint of a run's options: everything on which its recorded entries depend.
 //!
-//! In: a spec. Out: a [`Fingerprint`], and what of two of them differs: a reason why the run can't go on, or changes to report.
-//! Of texts there are only hashes: a checkpoint need not hold a prompt.
+//! In: a spec. Out: a [`Fingerprint`], and the differences between two: a reason why the run can't be resumed, or harmless changes to report.
+//! Texts are kept as hashes only, because a checkpoint need not hold a prompt.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ use serde_json::value::to_raw_value;
 use super::spec::{AgentSpec, Spec};
 use crate::executor::policy::Verdict;
 
-/// What a run was begun with.
+/// The options a run was begun with, as far as its entries depend on them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Fingerprint {
-    /// The thread's SHA-256.
+    /// The SHA-256 of the thread.
     messages: String,
-    /// The built-in tools that were on, and the answer's schema.
+    /// The built-in tools that are on.
     builtins: String,
     output_schema: Option<String>,
-    /// The run's own agent is the nameless one.
+    /// The agents by name; the run's own agent has the empty name.
     agents: BTreeMap<String, AgentPrint>,
 }
 
@@ -42,7 +42,7 @@ struct ToolPrint {
 }
 
 impl Fingerprint {
-    /// Of `spec`, whose agents are answered by `providers`.
+    /// The fingerprint of `spec`; `providers` are the ids of the providers of its agents, in their order.
     pub fn new(spec: &Spec, providers: &[&str]) -> Fingerprint {
         let agents = spec.agents.iter().zip(providers);
         Fingerprint {
@@ -55,10 +55,10 @@ impl Fingerprint {
         }
     }
 
-    /// What has changed from this one to `now` and does no harm.
+    /// Compares the options of the first attempt with those of `now`, and returns the harmless changes.
     ///
     /// # Errors
-    /// What has changed that the run can't go on with.
+    /// The change with which the run can't go on.
     pub fn compare(&self, now: &Fingerprint) -> Result<Vec<String>, String> {
         let same = |field: &str, same: bool| match same {
             true => Ok(()),
@@ -134,7 +134,7 @@ impl AgentPrint {
     }
 }
 
-/// Objects mean the same whatever the order of their keys.
+/// Sorts the keys of all objects: an object means the same whatever their order.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),

@@ -1,7 +1,7 @@
-//! Requests that JavaScript answers: tools to run, decisions to take.
+//! Requests that JavaScript answers: tools to run, decisions to make, entries to store.
 //!
-//! In: a call of some run, and later the answer by the request's number. Out: the executor's input, sent to that very run.
-//! What is answered twice, or too late, is nobody's.
+//! In: a call of some run, and later the answer under the request's number. Out: the executor's input, sent to the run that asked. An answer
+//! that comes twice or too late is ignored.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,10 +15,10 @@ use crate::error::{Code, ProviderError};
 use crate::executor::Input;
 use crate::message::{Content, ToolResult};
 
-/// The answer of a store to one entry.
+/// Receives the store's answer to one entry.
 type Stored = oneshot::Sender<Result<(), Box<ProviderError>>>;
 
-/// What the host has been asked and has not answered.
+/// The requests that JavaScript has not answered yet.
 #[derive(Debug, Default)]
 pub(super) struct Host {
     asked: Mutex<OpenRequests>,
@@ -28,7 +28,7 @@ pub(super) struct Host {
 struct OpenRequests {
     last: u32,
     open: HashMap<u32, (UnboundedSender<Input>, String)>,
-    /// Entries on their way to the store.
+    /// Entries that the store has not confirmed yet.
     stores: HashMap<u32, Stored>,
 }
 
@@ -40,10 +40,10 @@ struct Completed {
     is_error: bool,
 }
 
-/// Why a store did not take an entry.
+/// The reason why a store did not take an entry.
 #[derive(Deserialize)]
 struct Refused {
-    /// Another process has taken the run over.
+    /// Another process has taken over the run.
     locked: bool,
     message: String,
 }
@@ -58,7 +58,7 @@ struct Decided {
 }
 
 impl Host {
-    /// The number of a new request about call `id`, whose answer goes to `inbox`.
+    /// Opens a request about call `id`, whose answer is sent to `inbox`. Returns its number.
     pub fn ask(&self, inbox: &UnboundedSender<Input>, id: &str) -> u32 {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.last = asked.last.wrapping_add(1);
@@ -67,12 +67,12 @@ impl Host {
         number
     }
 
-    /// Nobody waits for this request any more.
+    /// Drops a request: its answer is no longer needed.
     pub fn forget(&self, request: u32) {
         self.take(request);
     }
 
-    /// The number of a new request to keep an entry, and its answer.
+    /// Opens a request to store an entry. Returns its number, and the future answer.
     pub fn store(&self) -> (u32, oneshot::Receiver<Result<(), Box<ProviderError>>>) {
         let (sender, receiver) = oneshot::channel();
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,7 +82,7 @@ impl Host {
         (number, receiver)
     }
 
-    /// The answer of the store: `null`, or `{"locked": boolean, "message": string}`.
+    /// Takes the store's answer: `null`, or `{"locked": boolean, "message": string}`.
     pub fn stored(&self, request: u32, answer: &str) -> Result<(), serde_json::Error> {
         let refused: Option<Refused> = serde_json::from_str(answer)?;
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +95,7 @@ impl Host {
                 };
                 Err(Box::new(ProviderError::new("", code, message)))
             });
-            // A run that has ended waits for nothing.
+            // A run that has ended doesn't receive any more.
             let _ = waits.send(stored);
         }
         Ok(())
@@ -128,7 +128,7 @@ impl Host {
 
     fn send(&self, request: u32, input: impl FnOnce(String) -> Input) {
         if let Some((inbox, id)) = self.take(request) {
-            // A run that has ended wants no answer.
+            // A run that has ended doesn't receive any more.
             let _ = inbox.send(input(id));
         }
     }

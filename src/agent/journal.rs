@@ -1,11 +1,11 @@
-//! What of a run is durable: every turn of its models, every decision, and every tool that begins and ends.
+//! The durable record of a run: every turn of its models, every decision, and the beginning and end of every tool.
 //!
-//! In: the entries that an earlier attempt at the run has left, and what happens in this one. Out: what had happened already (a
-//! [`Recorded`], by its place), and entries for the caller's store, each acknowledged before the run goes on. The driver is the same
-//! with and without: where an effect has happened before, its result is taken from here and not from the world.
+//! In: the entries that earlier attempts at the run have left, and what happens in this one. Out: what had happened already (a [`Recorded`] by
+//! its place), and entries for the caller's store, each confirmed before the run goes on. The driver works the same with and without a journal:
+//! where an effect has happened before, its result is taken from here instead of from the world.
 //!
-//! A place is where in the run something happened: turn `2`, its third call `2.3`, the first turn of the agent which that
-//! call hands a task to `2.3/1`. A turn's calls are fixed once it is recorded, so that places name the same calls in every attempt.
+//! A place names a point in the run: `2` is the second turn, `2.3` its third call, `2.3/1` the first turn of the agent to which that call hands
+//! a task. A turn's calls are fixed once it is recorded, so a place names the same call in every attempt.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -23,24 +23,24 @@ use crate::event::Reply;
 use crate::executor::Spent;
 use crate::message::{Content, ToolResult, Usage};
 
-/// The format of entries. What a newer one means is not known here.
+/// The version of the entries' format. Entries of a newer version are refused, since their meaning is unknown.
 pub(super) const VERSION: u64 = 1;
 
-/// How long a store that does not answer is waited for once the run is cancelled.
+/// How long a store that doesn't answer is waited for once the run is cancelled.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One entry, as it is stored. Flat, so that arguments and contents stay the JSON text they were. The first may have a `trace` beside
-/// them, which is telemetry's (`telemetry/agent.cjs`).
+/// One entry as it is stored. The object is flat so that arguments and contents keep their JSON text unchanged. The first entry may also have a
+/// `trace`, which belongs to telemetry (`telemetry/agent.cjs`).
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Line {
-    /// [`VERSION`]
+    /// The format's [`VERSION`].
     v: u64,
-    /// From 0, one after the other.
+    /// The entry's number: from 0, without gaps.
     seq: u64,
     #[serde(rename = "type")]
     kind: String,
-    /// Where in the run.
+    /// The place in the run.
     #[serde(skip_serializing_if = "String::is_empty")]
     at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,27 +65,27 @@ struct Line {
     cost_usd: Option<f64>,
 }
 
-/// Of any version.
+/// The fields that an entry of any version has.
 #[derive(Deserialize)]
 struct Version {
     v: Option<u64>,
     seq: Option<u64>,
 }
 
-/// What there is to keep.
+/// One entry.
 #[derive(Debug)]
 pub(super) enum Entry {
-    /// First: what was to be run.
+    /// The first entry: the run's id and options.
     Run { run_id: String, run: Fingerprint },
-    /// A model's turn is over: before anything of it is done.
+    /// The reply of a turn; stored before any of its calls begins.
     Turn { at: String, reply: Box<Reply> },
-    /// Tokens of a turn that failed.
+    /// The tokens of a turn that failed.
     Spent(Spent),
-    /// Whoever was asked about a call has decided.
+    /// The decision on whether a call may run.
     Decision { at: String, decision: Decision },
-    /// A tool begins: before it does.
+    /// A tool is about to begin; stored before it does.
     ToolBegun { at: String },
-    /// A tool, or an agent that a task was handed to, has ended: before the model learns of it.
+    /// A tool, or an agent that got a task, has ended; stored before the model learns of it.
     ToolEnded {
         at: String,
         answer: ToolResult,
@@ -134,7 +134,7 @@ impl Line {
         }
     }
 
-    /// `None`: it lacks what its kind has to have.
+    /// Reads the entry out of the line; `None` if a field is missing that its kind needs.
     fn entry(self) -> Option<Entry> {
         let spent = || Spent {
             usage: self.usage.clone().unwrap_or_default(),
@@ -173,7 +173,7 @@ impl Line {
     }
 }
 
-/// A decision about a call.
+/// A decision on whether a call may run.
 #[derive(Debug, Clone)]
 pub(super) struct Decision {
     pub allow: bool,
@@ -181,7 +181,7 @@ pub(super) struct Decision {
     pub args: Option<Box<RawValue>>,
 }
 
-/// What had happened at a place.
+/// Everything that earlier attempts have recorded at one place.
 #[derive(Debug, Default)]
 struct Recorded {
     reply: Option<Box<Reply>>,
@@ -190,22 +190,22 @@ struct Recorded {
     ended: Option<(ToolResult, Spent)>,
 }
 
-/// What is durable of a run, or that nothing is.
+/// The journal of a run. For a run without a checkpoint it is off: empty, and it stores nothing.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     recorded: HashMap<String, Recorded>,
-    /// Of turns that failed.
+    /// The tokens and cost of turns that failed.
     pub lost: Spent,
-    /// There were none: the first is yet to be written.
+    /// The options to store as the first entry; `None` if an earlier attempt has stored it.
     pub begins: Option<Fingerprint>,
     pub resumed: Option<Resumed>,
-    /// The next entry's number; `None`: nothing is kept.
+    /// The number of the next entry; `None` if the journal is off.
     next: Option<Mutex<u64>>,
 }
 
 impl Journal {
-    /// The journal of `entries`, JSON texts, of a run under `run_id` whose options are `now`. What comes with it is what has
-    /// changed and does no harm.
+    /// Reads the journal from `entries` (JSON texts) of the run `run_id`, whose options are `now`. The second value lists harmless changes of
+    /// the options since the run was begun.
     ///
     /// # Errors
     /// `CHECKPOINT_INVALID`: an entry can't be read, is missing, or is of a newer version. `CHECKPOINT_MISMATCH`: the run was begun
@@ -219,7 +219,7 @@ impl Journal {
         let (mut next, mut changes) = (0, Vec::new());
         for text in entries {
             let line = read(text, next)?;
-            // The same once more: its store was asked twice and did it twice.
+            // An entry that is there twice: its store was asked once more after it had taken the entry.
             if line.seq < next {
                 continue;
             }
@@ -269,7 +269,7 @@ impl Journal {
         self.recorded.entry(at).or_default()
     }
 
-    /// What the entries add up to.
+    /// Adds up the entries.
     fn count(&self) -> Resumed {
         let mut spent = self.lost.clone();
         let mut resumed = Resumed::default();
@@ -287,46 +287,46 @@ impl Journal {
         resumed
     }
 
-    /// Whether anything is kept.
+    /// `true` if the run has a checkpoint, so that entries are stored.
     pub fn is_on(&self) -> bool {
         self.next.is_some()
     }
 
-    /// The turn that is over already.
+    /// The reply of the turn at this place, if it had ended in an earlier attempt.
     pub fn turn(&self, at: &str) -> Option<Box<Reply>> {
         self.recorded.get(at)?.reply.clone()
     }
 
-    /// What was decided about the call already.
+    /// The decision about the call at this place, if an earlier attempt has one.
     pub fn decision(&self, at: &str) -> Option<Decision> {
         self.recorded.get(at)?.decision.clone()
     }
 
-    /// Whether the call's tool had begun.
+    /// `true` if the tool of the call at this place had begun in an earlier attempt.
     pub fn begun(&self, at: &str) -> bool {
         self.recorded.get(at).is_some_and(|recorded| recorded.begun)
     }
 
-    /// What the call has come to already.
+    /// The result of the call at this place, if it had ended in an earlier attempt.
     pub fn ended(&self, at: &str) -> Option<(ToolResult, Spent)> {
         self.recorded.get(at)?.ended.clone()
     }
 
-    /// Keeps `entry`: when this returns, it is durable.
+    /// Stores `entry` and returns once it is durable.
     ///
     /// # Errors
-    /// What the store says: the run must not go on.
+    /// `CHECKPOINT_FAILED` or `RUN_LOCKED`, as the store says. The run must not go on.
     pub async fn append(&self, entry: Entry, to: &Store<'_>) -> Result<(), Box<ProviderError>> {
         let Some(next) = &self.next else { return Ok(()) };
         let failed = |reason: String| Box::new(ProviderError::new("", Code::CheckpointFailed, reason));
         let stored = {
-            // Until it is on its way: the store gets them in their order.
+            // Locked until the entry is on its way, so that the store gets entries in order.
             let mut seq = next.lock().await;
             let line = Line::of(entry, *seq);
             let entry = serde_json::to_string(&line).map_err(|error| failed(error.to_string()))?;
             let (request, stored) = to.host.store();
             *seq += 1;
-            // A host that has gone takes nothing: its going ends the run.
+            // A host that has gone takes no entries; its going ends the run.
             let _ = to.events.send(to.event(Kind::Append { request, entry })).await;
             stored
         };
@@ -342,7 +342,7 @@ impl Journal {
     }
 }
 
-/// Where entries go.
+/// The store of a run's entries, and how to reach it.
 pub(super) struct Store<'a> {
     pub host: &'a Host,
     pub events: &'a mpsc::Sender<AgentEvent>,

@@ -5,8 +5,8 @@
 //!                            ▲─complete, decide─┘
 //! ```
 //!
-//! In: the JSON of a run (`spec`) and the models that answer. Out: batches of `event::AgentEvent`s, and one result. What is
-//! to be done next is the executor's to decide; here it is done: turns are begun, calls go to the host, results go back.
+//! In: the JSON of a run (`spec`) and the models that answer. Out: batches of `event::AgentEvent`s, and one result. The executor decides what is
+//! to be done next; this module does it: it begins turns, passes calls to the host, and takes results back.
 
 mod conversation;
 mod drive;
@@ -43,23 +43,23 @@ use journal::Journal;
 use shared::{RunOrigin, Shared};
 use spec::Spec;
 
-/// Events that may wait for a slow host; then the run waits.
+/// The most events that wait for a slow host. When so many wait, the run waits too.
 const EVENTS_WAITING: usize = 256;
 
-/// An `event::AgentResult` as JSON, or why there is none.
+/// An `event::AgentResult` as JSON, or the error that prevented one.
 type EncodedResult = Result<Box<RawValue>, Box<ProviderError>>;
 
-/// What is to be run, checked.
+/// A run that is checked and not begun.
 #[derive(Debug)]
 pub struct Agent {
     spec: Spec,
     journal: Journal,
-    /// What has changed since the run was begun.
+    /// Harmless changes of the options since an earlier attempt.
     changes: Vec<String>,
 }
 
 impl Agent {
-    /// Reads and checks what `spec` asks for: its tools' schemas, limits, built-in tools.
+    /// Reads and checks `spec`: its tools' schemas, limits and built-in tools.
     ///
     /// # Errors
     /// `INVALID_OPTION` or `INVALID_TOOL`, naming the field, what it holds and what is allowed.
@@ -69,17 +69,17 @@ impl Agent {
         Ok(Agent { spec, journal, changes })
     }
 
-    /// How agent number `agent` is to be called back, and what that option is called in errors.
+    /// How agent number `agent` wants its tool calls delivered, and the name of that option in errors.
     pub fn tool_calls(&self, agent: usize) -> Option<(ToolCalls, String)> {
         let agent = self.spec.agents.get(agent)?;
         Some((agent.tool_calls, format!("{}toolCalls", agent.path)))
     }
 
-    /// The run goes on after `entries`, which earlier attempts have left, a JSON array of texts; empty: it begins, and what happens is
-    /// kept. `models` as for [`Agent::start`].
+    /// Has the run go on after `entries`, a JSON array of the texts that earlier attempts have stored. With an empty array the run begins, and
+    /// its entries are stored from then on. `models` as for [`Agent::start`].
     ///
     /// # Errors
-    /// `CHECKPOINT_INVALID`, `CHECKPOINT_MISMATCH`: why it can't go on.
+    /// `CHECKPOINT_INVALID`, `CHECKPOINT_MISMATCH`: the reason why the run can't go on.
     pub fn resume(&mut self, entries: &str, models: &[Conversation]) -> Result<(), Box<ProviderError>> {
         let entries: Vec<String> =
             serde_json::from_str(entries).map_err(|error| journal::invalid(&error.to_string()))?;
@@ -90,11 +90,11 @@ impl Agent {
         Ok(())
     }
 
-    /// Begins the run. Must be called inside the runtime; returns at once. `models` are those of the spec's agents, in their
-    /// order; `env` as for [`crate::run::model::ProviderObject::start`]. One that is `cancelled` before it begins asks nobody.
+    /// Begins the run and returns at once. Must be called inside the runtime. `models` are the models of the spec's agents, in their order;
+    /// `env` as for [`crate::run::model::ProviderObject::start`]. A run that is `cancelled` before it begins asks no model.
     ///
     /// # Errors
-    /// `INTERNAL`: there are not as many models as agents.
+    /// `INTERNAL`: the number of models is not the number of agents.
     pub fn start(
         self,
         models: Vec<Conversation>,
@@ -143,7 +143,7 @@ impl Agent {
     }
 }
 
-/// A run that goes on, or has ended. Dropping it ends it.
+/// A run that was begun. Dropping it cancels the run.
 #[derive(Debug)]
 pub struct AgentRun {
     cancel: CancellationToken,
@@ -153,7 +153,7 @@ pub struct AgentRun {
 }
 
 impl AgentRun {
-    /// The next batch of events and requests as a JSON array; `None` when no more will come.
+    /// The next batch of events and requests as a JSON array; `None` once the run has ended and all were delivered.
     pub async fn next(&self) -> Option<String> {
         let mut batch = Vec::new();
         if self.events.lock().await.recv_many(&mut batch, EVENTS_WAITING).await == 0 {
@@ -166,7 +166,7 @@ impl AgentRun {
         }))
     }
 
-    /// What the run came to, as JSON, once everything it has started has ended; once.
+    /// The result of the run as JSON, once everything that it has started has ended. Can be taken once.
     ///
     /// # Errors
     /// `INVALID_MESSAGES`: the thread can't be read. `INTERNAL`: a bug.
@@ -177,31 +177,33 @@ impl AgentRun {
         task.await.map_err(|panic| bug(&panic.to_string()))?
     }
 
-    /// The answer to the request `execute` with this number: `{"content": string | blocks, "isError"?: boolean}`.
+    /// Answers request number `request` to run a tool: `{"content": string
+    ///
+    /// blocks, "isError"?: boolean}`.
     ///
     /// # Errors
-    /// `answer` is not that.
+    /// `answer` doesn't have that form.
     pub fn complete(&self, request: u32, answer: &str) -> Result<(), serde_json::Error> {
         self.host.complete(request, answer)
     }
 
-    /// The answer to the request `ask` with this number: `{"allow": boolean, "reason"?: string, "args"?: object}`.
+    /// Answers request number `request` to decide about a call: `{"allow": boolean, "reason"?: string, "args"?: object}`.
     ///
     /// # Errors
-    /// `decision` is not that.
+    /// `decision` doesn't have that form.
     pub fn decide(&self, request: u32, decision: &str) -> Result<(), serde_json::Error> {
         self.host.decide(request, decision)
     }
 
-    /// The answer to the request `append` with this number: `null`, or `{"locked": boolean, "message": string}`.
+    /// Answers request number `request` to store an entry: `null` if it is durable, else `{"locked": boolean, "message": string}`.
     ///
     /// # Errors
-    /// `answer` is not that.
+    /// `answer` doesn't have that form.
     pub fn stored(&self, request: u32, answer: &str) -> Result<(), serde_json::Error> {
         self.host.stored(request, answer)
     }
 
-    /// Ends the run with everything it has started; [`AgentRun::result`] then says so.
+    /// Cancels the run with everything that it has started; [`AgentRun::result`] then has the status `cancelled`.
     pub fn cancel(&self) {
         self.cancel.cancel();
     }

@@ -1,7 +1,7 @@
-//! A run's calls that have no answer yet, and whoever is to answer them: the host, another agent.
+//! The calls of a run that have no result yet, and who will give it: the host, or another agent.
 //!
-//! In: calls that begin to wait. Out: the executor's inputs once there is an answer, and answers to those who called in the middle
-//! of a turn.
+//! In: calls that begin to wait. Out: inputs for the executor once a result is there, and results for providers that called in the middle of a
+//! turn.
 
 use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
@@ -17,25 +17,25 @@ use crate::executor::{Input, Spent};
 use crate::message::{Message, ToolCall, ToolResult};
 use crate::toolcall::{TakenIds, make_unique};
 
-/// Calls that wait.
+/// The calls of one run that wait for a result.
 pub(super) struct PendingCalls {
-    /// Call ids there have been.
+    /// All call ids so far, in the thread and in the run: a new call must not get one of them.
     taken: TakenIds,
-    /// Callbacks that wait, by their call.
+    /// Callbacks that wait for a result, by call id.
     callbacks: HashMap<String, oneshot::Sender<ToolResult>>,
-    /// Requests to the host that are open, by their call.
+    /// Open requests to the host, by call id.
     requests: HashMap<String, u32>,
-    /// The agents that a task was handed to.
+    /// The runs of agents that got a task.
     children: JoinSet<Input>,
-    /// What ends a child, by its call.
+    /// Tokens that cancel a child run, by call id.
     stops: HashMap<String, CancellationToken>,
-    /// Where the host answers.
+    /// The channel by which the host's answers come.
     inbox: mpsc::UnboundedSender<Input>,
     inputs: mpsc::UnboundedReceiver<Input>,
 }
 
 impl PendingCalls {
-    /// None yet; no call may have an id of `thread`.
+    /// No calls yet. The call ids of `thread` are taken.
     pub fn new(thread: &[Message]) -> PendingCalls {
         let (inbox, inputs) = mpsc::unbounded_channel();
         let calls = thread.iter().flat_map(|message| &message.tool_calls);
@@ -54,7 +54,8 @@ impl PendingCalls {
         }
     }
 
-    /// What happens to a call next: an answer, or nobody waits for it any more. Nothing is lost if it is dropped before it is ready.
+    /// Waits for the next result of a call, or for a provider to withdraw one. It is cancel safe: nothing is lost if the future is dropped
+    /// before it is ready.
     pub async fn next(&mut self) -> Input {
         loop {
             tokio::select! {
@@ -64,7 +65,7 @@ impl PendingCalls {
                     self.callbacks.remove(&id);
                     return Input::TakenBack { id };
                 }
-                // One that panicked has no answer.
+                // A child that panicked has no result.
                 Some(ended) = self.children.join_next() => if let Ok(input) = ended {
                     return input;
                 },
@@ -77,7 +78,7 @@ impl PendingCalls {
         self.taken.extend(calls.into_iter().map(|call| call.id.clone()));
     }
 
-    /// A call in the middle of a turn, with an id of its own.
+    /// Registers a call from the middle of a turn. Its id is made unique.
     pub fn call_back(&mut self, ToolCallRequest { call, reply }: ToolCallRequest) -> ToolCall {
         let mut calls = [call];
         make_unique(&mut calls, &mut self.taken);
@@ -86,38 +87,38 @@ impl PendingCalls {
         call
     }
 
-    /// The number of a new request to `host` about call `id`.
+    /// Opens a request to `host` about call `id`. Returns the request's number.
     pub fn request(&mut self, host: &Host, id: &str) -> u32 {
         let request = host.ask(&self.inbox, id);
         self.requests.insert(id.to_owned(), request);
         request
     }
 
-    /// What has come already; `None` where something is waited for.
+    /// An input that has arrived already, without waiting; `None` if there is none.
     pub fn ready(&mut self) -> Option<Input> {
         self.inputs.try_recv().ok()
     }
 
-    /// What is known without anybody being asked.
+    /// Queues an input for which nobody has to be asked, as the journal knows it.
     pub fn known(&self, input: Input) {
         // A run that has ended takes no input.
         let _ = self.inbox.send(input);
     }
 
-    /// Call `id` waits for `child`, another agent's run, which `stop` ends.
+    /// Has call `id` wait for `child`, the run of another agent, which `stop` cancels.
     pub fn wait_for(&mut self, id: &str, stop: CancellationToken, child: impl Future<Output = Input> + Send + 'static) {
         self.stops.insert(id.to_owned(), stop);
         self.children.spawn(child);
     }
 
-    /// Answers the call `id`, which is to wait for another agent, without its run.
+    /// Answers call `id` with an error, because no agent can take its task.
     pub fn refuse(&self, id: String, reason: &str) {
         let (answer, spent) = (ToolResult::error(reason), Spent::default());
         // A run that has ended takes no input.
         let _ = self.inbox.send(Input::ChildEnded { id, answer, spent });
     }
 
-    /// The end of another agent's run; `None` when no further one is under way.
+    /// Waits until a child run has ended; `None` if no child is running.
     pub async fn child_ended(&mut self) -> Option<Input> {
         while let Some(ended) = self.children.join_next().await {
             if let Ok(input) = ended {
@@ -127,7 +128,7 @@ impl PendingCalls {
         None
     }
 
-    /// Nobody waits for call `id` any more. What comes back is the host's request that is void.
+    /// Gives up call `id`, whose result is no longer needed. Returns the number of its request to the host, if there is an open one.
     pub fn abandon(&mut self, host: &Host, id: &str) -> Option<u32> {
         if let Some(stop) = self.stops.remove(id) {
             stop.cancel();
@@ -137,18 +138,18 @@ impl PendingCalls {
         Some(request)
     }
 
-    /// Call `id` is answered.
+    /// Passes the result of call `id` on to the provider, if that waits for it, and forgets the call.
     pub fn answered(&mut self, id: &str, answer: ToolResult) {
         self.requests.remove(id);
         self.stops.remove(id);
         if let Some(callback) = self.callbacks.remove(id) {
-            // A callback that has hung up wants no answer.
+            // A provider that has hung up wants no result.
             let _ = callback.send(answer);
         }
     }
 }
 
-/// The call of one of `callbacks` that has hung up; never ready where all of them wait.
+/// Waits until a provider has hung up on one of `callbacks`, and returns its call id.
 async fn taken_back(callbacks: &mut HashMap<String, oneshot::Sender<ToolResult>>) -> String {
     poll_fn(|context| {
         let mut replies = callbacks.iter_mut();

@@ -1,6 +1,6 @@
-//! What the executor asks for, done.
+//! Carries out the executor's effects.
 //!
-//! In: one effect. Out: the event that reports it, a turn that begins or ends, a request to the host, a run of another agent.
+//! In: one effect. Out: the event that reports it, and a turn that begins or ends, a request to the host, or a run of another agent.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::message::{Message, Role, ToolCall, ToolResult, ToolSpec};
 use crate::process::limit::NestedPermit;
 use crate::run::request::{CallOptions, Request};
 
-/// What runs another agent: the driver, of which nothing is known here.
+/// The function that runs another agent. The driver hands itself over here, since this module can't use the one that uses it.
 pub(super) type RunAgent =
     fn(Arc<Shared>, RunOrigin, Vec<Message>, CancellationToken) -> Pin<Box<dyn Future<Output = AgentResult> + Send>>;
 
-/// The turns of a run's model: whom it asks, of what thread, and what goes on just now.
+/// The turns of a run's model: its provider, its thread, and the turn under way.
 pub(super) struct AgentTurns<'a> {
     pub talk: &'a Conversation,
     pub thread: AgentThread,
@@ -34,13 +34,13 @@ pub(super) struct AgentTurns<'a> {
     /// The model's turn, if one is under way.
     pub turn: Option<Turn>,
     pub own_calls: OwnCalls,
-    /// For the runs that this one waits for with its own turn under way.
+    /// The permit of this run's turn, which child runs may use while the turn waits for them.
     pub nested: NestedPermit,
     pub run_agent: RunAgent,
 }
 
 impl AgentTurns<'_> {
-    /// Does `effect`. What comes back is what the run has come to, if this was its last.
+    /// Carries out `effect`. Returns the outcome of the run if this was its last effect.
     pub async fn perform(&mut self, calls: &mut DurableCalls<'_>, effect: Effect) -> Option<Box<RunOutcome>> {
         match effect {
             Effect::Ask(tool_call) => calls.ask(tool_call).await,
@@ -64,7 +64,7 @@ impl AgentTurns<'_> {
                     calls.emit(Kind::Abandon { request }).await;
                 }
             }
-            // A run that is cancelled asks nothing more; the driver gets to know next.
+            // A cancelled run begins no further turn; the driver notices the cancellation next.
             Effect::NextTurn { .. } if calls.cancel.is_cancelled() => {}
             Effect::NextTurn { notes } => {
                 if !notes.is_empty() {
@@ -107,7 +107,7 @@ impl AgentTurns<'_> {
         None
     }
 
-    /// The one answer to a call: into the thread, and to whoever waits for it.
+    /// Gives a call its one result: in the thread, to the caller as an event, and to the provider if that waits for it.
     async fn reply(&mut self, calls: &mut DurableCalls<'_>, call: ToolCall, answer: ToolResult) {
         self.thread.answered(&call, &answer);
         let kind = Kind::ToolResult {
@@ -151,14 +151,14 @@ impl AgentTurns<'_> {
         });
     }
 
-    /// Passes on what the turn has logged since.
+    /// Passes on the records that the turn has collected since the last time.
     pub async fn pass_log(&self, reporter: &Reporter<'_>) {
         let log = self.turn.as_ref().map_or_else(Vec::new, Turn::take_log);
         reporter.emit_log(log).await;
     }
 }
 
-/// Says which agents a task can't be handed to as things are; that is no reason not to begin.
+/// Warns of agents that can't take a task at present, for example because their CLI is missing. The run begins all the same.
 pub(super) async fn look_at_targets(reporter: &Reporter<'_>) {
     let shared = reporter.shared;
     for (agent, talk) in shared.spec.agents.iter().zip(&shared.models).skip(1) {
@@ -170,7 +170,7 @@ pub(super) async fn look_at_targets(reporter: &Reporter<'_>) {
     }
 }
 
-/// The answer to the call that handed a task to `agent`.
+/// The result of the call that handed a task to `agent`, made of the result of its run.
 fn child_answer(agent: &str, result: AgentResult) -> (ToolResult, Spent) {
     let why = result
         .error

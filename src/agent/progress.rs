@@ -1,6 +1,6 @@
-//! Where a run is, as far as places in its journal are named by that.
+//! The position of a run: the number of its turn and of its calls, from which the places in its journal are made.
 //!
-//! In: turns and calls, as they begin. Out: their places, and whether the journal knows what has happened there.
+//! In: turns and calls as they begin. Out: their places, and whether the journal has an entry for them.
 
 use std::collections::HashMap;
 
@@ -8,26 +8,26 @@ use super::journal::Journal;
 use crate::event::Reply;
 use crate::message::ToolCall;
 
-/// Where a run is.
+/// The position of one run.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// What its places begin with ([`super::shared::RunOrigin::scope`]).
+    /// The prefix of the run's places ([`super::shared::RunOrigin::scope`]).
     scope: String,
     turns: u32,
-    /// Calls of this turn so far.
+    /// The number of calls of this turn so far.
     calls: u32,
-    /// Of calls, by their ids.
+    /// The places of calls, by call id.
     places: HashMap<String, String>,
-    /// The turn that is next to end: it had ended in an earlier attempt.
+    /// The reply of this turn, if it had ended in an earlier attempt.
     pub recorded: Option<Box<Reply>>,
-    /// This turn is such a one.
+    /// This turn had ended in an earlier attempt.
     pub replayed: bool,
-    /// Calls that somebody was asked about because their tools had begun.
+    /// Calls about which the host was asked because an earlier attempt was interrupted while their tool ran.
     pub questions: HashMap<String, ToolCall>,
 }
 
 impl Progress {
-    /// That of a run whose places begin with `scope`.
+    /// The beginning of a run whose places begin with `scope`.
     pub fn new(scope: &str) -> Progress {
         Progress {
             scope: scope.to_owned(),
@@ -35,7 +35,7 @@ impl Progress {
         }
     }
 
-    /// A turn is to begin: `true` if it had ended in an earlier attempt, and is taken from there.
+    /// Begins a turn. Returns `true` if it had ended in an earlier attempt; its reply is then `recorded`.
     pub fn enter_turn(&mut self, journal: &Journal) -> bool {
         self.turns += 1;
         self.calls = 0;
@@ -49,7 +49,7 @@ impl Progress {
         self.turn_place(self.turns)
     }
 
-    /// A call has come: it has its place from now on.
+    /// Gives a new call its place in this turn.
     pub fn enter_call(&mut self, id: &str) {
         if self.places.contains_key(id) {
             return;
@@ -59,12 +59,12 @@ impl Progress {
         self.places.insert(id.to_owned(), at);
     }
 
-    /// Where call `id` was made.
+    /// The place of call `id`; empty for an unknown one.
     pub fn place(&self, id: &str) -> String {
         self.places.get(id).cloned().unwrap_or_default()
     }
 
-    /// Whether an earlier attempt has reported what happens to call `id`.
+    /// `true` if an earlier attempt has reported the events of call `id`.
     pub fn was_reported(&self, journal: &Journal, id: &str) -> bool {
         journal.ended(&self.place(id)).is_some() || journal.turn(&self.turn_place(self.turns + 1)).is_some()
     }

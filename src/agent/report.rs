@@ -1,8 +1,8 @@
-//! What an agent's run reports, to its caller and into its run log.
+//! The reports of an agent's run, to its caller and into its run log.
 //!
-//! In: the events of a run, in the order in which its caller gets them. Out: the same to the caller, and one run of the log's
-//! file. The turns of its model and the runs it hands tasks to are runs of the same file, parts of this one. A log that fails is
-//! reported once, and the run goes on without: only one that can't be begun refuses it, before anything is started.
+//! In: the events of a run, in the order in which its caller gets them. Out: the events for the caller, and a run in the log file. The model's
+//! turns and the runs that get a task are further runs of the same file, whose parent is this run. A log that fails while the run goes on is
+//! reported once, and the run goes on without it. A log that can't be begun fails the run before anything is started.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,11 +23,11 @@ use crate::runlog::Prompt;
 /// The code of the warning that a run is no longer recorded.
 const LOST: &str = "RUN_LOG_FAILED";
 
-/// Reports for one run.
+/// Reports the events of one run.
 pub(super) struct Reporter<'a> {
     pub shared: &'a Arc<Shared>,
     pub origin: RunOrigin,
-    /// The agent's name; the run's own has none.
+    /// The agent's name; `None` for the run's own agent.
     name: Option<String>,
     /// The run's log, if it is recorded.
     recorder: Option<Recorder>,
@@ -43,10 +43,11 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// Begins the log of the run, whose model `provider` is sent `thread` and may call `tools`, if it is to have one.
+    /// Begins the log of the run, if it is recorded. `provider` is the id of the model's provider, `thread` what it is sent, `tools` the names
+    /// of the tools it may call.
     ///
     /// # Errors
-    /// `INVALID_OPTION`, naming `record`, where that of the first run can't be begun.
+    /// `INVALID_OPTION`, naming `record`, if the log of the run's own agent can't be begun.
     pub async fn begin_log(
         &mut self,
         provider: &str,
@@ -64,7 +65,7 @@ impl<'a> Reporter<'a> {
             parent_run_id: parent.clone(),
             ..record.clone()
         };
-        // What one agent has seen, another may get from it.
+        // The secrets of all agents are redacted: one agent may get from another what that has seen.
         let env = &self.shared.env;
         let of_models = self.shared.models.iter().map(|talk| talk.model.redactor(env));
         let redactor = of_models.fold(redactor_of(env), |all, of_model| all.and(&of_model));
@@ -77,7 +78,7 @@ impl<'a> Reporter<'a> {
         Ok(())
     }
 
-    /// The call option `record` of a turn: a part of this run.
+    /// The call option `record` of a turn, which makes its log a part of this run.
     pub fn turn_record(&self) -> Option<RecordOptions> {
         Some(RecordOptions {
             parent_run_id: Some(self.origin.run_id.clone()),
@@ -85,27 +86,27 @@ impl<'a> Reporter<'a> {
         })
     }
 
-    /// What the answer has to fit: only the run's own agent answers the caller.
+    /// The schema that the answer has to fit. Only the run's own agent answers the caller, so the others have none.
     pub fn output_schema(&self) -> Option<&SchemaOnce> {
         let schema = self.shared.spec.output_schema.as_ref();
         schema.filter(|_| self.origin.depth == 0)
     }
 
-    /// Reports `kind`.
+    /// Reports an event to the caller and into the log.
     pub async fn emit(&self, kind: Kind) {
         let event = self.event(kind);
         if is_lost(&event.kind) && self.shared.unrecorded.swap(true, Ordering::Relaxed) {
-            // A turn's log has failed, and another one reported it for all.
+            // The log of another turn has failed before, and that was reported.
             return;
         }
-        // A host that has gone is no reason to fail: its going ends the run.
+        // A host that has gone is no failure here: its going ends the run.
         if let Some(lost) = self.write(&event).await {
             let _ = self.shared.events.send(self.event(lost)).await;
         }
         let _ = self.shared.events.send(event).await;
     }
 
-    /// Passes on the records of a turn for the user's logger, a JSON array.
+    /// Passes on records for the user's logger.
     pub async fn emit_log(&self, records: Vec<LogRecord>) {
         if !records.is_empty() {
             let who = self.origin.agent;
@@ -113,7 +114,7 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// What the model's turn waits for from now on, for whoever wants to know.
+    /// Reports that the model's turn enters a phase, if the host asked for that (`heartbeat`). `until`: when the wait ends, ms since the epoch.
     pub async fn enter_phase(&self, phase: Phase, until: Option<u64>) {
         if self.shared.spec.heartbeat {
             self.emit(Kind::Phase { phase, until }).await;
@@ -129,9 +130,9 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// Writes `event` into the log. What comes back is to be reported before it.
+    /// Writes `event` into the log. Returns a warning, to be reported before the event, if that has failed.
     async fn write(&self, event: &AgentEvent) -> Option<Kind> {
-        // The rest are requests to the host.
+        // Requests to the host have no event kind and are not logged.
         let (recorder, kind) = (self.recorder.as_ref()?, event.kind.event_kind()?);
         recorder.event(event).await;
         if kind.is_last() {
@@ -148,7 +149,7 @@ impl<'a> Reporter<'a> {
     }
 }
 
-/// Whether it says that the log of a turn failed.
+/// `true` for the warning that the log of a turn failed.
 fn is_lost(kind: &Kind) -> bool {
     matches!(kind, Kind::Event(Event::Warning { code, .. }) if code == LOST)
 }

@@ -1,4 +1,4 @@
-//! What the runs of one `runAgent` have in common, and how they descend from each other.
+//! The state that the runs of one `runAgent` share, and how one run descends from another.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,36 +14,36 @@ use crate::process::Vars;
 use crate::process::limit::NestedPermit;
 use crate::run::id;
 
-/// What all runs of one `runAgent` share.
+/// The state that all runs of one `runAgent` share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub spec: Spec,
-    /// Of the spec's agents, in their order.
+    /// The models of the spec's agents, in their order.
     pub models: Vec<Conversation>,
     pub env: Arc<Vars>,
     pub events: mpsc::Sender<AgentEvent>,
-    /// What is durable of it.
+    /// The journal of all these runs.
     pub journal: Journal,
-    /// What has changed since it was begun.
+    /// Harmless changes of the options since an earlier attempt.
     pub changes: Vec<String>,
-    /// What the caller calls the run, or its first run's id.
+    /// The caller's id for the run, or else the id of its first run.
     pub run_id: String,
     pub host: Arc<Host>,
-    /// A log could not be written: nothing further is recorded, and the caller knows.
+    /// A log could not be written, and the caller was told: nothing further is recorded.
     pub unrecorded: AtomicBool,
 }
 
-/// Whose run it is, and who handed it its task.
+/// The identity of one run: its agent, its id, and the run that handed it its task.
 #[derive(Debug, Clone)]
 pub(super) struct RunOrigin {
-    /// The agent's place in the spec.
+    /// The agent's index in the spec.
     pub agent: usize,
     pub run_id: String,
     pub parent: Option<String>,
     pub depth: u32,
-    /// What its places begin with: empty for the first, `2.3/` for that of the call at `2.3`.
+    /// The prefix of its places in the journal: empty for the first run, `2.3/` for the run started by the call at `2.3`.
     pub scope: String,
-    /// Of the run that waits for this one.
+    /// The permit of the run that waits for this one.
     pub nested: Option<NestedPermit>,
 }
 
@@ -60,8 +60,8 @@ impl RunOrigin {
         }
     }
 
-    /// A run that this one hands a task to, by its call at `at`. `nested`: for the permit that this one keeps meanwhile; if it keeps none, the one
-    /// it got itself is free, too.
+    /// A run to which this one hands a task by its call at the place `at`. `nested` is the permit that this run holds meanwhile. If it holds
+    /// none, the permit that it got from its own parent is free, and is passed on.
     pub fn child(&self, agent: usize, at: &str, nested: Option<NestedPermit>) -> RunOrigin {
         RunOrigin {
             agent,

@@ -1,8 +1,8 @@
-//! What a run is to be, as the façade writes it down.
+//! The specification of a run, as the façade writes it.
 //!
-//! In: JSON `{"agents": [root, …those a task may be handed to], "messages": […], "builtins": {…}, "handoff": {…},
-//! "record"?: {…}}`. Out: a [`Spec`], every option checked, or one error that names the field. This is read on Node's thread: schemas are
-//! looked at here ([`Schema::look`]), and compiled when the run has begun ([`Spec::compiled`]).
+//! In: JSON `{"agents": [root, …those a task may be handed to], "messages": […], "builtins": {…}, "handoff": {…}, "record"?: {…}}`. Out: a
+//! [`Spec`] with every option checked, or one error that names the field. This is read on Node's thread: schemas are only looked at here
+//! ([`Schema::look`]), and compiled once the run has begun ([`Spec::compile`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ use crate::run::request::{ChoicesOnce, SchemaOnce};
 use crate::run::{schemas, structured};
 use crate::schema::Schema;
 
-/// The most that a count may be.
+/// The highest number that an option for a count takes.
 const COUNT: u64 = 1_000_000;
-/// 2^31-1 ms, as everywhere.
+/// The longest time that an option takes, ms: 2^31-1, the limit of Node's timers.
 const MAX_MS: u64 = 2_147_483_647;
-/// How deep handoffs may nest at most.
+/// The deepest nesting of handoffs that an option takes.
 const MAX_DEPTH: u64 = 10;
 
 const fn option(name: &'static str, kind: Kind) -> OptionSpec {
@@ -46,11 +46,11 @@ const LIMITS: &[OptionSpec] = &[
 const BUILTINS: &[OptionSpec] = &[
     option("completionReport", Kind::FlagOr("required")),
     option("plannerOutput", Kind::FlagOr("required")),
-    // Its agents hold functions: the façade reads them.
+    // Agents hold functions, so the façade reads them.
     option("handoff", Kind::Object),
 ];
 
-/// Of one agent.
+/// The options of one agent that say how its provider is called.
 const HOW: &[OptionSpec] = &[option("toolCalls", Kind::OneOf(&["auto", "turns", "callbacks"]))];
 
 const HANDOFF: &[OptionSpec] = &[
@@ -58,59 +58,59 @@ const HANDOFF: &[OptionSpec] = &[
     option("maxDepth", Kind::Whole(1, MAX_DEPTH)),
 ];
 
-/// One agent.
+/// One agent of the run.
 #[derive(Debug)]
 pub(super) struct AgentSpec {
-    /// `None` for the run's own.
+    /// `None` for the run's own agent.
     pub name: Option<String>,
     pub system_prompt: Option<String>,
-    /// With their schemas as they were given.
+    /// The tools with their schemas as they were given, not compiled.
     pub tools: Vec<ToolSpec>,
     pub policy: Policy,
     pub limits: RunLimits,
-    /// Somebody takes its provider's records.
+    /// The host takes the records of its provider, for a logger.
     pub log: bool,
-    /// Somebody takes what its turns come to.
+    /// The host observes how its turns end.
     pub observe: bool,
-    /// How its provider's calls come.
+    /// How its provider delivers tool calls.
     pub tool_calls: ToolCalls,
-    /// What its provider's calls choose (`model`, `reasoning`, …).
+    /// The model choices of its calls (`model`, `reasoning`, …).
     pub choices: ChoicesOnce,
-    /// What becomes of a tool that had begun and not ended when the run was interrupted.
+    /// By tool: what a resumed run does about a call of it that had begun and not ended.
     pub on_resume: HashMap<String, OnResume>,
-    /// What its options are called in errors: `builtins.handoff.agents.reviewer.`; empty for the run's own.
+    /// The prefix of its options' names in errors: `builtins.handoff.agents.reviewer.`; empty for the run's own agent.
     pub path: String,
 }
 
-/// What becomes of a call whose tool had begun and not ended: the tool's `onResume`.
+/// What a resumed run does about a call whose tool had begun and not ended: the tool's option `onResume`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum OnResume {
-    /// It runs once more, with the same idempotency key.
+    /// Runs the tool once more, with the same idempotency key.
     Rerun,
-    /// Whoever decides about calls is asked.
+    /// Asks whoever decides about calls.
     Ask,
-    /// The model learns that nobody knows whether it happened.
+    /// Tells the model that it is unknown whether the call took effect.
     #[default]
     Fail,
 }
 
-/// What is to be run.
+/// A run to be made, with every option checked.
 #[derive(Debug)]
 pub(super) struct Spec {
-    /// The run's own agent, then those that a task may be handed to.
+    /// The run's own agent, followed by those to which it may hand a task.
     pub agents: Vec<AgentSpec>,
-    /// The thread, not read yet: an array of [`crate::message::Message`]s.
+    /// The thread as JSON, not read yet: an array of [`crate::message::Message`]s.
     pub messages: Box<RawValue>,
-    /// Where it is recorded.
+    /// Where and how the run is recorded.
     pub record: Option<RecordOptions>,
     /// The JSON Schema that the answer of the run's own agent has to fit.
     pub output_schema: Option<SchemaOnce>,
-    /// What the caller calls the run.
+    /// The caller's id for the run.
     pub run_id: Option<String>,
-    /// What happens in it is kept.
+    /// The run has a checkpoint: its entries are stored.
     pub checkpoint: bool,
-    /// Somebody wants to know what it waits for.
+    /// The host wants to know what the run waits for.
     pub heartbeat: bool,
     builtins: Builtins,
     max_depth: u32,
@@ -139,7 +139,7 @@ struct SpecJson {
 struct AgentJson {
     #[serde(default)]
     name: Option<String>,
-    /// What its options are called in errors: `builtins.handoff.agents.reviewer.`; empty for the run's own.
+    /// The prefix of its options' names in errors, as in [`AgentSpec::path`].
     path: String,
     #[serde(default)]
     description: Option<String>,
@@ -152,7 +152,7 @@ struct AgentJson {
     log: bool,
     #[serde(default)]
     observe: bool,
-    /// `{"toolCalls"?}`
+    /// An object with the options of [`HOW`].
     how: Box<RawValue>,
     #[serde(default)]
     choices: ChoicesOnce,
@@ -161,10 +161,10 @@ struct AgentJson {
 }
 
 impl Spec {
-    /// The run that JavaScript describes in `json`.
+    /// Reads the run that JavaScript describes in `json`.
     ///
     /// # Errors
-    /// Of the field that is not what it has to be.
+    /// `INVALID_OPTION` or `INVALID_TOOL`, naming the field that is wrong. `INTERNAL`: `json` doesn't have the form that the façade writes.
     pub fn parse(json: &str) -> Result<Spec, Box<ProviderError>> {
         let parsed: SpecJson = serde_json::from_str(json).map_err(|error| {
             let reason = format!("the run can't be read: {error}");
@@ -206,7 +206,7 @@ impl Spec {
                 agent.tool_calls = durable(agent.tool_calls, &path)?;
             }
             spec.agents.push(agent);
-            // As with the most built-in tools that it may have; the root's are a child's, too, but for those it reports with.
+            // Names are checked against the most built-in tools that the agent may have: the root has all, a child all but those that report.
             let depth = u32::from(spec.agents.len() > 1);
             let names = spec.agents.last().map(|agent| &agent.tools).into_iter().flatten();
             Rules::check_names(names.map(|tool| tool.name.as_str()), &spec.builtins_at(depth))
@@ -215,14 +215,14 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Which built-in tools are on, for whoever compares.
+    /// The built-in tools that are on, as a text that two attempts can compare.
     pub fn builtins_named(&self) -> String {
         let Builtins { report, plan, targets } = &self.builtins;
         let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
         format!("{report:?} {plan:?} {names:?} {}", self.max_depth)
     }
 
-    /// Which built-in tools an agent has, so many handoffs deep.
+    /// The built-in tools of an agent at the given depth of handoffs.
     fn builtins_at(&self, depth: u32) -> Builtins {
         Builtins {
             report: if depth == 0 { self.builtins.report } else { Need::Off },
@@ -234,10 +234,10 @@ impl Spec {
         }
     }
 
-    /// The rules of a run of `agent` with `tools`, which are its own, so many handoffs deep.
+    /// The rules of a run of `agent` with its own `tools`, at the given depth of handoffs.
     ///
     /// # Errors
-    /// None but those that [`Spec::parse`] has found.
+    /// Name and reason of a tool that is wrong. [`Spec::parse`] has refused those, so none is left.
     pub fn rules(
         &self,
         provider: &str,
@@ -254,10 +254,10 @@ impl Spec {
         )
     }
 
-    /// Compiles all schemas of the run, so that what is wrong with one shows before anything is asked.
+    /// Compiles all schemas of the run, so that a wrong one shows before any model is asked.
     ///
     /// # Errors
-    /// `INVALID_OPTION` or `INVALID_TOOL`: the first that is none.
+    /// `INVALID_OPTION` or `INVALID_TOOL`, for the first schema that is none.
     pub async fn compile(&self) -> Result<(), Box<ProviderError>> {
         if let Some(schema) = &self.output_schema {
             let refuse = |reason| Box::new(ProviderError::new("", Code::InvalidOption, reason));
@@ -297,10 +297,10 @@ impl AgentSpec {
 }
 
 impl AgentSpec {
-    /// Its tools, with their schemas compiled.
+    /// The agent's tools, with their schemas compiled.
     ///
     /// # Errors
-    /// `INVALID_TOOL`, naming the first whose schema is none.
+    /// `INVALID_TOOL`, naming the first tool whose schema is none.
     pub async fn compiled_tools(&self) -> Result<Vec<Arc<Tool>>, Box<ProviderError>> {
         let mut tools = Vec::with_capacity(self.tools.len());
         for spec in &self.tools {
@@ -316,7 +316,8 @@ fn no_schema(path: &str, name: &str, reason: &str) -> Box<ProviderError> {
     wrong_tool(path, name, &format!("its schema is not a JSON Schema: {reason}"))
 }
 
-/// Which way calls come where a run is to survive: with the end of a turn. In the middle of one nothing of it is over.
+/// The delivery of calls in a run with a checkpoint: with the end of a turn. A turn that is interrupted by callbacks can't be resumed, because
+/// nothing of it is complete.
 fn durable(way: ToolCalls, path: &str) -> Result<ToolCalls, Box<ProviderError>> {
     if way != ToolCalls::Callbacks {
         return Ok(ToolCalls::Turns);

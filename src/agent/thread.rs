@@ -1,7 +1,6 @@
-//! The thread of a run: what the model is sent, and what its caller gets of it.
+//! The thread of a run: what the model is sent, and which messages the run has added.
 //!
-//! In: messages, in order. Out: the messages of the whole for the next [`crate::run::request::Request`], and a list of what came to it in
-//! the run.
+//! In: messages, in order. Out: all messages for the next [`crate::run::request::Request`], and the list of the added ones.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,15 +10,15 @@ use crate::event::Reply;
 use crate::message::reasoning::Returned;
 use crate::message::{Content, Message, MessageFields, Role, ToolCall, ToolResult};
 
-/// One message that came to the thread, as the façade makes a message of it.
+/// A message that the run added, in the form from which the façade makes a message.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum ThreadMessage {
-    /// By the run, in the user's place.
+    /// A note of the run, in the user's place.
     Human { content: String },
-    /// By the model.
+    /// A reply of the model.
     Ai { provider: String, reply: Box<Reply> },
-    /// The answer to a call.
+    /// The result of a call.
     Tool {
         tool_call_id: String,
         name: String,
@@ -28,22 +27,22 @@ pub(super) enum ThreadMessage {
     },
 }
 
-/// A thread that grows.
+/// A thread that grows during the run.
 #[derive(Debug)]
 pub(super) struct AgentThread {
     /// The messages before the run.
     before: Vec<Message>,
-    /// What came to it.
+    /// The messages that the run has added.
     added: Vec<Added>,
-    /// Where a call is: its message among those, and its place in it.
+    /// The position of each call: the index of its message in `added`, and its index among that message's calls.
     calls: HashMap<String, (usize, usize)>,
     /// The last message is the model's, and callbacks may still add calls to it.
     open: bool,
-    /// Texts of the model in this turn that are in no message yet.
+    /// Texts of the model in this turn that belong to no message yet.
     pending_texts: Vec<String>,
 }
 
-/// A message, and the answers to its calls by their places in it.
+/// A message, and the results of its calls by the calls' index.
 #[derive(Debug)]
 struct Added {
     message: ThreadMessage,
@@ -51,7 +50,7 @@ struct Added {
 }
 
 impl AgentThread {
-    /// The thread of `messages`, behind `system`, if there is one.
+    /// A thread of `messages`, with `system` as its system prompt, if there is one.
     pub fn new(system: Option<&str>, messages: Vec<Message>) -> AgentThread {
         let system = system.map(|text| Message::new(Role::System, text));
         AgentThread {
@@ -68,17 +67,17 @@ impl AgentThread {
         self.added.push(Added { message, answers });
     }
 
-    /// A message of this turn, which may go on.
+    /// Adds a text of the model in this turn, which may go on.
     pub fn add_answer(&mut self, text: &str) {
         self.pending_texts.push(text.to_owned());
     }
 
-    /// The messages of this turn that are in none of the thread's yet are none.
+    /// Drops the texts of this turn that belong to no message yet: the attempt that said them failed.
     pub fn forget_answers(&mut self) {
         self.pending_texts.clear();
     }
 
-    /// A call in the middle of a turn. Calls that come before any is answered belong to one message.
+    /// Adds a call from the middle of a turn. Calls that come before any of them is answered belong to one message.
     pub fn called(&mut self, provider: &str, call: ToolCall) {
         let at = self.added.len().saturating_sub(1);
         if self.open
@@ -102,7 +101,7 @@ impl AgentThread {
         self.open = true;
     }
 
-    /// The end of a turn.
+    /// Adds the reply that ended a turn.
     pub fn replied(&mut self, provider: &str, reply: Reply) {
         self.pending_texts.clear();
         self.push_ai(provider, reply);
@@ -111,7 +110,7 @@ impl AgentThread {
 
     fn push_ai(&mut self, provider: &str, reply: Reply) {
         let at = self.added.len();
-        // The first of an id, if there are two.
+        // If two calls have the same id, the first one counts, so it is inserted last.
         for (place, call) in reply.tool_calls.iter().enumerate().rev() {
             self.calls.insert(call.id.clone(), (at, place));
         }
@@ -121,7 +120,7 @@ impl AgentThread {
         });
     }
 
-    /// The answer to a call. Answers stand in the order of their calls, whichever came first.
+    /// Adds the result of a call. Results stand in the order of their calls, whichever came first.
     pub fn answered(&mut self, call: &ToolCall, answer: &ToolResult) {
         self.open = false;
         let result = ThreadMessage::Tool {
@@ -142,19 +141,19 @@ impl AgentThread {
         }
     }
 
-    /// A note for the model.
+    /// Adds a note for the model.
     pub fn noted(&mut self, note: String) {
         self.open = false;
         self.add(ThreadMessage::Human { content: note });
     }
 
-    /// The whole thread.
+    /// All messages of the thread.
     pub fn messages(&self) -> Vec<Message> {
         let added = (self.added.iter()).flat_map(|added| std::iter::once(&added.message).chain(added.answers.values()));
         self.before.iter().cloned().chain(added.map(Message::from)).collect()
     }
 
-    /// What came to the thread.
+    /// The messages that the run has added.
     pub fn into_added(self) -> Vec<ThreadMessage> {
         let added = self.added.into_iter();
         added
@@ -164,7 +163,7 @@ impl AgentThread {
 }
 
 impl From<&ThreadMessage> for Message {
-    /// As the façade would read the message it makes of this (`messages.cjs`).
+    /// Makes the message that the façade would read back from the one it makes (`messages.cjs`).
     fn from(message: &ThreadMessage) -> Message {
         match message {
             ThreadMessage::Human { content } => Message::new(Role::Human, content),

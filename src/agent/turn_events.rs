@@ -1,7 +1,7 @@
-//! What a provider reports of its turn, as an agent's run reports it.
+//! Translates the events of a provider's run into those of the agent's run.
 //!
-//! In: an event of a provider's run. Out: the event of the agent's run, if it is one: calls, usage and the end are reported by
-//! the run itself, in an order that is the same for every provider.
+//! In: an event of a provider's run. Out: the events of the agent's run, if any. Calls, usage and the end are left out, because the agent's run
+//! reports them itself, in an order that is the same for every provider.
 
 use std::collections::HashMap;
 
@@ -10,11 +10,11 @@ use crate::event::Event;
 use crate::message::{Content, InvalidToolCall, ToolCall};
 use crate::prompt::is_js_space;
 
-/// How much of a call that can't be read the model is shown, characters.
+/// The most characters of an unreadable call that are shown to the model.
 const SHOWN: usize = 2000;
 
-/// Calls that a provider answers itself: of tools it has of its own, and of tools that there are not. They are
-/// reported once they have their result, like any other; the executor has no part in them.
+/// Calls that a provider answers itself: of its own tools, and of tools that don't exist. They are reported once they have their result, like
+/// any other call. The executor has no part in them.
 #[derive(Debug, Default)]
 pub(super) struct OwnCalls {
     open: HashMap<String, ToolCall>,
@@ -53,7 +53,7 @@ impl OwnCalls {
     }
 }
 
-/// The event as the run's caller gets it: which message of the model's API it belongs to is the provider's own.
+/// The event as the run's caller gets it: without the id of the message in the model's API, which is the provider's own affair.
 fn passed_on(event: Event) -> Option<Event> {
     match event {
         Event::TextDelta { text, .. } => Some(Event::TextDelta { message_id: None, text }),
@@ -69,7 +69,7 @@ fn passed_on(event: Event) -> Option<Event> {
     }
 }
 
-/// What the model gets to read about something that was meant as a call.
+/// The text that tells the model of a call that can't be read.
 pub(super) fn unreadable(call: &InvalidToolCall) -> String {
     let of = call
         .name
@@ -100,7 +100,7 @@ mod tests {
         }
     }
 
-    /// What the caller gets for `events`, and how logs call it.
+    /// The types of the events that the caller gets for `events`, and their names in logs.
     fn types_and_kinds(events: Vec<Event>) -> Vec<(String, Option<EventKind>)> {
         let mut own = OwnCalls::default();
         let kinds = events.into_iter().flat_map(|event| own.kinds(event));
@@ -117,7 +117,7 @@ mod tests {
         written.collect()
     }
 
-    /// Byte for byte what JavaScript and a run log get.
+    /// The events as JSON, byte for byte as JavaScript and a run log get them.
     #[test]
     fn a_provider_s_events_become_an_agent_s() {
         let text = |message_id: Option<&str>, text: &str| Event::TextDelta {
@@ -230,7 +230,7 @@ mod tests {
             types_and_kinds(vec![Event::ToolCall { tool_call: call() }, result()]),
             expected
         );
-        // Of a call that nobody has heard of.
+        // The result of an unknown call is dropped.
         assert_eq!(types_and_kinds(vec![result()]), []);
     }
 

@@ -1,4 +1,4 @@
-//! Runs that are interrupted and gone on with: wherever that was, they come to the same end, and nothing happens twice.
+//! Interrupted and resumed runs: wherever they were interrupted, they end the same, and nothing happens twice.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A model that answers by what it is shown: the number of its own messages in the thread is the step.
+/// A model that answers by the thread: the number of its own messages there is the number of the step.
 #[derive(Debug)]
 struct Scripted {
     steps: Vec<Vec<ToolCall>>,
@@ -73,17 +73,17 @@ fn spec(checkpoint: &Value) -> Value {
     spec
 }
 
-/// What happens in the attempts at one run.
+/// Everything that happens outside the runs in the attempts at one.
 #[derive(Default)]
 struct World {
     entries: Vec<String>,
-    /// By idempotency key.
+    /// How often each tool call ran, by idempotency key.
     executed: BTreeMap<String, u32>,
-    /// Calls that were asked about, and whether because they were interrupted.
+    /// Ids of calls about which the host was asked, and whether because they were interrupted.
     questions: Vec<(String, bool)>,
 }
 
-/// One attempt; the machine goes down before entry `down`.
+/// One attempt at the run; the machine goes down before entry number `down`.
 async fn attempt(world: &mut World, models: [&Arc<Scripted>; 2], spec: &Value, down: usize) -> Option<Value> {
     let mut agent = Agent::new(&spec.to_string()).unwrap();
     let talks = |agent: &Agent| {
@@ -159,7 +159,7 @@ fn script() -> [Arc<Scripted>; 2] {
     ]
 }
 
-/// Of a result what does not depend on where it was interrupted.
+/// The part of a result that doesn't depend on where the run was interrupted.
 fn end(result: &Value) -> Value {
     let mut result = result.clone();
     result.as_object_mut().unwrap().remove("resumed");
@@ -174,7 +174,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-/// How many times each step was asked for.
+/// The steps that the model was asked for, sorted: one that is there twice was asked for twice.
 fn asked(model: &Arc<Scripted>) -> Vec<usize> {
     let mut asked = model.asked.lock().unwrap().clone();
     asked.sort_unstable();
@@ -191,7 +191,7 @@ fn any_prefix_of_a_run_leads_to_its_end_and_nothing_is_done_twice() {
         (&json!("completed"), &json!("step 3"))
     );
     assert_eq!(result["completionReport"].to_string(), r#"{"summary":"well","n":1.5}"#);
-    // run, 4 and 2 turns, decisions (root's: it asks), begun and ended ones, the handoff's end
+    // One `run`; 4 and 2 turns; decisions (only the root asks); tools that begin and end, with the end of the handoff.
     let kinds: Vec<String> = whole
         .entries
         .iter()
@@ -238,14 +238,14 @@ fn any_prefix_of_a_run_leads_to_its_end_and_nothing_is_done_twice() {
             let turns = of("turn").iter().filter(|at| !at.contains('/')).count();
             assert_eq!(again["resumed"]["steps"], json!(turns), "{}", again["resumed"]);
         }
-        // A turn is asked for again only where it was lost on its way.
+        // A turn is asked for again only if its reply was lost before it was stored.
         assert!(asked(&root).len() + asked(&helper).len() <= 7, "interrupted at {down}");
         for at in of("tool_ended") {
             let key = format!("job-1/{at}");
             assert_eq!(world.executed.get(&key), before.get(&key), "interrupted at {down}");
         }
         for (key, count) in &world.executed {
-            // `b` and the helper's `x` are not to be run twice, whatever happens.
+            // `b` and the helper's `x` must not run twice, wherever the run was interrupted.
             let once = ["job-1/1.2", "job-1/2.1/1.2"].contains(&key.as_str());
             assert!(*count <= if once { 1 } else { 2 }, "{key} interrupted at {down}");
         }
@@ -254,7 +254,7 @@ fn any_prefix_of_a_run_leads_to_its_end_and_nothing_is_done_twice() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
-    /// However often it goes down.
+    /// A run may be interrupted any number of times.
     #[test]
     fn a_run_that_goes_down_again_and_again_ends_as_one_that_does_not(downs in proptest::collection::vec(0_usize..6, 0..12)) {
         let [root, helper] = script();
@@ -282,7 +282,7 @@ proptest! {
             prop_assert!(world.executed.get(key).is_none_or(|count| *count <= 1));
         }
         let ended = end(&block_on(attempt(&mut world, [&root, &helper], &spec, usize::MAX)).unwrap());
-        // Once it is over, it is over: nothing is asked, run or kept any more.
+        // A run that is over stays over: nothing is asked, run or stored any more.
         prop_assert_eq!(ended, end(&last));
     }
 }
@@ -292,7 +292,7 @@ fn a_tool_that_had_begun_is_what_its_own_word_says() {
     let [root, helper] = script();
     let mut world = World::default();
     let spec = spec(&json!({}));
-    // Before the first end: `again` has begun, `once` has not.
+    // Interrupted where `once` has begun and not ended.
     let ends = |world: &World| {
         world
             .entries
@@ -324,7 +324,7 @@ fn a_tool_that_had_begun_is_what_its_own_word_says() {
             )
         )
     );
-    // Down behind the beginning of `asked`: somebody is asked, and it runs with the same key.
+    // Interrupted behind the beginning of `asked`: the host is asked, and the tool runs with the same key.
     let mut world = World::default();
     let mut down = 0;
     while !world
@@ -357,7 +357,7 @@ fn what_does_not_fit_is_refused_by_name() {
         };
         let result = block_on(attempt(&mut world, [&root, &helper], &spec(&change), usize::MAX)).unwrap();
         let error = &result["error"];
-        // Behind the reason is what to do.
+        // The text behind the reason is the hint.
         let message = error["message"].as_str().unwrap();
         let reason = message.rsplit_once(". ").map_or(message, |(reason, _)| reason);
         format!("{} {}", error["code"].as_str().unwrap(), reason)
@@ -382,7 +382,7 @@ fn what_does_not_fit_is_refused_by_name() {
         refused(json!({}), holed),
         "CHECKPOINT_INVALID the checkpoint can't be read: entry 1 is missing: entry 2 follows on 0"
     );
-    // The same entry once more is the same entry.
+    // An entry that the store has twice counts once.
     let mut twice = entries.clone();
     twice.insert(1, entries[0].clone());
     let mut world = World {

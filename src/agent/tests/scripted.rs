@@ -1,4 +1,4 @@
-//! A provider made up here, and the host of a run over it.
+//! A scripted provider, and the host of a run over it.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -18,7 +18,7 @@ use crate::run::{Ended, Run};
 pub(super) type ScriptedRun = (Run, Option<mpsc::Receiver<ToolCallRequest>>);
 pub(super) type ScriptedTurn = Box<dyn FnOnce() -> ScriptedRun + Send>;
 
-/// Answers one turn after the other, and keeps what it was asked.
+/// A provider that answers one scripted turn after the other, and keeps the requests.
 pub(super) struct Fake {
     pub(super) turns: Mutex<VecDeque<ScriptedTurn>>,
     pub(super) asked: Mutex<Vec<Value>>,
@@ -135,7 +135,7 @@ where
         let run = Run::scripted(Vec::new(), move |cancel| async move {
             tokio::select! {
                 () = cancel.cancelled() => Ended::Cancelled,
-                // CLIs tell of these calls, too.
+                // Real CLIs report calls by callback in their reply, too.
                 () = act(Caller(calls)) => reply(text, vec![tool_call("1", "slow")]),
             }
         });
@@ -150,7 +150,7 @@ impl Caller {
         self.send(tool_call(id, name)).await
     }
 
-    /// Dropping the receiver takes the call back.
+    /// Sends a call. Dropping the receiver withdraws it.
     pub(super) async fn send(&self, call: ToolCall) -> oneshot::Receiver<ToolResult> {
         let (reply, result) = oneshot::channel();
         let request = ToolCallRequest { call, reply };
@@ -186,7 +186,7 @@ pub(super) fn start_as(fake: &Arc<Fake>, builtins: &Value, record: &Value, cance
     agent.start(vec![talk], None, cancelled).unwrap()
 }
 
-/// Plays the host to the end: `host` answers a request `execute`, by the tool's name, or leaves it.
+/// Plays the host until the run has ended: `host` answers a request `execute` for the tool of that name, or ignores it.
 pub(super) async fn play(run: &AgentRun, mut host: impl FnMut(&str, u32)) -> (Vec<Value>, Value) {
     let mut events = Vec::new();
     while let Some(batch) = run.next().await {
