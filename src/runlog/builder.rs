@@ -1,6 +1,7 @@
-//! One run's timeline, built event by event.
+//! Builds the timeline of one run, event by event.
 //!
-//! In: a run's events as JSON of any origin. Out: its [`RunView`]. A field of another type than expected is as good as none.
+//! In: a run's events as JSON, of any origin. Out: its [`RunView`]. A field whose type is not the expected one is treated as
+//! missing.
 
 use std::collections::HashMap;
 
@@ -15,7 +16,7 @@ use crate::event::EventKind;
 /// The most characters of an [`Item::summary`].
 const SUMMARY_CHARS: usize = 80;
 
-/// What there is to see of `run`.
+/// The view of `run`.
 pub(super) fn run_view(run: &Run) -> RunView {
     let mut builder = TimelineBuilder::new(run.opening());
     builder.header(&view::json(run.header.get()));
@@ -29,20 +30,20 @@ pub(super) fn run_view(run: &Run) -> RunView {
     builder.finish(run.outcome(), run.complete())
 }
 
-/// Builds a run's items, event by event.
+/// Builds the items of one run from its events.
 #[derive(Debug)]
 pub(super) struct TimelineBuilder {
     view: RunView,
     /// No event has come yet.
     fresh: bool,
-    /// Where the item is whose pieces come.
+    /// The item to which the next pieces are added: its kind and index.
     open: Option<(Kind, usize)>,
-    /// Where each call is.
+    /// The index of each call's item, by call id.
     calls: HashMap<String, usize>,
 }
 
 impl TimelineBuilder {
-    /// Of the run that `opening` begins.
+    /// Starts the view of the run that `opening` begins.
     pub(super) fn new(opening: RunHeader) -> TimelineBuilder {
         TimelineBuilder {
             view: RunView {
@@ -71,7 +72,7 @@ impl TimelineBuilder {
         }
     }
 
-    /// Takes the header: what was asked, and who has recorded it.
+    /// Takes the header: the prompt, and the package that recorded the run.
     pub(super) fn header(&mut self, header: &Value) {
         self.prompt(&header["prompt"]);
         let package = string(&header["packageVersion"]);
@@ -112,7 +113,7 @@ impl TimelineBuilder {
         self.push(item);
     }
 
-    /// Takes an event called `name`.
+    /// Takes an event of the type `name`, `t` ms after the run's beginning.
     pub(super) fn event(&mut self, t: u64, name: &str, event: &Value) {
         let kind = EventKind::named(name);
         self.view.duration_ms = t;
@@ -129,7 +130,7 @@ impl TimelineBuilder {
         }
     }
 
-    /// A piece of a message, or of its reasoning.
+    /// Takes a piece of a message, or of its reasoning.
     fn piece(&mut self, kind: Kind, t: u64, event: &Value) {
         let index = match self.open {
             Some((open, index)) if open == kind => index,
@@ -147,7 +148,7 @@ impl TimelineBuilder {
         item.text.get_or_insert_default().push_str(&text_of(&event["text"]));
     }
 
-    /// A message, whole: its pieces came before, or it is one.
+    /// Takes a whole message: the end of its pieces, or all of it at once.
     fn message(&mut self, t: u64, event: &Value) {
         let text = text_of(&event["content"]);
         match self.open.take() {
@@ -166,7 +167,7 @@ impl TimelineBuilder {
         let text = |name: &str| string(&event[name]);
         match kind {
             EventKind::ToolCall => return self.call(t, items::call_of(event)),
-            // Logs have none: the call is there.
+            // Logs have no such pieces of calls; the whole call follows.
             EventKind::ToolCallDelta => return,
             EventKind::Permission | EventKind::Deferred if self.about_call(t, kind, event) => return,
             EventKind::TextDelta => return self.piece(Kind::Message, t, event),
@@ -219,7 +220,7 @@ impl TimelineBuilder {
         self.push(item);
     }
 
-    /// What was decided about a call, or who works on it: added to the call, if it is known.
+    /// Adds a decision about a call, or the run that works on it, to the call's item. Returns `false` if the call is unknown.
     fn about_call(&mut self, t: u64, kind: EventKind, event: &Value) -> bool {
         let index = items::call_id(event).and_then(|id| self.calls.get(&id).copied());
         let Some(call) = index.and_then(|index| self.view.items.get_mut(index)) else {
@@ -299,7 +300,7 @@ impl TimelineBuilder {
         self.push(item);
     }
 
-    /// Takes the line of an end, or what says the same.
+    /// Takes the line of a run's end, or the event that says the same.
     pub(super) fn end(&mut self, t: u64, status: &str, error: Option<Value>) {
         self.view.duration_ms = t;
         let item = match (status, error) {
@@ -313,7 +314,7 @@ impl TimelineBuilder {
         self.push(item);
     }
 
-    /// Takes the run's tokens; `more`: those of one turn more.
+    /// Takes the run's tokens; `more`: they are of one further turn, and are added.
     fn usage(&mut self, usage: &Value, more: bool) {
         let Some(input) = usage["inputTokens"].as_u64() else {
             return;
@@ -334,11 +335,11 @@ impl TimelineBuilder {
             .or(view.output_tokens);
     }
 
-    /// The run, which came to `outcome`; `complete`: all of it is in the log.
+    /// Ends the view of a run with `outcome`; `complete`: the log holds all of it.
     pub(super) fn finish(mut self, outcome: &str, complete: bool) -> RunView {
         outcome.clone_into(&mut self.view.outcome);
         self.view.complete = complete;
-        // A run that has come to a reply leaves its calls to the caller; in any other, they were waited for until the end.
+        // A run that ended with a reply leaves its open calls to the caller. In any other run they were waited for until the end.
         if outcome != "replied" {
             let end = self.view.duration_ms;
             let is_open = |item: &&mut Item| item.kind == Kind::ToolCall && item.result.is_none();

@@ -1,8 +1,8 @@
-//! Secrets that come in pieces.
+//! Redacts secrets that come in pieces.
 //!
-//! In: events as JSON, in order. Out: the same, redacted, in the same order and number. The pieces of a message
-//! (`text_delta`, `thinking_delta`) may each be harmless and a key together: a piece that may be the beginning of a secret
-//! waits for the next ones, as long as it may. Nothing else waits.
+//! In: events as JSON, in order. Out: the same events, redacted, in the same order and number. The pieces of a message
+//! (`text_delta`, `thinking_delta`) may be harmless one by one and a key together. So a piece that may be the beginning of a secret
+//! waits for the next ones, up to a limit. No other event waits.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -14,18 +14,18 @@ use super::{Stamp, event_line};
 use crate::message::Lossy;
 use crate::redact::{Channel, REDACTED, Redactor};
 
-/// Pieces that wait hold no more than this together, in bytes: longer than any key.
+/// The most bytes of all pieces that wait: more than any key has.
 const MOST_HELD: usize = 16 * 1024;
 
-/// The lines of one run, with what waits.
+/// Makes the log lines of one run, and holds back the pieces that wait.
 #[derive(Debug)]
 pub struct Lines {
     run: String,
     redactor: Redactor,
-    /// The kind of the pieces that come.
+    /// The type of the pieces that wait.
     kind: String,
     held: Vec<Piece>,
-    /// The last character that went out of the same kind: a key begins where a word begins.
+    /// The last character of this type that was let go: a key can only begin where a word begins.
     context: String,
 }
 
@@ -36,7 +36,7 @@ struct Piece {
     text: String,
 }
 
-/// What is looked at of an event. Borrowed pieces of JSON, so that nothing in it can be wrong.
+/// The two fields of an event that matter here. They are borrowed as raw JSON, so that no other field can fail the reading.
 #[derive(Deserialize)]
 struct Seen<'a> {
     #[serde(borrow, rename = "type")]
@@ -46,7 +46,7 @@ struct Seen<'a> {
 }
 
 impl Lines {
-    /// Of the run `run`.
+    /// Starts the lines of the run `run`.
     pub fn new(run: String, redactor: Redactor) -> Lines {
         Lines {
             run,
@@ -57,7 +57,7 @@ impl Lines {
         }
     }
 
-    /// What takes the run's secrets out.
+    /// The redactor of the run's secrets.
     pub fn redactor(&self) -> &Redactor {
         &self.redactor
     }
@@ -67,7 +67,7 @@ impl Lines {
         &self.run
     }
 
-    /// Takes an event; the lines that are ready go to `out`.
+    /// Takes an event. Lines that are ready are appended to `out`.
     pub fn push(&mut self, stamp: Stamp, json: String, out: &mut Vec<String>) {
         let Some((kind, text)) = delta(&json) else {
             self.flush(out);
@@ -89,7 +89,7 @@ impl Lines {
         if joined.len() > MOST_HELD {
             return self.flush(out);
         }
-        // Whole pieces only, and none that a secret goes on behind.
+        // Only whole pieces go, and none whose end may be the beginning of a secret.
         let so_far = self.redactor.so_far(Channel::Record, &joined, self.context.len());
         let mut ends = Vec::with_capacity(self.held.len());
         let mut end = self.context.len();
@@ -103,7 +103,7 @@ impl Lines {
         }
     }
 
-    /// Lets go what waits.
+    /// Appends the lines of all pieces that wait to `out`.
     pub fn flush(&mut self, out: &mut Vec<String>) {
         if self.held.is_empty() {
             return;
@@ -113,14 +113,14 @@ impl Lines {
         self.release(self.held.len(), &joined, &spans, out);
     }
 
-    /// Lets the first `count` pieces go, of which `joined` is the text with what is in mind, and `spans` its secrets.
+    /// Lets the first `count` pieces go. `joined` is the text of `context` and all pieces together, `spans` are the secrets in it.
     fn release(&mut self, count: usize, joined: &str, spans: &[Range<usize>], out: &mut Vec<String>) {
         let mut start = self.context.len();
         for piece in self.held.drain(..count) {
             let end = start + piece.text.len();
             let mut text = String::new();
             let mut from = start;
-            // A secret stands where it begins; what other pieces have of it goes.
+            // The replacement stands in the piece where the secret begins; the parts in other pieces are left out.
             for span in spans.iter().filter(|span| span.end > start && span.start < end) {
                 text.push_str(&joined[from..span.start.max(from)]);
                 if span.start >= start || start == self.context.len() {
@@ -147,7 +147,7 @@ impl Lines {
     }
 }
 
-/// Which kind of piece an event is, and its text.
+/// The type and text of an event that is a piece of a message; `None` for any other.
 fn delta(json: &str) -> Option<(String, String)> {
     let seen: Seen = serde_json::from_str(json).ok()?;
     let read = |raw: &serde_json::value::RawValue| serde_json::from_str::<Lossy>(raw.get()).ok().map(|text| text.0);
@@ -172,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of `pieces`: after each of them the texts that went out, then those at the end.
+    /// The texts that were let go behind each of `pieces`, then those at the end.
     fn written(pieces: &[&str], redactor: Redactor) -> Vec<Vec<String>> {
         let mut lines = Lines::new("r".to_owned(), redactor);
         let text = |line: String| {
@@ -211,7 +211,7 @@ mod tests {
             steps,
             [vec![], vec![], vec![], vec!["use [redacted]", "", "", " now"], vec![]]
         );
-        // The cut is inside of what tells a key.
+        // The cut is inside the prefix by which a key is known.
         let steps = written(&["use s", "k-ant-api03-", "abcd", "."], Redactor::default());
         assert_eq!(
             steps,

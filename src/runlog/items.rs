@@ -1,4 +1,4 @@
-//! What single events are, as items: those that need nothing but themselves.
+//! Makes items of single events, without looking at any other event.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::timeline::{Item, Kind, Tokens};
 use super::view::{self, list, pretty, string};
 use crate::event::EventKind;
 
-/// The item of an event of a known kind, called `name`, that is no piece of another.
+/// The item of an event of the known kind `kind`, whose type is `name`, and which is no piece of another item.
 pub(super) fn of_event(t: u64, kind: EventKind, name: &str, event: &Value) -> Item {
     let text = |name: &str| string(&event[name]);
     let number = |name: &str| event[name].as_u64();
@@ -72,7 +72,7 @@ pub(super) fn of_event(t: u64, kind: EventKind, name: &str, event: &Value) -> It
     }
 }
 
-/// What `event` holds as `field`, or itself where that is no object.
+/// The object in the field `field` of `event`, or `event` itself if there is none.
 pub(super) fn inner<'a>(event: &'a Value, field: &str) -> &'a Value {
     if event[field].is_object() { &event[field] } else { event }
 }
@@ -95,7 +95,7 @@ fn usage(t: u64, event: &Value) -> Item {
     item
 }
 
-/// A `ProviderError`.
+/// The item of a `ProviderError`.
 pub(super) fn error(t: u64, error: &Value) -> Item {
     let text = |name: &str| string(&error[name]);
     let code = text("code").unwrap_or_else(|| "failed".to_owned());
@@ -114,7 +114,7 @@ pub(super) fn error(t: u64, error: &Value) -> Item {
         .text(text("message"))
 }
 
-/// A kind of which nothing is known: its short fields are facts, the rest is JSON.
+/// The item of an event of an unknown kind: its short fields are facts, the rest is JSON.
 pub(super) fn unknown(t: u64, kind: &str, event: &Value) -> Item {
     let mut item = Item::new(Kind::Other, t, kind);
     let mut rest = Map::new();
@@ -136,7 +136,7 @@ pub(super) fn unknown(t: u64, kind: &str, event: &Value) -> Item {
     item.text((!rest.is_empty()).then(|| pretty(&Value::Object(rest))))
 }
 
-/// The call in an event, whichever way it is held.
+/// The call in an event: its field `toolCall`, or the event itself.
 pub(super) fn call_of(event: &Value) -> &Value {
     if event["toolCall"].is_object() {
         &event["toolCall"]

@@ -1,13 +1,13 @@
-//! The run log: a file of JSON lines that holds what happened in one run, or in several.
+//! The run log: a file of JSON lines that holds the events of one or more runs.
 //!
 //! ```text
 //! events ─redact─▶ lines ─recorder─▶ file ─read─▶ Recording ─┬─▶ the same events again (replay)
 //!                                                             └─timeline─▶ text, HTML, JSON
 //! ```
 //!
-//! In: a run's header and its events as JSON. Out: the lines of a file; and of a file's bytes, its runs. A header line opens
-//! a run; every later line names its run, so that runs may share a file (an agent and those it hands work to, the members
-//! of a fallback provider). `docs/guide/run-log.md` describes the format, `docs/schemas/run-recording.schema.json` defines it.
+//! In: a run's header and its events as JSON. Out: the lines of a file; and from the bytes of a file, its runs. A header line opens
+//! a run, and every later line names its run. So runs may share a file: an agent and those it hands work to, or the members of a
+//! fallback provider. `docs/guide/run-log.md` describes the format, `docs/schemas/run-recording.schema.json` defines it.
 
 mod builder;
 pub mod deltas;
@@ -29,51 +29,51 @@ use serde_json::value::RawValue;
 use crate::message::Message;
 use crate::redact::{Channel, Redactor};
 
-/// `format` of every header line.
+/// The value of `format` in every header line.
 pub const FORMAT: &str = "deep-factor-run";
 
-/// The version that is written, and the newest that is read.
+/// The version that is written, and the newest version that is read.
 pub const VERSION: u32 = 1;
 
-/// How a file that may be appended to begins.
+/// The first bytes of a run log. A file that begins otherwise is not appended to.
 pub const BEGINNING: &[u8] = br#"{"format":"deep-factor-run","version":1,"#;
 
-/// What is known of a run before it begins.
+/// The facts about a run that are known before it begins.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Header {
-    /// Unique in its process.
+    /// The run's id, unique in its process.
     pub run_id: String,
-    /// The run that this one is part of.
+    /// The run that this run is part of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<String>,
-    /// The provider's id, `claude`.
+    /// The provider's id, for example `claude`.
     pub provider: String,
-    /// ms since the epoch.
+    /// When the run began, ms since the epoch.
     pub started_at: u64,
-    /// What was asked.
+    /// Figures of the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<Prompt>,
 }
 
-/// What was asked: figures, and the text only where they were asked for.
+/// Figures of a prompt. The text itself is there only if it was asked for.
 #[derive(Debug, Clone, Serialize)]
 pub struct Prompt {
-    /// How many messages the thread has.
+    /// The number of the thread's messages.
     pub messages: usize,
-    /// How many characters they hold together.
+    /// The number of characters in all messages together.
     pub characters: usize,
-    /// SHA-256 of the thread's JSON, in hexadecimal: the same for the same thread.
+    /// The SHA-256 of the thread's JSON, in hexadecimal: equal for equal threads.
     pub sha256: String,
-    /// The names of the tools the model may call.
+    /// The names of the tools that the model may call.
     pub tools: Vec<String>,
-    /// The thread itself, where `prompts` asked for it.
+    /// The thread itself, if the option `prompts` asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<Box<RawValue>>,
 }
 
 impl Prompt {
-    /// The figures of `messages`, which came as `thread`, and that itself if `whole`.
+    /// The figures of `messages`, whose JSON is `thread`. If `whole`, the thread itself is included.
     pub fn new(thread: Box<RawValue>, messages: &[Message], tools: Vec<String>, whole: bool) -> Prompt {
         let characters = messages.iter().map(|message| message.content.as_text().chars().count());
         Prompt {
@@ -90,12 +90,12 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// When something happened.
+/// The time of an event, by two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// ms since the epoch, by the wall clock.
     pub at: u64,
-    /// ms since the run's beginning, by a clock that only goes forward.
+    /// ms since the run's beginning, by a clock that never goes back.
     pub t: u64,
 }
 
@@ -121,12 +121,12 @@ pub fn header_line(header: &Header, redactor: &Redactor) -> Result<String, serde
     serde_json::to_string(&whole).map(|line| redactor.redact_json(Channel::Record, &line).into_owned())
 }
 
-/// The line of an event of `run`, whose JSON has been redacted.
+/// The line of an event of `run`. `event` is its JSON, redacted already.
 pub fn event_line(run: &str, stamp: Stamp, event: &str) -> String {
     line(run, stamp, "event", event)
 }
 
-/// The line of a run's end. Runs whose last event says it (`done`) have none.
+/// The line of a run's end. A run whose last event is its end (`done`) has no such line.
 pub fn end_line(run: &str, stamp: Stamp, end: &End, redactor: &Redactor) -> Result<String, serde_json::Error> {
     let end = serde_json::to_string(end)?;
     Ok(line(run, stamp, "end", &redactor.redact_json(Channel::Record, &end)))
@@ -137,7 +137,7 @@ fn line(run: &str, Stamp { at, t }: Stamp, key: &str, json: &str) -> String {
     format!(r#"{{"at":{at},"t":{t},"run":{run},"{key}":{json}}}"#)
 }
 
-/// How a run ended that was not answered.
+/// The end of a run that got no answer.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum End {
@@ -148,7 +148,7 @@ pub enum End {
     Cancelled,
 }
 
-/// Node's names for the operating system and the processor, `linux-x64`.
+/// The operating system and processor by Node's names, for example `linux-x64`.
 fn platform() -> String {
     let os = match std::env::consts::OS {
         "macos" => "darwin",

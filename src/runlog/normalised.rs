@@ -1,20 +1,20 @@
-//! The normalised log of the Claude Code adapter (`youbencha-log.json`), seen as a run log is.
+//! Reads the normalised log of the Claude Code adapter (`youbencha-log.json`) as a run log.
 //!
-//! In: the bytes of a file. Out: the same [`Timeline`] that run logs have, so that both are shown by the same views. It is one
-//! document without a clock of its own: what has no time stands where what came before it does.
+//! In: the bytes of a file. Out: a [`Timeline`] as run logs have it, so that the same views show both. The file is one document in
+//! which not everything has a time; an item without one takes the time of the item before it.
 
 use serde_json::{Map, Value};
 
 use super::timeline::{CallResult, Fact, Item, Kind, RunView, Timeline, Tokens, fact};
 use super::view::{self, list, one_line, pretty, string};
 
-/// What the adapter says where it doesn't know.
+/// The adapter's word for an unknown value.
 const UNKNOWN: &str = "unknown";
 
 /// The most characters of an [`Item::summary`].
 const SUMMARY_CHARS: usize = 80;
 
-/// What there is to see of the log; `None` if it is none.
+/// The timeline of the log; `None` if `bytes` are no normalised log.
 pub fn timeline(bytes: &[u8]) -> Option<Timeline> {
     let text = String::from_utf8_lossy(bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes));
     let log = view::json(&text);
@@ -51,7 +51,7 @@ fn run(log: &Value) -> RunView {
     items.extend(clock.records(&log["warnings"], Kind::Warning));
     items.extend(clock.records(&log["errors"], Kind::Error));
     let tokens = |name: &str| usage[name].as_u64();
-    // A run that came to nothing has used nothing that is known.
+    // With a total of 0 the run's usage is unknown.
     let counted = tokens("total_tokens").is_some_and(|total| total > 0);
     let split = counted.then(|| Tokens {
         input: tokens("input_tokens").unwrap_or_default(),
@@ -97,7 +97,7 @@ fn run(log: &Value) -> RunView {
     }
 }
 
-/// What it ran as, and where.
+/// The facts of the run: the agent, its options and its environment.
 fn facts(log: &Value) -> Vec<Fact> {
     let (agent, execution, host) = (&log["agent_info"], &log["execution"], &log["environment"]);
     let text = |name: &str, value: Option<String>| value.map(|value| fact(name, &value));
@@ -125,7 +125,7 @@ fn facts(log: &Value) -> Vec<Fact> {
     .collect()
 }
 
-/// An item and when it was, ms since the epoch, where that is recorded.
+/// The time of an item in ms since the epoch, if it is recorded, and the item.
 type Timed = (Option<u64>, Item);
 
 fn message(message: &Value) -> Timed {
@@ -175,7 +175,7 @@ fn when(value: &Value) -> Option<u64> {
     value["timestamp"].as_str().and_then(view::moment)
 }
 
-/// The run's beginning and length, from which offsets count.
+/// The beginning and length of the run, by which offsets are counted.
 struct Clock {
     started_at: u64,
     duration_ms: u64,
@@ -186,7 +186,7 @@ impl Clock {
         at.saturating_sub(self.started_at).min(self.duration_ms)
     }
 
-    /// Two lists, each in its order, as one: by their times, a message before the calls of the same moment.
+    /// Merges two lists, each in its own order, by time. A message stands before calls of the same moment.
     fn merged(&self, messages: Vec<Timed>, calls: Vec<Timed>) -> Vec<Item> {
         let mut all: Vec<Item> = [messages, calls]
             .into_iter()

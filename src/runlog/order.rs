@@ -1,8 +1,8 @@
-//! In which order runs are shown: each with its parts behind it.
+//! Puts runs in the order in which they are shown: each is followed by its parts.
 
 use std::collections::HashMap;
 
-/// What is needed to know of a run.
+/// The properties of a run that decide on its position.
 #[derive(Debug)]
 pub(super) struct Node<'a> {
     pub id: &'a str,
@@ -10,30 +10,30 @@ pub(super) struct Node<'a> {
     pub is_agents: bool,
 }
 
-/// Where a run stands.
+/// The position of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
     pub index: usize,
-    /// How many runs it is inside of.
+    /// The number of runs that this one is nested in.
     pub depth: usize,
-    /// Of an agent's turns, which; from 1.
+    /// The number of the turn, from 1, if the run is a turn of an agent.
     pub turn: Option<u32>,
 }
 
 impl Position {
-    /// What the run is, if it says nothing of that itself.
+    /// The role of a run that has none of its own: `turn 2`.
     pub(super) fn role(&self) -> Option<String> {
         self.turn.map(|number| format!("turn {number}"))
     }
 }
 
-/// Each run of `nodes`, which are in the order in which they began, and behind it those that are parts of it.
+/// The positions of `nodes`, which are in the order in which they began. Each run is followed by its parts.
 pub(super) fn nested(nodes: &[Node]) -> Vec<Position> {
     let mut latest: HashMap<&str, usize> = HashMap::new();
     let mut parts: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     let mut waiting = Vec::new();
     for (index, node) in nodes.iter().enumerate() {
-        // A part begins after the whole, so no run is inside of itself.
+        // A part begins after the whole, so only earlier runs are looked at, and no run gets nested in itself.
         let whole = node.parent.and_then(|parent| latest.get(parent));
         match whole.and_then(|whole| parts.get_mut(*whole)) {
             Some(parts) => parts.push(index),

@@ -1,7 +1,8 @@
-//! The bytes of a file in, its runs out.
+//! Reads a run log. In: the bytes of a file. Out: its runs.
 //!
-//! A file is foreign input. What can be read of it is read: a line that was torn (by a crash, a full disk) is left out and
-//! reported, so is a line that is no JSON object of ours. Refused are only files that are no run logs, and versions to come.
+//! A file is foreign input, and everything that can be read of it is read. A line that was torn (by a crash, a full disk), or that
+//! is not a JSON object of this format, is left out and reported. Refused are only files that are no run logs, and newer versions
+//! of the format.
 
 use std::borrow::Cow;
 
@@ -13,69 +14,69 @@ use super::{FORMAT, VERSION};
 use crate::event::EventKind;
 use crate::message::Lossy;
 
-/// Why a file is refused.
+/// The reason why a whole file is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// Nothing is in it.
+    /// The file is empty.
     #[error("it is empty: a run log begins with a header line")]
     Empty,
-    /// It is something else.
+    /// The file is no run log.
     #[error("it is not a run log: {0}")]
     Other(String),
-    /// It was written by a newer version of this package.
+    /// The file was written by a newer version of this package.
     #[error("its version is {0}, and this package reads up to {VERSION}: a newer deep-factor-providers wrote it")]
     Version(u64),
 }
 
-/// All that a file holds.
+/// The contents of a file.
 #[derive(Debug, Clone, Default)]
 pub struct Recording {
-    /// In the order of their header lines.
+    /// The runs, in the order of their header lines.
     pub runs: Vec<Run>,
-    /// What could not be read.
+    /// The lines that could not be read.
     pub problems: Vec<Problem>,
 }
 
-/// One run.
+/// One run of a file.
 #[derive(Debug, Clone)]
 pub struct Run {
     pub id: String,
-    /// The run it is part of.
+    /// The run that this run is part of.
     pub parent: Option<String>,
-    /// The header line, as it is.
+    /// The header line, unchanged.
     pub header: Box<RawValue>,
     pub provider: String,
-    /// ms since the epoch.
+    /// When the run began, ms since the epoch.
     pub started_at: u64,
-    /// What happened, in order.
+    /// Its events, in order.
     pub entries: Vec<Entry>,
-    /// How it ended, if that has a line of its own.
+    /// Its end, if that has a line of its own.
     pub end: Option<Ended>,
-    /// Whether a line that may have been of this run is missing.
+    /// `true` if a line is missing that may have been of this run.
     pub damaged: bool,
 }
 
-/// One event.
+/// One event of a run.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// ms since the epoch.
     pub at: u64,
     /// ms since the run's beginning.
     pub t: u64,
-    /// Its `type`.
+    /// The event's `type`.
     pub kind: String,
-    /// The event's JSON, as it is.
+    /// The event's JSON, unchanged.
     pub event: Box<RawValue>,
 }
 
-/// The line of an end.
+/// The line of a run's end.
 #[derive(Debug, Clone)]
 pub struct Ended {
     /// ms since the epoch.
     pub at: u64,
     /// ms since the run's beginning.
     pub t: u64,
-    /// `failed`, `cancelled`.
+    /// `failed` or `cancelled`.
     pub status: String,
     /// The error's JSON.
     pub error: Option<Box<RawValue>>,
@@ -84,20 +85,20 @@ pub struct Ended {
 /// A line that was left out.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Problem {
-    /// From 1.
+    /// The line's number, from 1.
     pub line: usize,
     pub message: String,
 }
 
 impl Entry {
-    /// What it is; `None` for a name that another version has written.
+    /// The event's kind; `None` for a type that another version of this package has written.
     pub fn known_kind(&self) -> Option<EventKind> {
         EventKind::named(&self.kind)
     }
 }
 
 impl Run {
-    /// The last event, if it says that the run is over.
+    /// The last event, if it is one that ends a run.
     pub fn last_word(&self) -> Option<&Entry> {
         self.entries
             .iter()
@@ -105,19 +106,19 @@ impl Run {
             .find(|entry| entry.known_kind().is_some_and(EventKind::is_last))
     }
 
-    /// Whether it is an agent's: its events are those of `runAgent`.
+    /// `true` for an agent's run, whose events are those of `runAgent`.
     pub fn is_agents(&self) -> bool {
         self.entries
             .first()
             .is_some_and(|first| first.known_kind() == Some(EventKind::RunStarted))
     }
 
-    /// Whether all of it is there.
+    /// `true` if the log holds all of the run.
     pub fn complete(&self) -> bool {
         !self.damaged && (self.end.is_some() || self.last_word().is_some())
     }
 
-    /// `replied`, `failed`, `cancelled`, or `unknown` where the log ends before the run did.
+    /// `replied`, `failed` or `cancelled`; `unknown` if the log ends before the run did.
     pub fn outcome(&self) -> &str {
         match (&self.end, self.last_word()) {
             (Some(end), _) => &end.status,
@@ -126,7 +127,7 @@ impl Run {
         }
     }
 
-    /// How it began.
+    /// The header of the run, in short.
     pub(super) fn opening(&self) -> RunHeader {
         RunHeader {
             id: self.id.clone(),
@@ -137,34 +138,34 @@ impl Run {
     }
 }
 
-/// What a run came to whose last event is `event`.
+/// The outcome of a run whose last event is `event`.
 pub(super) fn last_outcome(kind: Option<EventKind>, event: &RawValue) -> &'static str {
     let status = || text(serde_json::from_str::<Kind>(event.get()).ok()?.status);
     match kind {
-        // An agent's that was stopped by a limit has not come to its answer, either.
+        // A run that was stopped by a limit has no answer either, and counts as failed.
         Some(EventKind::RunFailed) if status().as_deref() == Some("cancelled") => "cancelled",
         Some(EventKind::RunFailed) => "failed",
         _ => "replied",
     }
 }
 
-/// How a run began: what its header line says, but for the prompt.
+/// The header of a run without the prompt.
 #[derive(Debug, Clone)]
 pub(super) struct RunHeader {
     pub id: String,
-    /// The run it is part of.
+    /// The run that this run is part of.
     pub parent: Option<String>,
     pub provider: String,
-    /// ms since the epoch.
+    /// When the run began, ms since the epoch.
     pub started_at: u64,
 }
 
-/// What a line is.
+/// A line of a file, by its kind.
 #[derive(Debug)]
 pub(super) enum LineOf<'a> {
-    /// It opens a run.
+    /// The header that opens a run.
     Header(RunHeader),
-    /// Something happened in `run`.
+    /// An event of `run`.
     Event {
         run: String,
         at: u64,
@@ -172,7 +173,7 @@ pub(super) enum LineOf<'a> {
         kind: String,
         event: &'a RawValue,
     },
-    /// `run` is over.
+    /// The end of `run`.
     End {
         run: String,
         at: u64,
@@ -182,7 +183,7 @@ pub(super) enum LineOf<'a> {
     },
 }
 
-/// A line of any kind, in pieces that are read one by one: a piece of another type is as good as none.
+/// The fields of a line of any kind. Each is read separately, and one whose type is not the expected one is treated as missing.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Line<'a> {
@@ -228,10 +229,10 @@ fn text(raw: Option<&RawValue>) -> Option<String> {
     value::<Lossy>(raw).map(|text| text.0)
 }
 
-/// Takes a file apart.
+/// Reads a file.
 ///
 /// # Errors
-/// [`Unreadable`], recognised by the first line alone.
+/// [`Unreadable`], which the first line decides.
 pub fn read(bytes: &[u8]) -> Result<Recording, Unreadable> {
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     if bytes.iter().all(u8::is_ascii_whitespace) {
@@ -258,7 +259,7 @@ pub fn read(bytes: &[u8]) -> Result<Recording, Unreadable> {
                 message
             };
             recording.problems.push(Problem { line: number, message });
-            // Which run it was of is what can't be read: of any that was not over.
+            // The unreadable line may have been of any run that was not over.
             for run in recording.runs.iter_mut().filter(|run| run.outcome() == "unknown") {
                 run.damaged = true;
             }
@@ -267,7 +268,7 @@ pub fn read(bytes: &[u8]) -> Result<Recording, Unreadable> {
     Ok(recording)
 }
 
-/// Adds one line, or says what is wrong with it.
+/// Adds one line to the runs, or returns what is wrong with it.
 fn take(line: &str, to: &mut Recording) -> Result<Result<(), String>, Unreadable> {
     Ok(parse(line, to.runs.is_empty())?.and_then(|parsed| add(line, parsed, to)))
 }
@@ -307,21 +308,21 @@ fn add(line: &str, parsed: LineOf, to: &mut Recording) -> Result<(), String> {
     Ok(())
 }
 
-/// The latest of that id: a number may be used again by another process.
+/// The latest run with that id. Another process may have appended to the file and used the id again.
 fn latest<'a>(of: &'a mut Recording, id: &str) -> Result<&'a mut Run, String> {
     let run = of.runs.iter_mut().rev().find(|known| known.id == id);
     run.ok_or_else(|| headless(id))
 }
 
-/// What is wrong with a line of a run that has not begun.
+/// The problem of a line whose run has no header.
 pub(super) fn headless(run: &str) -> String {
     format!("the line is of run {run}, which has no header")
 }
 
-/// What `line` is, or what is wrong with it; `first`: no run has begun.
+/// Reads one line, or returns what is wrong with it. `first`: no run has begun yet.
 ///
 /// # Errors
-/// [`Unreadable::Version`].
+/// [`Unreadable::Version`], if the line is the header of a newer version.
 pub(super) fn parse(line: &str, first: bool) -> Result<Result<LineOf<'_>, String>, Unreadable> {
     let parsed: Line = match serde_json::from_str(line) {
         Ok(parsed) => parsed,
@@ -348,7 +349,7 @@ pub(super) fn parse(line: &str, first: bool) -> Result<Result<LineOf<'_>, String
     Ok(later(&parsed))
 }
 
-/// A line behind the header.
+/// Reads an event line or an end line.
 fn later<'a>(parsed: &Line<'a>) -> Result<LineOf<'a>, String> {
     let (Some(at), Some(t), Some(run)) = (value(parsed.at), value(parsed.t), text(parsed.run)) else {
         return Err("the line has no at, t or run".to_owned());
@@ -383,7 +384,7 @@ fn later<'a>(parsed: &Line<'a>) -> Result<LineOf<'a>, String> {
     }
 }
 
-/// What a file is that does not begin with a header.
+/// The reason for refusing a file that does not begin with a header.
 fn foreign(first_line: &str, bytes: &[u8], torn: bool) -> Unreadable {
     if torn && first_line.starts_with(r#"{"format":"deep-factor-run","#) {
         return Unreadable::Other("it ends in the middle of the header line".to_owned());

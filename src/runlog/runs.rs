@@ -1,4 +1,4 @@
-//! All runs of a file, each with its parts behind it.
+//! All runs of a file as a timeline, in which each run is followed by its parts.
 //!
 //! In: a recording. Out: its [`Timeline`].
 
@@ -7,7 +7,7 @@ use super::order::{self, Node};
 use super::read::Recording;
 use super::timeline::{RunView, Timeline};
 
-/// What there is to see of `recording`.
+/// The timeline of `recording`.
 pub fn timeline(recording: &Recording) -> Timeline {
     Timeline {
         runs: nested(recording),
@@ -16,7 +16,7 @@ pub fn timeline(recording: &Recording) -> Timeline {
     }
 }
 
-/// Each run, and behind it those that are parts of it.
+/// The views of all runs, each followed by its parts.
 fn nested(recording: &Recording) -> Vec<RunView> {
     let nodes: Vec<Node> = recording
         .runs

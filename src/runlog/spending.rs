@@ -1,7 +1,7 @@
-//! What the calls in run logs have used since a moment: tokens and cost by provider and model, and the limits that were told.
+//! Adds up the usage in run logs since a moment: tokens and cost by provider and model, and the rate limits that were reported.
 //!
-//! In: lines of logs, file by file. Out: a [`Spending`]. A line is looked at only where it can matter, and nothing of it is kept but
-//! figures and names: a log of any size takes as much memory as it has runs that are not over.
+//! In: the lines of logs, file by file. Out: a [`Spending`]. Only lines that can matter are parsed, and only figures and names are
+//! kept of them: memory grows with the number of open runs, not with the size of a log.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,65 +10,66 @@ use serde_json::value::RawValue;
 
 use crate::message::Usage;
 
-/// How many runs of a file may be open at a time before the oldest figures are given up: a log has as many as are under way.
+/// The most open runs of a file. Beyond that the figures of the oldest are given up. A real log has no more open runs than there
+/// are at a time.
 const MOST_OPEN: usize = 10_000;
 
-/// Longer names are no provider's and no model's.
+/// The most bytes of a provider's or model's name. Longer ones are not names.
 const LONGEST_NAME: usize = 200;
 
-/// What calls of one provider and model have used.
+/// The usage of all calls of one provider and model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spent {
     pub provider: String,
-    /// The model, where it was told.
+    /// The model, if it was reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// How many were answered.
+    /// The number of calls that were answered.
     pub calls: u64,
-    /// How many were not, but have used tokens.
+    /// The number of calls that were not answered, but have used tokens.
     pub failed_calls: u64,
-    /// Tokens of all of them.
+    /// The tokens of all these calls.
     pub usage: Usage,
-    /// US dollars of those whose CLI tells them.
+    /// The cost in US dollars of the calls whose CLI reports one.
     pub cost_usd: f64,
-    /// How many calls have told no cost.
+    /// The number of calls without a reported cost.
     pub calls_without_cost: u64,
 }
 
-/// The latest word of a limit.
+/// The latest report of one rate limit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Limit {
     pub provider: String,
-    /// `five_hour`, `seven_day`, …
+    /// The kind of limit: `five_hour`, `seven_day`, …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_type: Option<String>,
     /// `allowed`, `allowed_warning` or `rejected`.
     pub status: String,
-    /// When the window ends, ms since the epoch.
+    /// When the limit's window ends, ms since the epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resets_at: Option<u64>,
-    /// Share used, 0 to 1.
+    /// The used share, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utilization: Option<f64>,
-    /// When it was said, ms since the epoch.
+    /// When it was reported, ms since the epoch.
     pub at: u64,
 }
 
-/// Everything.
+/// The sums over all logs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spending {
-    /// By provider and model.
+    /// The usage by provider and model.
     pub spent: Vec<Spent>,
-    /// The latest of each provider and kind, whenever it was said.
+    /// The latest report of each provider's limits, whatever its age.
     pub rate_limits: Vec<Limit>,
-    /// Lines that could not be read.
+    /// The number of lines that could not be read.
     pub unreadable_lines: u64,
 }
 
-/// Adds up.
+/// Adds up lines, file by file.
 #[derive(Debug)]
 pub struct Adder {
     since: u64,
@@ -135,7 +136,7 @@ struct Replied {
     cost_usd: Option<f64>,
 }
 
-/// What a line holds that can matter, as the recorder writes it.
+/// The beginnings, in the recorder's spelling, by which a line is known to matter.
 const MARKS: &[&[u8]] = &[
     br#"{"format":"#,
     br#"{"type":"session""#,
@@ -147,7 +148,7 @@ const MARKS: &[&[u8]] = &[
 ];
 
 impl Adder {
-    /// Adds up what happened at `since` (ms since the epoch) and later.
+    /// An adder that counts events at `since` (ms since the epoch) and later.
     pub fn new(since: u64) -> Adder {
         Adder {
             since,
@@ -158,7 +159,7 @@ impl Adder {
         }
     }
 
-    /// The next line of a file, without its line feed.
+    /// Takes the next line of a file, without its line feed.
     pub fn line(&mut self, line: &[u8]) {
         if !MARKS.iter().any(|mark| memchr::memmem::find(line, mark).is_some()) {
             return;
@@ -196,19 +197,19 @@ impl Adder {
         }
     }
 
-    /// The file is over, and so are its runs: those that were not answered have used what they told.
+    /// Ends a file and with it the open runs. Those were not answered, and have used what they reported.
     pub fn end_of_file(&mut self) {
         for (_, open) in std::mem::take(&mut self.open) {
             self.give_up(open);
         }
     }
 
-    /// A line that was not read at all.
+    /// Counts a line that could not be read at all.
     pub fn unreadable_line(&mut self) {
         self.unreadable += 1;
     }
 
-    /// What it came to.
+    /// The sums of all files.
     pub fn finish(mut self) -> Spending {
         self.end_of_file();
         Spending {
@@ -263,7 +264,7 @@ impl Adder {
                     self.answered(open, at, reply);
                 }
             }
-            // An agent's run adds up its turns, which are runs of their own.
+            // The run of an agent repeats the usage of its turns, which are runs of their own.
             LoggedEvent::RunStarted => drop(self.open.remove(run)),
             LoggedEvent::Other => {}
         }
@@ -307,7 +308,7 @@ impl Adder {
     }
 }
 
-/// A name that may be shown.
+/// `text` as a name, if it may be shown.
 fn name(text: String) -> Option<String> {
     (!text.is_empty() && text.len() <= LONGEST_NAME && !text.contains(char::is_control)).then_some(text)
 }

@@ -1,4 +1,4 @@
-//! What is written is what is read, whole and cut anywhere.
+//! A written log is read back unchanged, whole or cut anywhere.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -77,7 +77,7 @@ proptest! {
     fn any_cut_gives_a_prefix(events in prop::collection::vec(event(), 0..12), at in any::<prop::sample::Index>()) {
         let text = file(&events, None);
         let header = text.find('\n').unwrap();
-        // Anywhere, in the middle of a character too.
+        // The cut may be in the middle of a character, too.
         let cut = at.index(text.len() + 1);
         match read(&text.as_bytes()[..cut]) {
             Err(_) => prop_assert!(cut < header),
@@ -88,7 +88,7 @@ proptest! {
                 let torn = recording.problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>();
                 prop_assert!(torn.is_empty() || torn == ["the line is torn: the log ends in the middle of it"]);
                 let lines = text.as_bytes()[..cut].iter().filter(|byte| **byte == b'\n').count();
-                // Lines that were whole are there; the last one lacks no more than its line feed.
+                // All lines that were whole are read. The last one may lack its line feed only.
                 prop_assert!(events_read.len() + 1 >= lines, "{} of {lines}", events_read.len());
                 prop_assert_eq!(run.damaged, !torn.is_empty());
             }
@@ -161,7 +161,7 @@ fn runs_share_a_file() {
         line("c", "whose?"),
         end_line("a", Stamp { at: 1, t: 2 }, &End::Cancelled, &Redactor::default()).unwrap(),
         torn.to_owned(),
-        // The next process, with an id used again.
+        // The next process, which uses the id again.
         header_of("a", None),
         line("a", "4"),
     ]

@@ -1,24 +1,24 @@
-//! A timeline as text for a terminal: a head line per run, then a line per thing that happened, with its text underneath.
+//! Renders a timeline as text for a terminal: a head line per run, then a line per item with its text underneath.
 //!
-//! Colours are the caller's choice; without them the text says the same. Nothing of the log's own steers the terminal.
+//! Colours are optional, and the text says the same without them. No text of the log can control the terminal.
 
 use std::fmt::Write;
 
 use super::timeline::{CallResult, Item, Kind, RunView, Timeline};
 use super::view::{self, one_line, visible};
 
-/// How much of long things is shown where not all is wanted.
+/// The most lines of a long text, unless all of it is asked for.
 const LINES: usize = 12;
-/// So far are runs moved to the right that are inside of others.
+/// Nested runs are indented by up to this many levels.
 const DEEPEST: usize = 10;
-/// In characters, of a line of arguments.
+/// The most characters of a call's arguments.
 const ARGS: usize = 400;
 
-/// How a timeline is written.
+/// The style in which a timeline is written.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Style {
     pub colour: bool,
-    /// Long arguments and results whole.
+    /// Long arguments and results are written whole.
     pub full: bool,
 }
 
@@ -33,7 +33,7 @@ enum Ink {
     Cyan,
 }
 
-/// The text, with a line feed at the end of each line.
+/// Renders `timeline`. Each line ends with a line feed.
 pub fn render(timeline: &Timeline, style: Style) -> String {
     let mut page = Page {
         text: String::new(),
@@ -112,7 +112,7 @@ impl Page {
         }
     }
 
-    /// Moves what was written since `from` to the right: it is part of what is above it.
+    /// Indents everything that was written since `from`, because it is part of what stands above it.
     fn indent(&mut self, from: usize, depth: usize) {
         if depth == 0 {
             return;
@@ -202,7 +202,7 @@ impl Page {
         }
     }
 
-    /// Lines under an item, marked so that they can't be taken for items.
+    /// Writes lines under an item, marked so that they can't be taken for items.
     fn block(&mut self, indent: usize, ink: Ink, text: &str, whole: bool) {
         let text = visible(text.trim_end());
         let lines: Vec<&str> = if text.is_empty() {

@@ -1,8 +1,8 @@
-//! A recording in, what a person wants to see of it out: pieces joined to messages, calls with their results and durations,
-//! and the figures of each run.
+//! The timeline of a recording, for people: pieces joined to messages, calls with their results and durations, and the figures of
+//! each run.
 //!
-//! Events are taken by their fields, whoever wrote them: those of providers, those of agents, and kinds that are not known,
-//! which are shown by their name and what they hold.
+//! Events are read by their fields, whoever wrote them: providers' events, agents' events, and unknown kinds, which are shown with
+//! their name and fields.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -13,72 +13,72 @@ use super::view::one_line;
 /// All runs of a file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Timeline {
-    /// In the order in which they began, each with its parts behind it.
+    /// The runs in the order in which they began, each followed by its parts.
     pub runs: Vec<RunView>,
-    /// Secrets were taken out when the file was written.
+    /// Secrets were redacted when the file was written.
     #[serde(skip)]
     pub redacted: bool,
-    /// What could not be read of the file.
+    /// The lines of the file that could not be read.
     pub problems: Vec<Problem>,
 }
 
-/// One run.
+/// One run, as it is shown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunView {
     pub run_id: String,
-    /// The run it is part of.
+    /// The run that this run is part of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<String>,
-    /// How many runs it is inside of.
+    /// The number of runs that this one is nested in.
     pub depth: usize,
-    /// What it is, if it is no call of its own: `agent`, `agent reviewer`, `turn 2`.
+    /// The role of a run that is no call of its own: `agent`, `agent reviewer`, `turn 2`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
     pub provider: String,
-    /// ms since the epoch.
+    /// When the run began, ms since the epoch.
     pub started_at: u64,
     /// `replied`, `failed`, `cancelled` or `unknown`; `timeout` in a normalised log.
     pub outcome: String,
-    /// Whether the log holds all of it.
+    /// `true` if the log holds all of the run.
     pub complete: bool,
-    /// From the beginning to the last line, ms.
+    /// The time from the beginning to the last line, ms.
     pub duration_ms: u64,
     /// The model that answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Everything the model read.
+    /// All tokens that the model read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_tokens: Option<u64>,
-    /// Everything it wrote.
+    /// All tokens that the model wrote.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<u64>,
-    /// Whether the tokens are an estimate.
+    /// The tokens are an estimate.
     pub tokens_estimated: bool,
-    /// US dollars.
+    /// The cost in US dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
-    /// The tokens by what they were.
+    /// The tokens by kind.
     #[serde(skip)]
     pub tokens: Option<Tokens>,
-    /// Its events are those of an agent, whose figures are of a turn each.
+    /// The run is an agent's: each of its usage events is of one turn.
     #[serde(skip)]
     pub is_agents: bool,
-    /// What else the header and the events tell of the run, as text.
+    /// Further facts of the header and the events, as text.
     pub facts: Vec<Fact>,
     pub items: Vec<Item>,
 }
 
-/// A name and a value.
+/// A name and a value to be shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Fact {
-    /// `CLI version`.
+    /// For example `CLI version`.
     pub name: String,
-    /// `2.1.330`.
+    /// For example `2.1.330`.
     pub value: String,
 }
 
-/// What kind of thing happened.
+/// The kind of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -99,65 +99,65 @@ pub enum Kind {
     Other,
 }
 
-/// One thing that happened.
+/// One item of a timeline.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Item {
-    /// What kind of thing.
+    /// The kind of the item.
     pub kind: Kind,
     /// ms since the run's beginning.
     pub t: u64,
-    /// How long it went on, ms.
+    /// The duration, ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// In a word or two: a tool's name, an error's code.
+    /// A word or two: a tool's name, an error's code.
     pub title: String,
-    /// Short things to know.
+    /// Short facts about it.
     pub facts: Vec<Fact>,
-    /// Its text.
+    /// The item's text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// A call's arguments, JSON.
+    /// The arguments of a call, JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub args: Option<String>,
-    /// What a call is about, in a few words: the first of its arguments that is text.
+    /// A call in a few words: the first of its arguments that is text.
     #[serde(skip)]
     pub summary: Option<String>,
-    /// What came of a call.
+    /// The result of a call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<CallResult>,
-    /// The tokens it tells of.
+    /// The tokens that the event reports.
     #[serde(skip)]
     pub tokens: Option<Tokens>,
-    /// US dollars that it tells of.
+    /// The cost in US dollars that the event reports.
     #[serde(skip)]
     pub cost_usd: Option<f64>,
-    /// How long it waits before the next attempt, ms.
+    /// The wait before the next attempt, ms.
     #[serde(skip)]
     pub wait_ms: Option<u64>,
-    /// A call that waited for its result when the run was ended.
+    /// The item is a call that still waited for its result when the run ended.
     #[serde(skip)]
     pub is_cut: bool,
 }
 
-/// Tokens by what they were.
+/// Tokens by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// Everything the model read.
+    /// All tokens that the model read.
     pub input: u64,
     pub output: Option<u64>,
-    /// Of the input, what came from a cache.
+    /// The part of the input that was read from a cache.
     pub cache_read: Option<u64>,
-    /// Of the input, what was put into a cache.
+    /// The part of the input that was written to a cache.
     pub cache_written: Option<u64>,
-    /// Of the output, what was thinking.
+    /// The part of the output that was thinking.
     pub reasoning: Option<u64>,
-    /// Whether they are an estimate.
+    /// The figures are an estimate.
     pub estimated: bool,
 }
 
 impl Tokens {
-    /// The figures of an event's `usage`; `None` where it has none.
+    /// The figures of an event's `usage`; `None` if the input's is missing.
     pub(super) fn read(usage: &Value) -> Option<Tokens> {
         let tokens = |name: &str| usage[name].as_u64();
         Some(Tokens {
@@ -170,7 +170,7 @@ impl Tokens {
         })
     }
 
-    /// Those of two turns together.
+    /// The sum of two turns' tokens.
     pub(super) fn plus(self, more: Tokens) -> Tokens {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
@@ -187,18 +187,18 @@ impl Tokens {
     }
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallResult {
     /// The result as text.
     pub content: String,
-    /// Whether the tool failed.
+    /// The tool has failed.
     pub is_error: bool,
 }
 
 impl Item {
-    /// Whether it tells of a failure.
+    /// `true` if the item tells of a failure.
     pub fn failed(&self) -> bool {
         self.kind == Kind::Error || self.result.as_ref().is_some_and(|result| result.is_error)
     }
@@ -232,7 +232,7 @@ impl Item {
     }
 }
 
-/// A fact, on one line.
+/// A fact on one line.
 pub(super) fn fact(name: &str, value: &str) -> Fact {
     Fact {
         name: name.to_owned(),

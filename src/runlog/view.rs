@@ -1,4 +1,4 @@
-//! Foreign text and figures made fit to be shown: no character of them steers a terminal or turns a line around.
+//! Makes foreign text and figures fit to be shown: no character of them can control a terminal or reverse a line.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ pub(super) use crate::message::json_value as json;
 use crate::redact::is_invisible;
 use crate::time::iso;
 
-/// `text` without terminal sequences, and with what else can't be seen made visible. Line feeds and tabs stay.
+/// `text` without terminal sequences, and with other invisible characters made visible. Line feeds and tabs stay.
 pub(super) fn visible(text: &str) -> String {
     let plain = strip_ansi(text);
     let mut shown = String::with_capacity(plain.len());
@@ -18,7 +18,7 @@ pub(super) fn visible(text: &str) -> String {
         match char {
             '\r' if chars.peek() == Some(&'\n') => {}
             '\n' | '\t' => shown.push(char),
-            // The Unicode block of their pictures is in their order.
+            // Unicode has a picture for each control character, in the same order.
             '\0'..='\x1F' => shown.extend(char::from_u32(0x2400 + u32::from(char))),
             '\x7F' => shown.push('␡'),
             char if is_hidden(char) => {
@@ -30,23 +30,23 @@ pub(super) fn visible(text: &str) -> String {
     shown
 }
 
-/// As [`visible`], on one line.
+/// Like [`visible`], on one line.
 pub(super) fn one_line(text: &str) -> String {
     visible(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Controls, and what changes the direction of text or has no width. Joiners stay: words and emoji need them.
+/// `true` for control characters, and for those that change the direction of text or have no width.
 fn is_hidden(char: char) -> bool {
-    // Joiners belong to emoji and to Persian words.
+    // Joiners have no width, but belong to emoji and to Persian words.
     let joins = matches!(char, '\u{200C}' | '\u{200D}');
     is_invisible(char) && !joins || matches!(char, '\u{80}'..='\u{9F}' | '\u{2028}' | '\u{2029}')
 }
 
-/// 812 → `812 ms`, 2310 → `2.3 s`, 65000 → `1 min 05 s`.
+/// A duration: 812 → `812 ms`, 2310 → `2.3 s`, 65000 → `1 min 05 s`.
 pub(super) fn duration(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms} ms"),
-        // Not 60.0 s, which rounding would make of the last of them.
+        // The range ends where rounding would make `60.0 s`.
         1_000..59_950 => format!("{:.1} s", ms as f64 / 1_000.0),
         _ => {
             let seconds = ms.saturating_add(500) / 1_000;
@@ -58,12 +58,12 @@ pub(super) fn duration(ms: u64) -> String {
     }
 }
 
-/// 1204 → `+1.204`: seconds, in a column.
+/// An offset in seconds, of even width: 1204 → `+1.204`.
 pub(super) fn offset(ms: u64) -> String {
     format!("+{}.{:03}", ms / 1_000, ms % 1_000)
 }
 
-/// 1234567 → `1,234,567`.
+/// A number with thousands separators: 1234567 → `1,234,567`.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
@@ -76,7 +76,7 @@ pub(super) fn count(number: u64) -> String {
     grouped
 }
 
-/// US dollars, as exact as they are worth: `$0.0042`, `$1.50`.
+/// An amount of US dollars, with more digits if it is small: `$0.0042`, `$1.50`.
 pub(super) fn dollars(amount: f64) -> String {
     if amount.abs() < 0.1 {
         format!("${amount:.4}")
@@ -91,17 +91,17 @@ pub(super) fn date(ms: u64) -> String {
     format!("{} {} UTC", &iso[..10], &iso[11..19])
 }
 
-/// A text.
+/// The string in `value`; `None` if it is something else.
 pub(super) fn string(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
-/// The elements of a list; none of anything else.
+/// The elements of an array; none for any other value.
 pub(super) fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// Text, or blocks of it, or else JSON.
+/// The text of a value: of a string, of blocks of text, or else its JSON.
 pub(super) fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -110,7 +110,7 @@ pub(super) fn text_of(value: &Value) -> String {
     }
 }
 
-/// JSON for people.
+/// Indented JSON.
 pub(super) fn pretty(value: &Value) -> String {
     match value {
         Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
@@ -118,7 +118,7 @@ pub(super) fn pretty(value: &Value) -> String {
     }
 }
 
-/// ms since the epoch of `2026-01-31T23:59:59.123Z`, as a log has it.
+/// The ms since the epoch of a time as `2026-01-31T23:59:59.123Z`, the form in normalised logs.
 pub(super) fn moment(text: &str) -> Option<u64> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let numbers = |text: &str, between: char| -> Option<[u64; 3]> {
@@ -136,7 +136,7 @@ pub(super) fn moment(text: &str) -> Option<u64> {
         return None;
     };
     let ms: u64 = format!("{fraction:0<3}").get(..3)?.parse().ok()?;
-    // The other way round than `date`: years begin in March.
+    // The reverse of `date`'s calculation: years begin in March.
     let year = (1970..10_000).contains(&year).then_some(year)? - u64::from(month <= 2);
     let shifted_month = (month + 9) % 12;
     let of_year = (153 * shifted_month + 2) / 5 + day - 1;

@@ -1,42 +1,43 @@
-//! What a page shows of a long log. In: a timeline, and how much a browser opens at once. Out: which entries are shown, and what is left out.
+//! Cuts a long log for a page. In: a timeline, and the most that a browser can open. Out: the entries that are shown, and how much
+//! is left out.
 
 use super::super::timeline::{Item, Timeline};
 
-/// Longer texts are cut, in bytes: a browser shows the page, not the file.
+/// Longer texts are cut, in bytes: a page has to stay readable for a browser; the file has all of it.
 pub const LONGEST: usize = 256 * 1024;
 
-/// How much a page shows.
+/// The size limits of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLimits {
-    /// Entries of all runs together; of further ones, a run has its head alone.
+    /// Entries of all runs together. For further entries only the head of their run is shown.
     pub entries: usize,
-    /// Bytes of their texts, each of which is cut already.
+    /// Bytes of the entries' texts, each after its own cut.
     pub bytes: usize,
 }
 
 impl PageLimits {
-    /// What a browser opens in about a second.
+    /// The size that a browser opens in about a second.
     pub const PAGE: PageLimits = PageLimits {
         entries: 4_000,
         bytes: 8 * 1024 * 1024,
     };
 }
 
-/// What a page shows, and what it does not.
+/// The parts of a log that a page shows, and the size of what it leaves out.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Cut {
-    /// Of each run, how many of its entries are shown, from the first on.
+    /// By run: how many of its entries are shown, counted from the first.
     shown: Vec<usize>,
-    /// How many entries are not shown.
+    /// The number of entries that are left out.
     pub entries: usize,
-    /// How many texts of those that are shown are cut.
+    /// The number of shown texts that are cut.
     pub texts: usize,
-    /// How much is cut away of them, in bytes.
+    /// The bytes that were cut from them.
     pub bytes: usize,
 }
 
 impl Cut {
-    /// Of `timeline`, within `limits`.
+    /// Cuts `timeline` to `limits`.
     pub fn new(timeline: &Timeline, limits: PageLimits) -> Cut {
         let mut cut = Cut::default();
         let (mut entries, mut bytes) = (0, 0);
@@ -62,12 +63,12 @@ impl Cut {
         cut
     }
 
-    /// How many entries of a run are shown.
+    /// The number of entries that are shown of a run.
     pub fn shown(&self, run: usize) -> usize {
         self.shown.get(run).copied().unwrap_or_default()
     }
 
-    /// The way to an item; to its run, where it is not shown.
+    /// The link to an item, or to its run if the item is not shown.
     pub fn to_item(&self, run: usize, item: usize) -> String {
         match item < self.shown(run) {
             true => format!("#{}", item_anchor(run, item)),
@@ -81,17 +82,17 @@ fn texts(item: &Item) -> impl Iterator<Item = &String> {
     [item.text.as_ref(), item.args.as_ref(), result].into_iter().flatten()
 }
 
-/// The way to a run's beginning.
+/// The link to a run's beginning.
 pub fn to_run(run: usize) -> String {
     format!("#{}", run_anchor(run))
 }
 
-/// The name of a run's beginning.
+/// The anchor of a run's beginning.
 pub fn run_anchor(run: usize) -> String {
     format!("run-{}", run + 1)
 }
 
-/// The name of an item.
+/// The anchor of an item.
 pub fn item_anchor(run: usize, item: usize) -> String {
     format!("run-{}-{item}", run + 1)
 }

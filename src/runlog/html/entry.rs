@@ -1,4 +1,4 @@
-//! One thing that happened, as an entry of a page.
+//! Renders one item of a timeline as an entry of a page.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::cut::LONGEST;
 use super::escape::block as escaped_block;
 use super::escape::{Escaped, head as beginning, shown};
 
-/// Calls whose arguments and result have no more lines than this are open from the beginning.
+/// Calls whose arguments and result have at most this many lines are unfolded at first.
 const SHORT: usize = 6;
 
 pub(super) fn entry(page: &mut String, item: &Item, id: &str, whole_ms: u64) {
@@ -41,7 +41,8 @@ pub(super) fn entry(page: &mut String, item: &Item, id: &str, whole_ms: u64) {
     page.push_str("</div>\n</li>\n");
 }
 
-/// When it was and how long it took, drawn over the time of the run. Written beside, so it is hidden from readers.
+/// A bar that shows when the item happened and how long it took, within the time of the run. The figures stand beside it as text,
+/// so screen readers skip it.
 fn bar(page: &mut String, item: &Item, whole_ms: u64) {
     let Some(took) = item.duration_ms.filter(|_| whole_ms > 0) else {
         return;
@@ -60,7 +61,7 @@ fn head(page: &mut String, item: &Item) {
     let _ = writeln!(page, "<p class=\"head\">{}</p>", heading(item));
 }
 
-/// Label, title, facts and duration, to stand in a paragraph or a summary.
+/// The label, title, facts and duration of an item, for a paragraph or a summary.
 fn heading(item: &Item) -> String {
     let label = word(item.kind);
     let mut line = format!("<span class=\"label\">{label}</span>");
@@ -133,7 +134,7 @@ fn block(page: &mut String, text: &str, class: &str) {
         page.push_str("<p class=\"none\">(nothing)</p>\n");
         return;
     }
-    // The line feed behind <pre> is not shown; one of the text's own there is.
+    // HTML drops the line feed right behind `<pre>`. This one is dropped instead of the text's own.
     let _ = writeln!(
         page,
         "<pre class=\"{class}\" dir=\"auto\">\n{}</pre>",

@@ -1,14 +1,14 @@
-//! Foreign text as HTML: the only way by which any of it gets into a page.
+//! Escapes foreign text for HTML. No foreign text gets into a page in any other way.
 
 use std::fmt::{self, Display, Formatter};
 
 use super::super::view::{one_line, visible};
 use crate::error::clip;
 
-/// What stands on one line is no longer than this, in characters.
+/// The most characters of a text that stands on one line.
 const LONGEST_LINE: usize = 300;
 
-/// Text for elements, and for attributes in double quotes.
+/// Text that is escaped for elements, and for attributes in double quotes.
 pub(super) struct Escaped<'a>(pub &'a str);
 
 impl Display for Escaped<'_> {
@@ -30,14 +30,14 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// A short foreign text as HTML: on one line, cut where it is long.
+/// A short foreign text as HTML: on one line, and cut if it is too long.
 pub(super) fn shown(text: &str) -> String {
     brief(text, LONGEST_LINE)
 }
 
-/// As [`shown`], of at most `chars` characters.
+/// Like [`shown`], with at most `chars` characters.
 pub(super) fn brief(text: &str, chars: usize) -> String {
-    // What is cut away is not looked at: a name may be megabytes.
+    // Only as much is looked at as can be shown: a name may be megabytes long.
     let head = head(text, chars.saturating_mul(8));
     let mut line = one_line(head);
     if head.len() < text.len() {
@@ -46,12 +46,12 @@ pub(super) fn brief(text: &str, chars: usize) -> String {
     Escaped(&clip(&line, chars)).to_string()
 }
 
-/// A long foreign text as HTML.
+/// A long foreign text as HTML, on any number of lines.
 pub(super) fn block(text: &str) -> String {
     Escaped(&visible(text)).to_string()
 }
 
-/// The beginning of `text`: at most `bytes` of it.
+/// The beginning of `text`, at most `bytes` long.
 pub(super) fn head(text: &str, bytes: usize) -> &str {
     let mut end = text.len().min(bytes);
     while !text.is_char_boundary(end) {
@@ -60,7 +60,7 @@ pub(super) fn head(text: &str, bytes: usize) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// A file's name as a POSIX shell takes it for one.
+/// Quotes a file name for a POSIX shell.
 pub(super) fn quoted(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./~".contains(&byte);
     if !name.is_empty() && !name.starts_with(['-', '~']) && name.bytes().all(plain) {
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(Escaped("a<b>&\"c'é").to_string(), "a&lt;b&gt;&amp;&quot;c&#39;é");
         assert_eq!(shown("a\n <b>"), "a &lt;b&gt;");
         assert_eq!(brief(&"é".repeat(10), 4), "ééé…");
-        // Only a beginning of it is looked at, and it still says that it was cut.
+        // Only a beginning of the text is looked at, and the cut is still marked.
         assert_eq!(brief(&format!("a{}b", " ".repeat(1_000)), 4), "a…");
         assert_eq!(head("aé", 2), "a");
     }

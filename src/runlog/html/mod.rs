@@ -1,7 +1,7 @@
-//! A timeline as an HTML page: no scripts, nothing from elsewhere, readable by eye, by keyboard and by screen reader.
+//! Renders a timeline as an HTML page without scripts or external resources, for eyes, keyboards and screen readers.
 //!
-//! A log is foreign input: every text of it passes `escape`, and a page forbids itself everything but its own style. Of a long log it
-//! shows the beginning, and says what is left out (`cut`).
+//! A log is foreign input. Every text of it passes `escape`, and the page's own policy forbids everything but its style. Of a long
+//! log a page shows the beginning, and says how much is left out (`cut`).
 
 mod cut;
 mod entry;
@@ -19,10 +19,10 @@ use escape::{Escaped, shown};
 
 const STYLE: &str = include_str!("page.css");
 
-/// So far are runs moved in that are inside of others.
+/// Nested runs are indented by up to this many levels.
 const DEEPEST: usize = 6;
 
-/// What can be hidden: the class of the entries, and their name.
+/// The filters of a page: the class of the entries that each hides, and its name.
 const FILTERS: [(&str, &str); 6] = [
     ("message", "messages"),
     ("tool", "tools"),
@@ -32,14 +32,14 @@ const FILTERS: [(&str, &str); 6] = [
     ("quiet", "the rest"),
 ];
 
-/// A page.
+/// A page to be rendered.
 struct Page<'a> {
     timeline: &'a Timeline,
     source: String,
     cut: Cut,
 }
 
-/// `timeline` as a page. `source` is the file's name, for the title.
+/// Renders `timeline` as a page. `source` is the file's name, for the title.
 pub fn render(timeline: &Timeline, source: &str) -> String {
     within(timeline, source, PageLimits::PAGE)
 }
@@ -111,7 +111,7 @@ impl Page<'_> {
         page.push_str("</ul>\n</section>\n");
     }
 
-    /// What the page does not show, and where it is.
+    /// Says what the page leaves out, and where it can be found.
     fn left_out(&self, page: &mut String) {
         let Cut {
             entries, texts, bytes, ..
@@ -157,7 +157,7 @@ impl Page<'_> {
         page.push_str("</ol>\n</section>\n");
     }
 
-    /// The head of a run: its figures, its waterfall, what it has used, what failed.
+    /// The head of a run: its figures, its waterfall, its usage and its failures.
     fn beginning(&self, page: &mut String, run: &RunView, number: usize) {
         let anchor = run_anchor(number);
         let _ = write!(
@@ -201,7 +201,7 @@ impl Page<'_> {
         usage::usage(page, &self.timeline.runs, number);
     }
 
-    /// What failed, with the way to it.
+    /// The list of failures, with a link to each.
     fn errors(&self, page: &mut String, run: &RunView, number: usize) {
         let anchor = run_anchor(number);
         let failed: Vec<(usize, &Item)> = run.items.iter().enumerate().filter(|(_, item)| item.failed()).collect();
@@ -231,7 +231,7 @@ impl Page<'_> {
     }
 }
 
-/// What is shown, without a script: unticked boxes hide entries by the page's style.
+/// The filters, without a script: the page's style hides the entries of an unticked box.
 fn filter(page: &mut String) {
     page.push_str("<fieldset class=\"filter\">\n<legend>Show</legend>\n");
     for (class, name) in FILTERS {
@@ -246,7 +246,7 @@ fn filter(page: &mut String) {
     );
 }
 
-/// What every page of ours begins with, up to its body.
+/// The beginning of every page of this package, up to its body.
 pub fn head(title: &str) -> String {
     let title = Escaped(title);
     format!(
@@ -259,7 +259,7 @@ pub fn head(title: &str) -> String {
     )
 }
 
-/// What a run is, and who answers in it.
+/// The role of a run, and its provider.
 fn name(run: &RunView) -> String {
     match &run.role {
         Some(role) => format!("{} · {}", shown(role), shown(&run.provider)),
@@ -267,7 +267,7 @@ fn name(run: &RunView) -> String {
     }
 }
 
-/// The class that says how far a run is moved in that is part of others. Its facts say so.
+/// The class by which a run that is part of others is indented. Its facts say the same in words.
 fn inset(run: &RunView) -> String {
     format!("depth-{}", run.depth.min(DEEPEST))
 }

@@ -1,4 +1,4 @@
-//! What a run has used: tokens and cost, turn by turn, as figures and as bars beside them.
+//! Renders the usage of a run: tokens and cost, turn by turn, as figures with bars beside them.
 
 use std::fmt::Write;
 
@@ -8,13 +8,13 @@ use super::cut::{run_anchor, to_run};
 use super::escape::brief;
 use super::waterfall::parts;
 
-/// How many rows there are at most.
+/// The most rows of turns.
 const MOST_ROWS: usize = 300;
 
-/// What the columns are.
+/// The names of the columns.
 const COLUMNS: [&str; 5] = ["input", "of it cached", "output", "of it thinking", "cost"];
 
-/// The figures of the run `number` of `runs`: a row for each of its turns, and one for all of it.
+/// The usage of the run `number` of `runs`: a row for each of its turns, and one for the total.
 pub(super) fn usage(page: &mut String, runs: &[RunView], number: usize) {
     let Some(run) = runs.get(number) else { return };
     let turns: Vec<(usize, &RunView)> = parts(runs, number)
@@ -25,7 +25,7 @@ pub(super) fn usage(page: &mut String, runs: &[RunView], number: usize) {
     }
     let more = turns.len().saturating_sub(MOST_ROWS);
     let shown = || turns.iter().take(MOST_ROWS);
-    // All together would make the turns' bars too short to be told apart.
+    // The longest bar is a turn's: against the total, the turns' bars would be too short to compare.
     let most = match turns.is_empty() {
         true => total(run),
         false => shown().map(|(_, turn)| total(turn)).max().unwrap_or_default(),
@@ -56,7 +56,7 @@ pub(super) fn usage(page: &mut String, runs: &[RunView], number: usize) {
     }
 }
 
-/// `most`: the tokens of the longest bar; 0 for none.
+/// One row. `most`: the tokens of the longest bar; 0 for no bar.
 fn row(page: &mut String, name: &str, run: &RunView, most: u64) {
     let unknown = || "unknown".to_owned();
     let count = |tokens: Option<u64>| tokens.map_or_else(unknown, view::count);
@@ -81,7 +81,7 @@ fn row(page: &mut String, name: &str, run: &RunView, most: u64) {
     page.push_str("</td></tr>\n");
 }
 
-/// The parts side by side; what they are is in the row's figures.
+/// The bar: the parts side by side. The row's figures say what they are.
 fn bar(page: &mut String, tokens: Tokens, most: u64) {
     let cached = tokens.cache_read.unwrap_or_default().min(tokens.input);
     let output = tokens.output.unwrap_or_default();
@@ -115,7 +115,7 @@ fn total(run: &RunView) -> u64 {
     })
 }
 
-/// A log may say anything.
+/// The cost, if it is a finite number: a log may say anything.
 fn cost(run: &RunView) -> Option<f64> {
     run.cost_usd.filter(|cost| cost.is_finite())
 }

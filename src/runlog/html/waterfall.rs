@@ -1,6 +1,6 @@
-//! What happened when, beside each other: a row for each turn, call, wait and failure, drawn over the time of its run.
+//! Renders a waterfall: a row for each turn, call, wait and failure, drawn over the time of its run.
 //!
-//! What is drawn is written in the row as well, and a row leads to its entry: nothing is told by colour or place alone.
+//! Every row also says in words what it draws, and links to its entry: nothing is told by colour or position alone.
 
 use std::fmt::Write;
 
@@ -10,15 +10,15 @@ use super::cut::{Cut, run_anchor, to_run};
 use super::entry::{class, word};
 use super::escape::brief;
 
-/// How many rows a run has at most: what nobody can look over is no overview.
+/// The most rows of a run: with more, an overview is none.
 const MOST_ROWS: usize = 300;
 
-/// Characters of a name.
+/// The most characters of a row's name.
 const LONGEST_NAME: usize = 60;
 
-/// A row.
+/// One row.
 struct Row {
-    /// ms since the run's beginning.
+    /// The beginning, in ms since the run's.
     t: u64,
     took: u64,
     class: &'static str,
@@ -108,7 +108,7 @@ pub(super) fn waterfall(page: &mut String, runs: &[RunView], number: usize, cut:
     }
 }
 
-/// What an item is called: a call by what it is about as well, which tells two calls of one tool apart.
+/// The name of an item. For a call it includes the first argument, which tells two calls of one tool apart.
 fn called(item: &Item) -> String {
     let about = item.summary.as_ref().or(item.args.as_ref());
     match about.filter(|about| item.kind == Kind::ToolCall && about.as_str() != "{}") {
@@ -121,7 +121,7 @@ fn called(item: &Item) -> String {
     }
 }
 
-/// The runs that are parts of the run `number`, and no parts of those.
+/// The direct parts of the run `number`, without the parts of those.
 pub(super) fn parts(runs: &[RunView], number: usize) -> impl Iterator<Item = (usize, &RunView)> {
     let depth = runs.get(number).map_or(0, |run| run.depth);
     let behind = runs.iter().enumerate().skip(number + 1);

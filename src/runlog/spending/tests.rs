@@ -45,7 +45,7 @@ fn calls_are_added_up_by_provider_and_model() {
         event("r1", DAY, &done(10, 2, priced)),
         header("r2", "claude"),
         event("r2", DAY + 1, &done(5, 1, r#","model":"opus""#)),
-        // Of yesterday.
+        // A run of the day before.
         header("r3", "claude"),
         event("r3", DAY - 1, &done(100, 100, priced)),
         header("r4", "codex"),
@@ -56,7 +56,7 @@ fn calls_are_added_up_by_provider_and_model() {
             r#"{"type":"usage","usage":{"inputTokens":7,"outputTokens":0,"totalTokens":7}}"#,
         ),
         format!(r#"{{"at":{DAY},"t":3,"run":"r4","end":{{"status":"failed","error":{{}}}}}}"#),
-        // Torn by a crash: it has used what it told.
+        // Torn by a crash: it counts with the usage that it reported.
         header("r5", "codex"),
         event(
             "r5",
