@@ -1,7 +1,6 @@
-//! The config of a run: what CLAUDE-CODE-ADAPTER-DATA-MODEL allows, and what the real CLI does.
+//! The config of a run: the fields that CLAUDE-CODE-ADAPTER-DATA-MODEL defines, with the values that the real CLI takes.
 //!
-//! In: a JSON object. Out: a [`Config`], and every violation, by field. Pure: what a prompt file holds is looked at in
-//! `workspace`.
+//! In: a JSON object. Out: a [`Config`], and every violation by field. The disk is not looked at: `workspace` reads a prompt file.
 
 use serde_json::{Map, Value};
 
@@ -25,7 +24,7 @@ const MAX_TOOL: usize = 1_000;
 /// The largest `max_tokens`.
 const MAX_TOKENS: u64 = 200_000;
 
-/// Every field there is, in the document's order.
+/// The names of all fields, in the document's order.
 pub const FIELDS: &[&str] = &[
     "prompt",
     "prompt_file",
@@ -39,22 +38,22 @@ pub const FIELDS: &[&str] = &[
     "temperature",
 ];
 
-/// Where the prompt is.
+/// The source of the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prompt {
     Text(String),
-    /// In this file of the workspace.
+    /// The path of a file in the workspace.
     File(String),
 }
 
-/// How permissions are handled.
+/// The handling of permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PermissionMode {
-    /// Edits in the workspace, and what else the CLI takes for safe there, need no answer.
+    /// Edits in the workspace, and whatever else the CLI takes for safe there, are allowed without asking.
     Auto,
-    /// Nothing is changed: a plan is made.
+    /// The CLI makes a plan and changes nothing.
     Plan,
-    /// Everything that would need an answer is denied, for nobody is there to give it.
+    /// Everything that needs a permission is denied, since nobody is there to give it.
     Ask,
 }
 
@@ -65,8 +64,8 @@ impl PermissionMode {
         ("ask", PermissionMode::Ask),
     ];
 
-    /// The CLI's own word, the same in 2.1.197 and 2.1.330. Its mode `auto` is another thing: it lets a second model decide,
-    /// and reads outside of the workspace.
+    /// The CLI's name for the mode, the same in 2.1.197 and 2.1.330. The CLI's own mode `auto` is something else: it lets a second
+    /// model decide, and reads outside the workspace.
     pub fn of_cli(self) -> &'static str {
         match self {
             PermissionMode::Auto => "acceptEdits",
@@ -76,30 +75,30 @@ impl PermissionMode {
     }
 }
 
-/// A config that keeps all the rules.
+/// A config that breaks no rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// `prompt` or `prompt_file`.
+    /// The field `prompt` or `prompt_file`.
     pub prompt: Prompt,
-    /// `agent_name`.
+    /// The field `agent_name`.
     pub agent_name: Option<String>,
-    /// `model`.
+    /// The field `model`.
     pub model: Option<String>,
-    /// `append_system_prompt`.
+    /// The field `append_system_prompt`.
     pub append_system_prompt: Option<String>,
-    /// `permission_mode`.
+    /// The field `permission_mode`.
     pub permission_mode: Option<PermissionMode>,
-    /// `allowed_tools`.
+    /// The field `allowed_tools`.
     pub allowed_tools: Vec<String>,
-    /// `system_prompt`.
+    /// The field `system_prompt`.
     pub system_prompt: Option<String>,
-    /// `max_tokens`.
+    /// The field `max_tokens`.
     pub max_tokens: Option<u64>,
-    /// `temperature`: no released CLI has a way to set it.
+    /// The field `temperature`. No released CLI has a way to set it.
     pub temperature: Option<f64>,
 }
 
-/// Reads `config`; what is wrong with it goes to `problems`. `None` only if anything is.
+/// Reads `config`. Every violation is added to `problems`, and `None` is returned if there is any.
 pub fn read(config: &Map<String, Value>, problems: &mut Vec<Problem>) -> Option<Config> {
     let before = problems.len();
     let mut fields = Fields { config, problems };
@@ -160,7 +159,7 @@ impl Fields<'_> {
         }
     }
 
-    /// The string `name`, if it `fits`.
+    /// The string in the field `name`, if it `fits`.
     fn text(&mut self, name: &str, allowed: &str, fits: impl Fn(&str) -> bool) -> Option<String> {
         let value = self.config.get(name)?;
         match value.as_str().filter(|text| fits(text)) {
@@ -181,7 +180,7 @@ impl Fields<'_> {
         found
     }
 
-    /// Exactly one of `prompt` and `prompt_file`.
+    /// The prompt: exactly one of `prompt` and `prompt_file` must be there.
     fn prompt(&mut self) -> Option<Prompt> {
         let text = self.text("prompt", PROMPT, is_prompt);
         let file = self.text("prompt_file", PATH, is_inside);
@@ -228,7 +227,7 @@ impl Fields<'_> {
     }
 }
 
-/// A field nobody knows, with the one that was probably meant.
+/// The problem of an unknown field. It suggests the field that was probably meant.
 pub fn unknown(names: &[&str], name: &str) -> Problem {
     let message = match nearest(names, name) {
         Some(near) => format!("there is no such field: did you mean \"{near}\"?"),
@@ -240,7 +239,7 @@ pub fn unknown(names: &[&str], name: &str) -> Problem {
     }
 }
 
-/// What is allowed, and the value. A long text is described by its length: it may be anything.
+/// Says what is allowed and what was given. Of a long text only the length is given, because it may be anything.
 pub fn refusal(allowed: &str, value: &Value) -> String {
     let shown = match value.as_str().map(|text| text.chars().count()) {
         Some(length) if length > 80 => format!("a string of {length} characters"),
@@ -250,11 +249,11 @@ pub fn refusal(allowed: &str, value: &Value) -> String {
 }
 
 fn fits(text: &str, limit: usize) -> bool {
-    // A character has at least one byte: short texts are not counted.
+    // A character has at least one byte, so a text with few bytes need not be counted.
     text.len() <= limit || text.chars().count() <= limit
 }
 
-/// Whether a text can be a prompt: claude refuses white space alone (CLI-FACTS 1.2).
+/// `true` if a text can be a prompt. claude refuses a prompt of white space (CLI-FACTS 1.2).
 pub fn is_prompt(text: &str) -> bool {
     !text.trim().is_empty() && fits(text, MAX_PROMPT)
 }
@@ -263,7 +262,8 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-/// `sonnet`, `claude-opus-4-8[1m]`, `us.anthropic.claude-sonnet-4-5-v1:0`, `arn:aws:bedrock:…/…`, `claude-x@20250101`.
+/// `true` for a model's name: `sonnet`, `claude-opus-4-8[1m]`, `us.anthropic.claude-sonnet-4-5-v1:0`, `arn:aws:bedrock:…/…`,
+/// `claude-x@20250101`.
 fn is_model(text: &str) -> bool {
     let name = match text.strip_suffix(']').and_then(|text| text.split_once('[')) {
         Some((name, window)) if !window.is_empty() && window.chars().all(|c| c.is_ascii_alphanumeric()) => name,
@@ -276,7 +276,7 @@ fn is_model(text: &str) -> bool {
         && text.chars().count() <= MAX_MODEL
 }
 
-/// `Read`, `mcp__files__*`, `Bash(git *)`. What stands in the brackets is the CLI's to judge.
+/// `true` for the rule of a tool: `Read`, `mcp__files__*`, `Bash(git *)`. The text in the brackets is left to the CLI to judge.
 fn is_tool(text: &str) -> bool {
     let name = match text.split_once('(') {
         Some((name, rule)) => match rule.strip_suffix(')') {
@@ -291,7 +291,8 @@ fn is_tool(text: &str) -> bool {
         && text.chars().count() <= MAX_TOOL
 }
 
-/// A relative path that goes nowhere up. Both separators count everywhere: what is checked here may run elsewhere.
+/// `true` for a relative path that doesn't lead out of its folder. Both separators count on every system, because the config may be
+/// used on another one.
 fn is_inside(path: &str) -> bool {
     let drive = path.as_bytes().get(1) == Some(&b':');
     !path.is_empty()

@@ -1,6 +1,6 @@
-//! The context of `execute`, as far as it can be judged without looking at the disk.
+//! The context of `execute`, checked as far as that is possible without the disk.
 //!
-//! In: the context's JSON. Out: a [`Context`], and every violation, by field.
+//! In: the context's JSON. Out: a [`Context`], and every violation by field.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,29 +11,29 @@ use super::config::{self, Config, refusal, unknown};
 use crate::error::Problem;
 use crate::provider::options::{self, ENV, TIMEOUT, check};
 
-/// `timeout` where none is set, ms (the document's DEFAULT_TIMEOUT_MS).
+/// The time limit of a context without `timeout`, ms (the document's DEFAULT_TIMEOUT_MS).
 pub const DEFAULT_TIMEOUT_MS: u64 = 300_000;
 
 const FIELDS: &[&str] = &["workspaceDir", "repoDir", "artifactsDir", "config", "timeout", "env"];
 
-/// A context that keeps all the rules.
+/// A context that breaks no rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Context {
-    /// `workspaceDir`: where the CLI works.
+    /// The field `workspaceDir`: the folder in which the CLI works.
     pub workspace: PathBuf,
-    /// `repoDir`: noted in the log.
+    /// The field `repoDir`, which is only noted in the log.
     pub repo: Option<PathBuf>,
-    /// `artifactsDir`: where copies of all output go.
+    /// The field `artifactsDir`: the folder for copies of all output.
     pub artifacts: Option<PathBuf>,
-    /// `config`.
+    /// The field `config`.
     pub config: Config,
-    /// `timeout`; `None` for none.
+    /// The field `timeout`; `None` for no limit.
     pub timeout: Option<Duration>,
-    /// `env`; `None` removes.
+    /// The field `env`: variables to set, or to remove where the value is `None`.
     pub env: Vec<(String, Option<String>)>,
 }
 
-/// Reads a context; what is wrong with it goes to `problems`. `None` only if anything is.
+/// Reads a context. Every violation is added to `problems`, and `None` is returned if there is any.
 pub fn read(json: &str, problems: &mut Vec<Problem>) -> Option<Context> {
     let before = problems.len();
     let map = match serde_json::from_str(json) {
@@ -88,7 +88,7 @@ pub fn read(json: &str, problems: &mut Vec<Problem>) -> Option<Context> {
     (problems.len() == before).then_some(context)
 }
 
-/// An absolute path, if there is one under this name.
+/// The absolute path in the field `name`, if the field is there.
 fn folder(map: &Map<String, Value>, name: &str, problems: &mut Vec<Problem>) -> Option<PathBuf> {
     let value = map.get(name)?;
     let fits = |text: &&str| !text.contains('\0') && Path::new(text).is_absolute();

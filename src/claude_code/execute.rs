@@ -1,7 +1,7 @@
-//! One run of the CLI in a workspace, from its context to its result.
+//! Runs the CLI once in a workspace, from the context to the result.
 //!
-//! In: an [`Adapter`] and a context's JSON. Out: an [`ExecutionResult`], whatever became of the run. What is wrong with the
-//! context is reported before anything is started; a run that was cancelled has no result.
+//! In: an [`Adapter`] and a context's JSON. Out: an [`ExecutionResult`], also for a run that failed. Problems of the context are
+//! reported before anything is started. A run that was cancelled has no result.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -33,17 +33,17 @@ use crate::provider::options::{Options, SystemPrompt, Workspace};
 use crate::retry::Policy;
 use crate::run::{Ended, Engine, Run};
 
-/// How much of standard output a result has, bytes (the document's MAX_OUTPUT_SIZE).
+/// The most bytes of standard output in a result (the document's MAX_OUTPUT_SIZE).
 pub const MAX_OUTPUT: usize = 10 * 1024 * 1024;
-/// How much of standard error.
+/// The most bytes of standard error in a result.
 const MAX_STDERR: usize = 32 * 1024;
-/// How many warnings of a run are kept.
+/// The most warnings that are kept of a run.
 const MAX_WARNINGS: usize = 50;
 
-/// What it came to; `None`: it was cancelled.
+/// The result of a run; `None` if it was cancelled.
 type ExecutionOutcome = Result<Option<Box<ExecutionResult>>, Box<ProviderError>>;
 
-/// A run that goes on. Dropping it ends the run.
+/// A run under way. Dropping it ends the run.
 #[derive(Debug)]
 pub struct Execution {
     cancel: CancellationToken,
@@ -51,7 +51,8 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// Begins. Must be called inside the runtime; returns at once. `env` as for [`crate::run::model::ProviderObject::start`].
+    /// Begins the run and returns at once. Must be called inside the runtime. `env` as for
+    /// [`crate::run::model::ProviderObject::start`].
     pub fn start(adapter: &Arc<Adapter>, context: String, env: Option<Vars>) -> Execution {
         let base: Vars = env.unwrap_or_else(|| std::env::vars_os().collect());
         let cancel = CancellationToken::new();
@@ -62,7 +63,7 @@ impl Execution {
         }
     }
 
-    /// The result, once; `None` if the run was cancelled.
+    /// Waits for the result, which can be taken once; `None` if the run was cancelled.
     ///
     /// # Errors
     /// `CLAUDE_INVALID_CONFIG`, with every problem by field.
@@ -76,7 +77,7 @@ impl Execution {
         }
     }
 
-    /// Ends the run.
+    /// Cancels the run.
     pub fn cancel(&self) {
         self.cancel.cancel();
     }
@@ -90,7 +91,7 @@ impl Drop for Execution {
 
 async fn execute(adapter: Arc<Adapter>, json: String, base: Vars, cancel: CancellationToken) -> ExecutionOutcome {
     let saves_log = adapter.saves_log;
-    // A workspace may be on a disk that is slow.
+    // The workspace may be on a slow disk.
     let prepared = tokio::task::spawn_blocking(move || prepare(&json, saves_log));
     let (context, place) = match prepared.await {
         Ok(Ok(prepared)) => prepared,
@@ -119,7 +120,7 @@ async fn execute(adapter: Arc<Adapter>, json: String, base: Vars, cancel: Cancel
     Ok(Some(Box::new(result)))
 }
 
-/// Everything that can be known before the start.
+/// Checks everything that can be checked before the start.
 fn prepare(json: &str, saves_log: bool) -> Result<(Context, PreparedWorkspace), Vec<Problem>> {
     let mut problems = Vec::new();
     let context = context::read(json, &mut problems);
@@ -137,7 +138,7 @@ fn prepare(json: &str, saves_log: bool) -> Result<(Context, PreparedWorkspace), 
     }
 }
 
-/// One error for all of `problems`.
+/// One error that names all of `problems`.
 fn refusal(problems: Vec<Problem>) -> ProviderError {
     let code = Code::ClaudeInvalidConfig;
     let messages: Vec<String> = problems
@@ -154,7 +155,7 @@ fn refusal(problems: Vec<Problem>) -> ProviderError {
     error
 }
 
-/// The adapter's options with what the context asks for.
+/// The adapter's options together with those of the context.
 fn options(own: &Options, context: &Context) -> Options {
     let config = &context.config;
     Options {
@@ -168,9 +169,9 @@ fn options(own: &Options, context: &Context) -> Options {
         env: own.env.iter().chain(&context.env).cloned().collect(),
         built_in_tools: true,
         partial_messages: Some(false),
-        // A copy of it is kept; what is more than is kept does no harm.
+        // The output is never too long for this run: a bounded part of it is kept, and the rest goes to a file.
         max_buffer: usize::MAX,
-        // What a run did in the workspace can't be undone for another try.
+        // A failed run may have changed the workspace, so it must not be tried again.
         retry: Policy::NEVER,
         system_prompt: match &config.system_prompt {
             Some(text) => SystemPrompt::Custom(text.clone()),
@@ -186,22 +187,22 @@ fn options(own: &Options, context: &Context) -> Options {
     }
 }
 
-/// What a run left behind.
+/// Everything that is known of a run when it has ended.
 struct Ran {
     started_ms: u64,
     duration: Duration,
     ended: Result<Box<Reply>, Box<ProviderError>>,
     stdout: Captured,
     stderr: Captured,
-    /// What happened, from its output.
+    /// The events of the run, read from its output.
     read: Transcript,
     prompt: String,
     warnings: Vec<(String, String)>,
-    /// The folder of the artifacts, and why they are not complete.
+    /// The folder of the artifacts, and the reason why they are incomplete, if they are.
     artifacts: Option<(PathBuf, Option<io::Error>)>,
 }
 
-/// Runs the CLI; `None` if it was cancelled. Nothing of it is left when this returns.
+/// Runs the CLI; `None` if the run was cancelled. No process of it is left when this returns.
 async fn run(
     engine: &Arc<Engine>,
     workspace: PreparedWorkspace,
@@ -240,7 +241,7 @@ async fn run(
         run.result().await
     };
     let duration = collector.began.elapsed();
-    // What the CLI has left running would go on writing into the workspace.
+    // Processes that the CLI left running would go on writing into the workspace.
     engine.close().await;
     let ended = match ended {
         Ended::Cancelled => return None,
@@ -257,7 +258,7 @@ async fn run(
     let failed = failed.into_iter().flatten().next().map(clone);
     let mut read = transcript.take();
     read.truncated = stdout.truncated;
-    // Text that is no event is kept as the output is.
+    // Output without any event is plain text, and is cut like the output.
     if let Some(plain) = &mut read.plain
         && stdout.truncated
     {
@@ -276,7 +277,7 @@ async fn run(
     })
 }
 
-/// Sees the events of a run go by.
+/// Observes the events of a run.
 struct EventCollector {
     began: Instant,
     started_ms: u64,
@@ -301,7 +302,7 @@ impl EventCollector {
             for event in &batch {
                 self.see(event);
             }
-            // A batch at a time: who looks meanwhile sees whole lines.
+            // Written batch by batch, so that a reader of the file meanwhile sees whole lines.
             let flushed = self.events.as_mut().map_or(Ok(()), BufWriter::flush);
             self.note(flushed);
         }
@@ -309,7 +310,7 @@ impl EventCollector {
 
     fn see(&mut self, event: &Event) {
         match event {
-            // The process is there now: what it waited for before is not its time.
+            // The process has started: the time that it waited for a start doesn't count.
             Event::Start { .. } => (self.began, self.started_ms) = (Instant::now(), now_ms()),
             Event::Warning { code, message } if self.warnings.len() < MAX_WARNINGS => {
                 self.warnings.push((code.clone(), message.clone()));
@@ -332,7 +333,7 @@ impl EventCollector {
 }
 
 impl Ran {
-    /// The result, and what was read of its output.
+    /// Makes the result, and the transcript of the output.
     fn result(self, context: &Context) -> (ExecutionResult, Transcript) {
         let Ran {
             ended,
@@ -418,7 +419,7 @@ fn paths(folder: &Path) -> ArtifactPaths {
     }
 }
 
-/// Writes the log; that it can't be written is an error of the result like any other.
+/// Writes the log. A failure to do so becomes an error of the result.
 fn save_log(log: &RunLog, folder: &Path, result: &mut ExecutionResult) {
     let path = folder.join(LOG);
     let written = serde_json::to_string_pretty(log)

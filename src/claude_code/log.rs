@@ -1,7 +1,7 @@
-//! The normalised log: what happened in a run, in the same shape whatever happened (the document's YouBenchaLog).
+//! The normalised log of a run, whose form doesn't depend on how the run went (the document's YouBenchaLog).
 //!
-//! In: a result and its context, as they are or as JSON, and what is known of the host. Out: a [`RunLog`]. Pure: the same in, the same
-//! out.
+//! In: a result and its context, as values or as JSON, and facts about the host. Out: a [`RunLog`]. Pure: it depends on nothing
+//! else.
 
 use std::path::Path;
 
@@ -17,14 +17,14 @@ use crate::error::{Code, ProviderError};
 use crate::message::Usage;
 use crate::redact::{Channel, Redactor};
 
-/// The version of the log's shape.
+/// The version of the log's form.
 pub const LOG_VERSION: &str = "1.0.0";
 /// The version of the adapter.
 pub const ADAPTER_VERSION: &str = "1.0.0";
 /// The adapter's name.
 pub const NAME: &str = "claude-code";
 
-/// The log.
+/// The normalised log.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunLog {
     version: &'static str,
@@ -96,7 +96,8 @@ struct Environment {
     repo_directory: Option<String>,
 }
 
-/// What a result must have, and what helps: one that was stored or made elsewhere may have no more.
+/// The fields of a result that the log is made of. A result that was stored, or made by another program, may lack the optional
+/// ones.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct StoredResult {
@@ -121,7 +122,7 @@ struct StoredResult {
     permission_denials: Vec<Denial>,
 }
 
-/// What a log says of what was asked.
+/// The parts of a context that the log repeats.
 #[derive(Debug, Default)]
 struct Asked {
     prompt: Option<String>,
@@ -132,7 +133,7 @@ struct Asked {
 }
 
 impl From<&Map<String, Value>> for Asked {
-    /// As much as there is of a context.
+    /// Reads the parts that are there.
     fn from(context: &Map<String, Value>) -> Asked {
         let config = context.get("config").and_then(Value::as_object);
         let configured = |name: &str| Some(config?.get(name)?.as_str()?.to_owned());
@@ -147,7 +148,7 @@ impl From<&Map<String, Value>> for Asked {
     }
 }
 
-/// The log of a run that has just ended, whose output was `read`.
+/// The log of a run that has just ended; `read` is the transcript of its output.
 pub(super) fn of_run(result: &ExecutionResult, read: Transcript, context: &Context, node: &str) -> RunLog {
     let path = |path: &Path| path.to_string_lossy().into_owned();
     let asked = Asked {
@@ -174,10 +175,10 @@ pub(super) fn of_run(result: &ExecutionResult, read: Transcript, context: &Conte
     log(stored, read, asked, node)
 }
 
-/// The log of `result` (JSON) in `context` (JSON). `node` is the host's version.
+/// The log of `result` in `context`, both as JSON. `node` is the host's version.
 ///
 /// # Errors
-/// `INVALID_OPTION`: it is no result.
+/// `INVALID_OPTION`: `result` is not the JSON of a result, or `context` not that of an object.
 pub fn normalize(result: &str, context: &str, node: &str) -> Result<RunLog, Box<ProviderError>> {
     let refuse = |what: &str, error: serde_json::Error| {
         let reason = format!("the {what} can't be read: {error}");
@@ -225,7 +226,7 @@ fn log(result: StoredResult, mut read: Transcript, asked: Asked, node: &str) -> 
             agent_name: asked.agent_name,
         },
         model_info: ModelInfo {
-            // A run that ended before any model is named was for the configured one.
+            // A run that ended before it named a model counts for the configured one.
             name: or_unknown(read.model.or_else(|| asked.model.clone())),
             provider: "anthropic",
             requested: asked.model,
@@ -269,7 +270,8 @@ fn tokens(usage: Option<Usage>, cost_usd: Option<f64>) -> Tokens {
     }
 }
 
-/// What plain text comes to: an answer; of a failed run it is the reason, which is in the errors.
+/// Adds plain text to the transcript: as the answer of a successful run. For a failed run the text is the reason, which the errors
+/// have.
 fn from_text(plain: &str, status: Status, read: &mut Transcript) {
     let answer = plain.trim_end();
     if status == Status::Success && !answer.is_empty() {
@@ -281,11 +283,11 @@ fn from_text(plain: &str, status: Status, read: &mut Transcript) {
             at: 0,
         });
     }
-    // Text is no list of lines that can't be read.
+    // The lines of plain text are no broken events.
     read.diagnostics.clear();
 }
 
-/// The result's own errors; for a result that has none although it failed, what its output says.
+/// The result's own errors. For a failed result without any, the errors that its output reports.
 fn errors(result: &StoredResult, read: &Transcript) -> Vec<ErrorRecord> {
     let mut errors = result.errors.clone();
     let record = |code: &str, message: String| ErrorRecord {
@@ -321,7 +323,7 @@ fn errors(result: &StoredResult, read: &Transcript) -> Vec<ErrorRecord> {
     errors
 }
 
-/// The result's own warnings, and what was odd about the output.
+/// The result's own warnings, and one for each line of output that was not understood.
 fn warnings(result: &StoredResult, read: &Transcript) -> Vec<ErrorRecord> {
     let odd = read.diagnostics.iter().map(|message| ErrorRecord {
         message: message.clone(),

@@ -1,12 +1,12 @@
-//! The Claude Code adapter: claude at work in a workspace, for suites that compare agents (CLAUDE-CODE-ADAPTER-DATA-MODEL).
+//! The Claude Code adapter: claude at work in a workspace, for test suites that compare agents (CLAUDE-CODE-ADAPTER-DATA-MODEL).
 //!
 //! ```text
 //! context ─context, config, workspace─▶ Options + prompt ─run─▶ events, copies of the output ─result─▶ ExecutionResult
 //!                                                            └▶ lines, as they are decoded ─reader─▶ Transcript ─log─▶ RunLog
 //! ```
 //!
-//! The CLI is started as every other run is (`run`), only as itself: with its own tools, in the user's folder, with the
-//! project's settings, instructions and agents. What differs is data of the provider ([`options::Workspace`]).
+//! The CLI is started like every other run (`run`), but works as itself: with its own tools, in the user's folder, with the
+//! project's settings, instructions and agents. The differences are data of the provider ([`options::Workspace`]).
 
 mod config;
 mod context;
@@ -40,7 +40,7 @@ pub const CONFIG_SCHEMA: &str = include_str!("../../docs/schemas/claude-code-con
 /// The JSON Schema of a log.
 pub const LOG_SCHEMA: &str = include_str!("../../docs/schemas/run-log.schema.json");
 
-/// `saveLog`: whether the log is written beside the artifacts.
+/// The option `saveLog`: the log is written beside the artifacts.
 const SAVE_LOG: OptionSpec = OptionSpec {
     name: "saveLog",
     kind: Kind::Flag,
@@ -56,7 +56,7 @@ const OPTIONS: &[OptionSpec] = &[
     SAVE_LOG,
 ];
 
-/// One adapter: what all its runs have in common.
+/// One adapter: the options that all its runs share.
 #[derive(Debug)]
 pub struct Adapter {
     options: Options,
@@ -64,12 +64,12 @@ pub struct Adapter {
     owner: u64,
     /// The host's version, for the log.
     node: String,
-    /// For looks at the CLI; each run has its own.
+    /// The provider that is used to look at the CLI. Each run has one of its own.
     engine: Arc<Engine>,
 }
 
 impl Adapter {
-    /// The adapter with the options of `options_json`; its processes belong to `owner`. `node` is the host's version.
+    /// An adapter with the options of `options_json`. Its processes belong to `owner`. `node` is the host's version.
     ///
     /// # Errors
     /// `INVALID_OPTION`, naming the option, its value and what is allowed.
@@ -77,7 +77,7 @@ impl Adapter {
         let mut fields = options::checked("claude", OPTIONS, options_json)?;
         let saves_log = fields.remove(SAVE_LOG.name) == Some(Value::Bool(true));
         let options = Options {
-            // It works for itself, once for each task.
+            // The CLI works by itself, in one process for each task.
             engine: EngineKind::Print,
             ..Options::read(&CLAUDE, &fields)?
         };
@@ -91,24 +91,24 @@ impl Adapter {
         })
     }
 
-    /// The log of a result in its context, both as JSON.
+    /// The normalised log of a result in its context, both as JSON.
     ///
     /// # Errors
-    /// `INVALID_OPTION`: it is no result.
+    /// `INVALID_OPTION`: `result` is not the JSON of a result, or `context` not that of an object.
     pub fn normalize(&self, result: &str, context: &str) -> Result<RunLog, Box<ProviderError>> {
         log::normalize(result, context, &self.node)
     }
 
-    /// Begins to look whether the CLI is there and says its version. Must be called inside the runtime.
+    /// Begins to check that the CLI is installed and tells its version. Must be called inside the runtime.
     ///
     /// # Errors
-    /// None but a bug's: the adapter's engine is never closed.
+    /// `INTERNAL` only, for a bug: the adapter's provider is never closed.
     pub fn look(&self, env: Option<Vars>) -> Result<Check, Box<ProviderError>> {
         Arc::clone(&self.engine).check(Level::Version, env)
     }
 }
 
-/// What the façade tells of the adapter without having one.
+/// Facts about the adapter that the façade has without making one.
 #[derive(Debug, serde::Serialize)]
 pub struct Facts {
     name: &'static str,
@@ -120,7 +120,7 @@ pub struct Facts {
 /// The adapter's name and version, and both schemas.
 ///
 /// # Errors
-/// A schema is no JSON, which a test excludes.
+/// `INTERNAL`: a schema is not JSON, which a test excludes.
 pub fn facts() -> Result<Facts, Box<ProviderError>> {
     let read = |text: &str| {
         serde_json::from_str(text)

@@ -1,4 +1,4 @@
-//! What is kept of a run's output: all of it in a file, its beginning and its end in memory.
+//! Captures a run's output: all of it in a file, the beginning and the end in memory.
 //!
 //! In: bytes as the process prints them. Out: a text of bounded length, and the first error of the file, if any.
 
@@ -8,13 +8,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::process::{HeadTail, Tee};
 
-/// What a text kept of output begins its one line of its own with, where something is left out (the document's marker).
+/// The beginning of the line that stands in a captured text where output is left out (the document's marker).
 const TRUNCATED: &str = "[OUTPUT TRUNCATED";
 
-/// Room for that line, bytes.
+/// The bytes reserved for that line.
 const MARKER: usize = 128;
 
-/// A copy of one stream.
+/// The capture of one stream.
 #[derive(Debug)]
 pub struct OutputCapture(Mutex<State>);
 
@@ -25,21 +25,21 @@ struct State {
     failed: Option<io::Error>,
 }
 
-/// What a [`OutputCapture`] came to.
+/// The captured part of a stream.
 #[derive(Debug)]
 pub struct Captured {
-    /// The text: whole, or its two ends around one line that says what is left out.
+    /// The text: the whole, or the two ends around one line that says how much is left out.
     pub text: String,
-    /// How many bytes there were.
+    /// The number of bytes that were printed.
     pub bytes: u64,
-    /// Whether something is left out.
+    /// `true` if some of the output is left out.
     pub truncated: bool,
-    /// Why the file is not complete.
+    /// The reason why the file is incomplete, if it is.
     pub failed: Option<io::Error>,
 }
 
 impl OutputCapture {
-    /// Keeps at most `limit` bytes in memory, a fifth of them of the beginning, and writes all to `file`.
+    /// Keeps at most `limit` bytes in memory, a fifth of them from the beginning, and writes everything to `file`.
     pub fn new(limit: usize, file: Option<File>) -> OutputCapture {
         OutputCapture(Mutex::new(State {
             ends: ends_of(limit),
@@ -52,7 +52,7 @@ impl OutputCapture {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it came to; what it kept is let go.
+    /// Takes what was captured, and keeps nothing.
     pub fn take(&self) -> Captured {
         let mut state = self.lock();
         let ends = std::mem::replace(&mut state.ends, ends_of(0));
@@ -71,14 +71,14 @@ impl Tee for OutputCapture {
         let mut state = self.lock();
         state.ends.push(bytes);
         if let Some(Err(error)) = state.file.as_mut().map(|file| file.write_all(bytes)) {
-            // A hole in the middle would be worse than an end that is missing.
+            // After an error nothing more is written: a missing end is better than a hole in the middle.
             state.file = None;
             state.failed = Some(error);
         }
     }
 }
 
-/// How many of `limit` bytes are of the beginning, and of the end.
+/// The share of `limit` bytes for the beginning, and for the end.
 fn shares(limit: usize) -> (usize, usize) {
     let head = limit / 5;
     (head, limit - head)
@@ -89,13 +89,13 @@ fn ends_of(limit: usize) -> HeadTail {
     HeadTail::new(head, tail)
 }
 
-/// Whether what begins at byte `at` of `total` is left out where `limit` are kept.
+/// `true` if the byte `at` of `total` is left out when `limit` bytes are kept.
 pub fn is_left_out(at: u64, total: u64, limit: usize) -> bool {
     let (head, tail) = shares(limit);
     total > limit as u64 && at >= head as u64 && at < total - tail as u64
 }
 
-/// What was kept as a text. Cut between lines where there are any: a line that is cut can't be read.
+/// The captured bytes as text. The cut is made between lines if possible, because half a line can't be read.
 fn text_of(kept: &HeadTail) -> String {
     let (mut head, mut tail) = kept.ends();
     if kept.is_whole() {
@@ -105,7 +105,7 @@ fn text_of(kept: &HeadTail) -> String {
     head.truncate(memchr::memrchr(b'\n', &head).map_or(head.len(), |end| end + 1));
     let spare = tail.len().min(MARKER);
     let begin = memchr::memchr(b'\n', &tail[spare..]).map_or(spare, |at| spare + at + 1);
-    // A last line without a beginning is better than nothing.
+    // A last line without its beginning is better than nothing.
     tail.drain(..if begin < tail.len() { begin } else { spare });
     let total = kept.total();
     let left_out = total - (head.len() + tail.len()) as u64;
@@ -122,12 +122,12 @@ fn is_marker(line: &str) -> bool {
     line.starts_with(TRUNCATED)
 }
 
-/// Whether something of `text` is left out.
+/// `true` if some of `text` is left out.
 pub fn has_marker(text: &str) -> bool {
     text.lines().any(is_marker)
 }
 
-/// The lines of `text` with their ends, but for the one that says what is left out.
+/// The lines of `text` with their line ends, without the line that marks the cut.
 pub fn kept_lines(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive('\n').filter(|line| !is_marker(line))
 }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes come: the same text, no longer than the limit, and the very beginning and end.
+        /// The text doesn't depend on how the bytes arrive, is not longer than the limit, and has the very beginning and end.
         #[test]
         fn pieces_don_t_matter(line in "[a-z ]{0,40}", count in 0_usize..200, size in 1_usize..300, limit in 400_usize..3000) {
             let all = format!("{line}\n").repeat(count);

@@ -1,11 +1,13 @@
 //! Makes a transcript while the output is decoded.
 //!
-//! In: lines and their events, as a [`LineObserver`] gets them, the middle missing maybe. Out: a [`Transcript`]. Only structured
-//! events count: what a text says is a text. Events say what, the lines when and by whom:
-//! those of 2.1.330 have times, and messages and calls are known by the API's ids of them. A message's event comes when it is
-//! whole; here it stands where it began. The decoder passes subagents' lines on as they are: each subagent has a decoder of its own.
+//! In: lines and their events, as a [`LineObserver`] gets them, perhaps without the middle. Out: a [`Transcript`].
 //!
-//! A run may go on for hours, so no more is kept than the output that is kept beside it has: its beginning and its end.
+//! Only structured events count; a text is never taken apart. The events tell what happened, the lines when and by whom: those of
+//! 2.1.330 have times, and messages and calls have the API's ids. The event of a message comes when it is complete; in the
+//! transcript the message stands where it began. The decoder passes subagents' lines on undecoded, and each subagent gets a decoder
+//! of its own.
+//!
+//! A run may go on for hours. So no more is kept than belongs to the captured output: its beginning and its end.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,13 +21,13 @@ use crate::decode::lines::Line;
 use crate::decode::{Decoder, LineObserver, Wire};
 use crate::event::{Event, Outcome};
 
-/// The model of messages the CLI writes itself.
+/// The model of messages that the CLI writes itself.
 const SYNTHETIC: &str = "<synthetic>";
 
-/// The arguments of a call that is not in the output.
+/// The arguments of a call that is missing in the output.
 const NO_ARGUMENTS: &str = "{}";
 
-/// Reads `output`, all there is of it.
+/// Reads `output`, which is complete.
 pub fn read(output: &str) -> Transcript {
     let reader = Arc::new(TranscriptReader::new(usize::MAX));
     let mut decoder = Decoder::new(Wire::ClaudeStream);
@@ -41,17 +43,17 @@ pub fn read(output: &str) -> Transcript {
     read
 }
 
-/// Makes a [`Transcript`] of one output, or of those of several attempts, one after the other.
+/// Makes a [`Transcript`] from the output of one attempt, or of several in a row.
 #[derive(Debug)]
 pub struct TranscriptReader(Mutex<State>);
 
 impl TranscriptReader {
-    /// One that keeps what happened in `limit` bytes of the output, as `OutputCapture` cuts it.
+    /// A reader that keeps the events of `limit` bytes of output, cut in the same way as by `OutputCapture`.
     pub fn new(limit: usize) -> TranscriptReader {
         TranscriptReader(Mutex::new(State::new(limit)))
     }
 
-    /// What was read; it is let go.
+    /// Takes the transcript, and keeps nothing.
     pub fn take(&self) -> Transcript {
         std::mem::replace(&mut *self.lock(), State::new(0)).into_transcript()
     }
@@ -74,7 +76,7 @@ impl LineObserver for TranscriptReader {
     }
 }
 
-/// What a line has beside its events.
+/// The fields of a line that are in none of its events.
 #[derive(Debug, Default, Deserialize)]
 struct Stamp {
     #[serde(default, rename = "type")]
@@ -99,12 +101,12 @@ impl Stamp {
     }
 }
 
-/// Who speaks: the main conversation, or a subagent.
+/// A speaker: the main conversation, or a subagent.
 #[derive(Debug, Default)]
 struct Speaker {
-    /// The call a subagent works for.
+    /// The call for which a subagent works.
     parent: Option<String>,
-    /// Where and when a message or a call began, by the API's id of it.
+    /// The position and time at which a message or a call began, by its API id.
     begun: HashMap<String, Begun>,
 }
 
@@ -126,10 +128,10 @@ struct State {
     main: Speaker,
     subagents: Vec<Subagent>,
     limit: usize,
-    /// Where the line at hand begins, bytes.
+    /// The offset in the output at which the current line begins, bytes.
     at: u64,
     end: u64,
-    /// Where it ended when all that is left out was last looked for.
+    /// The end of the output when `prune` last ran, bytes.
     pruned_at: u64,
 }
 
@@ -258,7 +260,7 @@ impl State {
     }
 
     fn result(&mut self, speaker: &Speaker, id: &str, content: &str, is_error: bool) {
-        // A subagent has no more to say when its call is answered.
+        // A subagent is finished when its call has the result.
         if let Some(agent) = self.take_subagent(id) {
             self.end_subagent(agent);
         }
@@ -274,7 +276,7 @@ impl State {
         }
     }
 
-    /// A subagent's line, or one that is no part of the answer.
+    /// Takes the line of a subagent, or a line that is no part of the answer.
     fn other(&mut self, speaker: &Speaker, kind: &str, raw: &str) {
         let stamp = Stamp::of(raw);
         match &stamp.parent_tool_use_id {
@@ -321,7 +323,7 @@ impl State {
         self.events(&agent.speaker, &events);
     }
 
-    /// The output is over; `events` are the last of the main conversation.
+    /// Ends the output; `events` are the last ones of the main conversation.
     fn end(&mut self, events: &[Event]) {
         for agent in std::mem::take(&mut self.subagents) {
             self.end_subagent(agent);
@@ -330,7 +332,7 @@ impl State {
         self.events(&main, events);
     }
 
-    /// Lets go what happened in the part of the output that is left out so far.
+    /// Drops everything that happened in the part of the output that is left out by now.
     fn prune(&mut self) {
         self.pruned_at = self.end;
         let (end, limit) = (self.end, self.limit);
@@ -407,7 +409,7 @@ impl Speaker {
     }
 }
 
-/// The texts of a message's content, a line each.
+/// The texts of a message's content, one per line.
 fn texts(content: Option<&Value>) -> String {
     match content {
         Some(Value::String(text)) => text.clone(),

@@ -1,7 +1,6 @@
-//! How a run ended, as the document tells it.
+//! The end of a run in the document's terms.
 //!
-//! In: what the engine says of the end, two clocks. Out: exit code, status and errors, which agree with each other whatever
-//! happened. Pure.
+//! In: the provider's result or error, and times by two clocks. Out: exit code, status and errors, which always agree. Pure.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -11,17 +10,17 @@ use crate::error::{Category, Code, ProviderError};
 use crate::message::Usage;
 use crate::time::iso;
 
-/// Something that went wrong, or that should be known (the document's ErrorRecord).
+/// An error or a warning (the document's ErrorRecord).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ErrorRecord {
-    /// For people; never empty.
+    /// The text for people; never empty.
     pub message: String,
-    /// When it was noticed, ISO 8601.
+    /// The time when it was noticed, ISO 8601.
     pub timestamp: String,
-    /// Upper case: one of the document's, or one of `ProviderErrorCode`.
+    /// The code in upper case: one of the document's, or one of `ProviderErrorCode`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// What else is known.
+    /// Further facts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Map<String, Value>>,
 }
@@ -37,7 +36,7 @@ impl ErrorRecord {
         }
     }
 
-    /// What became of `error`.
+    /// The record of a provider's error.
     pub fn of(error: &ProviderError, at_ms: u64) -> ErrorRecord {
         let all = json!({
             "code": error.code,
@@ -61,10 +60,10 @@ impl ErrorRecord {
     }
 }
 
-/// The document's code of the output's truncation.
+/// The document's code for output that was cut.
 pub const OUTPUT_TRUNCATED: &str = "CLAUDE_OUTPUT_TRUNCATED";
 
-/// The document's code where it has one (ERROR_CODES), else our own.
+/// The document's code for an error if there is one (ERROR_CODES), else the package's own code.
 pub fn document_code(code: Code) -> &'static str {
     match (code, code.category()) {
         (Code::CliNotFound | Code::CliNotExecutable | Code::InterpreterNotFound, _) => "CLAUDE_CLI_NOT_FOUND",
@@ -75,29 +74,29 @@ pub fn document_code(code: Code) -> &'static str {
     }
 }
 
-/// How it ended.
+/// The status of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// The CLI did what it was asked, as far as it says.
+    /// The CLI reports success.
     Success,
     Failed,
-    /// It was ended because it took too long.
+    /// The run took too long and was ended.
     Timeout,
 }
 
-/// The four facts that must agree.
+/// Exit code and status of a run, which must agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
-    /// 0 for a success and for nothing else.
+    /// 0 for a success, and only for that.
     pub exit_code: i32,
-    /// As text for people.
+    /// The status.
     pub status: Status,
-    /// Whether a limit of time ended it.
+    /// A time limit ended the run.
     pub timed_out: bool,
 }
 
-/// What an engine's answer means; `None` for the error is a reply.
+/// Exit code and status of a run that ended with this error; `None`: it ended with a reply.
 pub fn verdict(error: Option<&ProviderError>) -> Verdict {
     let Some(error) = error else {
         return Verdict {
@@ -109,11 +108,11 @@ pub fn verdict(error: Option<&ProviderError>) -> Verdict {
     let timed_out = matches!(error.code, Code::Timeout | Code::IdleTimeout);
     let own = error.exit_code.filter(|code| *code != 0);
     let exit_code = own.or_else(|| signal_code(error)).unwrap_or(match error.code {
-        // As shells and timeout(1) have them.
+        // The exit codes that shells and timeout(1) use.
         Code::CliNotFound => 127,
         Code::CliNotExecutable | Code::InterpreterNotFound => 126,
         Code::Timeout | Code::IdleTimeout => 124,
-        // Also for a CLI that failed with exit code 0 (claude and SIGINT, CLI-FACTS 1.9).
+        // This includes a CLI that failed with exit code 0 (claude and SIGINT, CLI-FACTS 1.9).
         _ => 1,
     });
     Verdict {
@@ -123,7 +122,7 @@ pub fn verdict(error: Option<&ProviderError>) -> Verdict {
     }
 }
 
-/// 128 and the signal's number, as shells report it.
+/// The exit code of a process that a signal ended, as shells report it: 128 and the signal's number.
 fn signal_code(error: &ProviderError) -> Option<i32> {
     let number = match error.signal.as_deref()? {
         "SIGHUP" => 1,
@@ -140,45 +139,45 @@ fn signal_code(error: &ProviderError) -> Option<i32> {
     Some(128 + number)
 }
 
-/// Where copies of the output are.
+/// The files with copies of the output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArtifactPaths {
-    /// All of standard output.
+    /// The path of the file with all of standard output.
     pub stdout: String,
-    /// All of standard error.
+    /// The path of the file with all of standard error.
     pub stderr: String,
-    /// One event a line.
+    /// The path of the file with the events, one per line.
     pub events: String,
-    /// The log, if it was asked for.
+    /// The path of the log, if it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
 }
 
-/// What `execute` resolves to.
+/// The result of `execute`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionResult {
-    /// 0 for a success and for nothing else.
+    /// 0 for a success, and only for that.
     pub exit_code: i32,
-    /// As text for people.
+    /// The status.
     pub status: Status,
-    /// Standard output, then standard error; at most 10 MiB of the one and 32 KiB of the other.
+    /// Standard output followed by standard error; at most 10 MiB of the first and 32 KiB of the second.
     pub output: String,
     pub errors: Vec<ErrorRecord>,
-    /// What should be known beside.
+    /// Things to know that are no errors.
     pub warnings: Vec<ErrorRecord>,
-    /// When the process was started, ISO 8601.
+    /// The time when the process was started, ISO 8601.
     pub started_at: String,
-    /// When it was over, ISO 8601.
+    /// The time when it had ended, ISO 8601.
     pub completed_at: String,
-    /// The time between, ms, by a clock that never jumps.
+    /// The duration in ms, by a clock that never jumps.
     pub duration_ms: u64,
-    /// Whether a limit of time ended it.
+    /// A time limit ended the run.
     pub timed_out: bool,
-    /// Whether something is left out of `output`.
+    /// Some of the output is left out of `output`.
     pub truncated: bool,
     pub stderr: String,
-    /// The signal the CLI died of.
+    /// The signal that ended the CLI.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
     /// The prompt that was sent.
@@ -195,18 +194,18 @@ pub struct ExecutionResult {
     /// The CLI's id of the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// Tokens, as the CLI counts them.
+    /// The tokens, as the CLI counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// US dollars, as the CLI estimates them.
+    /// The cost in US dollars, as the CLI estimates it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
-    /// Turns taken.
+    /// The number of turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_turns: Option<u32>,
-    /// Calls that were not permitted.
+    /// The calls that were not permitted.
     pub permission_denials: Vec<Denial>,
-    /// Where copies of the output are.
+    /// The files with copies of the output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub artifacts: Option<ArtifactPaths>,
 }
@@ -230,7 +229,7 @@ mod tests {
     }
 
     proptest! {
-        /// CLAUDE-CODE-ADAPTER-DATA-MODEL, ExecutionMetadata.
+        /// The rules of ExecutionMetadata in CLAUDE-CODE-ADAPTER-DATA-MODEL.
         #[test]
         fn the_facts_agree(error in any_error()) {
             let found = verdict(error.as_ref());

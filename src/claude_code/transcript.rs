@@ -1,6 +1,6 @@
-//! What happened in a run: its messages, the tools it used, how it ended.
+//! The transcript of a run: its messages, its tool calls and its end.
 //!
-//! A [`Transcript`] is made of the run's output by `reader`. The log is made of it.
+//! `reader` makes a [`Transcript`] of a run's output, and `log` makes the log of it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,38 +8,38 @@ use serde_json::Value;
 use crate::event::{Failure, Outcome};
 use crate::message::Usage;
 
-/// What stands for what is not known.
+/// The value for anything unknown.
 pub const UNKNOWN: &str = "unknown";
 
-/// What is known of a run from its output.
+/// The facts about a run that its output tells.
 #[derive(Debug, Default)]
 pub struct Transcript {
     /// The messages, in order.
     pub messages: Vec<Message>,
-    /// Which tools were used, in order of the calls.
+    /// The tool calls, in order.
     pub calls: Vec<TranscriptCall>,
-    /// Calls that were not permitted.
+    /// The calls that were not permitted.
     pub denials: Vec<Denial>,
     pub version: Option<String>,
     /// The CLI's id of the session.
     pub session_id: Option<String>,
-    /// Its permission mode, as the CLI names it.
+    /// The permission mode, by the CLI's name for it.
     pub permission_mode: Option<String>,
     /// The model that answered.
     pub model: Option<String>,
-    /// Tokens, as the CLI counts them.
+    /// The tokens, as the CLI counts them.
     pub usage: Option<Usage>,
-    /// How the run ended, as the CLI reports it.
+    /// The end of the run, as the CLI reports it.
     pub outcome: Option<Outcome>,
-    /// Its failure, as the CLI reports it.
+    /// The failure, as the CLI reports it.
     pub failure: Option<Failure>,
-    /// When a limit ends, ms since the epoch.
+    /// The time when a rate limit ends, ms since the epoch.
     pub resets_at: Option<u64>,
-    /// Output that holds no event at all.
+    /// The whole output, if it has no event at all.
     pub plain: Option<String>,
     /// Lines that were no events.
     pub diagnostics: Vec<String>,
-    /// Whether some of the output is missing.
+    /// Some of the output is missing.
     pub truncated: bool,
 }
 
@@ -49,45 +49,45 @@ pub struct Message {
     /// `user`, `assistant` or `system`.
     pub role: &'static str,
     pub content: String,
-    /// When, ISO 8601, where the line has a time.
+    /// The time of the line, ISO 8601, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
-    /// The call a subagent works for.
+    /// The call for which a subagent works; `None` in the main conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_tool_use_id: Option<String>,
-    /// Where it began in the output, bytes.
+    /// The offset in the output at which the message begins, bytes.
     #[serde(skip)]
     pub at: u64,
 }
 
-/// One call of a tool, with its result.
+/// One tool call with its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TranscriptCall {
-    /// The API's id of it.
+    /// The API's id of the call.
     pub id: String,
-    /// The tool; `unknown` where the call itself is in the missing middle.
+    /// The tool's name; `unknown` if the call itself is in the missing middle of the output.
     pub name: String,
-    /// Its arguments, as JSON text.
+    /// The arguments, as JSON text.
     pub arguments: String,
-    /// What came back, as text (content blocks as JSON); nothing if nothing did.
+    /// The result as text (content blocks as JSON); `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// Whether the tool failed, or was not permitted.
+    /// The tool has failed, or was not permitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_error: Option<bool>,
-    /// Whether it was not permitted.
+    /// The call was not permitted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub denied: bool,
-    /// When, ISO 8601, where the line has a time.
+    /// The time of the line, ISO 8601, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
-    /// The call a subagent works for.
+    /// The call for which a subagent works; `None` in the main conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_tool_use_id: Option<String>,
-    /// Where it began in the output, bytes.
+    /// The offset in the output at which the call begins, bytes.
     #[serde(skip)]
     pub at: u64,
-    /// Where its result came; where it began itself without one.
+    /// The offset at which its result begins, bytes; without a result, that of the call.
     #[serde(skip)]
     pub result_at: u64,
 }
@@ -95,13 +95,13 @@ pub struct TranscriptCall {
 /// A call that was not permitted (`permission_denials` of the result).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Denial {
-    /// The tool.
+    /// The tool's name.
     #[serde(default, rename(serialize = "toolName"), alias = "toolName")]
     pub tool_name: String,
     /// The API's id of the call.
     #[serde(default, rename(serialize = "toolUseId"), alias = "toolUseId")]
     pub tool_use_id: String,
-    /// Its arguments.
+    /// The arguments.
     #[serde(default, rename(serialize = "toolInput"), alias = "toolInput")]
     pub tool_input: Value,
 }

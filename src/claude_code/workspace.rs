@@ -1,6 +1,6 @@
-//! What `execute` needs of the disk, looked at before anything is started.
+//! Prepares the folders and files of a run, before anything is started.
 //!
-//! In: a [`Context`]. Out: the prompt's text and the files for the artifacts, or what is wrong, by field.
+//! In: a [`Context`]. Out: the text of the prompt and the artifacts' files, or the problems by field.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -10,35 +10,35 @@ use super::config::{MAX_PROMPT, Prompt, is_prompt};
 use super::context::{Context, problem};
 use crate::error::Problem;
 
-/// Names of the artifacts.
+/// The name of the artifact with all of standard output.
 pub const STDOUT: &str = "stdout.log";
-/// All of standard error.
+/// The name of the artifact with all of standard error.
 pub const STDERR: &str = "stderr.log";
-/// One event a line, as `ProviderEvent`s.
+/// The name of the artifact with the `ProviderEvent`s, one per line.
 pub const EVENTS: &str = "events.jsonl";
-/// The normalised log (the document's name).
+/// The name of the normalised log (the document's name for it).
 pub const LOG: &str = "youbencha-log.json";
 
-/// What was found.
+/// The prepared prompt and artifacts.
 #[derive(Debug)]
 pub struct PreparedWorkspace {
     pub prompt: String,
     pub artifacts: Option<Artifacts>,
 }
 
-/// Private files for copies of all output.
+/// Files for copies of all output, readable only for the user.
 #[derive(Debug)]
 pub struct Artifacts {
     pub folder: PathBuf,
-    /// For [`STDOUT`].
+    /// The file [`STDOUT`].
     pub stdout: File,
-    /// For [`STDERR`].
+    /// The file [`STDERR`].
     pub stderr: File,
-    /// For [`EVENTS`].
+    /// The file [`EVENTS`].
     pub events: File,
 }
 
-/// Looks at the folders and reads the prompt; what is wrong goes to `problems`. Makes the artifacts' files only if nothing is.
+/// Checks the folders and reads the prompt. Problems are added to `problems`; the artifacts' files are made only if there are none.
 pub fn prepare(context: &Context, problems: &mut Vec<Problem>) -> Option<PreparedWorkspace> {
     let before = problems.len();
     if let Err(why) = check_folder(&context.workspace) {
@@ -75,7 +75,7 @@ pub fn prepare(context: &Context, problems: &mut Vec<Problem>) -> Option<Prepare
     })
 }
 
-/// `Err` says what is wrong.
+/// Checks that `path` is a folder that can be read. The error is a reason for people.
 fn check_folder(path: &Path) -> Result<(), String> {
     let meta = fs::metadata(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => "does not exist".to_owned(),
@@ -84,12 +84,12 @@ fn check_folder(path: &Path) -> Result<(), String> {
     if !meta.is_dir() {
         return Err("is not a folder".to_owned());
     }
-    // The one asks for the right to list, the other for the right to enter.
+    // `read_dir` needs the right to list the folder, `metadata` of `.` the right to enter it.
     let usable = fs::read_dir(path).and_then(|_| fs::metadata(path.join(".")));
     usable.map(|_| ()).map_err(|error| format!("can't be read: {error}"))
 }
 
-/// The text of a file of the workspace. `Err` says what is wrong.
+/// The text of a file in the workspace. The error is a reason for people.
 fn read_prompt(workspace: &Path, path: &str) -> Result<String, String> {
     let unreadable = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => format!("must name a file of the workspace; there is no \"{path}\""),
@@ -102,13 +102,13 @@ fn read_prompt(workspace: &Path, path: &str) -> Result<String, String> {
             "must stay in the workspace; \"{path}\" is a link that leads out of it"
         ));
     }
-    // Before it is opened: opening a named pipe would wait for somebody to write.
+    // Checked before the file is opened: opening a named pipe would wait for a writer.
     let meta = fs::metadata(&file).map_err(unreadable)?;
     if !meta.is_file() {
         return Err(format!("must be a regular file; \"{path}\" is none"));
     }
     let too_long = || format!("must hold at most {MAX_PROMPT} characters; \"{path}\" holds more");
-    // No character has more than four bytes.
+    // A character has at most four bytes.
     let limit = 4 * MAX_PROMPT as u64;
     let mut bytes = Vec::new();
     let opened = File::open(&file).map_err(unreadable)?;
@@ -140,7 +140,7 @@ impl Artifacts {
     }
 }
 
-/// A new file of mode 0600 in place of whatever has this name: a link that stands there is not followed.
+/// Creates a file of mode 0600, in place of whatever has this name. A link of that name is replaced, not followed.
 pub fn private(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

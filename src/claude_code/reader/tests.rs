@@ -4,7 +4,7 @@ use super::*;
 use crate::claude_code::output_capture::OutputCapture;
 use crate::process::Tee;
 
-/// Twenty thousand bytes of turns, each with a message, a call and its result.
+/// A run of twenty thousand bytes: turns, each with a message, a call and its result.
 fn long_run() -> String {
     let line = |value: Value| format!("{value}\n");
     let turn = |n: usize| {
@@ -20,7 +20,7 @@ fn long_run() -> String {
     (0..100).map(turn).collect()
 }
 
-/// What is kept of a run that went on and on is what the kept output has, but for lines that the cut goes through.
+/// A long run keeps the events of the captured output, except those of lines that the cut goes through.
 #[test]
 fn what_the_output_has_lost_is_not_kept() {
     let output = long_run();

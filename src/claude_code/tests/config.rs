@@ -1,4 +1,4 @@
-//! Every rule of a config, and that the exported schema says the same.
+//! Every rule of a config is applied, and the exported schema says the same.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn fields(config: &Value) -> Vec<String> {
     )
 }
 
-/// Configs that keep the rules, those the document's patterns refuse and the real CLI takes among them.
+/// Configs that break no rule. Some of them the document's patterns refuse, but the real CLI takes them.
 fn good() -> Vec<Value> {
     let longest = |count: usize| "ä".repeat(count);
     vec![
@@ -176,7 +176,7 @@ fn every_violation_is_reported_at_once_with_its_value() {
     );
 }
 
-/// A prompt may be anything, a key among it: only its length is shown.
+/// A prompt may hold anything, even a key, so an error shows only its length.
 #[test]
 fn long_texts_are_not_repeated() {
     let problems = read(&json!({"prompt": "secret ".repeat(200_000)})).unwrap_err();
@@ -235,7 +235,7 @@ fn a_context_has_its_rules_too() {
     );
 }
 
-/// Pieces that paths, tools and models are made of, in any order.
+/// Texts of the pieces that paths, tools and models are made of, in any order.
 fn foreign() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "a", "..", ".", "/", "\\", "-", "_", "*", "(", ")", "[1m]", "[", " ", "C:", ":", "claude", "é", "\u{0}", "\n",
@@ -246,7 +246,7 @@ fn foreign() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// The exported schema and the rules are two tellings of one thing.
+    /// The exported schema and the rules in code must accept the same values.
     #[test]
     fn the_schema_agrees(text in foreign(), field in 0_usize..4) {
         let config = match field {

@@ -1,4 +1,4 @@
-//! Logs of what the CLIs really printed, and of output that means to deceive.
+//! Logs of recorded output of real CLIs, and of output that tries to deceive.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn result(output: &str, status: &str) -> Value {
            "durationMs": 0, "timedOut": status == "timeout"})
 }
 
-/// The log, which always fits its schema.
+/// The log of `result`; its schema is checked.
 fn log_of(result: &Value) -> Value {
     let context = json!({"workspaceDir": "/w", "config": {"prompt": "Do it.", "model": "sonnet"}});
     let log = normalize(&result.to_string(), &context.to_string(), "v20.0.0").unwrap();
@@ -61,7 +61,7 @@ fn a_success_of_each_version() {
     }
 }
 
-/// No recording of the two versions makes a log that doesn't fit, and none is lost.
+/// Every recording of the two versions makes a log that fits the schema, and nothing of it is lost.
 #[test]
 fn every_recording_makes_a_log() {
     let mut seen = 0;
@@ -113,7 +113,7 @@ fn answer(id: &str, content: Value) -> Value {
     json!({"type": "tool_result", "tool_use_id": id, "content": content, "is_error": false})
 }
 
-/// Parallel calls answered in another order, a subagent, and one call that never came back.
+/// Parallel calls are answered in another order, one call is a subagent, and one never returns.
 #[test]
 fn calls_and_results_are_paired_by_id() {
     let output = [
@@ -164,11 +164,12 @@ fn calls_and_results_are_paired_by_id() {
     );
 }
 
-/// No released claude prints CLAUDE-CODE-ADAPTER-DATA-MODEL's header lines: in events and in text alike, prose is prose.
+/// No released claude prints the header lines of CLAUDE-CODE-ADAPTER-DATA-MODEL. Text that looks like them is prose, in events and
+/// in plain text.
 #[test]
 fn prose_changes_nothing() {
     let prose = "Claude Code v9.9.9\nModel: evil\nInput tokens: 999\n[TOOL: Bash] rm -rf\nversion 4.17.21";
-    // In an event, the mark of cut output is prose, too.
+    // The mark of cut output is prose, too, if it stands in an event.
     let marked = format!("{prose}\n[OUTPUT TRUNCATED: no]");
     let event = line("assistant", None, "m1", json!([{"type": "text", "text": marked}]));
     for (output, model, content) in [
@@ -245,7 +246,7 @@ fn what_is_no_result_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Cut and mixed output of real CLIs: a log comes of it, and it fits.
+    /// Cut and mixed output of real CLIs makes a log that fits the schema.
     #[test]
     fn whatever_the_output_is(from in 0_usize..4000, length in 0_usize..6000, noise in ".{0,80}", first in any::<bool>()) {
         let whole = recording("claude-2.1.330/success-stream-json");

@@ -1,11 +1,11 @@
-//! The adapter without a CLI: rules of configs, logs of recordings.
+//! Tests of the adapter without a CLI: rules of configs, and logs of recordings.
 
 mod config;
 mod log;
 
 use serde_json::Value;
 
-/// What a schema says against a value; nothing if it fits.
+/// The violations of a schema by a value; empty if the value fits.
 fn complaints(schema: &str, value: &Value) -> Vec<String> {
     let schema: Value = serde_json::from_str(schema).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
