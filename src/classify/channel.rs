@@ -1,8 +1,8 @@
-//! What an error channel says, without what it says besides.
+//! Reads an error channel: standard error, or the message of a failure.
 //!
-//! In: a CLI's standard error, or the message of a failure. Out: [`ErrorText`]: the text to match rules on, the sentence to
-//! show, and what JSON bodies in it tell in fields (status, type, code). Warnings, stack frames, banners, usage texts
-//! and an echo of the prompt are noise: no rule may see them.
+//! In: the text of the channel. Out: [`ErrorText`]: the text to match rules on, the sentence to show, and the fields of JSON bodies
+//! in it (status, type, code). Warnings, stack frames, banners, usage texts and an echo of the prompt are noise: no rule may see
+//! them.
 
 use std::sync::LazyLock;
 
@@ -14,21 +14,22 @@ use crate::provider;
 use crate::provider::errors::Channel;
 use crate::redact::{one_line, plain};
 
-/// Stack frames.
+/// A line of a stack trace.
 const FRAMES: &str = r"(?ix) ^\s+at\s+\S.*$";
 
-/// Whole lines that are no error, whichever CLI prints them; each has its own beside these ([`Channel::noise`]).
+/// Whole lines that are noise, whichever CLI prints them. A provider adds its own ([`Channel::noise`]).
 const NOISE: &[&str] = &[
     r"\(node:\d+\).*",
     r"\(use\s+`?node\s+--.*",
     r"(?:npm\s+)?(?:warn(?:ing)?|notice|debug|info|deprecat\w*)\b.*",
     r"\[(?:warn(?:ing)?|debug|info)\].*",
-    // A Rust program's log.
+    // A line of the log of a program in Rust.
     r"[\d\-]{10}T[\d:.]+Z?\s+(?:error|warn|info|debug|trace)\s+\w+::.*",
     r"tip:.*",
     r"for\ more\ information,\ try.*",
     r"-{4,}",
-    // What a JavaScript runtime prints of a crash beside its reason: lines of the code, where they are, a mark below one, its version.
+    // The report of a crash by a JavaScript runtime, except for its reason: lines of code, their position, a mark below one, the
+    // version.
     r"\d+\ \|.*",
     r"\S+\.[cm]?[jt]s:\d+|node:\S+:\d+",
     r"\^+",
@@ -36,32 +37,32 @@ const NOISE: &[&str] = &[
     r"node\.js\ v\d[\d.]*",
 ];
 
-/// A mark below the line of code that it is about.
+/// A mark (`^`) below the line of code that it points at.
 const CARETS: &str = r"^\s*\^+\s*$";
 
-/// What begins a usage text, or a quotation of a configuration (opencode 1.18.34), keys and all: nothing after it is
-/// about the failure.
+/// The beginning of a usage text, or of a quoted configuration with its keys (opencode 1.18.34). Nothing behind it is about the
+/// failure.
 const USAGE: &str = r"(?i)^\s*(?:usage:|options:|commands:|--- jsonc input ---)";
 
-/// The CLI's own mark of an error, at the start of a line.
+/// The word by which a CLI marks an error at the start of a line.
 const MARK: &str = r"(?i)^\s*(?:fatal\s+)?error:\s*";
 
 /// Brackets that some CLIs put around the API's text (qwen 0.15.10, gemini 0.61.0).
 const BRACKETS: &str = r"(?s)^\[(API Error: .*?)\](?:\s+(.*))?$";
 
-/// A web page, up to its end or to the text's: what a portal, a proxy or a wrong address answers with.
+/// A web page, up to its end or to the end of the text: the answer of a portal, a proxy, or a wrong address.
 const PAGE: &str = r"(?is)(?:<!doctype\s+html\b|<html\b).*?(?:</html\s*>|$)";
 
-/// What stands in a page's place: what a page says to its reader (`please log in`) is no word of the API's.
+/// The text that replaces a page: words to the page's reader (`please log in`) are not the API's.
 const A_PAGE: &str = "a web page";
 
-/// The kind of a failure that comes with a page.
+/// The kind of a failure whose text has a page.
 const PAGE_KIND: &str = "web_page";
 
-/// What a page calls itself.
+/// The title of a page.
 const TITLE: &str = r"(?is)<title[^>]*>\s*(.*?)\s*</title";
 
-/// Lines of an object as a JavaScript console prints it; fit for matching, not for showing.
+/// Lines of an object as a JavaScript console prints it. They are matched by rules, but not shown.
 const DUMP: &str = r#"^(?:\s{2,}\S|\s+\w+: (?:".*"|-?\d+),$|\s*[\[\]{}]+[,;]?\s*$)"#;
 
 struct Patterns {
@@ -106,27 +107,27 @@ fn noise() -> Result<RegexSet, regex::Error> {
     RegexSet::new(lines.chain([FRAMES.to_owned()]))
 }
 
-/// Text beyond this many bytes is not looked at: head and tail are kept.
+/// The most bytes of a text that are looked at: of a longer one, the head and the tail.
 const LIMIT: usize = 64 * 1024;
 
-/// Bodies nested deeper than this are not looked for.
+/// The deepest nesting at which JSON bodies are looked for.
 const DEPTH: usize = 4;
 
-/// What stands in an error channel.
+/// The contents of an error channel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ErrorText {
-    /// For rules: everything that is no noise.
+    /// The text for rules, without noise.
     pub text: String,
-    /// For people: one line, redacted.
+    /// The reason for people: one line, redacted.
     pub reason: String,
-    /// The error types and codes of JSON bodies, in snake case.
+    /// The error types and codes in JSON bodies, in snake case.
     pub kinds: Vec<String>,
-    /// HTTP status in a JSON body.
+    /// The HTTP status in a JSON body.
     pub status: Option<u16>,
 }
 
 impl ErrorText {
-    /// Whether there is no text.
+    /// `true` if the channel has no text.
     pub fn is_empty(&self) -> bool {
         self.text.trim().is_empty()
     }
@@ -154,7 +155,7 @@ pub fn stderr(text: &str) -> ErrorText {
     error_text(lines.join("\n"))
 }
 
-/// Reads a channel that holds nothing but the failure's message.
+/// Reads a channel that holds only the message of a failure.
 pub fn message(text: &str) -> ErrorText {
     error_text(plain(&bounded(text)))
 }
@@ -170,7 +171,7 @@ fn error_text(text: String) -> ErrorText {
     found
 }
 
-/// The text with each page replaced by [`A_PAGE`], and what the first is to be called; `None` where there is none.
+/// Replaces each page in the text by [`A_PAGE`]. The second value describes the first page. `None` if there is no page.
 fn without_pages(text: &str) -> Option<(String, String)> {
     let patterns = PATTERNS.as_ref()?;
     let page = patterns.page.find(text)?;
@@ -200,7 +201,7 @@ fn error_text_of_page_free(text: String) -> ErrorText {
     }
 }
 
-/// The sentence in `text`: marks, preambles, dumps and repetitions left out.
+/// The sentence of `text` for people: without marks, preambles, dumps and repetitions.
 fn shown(text: &str) -> String {
     let Some(patterns) = PATTERNS.as_ref() else {
         return text.to_owned();
@@ -215,7 +216,7 @@ fn shown(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines().filter(|l| !patterns.dump.is_match(l)) {
         let line = patterns.mark.replace(line, "").trim().to_owned();
-        // `SomeError: why {` opens a dump.
+        // A line like `SomeError: why {` begins a dump.
         let line = line.strip_suffix(" {").unwrap_or(&line).to_owned();
         if !lines.contains(&line) {
             lines.push(line);
@@ -241,7 +242,7 @@ impl Body {
     }
 }
 
-/// The last error body in `text`.
+/// The last JSON error body in `text`.
 fn body_in(text: &str, depth: usize) -> Option<Body> {
     let depth = depth.checked_sub(1)?;
     let mut rest = text;
@@ -265,8 +266,8 @@ fn body_in(text: &str, depth: usize) -> Option<Body> {
     found
 }
 
-/// Reads `{error: {message, type, code, status, details[].reason}}`, `{error: "…"}`, `{name, data: {message, statusCode}}`
-/// and `{message, …}`; a message that is itself a body is opened.
+/// Reads `{error: {message, type, code, status, details[].reason}}`, `{error: "…"}`, `{name, data: {message, statusCode}}` or
+/// `{message, …}`. If the message is itself a body, that is read instead.
 fn body_of(value: &Value, depth: usize) -> Option<Body> {
     let object = value.as_object()?;
     let inner = object.get("error").or_else(|| object.get("data")).unwrap_or(value);
@@ -314,7 +315,7 @@ fn status_of(value: &Value) -> Option<u16> {
         .and_then(|n| u16::try_from(n).ok())
 }
 
-/// Head and tail of a text that is too long: what a CLI died of is at one of its ends.
+/// The head and tail of a text that is too long: the reason of a failure stands at one of the two ends.
 fn bounded(text: &str) -> String {
     if text.len() <= LIMIT {
         return text.to_owned();
@@ -348,7 +349,7 @@ mod tests {
         assert_eq!(found.reason, "Session not found");
     }
 
-    /// As claude 2.1.332 and a script of Node's die.
+    /// The crash reports of claude 2.1.332 and of a script in Node.
     #[test]
     fn the_code_of_a_crash_is_no_reason() {
         let bun = stderr(

@@ -1,6 +1,6 @@
-//! Errors of programs that were run elsewhere: the context of `classifyError`.
+//! Classifies errors of programs that another runner ran: the function `classifyError`.
 //!
-//! In: a text and the JSON of what is known beside it. Out: the error it means, or one that names what can't be read.
+//! In: a text, and the context as JSON. Out: the error that the text means, or an error that names a wrong field of the context.
 
 use super::{Context, classify_text};
 use crate::error::ProviderError;
@@ -25,7 +25,7 @@ const CONTEXT: &[OptionSpec] = &[
     },
 ];
 
-/// What `text` means, as the error a provider would have thrown.
+/// The error that a provider would have thrown for `text`.
 ///
 /// # Errors
 /// `INVALID_OPTION`, naming the field of the context, its value and what is allowed.

@@ -1,7 +1,8 @@
-//! What an installed CLI refuses before it does anything: a flag that it does not know, a schema that it can't read.
+//! Recognises refusals: a flag that the installed CLI doesn't know, or a schema that it can't read.
 //!
-//! In: a provider's id and what it printed on standard error. Out: the flag, or why the schema is refused, so that the caller can leave it
-//! out and ask again. Each option parser has its own sentence (`provider::errors`); the provider's data names its parser.
+//! In: a provider's id and the CLI's standard error. Out: the flag, or the reason why the schema is refused, so that the caller can
+//! leave it out and ask again. Each option parser words a refusal in its own way (`provider::errors`); the provider's data names
+//! the parser.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -13,10 +14,10 @@ use crate::error::clip;
 use crate::provider::errors::{ARGPARSE, GO_FLAG, PFLAG, RefusedFlag};
 use crate::redact::plain;
 
-/// Parsers of CLIs of the users' own.
+/// The option parsers that a CLI of the user's own may use, besides those of the known CLIs.
 const OTHERS: [RefusedFlag; 3] = [ARGPARSE, GO_FLAG, PFLAG];
 
-/// The sentences of all parsers, each once.
+/// The wordings of all parsers, each once.
 static REFUSALS: LazyLock<Vec<(RefusedFlag, Option<Regex>)>> = LazyLock::new(|| {
     let mut all: Vec<(RefusedFlag, Option<Regex>)> = Vec::new();
     let of_providers = rules::ALL.iter().flat_map(|known| known.errors.refused_flags);
@@ -28,9 +29,11 @@ static REFUSALS: LazyLock<Vec<(RefusedFlag, Option<Regex>)>> = LazyLock::new(|| 
     all
 });
 
-/// The flag that the CLI refused, with its dashes. yargs names it without them and takes a leading `no-` for a negation:
-/// `--no-input` is refused as `--input`, so compare with both spellings. `None` if no flag was refused, or the CLI does
-/// not say which (`opencode` answers with its help text alone). A provider whose parser is not known is asked for all.
+/// The flag that the CLI refused, with its dashes; `None` if no flag was refused, or the CLI doesn't say which (`opencode` prints
+/// its help text only).
+///
+/// yargs names a flag without dashes, and takes a leading `no-` for a negation: `--no-input` is refused as `--input`, so compare
+/// with both spellings. If the provider's parser is unknown, all wordings are tried.
 pub fn unsupported_flag(provider: &str, stderr: &str) -> Option<String> {
     let text = plain(stderr);
     let own = rules::of(provider).map_or(&[][..], |known| known.errors.refused_flags);
@@ -45,7 +48,7 @@ pub fn unsupported_flag(provider: &str, stderr: &str) -> Option<String> {
         })
 }
 
-/// How providers refuse a schema, by id.
+/// The wordings by which providers refuse a schema, by id.
 static SCHEMA_REFUSALS: LazyLock<HashMap<&str, Regex>> = LazyLock::new(|| {
     let sentences = rules::ALL
         .iter()
@@ -54,7 +57,7 @@ static SCHEMA_REFUSALS: LazyLock<HashMap<&str, Regex>> = LazyLock::new(|| {
     compiled.collect()
 });
 
-/// Why the CLI refused the schema that it was told for its answer; `None` where it did not.
+/// The reason why the CLI refused the schema for its answer; `None` if it did not.
 pub fn refused_schema(provider: &str, stderr: &str) -> Option<String> {
     let text = plain(stderr);
     let found = SCHEMA_REFUSALS.get(provider)?.find(&text)?;
@@ -73,7 +76,7 @@ mod tests {
             ("claude", format!("Error: {dialect}\n"), Some(dialect)),
             ("qwen", format!("\x1b[31m{dialect}\x1b[0m\n"), Some(dialect)),
             ("qwen", format!("\x1b[31m{root}\x1b[0m\n"), Some(root)),
-            // A warning of a run that goes on.
+            // This is a warning of a run that goes on.
             (
                 "claude",
                 "strict mode: \"items\" is 1-tuple, but minItems".to_owned(),

@@ -1,20 +1,20 @@
-//! What to do about a failure, in one sentence for people.
+//! The advice for a failure, in one sentence for people.
 //!
-//! In: the provider's id and the code. Out: the advice for that provider, or the code's general one. The rules may know
-//! better (`Rule::hint`).
+//! In: the provider's id and the code. Out: the provider's advice for the code, or else the general one. A rule may have better
+//! advice (`Rule::hint`).
 
 use super::rules;
 use crate::error::Code;
 use crate::provider::support;
 
-/// What to do about `code` at `provider`. Every code has advice.
+/// The advice for `code` at `provider`. Every code has one.
 pub fn hint(provider: &str, code: Code) -> &'static str {
     rules::of(provider)
         .and_then(|known| known.errors.hint(code))
         .unwrap_or_else(|| general(code))
 }
 
-/// What to do about `code`, whichever provider it is.
+/// The general advice for `code`.
 pub fn general(code: Code) -> &'static str {
     match code {
         Code::CreditExhausted => "add credit to the account, or use another provider",
@@ -95,21 +95,21 @@ pub fn general(code: Code) -> &'static str {
     }
 }
 
-/// The advice where nothing can be written to the folder for temporary files.
+/// The advice if the folder for temporary files can't be written to.
 pub const NO_TEMPORARY_FOLDER: &str = if cfg!(windows) {
     "set TEMP to a folder that exists and may be written to, and see that its disk is not full"
 } else {
     "set TMPDIR to a folder that exists and may be written to, and see that its disk is not full"
 };
 
-/// The advice where a program stands only in a folder of the PATH that is not searched.
+/// The advice if a program is found only in a folder of the PATH that is not searched.
 pub const SKIPPED_FOLDER: &str = "write that folder of the PATH as an absolute one, or set `cliPath` to the file";
 
-/// The advice where a path begins with `~`, which the system takes for a folder of that name.
+/// The advice if a path begins with `~`, which the system takes for the name of a folder.
 pub const TILDE: &str = "write the whole path: `~` is for shells to read; in JavaScript it is `os.homedir()`";
 
-/// The advice for [`Code::Timeout`] and [`Code::IdleTimeout`] with the option's name and the limit that passed, in ms. For
-/// other codes, the general advice.
+/// The advice for [`Code::Timeout`] and [`Code::IdleTimeout`], with the option's name and the limit that passed, in ms. For other
+/// codes, the general advice.
 pub fn time_limit(code: Code, limit_ms: u64) -> String {
     match code {
         Code::Timeout | Code::IdleTimeout => format!("{} (now {limit_ms} ms)", general(code)),

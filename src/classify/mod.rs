@@ -1,9 +1,9 @@
-//! Why a run failed, and what to do about it.
+//! Decides why a run failed, and what to do about it.
 //!
-//! In: [`Evidence`], everything a failed run left behind: what the provider says in fields, exit code, signal, standard
-//! error. Out: a [`Classification`]: the stable code, its category, the reason as the provider put it, a hint, and
-//! when to try again. Rules are data (`provider/<id>/errors.rs`); the order of belief is fields, then exit codes and
-//! signals that mean something, then text, and text only of error channels. Pure: the time now is passed in.
+//! In: [`Evidence`], everything that is known of a failed run: the provider's fields, exit code, signal, standard error. Out: a
+//! [`Classification`]: the stable code, its category, the provider's own reason, a hint, and when to try again. Rules are data
+//! (`provider/<id>/errors.rs`). Fields are believed first, then exit codes and signals that have a meaning, then text, and only the
+//! text of error channels. Pure: the time is passed in.
 
 mod channel;
 mod error_context;
@@ -37,52 +37,53 @@ use crate::provider::errors::Rule;
 use crate::provider::user_rule;
 pub use crate::provider::user_rule::UserRule;
 
-/// A limit that has ended no longer ago than this, ms, ends now: a clock may differ, and a time of day has whole minutes only.
+/// A limit that ended at most this long ago (ms) counts as ending now: clocks differ, and a time of day has whole minutes only.
 const JUST_PAST_MS: u64 = 10 * 60_000;
 
-/// A quota that is there again within this time is a rate, ms: gemini 0.61.0 tries those again, too.
+/// A quota that is renewed within this time (ms) is a rate limit. gemini 0.61.0 draws the same line for its own retries.
 const SOON_MS: u64 = 5 * 60_000;
 
-/// What a failed run left behind. All but the provider may be missing.
+/// Everything that is known of a failed run. All fields but the provider may be missing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Evidence<'a> {
-    /// The provider's id, `claude`; empty if not known (then the wordings of all CLIs are tried).
+    /// The provider's id, for example `claude`; empty if unknown: then the wordings of all CLIs are tried.
     pub provider: &'a str,
-    /// What the provider says of its failure.
+    /// The failure that the provider reports in fields.
     pub failure: Option<&'a Failure>,
-    /// The provider's last word on the run.
+    /// The outcome that the provider reports for the run.
     pub outcome: Option<&'a Outcome>,
     /// The CLI's exit code.
     pub exit_code: Option<i32>,
-    /// The signal the CLI died of, `SIGKILL`. Not one that was sent from here: time limits and aborts are known before.
+    /// The signal that ended the CLI, for example `SIGKILL`. Signals sent by this package are left out: time limits and aborts are
+    /// known before.
     pub signal: Option<&'a str>,
-    /// HTTP status of the API's answer, from a field.
+    /// The HTTP status of the API's answer, from a field.
     pub http_status: Option<u16>,
-    /// Standard output, only where it is an error channel (claude, text form, exit code 1). It counts where standard error is silent.
+    /// Standard output, if it is an error channel (claude, text form, exit code 1). It counts only if standard error is empty.
     pub stdout_text: Option<&'a str>,
-    /// What the run printed as an answer all the same. No rule looks at it but the user's own, and no reason quotes it.
+    /// The answer that the failed run printed all the same. Only the user's own rules look at it, and no reason quotes it.
     pub answer_text: Option<&'a str>,
-    /// Standard error, whole or its head and tail.
+    /// Standard error: all of it, or its head and tail.
     pub stderr_text: Option<&'a str>,
-    /// When a limit ends, ms since the epoch, from a field of another event (claude: `rate_limit_event`).
+    /// The time when a limit ends, ms since the epoch, from a field of another event (claude: `rate_limit_event`).
     pub resets_at: Option<u64>,
-    /// Rules of the user's own, asked before all others on the text of error channels.
+    /// The user's own rules, which are tried before all others on the text of error channels.
     pub user_rules: &'a [UserRule],
-    /// Minutes by which local time is east of UTC. Codex names local times (`try again at 10:50 PM`); without the offset
-    /// they stay unresolved.
+    /// Minutes by which local time is east of UTC. Codex names local times (`try again at 10:50 PM`), which can't be resolved
+    /// without the offset.
     pub local_offset_min: Option<i32>,
-    /// The time now, ms since the epoch.
+    /// The current time, ms since the epoch.
     pub now_ms: u64,
 }
 
-/// What is known beside a text that is to be classified: for [`classify_text`].
+/// The facts that accompany a text for [`classify_text`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Context<'a> {
-    /// The provider's id; empty if not known.
+    /// The provider's id; empty if unknown.
     pub provider: &'a str,
     /// The exit code.
     pub exit_code: Option<i32>,
-    /// The signal, `SIGTERM`.
+    /// The signal, for example `SIGTERM`.
     pub signal: Option<&'a str>,
     /// The HTTP status.
     pub http_status: Option<u16>,
@@ -90,31 +91,31 @@ pub struct Context<'a> {
     pub local_offset_min: Option<i32>,
 }
 
-/// Why a run failed.
+/// The reason why a run failed, and the advice for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Classification {
     /// The stable code.
     pub code: Code,
-    /// The code's category; it decides about trying again.
+    /// The code's category, which decides whether the call is tried again.
     pub category: Category,
-    /// The reason, as the provider put it where it gave any: one line, no escape sequences, no secrets.
+    /// The reason, in the provider's words if it gave any: one line without escape sequences or secrets.
     pub reason: String,
-    /// What to do about it.
+    /// The advice.
     pub hint: Option<String>,
-    /// Wait this long before trying again, ms. A rate limit always has one.
+    /// The wait before another attempt, ms. A rate limit always has one.
     pub retry_after_ms: Option<u64>,
-    /// When the limit ends, ms since the epoch.
+    /// The time when the limit ends, ms since the epoch.
     pub resets_at: Option<u64>,
-    /// HTTP status of the API's answer, from a field or from the text.
+    /// The HTTP status of the API's answer, from a field or from the text.
     pub http_status: Option<u16>,
-    /// Exit code, as the caller has it.
+    /// The exit code, unchanged.
     pub exit_code: Option<i32>,
-    /// Signal, as the caller has it.
+    /// The signal, unchanged.
     pub signal: Option<String>,
 }
 
 impl Classification {
-    /// The error to throw: its message is the reason, then the hint.
+    /// The error to throw. Its message is the reason followed by the hint.
     pub fn into_error(self, provider: &str) -> ProviderError {
         let error = ProviderError::new(provider, self.code, self.reason);
         let mut error = match self.hint {
@@ -130,13 +131,13 @@ impl Classification {
     }
 }
 
-/// Says why a run failed. Only to be asked of runs that did fail: it never answers "it did not".
+/// Decides why a run failed. Only for runs that did fail: there is no answer for a success.
 pub fn classify(evidence: &Evidence) -> Classification {
     Case::new(evidence).verdict()
 }
 
-/// Says what an error text means: for texts from elsewhere, where the whole text is the error channel. `SIGTERM` and
-/// `SIGKILL` are time-outs here, as in CLI-ADAPTER-PROTOCOL: a caller's own runner ends with them what takes too long.
+/// Decides what an error text of another program means. All of the text is taken for an error channel. `SIGTERM` and `SIGKILL` are
+/// time-outs here, as in CLI-ADAPTER-PROTOCOL, because a caller's own runner uses them to end programs that take too long.
 pub fn classify_text(text: &str, context: &Context, now_ms: u64) -> Classification {
     let evidence = Evidence {
         provider: context.provider,
@@ -147,11 +148,11 @@ pub fn classify_text(text: &str, context: &Context, now_ms: u64) -> Classificati
         ..Evidence::default()
     };
     let mut case = Case::new(&evidence);
-    // Mere noise is named, and means nothing.
+    // A text of nothing but noise is shown as the reason, but no rule sees it.
     let channel_text = channel::stderr(text);
     let noise = channel_text.is_empty().then(|| channel::message(text).reason);
     match context.signal {
-        // Weaker than a message, so after it.
+        // The signal comes after the text, because a message is the stronger evidence.
         Some(signal @ ("SIGTERM" | "SIGKILL")) => {
             case.channels = vec![channel_text, channel::message(&format!("ended by {signal}"))]
         }
@@ -171,14 +172,14 @@ pub fn classify_text(text: &str, context: &Context, now_ms: u64) -> Classificati
     found
 }
 
-/// One failed run under examination.
+/// A failed run while it is classified.
 struct Case<'a> {
     evidence: Evidence<'a>,
-    /// The texts of error channels, the most trusted first; empty ones are left out.
+    /// The texts of error channels, the most trusted first, without empty ones.
     channels: Vec<ErrorText>,
 }
 
-/// The rule that decided, and the code that is left of it after refinement.
+/// The rule that decided, and the code after refinement.
 struct Verdict {
     rule: Option<&'static Rule>,
     code: Code,
@@ -198,7 +199,7 @@ impl<'a> Case<'a> {
             .stderr_text
             .map(channel::stderr)
             .filter(|text| !text.is_empty());
-        // Beside a reason on standard error, it is what had come of the answer.
+        // If standard error has a reason, standard output is only the beginning of an answer.
         let stdout = evidence.stdout_text.filter(|_| stderr.is_none()).map(channel::message);
         Case {
             evidence: *evidence,
@@ -231,7 +232,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Asks in the order of belief.
+    /// Tries the evidence in the order in which it is believed.
     fn find(&self) -> Verdict {
         let mut facts = self.facts();
         let everything = facts.clone();
@@ -260,7 +261,7 @@ impl<'a> Case<'a> {
             .or_else(|| self.first(Pass::Last, &everything));
         let base = rule.map_or_else(|| self.without_rule(), |r| r.code);
         facts.is = Some(base);
-        // A provider's own rules know its wordings; only what holds for all of them is made finer by text.
+        // A provider's own rules know its wordings. Only codes of the common rules are refined by text.
         let is_final = rule.is_none_or(|rule| !common::TABLE.owns(rule));
         let finer = common::FINER.first(Pass::Structure, &facts).filter(|_| !is_final);
         Verdict {
@@ -271,7 +272,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The rule for a thread that is longer than the model's context: a field of any channel says so, or a sentence.
+    /// The rule for a thread that is longer than the model's context, found by a field or a sentence in any channel.
     fn full_context(&self, facts: &mut Facts) -> Option<&'static Rule> {
         let kinds = self.channels.iter().flat_map(|channel| channel.kinds.iter().cloned());
         let all = Facts {
@@ -287,7 +288,7 @@ impl<'a> Case<'a> {
         Some(rule)
     }
 
-    /// Whether a wait of minutes at most is asked for. Seconds are named of a day's quota, too, which is not there again then.
+    /// `true` if a wait of minutes at most is asked for. APIs name seconds for a daily quota, too, which is not renewed by then.
     fn is_soon(&self, kinds: &[String], text: &str) -> bool {
         let wait = self.asked_wait().map(|wait| wait.after_ms);
         let daily = || kinds.iter().any(|kind| kind.contains("per_day")) || names_a_day(text);
@@ -308,8 +309,8 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// The rule for the text of one channel, and the facts it was found with. The provider's own messages come first,
-    /// then what is as good as fields (a JSON body, a status in prose), then the patterns for every provider.
+    /// The rule for the text of one channel, and the facts it was found with. The provider's own messages come first, then
+    /// everything that is as good as a field (a JSON body, a status in prose), then the patterns for every provider.
     fn of_text(&self, channel: &ErrorText, facts: &Facts) -> Option<(&'static Rule, Facts)> {
         let mut facts = facts.clone();
         facts.text = spaced(&channel.text);
@@ -332,7 +333,7 @@ impl<'a> Case<'a> {
             .or_else(|| common::TABLE.first(pass, facts))
     }
 
-    /// Asks the provider's own table; all of them where the provider is not known.
+    /// The first rule of the provider's own table that holds; if the provider is unknown, of all tables.
     fn of_provider(&self, pass: Pass, facts: &Facts) -> Option<&'static Rule> {
         let ask = |known: &'static ProviderRules| known.table.first(pass, facts);
         match self.evidence.provider {
@@ -341,11 +342,11 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// What fields say, exit code and signal included.
+    /// The facts from fields, exit code and signal.
     fn facts(&self) -> Facts {
         let Evidence { failure, outcome, .. } = self.evidence;
         let provider = self.evidence.provider;
-        // A body in the failure's own message is a field of the failure.
+        // A JSON body in the failure's own message counts as fields of the failure.
         let body = failure.and(self.channels.first());
         let kind = failure.and_then(|f| f.kind.as_deref()).map(snake);
         let exit = self.evidence.exit_code;
@@ -390,7 +391,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The code where no rule holds.
+    /// The code if no rule holds.
     fn without_rule(&self) -> Code {
         let ended_well = self.evidence.exit_code == Some(0) && self.evidence.failure.is_none();
         if ended_well && self.channels.is_empty() {
@@ -408,7 +409,7 @@ impl<'a> Case<'a> {
             .find(|reason| !reason.is_empty());
         let ours = found.rule.and_then(|rule| rule.say);
         match (ours, message) {
-            // What the provider printed before it died helps; what it prints as a diagnostic of its own does not.
+            // A message that the provider printed before it died is helpful, a diagnostic that it prints as such is not.
             (Some(ours), Some(message)) if self.ended_by_exit(found) => format!("{ours}: {message}"),
             (Some(ours), _) => ours.to_owned(),
             (None, Some(_)) if found.code == Code::UnsupportedFlag => self.refused_flag(message),
@@ -421,7 +422,7 @@ impl<'a> Case<'a> {
         found.rule.is_some_and(|rule| rule.pass() == Pass::Exit)
     }
 
-    /// The flag alone: the rest of the sentence may quote a prompt.
+    /// The reason for a refused flag. It names the flag only, because the rest of the sentence may quote a prompt.
     fn refused_flag(&self, message: Option<&str>) -> String {
         self.channels
             .iter()
@@ -447,7 +448,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// How long to wait, and until when.
+    /// The wait before another attempt in ms, and the time when the limit ends, ms since the epoch.
     fn when(&self, code: Code) -> (Option<u64>, Option<u64>) {
         let now = self.evidence.now_ms;
         let category = code.category();
@@ -478,7 +479,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Whether a text speaks of a day's quota, as Google's `quotaId` does (`GenerateRequestsPerDayPerProjectPerModel`).
+/// `true` if a text is about a daily quota, as Google's `quotaId` can be (`GenerateRequestsPerDayPerProjectPerModel`).
 fn names_a_day(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     ["per day", "per_day", "daily"].iter().any(|word| text.contains(word))

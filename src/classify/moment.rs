@@ -1,8 +1,8 @@
-//! Moments named in prose, as milliseconds since the epoch.
+//! Finds points in time in prose, as milliseconds since the epoch.
 //!
-//! In: text, the time now and, if known, the local offset from UTC. Out: the moment. Only what can be resolved for certain
-//! is: an epoch, an ISO or HTTP date, and wall-clock times in UTC, at a numeric offset, in a zone of the IANA database, or local with the
-//! known offset.
+//! In: text, the current time and, if known, the local offset from UTC. Out: the point in time. Only unambiguous forms are
+//! resolved: an epoch, an ISO or HTTP date, and wall-clock times that are in UTC, at a numeric offset, in a zone of the IANA
+//! database, or local with a known offset.
 
 use std::sync::LazyLock;
 
@@ -16,10 +16,10 @@ use crate::time::LATEST_MS;
 const MINUTE: i64 = 60_000;
 const DAY: i64 = 86_400_000;
 
-/// A time of day that is past by no more than this is today's, and means now.
+/// A time of day that passed at most this long ago (ms) is today's, and means now.
 const JUST_PAST: i64 = super::JUST_PAST_MS as i64;
 
-/// Past and future limits of a plausible reset: 40 days ago (a stale message) to 400 days ahead.
+/// The range of plausible times: from 40 days ago (a stale message) to 400 days ahead.
 const PAST: i64 = 40 * DAY;
 const FUTURE: i64 = 400 * DAY;
 
@@ -29,10 +29,10 @@ const EPOCH: &str = r#"(?ix)
 
 const ISO: &str = r"(?x) \b(\d{4})-(\d\d)-(\d\d) [Tt\x20] (\d\d):(\d\d)(?::(\d\d)(?:\.\d{1,9})?)? \s* ([Zz]|UTC|GMT|[+-]\d\d:?\d\d)? ";
 
-/// RFC 9110, IMF-fixdate: `Wed, 21 Oct 2026 07:28:00 GMT`.
+/// A date of RFC 9110, IMF-fixdate: `Wed, 21 Oct 2026 07:28:00 GMT`.
 const HTTP: &str = r"(?ix) \b(\d{1,2})\x20([a-z]{3})\x20(\d{4})\x20(\d\d):(\d\d):(\d\d)\x20(?:GMT|UTC)\b";
 
-/// `resets Nov 25, 3pm (UTC)`, `try again at 10:50 PM`, `try again at Nov 26th, 2026 10:50 PM`.
+/// A wall-clock time: `resets Nov 25, 3pm (UTC)`, `try again at 10:50 PM`, `try again at Nov 26th, 2026 10:50 PM`.
 const CLOCK: &str = r"(?ix)
     \b(?: resets? (?:\s+(?:at|on))? | (?:try|tried)\s+(?:it\s+)?again \s+ (?:at|on|after) | available (?:\s+again)? \s+ (?:at|on|after) | until | retry \s+ at )
     \s+ (?: ([a-z]{3,9})\.? \s+ (\d{1,2})(?:st|nd|rd|th)? (?:, \s* (\d{4}))? ,? \s* (?:at\s+)? )?
@@ -55,7 +55,8 @@ static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
     })
 });
 
-/// A reset in seconds or milliseconds since the epoch: `usage limit reached|1795300660`, `"resets_at":1795300660`.
+/// The time of a reset that is given in seconds or milliseconds since the epoch: `usage limit reached|1795300660`,
+/// `"resets_at":1795300660`.
 pub fn epoch(text: &str, now_ms: u64) -> Option<u64> {
     let found = PATTERNS.as_ref()?.epoch.captures(text)?;
     let digits = found.get(1)?.as_str();
@@ -63,7 +64,7 @@ pub fn epoch(text: &str, now_ms: u64) -> Option<u64> {
     plausible(if digits.len() == 10 { number * 1000 } else { number }, clock(now_ms))
 }
 
-/// A date or a wall-clock time in `text`.
+/// The first date or wall-clock time in `text`.
 pub fn find(text: &str, now_ms: u64, local_offset_min: Option<i32>) -> Option<u64> {
     let patterns = PATTERNS.as_ref()?;
     let now = clock(now_ms);
@@ -82,7 +83,7 @@ pub fn find(text: &str, now_ms: u64, local_offset_min: Option<i32>) -> Option<u6
 }
 
 fn clock(now_ms: u64) -> i64 {
-    // No clock is later, so nothing below can overflow.
+    // The clock is limited, so that nothing below can overflow.
     i64::try_from(now_ms).map_or(LATEST_MS, |now| now.min(LATEST_MS))
 }
 
@@ -119,7 +120,7 @@ fn wall_clock(c: &Captures, now: i64, local: Option<i64>) -> Option<i64> {
         None => None,
     };
     let time = match (number(c, 4), number(c, 5), c.get(7)) {
-        // `resets 30` names no time of day.
+        // A text like `resets 30` names no time of day.
         (Some(_), None, None) => return None,
         (Some(hour), minute, half) => time_of_day(
             in_24_hours(hour, half.map(|h| h.as_str()))?,
@@ -139,7 +140,7 @@ fn wall_clock(c: &Captures, now: i64, local: Option<i64>) -> Option<i64> {
         (Some((month, day)), Some(year)) => days(year, month, day)? * DAY + time,
         (Some((month, day)), None) => {
             let year = year_of(today);
-            // 29 February may need the second try, and a day that is past means next year's.
+            // 29 February may need the second year, and a day that has passed means next year's.
             [year, year + 1]
                 .into_iter()
                 .filter_map(|year| days(year, month, day))
@@ -150,9 +151,9 @@ fn wall_clock(c: &Captures, now: i64, local: Option<i64>) -> Option<i64> {
     zone.utc(at)
 }
 
-/// Where a wall clock hangs.
+/// The zone of a wall clock.
 enum Zone {
-    /// So many minutes east of UTC.
+    /// A fixed offset, in minutes east of UTC.
     Fixed(i64),
     /// A zone of the IANA database, whose offset changes.
     Named(TimeZone),
@@ -160,13 +161,13 @@ enum Zone {
 
 impl Zone {
     fn read(text: &str) -> Option<Zone> {
-        // Abbreviations as CET mean different things to different people.
+        // Abbreviations like CET are ambiguous, so only full names are looked up.
         let name = Some(text.trim()).filter(|name| name.contains('/'));
         let named = || TimeZone::get(name?).ok().filter(|zone| !zone.is_unknown());
         zone_offset(text).map(Zone::Fixed).or_else(|| named().map(Zone::Named))
     }
 
-    /// What its wall clock shows at `now`: milliseconds, as if it were UTC.
+    /// The zone's wall-clock time at `now`, in milliseconds as if it were UTC.
     fn here(&self, now: i64) -> Option<i64> {
         match self {
             Zone::Fixed(offset) => Some(now + offset * MINUTE),
@@ -177,7 +178,8 @@ impl Zone {
         }
     }
 
-    /// When its wall clock shows `here`. A time that is left out in spring is an hour later, one that comes twice in autumn is the first.
+    /// The time at which the zone's wall clock shows `here`. A time that is skipped in spring is taken an hour later; of one that
+    /// comes twice in autumn, the first is taken.
     fn utc(&self, here: i64) -> Option<i64> {
         match self {
             Zone::Fixed(offset) => Some(here - offset * MINUTE),
@@ -206,7 +208,7 @@ fn time_of_day(hour: i64, minute: i64, second: i64) -> Option<i64> {
         .then(|| ((hour * 60 + minute) * 60 + second) * 1000)
 }
 
-/// Minutes east of UTC of `UTC`, `GMT`, `Z`, `UTC+2`, `GMT-05:30`, `+0200`; `None` for a zone by name.
+/// The offset in minutes east of UTC of `UTC`, `GMT`, `Z`, `UTC+2`, `GMT-05:30` or `+0200`; `None` for a named zone.
 fn zone_offset(zone: &str) -> Option<i64> {
     let zone = zone.trim().to_ascii_uppercase();
     let rest = ["UTC", "GMT", "Z"]
@@ -256,15 +258,15 @@ fn month(name: &str) -> Option<i64> {
     (name.len() >= 3).then_some(index as i64 + 1)
 }
 
-/// Days since the epoch of a date of the Gregorian calendar, from 1970 to 9999.
+/// The number of days from the epoch to a date of the Gregorian calendar, from 1970 to 9999.
 fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     let year = i32::try_from(year).ok().filter(|year| (1970..=9999).contains(year))?;
     let date = NaiveDate::from_ymd_opt(year, u32::try_from(month).ok()?, u32::try_from(day).ok()?)?;
-    // The default is the epoch's.
+    // The default of `NaiveDate` is the epoch.
     Some((date - NaiveDate::default()).num_days())
 }
 
-/// The year that a day since the epoch is in.
+/// The year of a day that is given in days since the epoch.
 fn year_of(day: i64) -> i64 {
     let midnight = DateTime::from_timestamp_millis(day.saturating_mul(DAY));
     i64::from(midnight.unwrap_or_default().year())
@@ -295,7 +297,7 @@ mod tests {
                 utc(2026, 11, 22, 0, 15),
             ),
             ("resets 3pm (UTC)", utc(2026, 11, 22, 15, 0)),
-            // Past by less than ten minutes is now, by more is the next one.
+            // A time that passed less than ten minutes ago means now, an earlier one the next day.
             ("resets 9pm (UTC)", utc(2026, 11, 21, 21, 0)),
             ("resets 8:51pm (UTC)", utc(2026, 11, 21, 20, 51)),
             ("resets 8:50pm (UTC)", utc(2026, 11, 22, 20, 50)),
@@ -321,8 +323,8 @@ mod tests {
         }
     }
 
-    /// Cairo is three hours east of UTC from the last Friday of April to the last Thursday of October, and two else; Los Angeles loses
-    /// 2 to 3 o'clock on 8 March 2026 and has 1 to 2 o'clock twice on 1 November.
+    /// Cairo is three hours east of UTC from the last Friday of April to the last Thursday of October, and two hours else. Los
+    /// Angeles skips 2 to 3 o'clock on 8 March 2026, and has 1 to 2 o'clock twice on 1 November.
     #[test]
     fn moments_in_a_named_zone() {
         let table = [

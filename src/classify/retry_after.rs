@@ -1,7 +1,7 @@
-//! How long to wait before asking again, read from what a provider says.
+//! Reads from a provider's text how long to wait before the next attempt.
 //!
-//! In: text of an error channel and the time now. Out: [`RetryAfter`]. Durations (`try again in 1h 30m`, `retryDelay:
-//! "34s"`, `Retry-After: 30`) are read here, moments (`resets 3pm (UTC)`, an epoch, an HTTP date) in `moment`.
+//! In: the text of an error channel, and the current time. Out: [`RetryAfter`]. Durations (`try again in 1h 30m`, `retryDelay:
+//! "34s"`, `Retry-After: 30`) are read here, points in time (`resets 3pm (UTC)`, an epoch, an HTTP date) in `moment`.
 
 use std::sync::LazyLock;
 
@@ -9,18 +9,18 @@ use regex::Regex;
 
 use super::moment;
 
-/// How long to wait after a rate limit that names no time, ms (CLI-ADAPTER-PROTOCOL, "Retry-After Extraction").
+/// The wait after a rate limit that names none, ms (CLI-ADAPTER-PROTOCOL, "Retry-After Extraction").
 pub const DEFAULT_MS: u64 = 1000;
 
-/// No wait is longer than this: 32 days, in ms. A monthly limit is the longest there is; more is a misreading.
+/// The longest wait, ms: 32 days. The longest limit there is lasts a month; more is a misreading.
 pub const MAX_MS: u64 = 32 * 24 * 60 * 60 * 1000;
 
 /// A wait that a provider asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryAfter {
-    /// How long from now, ms; at most `MAX_MS`, 0 if the moment is past.
+    /// The wait from now, ms; at most `MAX_MS`, and 0 if the time has passed.
     pub after_ms: u64,
-    /// The moment, ms since the epoch, where the text names a moment rather than a duration.
+    /// The end of the wait, ms since the epoch, if the text names a point in time instead of a duration.
     pub resets_at: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ const ANCHOR: &str = r#"(?ix)
     ["']? \s* [:=]? \s* ["']? \s*
     (?: about\s+ | around\s+ | approximately\s+ | at\s+least\s+ | another\s+ | up\s+to\s+ | ~\s* )?"#;
 
-/// A number and its unit; the unit may be missing.
+/// A number and its unit, which may be missing.
 const AMOUNT: &str = r"(?ix) ^ (?: \s* (?:,|and\b)? \s* )
     (\d{1,15}(?:\.\d{1,9})?)
     [\s-]* ( milliseconds?\b | millis\b | msecs?\b | ms\b | seconds?\b | secs?\b | s\b | minutes?\b | mins?\b | hours?\b | hrs?\b
@@ -55,14 +55,13 @@ const AMOUNT: &str = r"(?ix) ^ (?: \s* (?:,|and\b)? \s* )
 static ANCHORS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(ANCHOR).ok());
 static AMOUNTS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(AMOUNT).ok());
 
-/// The wait that `text` asks for, with no idea of the local time zone: see [`retry_after_in`].
+/// The wait that `text` asks for, if the local time zone is unknown: see [`retry_after_in`].
 pub fn retry_after(text: &str, now_ms: u64) -> Option<RetryAfter> {
     retry_after_in(text, now_ms, None)
 }
 
-/// The wait that `text` asks for. A wall-clock time (`resets 3pm (UTC)`) is the next such moment after `now_ms`. A time
-/// without a zone is local: it counts only if `local_offset_min` (minutes east of UTC) is known. A zone by name other
-/// than UTC and GMT is not resolved, since that takes a time-zone database.
+/// The wait that `text` asks for. A wall-clock time (`resets 3pm (UTC)`) means the next such time after `now_ms`. A time without a
+/// zone is local, and counts only if `local_offset_min` (minutes east of UTC) is known.
 pub fn retry_after_in(text: &str, now_ms: u64, local_offset_min: Option<i32>) -> Option<RetryAfter> {
     let moment = || moment::find(text, now_ms, local_offset_min).map(|resets_at| RetryAfter::until(resets_at, now_ms));
     moment::epoch(text, now_ms)
@@ -86,7 +85,7 @@ fn duration_in(text: &str) -> Option<RetryAfter> {
     })
 }
 
-/// `1h 30m` and nothing else. A bare number is no duration here.
+/// The duration of a text that holds nothing else, like `1h 30m`. A bare number is no duration here.
 fn whole_duration(text: &str) -> Option<u64> {
     let text = text.trim().trim_end_matches('.');
     let ends_in_unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
@@ -94,19 +93,19 @@ fn whole_duration(text: &str) -> Option<u64> {
     (ends_in_unit && rest.is_empty()).then_some(ms)
 }
 
-/// The duration at the start of `text`; `unit` is that of a number without one, seconds by default.
+/// The duration at the start of `text`. `unit` is the unit of a number without one; seconds by default.
 fn duration(text: &str, unit: Option<&str>) -> Option<u64> {
     amounts(text, unit).map(|(ms, _)| ms)
 }
 
-/// Sums `1h 30m 5s`; gives what follows, too.
+/// The sum of amounts like `1h 30m 5s` at the start of `text`, in ms, and the text behind them.
 fn amounts<'t>(text: &'t str, default_unit: Option<&str>) -> Option<(u64, &'t str)> {
     let pattern = AMOUNTS.as_ref()?;
     let (mut rest, mut total) = (text, None::<f64>);
     while let Some(c) = pattern.captures(rest) {
         let (number, unit) = (c.get(1)?, c.get(2));
         let next = match unit {
-            // `1h30m`: the digit that ended the unit belongs to what follows.
+            // In `1h30m` the pattern has taken a digit behind the unit, which belongs to the next amount.
             Some(u) if u.as_str().ends_with(|c: char| c.is_ascii_digit()) => &rest[u.end() - 1..],
             Some(u) => &rest[u.end()..],
             None => &rest[number.end()..],
@@ -126,11 +125,11 @@ fn amounts<'t>(text: &'t str, default_unit: Option<&str>) -> Option<(u64, &'t st
         }
     }
     let ms = total?.ceil();
-    // A float that is too large saturates when cast.
+    // The cast of a float that is too large saturates.
     Some(((ms as u64).min(MAX_MS), rest))
 }
 
-/// Whether a number without a unit is the whole amount: `Retry-After: 30`, and not `retry after 3 attempts` or `3pm`.
+/// `true` if a number without a unit is the whole amount: `Retry-After: 30`, but not `retry after 3 attempts` or `3pm`.
 fn stands_alone(after: &str) -> bool {
     let mut chars = after.chars();
     match chars.next() {
@@ -144,7 +143,7 @@ fn stands_alone(after: &str) -> bool {
     }
 }
 
-/// Milliseconds of one unit.
+/// The milliseconds of one unit.
 fn scale_of(unit: &str) -> f64 {
     let unit = unit.trim_end_matches(|c: char| c.is_ascii_digit()).to_ascii_lowercase();
     const SECOND: f64 = 1000.0;
@@ -174,11 +173,11 @@ mod tests {
     #[test]
     fn durations() {
         let table = [
-            // CLI-ADAPTER-PROTOCOL, "Retry-After Extraction".
+            // The examples of CLI-ADAPTER-PROTOCOL, "Retry-After Extraction".
             ("retry after 30 seconds", 30_000),
             ("retry after 100ms", 100),
             ("wait 5 seconds", 5_000),
-            // As the providers write it.
+            // The wordings of providers.
             ("Retry-After: 30", 30_000),
             ("retry-after: 120\r\n", 120_000),
             ("retry_after_ms: 1500", 1_500),

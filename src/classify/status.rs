@@ -1,17 +1,17 @@
-//! An HTTP status in prose: a number counts only where its surroundings say that it is one.
+//! Finds an HTTP status in prose. A number counts only if the words around it say that it is one.
 //!
-//! In: text of an error channel. Out: the status. `HTTP 429`, `status: 503`, `(429)`, `429 Too Many Requests`,
-//! `API Error: 529`, `"code": 404` and a line that is nothing but the number are statuses; `line 500`, `(node:404)`,
-//! `$400`, `404 files` and `took 429 ms` are not.
+//! In: the text of an error channel. Out: the status. `HTTP 429`, `status: 503`, `(429)`, `429 Too Many Requests`, `API Error:
+//! 529`, `"code": 404` and a line with nothing but the number are statuses; `line 500`, `(node:404)`, `$400`, `404 files` and `took
+//! 429 ms` are not.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Three digits of a failure, no part of a longer number, name, version or address.
+/// Three digits of an error status that are not part of a longer number, name, version or address.
 const NUMBER: &str = r"(?:^|[^A-Za-z0-9_.$€£#@+/-])([45]\d\d)(?:$|[^A-Za-z0-9_%$€£°])";
 
-/// Words that make the number after them a status.
+/// Words that make the number behind them a status.
 const BEFORE: &str = r#"(?ix)
     (?: \bhttp(?:\s*/\s*\d(?:\.\d)?)? (?:\s+(?:status|error|code|response))* (?:\s+code)?
       | \bstatus (?:[\s_-]*(?:code|line))?
@@ -22,20 +22,21 @@ const BEFORE: &str = r#"(?ix)
       | \bresponse
     ) ["']? \s* (?:\bis\b|\bwas\b|\bof\b)? \s* [:=]? \s* [\[("']? \s* $"#;
 
-/// The same words in another sense: `exit code 400`, `error code` of a compiler is left to them.
+/// Words that look the same but mean something else, like `exit code 400`.
 const NOT_BEFORE: &str = r"(?i)\b(?:exit(?:ed)?(?:\s+with)?(?:\s+status)?|zip|postal|country|area|char|key|qr)[\s_-]*(?:code|status)?\s*[:=]?\s*$";
 
-/// The names of statuses, after the number.
+/// The names of statuses, behind the number.
 const NAMES: &str = r"(?ix)^ [)\]]? [\s:,.\-]* (?:
       bad[\s_-]?request | unauthori[sz]ed | payment[\s_-]?required | forbidden | not[\s_-]?found | method[\s_-]?not[\s_-]?allowed
     | request[\s_-]?time-?[\s_-]?out | conflict\b | gone\b | (?:payload|content|request(?:[\s_-]?entity)?)[\s_-]?too[\s_-]?large
     | unprocessable | too[\s_-]?many[\s_-]?requests | internal[\s_-]?(?:server[\s_-]?)?error | not[\s_-]?implemented
     | bad[\s_-]?gateway | service[\s_-]?unavailable | gateway[\s_-]?time-?[\s_-]?out | overloaded | rate[\s_-]?limit )";
 
-/// What an API's client puts after a status that begins the line: a sentence or a body (`429 You exceeded …`, `400 {"type": …`).
+/// The beginning of the sentence or body that an API's client prints behind a status at the start of a line (`429 You exceeded …`,
+/// `400 {"type": …`).
 const BODY: &str = r#"^ (?:[A-Z]|\{|")"#;
 
-/// Things that are counted or measured: `error 500 files`, `got 429 ms`.
+/// Units and things that are counted: `error 500 files`, `got 429 ms`.
 const UNITS: &str = r"(?ix)^ \s* (?: m?s | milliseconds? | secs? | seconds? | mins? | minutes? | hours? | days? | files? | lines? | bytes? | [kmgt]i?b
     | tokens? | chars? | characters? | items? | tests? | warnings? | errors? | times | rows? | px | users? | requests | percent ) (?: $ | [^:A-Za-z0-9] )
     | ^ [.,]\d | ^ \s* [–-] \s* \d | ^ : \d";
@@ -60,10 +61,10 @@ static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
     })
 });
 
-/// How much of what precedes a number is looked at, in bytes.
+/// The number of bytes before a number that are looked at.
 const LOOK_BEHIND: usize = 64;
 
-/// The first HTTP status (400 to 599) that `text` tells in context.
+/// The first HTTP status (400 to 599) in `text` that its surroundings show to be one.
 pub fn status_in(text: &str) -> Option<u16> {
     let patterns = PATTERNS.as_ref()?;
     text.lines().find_map(|line| status_in_line(patterns, line))

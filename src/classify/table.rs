@@ -1,7 +1,7 @@
-//! What a table of rules makes of a failed run.
+//! Matches the facts of a failed run with tables of rules.
 //!
-//! In: [`Facts`], everything known of a failed run in comparable form. Out: the first [`Rule`] of a table whose
-//! conditions all hold. Rules are data (`provider/<id>/errors.rs`, `rules/`); nothing in here knows a provider.
+//! In: [`Facts`], everything that is known of a failed run in comparable form. Out: the first [`Rule`] of a table whose conditions
+//! all hold. Rules are data (`provider/<id>/errors.rs`, `rules/`); this module knows no provider.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ use crate::error::Code;
 use crate::provider::errors::{Condition, Rule};
 
 impl Rule {
-    /// Which pass asks it.
+    /// The pass in which the rule is tried.
     pub(super) fn pass(&self) -> Pass {
         if self.weak {
             Pass::Last
@@ -33,56 +33,56 @@ impl Rule {
     }
 }
 
-/// The order in which evidence is believed.
+/// The passes in which rules are tried, in the order in which evidence is believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
-    /// What the provider says in fields.
+    /// Rules on the provider's fields.
     Structure,
-    /// Exit codes and signals that mean something.
+    /// Rules on exit codes and signals that have a meaning.
     Exit,
-    /// Text in error channels.
+    /// Rules on the text of error channels.
     Text,
-    /// What is better than nothing.
+    /// Weak rules, tried when no other holds.
     Last,
 }
 
-/// Everything known of a failed run in the form rules ask for.
+/// The facts of a failed run, in the form that rules ask for.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
     /// Identifiers of the provider, in snake case.
     pub kinds: Vec<String>,
-    /// HTTP status.
+    /// The HTTP status.
     pub status: Option<u16>,
-    /// Why the run ended.
+    /// The reason why the run ended (claude: `terminal_reason`).
     pub terminal: Option<String>,
-    /// How the run ended.
+    /// The way the run ended (claude: `subtype`).
     pub subtype: Option<String>,
-    /// Why the model stopped.
+    /// The reason why the model stopped.
     pub stop: Option<String>,
     /// The model was never asked.
     pub no_turns: bool,
-    /// Exit code.
+    /// The exit code.
     pub exit: Option<i32>,
-    /// Signal.
+    /// The signal.
     pub signal: Option<String>,
     /// A limit of the plan refused the request.
     pub plan_limit: bool,
     pub no_plan: bool,
-    /// A wait of minutes at most is asked for, and no day's quota is named.
+    /// A wait of minutes at most is asked for, and no daily quota is named.
     pub soon: bool,
-    /// What has been found so far.
+    /// The code found so far, for refinements.
     pub is: Option<Code>,
-    /// The error channels, [`spaced`].
+    /// The text of the error channels, after [`spaced`].
     pub text: String,
 }
 
-/// A list of rules. A pattern is compiled when it is first asked: most failures are known by a field, and never ask one.
+/// A list of rules. A pattern is compiled when it is first needed: most failures are recognised by a field, and need none.
 pub struct Table {
     rules: &'static [Rule],
     patterns: OnceLock<Vec<Vec<Compiled>>>,
 }
 
-/// A pattern, once it was asked. (One that does not compile never holds; a test compiles them all.)
+/// A pattern once it was needed. One that doesn't compile never holds; a test compiles them all.
 type Compiled = OnceLock<Option<Regex>>;
 
 impl Table {
@@ -94,13 +94,13 @@ impl Table {
         }
     }
 
-    /// Its rules.
+    /// The table's rules.
     #[cfg(test)]
     pub fn rules(&self) -> &'static [Rule] {
         self.rules
     }
 
-    /// Whether the rule is one of this table.
+    /// `true` if the rule is in this table.
     pub fn owns(&self, rule: &'static Rule) -> bool {
         self.rules.as_ptr_range().contains(&std::ptr::from_ref(rule))
     }
@@ -147,12 +147,12 @@ fn holds(condition: &Condition, compiled: &Compiled, facts: &Facts) -> bool {
     }
 }
 
-/// Compiles a pattern: a regular expression, case ignored, in which `_` is any joint of two words (space, `_`, `-`, `.`
-/// or none), `<` and `>` are a word's edges, and `'` is any apostrophe. `<rate_limit` finds `rate limit`,
-/// `RATE_LIMIT_EXCEEDED` and `Rate-limited`, and not `frustrate limits`.
+/// Compiles a pattern. It is a regular expression without regard to case, in which `_` is any joint of two words (space, `_`, `-`,
+/// `.` or none), `<` and `>` are the edges of a word, and `'` is any apostrophe. `<rate_limit` finds `rate limit`,
+/// `RATE_LIMIT_EXCEEDED` and `Rate-limited`, but not `frustrate limits`.
 ///
 /// # Errors
-/// What the regular expression's parser says.
+/// The message of the regular expression's parser.
 pub fn pattern(source: &str) -> Result<Regex, regex::Error> {
     let mut expanded = String::with_capacity(source.len() + 64);
     for c in source.chars() {
@@ -167,12 +167,12 @@ pub fn pattern(source: &str) -> Result<Regex, regex::Error> {
     RegexBuilder::new(&expanded).case_insensitive(true).build()
 }
 
-/// Pulls camel case apart, so that one pattern finds `RateLimitError` and `rate limit error`.
+/// Separates camel case into words, so that one pattern finds `RateLimitError` and `rate limit error`.
 pub fn spaced(text: &str) -> String {
     joined(text, ' ')
 }
 
-/// A machine-readable word in one spelling: `RESOURCE_EXHAUSTED`, `resource-exhausted` and `ResourceExhausted` are the same.
+/// An identifier in snake case: `RESOURCE_EXHAUSTED`, `resource-exhausted` and `ResourceExhausted` become the same.
 pub fn snake(word: &str) -> String {
     joined(word.trim(), '_')
         .chars()

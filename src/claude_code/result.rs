@@ -90,7 +90,7 @@ pub enum Status {
 pub struct Verdict {
     /// 0 for a success, and only for that.
     pub exit_code: i32,
-    /// The status.
+    /// The status, which agrees with `exit_code`.
     pub status: Status,
     /// A time limit ended the run.
     pub timed_out: bool,
@@ -159,7 +159,7 @@ pub struct ArtifactPaths {
 pub struct ExecutionResult {
     /// 0 for a success, and only for that.
     pub exit_code: i32,
-    /// The status.
+    /// The status, which agrees with `exit_code`.
     pub status: Status,
     /// Standard output followed by standard error; at most 10 MiB of the first and 32 KiB of the second.
     pub output: String,

@@ -1,21 +1,21 @@
-//! Rules that hold for every provider: HTTP statuses, the APIs' own identifiers, exit codes, and the patterns of
-//! CLI-ADAPTER-PROTOCOL ("Error Patterns", each of them).
+//! Rules for every provider: HTTP statuses, identifiers of the APIs, exit codes, and each pattern of CLI-ADAPTER-PROTOCOL, "Error
+//! Patterns".
 
 use super::super::table::Table;
 use crate::error::Code;
 use crate::provider::errors::{Condition::*, Rule};
 
-/// What is said of a CLI in JavaScript that the installed Node lacks something for (qwen 0.24.4 on 18.20.8).
+/// The reason for a CLI in JavaScript that needs a newer Node than the installed one (qwen 0.24.4 on 18.20.8).
 pub const OLD_NODE: &str = "the CLI needs a newer Node than the one that runs it";
 
-/// Asked after the provider's own table.
+/// The common rules, which are tried after the provider's own table.
 pub static TABLE: Table = Table::new(RULES);
 
-/// A thread that is longer than the model's context, in the words of servers. Asked before all other rules, the provider's own included:
-/// many servers report it as a lost connection, a server's error or a parameter that is wrong, and asking again never helps.
+/// The wordings of servers for a thread that is longer than the model's context. They are tried before all other rules, even the
+/// provider's own: many servers report it as a lost connection, a server error or a wrong parameter, and asking again never helps.
 pub static FULL: Table = Table::new(FULL_CONTEXT);
 
-/// Makes a verdict of any table finer: a status says who failed, the text beside it says why.
+/// Refinements of a verdict: a status says who failed, and the text beside it says why.
 pub static FINER: Table = Table::new(REFINEMENTS);
 
 #[rustfmt::skip] // One rule, one row.
@@ -35,7 +35,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("server_is_overloaded")], Code::Overloaded, "Overloaded"),
     Rule::new(&[Kind("content_filter")], Code::Refusal, "filtered"),
     Rule::new(&[Kind("content_policy_violation")], Code::Refusal, "rejected by the safety system"),
-    // What the Agent Client Protocol has words for (`exchange::acp_warm`).
+    // Identifiers for failures that the Agent Client Protocol defines (`exchange::acp_warm`).
     Rule::new(&[Kind("auth_required")], Code::NotLoggedIn, "Authentication required"),
     Rule::new(&[Kind("not_offered")], Code::UnsupportedOption, "the agent offers no choice of its model"),
     Rule::new(&[Kind("process_gone")], Code::Crashed, "the CLI's process ended in the middle of the call"),
@@ -44,7 +44,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("max_tokens")], Code::MaxTokens, "the agent reached a limit before its answer was whole"),
     Rule::new(&[Kind("max_turn_requests")], Code::MaxTurns, "max turns reached"),
     Rule::new(&[Kind("request_too_large")], Code::RequestTooLarge, "Request exceeds the maximum size"),
-    // Statuses.
+    // HTTP statuses.
     Rule::new(&[Status(402)], Code::CreditExhausted, "Payment Required"),
     Rule::new(&[Status(401)], Code::AuthenticationFailed, "Unauthorized"),
     Rule::new(&[Status(403)], Code::PermissionDenied, "Forbidden"),
@@ -71,11 +71,11 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("internal_server_error")], Code::ServerError, "boom"),
     Rule::new(&[Kind("invalid_argument")], Code::InvalidRequest, "Request contains an invalid argument"),
     Rule::new(&[Kind("invalid_request_error")], Code::InvalidRequest, "bad param"),
-    // Reported by this package, of output that is no answer.
+    // This package's own identifier for output that is no answer.
     Rule::new(&[Kind("malformed_response")], Code::MalformedResponse, "the output ends before its result: it was cut short"),
-    // An answer that is a page for people; with a status of failure, that says who failed.
+    // The answer was a web page. If it came with a failure's status, that rule comes first and says who failed.
     Rule::new(&[Kind("web_page")], Code::MalformedResponse, "the API answered with a web page"),
-    // A shell's and an operating system's exit codes.
+    // Exit codes of shells and operating systems.
     Rule::new(&[Exit(127), Text("env: .*no such file")], Code::InterpreterNotFound, "/usr/bin/env: 'node': No such file or directory"),
     Rule::new(&[Exit(127)], Code::CliNotFound, "sh: 1: ax-glm: not found"),
     Rule::new(&[Exit(126)], Code::CliNotExecutable, "sh: 1: ./claude: Permission denied"),
@@ -97,7 +97,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Exit(-1_073_741_819)], Code::Crashed, "").say("crashed (access violation)"),
     Rule::new(&[Exit(-1_073_741_510)], Code::Crashed, "").say("interrupted (Ctrl-C or a closing console)").hint(OUTSIDE),
     Rule::new(&[AnySignal], Code::Crashed, "").say("killed by a signal"),
-    // Option parsers: commander, clap, yargs, argparse, Go.
+    // Wordings of option parsers: commander, clap, yargs, argparse, Go.
     Rule::new(&[Text("<unknown (?:option|argument|flag)s?>")], Code::UnsupportedFlag, "error: unknown option '--no-input'"),
     Rule::new(&[Text("<(?:unexpected|unrecognized) (?:argument|option|flag)s?>")], Code::UnsupportedFlag, "error: unexpected argument '--no-input' found"),
     Rule::new(&[Text("<flag provided but not defined>")], Code::UnsupportedFlag, "flag provided but not defined: -frob"),
@@ -114,7 +114,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("<too_many_requests")], Code::RateLimited, "too_many_requests"),
     Rule::new(&[Text("<overloaded|<at capacity>|<no capacity>")], Code::Overloaded, "overloaded"),
     Rule::new(&[Text("<throttl|<(?:reduce|high) concurrency>")], Code::RateLimited, "throttled"),
-    // The operating system's, which are no matter of an account.
+    // Errors of the operating system, which have nothing to do with an account.
     Rule::new(&[Text("<spawn (?:\\S+ )?(?:EACCES|ENOEXEC|UNKNOWN)>|<exec format error>")], Code::CliNotExecutable, "spawn ./claude EACCES"),
     Rule::new(&[Text("<uv_os_(?:homedir|get_passwd)>")], Code::InvalidConfig, "ENOENT: no such file or directory, uv_os_homedir").hint("set HOME in the CLI's environment (`env`): the user that it runs as has no home folder"),
     Rule::new(&[Text("<EACCES>|<EPERM>|<EROFS>")], Code::InvalidConfig, "EACCES: permission denied, open '/home/user/.claude.json'").hint("let the CLI read and write the file that it names"),
@@ -147,10 +147,9 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("<internal_server_error|<internal_error>")], Code::ServerError, "internal_server_error"),
     Rule::new(&[Text("<service_(?:is_)?(?:temporarily_|currently_)?unavailable")], Code::ServerError, "service_unavailable"),
     Rule::new(&[Text("<bad_gateway")], Code::ServerError, "bad_gateway"),
-    // `504 Gateway Timeout` is the server's.
+    // A `504 Gateway Timeout` is a failure of the server.
     Rule::new(&[Text("<gateway_time_?out")], Code::ServerError, "gateway timeout"),
-    // Timeout (document: timed_out timeout SIGTERM SIGKILL).
-    // What is written about a value is no time that has passed.
+    // A text about the value of a timeout does not say that time has run out.
     Rule::new(&[Text("<invalid (?:value (?:for|of) )?(?:\\w+_)?time_?out|<time_?out (?:value|option)|<time_?out must be")], Code::InvalidOption, "invalid timeout value"),
     Rule::new(&[Text("<timed_out>|<time_?outs?>|<timeout_error>")], Code::RequestTimeout, "timed_out"),
     Rule::new(&[Text("<SIGTERM>|<SIGKILL>")], Code::Timeout, "SIGTERM"),
@@ -161,16 +160,16 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("<env: .*no such file")], Code::InterpreterNotFound, "env: node: No such file or directory"),
     Rule::new(&[Text(MODEL)], Code::ModelNotFound, "model_not_found"),
     Rule::new(&[Text("<ENOENT>|<no such file or directory>")], Code::NotFound, "ENOENT"),
-    // Configuration (document: not_configured missing_config invalid_config cli_not_installed), before `not_found`: a
-    // configuration that is not found is a matter of set-up.
+    // Configuration (document: not_configured missing_config invalid_config cli_not_installed), before `not_found`: a missing
+    // configuration is a matter of set-up.
     Rule::new(&[Text("<not_configured>")], Code::InvalidConfig, "not_configured"),
     Rule::new(&[Text("<missing_config|<config(?:uration)?_(?:file_)?(?:is_)?(?:missing|not_found)>")], Code::InvalidConfig, "missing_config"),
     Rule::new(&[Text("<invalid_config|<config(?:uration)?_(?:file_)?(?:is_)?(?:invalid|malformed)>")], Code::InvalidConfig, "invalid_config"),
     Rule::new(&[Text("<cli_(?:is_)?not_installed")], Code::CliNotExecutable, "cli_not_installed").hint("install the CLI, or set `cliPath` to where it is"),
     Rule::new(&[Text("<not_found>")], Code::NotFound, "not_found"),
-    // A wait that is asked for is a limit, whatever it is called.
+    // A text that asks for a wait reports a limit, whatever it is called.
     Rule::new(&[Text("<retry_after_[\":=\\s]*\\d|<(?:try again|retry) in \\d|<wait (?:for )?\\d+(?:\\.\\d+)?_(?:ms|s|sec|m|min|h)")], Code::RateLimited, "retry after 30 seconds"),
-    // Better than nothing.
+    // Weak signs, better than nothing.
     Rule::new(&[Text("<heap out of memory>|<out of memory>|<ENOMEM>")], Code::Crashed, "FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory").hint(MEMORY).weak(),
     Rule::new(&[Text("<too many open files>|<EMFILE>|<ENFILE>|<resource temporarily unavailable>")], Code::SpawnFailed, "EMFILE: too many open files").weak(),
     Rule::new(&[Text("<no space left on device>|<ENOSPC>")], Code::SpawnFailed, "ENOSPC: no space left on device, write").hint("free some disk space").weak(),
@@ -180,24 +179,24 @@ const RULES: &[Rule] = &[
 
 #[rustfmt::skip] // One rule, one row.
 const FULL_CONTEXT: &[Rule] = &[
-    // Identifiers: OpenAI's, llama.cpp's, Copilot's, GitHub Models'.
+    // Identifiers of OpenAI, llama.cpp, Copilot and GitHub Models.
     Rule::new(&[Kind("context_length_exceeded")], Code::ContextLength, "maximum context length is 8192 tokens"),
     Rule::new(&[Kind("exceed_context_size_error")], Code::ContextLength, "the request exceeds the available context size, try increasing it"),
     Rule::new(&[Kind("model_max_prompt_tokens_exceeded")], Code::ContextLength, "prompt token count of 150000 exceeds the limit of 128000"),
     Rule::new(&[Kind("tokens_limit_reached")], Code::ContextLength, "Request body too large for gpt-4o model. Max size: 8000 tokens."),
-    // xAI; OpenAI, vLLM, Mistral and OpenRouter; Anthropic; Google.
+    // Sentences of xAI; OpenAI, vLLM, Mistral and OpenRouter; Anthropic; Google.
     Rule::new(&[Text("<maximum prompt length is \\d")], Code::ContextLength, "This model's maximum prompt length is 131072 but the request contains 509628 tokens."),
     Rule::new(&[Text("<maximum context length (?:is|of) \\d|<\\d+ maximum context length>")], Code::ContextLength, "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."),
     Rule::new(&[Text("<(?:prompt|conversation) is too long: [~\\d]|<tokens > \\d+ maximum|<exceeds? (?:the )?context limit>")], Code::ContextLength, "prompt is too long: 250000 tokens > 200000 maximum"),
     Rule::new(&[Text("<input token count .{0,40}exceeds the maximum number of tokens>")], Code::ContextLength, "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576)."),
-    // Groq and Cerebras; llama.cpp; Copilot; Kimi; DashScope; Bedrock; Z.AI; MiniMax.
+    // Sentences of Groq and Cerebras; llama.cpp; Copilot; Kimi; DashScope; Bedrock; Z.AI; MiniMax.
     Rule::new(&[Text("<reduce the length of (?:the|your) (?:messages?|prompt|input)>")], Code::ContextLength, "Please reduce the length of the messages or completion."),
     Rule::new(&[Text("<exceeds? the available context size>|<context size has been exceeded>|<exceeds? (?:the )?(?:model's )?(?:maximum )?context length>")], Code::ContextLength, "request (9000 tokens) exceeds the available context size (4096 tokens), try increasing it"),
     Rule::new(&[Text("<prompt token count of \\d+ exceeds the limit>")], Code::ContextLength, "prompt token count of 150000 exceeds the limit of 128000"),
     Rule::new(&[Text("<exceeded (?:the )?model token limit>")], Code::ContextLength, "Invalid request: Your request exceeded model token limit: 262144 (requested: 270000)"),
     Rule::new(&[Text("<range of input length should be>")], Code::ContextLength, "InternalError.Algo.InvalidParameter: Range of input length should be [1, 98304]"),
     Rule::new(&[Text("<input is too long for (?:the )?requested model>|<prompt exceeds max length>|<context window exceeds limit>")], Code::ContextLength, "Input is too long for requested model."),
-    // The Responses API, through codex, which takes it for a stream that broke.
+    // The Responses API through codex, which reports it as a broken stream.
     Rule::new(&[Text("<(?:input|prompt|request|conversation) (?:is larger than|exceeds?) (?:the|this|your) (?:model's )?context window>")], Code::ContextLength, "stream disconnected before completion: Your input exceeds the context window of this model. Please adjust your input and try again."),
 ];
 
@@ -205,7 +204,7 @@ const FULL_CONTEXT: &[Rule] = &[
 const REFINEMENTS: &[Rule] = &[
     Rule::new(&[Is(Code::RateLimited), Text(USAGE)], Code::UsageLimit, "You've hit your weekly limit · resets Nov 25, 3pm (UTC)"),
     Rule::new(&[Is(Code::RateLimited), Text(CREDIT)], Code::CreditExhausted, "Your credit balance is too low"),
-    // A quota that is there again in seconds is a rate, whatever it is called (Google, each of its 429).
+    // A quota that is renewed within seconds is a rate limit, whatever it is called. Google calls each of its 429 a quota.
     Rule::new(&[Is(Code::RateLimited), Soon, Text(QUOTA)], Code::RateLimited, "You exceeded your current quota. Please retry in 34.07s."),
     Rule::new(&[Is(Code::RateLimited), Text(QUOTA)], Code::QuotaExceeded, "You exceeded your current quota, please check your plan and billing details"),
     Rule::new(&[Is(Code::RateLimited), Text("<overloaded|<at capacity>")], Code::Overloaded, "The engine is overloaded"),
@@ -224,7 +223,7 @@ const REFINEMENTS: &[Rule] = &[
     Rule::new(&[Is(Code::NotFound), Text(MODEL)], Code::ModelNotFound, "The model m1 does not exist"),
 ];
 
-/// A plan's limit that is reached. `not your usage limit` (claude, a transient 429) has no verb of reaching.
+/// A plan's limit that is reached. The text `not your usage limit` (claude, a transient 429) lacks the verb, and so doesn't match.
 const USAGE: &str = "<(?:hit|reached|exceeded) your (?:[\\w-]+ ){0,2}(?:session|5.hour|five.hour|weekly|daily|monthly|plan|usage|spending) limit|<(?:hit|reached) your limit .{0,3}resets>|<(?:session|5.hour|five.hour|weekly|plan|usage|spending)_limit_(?:is_|was_|has_been_)?(?:reached|hit|exceeded)|<limit reached\\|\\d";
 const CREDIT: &str = "<credit_balance|<billing_hard_limit|<insufficient_(?:credits?|balance|funds)|<out of credits?>|<credits? (?:exhausted|depleted)";
 const QUOTA: &str = "<insufficient_quota|<quota_(?:is_|was_|has_been_)?(?:exceeded|exhausted)|<(?:exceeded|exhausted)_your_(?:\\w+_)?quota|<check your plan and billing";

@@ -1,6 +1,6 @@
-//! What is known of everybody's failures: the registry's tables, that of the APIs, and the tables that hold for all.
+//! The error rules of all providers: those of the registry, those of the API provider, and the common ones.
 //!
-//! In: a provider's id. Out: what is [`ProviderRules`] of its failures. A CLI's own is in its folder, `provider/<id>/errors.rs`.
+//! In: a provider's id. Out: its [`ProviderRules`]. The rules of a CLI are in its folder, `provider/<id>/errors.rs`.
 
 use std::sync::LazyLock;
 
@@ -11,11 +11,11 @@ use crate::provider::errors::{Errors, ExitCodes};
 pub(super) mod common;
 mod openai;
 
-/// What is known of one provider's failures.
+/// The rules for one provider's failures.
 pub struct ProviderRules {
     pub id: &'static str,
     pub errors: &'static Errors,
-    /// Its rules, ready to be asked.
+    /// The provider's rules, ready to be matched.
     pub table: Table,
 }
 
@@ -26,7 +26,7 @@ impl ProviderRules {
     }
 }
 
-/// In the order in which they are asked where the provider is not known.
+/// The rules of all providers, in the order in which they are tried if the provider is unknown.
 pub static ALL: LazyLock<Vec<ProviderRules>> = LazyLock::new(|| {
     provider::every()
         .map(|provider| ProviderRules::new(&provider.id, &provider.errors))
@@ -34,12 +34,12 @@ pub static ALL: LazyLock<Vec<ProviderRules>> = LazyLock::new(|| {
         .collect()
 });
 
-/// What is known of one provider's failures; `None` for a CLI of the user's own.
+/// The rules of one provider; `None` for a CLI of the user's own.
 pub fn of(provider: &str) -> Option<&'static ProviderRules> {
     ALL.iter().find(|known| known.id == provider)
 }
 
-/// The HTTP status behind an exit code, for CLIs that tell it so.
+/// The HTTP status that an exit code stands for, if the CLI encodes one in it.
 pub fn status_of_exit(provider: &str, exit: i32) -> Option<u16> {
     const STATUSES: [u16; 15] = [
         400, 401, 402, 403, 404, 408, 409, 413, 422, 429, 499, 500, 502, 503, 504,

@@ -1,10 +1,10 @@
-//! OpenAI-compatible APIs (`api`): what they say in the fields of an error's body or of an answer that is none. The APIs' identifiers
-//! that others repeat (`insufficient_quota`, `context_length_exceeded`, …) are among the common rules.
+//! Errors of OpenAI-compatible APIs (`api`): the fields of an error's body, and of a response without an answer. Identifiers that
+//! other APIs use as well (`insufficient_quota`, `context_length_exceeded`, …) are among the common rules.
 
 use crate::error::Code;
 use crate::provider::errors::{Condition::*, Errors, Rule};
 
-/// What is known of its failures.
+/// The rules and hints for these APIs.
 pub(super) const ERRORS: Errors = Errors {
     rules: RULES,
     hints: HINTS,
@@ -38,10 +38,10 @@ const HINTS: &[(Code, &str)] = &[
 
 #[rustfmt::skip] // One rule, one row.
 const RULES: &[Rule] = &[
-    // `finish_reason` and `refusal` of an answer.
+    // Values of `finish_reason` and `refusal` in a response.
     Rule::new(&[Kind("length")], Code::MaxTokens, "the answer hit the limit of output tokens and is cut short"),
     Rule::new(&[Kind("refusal")], Code::Refusal, "I'm sorry, I can't help with that."),
-    // Values of an error's `code` or `type`.
+    // Values of `code` or `type` in an error.
     Rule::new(&[Kind("billing_not_active")], Code::CreditExhausted, "Your account is not active, please check your billing details on our website."),
     Rule::new(&[Kind("insufficient_balance")], Code::CreditExhausted, "Insufficient Balance"),
     Rule::new(&[Kind("account_deactivated")], Code::PermissionDenied, "The account associated with this API key has been deactivated"),
@@ -49,7 +49,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("string_above_max_length")], Code::ContextLength, "Invalid 'messages[0].content': string too long."),
     Rule::new(&[Kind("deployment_not_found")], Code::ModelNotFound, "The API deployment for this resource does not exist."),
     Rule::new(&[Kind("engine_overloaded_error")], Code::Overloaded, "The engine is currently overloaded, please try again later"),
-    // A status without a word that is known, and a sentence that says more.
+    // A status without a known identifier, and a sentence that says more.
     Rule::new(&[Status(404), Text("<model .{0,80}not found")], Code::ModelNotFound, "model 'm1' not found, try pulling it first"),
     Rule::new(&[Status(503), Text("<loading model|<model is (?:currently )?loading")], Code::Overloaded, "Loading model"),
 ];

@@ -1,5 +1,5 @@
-//! CLI-ADAPTER-PROTOCOL, "Error Patterns" and "Retry-After Extraction": each pattern of each list, as it stands there, in
-//! a sentence, and in the spellings that CLIs use.
+//! Every pattern of CLI-ADAPTER-PROTOCOL, "Error Patterns" and "Retry-After Extraction": as it stands there, in a sentence, and in
+//! the spellings that CLIs use.
 
 use super::super::{Context, classify_text};
 use crate::error::Category::{self, *};
@@ -77,7 +77,7 @@ fn every_pattern_of_the_document() {
         (
             Server,
             &[
-                // The document has it among the rate limits; the CLIs' own fields say that the server fails.
+                // The document counts this among the rate limits; the fields of the CLIs say that the server fails.
                 "overloaded",
                 "internal_server_error",
                 "service_unavailable",

@@ -1,4 +1,4 @@
-//! A plan that is used up, a passing limit, and a service without capacity: three things that are kept apart.
+//! Three things are kept apart: a plan that is used up, a passing rate limit, and a service without capacity.
 
 use super::super::{Context, Evidence, classify, classify_text};
 use crate::error::{Category, Code};
@@ -7,7 +7,7 @@ use crate::event::Failure;
 /// 2026-11-22T12:41:00Z.
 const NOW: u64 = 1_795_351_260_000;
 
-/// What 2.1.330 lists itself as the beginnings of what it says of a plan that is used up, and the reset in fields.
+/// The beginnings of messages about a used-up plan, as claude 2.1.330 lists them itself, with the reset in fields.
 #[test]
 fn a_used_up_plan_is_quota_in_every_form() {
     for text in [
@@ -141,7 +141,7 @@ fn an_organisation_without_a_plan_has_none_that_is_used_up() {
     assert_eq!(verdict(&with_plan).0, Code::UsageLimit);
 }
 
-/// 2026-11-22T12:41:00Z, in local time two hours east of UTC.
+/// The time is 2026-11-22T12:41:00Z, and local time is two hours east of UTC.
 #[test]
 fn a_local_time_is_resolved_and_one_just_past_is_now() {
     let minutes = 60_000;
@@ -169,24 +169,24 @@ fn a_local_time_is_resolved_and_one_just_past_is_now() {
         (Some(NOW + 69 * minutes), Some(69 * minutes))
     );
     assert_eq!(verdict(&codex("3:50 PM"), None, None), (None, None));
-    // 14:40 is a minute ago.
+    // At this time, 14:40 is a minute ago.
     assert_eq!(
         verdict(&codex("2:40 PM"), None, two_hours),
         (Some(NOW - minutes), Some(0))
     );
-    // A field wins, also where it is half a minute past and the text, read alone, means tomorrow.
+    // A field counts more than the text, even if it is half a minute past and the text alone would mean tomorrow.
     assert_eq!(
         verdict(&codex("2:30 PM"), Some(NOW - 30_000), two_hours),
         (Some(NOW - 30_000), Some(0))
     );
-    // One that is long past says nothing.
+    // A field that is long past is ignored.
     assert_eq!(
         verdict(&codex("2:30 PM"), Some(NOW - 60 * minutes), two_hours),
         (Some(NOW + (24 * 60 - 11) * minutes), Some((24 * 60 - 11) * minutes))
     );
 }
 
-/// As servers word it, by the kind or the status that they give it besides.
+/// The wordings of servers, with the kind or status that they come with.
 #[test]
 fn a_full_context_is_one_whatever_it_is_reported_as() {
     let table: &[(&str, Option<&str>, Option<u16>, &str)] = &[
@@ -307,7 +307,7 @@ fn a_full_context_is_one_whatever_it_is_reported_as() {
     }
 }
 
-/// Google calls every limit a quota, and says how long it takes.
+/// Google calls every limit a quota, and names the wait.
 #[test]
 fn a_quota_of_seconds_is_a_rate_limit_and_a_days_is_used_up() {
     let of = |quota: &str, wait: &str| {
@@ -333,7 +333,7 @@ fn a_quota_of_seconds_is_a_rate_limit_and_a_days_is_used_up() {
     assert_eq!(of(day, "34s"), (Code::QuotaExceeded, Some(34_000)));
     assert_eq!(of(minute, "7200s"), (Code::QuotaExceeded, Some(7_200_000)));
     assert_eq!(of(minute, ""), (Code::QuotaExceeded, None));
-    // The same as text, in the words of each CLI that such an API may be behind.
+    // The text of the same error, as printed by each CLI that can have such an API behind it.
     for provider in ["gemini", "qwen", "opencode", "copilot", ""] {
         let body = |quota: &str| {
             format!(

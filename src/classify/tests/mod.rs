@@ -1,4 +1,5 @@
-//! Tests of the whole: patterns of the document, rules, what is no error, recordings, and the document of errors.
+//! Tests of classification as a whole: the document's patterns, the rules, texts that are no errors, recordings, and the reference
+//! of errors.
 
 mod documented;
 mod limits;

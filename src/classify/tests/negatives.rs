@@ -1,4 +1,4 @@
-//! What is no error of a class, however much it looks like one.
+//! Texts that look like an error of a class, and are not.
 
 use super::super::{Classification, Context, Evidence, classify, classify_text};
 use crate::error::Code;
@@ -32,7 +32,7 @@ fn numbers_and_words_out_of_context() {
     }
 }
 
-/// A model that writes about errors is not one: its answer is no error channel.
+/// A model that writes about errors causes none: its answer is no error channel.
 #[test]
 fn an_answer_about_errors_is_none() {
     let answer = "HTTP 429 means rate limit; a timeout is ETIMEDOUT, 401 is unauthorized.";
@@ -82,7 +82,7 @@ fn noise_on_standard_error_is_none() {
     );
 }
 
-/// A transient limit that speaks of the plan, and a plan's limit that speaks of rates.
+/// A transient limit may speak of the plan, and a plan's limit of rates.
 #[test]
 fn quota_and_rate_limit_are_kept_apart() {
     let of = |text: &str| {
@@ -199,7 +199,7 @@ proptest! {
     }
 }
 
-/// What a page says to its reader is no word of the API's.
+/// Words of a web page to its reader are not the API's.
 #[test]
 fn a_web_page_is_no_answer_and_no_login() {
     let page = "<!DOCTYPE html>\n<html><head><title>Sign in \n to Wi-Fi</title></head><body>Please log in. 401 429 quota exceeded</body></html>";
@@ -235,7 +235,7 @@ fn a_web_page_is_no_answer_and_no_login() {
     }
 }
 
-/// Identifiers of an error's body that are known, whichever of them comes first; and what qwen 0.24.4 prints on every run.
+/// The first known identifier of an error's body decides, wherever it stands. qwen 0.24.4 prints such bodies on every run.
 #[test]
 fn any_word_of_a_body_may_decide() {
     let verdict = |provider: &str, failure: Option<&Failure>, stderr: &str| {
@@ -268,7 +268,8 @@ fn any_word_of_a_body_may_decide() {
     );
 }
 
-/// Of a text that is nothing but noise, nothing is known; a value is no event, and a key that is not found is no missing file.
+/// A text that is nothing but noise means nothing. A text about a value is no event, and a key that is not found is no missing
+/// file.
 #[test]
 fn texts_that_sound_like_something_else() {
     for (text, code) in [
@@ -288,7 +289,7 @@ fn texts_that_sound_like_something_else() {
         ("invalid timeout value", Code::InvalidOption),
         ("invalid value for request_timeout: -1", Code::InvalidOption),
         ("timeout must be a number", Code::InvalidOption),
-        // And what they differ from.
+        // The similar texts that do mean it.
         ("the request timed out", Code::RequestTimeout),
         ("connection timeout", Code::RequestTimeout),
         ("file was not found", Code::NotFound),

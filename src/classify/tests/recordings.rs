@@ -1,8 +1,8 @@
-//! Every recorded run that failed, of all CLIs, and what it is classified as.
+//! Classifies every recorded run that failed, of all CLIs.
 //!
 //! In: `__tests__/fixtures/recordings/<cli>/<case>.{meta.json,stdout,stderr}`. Out: one line per run in
-//! `__tests__/fixtures/classify/<cli>.txt`: case, code, category, figures, message. `UPDATE_GOLDENS=1 cargo test` writes
-//! them anew; the diff is the review.
+//! `__tests__/fixtures/classify/<cli>.txt`: case, code, category, figures, message. `UPDATE_GOLDENS=1 cargo test` writes the files
+//! anew, and their diff is reviewed.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -16,10 +16,10 @@ use crate::decode::{Decoder, Wire};
 use crate::error::Code;
 use crate::event::{Event, Failure, Outcome};
 
-/// 2026-11-21T21:00:00Z: before every reset that the recordings name.
+/// The time is 2026-11-21T21:00:00Z: before every reset that the recordings name.
 const NOW: u64 = 1_795_294_800_000;
 
-/// Commands that answer a question or do a chore, and sessions that were sent nothing, or what is no line: no runs.
+/// Recordings that are no runs: commands that answer a question or do a chore, and sessions that got no input, or a broken line.
 const NO_RUNS: &[&str] = &[
     "auth-status-json-nokey",
     "auth-status-nokey",
@@ -28,7 +28,7 @@ const NO_RUNS: &[&str] = &[
     "session-malformed-line",
 ];
 
-/// Runs of which nothing better is known, and why.
+/// Runs that stay unclassified, with the reason.
 const UNKNOWN: &[(&str, &str)] = &[];
 
 fn fixtures() -> PathBuf {
@@ -40,7 +40,7 @@ struct Run {
     case: String,
     exit: Option<i32>,
     timed_out: bool,
-    /// Standard output is at hand; outputs of megabytes are not.
+    /// Standard output was recorded; outputs of megabytes are not kept.
     kept: bool,
     argv: Vec<String>,
     stdout: String,
@@ -73,7 +73,7 @@ fn runs(cli: &str) -> Vec<Run> {
     runs
 }
 
-/// What the decoders report of a run's standard output.
+/// The decoders' reports of a run's standard output.
 #[derive(Default)]
 struct Decoded {
     failure: Option<Failure>,
@@ -83,7 +83,7 @@ struct Decoded {
 }
 
 impl Decoded {
-    /// The last turn's last text.
+    /// Takes an event. Of several texts the last one of the last turn counts.
     fn take(&mut self, event: Event) {
         match event {
             Event::Failure(failure) => (self.failure, self.outcome) = (Some(failure), None),
@@ -113,7 +113,7 @@ fn decoded(cli: &str, run: &Run) -> Decoded {
     found
 }
 
-/// Whether the run failed, by CLI-FACTS' tests of success.
+/// `true` if the run failed, by the tests of success in CLI-FACTS.
 fn failed(run: &Run, decoded: &Decoded) -> bool {
     run.exit != Some(0)
         || decoded.failure.is_some()

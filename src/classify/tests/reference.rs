@@ -1,4 +1,4 @@
-//! `docs/errors.md` says what the code does: its tables are generated. `UPDATE_GOLDENS=1 cargo test` writes them anew.
+//! The tables in `docs/errors.md` are generated from the code. `UPDATE_GOLDENS=1 cargo test` writes them anew.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -33,12 +33,12 @@ fn categories() -> String {
     table
 }
 
-/// What is known of those that exist.
+/// The rules of the providers that exist.
 fn documented() -> impl Iterator<Item = &'static ProviderRules> {
     rules::ALL.iter().filter(|known| known.id != "imaginary")
 }
 
-/// A text that a CLI or an API prints in this case: the shortest that tells something, of the rules.
+/// A text that a CLI or an API prints for this code: the shortest of the rules' examples that tells something.
 fn example(code: Code) -> String {
     documented()
         .map(|known| &known.table)

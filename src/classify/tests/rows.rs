@@ -1,4 +1,4 @@
-//! Every rule of every table holds for the text it is like, and no rule before it does.
+//! Every rule of every table holds for its example, and no rule before it does.
 
 use regex::Regex;
 
@@ -19,7 +19,7 @@ fn tables() -> Vec<(&'static str, &'static Table)> {
         .collect()
 }
 
-/// The facts of a run that the rule is for: its conditions, and the text it is like.
+/// The facts of a run that the rule is made for: its conditions, and its example.
 fn facts_of(rule: &Rule) -> Facts {
     let mut facts = Facts {
         text: spaced(rule.like),
@@ -28,7 +28,7 @@ fn facts_of(rule: &Rule) -> Facts {
     for when in rule.when {
         match *when {
             Condition::Kind(kind) => facts.kinds.push(kind.to_owned()),
-            // A plain status in a range: one that no rule names.
+            // A status in the range that no other rule names.
             Condition::Statuses(first, _) => facts.status = Some(first + 17),
             Condition::Status(status) => facts.status = Some(status),
             Condition::Terminal(word) => facts.terminal = Some(word.to_owned()),
@@ -66,7 +66,7 @@ fn every_rule_decides_its_own_case() {
 
 #[test]
 fn every_pattern_compiles_and_is_never_met_by_nothing() {
-    // The signs that `pattern` expands mean nothing of the kind inside a class.
+    // The signs that `pattern` expands would mean something else inside a character class.
     let in_class = Regex::new(r"\[[^\]]*[_<>'][^\]]*\]").unwrap();
     for (name, table) in tables() {
         for when in table.rules().iter().flat_map(|rule| rule.when) {
@@ -80,7 +80,7 @@ fn every_pattern_compiles_and_is_never_met_by_nothing() {
     }
 }
 
-/// What a rule is for must not be taken for noise on its way to the rule.
+/// The example of a rule must not be taken for noise on its way to the rule.
 #[test]
 fn no_rule_waits_for_noise() {
     for (name, table) in tables() {
@@ -91,7 +91,7 @@ fn no_rule_waits_for_noise() {
     }
 }
 
-/// What a rule says or advises fits beside what `ProviderError` adds.
+/// The reason and advice of a rule must fit into the text that `ProviderError` puts around them.
 #[test]
 fn wordings_are_short_and_unpunctuated() {
     for (name, table) in tables() {
