@@ -1,17 +1,17 @@
-//! The executor: what an agent's run does next, for every provider the same.
+//! The executor decides what an agent's run does next, in the same way for every provider.
 //!
 //! ```text
 //! Input (a call, a decision, a result, a turn's end …) ─step(State, Input)─▶ (State, Vec<Effect>)
 //! ```
 //!
-//! In: what happened, one [`Input`] at a time. Out: the state it leads to, and the [`Effect`]s the driver (`agent`) carries
-//! out. Nothing is done here and no clock is read, so every order of events can be tried. What holds in each of them:
+//! In: what happened, one [`Input`] at a time. Out: the state it leads to, and the [`Effect`]s that the driver (`agent`) carries
+//! out. The executor does nothing itself and reads no clock, so every order of events can be tested. In every order it holds that:
 //!
 //! - every call gets exactly one [`Effect::Reply`], however the run ends;
 //! - nothing is executed that was not permitted first, and nothing after the end;
-//! - a call that can't run (unknown, ill-formed, denied, failed) is the model's to hear of, not an error of the run.
+//! - a call that can't run (unknown, ill-formed, denied, failed) is reported to the model, and is not an error of the run.
 //!
-//! A state belongs to one run: a child's is another value, so the two can't get in each other's way.
+//! A state belongs to one run. A child's run has a state of its own, so the two can't interfere.
 
 pub mod builtin;
 mod calls;
@@ -29,84 +29,84 @@ use policy::By;
 use rules::{Limit, Rules};
 pub use running::RunState;
 
-/// Where a run is.
+/// The state of a run.
 #[derive(Debug)]
 pub enum State {
-    /// Not begun.
+    /// Before the beginning.
     Idle(Box<Rules>),
-    /// The model is at work, or its calls are.
+    /// The model is at work, or the tools it has called are.
     Running(Box<RunState>),
-    /// All that is missing is what another agent is to answer.
+    /// Only answers of other agents are missing.
     AwaitingDeferred(Box<RunState>),
     Complete,
-    /// Over: failed, cancelled or stopped by a limit.
+    /// The run has failed, was cancelled, or was stopped by a limit.
     Failed,
 }
 
-/// How a call reached us, which is how its result goes back.
+/// The way in which a call was delivered, which is also the way its result goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// With the end of a turn: all results go into the next one.
+    /// With the end of a turn. The results of all its calls go into the next turn.
     Turn,
-    /// In the middle of a turn, by a callback that waits: its result goes back at once.
+    /// In the middle of a turn, by a callback that waits. The result goes back at once.
     Callback,
 }
 
-/// What happened.
+/// Something that happened in a run.
 #[derive(Debug)]
 pub enum Input {
-    /// The run shall begin.
+    /// The run is to begin.
     Started,
     /// The model calls a tool.
     Call(ToolCall, Origin),
-    /// The model wrote something that was meant as a call: what to tell it.
+    /// The model wrote something that was meant as a call. The text tells the model what is wrong with it.
     Unreadable(String),
-    /// Whoever was asked has decided about call `id`.
+    /// Call `id` was decided about by whoever was asked.
     Decided {
         id: String,
-        /// Whether it may run.
+        /// The call may run.
         allow: bool,
-        /// Why, for the model and for the record.
+        /// The reason, for the model and the log.
         reason: Option<String>,
-        /// Arguments in place of the model's.
+        /// Arguments that replace the model's.
         args: Option<Box<RawValue>>,
     },
-    /// Call `id` was executed, well or not.
+    /// Call `id` has been executed, successfully or not.
     Executed {
         id: String,
-        /// What came of it.
+        /// The tool's result.
         answer: ToolResult,
     },
-    /// The agent that call `id` was handed to has ended.
+    /// The agent that got the task of call `id` has ended.
     ChildEnded {
         id: String,
-        /// Its answer, or why there is none.
+        /// The agent's answer, or the reason why there is none.
         answer: ToolResult,
-        /// What it has used.
+        /// The tokens and dollars that the agent has used.
         spent: Spent,
     },
-    /// The provider wants no answer to call `id` any more, which it has made by a callback.
+    /// The provider has withdrawn call `id`, which it had made by a callback.
     TakenBack { id: String },
-    /// Tokens and dollars of this run's own.
+    /// Tokens and dollars that the run's own model has used.
     Spent(Spent),
-    /// The model's last text.
+    /// The latest text of the model.
     Output(String),
     /// The model's turn is over. Its text and its calls came before.
     TurnEnded,
     /// The provider has failed.
     ProviderFailed(Box<ProviderError>),
-    /// The caller wants no more of it.
+    /// The caller has cancelled the run.
     Cancelled,
-    /// `timeoutMs` has passed.
+    /// The limit `timeoutMs` has passed.
     TimeUp,
 }
 
-/// Tokens and dollars.
+/// Tokens and dollars that were used.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Spent {
-    /// Tokens.
+    /// The tokens.
     pub usage: Usage,
-    /// US dollars, if anybody reported it.
+    /// US dollars, if they were reported.
     pub cost_usd: Option<f64>,
 }
 
@@ -121,81 +121,82 @@ impl Spent {
     }
 }
 
-/// What is to be done, in this order.
+/// Something that the driver has to do. Effects are carried out in their order.
 #[derive(Debug)]
 pub enum Effect {
-    /// Ask whether this call may run: [`Input::Decided`].
+    /// Ask whether this call may run; the answer is [`Input::Decided`].
     Ask(ToolCall),
-    /// Say what was decided about a call.
+    /// Report the decision about a call.
     Permission(Permission),
-    /// Run this call of the caller's: [`Input::Executed`].
+    /// Run this call of one of the caller's tools; the answer is [`Input::Executed`].
     Execute(ToolCall),
-    /// Let another agent do this: [`Input::ChildEnded`].
+    /// Start another agent's run for this task; the answer is [`Input::ChildEnded`].
     StartChild { id: String, task: builtin::Task },
-    /// The one answer to a call.
+    /// Give a call its one result.
     Reply { call: ToolCall, answer: ToolResult },
-    /// Nobody waits for this call any more: end its tool or its agent, take the question back.
+    /// The result of this call is no longer needed: end its tool or its agent, and withdraw the question about it.
     Abandon(String),
-    /// Send the thread (grown by calls and answers) to the model: [`Input::TurnEnded`]. `notes` go first, as user messages.
+    /// Send the thread, which has grown by calls and results, to the model; the answer is [`Input::TurnEnded`]. `notes` are added
+    /// to it as user messages.
     NextTurn {
-        /// What the model has to know besides.
+        /// Further things that the model has to know.
         notes: Vec<String>,
     },
     /// End the model's turn, if one is under way.
     Stop,
-    /// The run is over. Last effect, once.
+    /// The run is over. This is the last effect, and comes once.
     Finish(Box<RunOutcome>),
 }
 
-/// What was decided about a call.
+/// The decision about a call.
 #[derive(Debug, Clone)]
 pub struct Permission {
     pub id: String,
     pub name: String,
-    /// Whether it may run.
+    /// The call may run.
     pub allow: bool,
     pub by: By,
-    /// Why, where somebody gave a reason.
+    /// The reason, if one was given.
     pub reason: Option<String>,
-    /// The arguments it runs with, where somebody replaced the model's.
+    /// The arguments it runs with, if the model's were replaced.
     pub args: Option<Box<RawValue>>,
 }
 
-/// How a run ended.
+/// The way in which a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// The model had its last word.
+    /// The model has given its final answer.
     Completed,
-    /// The provider failed, or the model did not give what was required.
+    /// The provider failed, or the model did not deliver what was required.
     Failed,
-    /// The caller wanted no more of it.
+    /// The caller cancelled the run.
     Cancelled,
     /// A limit was reached.
     Limit,
 }
 
-/// All that a run came to.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct RunOutcome {
     pub status: Status,
-    /// The model's final text; its latest, if the run did not get so far.
+    /// The model's final text, or its latest one if the run did not complete.
     pub output: String,
-    /// All tokens and dollars, those of agents it handed tasks to included.
+    /// All tokens and dollars, including those of agents that got tasks.
     pub spent: Spent,
-    /// How often the model was asked.
+    /// The number of times the model was asked.
     pub steps: u32,
     /// The arguments of `completion-report`.
     pub report: Option<Box<RawValue>>,
     /// The arguments of the last `planner-output`.
     pub plan: Option<Box<RawValue>>,
-    /// Which limit it was.
+    /// The limit that was reached.
     pub limit: Option<Limit>,
-    /// Why it failed or was stopped; `None` if it was cancelled.
+    /// The reason why the run failed or was stopped; `None` if it was cancelled.
     pub error: Option<Box<ProviderError>>,
 }
 
-/// Where `input` leads, and what is to be done.
+/// The state to which `input` leads from `state`, and the effects.
 pub fn step(state: State, input: Input) -> (State, Vec<Effect>) {
     let mut effects = Vec::new();
     let state = match state {
@@ -217,7 +218,7 @@ pub fn step(state: State, input: Input) -> (State, Vec<Effect>) {
     (state, effects)
 }
 
-/// Before a run and after it there is nothing to be done, but a call that comes all the same is answered.
+/// Handles an input before the run or after it. Nothing is done, except that a call is answered.
 fn refuse(input: Input, effects: &mut Vec<Effect>) {
     if let Input::Call(call, _) = input {
         let answer = ToolResult::error(format!("\"{}\" was not run: the run is not under way", call.name));

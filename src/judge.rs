@@ -1,17 +1,18 @@
-//! Did it succeed? What is left of an exchange in, a [`Reply`] or a [`ProviderError`] out. Nothing else in the crate decides this.
+//! Decides whether an exchange was a success. In: its events, folded, and what is known of its end. Out: a [`Reply`] or a
+//! [`ProviderError`]. Nothing else in the crate decides this.
 //!
-//! Success of a CLI is: exit 0, no failure reported, nothing fatal on standard error, and an outcome (a wire format's last word) that is
-//! no error. Of claude that is subtype "success", `is_error` false and at least one turn (CLI-FACTS 1.1); of codex
-//! `turn.completed`; of gemini `result` with status "success"; of opencode a last `step_finish` with a reason that ends a run.
-//! qwen tells an API's error with exit 0 and "success": its decoder makes a failure of it. Output that is no JSON at all,
-//! with exit 0, is taken as text; JSON that is no answer never is, nor is the beginning of a stream or an object. In the format
-//! `text` an answer's end can't be distinguished from a cut, so there the exit code decides alone.
+//! A CLI has succeeded if it exited with 0, reported no failure, wrote nothing fatal to standard error, and its outcome (the last
+//! event of the wire format) is no error. For claude that is subtype "success", `is_error` false and at least one turn (CLI-FACTS
+//! 1.1); for codex `turn.completed`; for gemini `result` with status "success"; for opencode a last `step_finish` with a reason
+//! that ends a run. qwen reports an API's error with exit 0 and "success", and its decoder makes a failure of it. Output that is
+//! not JSON at all, with exit 0, is taken as text. JSON without an answer never is, nor is the beginning of a stream or an object.
+//! In the format `text` the end of an answer can't be distinguished from a cut, so the exit code decides alone.
 //!
-//! An answer without a word (white space and reasoning are none) and without a call is EMPTY_RESPONSE, whichever provider gave it.
-//! Behind a tool's result models do end so: there it is a success, and its content is `""`.
+//! An answer without a word (white space and reasoning don't count) and without a call is EMPTY_RESPONSE for every provider. Behind
+//! a tool's result, however, models do end like this: there it is a success with the content `""`.
 //!
-//! Success of an API is: a 2xx status, and a body that is an answer and came to its end (`finish_reason` or `[DONE]`) without an
-//! error.
+//! An API has succeeded if it answered with a 2xx status and a body that is an answer and came to its end (`finish_reason` or
+//! `[DONE]`) without an error.
 
 use crate::classify;
 use crate::error::{Code, Partial, ProviderError};
@@ -28,10 +29,10 @@ pub use evidence::{
     TurnEvidence,
 };
 
-/// The verdict.
+/// The verdict on an exchange.
 ///
 /// # Errors
-/// Whatever made the exchange no success, with all that is known of it.
+/// The reason why the exchange was no success, with everything that is known of it.
 pub fn judge(context: &Context, evidence: Evidence, folded: Folded) -> Result<Reply, Box<ProviderError>> {
     match evidence {
         Evidence::Process(process) => of_process(context, &process, folded),
@@ -64,10 +65,10 @@ fn of_process(context: &Context, process: &ProcessEvidence, mut folded: Folded) 
     }
 }
 
-/// What the stop reasons of APIs are where the answer reached the limit of its length.
+/// The stop reasons of APIs for an answer that reached the limit of its length.
 const LIMIT_REASONS: [&str; 4] = ["length", "max_tokens", "max_output_tokens", "MAX_TOKENS"];
 
-/// Why an answer that ended well is none all the same; `None` if it is one.
+/// The error for an answer that ended well but says nothing; `None` if it says something, or may be silent.
 fn silence(context: &Context, folded: &Folded, reply: &Reply) -> Option<ProviderError> {
     if !reply.is_silent() {
         return None;
@@ -95,8 +96,8 @@ fn silence(context: &Context, folded: &Folded, reply: &Reply) -> Option<Provider
     Some(ProviderError::new(context.provider, code, reason).with_hint(hint))
 }
 
-/// Whether `error` is a CLI's word for an answer without a word, which is no failure behind a tool's result (gemini). Only with
-/// tokens that the CLI has counted: grok, which tells none, says the same of an answer that is none of a model's.
+/// `true` if `error` is how a CLI reports an answer without a word, which is no failure behind a tool's result (gemini). The CLI
+/// must have counted tokens: grok counts none, and reports an answer that no model gave in the same way.
 fn is_end_behind_result(error: &ProviderError, folded: &Folded) -> bool {
     let has_asked = folded.usage.as_ref().is_some_and(|usage| usage.total_tokens > 0);
     error.code == Code::EmptyResponse
@@ -106,7 +107,8 @@ fn is_end_behind_result(error: &ProviderError, folded: &Folded) -> bool {
         && !folded.breaks_off
 }
 
-/// The answer in what a process printed that ended well, where it was to print something else; `None` where that is none.
+/// The answer in the plain text of a process that ended well although it was to print another format; `None` if the text is no
+/// answer.
 pub fn answer_in_plain_text<'a>(rules: &CliRules, evidence: &'a Evidence) -> Option<&'a str> {
     match evidence {
         Evidence::Process(process) if process.end == ProcessEnd::Exited && process.exit_code == Some(0) => {
@@ -116,7 +118,7 @@ pub fn answer_in_plain_text<'a>(rules: &CliRules, evidence: &'a Evidence) -> Opt
     }
 }
 
-/// `error` says how the process ended.
+/// Adds to `error` how the process ended.
 pub fn with_process(error: &mut ProviderError, process: &ProcessEvidence) {
     let some = |text: &str| (!text.trim().is_empty()).then(|| text.to_owned());
     error.exit_code = process.exit_code;

@@ -13,13 +13,13 @@ use crate::error::ProviderError;
 use crate::message::well_formed;
 use crate::run::model::Model;
 
-/// Whatever an agent can talk to. A provider gives its own (`model()`).
+/// A model that an agent can talk to. A provider makes its own by `model()`.
 #[napi]
 pub struct NativeModel {
     pub(super) model: Arc<dyn Model>,
 }
 
-/// What is to be run.
+/// A run that is read and not begun.
 #[napi]
 pub struct NativeAgent {
     agent: Mutex<Result<Option<Agent>, Box<ProviderError>>>,
@@ -28,7 +28,7 @@ pub struct NativeAgent {
 
 #[napi]
 impl NativeAgent {
-    /// Reads and checks what is to be run; `check` says what is wrong with it.
+    /// Reads and checks the specification of a run; `check` reports what is wrong with it.
     #[napi(constructor, catch_unwind)]
     pub fn new(spec_json: String) -> Self {
         NativeAgent {
@@ -44,7 +44,7 @@ impl NativeAgent {
         outcome(agent.as_ref().map(|_| ()).map_err(Clone::clone))
     }
 
-    /// The model of the spec's next agent: `{"ok": null}`, or `{"err": …}` if it can't be called as the agent is to be.
+    /// Adds the model of the spec's next agent: `{"ok": null}`, or `{"err": …}` if it can't deliver calls as the agent wants them.
     #[napi(catch_unwind)]
     pub fn add_model(&self, model: &NativeModel) -> String {
         let agent = self.agent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,8 +56,8 @@ impl NativeAgent {
         outcome(Conversation::new(&model.model, way, &path).map(|model| models.push(model)))
     }
 
-    /// The run goes on after what earlier attempts have left, a JSON array of texts, and what happens in it is kept: `{"ok": null}`, or
-    /// `{"err": …}`. After the models were added.
+    /// Has the run go on after the entries of earlier attempts, a JSON array of texts, and stores entries from then on: `{"ok":
+    /// null}` or `{"err": …}`. To be called after the models were added.
     #[napi(catch_unwind)]
     pub fn resume(&self, entries_json: String) -> String {
         let models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,8 +69,8 @@ impl NativeAgent {
         })
     }
 
-    /// Begins the run, once, and returns at once. `env_json` as for `NativeProvider.start`; one that is `cancelled` already asks
-    /// nobody.
+    /// Begins the run and returns at once; can be called once. `env_json` as for `NativeProvider.start`. A run that is already
+    /// `cancelled` asks no model.
     #[napi(catch_unwind)]
     pub fn start(&self, env_json: Option<String>, cancelled: bool) -> napi::Result<NativeAgentRun> {
         let env = variables(env_json)?;
@@ -109,28 +109,28 @@ impl NativeAgentRun {
         promise(env, async move { outcome(run.result().await) })
     }
 
-    /// Answers the request `execute` of that number.
+    /// Answers the request `execute` with this number.
     #[napi(catch_unwind)]
     pub fn complete(&self, request: u32, answer_json: String) -> napi::Result<()> {
         let done = self.run.complete(request, &well_formed(answer_json));
         done.map_err(|error| napi::Error::from_reason(error.to_string()))
     }
 
-    /// Answers the request `ask` of that number.
+    /// Answers the request `ask` with this number.
     #[napi(catch_unwind)]
     pub fn decide(&self, request: u32, decision_json: String) -> napi::Result<()> {
         let done = self.run.decide(request, &well_formed(decision_json));
         done.map_err(|error| napi::Error::from_reason(error.to_string()))
     }
 
-    /// Answers the request `append` of that number: `null`, or `{"locked", "message"}`.
+    /// Answers the request `append` with this number: `null`, or `{"locked", "message"}`.
     #[napi(catch_unwind)]
     pub fn stored(&self, request: u32, answer_json: String) -> napi::Result<()> {
         let done = self.run.stored(request, &answer_json);
         done.map_err(|error| napi::Error::from_reason(error.to_string()))
     }
 
-    /// Ends the run; `result` then says so.
+    /// Cancels the run; `result` then reports that.
     #[napi(catch_unwind)]
     pub fn cancel(&self) {
         self.run.cancel();

@@ -1,4 +1,4 @@
-//! A budget that no provider has: what a face's own keys may use.
+//! A budget that belongs to no provider: the limit of a gateway's key.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::budget::{Admitted, Used};
 use crate::ledger::{self, Ledger, Refused};
 use crate::process::activity::now_ms;
 
-/// What may be used in a window of time, and what was.
+/// The limit of a window of time, and how much of it is used.
 #[napi]
 pub struct NativeBudget {
     made: Made<Ledger>,
 }
 
-/// What a request is known to have used.
+/// The reported usage of a request.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Reported {
@@ -29,8 +29,7 @@ struct Reported {
 
 #[napi]
 impl NativeBudget {
-    /// `name`: by what it is called in `status`. `options_json`: `{"budget": …}` as a provider's option. `check` says whether it can be
-    /// one.
+    /// `name` is shown in `status`. `options_json` is `{"budget": …}` as for a provider; `check` reports what is wrong with it.
     #[napi(constructor, catch_unwind)]
     pub fn new(name: String, options_json: String) -> Self {
         NativeBudget {
@@ -44,7 +43,8 @@ impl NativeBudget {
         self.made.check()
     }
 
-    /// Lets a request in: `{"ok": {window}}`, `{"ok": {usedUp: {limit, what, resetsAt}}}`, or `{"err": …}` where its store can't be used.
+    /// Admits a request: `{"ok": {window}}`, `{"ok": {usedUp: {limit, what, resetsAt}}}`, or `{"err": …}` if the store can't be
+    /// used.
     #[napi(catch_unwind)]
     pub fn admit<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, String>> {
         let ledger = Arc::clone(self.made.get()?);
@@ -57,7 +57,8 @@ impl NativeBudget {
         })
     }
 
-    /// Gives back what was let in as of this `window`. Settles with `{"ok": null}` in any case but a bug: what was not taken stays counted.
+    /// Returns the admission of a request that was not made, in the window `window`. Settles with `{"ok": null}`; if the store
+    /// fails, the request stays counted.
     #[napi(catch_unwind)]
     pub fn give_back<'env>(&self, env: &'env Env, window: String) -> napi::Result<PromiseRaw<'env, String>> {
         let ledger = Arc::clone(self.made.get()?);
@@ -68,8 +69,8 @@ impl NativeBudget {
         })
     }
 
-    /// Counts `used_json`, `{tokens, costUsd}` as far as they are known: `{"ok": true}`, or `{"ok": false}` where the store has not taken
-    /// it, which it is to do with the next request.
+    /// Counts `used_json`, `{tokens, costUsd}` as far as they are known: `{"ok": true}`, or `{"ok": false}` if the store did not
+    /// take them. They are then counted with the next request.
     #[napi(catch_unwind)]
     pub fn settle<'env>(&self, env: &'env Env, used_json: String) -> napi::Result<PromiseRaw<'env, String>> {
         let ledger = Arc::clone(self.made.get()?);
@@ -84,7 +85,7 @@ impl NativeBudget {
         })
     }
 
-    /// It is over: `status` shows it no more.
+    /// Ends the budget: `status` no longer shows it.
     #[napi(catch_unwind)]
     pub fn close(&self) {
         if let Ok(ledger) = self.made.get() {

@@ -1,4 +1,4 @@
-//! Checkpoints in files.
+//! Checkpoints in files, as JavaScript holds them.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use super::outcome;
 use crate::checkpoint::{self, OpenFiles, Refused};
 use crate::error::{Code, ProviderError};
 
-/// The files of one folder.
+/// The checkpoint files of one folder.
 #[napi]
 pub struct NativeCheckpoints {
     folder: PathBuf,
@@ -29,7 +29,7 @@ struct LoadedJson {
 
 #[napi]
 impl NativeCheckpoints {
-    /// Nothing is made or read yet.
+    /// Makes and reads nothing yet.
     #[napi(constructor, catch_unwind)]
     pub fn new(folder: String) -> Self {
         NativeCheckpoints {
@@ -38,7 +38,7 @@ impl NativeCheckpoints {
         }
     }
 
-    /// Takes the run: `{"ok": {token, entries, result}}` or `{"err": …}`.
+    /// Takes over the run `run_id`: `{"ok": {token, entries, result}}` or `{"err": …}`.
     #[napi(catch_unwind)]
     pub fn load<'env>(&self, env: &'env Env, run_id: String) -> napi::Result<PromiseRaw<'env, String>> {
         let (folder, open) = (self.folder.clone(), self.open.clone());
@@ -56,7 +56,7 @@ impl NativeCheckpoints {
         })
     }
 
-    /// Adds entries, JSON texts, for the attempt that holds `token`: `{"ok": null}` when they are on the disk.
+    /// Appends entries, JSON texts, for the attempt that holds `token`: `{"ok": null}` once they are on the disk.
     #[napi(catch_unwind)]
     pub fn append<'env>(
         &self,
@@ -73,7 +73,7 @@ impl NativeCheckpoints {
         })
     }
 
-    /// The run is finished with `result`, or given back without one.
+    /// Ends the attempt: the run is finished with `result`, or without one is released for another attempt.
     #[napi(catch_unwind)]
     pub fn finish<'env>(
         &self,
@@ -94,7 +94,7 @@ impl NativeCheckpoints {
     }
 }
 
-/// JavaScript's number as a token; what is none is nobody's.
+/// JavaScript's number as a token. A number that can't be one becomes 0, which no attempt has.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -108,7 +108,7 @@ fn token_of(number: f64) -> u64 {
     }
 }
 
-/// Whether `run_id` can be the id of a run.
+/// `true` if `run_id` can be the id of a run.
 #[napi(catch_unwind)]
 pub fn is_run_id(run_id: String) -> bool {
     checkpoint::is_run_id(&run_id)

@@ -13,7 +13,7 @@ use crate::error::ProviderError;
 use crate::health;
 use crate::message::well_formed;
 
-/// `{"ok": {"config": schema, "log": schema, "name": …, "version": …}}`.
+/// The adapter's facts: `{"ok": {"config": schema, "log": schema, "name": …, "version": …}}`.
 #[napi(catch_unwind)]
 pub fn claude_code_facts() -> String {
     outcome(claude_code::facts())
@@ -27,7 +27,7 @@ pub struct NativeClaudeCode {
 
 #[napi]
 impl NativeClaudeCode {
-    /// What the options are worth, [`NativeClaudeCode::check`] says; `node` is the host's version.
+    /// Makes an adapter; [`NativeClaudeCode::check`] reports what is wrong with the options. `node` is the host's version.
     #[napi(constructor, catch_unwind)]
     pub fn new(options_json: String, owner: u32, node: String) -> Self {
         NativeClaudeCode {
@@ -52,13 +52,13 @@ impl NativeClaudeCode {
         })
     }
 
-    /// `{"ok": RunLog}`, or `{"err": …}` for what is no result.
+    /// `{"ok": RunLog}`, or `{"err": …}` if `result_json` is no result.
     #[napi(catch_unwind)]
     pub fn normalize_log(&self, result_json: String, context_json: String) -> napi::Result<String> {
         Ok(outcome(self.adapter.get()?.normalize(&result_json, &context_json)))
     }
 
-    /// Begins to look whether the CLI is there and says its version. `env_json` as for `NativeProvider::start`.
+    /// Begins to check that the CLI is installed and tells its version. `env_json` as for `NativeProvider::start`.
     #[napi(catch_unwind)]
     pub fn look(&self, env_json: Option<String>) -> napi::Result<NativeLook> {
         let env = variables(env_json)?;
@@ -70,7 +70,7 @@ impl NativeClaudeCode {
     }
 }
 
-/// One run.
+/// One run of the adapter.
 #[napi]
 pub struct NativeExecution {
     execution: Arc<Execution>,
@@ -91,14 +91,14 @@ impl NativeExecution {
         })
     }
 
-    /// Ends the run; `result` then says so.
+    /// Cancels the run; `result` then reports that.
     #[napi(catch_unwind)]
     pub fn cancel(&self) {
         self.execution.cancel();
     }
 }
 
-/// A look at the CLI.
+/// A check of the CLI.
 #[napi]
 pub struct NativeLook {
     check: Arc<Result<health::Check, Box<ProviderError>>>,
@@ -106,7 +106,7 @@ pub struct NativeLook {
 
 #[napi]
 impl NativeLook {
-    /// `{"ok": HealthReport}`.
+    /// The report of the check: `{"ok": HealthReport}`.
     #[napi(catch_unwind)]
     pub fn result<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, String>> {
         let check = Arc::clone(&self.check);

@@ -1,8 +1,8 @@
-//! The Node environment that calls: the main thread's, or one worker's.
+//! The Node environment of a call: the main thread's, or a worker's.
 //!
-//! Node frees every object of an environment when that ends, also those with promises that wait, while the runtime's threads go on.
-//! So no future here borrows the object whose method has made it: an `async fn` that takes `&self` would, napi does not prevent
-//! it, and what such a future touches afterwards is freed memory. `promise` takes futures that own what they need.
+//! When an environment ends, Node frees all its objects, even those whose promises are pending, while the runtime's threads go on.
+//! So no future here borrows the object whose method made it. An `async fn` that takes `&self` would, napi doesn't prevent it, and
+//! such a future would go on with freed memory. `promise` takes futures that own everything they need.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,16 +16,17 @@ use super::{from_json, runtime};
 use crate::exchange::scratch;
 use crate::process::{Vars, registry};
 
-/// Owners of processes: one per environment.
+/// The number of the next environment. It names the owner of processes.
 static NEXT_OWNER: AtomicU32 = AtomicU32::new(1);
 
-/// Cancelled when the environment ends.
+/// A token that is cancelled when the environment ends.
 struct Ending(CancellationToken);
 
-/// Called once per environment when the façade loads: the number that names its processes from then on. When the
-/// environment goes (a worker's `terminate()` included), they go, and with them what its promises wait for.
+/// Attaches to an environment; the façade calls it once when it loads. The returned number names the environment's processes from
+/// then on. When the environment ends (by a worker's `terminate()` too), they are ended, and the futures of its promises are
+/// dropped.
 ///
-/// # Errors
+/// The system has no threads for the addon's runtime. Nothing else of the addon may be called then.
 /// The system has no threads for the addon's runtime: nothing else may be called then.
 #[napi(catch_unwind)]
 pub fn attach(env: Env) -> napi::Result<u32> {
@@ -42,16 +43,17 @@ pub fn attach(env: Env) -> napi::Result<u32> {
     Ok(owner)
 }
 
-/// Ends every process of `owner` at once, synchronously, and removes their private folders: for `process.once("exit")`.
+/// Ends every process of `owner` synchronously and removes their private folders: for `process.once("exit")`.
 #[napi(catch_unwind)]
 pub fn kill_all(owner: u32) {
     let _killed = registry::kill_all(u64::from(owner));
     scratch::remove_all(u64::from(owner));
 }
 
-/// A promise of `future`'s value. The future is dropped when the environment ends: its promise is gone then.
+/// A promise of `future`'s value. The future is dropped when the environment ends, since its promise is gone then.
 ///
-/// Boxed, because each type of future brings a copy of the runtime's task and of napi's promise into the addon: 10 KB.
+/// The future is boxed because each type of future would add 10 KB to the addon: its own copy of the runtime's task and of napi's
+/// promise.
 pub(super) fn promise<T>(env: &Env, future: impl Future<Output = T> + Send + 'static) -> napi::Result<PromiseRaw<'_, T>>
 where
     T: ToNapiValue + Send + 'static,
@@ -73,8 +75,8 @@ where
     })
 }
 
-/// The variables a worker's JavaScript sees (`{"NAME": "value"}`), which is a copy of its own there; `None` for the
-/// process's.
+/// Reads the environment variables of a worker, `{"NAME": "value"}`: a worker's JavaScript has a copy of its own. `None` means the
+/// process's variables.
 pub(super) fn variables(json: Option<String>) -> napi::Result<Option<Vars>> {
     let Some(json) = json else { return Ok(None) };
     let vars = from_json::<std::collections::BTreeMap<String, String>>(&json)?;

@@ -1,4 +1,4 @@
-//! What JavaScript asks about errors: the list of codes, what a text means, and a provider's breaker.
+//! Errors for JavaScript: the list of codes, the classification of a text, and a provider's circuit breaker.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,7 +13,8 @@ use crate::message::well_formed;
 use crate::process::zone::local_offset_min;
 use crate::provider::fallback;
 
-/// Every category with its guidance and every code with its category and its own word on falling back, as JSON: what index.d.ts is checked against.
+/// Every category with its guidance, and every code with its category and whether it falls back, as JSON. A test holds index.d.ts
+/// against it.
 #[napi(catch_unwind)]
 pub fn error_codes() -> String {
     let categories = Category::ALL.map(|category| {
@@ -33,7 +34,7 @@ pub fn error_codes() -> String {
     json!({"categories": categories, "codes": codes.collect::<Vec<_>>()}).to_string()
 }
 
-/// What an error text means: `{"ok": error}` at `now_ms`, or `{"err": …}` that names what is wrong with `context_json`.
+/// Classifies an error text: `{"ok": error}` at the time `now_ms`, or `{"err": …}` that says what is wrong with `context_json`.
 #[napi(catch_unwind)]
 pub fn classify_error(text: String, context_json: String, now_ms: f64) -> String {
     let now_ms = now_ms as u64;
@@ -46,7 +47,7 @@ pub fn classify_error(text: String, context_json: String, now_ms: f64) -> String
     ))
 }
 
-/// Checks the options of `createFallbackProvider`: `{"ok": whether there are breakers}`, or `{"err": …}`.
+/// Checks the options of `createFallbackProvider`: `{"ok": boolean}`, `true` if there are circuit breakers, or `{"err": …}`.
 #[napi(catch_unwind)]
 pub fn check_fallback_options(options_json: String) -> String {
     let settings = fallback::breaker_settings(&options_json);
@@ -61,7 +62,7 @@ pub struct NativeBreaker {
 
 #[napi]
 impl NativeBreaker {
-    /// `options_json` has passed [`check_fallback_options`].
+    /// Makes a breaker of options that have passed [`check_fallback_options`].
     #[napi(constructor, catch_unwind)]
     pub fn new(options_json: String) -> napi::Result<Self> {
         let settings = fallback::breaker_settings(&options_json)
@@ -72,7 +73,7 @@ impl NativeBreaker {
         })
     }
 
-    /// `{"ticket": number}`, or `{"wait": until}`.
+    /// Asks for permission to call: `{"ticket": number}`, or `{"wait": until}`.
     #[napi(catch_unwind)]
     pub fn admit(&self, now_ms: f64) -> String {
         match self.lock().admit(now_ms as u64) {
@@ -81,25 +82,25 @@ impl NativeBreaker {
         }
     }
 
-    /// The call of `ticket` was answered.
+    /// Reports that the call of `ticket` was answered.
     #[napi(catch_unwind)]
     pub fn succeeded(&self, ticket: f64, now_ms: f64) {
         self.report(ticket, CallOutcome::Success, now_ms);
     }
 
-    /// The call of `ticket` failed.
+    /// Reports that the call of `ticket` failed.
     #[napi(catch_unwind)]
     pub fn failed(&self, ticket: f64, now_ms: f64) {
         self.report(ticket, CallOutcome::Failure, now_ms);
     }
 
-    /// The call of `ticket` found a limit used up, until `resets_at` if that is known.
+    /// Reports that the call of `ticket` found a limit used up, until `resets_at` if that is known.
     #[napi(catch_unwind)]
     pub fn used_up(&self, ticket: f64, now_ms: f64, resets_at: Option<f64>) {
         self.report(ticket, CallOutcome::Quota(resets_at.map(|at| at as u64)), now_ms);
     }
 
-    /// The call of `ticket` says nothing about the provider.
+    /// Reports that the call of `ticket` ended without showing anything about the provider.
     #[napi(catch_unwind)]
     pub fn passed(&self, ticket: f64, now_ms: f64) {
         self.report(ticket, CallOutcome::Neither, now_ms);

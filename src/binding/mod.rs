@@ -1,6 +1,6 @@
 //! The only napi code: one-line entries over the crate's functions. JSON text goes in and comes out.
 //!
-//! Async functions cannot carry an error code across napi, so failures are values here (`{"err": …}`) and JavaScript throws.
+//! An async function can't carry an error code across napi. So failures are values here (`{"err": …}`), and JavaScript throws.
 
 pub mod agent;
 pub mod budget;
@@ -26,13 +26,13 @@ use crate::error::ProviderError;
 use crate::process::activity;
 use crate::status;
 
-/// index.d.ts's `Limits` as JSON.
+/// The value of `limits()` as JSON (`Limits` in index.d.ts).
 #[napi(catch_unwind)]
 pub fn limits() -> String {
     status::own().to_string()
 }
 
-/// Where gateways of this process listen, all of them: `status` of other programs shows it. Settles with `{"ok": null}`.
+/// Publishes the addresses of all gateways in this process, for `status` in other programs. Settles with `{"ok": null}`.
 #[napi(catch_unwind)]
 pub fn note_gateways(env: &Env, addresses: Vec<String>) -> napi::Result<PromiseRaw<'_, String>> {
     environment::promise(env, async move {
@@ -41,11 +41,11 @@ pub fn note_gateways(env: &Env, addresses: Vec<String>) -> napi::Result<PromiseR
     })
 }
 
-/// A string on its way to JavaScript. V8 copies Latin-1 as it is; UTF-8 it reads character by character, on its own thread.
+/// A string for JavaScript. V8 copies Latin-1 unchanged, but reads UTF-8 character by character on its own thread.
 type Text = Either<Latin1String, String>;
 
 fn text(string: String) -> Text {
-    // What is ASCII is Latin-1, and to see that takes a fraction of what it saves.
+    // ASCII is valid Latin-1, and checking for it costs a fraction of what it saves.
     if string.is_ascii() {
         Either::A(string.into())
     } else {
@@ -53,8 +53,8 @@ fn text(string: String) -> Text {
     }
 }
 
-/// What a constructor has made of its options. It can't throw an error with a code itself: `check` says it, and whoever goes on
-/// without asking that gets none.
+/// The value that a constructor made of its options, or the error. A constructor can't throw an error with a code, so `check`
+/// reports it; using the object without that check fails.
 struct Made<T: ?Sized>(Result<Arc<T>, Box<ProviderError>>);
 
 impl<T: ?Sized> Made<T> {
@@ -84,12 +84,12 @@ fn outcome<T: serde::Serialize>(result: Result<T, Box<ProviderError>>) -> String
     serde_json::to_string(&outcome).unwrap_or_else(|error| failed(&internal(&error)))
 }
 
-/// `{"err": error}`, of one that is known to be writable.
+/// `{"err": error}`, for an error that can certainly be written as JSON.
 fn failed(error: &ProviderError) -> String {
     serde_json::json!({ "err": error }).to_string()
 }
 
-/// JSON of the façade's own making; if it can't be read, that is a bug and not the user's input.
+/// Reads JSON that the façade has made. A failure is a bug, not a mistake in the user's input.
 fn from_json<'a, T: serde::Deserialize<'a>>(json: &'a str) -> napi::Result<T> {
     serde_json::from_str(json).map_err(|error| napi::Error::from_reason(error.to_string()))
 }

@@ -21,7 +21,7 @@ use crate::run::model::Model;
 use crate::run::request::EncodedRequest;
 use crate::run::{Ended, Engine, LogBatch, Run};
 
-/// One provider object: of a CLI, or of an API.
+/// One provider object, for a CLI or an API.
 #[napi]
 pub struct NativeProvider {
     provider: Made<dyn Checkable>,
@@ -38,13 +38,14 @@ impl NativeProvider {
 
 #[napi]
 impl NativeProvider {
-    /// What the options are worth, [`NativeProvider::check`] says.
+    /// Makes a built-in provider; [`NativeProvider::check`] reports what is wrong with the options.
     #[napi(constructor, catch_unwind)]
     pub fn new(kind: String, options_json: String, owner: u32) -> Self {
         NativeProvider::of(Engine::new(&kind, &well_formed(options_json), u64::from(owner)))
     }
 
-    /// The provider that `config_json` describes; [`NativeProvider::check`] also names its fields.
+    /// Makes the provider that `config_json` describes; [`NativeProvider::check`] reports what is wrong with its fields and the
+    /// options.
     #[napi(factory, catch_unwind)]
     pub fn custom(config_json: String, options_json: String, owner: u32) -> Self {
         NativeProvider::of(Engine::custom(
@@ -54,7 +55,8 @@ impl NativeProvider {
         ))
     }
 
-    /// The agent that `config_json` describes, over the Agent Client Protocol; [`NativeProvider::check`] also names its fields.
+    /// Makes a provider for the agent that `config_json` describes, over the Agent Client Protocol; [`NativeProvider::check`]
+    /// reports what is wrong with its fields and the options.
     #[napi(factory, catch_unwind)]
     pub fn acp(config_json: String, options_json: String, owner: u32) -> Self {
         NativeProvider::of(Engine::agent(
@@ -64,7 +66,7 @@ impl NativeProvider {
         ))
     }
 
-    /// That of an OpenAI-compatible API.
+    /// Makes a provider for an OpenAI-compatible API.
     #[napi(factory, catch_unwind)]
     pub fn api(options_json: String) -> Self {
         NativeProvider::of(ApiEngine::new(&well_formed(options_json)))
@@ -82,7 +84,8 @@ impl NativeProvider {
         self.provider.check()
     }
 
-    /// Begins a run of the thread and returns at once; everything slow happens on the runtime's threads. `env_json` is set where JavaScript's environment is not the process's: in worker threads.
+    /// Begins a run of the thread and returns at once; everything slow happens on the runtime's threads. `env_json` is set if
+    /// JavaScript's environment variables are not the process's: in worker threads.
     #[napi(catch_unwind)]
     pub fn start(
         &self,
@@ -103,14 +106,14 @@ impl NativeProvider {
         })))
     }
 
-    /// The provider as an agent talks to it.
+    /// The provider as an agent's model.
     #[napi(catch_unwind)]
     pub fn model(&self) -> napi::Result<NativeModel> {
         let model: Arc<dyn Model> = Arc::<dyn Checkable>::clone(self.provider.get()?);
         Ok(NativeModel { model })
     }
 
-    /// Starts processes for the next calls and resolves when they have answered: `{"ok": null}` or `{"err": …}`. `known_json`:
+    /// Starts processes for the next calls, and resolves when they are ready: `{"ok": null}` or `{"err": …}`. `known_json`:
     /// `{"system": text?, "tools": [spec…]?}`; `env_json` as for [`NativeProvider::start`].
     #[napi(catch_unwind)]
     pub fn prewarm<'env>(
@@ -124,8 +127,8 @@ impl NativeProvider {
         promise(env, async move { outcome(ready.await) })
     }
 
-    /// Begins to look how the provider is and returns at once. `level_json`: `"command"`, `"version"`, `"auth"` or
-    /// `"request"`; `env_json` as for [`NativeProvider::start`].
+    /// Begins a health check and returns at once. `level_json`: `"command"`, `"version"`, `"auth"` or `"request"`; `env_json` as
+    /// for [`NativeProvider::start`].
     #[napi(catch_unwind)]
     pub fn health(&self, level_json: String, env_json: Option<String>) -> napi::Result<NativeHealth> {
         let level = from_json(&level_json)?;
@@ -136,21 +139,21 @@ impl NativeProvider {
         })))
     }
 
-    /// Refuses further calls from now on; those that run or wait go on.
+    /// Refuses all further calls. Calls that run or wait go on.
     #[napi(catch_unwind)]
     pub fn refuse_further(&self) -> napi::Result<()> {
         self.provider.get()?.lifecycle().refuse_further();
         Ok(())
     }
 
-    /// Refuses further calls, and waits until those that run or wait have ended by themselves.
+    /// Refuses all further calls, and waits until those that run or wait have ended by themselves.
     #[napi(catch_unwind)]
     pub fn drain<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, ()>> {
         let provider = Arc::clone(self.provider.get()?);
         promise(env, async move { provider.lifecycle().drain().await })
     }
 
-    /// Ends all runs and waits for the last of their processes.
+    /// Ends all runs and waits until the last of their processes has ended.
     #[napi(catch_unwind)]
     pub fn close<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, ()>> {
         promise(env, Arc::clone(self.provider.get()?).close())
@@ -161,7 +164,7 @@ impl NativeProvider {
 #[napi]
 pub struct NativeRun {
     run: Arc<Run>,
-    /// The answer's, until it is taken.
+    /// The answer's text, until it is taken.
     text: Arc<Mutex<String>>,
     unwatched: CancellationToken,
 }
@@ -185,8 +188,8 @@ impl NativeRun {
         promise(env, async move { run.next().await.map(text) })
     }
 
-    /// `{"ok": reply}`, `{"err": error}` or `{"cancelled": true}`. The reply's `content` is empty, for an answer may be long:
-    /// [`NativeRun::take_text`] gives it. So are its `messages`, which the `done` event has.
+    /// `{"ok": reply}`, `{"err": error}` or `{"cancelled": true}`. The reply's `content` is left empty, because it may be long, and
+    /// is fetched by [`NativeRun::take_text`]. Its `messages` are left empty, too: the `done` event has them.
     #[napi(catch_unwind)]
     pub fn result<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, Text>> {
         let (run, content) = (Arc::clone(&self.run), Arc::clone(&self.text));
@@ -204,7 +207,7 @@ impl NativeRun {
         })
     }
 
-    /// The text of the answer, once, after [`NativeRun::result`].
+    /// The text of the answer. It can be taken once, after [`NativeRun::result`].
     #[napi(catch_unwind)]
     pub fn take_text(&self) -> Text {
         text(std::mem::take(
@@ -212,8 +215,8 @@ impl NativeRun {
         ))
     }
 
-    /// Resolves when nobody needs to wait for whoever takes the events: the run has failed, was cancelled, or its time is up;
-    /// `unwatch` ends the waiting.
+    /// Resolves when the run has failed, was cancelled, or its time is up, so that nobody needs to wait for a consumer that is slow
+    /// to take events. `unwatch` ends the wait.
     #[napi(catch_unwind)]
     pub fn lost<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, ()>> {
         let (run, unwatched) = (Arc::clone(&self.run), self.unwatched.clone());
@@ -225,33 +228,33 @@ impl NativeRun {
         })
     }
 
-    /// Resolves what `lost` has promised.
+    /// Resolves the promise of `lost`.
     #[napi(catch_unwind)]
     pub fn unwatch(&self) {
         self.unwatched.cancel();
     }
 
-    /// The next records as soon as there are any: `{"batch": n, "records": [LogRecord…]}`; `null` when the run is over.
+    /// The next log records as soon as there are any: `{"batch": n, "records": [LogRecord…]}`; `null` when the run is over.
     #[napi(catch_unwind)]
     pub fn next_log<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, Option<String>>> {
         let run = Arc::clone(&self.run);
         promise(env, async move { run.next_log().await.and_then(batch) })
     }
 
-    /// What the run has logged since the last call, as [`NativeRun::next_log`] gives it; `null` if nothing.
+    /// The log records since the last call, in the form of [`NativeRun::next_log`]; `null` if there are none.
     #[napi(catch_unwind)]
     pub fn take_log(&self) -> Option<String> {
         self.run.take_log().and_then(batch)
     }
 
-    /// Ends the run; `result` then says so.
+    /// Cancels the run; `result` then reports that.
     #[napi(catch_unwind)]
     pub fn cancel(&self) {
         self.run.cancel();
     }
 }
 
-/// A look at how a provider is.
+/// A health check of a provider.
 #[napi]
 pub struct NativeHealth {
     check: Arc<Result<Check, Box<ProviderError>>>,
@@ -281,7 +284,7 @@ impl NativeHealth {
         })
     }
 
-    /// Ends what the look has started; `result` then says so.
+    /// Ends everything that the check has started; `result` then reports that it was cancelled.
     #[napi(catch_unwind)]
     pub fn cancel(&self) {
         if let Ok(check) = self.check.as_ref() {
@@ -290,8 +293,8 @@ impl NativeHealth {
     }
 }
 
-/// Every built-in provider as JSON: `[{id, name, command, versions, models, hands}]`; `hands` has what it hands over beside text in one of
-/// its engines at least.
+/// Every built-in provider as JSON: `[{id, name, command, versions, models, hands}]`. `hands` lists the kinds of content besides
+/// text that at least one of its engines hands to the model.
 #[napi(catch_unwind)]
 pub fn providers() -> String {
     let all = provider::ALL.iter().map(|provider| {
@@ -309,13 +312,13 @@ pub fn providers() -> String {
     serde_json::Value::Array(all.collect()).to_string()
 }
 
-/// The JSON of a batch of log records. What is built of JSON values can be written.
+/// The JSON of a batch of log records. Writing it can't fail, since records are made of JSON values.
 fn batch(batch: LogBatch) -> Option<String> {
     serde_json::to_string(&batch).ok()
 }
 
 /// Runs a program without a shell: `{"ok": stdout}` or `{"err": …}` (SPEC-01's `execFileAsync`). `env_json` as for
-/// [`NativeProvider::start`]; the environment is read on this thread, JavaScript's, which alone may change it.
+/// [`NativeProvider::start`]. The environment is read on JavaScript's thread, because only that one may change it.
 #[napi(catch_unwind)]
 pub fn exec_file<'env>(
     env: &'env Env,

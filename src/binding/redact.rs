@@ -1,4 +1,4 @@
-//! Secrets taken out of text that leaves the process by way of JavaScript (telemetry with `content: "redacted"`).
+//! Redacts text that leaves the process through JavaScript (telemetry with `content: "redacted"`).
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ struct KnownSecrets {
     secrets: Vec<String>,
 }
 
-/// Knows the known shapes of secrets, and the values of an environment that are secret by their variable's name.
+/// A redactor of the known shapes of secrets, and of the variables in an environment whose name says that they are secret.
 #[napi]
 pub struct NativeRedactor {
     redactor: Redactor,
@@ -24,7 +24,8 @@ pub struct NativeRedactor {
 
 #[napi]
 impl NativeRedactor {
-    /// `known_json`: `{"env": {name: value}, "secrets": [value]}`; `secrets` are what is one whatever its name, such as an API key.
+    /// Makes a redactor. `known_json`: `{"env": {name: value}, "secrets": [value]}`; `secrets` are secret without regard to a name,
+    /// such as an API key.
     #[napi(constructor, catch_unwind)]
     pub fn new(known_json: String) -> napi::Result<Self> {
         let known: KnownSecrets =
@@ -35,7 +36,7 @@ impl NativeRedactor {
         })
     }
 
-    /// `plain` without its secrets, as a run log would have it.
+    /// `plain` without its secrets, redacted as for a run log.
     #[napi(catch_unwind)]
     pub fn redact(&self, plain: Utf16String) -> Text {
         text(self.redactor.redact(Channel::Record, &utf8(&plain)).into_owned())

@@ -1,4 +1,4 @@
-//! Run logs, replayed and shown.
+//! Run logs that are replayed or shown.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -23,7 +23,7 @@ pub struct NativeReplay {
 
 #[napi]
 impl NativeReplay {
-    /// The run `run_id` of the file at `path`, or its last one. Nothing is read yet.
+    /// The run `run_id` of the file at `path`, or the last run in it. Nothing is read yet.
     #[napi(constructor, catch_unwind)]
     pub fn new(path: String, run_id: Option<String>) -> Self {
         NativeReplay {
@@ -33,7 +33,7 @@ impl NativeReplay {
         }
     }
 
-    /// Reads the file: `{"ok": what is known of the run}` or `{"err": …}`.
+    /// Reads the file: `{"ok": facts about the run}` or `{"err": …}`.
     #[napi(catch_unwind)]
     pub fn open<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, String>> {
         let (path, run_id, opened) = (PathBuf::from(&self.path), self.run_id.clone(), Arc::clone(&self.replay));
@@ -45,20 +45,20 @@ impl NativeReplay {
         })
     }
 
-    /// Some events from the `from`th on, a JSON array; `null` behind the last, and before `open`.
+    /// A batch of events from number `from` on, a JSON array; `null` behind the last one, and before `open`.
     #[napi(catch_unwind)]
     pub fn batch(&self, from: u32) -> Option<String> {
         self.replay.get()?.batch(from as usize)
     }
 }
 
-/// What every page of ours begins with, up to its body.
+/// The beginning of every HTML page of this package, up to its body.
 #[napi(catch_unwind)]
 pub fn page_head(title: String) -> String {
     crate::runlog::html::head(&title)
 }
 
-/// A file as a person sees it: `{"ok": text}` or `{"err": …}`. `shown_json`: `{format, colour, full}`.
+/// Renders the run log in a file: `{"ok": text}` or `{"err": …}`. `shown_json`: `{format, colour, full}`.
 #[napi(catch_unwind)]
 pub fn show_run_log(env: &Env, path: String, shown_json: String) -> napi::Result<PromiseRaw<'_, String>> {
     let shown = from_json(&shown_json)?;
@@ -68,15 +68,16 @@ pub fn show_run_log(env: &Env, path: String, shown_json: String) -> napi::Result
     )
 }
 
-/// Adds a call that was refused before any run of it began to the log at `path`: `{"ok": null}` or `{"err": …}`. `refused_json`: `{runId, provider,
-/// startedAt, error}`, the last a `ProviderError`.
+/// Adds a call that was refused before it became a run to the log at `path`: `{"ok": null}` or `{"err": …}`. `refused_json` is
+/// `{runId, provider, startedAt, error}` with a `ProviderError`.
 #[napi(catch_unwind)]
 pub fn record_refused_call(env: &Env, path: String, refused_json: String) -> napi::Result<PromiseRaw<'_, String>> {
     let refused: RefusedCall = from_json(&refused_json)?;
     promise(env, async move { outcome(refused.record(&PathBuf::from(path)).await) })
 }
 
-/// What goes on on this machine and what the logs at `paths` hold since `since` (ms since the epoch): `{"ok": index.d.ts's Status}`.
+/// The state of this machine and the usage in the logs at `paths` since `since` (ms since the epoch): `{"ok": Status}` (index.d.ts)
+/// or `{"err": …}`.
 #[napi(catch_unwind)]
 pub fn machine_status(env: &Env, paths: Vec<String>, since: f64) -> napi::Result<PromiseRaw<'_, String>> {
     let paths: Vec<PathBuf> = paths.into_iter().map(PathBuf::from).collect();

@@ -1,7 +1,7 @@
-//! The async runtime of the addon, or why there is none.
+//! The async runtime of the addon, or the reason why there is none.
 //!
-//! In: the system's threads. Out: a runtime for napi, and [`refusal`] where the system has no threads for one. napi's own and
-//! tokio's way of starting one panics there, inside of a function of C: Node would be aborted by an `import`.
+//! In: the threads that the system grants. Out: a runtime for napi, and [`refusal`] if there are too few threads for one. By
+//! themselves napi and tokio would panic in that case, inside a function of C, so that an `import` would abort Node.
 
 use std::io;
 use std::sync::{OnceLock, mpsc};
@@ -11,22 +11,22 @@ use napi::bindgen_prelude::{Object, create_custom_tokio_runtime};
 use napi_derive::napi;
 use tokio::runtime::{Builder, Runtime};
 
-/// How many threads must be left beside the workers, for what blocks: looking at files, starting the watchdog.
+/// The number of threads that must be left beside the workers for blocking work: looking at files, starting the watchdog.
 const FURTHER: usize = 2;
 
-/// Why there is no runtime; set once, before anything of the addon can be called.
+/// The reason why there is no runtime. Set once, before anything of the addon can be called.
 static REFUSAL: OnceLock<Option<String>> = OnceLock::new();
 
-/// The reason why nothing of this addon can work, and what to do; `None` where it can.
+/// The reason why nothing of this addon can work, and what to do about it; `None` if it works.
 pub fn refusal() -> Option<String> {
     REFUSAL.get().cloned().flatten()
 }
 
-/// Called for each Node environment before napi starts its runtime, and not while the system's loader holds its locks: threads
-/// can be waited for here.
+/// Called for each Node environment before napi starts its runtime. The system's loader holds no locks at this point, so threads
+/// may be waited for.
 #[napi(module_exports, catch_unwind)]
 pub fn prepare(_exports: Object, _env: Env) -> napi::Result<()> {
-    // napi catches no panic of this one function, whatever its attribute says.
+    // napi doesn't catch a panic of this one function, whatever its attribute says.
     let built = || std::panic::catch_unwind(build).unwrap_or_else(|_| Err(io::Error::other("tokio gave up")));
     REFUSAL.get_or_init(|| match built() {
         Ok(runtime) => {
@@ -34,7 +34,7 @@ pub fn prepare(_exports: Object, _env: Env) -> napi::Result<()> {
             None
         }
         Err(error) => {
-            // One that has neither threads nor files: nothing runs on it.
+            // A runtime that has neither threads nor files, and on which nothing runs.
             if let Ok(runtime) = Builder::new_current_thread().build() {
                 create_custom_tokio_runtime(runtime);
             }
@@ -61,7 +61,8 @@ fn build() -> io::Result<Runtime> {
     builder.build()
 }
 
-/// How many threads the system starts, up to `wanted`, and why not more: tokio panics where it gets none.
+/// The number of threads that the system grants, up to `wanted`, and the reason why it grants no more. tokio would panic without
+/// them.
 fn free_threads(wanted: usize) -> (usize, Option<io::Error>) {
     let (release, held) = (0..wanted)
         .map(|_| mpsc::channel::<()>())
@@ -71,7 +72,7 @@ fn free_threads(wanted: usize) -> (usize, Option<io::Error>) {
     for held in held {
         let thread = std::thread::Builder::new().stack_size(64 * 1024);
         match thread.spawn(move || {
-            // Ends when its sender is dropped: until then it takes its place.
+            // The thread waits, and so takes its place, until its sender is dropped.
             let _ = held.recv();
         }) {
             Ok(thread) => started.push(thread),
@@ -84,7 +85,7 @@ fn free_threads(wanted: usize) -> (usize, Option<io::Error>) {
     drop(release);
     let free = started.len();
     for thread in started {
-        // It does nothing that could panic.
+        // The thread does nothing that could panic.
         let _ = thread.join();
     }
     (free, refused)

@@ -1,4 +1,4 @@
-//! The messages that JavaScript may hand over again by their numbers, as JavaScript holds them.
+//! Messages that JavaScript can hand over again by their numbers.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,21 +7,22 @@ use napi_derive::napi;
 
 use crate::thread::{Shelf, Thread, Unfit};
 
-/// One shelf, of whoever made it: no other copy of the package, and no other thread, knows its numbers.
+/// One shelf of messages. Its numbers mean nothing to another copy of the package, or to another thread.
 #[napi]
 #[derive(Default)]
 pub struct NativeShelf {
     shelf: Shelf,
 }
 
-/// A thread, for one run: what began it has taken the messages, whenever JavaScript's collector finds what is left.
+/// The thread of one run. Starting the run takes the messages out, so they are freed in time even if JavaScript's collector finds
+/// this object late.
 #[napi]
 pub struct NativeThread {
     thread: Mutex<Thread>,
 }
 
 impl NativeThread {
-    /// Its messages, once.
+    /// Takes the messages; can be called once.
     pub(super) fn take(&self) -> Thread {
         std::mem::take(&mut *self.thread.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -29,13 +30,13 @@ impl NativeThread {
 
 #[napi]
 impl NativeShelf {
-    /// An empty one.
+    /// An empty shelf.
     #[napi(constructor, catch_unwind)]
     pub fn new() -> Self {
         NativeShelf::default()
     }
 
-    /// [`Shelf::thread`]; `null` if there is no message of a number: the thread has to be handed over whole.
+    /// Makes a thread by [`Shelf::thread`]; `null` if a number has no message: then the thread has to be handed over as a whole.
     #[napi(catch_unwind)]
     pub fn thread(
         &self,
@@ -52,13 +53,13 @@ impl NativeShelf {
         }
     }
 
-    /// Keeps the messages of these numbers no longer. Runs that have begun have them all the same.
+    /// Drops the messages of these numbers. Runs that have begun keep theirs.
     #[napi(catch_unwind)]
     pub fn release(&self, numbers: Uint32Array) {
         self.shelf.release(&numbers);
     }
 
-    /// Keeps no message any longer.
+    /// Drops all messages.
     #[napi(catch_unwind)]
     pub fn clear(&self) {
         self.shelf.clear();

@@ -1,4 +1,4 @@
-//! What a suite of tasks needs of the system: its folder for itself, and the commands that judge its tasks.
+//! The system's part in a suite of tasks: a lock on its folder, and the commands that judge its tasks.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::checkpoint;
 use crate::error::ProviderError;
 use crate::process::{ShellCommand, Vars, run_shell};
 
-/// A file that one process at a time has for itself, until it gives it back or ends, in whichever way.
+/// A file that one process at a time can lock, until it releases the lock or ends in any way.
 #[napi]
 pub struct NativeLock {
     path: PathBuf,
@@ -25,7 +25,7 @@ pub struct NativeLock {
 
 #[napi]
 impl NativeLock {
-    /// Of the file at `path`. Nothing is made yet.
+    /// A lock on the file at `path`. Nothing is made yet.
     #[napi(constructor, catch_unwind)]
     pub fn new(path: String) -> Self {
         NativeLock {
@@ -34,7 +34,8 @@ impl NativeLock {
         }
     }
 
-    /// Takes the file, which is made if there is none: `{"ok": true}`, `{"ok": false}` if somebody has it, or `{"err": …}`.
+    /// Takes the lock on the file, which is made if it doesn't exist: `{"ok": true}`, `{"ok": false}` if another process has the
+    /// lock, or `{"err": …}`.
     #[napi(catch_unwind)]
     pub fn take<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, String>> {
         let (path, held) = (self.path.clone(), Arc::clone(&self.held));
@@ -47,7 +48,7 @@ impl NativeLock {
         })
     }
 
-    /// Gives it back. The file stays.
+    /// Releases the lock. The file stays.
     #[napi(catch_unwind)]
     pub fn release(&self) {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -76,7 +77,7 @@ impl NativeShell {
         })
     }
 
-    /// Runs it: `{"ok": {exitCode, timedOut, output}}` or `{"err": …}`, when nothing of it is left.
+    /// Runs the command: `{"ok": {exitCode, timedOut, output}}` or `{"err": …}`, once all of its processes have ended.
     #[napi(catch_unwind)]
     pub fn run<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, String>> {
         let (command, base) = (self.command.clone(), Arc::clone(&self.base));
@@ -89,7 +90,7 @@ impl NativeShell {
         })
     }
 
-    /// Ends it. Does nothing when it is over.
+    /// Cancels the command. Does nothing after its end.
     #[napi(catch_unwind)]
     pub fn cancel(&self) {
         self.cancel.cancel();

@@ -11,7 +11,7 @@ use crate::provider::options::OutputFormat;
 use crate::thread::{Shelf, utf8};
 use crate::{output, prompt, toolcall};
 
-/// The three as [`Shelf::thread`] has them.
+/// Reads a thread in the three parts that [`Shelf::thread`] takes.
 fn read(messages: Utf16String, texts: Utf16String, plan: &[u32]) -> napi::Result<Vec<Message>> {
     let thread = Shelf::default().thread(messages, texts, plan);
     let read = thread
@@ -32,7 +32,7 @@ pub fn messages_to_prompt(messages_json: Utf16String, texts: Utf16String, plan: 
     Ok(text(prompt::messages_to_prompt(&read(messages_json, texts, &plan)?)))
 }
 
-/// Tool calls written in `answer`, as a JSON array of `{id, name, args}`.
+/// The tool calls that are written in `answer`, as a JSON array of `{id, name, args}`.
 #[napi(catch_unwind)]
 pub fn parse_tool_calls(answer: Utf16String) -> napi::Result<Text> {
     serde_json::to_string(&toolcall::parse_tool_calls(&utf8(&answer)))
@@ -40,19 +40,19 @@ pub fn parse_tool_calls(answer: Utf16String) -> napi::Result<Text> {
         .map_err(|error| napi::Error::from_reason(error.to_string()))
 }
 
-/// `plain` with XML's five characters escaped and what XML 1.0 forbids replaced.
+/// `plain` with the five special characters of XML escaped, and characters that XML 1.0 forbids replaced.
 #[napi(catch_unwind)]
 pub fn escape_xml(plain: Utf16String) -> Text {
     text(prompt::escape_xml(&utf8(&plain)))
 }
 
-/// `printed` without the sequences only a terminal understands.
+/// `printed` without terminal sequences.
 #[napi(catch_unwind)]
 pub fn strip_ansi(printed: Utf16String) -> Text {
     text(crate::decode::ansi::strip_ansi(&utf8(&printed)).into_owned())
 }
 
-/// `stdout` understood (`output::Parsed` as JSON); `format` is `text`, `json` or anything else for `stream-json`.
+/// Reads a CLI's `stdout` (`output::Parsed` as JSON); `format` is `text`, `json`, or anything else for `stream-json`.
 #[napi(catch_unwind)]
 pub fn parse_cli_output(stdout: Utf16String, format: String, provider: Option<String>) -> napi::Result<Text> {
     let format = match format.as_str() {

@@ -1,8 +1,8 @@
-//! The calls of a run: each reaches the caller once, and each of its requests gets the same answer.
+//! The tool calls of a run. Each reaches the caller once, and every request for it gets the same answer.
 //!
-//! In: `tools/call` requests of sessions. Out: [`ToolCallRequest`]s for the caller, and a [`Waiting`] for every request. A request that
-//! is sent again (its connection broke, or the client is impatient) waits for the same answer, or gets it at once: a
-//! session never runs a tool twice for one id. What a client takes back the caller learns by its reply's being closed.
+//! In: `tools/call` requests of sessions. Out: [`ToolCallRequest`]s for the caller, and a [`Waiting`] for every request. A request
+//! that is sent again (because its connection broke, or the client is impatient) waits for the same answer, or gets it at once: a
+//! session never runs a tool twice for one id. When a client withdraws a call, the caller notices that its reply is closed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,61 +16,61 @@ use tokio_util::task::TaskTracker;
 use super::random::random_hex;
 use crate::message::{Content, ToolCall, ToolResult};
 
-/// So many calls may wait for the caller at once. More than any CLI makes (claude: 10, CLI-FACTS 1.7).
+/// The most calls that wait for the caller at once: more than any CLI makes (claude: 10, CLI-FACTS 1.7).
 pub(super) const MAX_PENDING: usize = 256;
 
-/// Answers are kept to be sent again as long as all of them have at most so many bytes.
+/// The most bytes of all answers together that are kept in order to be sent again.
 const MAX_KEPT_BYTES: usize = 64 * 1024 * 1024;
 
-/// A call of one of the caller's tools, which the model waits for.
+/// A call of one of the caller's tools, whose result the model waits for.
 #[derive(Debug)]
 pub struct ToolCallRequest {
-    /// The call. Its id is unique within the run: the model's own where the CLI passes it on (claude, as `_meta`), else made. Its name is
-    /// the caller's own, always of one of the tools the bridge was started with; its arguments are not checked against the schema.
+    /// The call. Its id is unique within the run: the model's own if the CLI passes it on (claude, as `_meta`), else a new one. Its
+    /// name is always that of a tool with which the bridge was started. Its arguments are not checked by the schema.
     pub call: ToolCall,
-    /// Where the result goes. Closed when nobody waits for it any more: the CLI has taken the call back, or the run is over.
-    /// Dropping it answers the call with an error.
+    /// The channel for the result. It is closed when nobody waits for it any more: the CLI has withdrawn the call, or the run is
+    /// over. Dropping it answers the call with an error.
     pub reply: oneshot::Sender<ToolResult>,
 }
 
-/// How busy a bridge is.
+/// The load of a bridge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traffic {
-    /// Calls that wait for the caller.
+    /// The number of calls that wait for the caller.
     pub waiting: usize,
-    /// Calls that the caller got so far.
+    /// The number of calls that the caller has received so far.
     pub all: usize,
 }
 
-/// What a request waits for; `None` until it is there.
+/// The answer to a request; `None` until it is there.
 pub(super) type Waiting = watch::Receiver<Option<CallAnswer>>;
 
-/// What became of a call.
+/// The answer to a call.
 #[derive(Debug, Clone)]
 pub(super) enum CallAnswer {
-    /// The tool's result, or why there is none.
+    /// The tool's result, or an error in its place.
     Result(Arc<ToolResult>),
-    /// The client has taken the call back.
+    /// The client has withdrawn the call.
     TakenBack,
 }
 
-/// Why a call is rejected.
+/// The reason why a call is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallRejection {
     /// The session has used this id for another call.
     IdReused,
-    /// It was answered, and the answer is no longer kept.
+    /// The call was answered, and the answer is no longer kept.
     Forgotten,
 }
 
-/// A session and one of its request ids.
+/// A session, and one of its request ids.
 type Key = (Arc<str>, RequestId);
 
 #[derive(Clone)]
 struct Entry {
-    /// Of name and arguments: the same id with others is another call.
+    /// The hash of name and arguments: the same id with others is another call.
     fingerprint: u64,
-    /// `None` when the answer is no longer kept.
+    /// The answer; `None` when it is no longer kept.
     waiting: Option<Waiting>,
     taken_back: CancellationToken,
 }
@@ -78,12 +78,12 @@ struct Entry {
 #[derive(Default)]
 struct State {
     entries: HashMap<Key, Entry>,
-    /// By the model's own id: calls that wait. claude 2.1.330 makes a call again, under another request id, when its
-    /// connection ends; gateways may give the next turn's call the same id, but not before the answer.
+    /// Waiting calls by the model's own id. claude 2.1.330 repeats a call under another request id when its connection ends.
+    /// Gateways may give a call of the next turn the same id, but only after the answer.
     open: HashMap<String, Entry>,
-    /// Ids that were assigned: unique within the run.
+    /// All ids that were given to calls: they are unique within the run.
     ids: HashSet<String>,
-    /// Answered calls, the oldest first, and how many bytes their answers have.
+    /// Answered calls, the oldest first, with the bytes of their answers.
     kept: VecDeque<(Key, usize)>,
     kept_bytes: usize,
 }
@@ -102,7 +102,7 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl CallQueue {
-    /// Calls go to `consumer`; when `closing` is cancelled, those that wait are answered with an error.
+    /// Calls are sent to `consumer`. When `closing` is cancelled, those that wait are answered with an error.
     pub fn new(consumer: mpsc::Sender<ToolCallRequest>, closing: CancellationToken, tasks: TaskTracker) -> CallQueue {
         CallQueue {
             state: Arc::default(),
@@ -113,13 +113,13 @@ impl CallQueue {
         }
     }
 
-    /// How busy it is.
+    /// The load, as it changes.
     pub fn traffic(&self) -> watch::Receiver<Traffic> {
         self.traffic.subscribe()
     }
 
-    /// The call that `session` makes with the request `request`, or the one it has made with it before. Its id is the model's own,
-    /// if the client passes it on; otherwise empty.
+    /// Begins the call that `session` makes with `request`, or joins the one that it has made with it before. The call's id is the
+    /// model's own if the client passes that on, else empty.
     pub fn begin(&self, session: &Arc<str>, request: &RequestId, mut call: ToolCall) -> Result<Waiting, CallRejection> {
         let key = (Arc::clone(session), request.clone());
         let fingerprint = fingerprint(&call);
@@ -174,7 +174,7 @@ impl CallQueue {
         Ok(waiting)
     }
 
-    /// Sends the call to the caller and counts it as pending from here on, or says why that can't be.
+    /// Sends the call to the caller and counts it as waiting, or returns the reason why that is impossible.
     fn deliver(&self, request: ToolCallRequest) -> Option<&'static str> {
         let mut free = false;
         self.traffic.send_if_modified(|traffic| {
@@ -197,7 +197,7 @@ impl CallQueue {
         }
     }
 
-    /// The client does not want the answer any more. Nothing happens where it has it already, as opencode says after every
+    /// The client doesn't want the answer any more. Nothing happens if it has the answer already: opencode sends this after every
     /// call (CLI-FACTS 5).
     pub fn take_back(&self, session: &Arc<str>, request: &RequestId) {
         if let Some(entry) = locked(&self.state).entries.get(&(Arc::clone(session), request.clone())) {
@@ -205,7 +205,7 @@ impl CallQueue {
         }
     }
 
-    /// Takes all of a session's calls back.
+    /// Withdraws all calls of a session.
     pub fn end(&self, session: &Arc<str>) {
         for ((of, _), entry) in &locked(&self.state).entries {
             if of == session {
@@ -215,7 +215,7 @@ impl CallQueue {
     }
 }
 
-/// Publishes the answer, and keeps it for requests to come as long as there is room.
+/// Publishes the answer, and keeps it for repeated requests as long as there is room.
 fn keep(
     state: &Mutex<State>,
     key: Key,
@@ -239,7 +239,7 @@ fn keep(
     {
         state.kept_bytes -= size;
         if let Some(entry) = state.entries.get_mut(&oldest) {
-            // Those who wait have their own hold of it.
+            // Requests that wait have a receiver of their own.
             entry.waiting = None;
         }
     }
@@ -255,7 +255,7 @@ fn fingerprint(call: &ToolCall) -> u64 {
     hasher.finish()
 }
 
-/// The model's own id where there is one and it is the first of its name, else one of ours.
+/// The model's own id if there is one and it is not taken, else a new one.
 fn unique(own: String, taken: &mut HashSet<String>) -> String {
     let mut id = own;
     while id.is_empty() || taken.contains(&id) {
@@ -333,7 +333,7 @@ mod tests {
         );
     }
 
-    /// Seen of claude 2.1.330, whose connection ended in the middle of a call.
+    /// claude 2.1.330 did this when its connection ended in the middle of a call.
     #[tokio::test]
     async fn the_models_own_id_is_one_call_as_long_as_it_waits() {
         let (calls, mut caller) = calls(8);

@@ -1,7 +1,7 @@
-//! A tool's result as MCP content.
+//! Translates a tool's result to MCP content.
 //!
-//! In: text, or content blocks in anybody's vocabulary: MCP's own, LangChain's two, OpenAI's, Anthropic's. Out: MCP blocks;
-//! of what has no place there, the model learns that it was there.
+//! In: text, or content blocks in any of these forms: MCP, LangChain (two), OpenAI, Anthropic. Out: MCP blocks. Content that MCP
+//! can't hold is replaced by a note to the model.
 
 use rmcp::model::ContentBlock;
 use serde_json::Value;
@@ -11,19 +11,19 @@ use crate::message::content::{self, Kind, Part, Source};
 use crate::message::{Content, Role};
 use crate::provider;
 
-/// What a client makes of content.
+/// The way in which a client reads content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum ContentReader {
-    /// It takes blocks for what they are.
+    /// The client takes blocks as they are.
     #[default]
     Plain,
-    /// It takes a first text that can be read as JSON for `structuredContent`, and then refuses what is no object there, such
-    /// as a plain number ([`provider::callbacks::McpClient::parsing`]).
+    /// If the first text can be read as JSON, the client takes it for `structuredContent`, and then refuses anything but an object
+    /// there, for example a plain number ([`provider::callbacks::McpClient::parsing`]).
     Parsing,
 }
 
 impl ContentReader {
-    /// By the name a client gives itself.
+    /// The reader for a client, by the name that it gives itself.
     pub fn of(client: Option<&str>) -> ContentReader {
         let parsing = |name: &&str| {
             let mut prefixes = provider::every().filter_map(|provider| provider.mcp.parsing);
@@ -35,7 +35,7 @@ impl ContentReader {
     }
 }
 
-/// `content` as MCP has it.
+/// `content` as MCP blocks.
 pub(super) fn blocks(content: &Content, reader: ContentReader) -> Vec<ContentBlock> {
     let mut blocks = match content {
         Content::Text(text) => vec![ContentBlock::text(text)],
@@ -46,7 +46,7 @@ pub(super) fn blocks(content: &Content, reader: ContentReader) -> Vec<ContentBlo
         _ => false,
     };
     if reader == ContentReader::Parsing && blocks.first().is_some_and(misread) {
-        // Nothing is no JSON.
+        // An empty text is no JSON.
         blocks.insert(0, ContentBlock::text(""));
     }
     blocks
@@ -57,7 +57,7 @@ fn of_raw(raw: &RawValue) -> Vec<ContentBlock> {
         Ok(items) if !items.is_empty() => items,
         _ => vec![raw],
     };
-    // MCP's own blocks of what stands elsewhere are nobody else's.
+    // A block that only MCP has in this form.
     let own = |item: &&RawValue| {
         serde_json::from_str::<ContentBlock>(item.get())
             .ok()
@@ -77,7 +77,8 @@ fn is_resource(block: &ContentBlock) -> bool {
     matches!(block, ContentBlock::Resource(_) | ContentBlock::ResourceLink(_))
 }
 
-/// A block as MCP has it. The call waits for its result, so what MCP can't hold is named: it is never sent as text.
+/// One block for MCP. The call waits for its result, so content that MCP can't hold is named in a note. Binary data is never sent
+/// as text.
 fn block(part: Part) -> ContentBlock {
     let what = match part {
         Part::Text(text) => return ContentBlock::text(text),
@@ -157,7 +158,7 @@ mod tests {
         );
     }
 
-    /// "Invalid input: expected record, received number" was what gemini's model got of a tool that returned 3.
+    /// gemini's model once got "Invalid input: expected record, received number" for a tool that returned 3.
     #[test]
     fn a_number_is_not_read_as_a_structure() {
         let parsing = ContentReader::of(Some("gemini-cli-mcp-client"));

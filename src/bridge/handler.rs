@@ -1,7 +1,7 @@
-//! The MCP server proper: what it is, which tools it has, and a call's way to its answer.
+//! The MCP server itself: its capabilities, its tools, and the way of a call to its answer.
 //!
-//! In: requests that rmcp has read and the guard has let pass. Out: the permitted tools, and results. Everything a session
-//! needs to know comes with the request ([`SessionContext`]); a handler itself has no state.
+//! In: requests that rmcp has read and the guard has let pass. Out: the permitted tools, and results. Everything that is known of
+//! the session comes with the request ([`SessionContext`]); a handler itself has no state.
 
 use std::borrow::Cow;
 use std::future::pending;
@@ -26,17 +26,17 @@ use crate::declare::mcp::{Declarations, MAX_RESULT_CHARS, MAX_RESULT_KEY};
 use crate::message::{ToolCall, ToolResult};
 use crate::provider;
 
-/// How far the CLI has come with the bridge.
+/// The CLI's progress with the bridge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Connection {
-    /// It has never asked for the tools.
+    /// The CLI has never asked for the tools.
     #[default]
     None,
-    /// It has asked for the tools, so the model knows them.
+    /// The CLI has asked for the tools, so the model knows them.
     Listed,
 }
 
-/// What the server has found out about a request; it travels in the request's extensions.
+/// The facts that the HTTP server has found about a request. They travel in the request's extensions.
 #[derive(Debug, Clone)]
 pub(super) struct SessionContext {
     pub session: Arc<str>,
@@ -44,14 +44,14 @@ pub(super) struct SessionContext {
     pub args: Option<Arc<RawValue>>,
 }
 
-/// What all requests share.
+/// The state that all requests share.
 pub(super) struct Server {
     pub declarations: Declarations,
     pub calls: CallQueue,
     pub connection: watch::Sender<Connection>,
-    /// Between two notifications of progress.
+    /// The time between two progress notifications.
     pub progress: Duration,
-    /// Tools are declared as read-only.
+    /// The tools are declared as read-only.
     pub parallel: bool,
 }
 
@@ -82,7 +82,7 @@ impl Server {
         declared.collect()
     }
 
-    /// The call's answer, with notifications of progress for a client that wants them.
+    /// Waits for the call's answer, and sends progress notifications to a client that wants them.
     async fn answer(&self, mut waiting: Waiting, context: &RequestContext<RoleServer>) -> Option<CallAnswer> {
         let token = context.meta.get_progress_token();
         tokio::select! {
@@ -93,7 +93,7 @@ impl Server {
     }
 }
 
-/// Notifies of progress for ever: without it, clients cut a call off after 60 s or 300 s (CLI-FACTS 1.7).
+/// Sends progress notifications without end. Without them clients abort a call after 60 s or 300 s (CLI-FACTS 1.7).
 async fn send_progress(peer: &Peer<RoleServer>, token: Option<ProgressToken>, every: Duration) {
     let Some(token) = token else {
         return pending().await;
@@ -103,7 +103,7 @@ async fn send_progress(peer: &Peer<RoleServer>, token: Option<ProgressToken>, ev
     loop {
         ticks.tick().await;
         sent += 1.0;
-        // A client that has gone is noticed by its connection.
+        // If the client has gone, its connection ends this request.
         let _ = peer
             .notify_progress(ProgressNotificationParam::new(token.clone(), sent))
             .await;
@@ -116,7 +116,7 @@ impl ServerHandler for Handler {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build()).with_server_info(name)
     }
 
-    /// Later versions have no sessions, which double requests are known by, and no CLI was measured with them.
+    /// Later versions have no sessions, by which repeated requests are recognised, and no CLI was measured with them.
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
         Cow::Borrowed(ProtocolVersion::known_up_to(&ProtocolVersion::V_2025_11_25))
     }

@@ -1,8 +1,8 @@
-//! The bridge: the caller's tools as an MCP server on 127.0.0.1, for CLIs that call tools in the middle of one process run.
+//! The bridge: the caller's tools as an MCP server on 127.0.0.1, for CLIs that call tools in the middle of a process's run.
 //!
-//! In: the permitted tools. Out: [`ToolCallRequest`]s, one for each call of the model's, and their answers back to the CLI. One bridge
-//! serves one run: its port is of the system's choosing and its bearer token is random, so nothing that is known of one
-//! run helps with another. `docs/reference/mcp-bridge.md` has the threat model and the limits.
+//! In: the permitted tools. Out: [`ToolCallRequest`]s, one for each call of the model, and their answers back to the CLI. One
+//! bridge serves one run: the system chooses its port, and its bearer token is random, so knowledge of one run doesn't help with
+//! another. `docs/reference/mcp-bridge.md` has the threat model and the limits.
 //!
 //! ```text
 //! CLI ─HTTP─▶ server (bounds) ─▶ request_guard (host, origin, token, path) ─▶ rpc_body ─▶ rmcp ─▶ handler ─▶ calls ─▶ ToolCallRequest
@@ -39,20 +39,20 @@ use server::HttpServer;
 use crate::declare::mcp::Declarations;
 use crate::message::ToolSpec;
 
-/// An MCP server of the caller's tools. Dropping it ends it as [`Bridge::close`] does, in the background.
+/// An MCP server with the caller's tools. Dropping it closes it like [`Bridge::close`], in the background.
 pub struct Bridge {
     url: String,
     token: String,
     connection: watch::Receiver<Connection>,
     traffic: watch::Receiver<Traffic>,
-    /// No further calls, and an error for those that wait.
+    /// When cancelled, further calls are refused and waiting ones answered with an error.
     closing: CancellationToken,
     tasks: TaskTracker,
     _end_on_drop: DropGuard,
 }
 
 impl fmt::Debug for Bridge {
-    /// Without the token.
+    /// Leaves out the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bridge").field("url", &self.url).finish_non_exhaustive()
     }
@@ -62,7 +62,7 @@ impl Bridge {
     /// Serves `tools` on a free port of 127.0.0.1. Must be called inside the runtime.
     ///
     /// # Errors
-    /// The system gives no port, or no random bytes.
+    /// The system has no free port, or no random bytes.
     pub fn start(
         tools: Vec<ToolSpec>,
         options: BridgeOptions,
@@ -72,10 +72,10 @@ impl Bridge {
         Ok((bridge, receiver))
     }
 
-    /// As [`Bridge::start`], where one consumer takes the calls of several bridges, one after the other.
+    /// Like [`Bridge::start`], for a consumer that takes the calls of several bridges, one after the other.
     ///
     /// # Errors
-    /// As [`Bridge::start`].
+    /// As for [`Bridge::start`].
     pub fn start_for(
         declarations: Declarations,
         options: BridgeOptions,
@@ -114,28 +114,29 @@ impl Bridge {
         })
     }
 
-    /// Where it is.
+    /// The bridge's URL.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What every request must carry as `Authorization: Bearer`: 256 random bits in hexadecimal. Never for argv or a log.
+    /// The token that every request must carry as `Authorization: Bearer`: 256 random bits in hexadecimal. It must not get into
+    /// argv or a log.
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// How far the CLI has come.
+    /// The CLI's progress with the bridge, as it changes.
     pub fn connected(&self) -> watch::Receiver<Connection> {
         self.connection.clone()
     }
 
-    /// How busy it is.
+    /// The load of the bridge, as it changes.
     pub fn traffic(&self) -> watch::Receiver<Traffic> {
         self.traffic.clone()
     }
 
-    /// Ends it: calls that wait are answered with an error, connections have half a second to take their answers, and then
-    /// all of them are closed. Returns when that is done.
+    /// Closes the bridge and returns when that is done. Waiting calls are answered with an error, clients have half a second to
+    /// receive their answers, and then all connections are closed.
     pub async fn close(self) {
         self.closing.cancel();
         self.tasks.close();

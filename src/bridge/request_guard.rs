@@ -1,23 +1,23 @@
-//! Who may use the bridge: checked on a request's head, before a byte of its body is read.
+//! Decides who may use the bridge, by a request's head, before a byte of its body is read.
 //!
-//! In: method, target and headers. Out: the request may pass, or the [`Rejection`] it is answered with. Nothing is disclosed of
-//! the paths there are without the token, and nothing of the token by how long a wrong one takes.
+//! In: method, target and headers. Out: the request may pass, or the [`Rejection`] that answers it. Without the token a client
+//! learns nothing about the paths, and the time of a check reveals nothing about the token.
 
 use http::{HeaderMap, Method, StatusCode, Uri, header};
 use subtle::ConstantTimeEq;
 
-/// The only path there is.
+/// The only path of the server.
 pub const PATH: &str = "/mcp";
 
-/// What the bridge is reached by.
+/// The address and secret of a bridge.
 pub(super) struct RequestGuard {
-    /// The port of 127.0.0.1.
+    /// The port at 127.0.0.1.
     pub port: u16,
     /// The run's secret, 64 hexadecimal digits.
     pub token: String,
 }
 
-/// Why a request is rejected, and what it is answered with.
+/// The reason why a request is rejected, and its HTTP status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rejection {
     /// The HTTP status.
@@ -45,7 +45,7 @@ const METHOD: Rejection = rejection(
 );
 
 impl RequestGuard {
-    /// Lets a request with this head pass, or not.
+    /// Decides whether a request with this head may pass.
     pub fn check(&self, method: &Method, target: &Uri, headers: &HeaderMap) -> Result<(), Rejection> {
         self.host(target, headers)?;
         origin(headers)?;
@@ -59,7 +59,7 @@ impl RequestGuard {
         }
     }
 
-    /// A page in a browser that has rebound a name of its own to 127.0.0.1 still says that name.
+    /// Checks the host, against DNS rebinding: a browser page that rebound its own name to 127.0.0.1 still sends that name.
     fn host(&self, target: &Uri, headers: &HeaderMap) -> Result<(), Rejection> {
         let ours = |authority: &str| {
             let (host, port) = authority.rsplit_once(':').unwrap_or((authority, "80"));
@@ -73,7 +73,7 @@ impl RequestGuard {
     fn bearer(&self, headers: &HeaderMap) -> Result<(), Rejection> {
         let value = only(headers, &header::AUTHORIZATION).and_then(|value| value.split_once(' '));
         let (scheme, token) = value.ok_or(TOKEN)?;
-        // Of another length is no secret: every token has the same.
+        // The comparison takes the same time for every token of the right length, which is no secret.
         let same: bool = token.trim().as_bytes().ct_eq(self.token.as_bytes()).into();
         if scheme.eq_ignore_ascii_case("bearer") && same {
             Ok(())
@@ -83,7 +83,7 @@ impl RequestGuard {
     }
 }
 
-/// CLIs send none; only browsers do, and none of them has business here but for tools on this machine.
+/// Checks the origin. CLIs send none, only browsers do, and of those only tools that run on this machine may pass.
 fn origin(headers: &HeaderMap) -> Result<(), Rejection> {
     if !headers.contains_key(header::ORIGIN) {
         return Ok(());
@@ -101,7 +101,7 @@ fn origin(headers: &HeaderMap) -> Result<(), Rejection> {
     only(headers, &header::ORIGIN).and_then(loopback).ok_or(ORIGIN)
 }
 
-/// The value of a header that is there once, in ASCII.
+/// The value of a header that occurs exactly once, in ASCII.
 fn only<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {

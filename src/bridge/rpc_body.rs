@@ -1,8 +1,9 @@
-//! A request's body: read within bounds of size and time, and what of it the bridge has to know before the MCP server does.
+//! The body of a request: it is read within limits of size and time, and the bridge takes from it what it must know before the MCP
+//! server does.
 //!
-//! In: a body that trickles in from anybody who holds the token. Out: a [`RpcBody`], or the [`Rejection`] for it. A call's
-//! arguments are taken out here as raw text: so they reach the caller as the model wrote them, and what a JSON value can't
-//! hold (lone surrogates, long numbers) is no reason to lose the call.
+//! In: a body that arrives piece by piece from a client with the token. Out: an [`RpcBody`], or the [`Rejection`] for it. The
+//! arguments of a call are taken out here as raw text. So they reach the caller as the model wrote them, and text that a JSON value
+//! can't hold (lone surrogates, long numbers) doesn't lose the call.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,21 +18,22 @@ use serde_json::value::RawValue;
 
 use super::request_guard::Rejection;
 
-/// So many times the limit are read and let go, so that a client which writes first and reads then hears why.
+/// A body of up to this many times the limit is read and dropped, so that a client that writes before it reads still gets the
+/// reason.
 const PATIENCE: usize = 8;
 
 /// One JSON-RPC message.
 #[derive(Debug, Default)]
 pub(super) struct RpcBody {
-    /// For the MCP server: as it came, but for a call's arguments.
+    /// The body for the MCP server: unchanged, except for a call's arguments.
     pub body: Bytes,
-    /// The method; none in an answer.
+    /// The method; `None` in an answer.
     pub method: Option<String>,
-    /// Arguments of a `tools/call`, a JSON object's text.
+    /// The arguments of a `tools/call`, as the text of a JSON object.
     pub args: Option<Box<RawValue>>,
-    /// What the client that initialises calls itself.
+    /// The name that the client gives itself when it initialises.
     pub client: Option<String>,
-    /// The request that a `notifications/cancelled` takes back.
+    /// The request that a `notifications/cancelled` withdraws.
     pub cancels: Option<RequestId>,
 }
 
@@ -56,14 +58,14 @@ const ARGS_NOT_OBJECT: Rejection = Rejection {
     reason: "a call's arguments must be a JSON object",
 };
 
-/// All of `body`, if it has at most `limit` bytes and arrives within `time`.
+/// Reads all of `body`, if it has at most `limit` bytes and arrives within `time`.
 pub(super) async fn collect(body: impl Body, limit: usize, time: Duration) -> Result<Bytes, Rejection> {
     let reading = async {
         let mut body = std::pin::pin!(body);
         let (mut kept, mut seen) = (BytesMut::new(), 0_usize);
         while let Some(frame) = body.frame().await {
             let Ok(mut data) = frame.map_err(|_| BROKEN)?.into_data().map_err(|_| BROKEN) else {
-                // Trailers.
+                // Trailers are skipped.
                 continue;
             };
             seen = seen.saturating_add(data.remaining());
@@ -90,7 +92,7 @@ pub(super) async fn collect(body: impl Body, limit: usize, time: Duration) -> Re
     tokio::time::timeout(time, reading).await.unwrap_or(Err(TOO_SLOW))
 }
 
-/// What `body` says.
+/// Reads the message in `body`.
 pub(super) fn read(body: Bytes) -> Result<RpcBody, Rejection> {
     type Raw<'a> = BTreeMap<String, &'a RawValue>;
     let mut message: Raw = serde_json::from_slice(&body).map_err(|_| NOT_JSON_OBJECT)?;

@@ -1,12 +1,12 @@
-//! The HTTP server: connections within bounds, requests past the guard, sessions.
+//! The HTTP server: it limits connections, passes requests through the guard, and knows the sessions.
 //!
-//! In: TCP connections to a loopback port. Out: answers of the MCP server behind it. rmcp serves every request by itself, with
-//! no session of its own (there, a stream that nobody reads would hold up all others); sessions are ids here, and what
-//! belongs to them is in [`CallQueue`](super::calls::CallQueue).
+//! In: TCP connections to a loopback port. Out: answers of the MCP server behind it. rmcp serves every request separately, without
+//! sessions of its own, because a stream there that nobody reads would hold up all others. Here sessions are ids, and their calls
+//! are in [`CallQueue`](super::calls::CallQueue).
 //!
-//! A connection carries one request that is served. So a client that dawdles over its head is distinguished from one that keeps an idle
-//! connection, and no client reuses a connection that is just being closed. What a client with the token is told by an error's status
-//! leaves the connection open ([`ends_connection`]).
+//! A connection serves one request. So a client that is slow to send a head can be told from one that keeps an idle connection, and
+//! no client uses a connection again while it is being closed. Error responses to a client with the token leave the connection open
+//! ([`ends_connection`]).
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -34,19 +34,19 @@ use super::random::random_hex;
 use super::request_guard::{Rejection, RequestGuard};
 use super::rpc_body;
 
-/// How a bridge behaves. The default is what the CLIs were measured with.
+/// The behaviour of a bridge. The default is the one with which the CLIs were measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BridgeOptions {
-    /// Between two signs of life of a call that is held open: notifications of progress where the client wants them, else
+    /// The time between two signs of life of a call that is held open: progress notifications if the client wants them, else
     /// comments. Default: 15 s.
     pub progress: Duration,
-    /// How long a request's head, and then its body, may take to arrive. Default: 10 s.
+    /// The time limit for a request's head, and again for its body. Default: 10 s.
     pub patience: Duration,
-    /// How many bytes a request's body may have. Default: 4 MiB.
+    /// The most bytes of a request's body. Default: 4 MiB.
     pub max_body: usize,
-    /// Tools are declared as read-only (`readOnlyHint`), which only says that the CLI need not take care: who may call what is
-    /// the caller's to decide. claude runs calls of one turn at once then, else one after the other (CLI-FACTS 1.7).
-    /// Default: true.
+    /// Tools are declared as read-only (`readOnlyHint`). That only tells the CLI that it need not take care; the caller decides
+    /// about permissions. claude then runs the calls of a turn in parallel, else one after the other (CLI-FACTS 1.7). Default:
+    /// true.
     pub parallel: bool,
 }
 
@@ -61,15 +61,15 @@ impl Default for BridgeOptions {
     }
 }
 
-/// So many connections at a time; more wait to be accepted. Each may be a call that is held open.
+/// The most connections at a time; further ones wait to be accepted. Each may be a call that is held open.
 const MAX_CONNECTIONS: usize = 512;
-/// A client opens one session, and perhaps another after a lost connection.
+/// The most sessions. A client opens one, and perhaps another after a lost connection.
 const MAX_SESSIONS: usize = 64;
-/// How long answers at the end may take, before connections are cut.
+/// The time that clients have at the end to receive their answers, before connections are closed.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
-/// Between two tries to accept where the system has no more file descriptors.
+/// The wait between two attempts to accept when the system has no more file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
-/// Room for a request's head, bytes.
+/// The most bytes of a request's head.
 const MAX_HEAD: usize = 32 * 1024;
 
 const SESSION: &str = "mcp-session-id";
@@ -89,7 +89,7 @@ const TOO_MANY_SESSIONS: Rejection = Rejection {
     reason: "there are too many sessions",
 };
 
-/// Everything a connection needs.
+/// The state that all connections share.
 pub(super) struct HttpServer {
     guard: RequestGuard,
     mcp: StreamableHttpService<Handler, NeverSessionManager>,
@@ -138,7 +138,7 @@ impl HttpServer {
         let message = rpc_body::read(body)?;
         let initializes = match message.method.as_deref() {
             Some("initialize") => true,
-            // 2.1.330 asks before it initialises; the answer is an error (CLI-FACTS 1b §4).
+            // claude 2.1.330 sends this before it initialises, and expects an error (CLI-FACTS 1b §4).
             Some("server/discover") => false,
             _ => {
                 let (session, reader) = session.ok_or(NO_SESSION)?.ok_or(UNKNOWN_SESSION)?;
@@ -193,9 +193,9 @@ impl HttpServer {
     }
 }
 
-/// Whether a connection ends with an answer of this status. Bun's client (opencode 1.18.34) sends its next request over a connection that
-/// was answered with an error, whether or not that answer closes it, and fails when it is closed: it would not get the list of tools
-/// behind the refusal of its `GET`. Who has no token, and whose body was not read, is closed all the same.
+/// `true` if a response with this status closes the connection. Bun's client (opencode 1.18.34) sends its next request over a
+/// connection that was answered with an error, even if that closed it, and fails: after the refusal of its `GET` it would not get
+/// the list of tools. A client without the token, and one whose body was not read, is disconnected all the same.
 fn ends_connection(status: StatusCode) -> bool {
     let refused = [
         StatusCode::UNAUTHORIZED,
@@ -212,7 +212,7 @@ fn empty(status: StatusCode) -> HttpResponse {
     answer
 }
 
-/// A rejection as clients of MCP read it: an error without an id.
+/// The response to a rejected request, in the form that MCP clients read: an error without an id.
 fn reject(rejection: Rejection) -> HttpResponse {
     let code = match rejection.status {
         StatusCode::BAD_REQUEST => -32600,
@@ -235,7 +235,7 @@ fn reject(rejection: Rejection) -> HttpResponse {
     answer
 }
 
-/// Accepts connections until `closing`; then those there are have a moment to end.
+/// Accepts connections until `closing`. Open connections then have a moment to end.
 pub(super) async fn serve(
     listener: TcpListener,
     server: Arc<HttpServer>,
@@ -245,7 +245,7 @@ pub(super) async fn serve(
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let accepted = async {
-            // Never closed, so there always is one in the end.
+            // The semaphore is never closed, so a permit always comes in the end.
             let place = Arc::clone(&places).acquire_owned().await.ok();
             (listener.accept().await, place)
         };
@@ -281,7 +281,7 @@ async fn connection(stream: TcpStream, server: Arc<HttpServer>, closing: Cancell
         .max_buf_size(MAX_HEAD)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    // That a connection breaks off is its client's affair.
+    // A broken connection is the client's affair.
     let _ = tokio::select! {
         ended = connection.as_mut() => ended,
         () = closing.cancelled() => {

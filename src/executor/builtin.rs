@@ -1,7 +1,7 @@
-//! The run's own tools: `completion-report`, `planner-output` and `handoff`.
+//! The run's built-in tools: `completion-report`, `planner-output` and `handoff`.
 //!
-//! In: which of them are on, and the agents a task may be handed to. Out: their specs, with schemas the model sees and
-//! arguments are checked against.
+//! In: which of them are on, and the agents to which a task may be handed. Out: the tools, with schemas for the model by which its
+//! arguments are checked.
 
 use std::sync::Arc;
 
@@ -13,47 +13,47 @@ use super::tool::{Kind, Tool};
 use crate::message::ToolSpec;
 use crate::schema::Schema;
 
-/// The model says what it has done.
+/// The name of the tool by which the model reports its work.
 pub const REPORT: &str = "completion-report";
-/// The model hands over its plan.
+/// The name of the tool by which the model delivers its plan.
 pub const PLAN: &str = "planner-output";
-/// The model gives a task to another agent.
+/// The name of the tool by which the model gives a task to another agent.
 pub const HANDOFF: &str = "handoff";
 
-/// How much a run wants of `completion-report` or `planner-output`.
+/// The setting of `completion-report` or `planner-output` for a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Need {
     /// The tool is off.
     #[default]
     Off,
-    /// The model may use it.
+    /// The model may use the tool.
     Offered,
-    /// Without it, the run fails.
+    /// The run fails if the model doesn't use the tool.
     Required,
 }
 
-/// An agent that a task may be handed to.
+/// An agent to which a task may be handed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// What the model calls it by.
+    /// The name by which the model selects it.
     pub name: String,
-    /// What it is good for, for the model.
+    /// A description for the model of what the agent is good at.
     pub description: Option<String>,
 }
 
-/// What the arguments of `handoff` say.
+/// The arguments of `handoff`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Task {
-    /// Who is to do it.
+    /// The agent that is to do the task.
     pub agent: String,
-    /// What is to be done.
+    /// The task, as text.
     pub task: String,
 }
 
-/// `completion-report`.
+/// The tool `completion-report`.
 ///
 /// # Errors
-/// None but bugs: the schema is ours.
+/// Only in the case of a bug: the schema doesn't compile.
 pub fn report(need: Need) -> Result<Tool, String> {
     let when = match need {
         Need::Required => "Call it exactly once, before your last answer.",
@@ -75,10 +75,10 @@ pub fn report(need: Need) -> Result<Tool, String> {
     )
 }
 
-/// `planner-output`.
+/// The tool `planner-output`.
 ///
 /// # Errors
-/// None but bugs: the schema is ours.
+/// Only in the case of a bug: the schema doesn't compile.
 pub fn plan(need: Need) -> Result<Tool, String> {
     let when = match need {
         Need::Required => "You must call it before your last answer.",
@@ -96,10 +96,10 @@ pub fn plan(need: Need) -> Result<Tool, String> {
     tool(Kind::Plan, PLAN, description, &schema)
 }
 
-/// `handoff` to one of `targets`.
+/// The tool `handoff` to one of `targets`.
 ///
 /// # Errors
-/// None but bugs: the schema is ours.
+/// Only in the case of a bug: the schema doesn't compile.
 pub fn handoff(targets: &[Target]) -> Result<Tool, String> {
     let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
     let mut description =

@@ -1,11 +1,11 @@
-//! Calls without an answer, and how they are abandoned.
+//! Calls without a result, and how they are abandoned.
 
 use std::collections::BTreeMap;
 
 use super::{Effect, Origin};
 use crate::message::{ToolCall, ToolResult};
 
-/// What a call without an answer waits for.
+/// The phase of a call without a result: what it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Asked,
@@ -13,7 +13,7 @@ pub(super) enum Phase {
     Deferred,
 }
 
-/// A call without an answer.
+/// A call without a result.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub call: ToolCall,
@@ -21,7 +21,7 @@ pub(super) struct Pending {
     pub phase: Phase,
 }
 
-/// Ends calls that nobody waits for any more, and answers them.
+/// Abandons calls whose results are no longer needed, and answers them with an error.
 pub(super) fn give_up(open: BTreeMap<u32, Pending>, why: &str, ends: &mut Vec<Effect>, answers: &mut Vec<Effect>) {
     for Pending { call, .. } in open.into_values() {
         ends.push(Effect::Abandon(call.id.clone()));

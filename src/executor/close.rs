@@ -1,4 +1,4 @@
-//! The end of a run: whatever is still open gets its answer, then there is one [`RunOutcome`].
+//! The end of a run: every open call is answered, and then there is one [`RunOutcome`].
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use super::rules::{Limit, Rules};
 use super::{Effect, RunOutcome, Spent, State, Status};
 use crate::error::{Code, ProviderError};
 
-/// Why a run ends.
+/// The reason why a run ends.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The model had its last word.
+    /// The model has given its final answer.
     Completed,
     Failed(Box<ProviderError>),
     Cancelled,
@@ -19,7 +19,7 @@ pub(super) enum End {
 }
 
 impl End {
-    /// What an outcome says of it.
+    /// Status, limit and error of the outcome.
     pub fn parts(self) -> (Status, Option<Limit>, Option<Box<ProviderError>>) {
         match self {
             End::Completed => (Status::Completed, None, None),
@@ -29,13 +29,13 @@ impl End {
         }
     }
 
-    /// The end of a run whose model has not called what it has to call.
+    /// The end of a run whose model did not call a required tool.
     pub fn missing(provider: &str, code: Code, reason: String) -> End {
         let hint = "say in the prompt when to call it, or make it optional";
         End::Failed(Box::new(ProviderError::new(provider, code, reason).with_hint(hint)))
     }
 
-    /// The end of a run that has met `limit`.
+    /// The end of a run that has reached `limit`.
     pub fn limit(rules: &Rules, limit: Limit, spent: &Spent) -> End {
         let limits = &rules.limits;
         let count = |count: Option<u32>| count.unwrap_or_default();
@@ -59,7 +59,7 @@ impl End {
     }
 }
 
-/// Answers the calls that are `open`, and ends the run with `outcome`.
+/// Answers the `open` calls and ends the run with `outcome`.
 pub(super) fn close(outcome: RunOutcome, open: BTreeMap<u32, Pending>, effects: &mut Vec<Effect>) -> State {
     let status = outcome.status;
     let why = match (status, outcome.limit) {
@@ -67,7 +67,8 @@ pub(super) fn close(outcome: RunOutcome, open: BTreeMap<u32, Pending>, effects: 
         (_, Some(limit)) => format!("the run has reached its limit \"{}\"", limit.as_str()),
         _ => "the run has ended".to_owned(),
     };
-    // First what goes on here ends, then the model's turn, so that no answer leads it to go on.
+    // Tools and agents are ended first, then the model's turn, and only then calls are answered: no answer may cause the model to
+    // go on.
     let mut answers = Vec::new();
     give_up(open, &why, effects, &mut answers);
     effects.push(Effect::Stop);

@@ -1,23 +1,23 @@
-//! Who may call what, as far as that is known without asking anybody.
+//! Decides which tools an agent may call, as far as that is possible without asking anybody.
 //!
-//! In: the lists of an agent's `permissions` and a tool's name. Out: a [`Verdict`]. `deny` wins over everything, `allow` over
-//! `ask`; who gives neither list nor `ask` allows what it passed.
+//! In: the lists of an agent's `permissions`, and a tool's name. Out: a [`Verdict`]. `deny` wins over everything, and `allow` over
+//! `ask`. If neither `allow` nor `ask` is set, every tool is allowed that is not denied.
 
 use serde::{Deserialize, Serialize};
 
-/// Tools, by name.
+/// A set of tools, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Names {
-    /// Names in which `*` stands for any characters, none included.
+    /// Patterns in which `*` stands for any number of characters.
     #[serde(default)]
     pub globs: Vec<String>,
-    /// Names as they are: what the caller's regular expressions match, which JavaScript alone can say.
+    /// Names without patterns: the tools that the caller's regular expressions match. Only JavaScript can match those.
     #[serde(default)]
     pub exact: Vec<String>,
 }
 
 impl Names {
-    /// Whether `name` is one of them.
+    /// `true` if `name` is in the set.
     pub fn contains(&self, name: &str) -> bool {
         self.exact.iter().any(|exact| exact == name) || self.globs.iter().any(|glob| matches(glob, name))
     }
@@ -26,43 +26,43 @@ impl Names {
 /// An agent's `permissions`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Policy {
-    /// Allowed without asking; `None` is no list, which is something else than an empty one.
+    /// Tools that are allowed without asking. `None` means that there is no list, which is not the same as an empty one.
     #[serde(default)]
     pub allow: Option<Names>,
-    /// Never allowed.
+    /// Tools that are never allowed.
     #[serde(default)]
     pub deny: Names,
-    /// Whether there is somebody to ask.
+    /// The caller has given a function that decides.
     #[serde(default)]
     pub ask: bool,
 }
 
-/// What decided about a call.
+/// The authority that decided about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// The list of what is allowed.
+    /// The list of allowed tools.
     Allow,
-    /// The list of what is not.
+    /// The list of denied tools.
     Deny,
     Ask,
-    /// The run's own tools are always allowed.
+    /// The run itself: its built-in tools are always allowed.
     Builtin,
-    /// No list names it and nobody is to be asked.
+    /// The default, as no list has the tool and nobody is to be asked.
     Default,
 }
 
-/// What the lists say of a call.
+/// The decision about a call by the lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Allowed(By),
     Denied(By),
-    /// Somebody has to be asked.
+    /// The caller's function has to be asked.
     Ask,
 }
 
 impl Policy {
-    /// What the lists say of the tool `name`.
+    /// The decision about the tool `name` by the lists.
     pub fn verdict(&self, name: &str) -> Verdict {
         if self.deny.contains(name) {
             return Verdict::Denied(By::Deny);
@@ -76,12 +76,12 @@ impl Policy {
     }
 }
 
-/// Whether `name` is what `glob` describes. Linear in both but for the product of a `*`'s retries.
+/// `true` if `name` matches `glob`. The time is at most the product of both lengths.
 fn matches(glob: &str, name: &str) -> bool {
-    // Bytes are as good as characters: `*` is ASCII and everything else is compared for equality.
+    // Comparing bytes is enough: `*` is ASCII, and everything else is compared for equality.
     let (glob, name) = (glob.as_bytes(), name.as_bytes());
     let (mut g, mut n) = (0, 0);
-    // Where the last `*` is, and where what it stands for ends.
+    // The position behind the last `*`, and the end of the text that it stands for.
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
         if glob.get(g) == Some(&b'*') {
@@ -146,7 +146,7 @@ mod tests {
             (format!("{{{lists}}}"), "write", Denied(By::Default)),
             (format!("{{{lists},\"ask\":true}}"), "write", Ask),
             (format!("{{{lists},\"ask\":true}}"), "read_file", Allowed(By::Allow)),
-            // What a regular expression matched is a name, not a pattern.
+            // A tool that a regular expression matched is a name, not a pattern.
             (format!("{{{lists}}}"), "x*", Allowed(By::Allow)),
             (format!("{{{lists}}}"), "xy", Denied(By::Default)),
         ] {

@@ -1,4 +1,4 @@
-//! Whatever the order of events: every call one answer, nothing without permission, one end.
+//! Properties that hold for any order of events: every call gets one result, nothing runs without permission, and there is one end.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,7 +10,7 @@ use super::tests::{call, raw, rules};
 use super::*;
 use crate::error::Code;
 
-/// What may happen, in any order: also what can't happen, such as answers to calls nobody made.
+/// An event in any order, including impossible ones, such as answers to calls that nobody has made.
 #[derive(Debug, Clone)]
 enum Event {
     Call(u8, u8, u8, bool),
@@ -97,7 +97,7 @@ fn input(event: &Event) -> Input {
     }
 }
 
-/// What has been seen of a run.
+/// Everything that was observed of a run.
 #[derive(Debug, Default)]
 struct Seen {
     called: HashSet<String>,
@@ -193,7 +193,7 @@ proptest! {
     fn any_order_of_events_keeps_the_promises((builtins, policy, limits) in setup(), events in prop::collection::vec(event(), 0..60)) {
         let mut seen = Seen::default();
         let mut state = State::Idle(Box::new(rules(&builtins, policy, limits)));
-        // In the end the caller gives up, so that every run ends.
+        // The caller cancels at last, so that every run ends.
         let all = std::iter::once(Input::Started).chain(events.iter().map(input)).chain([Input::Cancelled]);
         for input in all {
             let came = match &input {
@@ -202,7 +202,7 @@ proptest! {
             };
             let over = seen.ends > 0;
             if let Some(id) = came {
-                // After the end, a call with a known id is a new one: whoever makes it has to be answered.
+                // After the end, a call with a known id counts as a new one, and has to be answered.
                 if over {
                     seen.replies.remove(&id);
                 }
@@ -223,7 +223,7 @@ proptest! {
         prop_assert!(twice.is_empty(), "{:?}", twice);
     }
 
-    /// Two runs whose events are mixed do what each does alone.
+    /// Two runs whose events are mixed do the same as each does alone.
     #[test]
     fn runs_do_not_meet(ours in prop::collection::vec(event(), 0..30), theirs in prop::collection::vec(event(), 0..30)) {
         let begin = || step(State::Idle(Box::new(rules(&Builtins::default(), "{}", RunLimits::default()))), Input::Started).0;

@@ -1,6 +1,6 @@
-//! What holds for a whole run: its tools, who may call them, how far it may go, and what it has to bring.
+//! The rules of a run: its tools, who may call them, its limits, and what it has to deliver.
 //!
-//! In: what the caller gave. Out: [`Rules`], checked.
+//! In: the caller's options. Out: [`Rules`], checked.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use super::policy::Policy;
 use super::tool::Tool;
 use crate::message::ToolSpec;
 
-/// A limit of a run, by its name in TypeScript.
+/// A limit of a run, by the name of its option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Limit {
-    /// How often the model may be asked.
+    /// The number of times the model may be asked.
     MaxSteps,
-    /// How many calls of the caller's tools, and handoffs, there may be.
+    /// The number of calls of the caller's tools, and of handoffs.
     MaxToolCalls,
-    /// How long it may take.
+    /// The duration.
     TimeoutMs,
-    /// What it may cost.
+    /// The cost.
     MaxCostUsd,
-    /// How often the same call may be made.
+    /// The number of times the same call may be made.
     MaxRepeatedCalls,
 }
 
 impl Limit {
-    /// Its name in TypeScript.
+    /// The name of the limit's option in TypeScript.
     pub fn as_str(self) -> &'static str {
         match self {
             Limit::MaxSteps => "maxSteps",
@@ -41,18 +41,18 @@ impl Limit {
     }
 }
 
-/// How far a run may go. `None` is no limit.
+/// The limits of a run. `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RunLimits {
-    /// How often the model may be asked.
+    /// The number of times the model may be asked.
     pub max_steps: u32,
-    /// How many calls of the caller's tools, and handoffs, there may be.
+    /// The number of calls of the caller's tools, and of handoffs.
     pub max_tool_calls: Option<u32>,
-    /// How long it may take, ms: the driver's to watch.
+    /// The duration in ms. The driver watches it.
     pub timeout_ms: Option<u64>,
-    /// US dollars from which on the model is not asked again.
+    /// The cost in US dollars from which on the model is not asked again.
     pub max_cost_usd: Option<f64>,
-    /// How often the same tool may be called with the same arguments.
+    /// The number of times the same tool may be called with the same arguments.
     pub max_repeated_calls: Option<u32>,
 }
 
@@ -68,40 +68,40 @@ impl Default for RunLimits {
     }
 }
 
-/// Which of the run's own tools are on.
+/// The built-in tools of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Builtins {
-    /// `completion-report`.
+    /// The setting of `completion-report`.
     pub report: Need,
-    /// `planner-output`.
+    /// The setting of `planner-output`.
     pub plan: Need,
-    /// Whom `handoff` may give a task to; nobody: it is off.
+    /// The agents to which `handoff` may give a task. If there are none, `handoff` is off.
     pub targets: Vec<Target>,
 }
 
-/// What holds for a whole run.
+/// The rules of a run.
 #[derive(Debug)]
 pub struct Rules {
     /// The provider's id, for errors.
     pub provider: String,
     pub tools: BTreeMap<String, Arc<Tool>>,
-    /// The names in the order in which the model sees them.
+    /// The names of the tools, in the order in which the model sees them.
     pub order: Vec<String>,
-    /// Who may call what.
+    /// The permissions of the tools.
     pub policy: Policy,
-    /// How far it may go.
+    /// The limits.
     pub limits: RunLimits,
-    /// `completion-report`.
+    /// The setting of `completion-report`.
     pub report: Need,
-    /// `planner-output`.
+    /// The setting of `planner-output`.
     pub plan: Need,
 }
 
 impl Rules {
-    /// Whether tools of these names, the caller's, can be together with the run's own.
+    /// Checks that the caller's tools can have these names beside the built-in ones.
     ///
     /// # Errors
-    /// The name of the one that can't, and why.
+    /// The first name that is wrong, and the reason.
     pub fn check_names<'a>(
         names: impl IntoIterator<Item = &'a str>,
         builtins: &Builtins,
@@ -124,10 +124,10 @@ impl Rules {
         Ok(())
     }
 
-    /// The rules of a run with the caller's `tools` and the run's own.
+    /// The rules of a run with the caller's `tools` and the built-in ones.
     ///
     /// # Errors
-    /// The name of the tool that can't be one of them, and why.
+    /// The name of the first tool that is wrong, and the reason.
     pub fn new(
         provider: &str,
         tools: &[Arc<Tool>],
@@ -170,7 +170,7 @@ impl Rules {
         self.tools.insert(name, tool);
     }
 
-    /// What the model sees: the caller's tools in the caller's order, then the run's own.
+    /// The tools as the model sees them: the caller's in the caller's order, then the built-in ones.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
         self.order
             .iter()

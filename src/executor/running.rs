@@ -1,6 +1,6 @@
-//! A run under way: its calls, what it has used, and what it still owes.
+//! A run under way: its calls, its usage, and the tools that it still has to call.
 //!
-//! In: inputs, one at a time. Out: effects, and whether the run goes on. How it ends is `close`.
+//! In: inputs, one at a time. Out: effects, and whether the run goes on. `close` ends it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,24 +17,24 @@ use super::{Effect, Input, Origin, Permission, RunOutcome, Spent, State};
 use crate::error::Code;
 use crate::message::{ToolCall, ToolResult};
 
-/// A run under way.
+/// The state of a run under way.
 #[derive(Debug)]
 pub struct RunState {
     rules: Rules,
-    /// Calls without an answer, in the order in which they came.
+    /// Calls without a result, in the order in which they came.
     pending: BTreeMap<u32, Pending>,
-    /// Every call there was, with its number among them.
+    /// All calls so far: the id with the call's number.
     known: HashMap<String, u32>,
-    /// How many of them count against `maxToolCalls`.
+    /// The number of calls that count against `maxToolCalls`.
     counted: u32,
     repeats: HashMap<(String, String), u32>,
-    /// How often the model was asked.
+    /// The number of times the model was asked.
     steps: u32,
     /// The model's turn is over.
     turn_over: bool,
-    /// The next turn has something to hear of this one's calls.
+    /// This turn has calls whose results the model gets with the next turn.
     awaited: bool,
-    /// Every call of the turn so far is answered: what a turn with callbacks tells next, the model was asked for again.
+    /// Every call of the turn so far has its result. If a turn with callbacks goes on then, the model was asked once more.
     answered: bool,
     notes: Vec<String>,
     output: String,
@@ -88,7 +88,7 @@ impl RunState {
         }
     }
 
-    /// `Some` is the end of the run.
+    /// Takes an input. `Some` is the end of the run.
     fn take(&mut self, input: Input, effects: &mut Vec<Effect>) -> Option<End> {
         match input {
             Input::Started => self.next_turn(effects),
@@ -135,9 +135,9 @@ impl RunState {
             }
             Input::TurnEnded => {
                 self.turn_over = true;
-                // The last word of a turn in which every call was answered is an answer of its own.
+                // In a turn with callbacks the text behind the last result is an answer of its own, so it counts as a step.
                 self.steps += u32::from(self.answered && !self.awaited);
-                // A turn that is over takes no answers any more: those who called in it have hung up.
+                // A turn that is over takes no more results: the callbacks have hung up.
                 self.give_up(|_| true, "the provider ended its turn without waiting for it", effects);
                 self.advance(effects)
             }
@@ -149,7 +149,7 @@ impl RunState {
 
     fn call(&mut self, call: ToolCall, origin: Origin, effects: &mut Vec<Effect>) -> Option<End> {
         if self.known.contains_key(&call.id) {
-            // The same call once more: it has its answer, or will have it.
+            // The same call once more. It has its result, or will get it.
             return None;
         }
         let number = u32::try_from(self.known.len()).unwrap_or(u32::MAX);
@@ -164,7 +164,7 @@ impl RunState {
         let (phase, name) = (Phase::Asked, call.name.clone());
         let key = (name.clone(), canonical(&call.args));
         self.pending.insert(number, Pending { call, origin, phase });
-        // What the run gives its caller is taken even where no further step is left.
+        // The built-in report and plan are for the caller, and are taken even if no step is left.
         if !matches!(kind, Some(Kind::Report | Kind::Plan)) {
             self.counted += 1;
             let repeats = self.repeats.entry(key).or_default();
@@ -186,7 +186,7 @@ impl RunState {
         self.advance(effects)
     }
 
-    /// Answers, asks, or runs the call that has just come.
+    /// Answers a new call, asks about it, or runs it.
     fn admit(&mut self, id: &str, effects: &mut Vec<Effect>) {
         let Some(pending) = self.find(id, Phase::Asked) else {
             return;
@@ -205,7 +205,8 @@ impl RunState {
             Kind::Caller => self.rules.policy.verdict(&name),
             Kind::Report | Kind::Plan | Kind::Handoff => Verdict::Allowed(By::Builtin),
         };
-        // What is denied is denied whatever it says; nobody is asked about what can't run.
+        // Denied tools are checked first, then arguments: a denied call is denied whatever its arguments, and nobody is asked about
+        // a call that can't run.
         if let Verdict::Denied(by) = verdict {
             return self.deny(id, by, None, effects);
         }
@@ -239,7 +240,7 @@ impl RunState {
         self.run(id, By::Ask, reason, args, effects);
     }
 
-    /// A call that is permitted.
+    /// Runs a call that was permitted.
     fn run(
         &mut self,
         id: &str,
@@ -310,7 +311,7 @@ impl RunState {
         self.answer(id, Phase::Asked, answer, effects);
     }
 
-    /// What to tell the model of the call's arguments, if anything is wrong with them.
+    /// The result that tells the model what is wrong with the call's arguments; `None` if they are right.
     fn mistakes(&mut self, id: &str) -> Option<ToolResult> {
         let call = self.find(id, Phase::Asked)?.call.clone();
         let reason = self.rules.tools.get(&call.name)?.check(&call.args).err()?;
@@ -329,7 +330,7 @@ impl RunState {
         }
     }
 
-    /// The one answer to a call that is in `phase`; what comes for any other call comes too late.
+    /// Gives a call in `phase` its one result. A result for any other call is too late, and is dropped.
     fn answer(&mut self, id: &str, phase: Phase, answer: ToolResult, effects: &mut Vec<Effect>) {
         if self.find(id, phase).is_none() {
             return;
@@ -340,7 +341,7 @@ impl RunState {
         }
     }
 
-    /// Answers callbacks that nobody waits for any more, and ends what they have begun.
+    /// Abandons callbacks whose results are no longer needed, with everything they have started.
     fn give_up(&mut self, which: impl Fn(&Pending) -> bool, why: &str, effects: &mut Vec<Effect>) {
         let (given_up, kept): (BTreeMap<u32, Pending>, _) = std::mem::take(&mut self.pending)
             .into_iter()
@@ -352,7 +353,7 @@ impl RunState {
         effects.append(&mut answers);
     }
 
-    /// Goes on, where nothing is waited for.
+    /// Goes on with the run if nothing is waited for.
     fn advance(&mut self, effects: &mut Vec<Effect>) -> Option<End> {
         if !self.turn_over || !self.pending.is_empty() {
             return None;
@@ -391,7 +392,7 @@ impl RunState {
         None
     }
 
-    /// Why the model may not be asked again, if it may not.
+    /// The reason why the model must not be asked again; `None` if it may.
     fn no_further_step(&self) -> Option<End> {
         let limits = &self.rules.limits;
         if self.steps >= limits.max_steps {
@@ -406,7 +407,7 @@ impl RunState {
     }
 }
 
-/// Arguments that mean the same are the same, whatever their keys' order and white space.
+/// The arguments in a form that is the same whatever the order of keys and the white space.
 fn canonical(args: &RawValue) -> String {
     fn sorted(value: Value) -> Value {
         match value {
@@ -421,7 +422,7 @@ fn canonical(args: &RawValue) -> String {
     }
     match serde_json::from_str(args.get()) {
         Ok(value) => sorted(value).to_string(),
-        // Lone surrogates: the text as it is.
+        // Lone surrogates can't be parsed, so the text is taken unchanged.
         Err(_) => args.get().to_owned(),
     }
 }

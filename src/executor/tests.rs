@@ -1,4 +1,4 @@
-//! Each rule of the executor by an example. Whole effects, written down as text.
+//! Each rule of the executor by an example. All effects are compared, written as text.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) fn call(id: &str, name: &str, args: &str) -> ToolCall {
     }
 }
 
-/// `add` wants a number `a`; `look` takes anything.
+/// Rules with two tools: `add` takes a number `a`, `look` takes anything.
 pub(super) fn rules(builtins: &Builtins, policy: &str, limits: RunLimits) -> Rules {
     let spec = |name: &str, schema: &str| ToolSpec {
         name: name.to_owned(),
@@ -208,7 +208,7 @@ fn callbacks_are_answered_in_place_and_need_no_further_turn() {
         ]
     );
     assert_eq!(run.outcome.unwrap().steps, 2);
-    // Who calls after the end hears so.
+    // A call after the end is answered with an error.
     let late = step(run.state.unwrap(), called("4", "look", "{}")).1;
     assert!(matches!(&late[..], [Effect::Reply { answer, .. }] if answer.is_error));
 }
@@ -231,7 +231,7 @@ fn a_decision_is_obeyed_and_replaced_arguments_are_checked() {
         made("2", "add", r#"{"a":2}"#),
         made("3", "add", r#"{"a":3}"#),
         made("4", "look", "{}"),
-        // Nobody is asked about what can't run.
+        // Nobody is asked about a call that can't run.
         made("5", "add", "{}"),
         Input::TurnEnded,
     ]);
@@ -374,7 +374,7 @@ fn every_limit_ends_the_run_and_answers_what_is_open() {
         for input in inputs {
             lines.extend(run.feed([input]));
         }
-        // The model's turn ends first: no answer shall lead it to go on.
+        // The model's turn ends first, so that no result causes it to go on.
         let stop = lines.iter().position(|line| line == "stop").unwrap();
         let (answers, end) = lines[stop + 1..].split_at(lines.len() - stop - 2);
         assert_eq!(end, [r#"Limit """#], "{expected:?}");
@@ -401,7 +401,7 @@ fn what_is_dear_or_late_may_still_be_the_answer() {
         ..RunLimits::default()
     };
     let mut run = Run::new(&on(Need::Required, Need::Off, &[]), "{}", limits);
-    // The report of the last step is taken, though no further step is left.
+    // The report of the last step is taken, although no step is left.
     run.feed([
         spent(0.7),
         output("Done."),

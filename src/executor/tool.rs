@@ -1,7 +1,7 @@
-//! A tool as the executor knows it: its name, what it is for, and whether arguments fit its schema.
+//! A tool as the executor knows it: its name, its description, and the check of arguments by its schema.
 //!
-//! In: a [`ToolSpec`] and its schema, compiled. Out: a [`Tool`], and whether arguments fit it. The check is made where the executor asks for
-//! it: what it costs is limited by [`Schema::check`].
+//! In: a [`ToolSpec`] and its compiled schema. Out: a [`Tool`] that checks arguments. A check runs right in the executor's step,
+//! because [`Schema::check`] limits its cost.
 
 use std::sync::Arc;
 
@@ -11,38 +11,38 @@ use serde_json::value::RawValue;
 use crate::message::ToolSpec;
 use crate::schema::Schema;
 
-/// Whose tool it is.
+/// The kind of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The caller's, who runs it.
+    /// A tool of the caller, who runs it.
     Caller,
-    /// `completion-report`.
+    /// The built-in tool `completion-report`.
     Report,
-    /// `planner-output`.
+    /// The built-in tool `planner-output`.
     Plan,
-    /// `handoff`.
+    /// The built-in tool `handoff`.
     Handoff,
 }
 
-/// A tool the model may call.
+/// A tool that the model may call.
 #[derive(Debug)]
 pub struct Tool {
-    /// Its description for the model.
+    /// The specification that the model sees.
     pub spec: ToolSpec,
     pub kind: Kind,
     schema: Arc<Schema>,
 }
 
 impl Tool {
-    /// The tool of `spec`, whose schema `schema` is.
+    /// A tool; `schema` is the compiled schema of `spec`.
     pub fn new(spec: ToolSpec, kind: Kind, schema: Arc<Schema>) -> Tool {
         Tool { spec, kind, schema }
     }
 
-    /// Whether `args` are what the schema asks for.
+    /// Checks `args` by the schema.
     ///
     /// # Errors
-    /// What is wrong with them, for the model.
+    /// A description for the model of what is wrong with them.
     pub fn check(&self, args: &RawValue) -> Result<(), String> {
         let value: Value = serde_json::from_str(args.get()).map_err(|error| format!("they can't be read: {error}"))?;
         self.schema.check_quoting(&value)

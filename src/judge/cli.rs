@@ -1,4 +1,4 @@
-//! Why a CLI's run or turn is no success. What is one is defined at [`super::judge`].
+//! The reasons why a CLI's run or turn is no success. [`super::judge`] defines success.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::event::{Outcome, Reply};
 use crate::fold::Folded;
 use crate::provider::{same_flag, schema_flags};
 
-/// All that is known of a run that has ended.
+/// Everything that is known of a run that has ended.
 #[derive(Clone, Copy)]
 struct Facts<'a> {
     context: &'a Context<'a>,
     process: &'a ProcessEvidence,
 }
 
-/// Why it is no success; `None` if it is one.
+/// The reason why the run is no success; `None` if it is one.
 pub(super) fn failure(context: &Context, process: &ProcessEvidence, folded: &Folded) -> Option<ProviderError> {
     let facts = &Facts { context, process };
     match process.end {
@@ -40,7 +40,7 @@ pub(super) fn failure(context: &Context, process: &ProcessEvidence, folded: &Fol
     }
 }
 
-/// Why a run that came to its own end is no success; `None` if it is one.
+/// The reason why a run that ended by itself is no success; `None` if it is one.
 fn failure_of_its_own(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
     let well = facts.process.end == ProcessEnd::Lingered
         || (facts.process.exit_code == Some(0) && facts.process.signal.is_none());
@@ -60,7 +60,7 @@ fn failure_of_its_own(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
     {
         return Some(line_too_long(facts, bytes));
     }
-    // What has a last word has printed it.
+    // A run with an outcome has printed that.
     if folded.outcome.is_none() && facts.process.stdout_tail.trim().is_empty() {
         let reason = "the CLI ended with exit code 0 and printed nothing";
         return Some(advised(facts, Code::EmptyResponse, reason));
@@ -88,14 +88,14 @@ fn failure_of_its_own(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
     }
 }
 
-/// Whether the model stopped before its answer was whole, though the CLI calls it a success (versions of claude other than those that were
-/// measured; qwen's words are the same).
+/// `true` if the model stopped before its answer was complete although the CLI reports a success. Versions of claude that were not
+/// measured may do that; qwen uses the same words.
 fn ends_early(outcome: &Outcome) -> bool {
     let stop = outcome.stop_reason.as_deref();
     stop.is_some_and(|stop| matches!(stop, "max_tokens" | "refusal" | "model_context_window_exceeded"))
 }
 
-/// Whether the whole answer stands in the last word as well: what came before that may be missing.
+/// `true` if the outcome repeats the whole answer, so that earlier output may be missing.
 fn is_repeated(wire: Wire, folded: &Folded) -> bool {
     let outcome = folded.outcome.as_ref().filter(|_| wire.repeats_the_answer());
     outcome.is_some_and(|outcome| {
@@ -111,7 +111,8 @@ fn line_too_long(facts: &Facts, bytes: u64) -> ProviderError {
     ProviderError::new(facts.context.provider, Code::OutputLimit, reason).with_hint("ask for less at once")
 }
 
-/// Whether nothing was said, nor is the answer the empty text: claude's and qwen's results hold one, or a value in its place.
+/// `true` if the model said nothing and the outcome has no answer either. The results of claude and qwen have a text, or a value in
+/// its place.
 fn holds_nothing(wire: Wire, outcome: &Outcome, folded: &Folded) -> bool {
     let Reply {
         content,
@@ -123,21 +124,22 @@ fn holds_nothing(wire: Wire, outcome: &Outcome, folded: &Folded) -> bool {
     wire.repeats_the_answer() && is_silent && outcome.text.is_none() && outcome.structured.is_none()
 }
 
-/// The answer in `text`, all that was printed where `wire` was to be; `None` where it is none ([`super::judge`] says why).
+/// The answer in `text`, which is all that was printed in place of `wire`; `None` if it is no answer, for the reasons in
+/// [`super::judge`].
 pub fn text_answer<'a>(wire: Wire, fatal_stdout: &[&str], text: &'a str) -> Option<&'a str> {
     let text = text.trim_end();
     let fatal = wire == Wire::Text && fatal_stdout.contains(&text.trim());
     (!text.is_empty() && !fatal && plain(wire, text) == Plain::Text).then_some(text)
 }
 
-/// What had come of the answer of a run that failed, in text form: standard output, where the reason is not told there.
+/// The part of the answer that a failed run printed in text form: standard output, unless that has the reason of the failure.
 pub(super) fn half_answer<'a>(context: &Context, process: &'a ProcessEvidence) -> Option<&'a str> {
     let is_reason = context.rules.fails_on_stdout && process.stderr.trim().is_empty();
     let plain = process.plain.as_deref().filter(|_| !is_reason)?;
     text_answer(process.wire, context.rules.fatal_stdout, plain)
 }
 
-/// Why output without an event, of a run that ended well, is no answer; `None` if it is one.
+/// The reason why output without any event, of a run that ended well, is no answer; `None` if it is one.
 fn failure_of_plain(facts: &Facts, folded: &Folded, text: &str) -> Option<ProviderError> {
     match plain(facts.process.wire, text) {
         Plain::Text if text_answer(facts.process.wire, facts.context.rules.fatal_stdout, text).is_none() => {
@@ -160,12 +162,12 @@ fn failure_of_plain(facts: &Facts, folded: &Folded, text: &str) -> Option<Provid
     }
 }
 
-/// The flag by which a run was to answer by a schema.
+/// The flag by which the CLI was told a schema for its answer.
 fn schema_flag(process: &ProcessEvidence) -> Option<&'static str> {
     schema_flags().find(|flag| process.flags.iter().any(|set| set == flag))
 }
 
-/// The answer of a run that was to answer by a schema: beside the text, or the text itself where the format has no such place.
+/// The answer of a run with a schema: the value beside the text, or the text itself if the format has no place for a value.
 pub(super) fn structured(process: &ProcessEvidence, folded: &Folded) -> Option<Value> {
     let structured = folded.outcome.as_ref().and_then(|outcome| outcome.structured.clone());
     structured.or_else(|| {
@@ -174,8 +176,8 @@ pub(super) fn structured(process: &ProcessEvidence, folded: &Folded) -> Option<V
     })
 }
 
-/// A run that was to answer by a schema and did not: the CLI calls it a success all the same (claude 2.1.197 and 2.1.330,
-/// recordings jsonschema-plain). Where it calls tools, its answer is still to come.
+/// The error for a run with a schema whose answer is no value. The CLI reports a success all the same (claude 2.1.197 and 2.1.330,
+/// recordings jsonschema-plain). A reply with tool calls is none, because its answer is still to come.
 fn unstructured(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
     let flag = schema_flag(facts.process)?;
     let wire = facts.process.wire;
@@ -194,7 +196,7 @@ fn cut_short(facts: &Facts) -> ProviderError {
     advised(facts, Code::MalformedResponse, reason)
 }
 
-/// A text has no end by which it could be known to be whole.
+/// The error for an answer in text form that may have been cut: a text has no end by which it is known to be complete.
 fn cut_text(facts: &Facts) -> ProviderError {
     let reason = "the CLI's output may end before its answer does: as text it loses what does not fit into a pipe";
     let error = advised(facts, Code::MalformedResponse, reason);
@@ -202,7 +204,8 @@ fn cut_text(facts: &Facts) -> ProviderError {
 }
 
 fn clues<'a>(facts: &'a Facts, folded: &'a Folded) -> Clues<'a> {
-    // With exit code 0 standard output is an answer, and answers are no error channel; nor is half of one, with another exit code.
+    // With exit code 0 standard output is an answer, and answers are no error channel. Nor is half an answer of a run with another
+    // exit code.
     let rules = facts.context.rules;
     let is_error = |text: &&str| {
         (facts.process.exit_code != Some(0) && rules.fails_on_stdout) || rules.fatal_stdout.contains(&text.trim())
@@ -252,7 +255,7 @@ fn classified(facts: &Facts, folded: &Folded) -> ProviderError {
     found.into_error(facts.context.provider)
 }
 
-/// claude answers a slash command itself, with exit code 0 and no turn taken (CLI-FACTS 1.2).
+/// claude answers a slash command itself, with exit code 0 and without a turn (CLI-FACTS 1.2).
 fn intercepted(facts: &Facts, outcome: &Outcome) -> ProviderError {
     let answer = outcome.text.as_deref().unwrap_or_default().trim();
     let answer = if answer.is_empty() {
@@ -264,7 +267,7 @@ fn intercepted(facts: &Facts, outcome: &Outcome) -> ProviderError {
     advised(facts, Code::PromptIntercepted, reason)
 }
 
-/// claude answers all the same where a server of tools can't be reached (CLI-FACTS 1.7): an answer without them.
+/// If its MCP server can't be reached, claude answers without the tools (CLI-FACTS 1.7). That is an error here.
 fn unreached(facts: &Facts) -> ProviderError {
     let reason = "the CLI answered without ever having asked for the tools it was to call";
     advised(facts, Code::CallbacksUnavailable, reason)
@@ -296,7 +299,7 @@ fn too_much(facts: &Facts, limit: usize) -> ProviderError {
     advised(facts, Code::OutputLimit, reason)
 }
 
-/// What was done to keep a limit: `process` says it, where the process was ended.
+/// The words for what was done when a limit passed: the turn was interrupted, or `process` if the process was ended.
 fn what_ended<'a>(facts: &Facts, process: &'a str) -> &'a str {
     match facts.process.end {
         ProcessEnd::Interrupted(_) => "its turn was interrupted",

@@ -1,4 +1,4 @@
-//! What a verdict goes by: what is left of an exchange, and what is known beside it.
+//! The evidence for a verdict: the end of an exchange, and facts about its provider.
 
 use std::time::Duration;
 
@@ -8,31 +8,31 @@ use crate::decode::Wire;
 use crate::provider::Provider;
 use crate::redact::Redactor;
 
-/// Why an exchange was ended from here.
+/// The reason why this package ended an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
-    /// The caller wants it no more, or its provider was closed.
+    /// The caller cancelled it, or its provider was closed.
     Cancelled,
-    /// The wall-clock limit passed.
+    /// The time limit passed.
     Timeout(Duration),
-    /// Nothing came for this long.
+    /// Nothing arrived for this long.
     IdleTimeout(Duration),
-    /// There was more output than this, bytes.
+    /// The output was longer than this, bytes.
     OutputLimit(usize),
 }
 
-/// What is left of an exchange that is over.
+/// The end of an exchange.
 #[derive(Debug)]
 pub enum Evidence {
-    /// Of one whose process is no more, or was to be.
+    /// The end of an exchange whose process has ended, or was to end.
     Process(ProcessEvidence),
-    /// Of a turn of a process that goes on.
+    /// The end of a turn whose process goes on.
     Turn(TurnEvidence),
     Http(HttpEvidence),
 }
 
 impl Evidence {
-    /// Why it was ended from here, if it was.
+    /// The reason why this package ended the exchange; `None` if it ended by itself.
     pub fn stop_reason(&self) -> Option<StopReason> {
         match self {
             Evidence::Process(ProcessEvidence {
@@ -49,54 +49,54 @@ impl Evidence {
     }
 }
 
-/// What is known of a process at its end.
+/// The end of a process.
 #[derive(Debug)]
 pub struct ProcessEvidence {
-    /// What it was to print.
+    /// The format that it was to print.
     pub wire: Wire,
     /// The flags it was started with.
     pub flags: Vec<String>,
     pub end: ProcessEnd,
     /// Its exit code.
     pub exit_code: Option<i32>,
-    /// The signal it died of.
+    /// The signal that ended it.
     pub signal: Option<String>,
-    /// Head and tail of standard error.
+    /// The head and tail of standard error.
     pub stderr: String,
-    /// Standard output where it held no event at all.
+    /// Standard output, if it had no event at all.
     pub plain: Option<String>,
     /// Standard output ends in the middle of a line.
     pub cut_short: bool,
-    /// The bytes of the longest line that was dropped for its length: what it said is missing.
+    /// The bytes of the longest line that was too long to be read, so that its event is missing.
     pub dropped_line: Option<u64>,
     /// Lines that were no events.
     pub diagnostics: Vec<String>,
     /// The last bytes of standard output.
     pub stdout_tail: String,
-    /// It was to call tools over a bridge, and has never asked for them.
+    /// The CLI was to call tools over a bridge, and has never asked for them.
     pub unreached: bool,
 }
 
-/// Why a process is no more.
+/// The way in which a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessEnd {
-    /// It exited by itself.
+    /// The process exited by itself.
     Exited,
-    /// It did not exit after its last word, or takes another turn. There is no exit code then.
+    /// The process did not exit after its last event, or takes another turn. There is no exit code then.
     Lingered,
-    /// It was ended from here.
+    /// This package ended the process.
     Stopped(StopReason),
-    /// Its turn was ended from here; it goes on.
+    /// This package interrupted its turn; the process goes on.
     Interrupted(StopReason),
 }
 
-/// What is known of a turn whose process takes the next one.
+/// The end of a turn whose process takes the next one.
 #[derive(Debug)]
 pub struct TurnEvidence {
     pub wire: Wire,
-    /// The flags it was started with.
+    /// The flags the process was started with.
     pub flags: Vec<String>,
-    /// Why the turn was stopped from here, if it was.
+    /// The reason why this package stopped the turn; `None` if it ended by itself.
     pub stopped: Option<StopReason>,
     /// Lines that were no events.
     pub diagnostics: Vec<String>,
@@ -123,88 +123,88 @@ impl From<TurnEvidence> for ProcessEvidence {
     }
 }
 
-/// What is known of a request at its end.
+/// The end of a request.
 #[derive(Debug)]
 pub struct HttpEvidence {
-    /// Scheme, host and port of the API.
+    /// The scheme, host and port of the API.
     pub origin: String,
-    /// Why it is over.
+    /// The way in which the request ended.
     pub end: HttpEnd,
-    /// The answer's status, if there was an answer.
+    /// The HTTP status of the response, if there was one.
     pub status: Option<u16>,
-    /// What was odd about the answer.
+    /// Oddities of the response.
     pub diagnostics: Vec<String>,
-    /// What takes out what must not get out.
+    /// The redactor of secrets.
     pub redactor: Redactor,
 }
 
-/// Why a request is over.
+/// The way in which a request ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HttpEnd {
-    /// The body of a 2xx answer ended so.
+    /// A 2xx response was read; its body ended in this way.
     Answered(Body),
     Refused {
         status: u16,
         reason: String,
         /// The beginning of the body.
         body: String,
-        /// When to come again, as a header says it (`retry-after: 7`).
+        /// The header that tells when to try again (`retry-after: 7`).
         retry_after: Option<String>,
-        /// Where a redirect leads, without the query.
+        /// The target of a redirect, without the query.
         location: Option<String>,
     },
-    /// No connection.
+    /// There was no connection.
     Unreachable(ConnectError),
-    /// The connection broke before the answer was there, or within it: why.
+    /// The connection broke before the response, or within it; the text is the reason.
     Lost(String),
-    /// It was ended from here.
+    /// This package ended the request.
     Stopped(StopReason),
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConnectError {
-    /// Nobody listens there.
+    /// Nobody listens at the port.
     Refused,
-    /// The name of the host leads nowhere.
+    /// The name of the host can't be resolved.
     NoSuchHost,
-    /// The other side could not prove who it is, or does not speak TLS: why.
+    /// The other side could not prove its identity, or doesn't speak TLS; the text is the reason.
     Tls(String),
-    /// It took longer than this.
+    /// Connecting took longer than this.
     Slow(Duration),
-    /// The proxy did not let the request through: why.
+    /// The proxy did not let the request through; the text is the reason.
     Proxy(String),
     Other(String),
 }
 
-/// What a verdict depends on beside the evidence.
+/// The facts on which a verdict depends besides the evidence.
 #[derive(Debug)]
 pub struct Context<'a> {
     pub provider: &'a str,
-    /// What is known of the CLI.
+    /// The rules for the CLI.
     pub rules: CliRules<'a>,
-    /// Now, ms since the epoch.
+    /// The current time, ms since the epoch.
     pub now_ms: u64,
-    /// Minutes by which local time is east of UTC, if known: CLIs tell when a limit ends in local time.
+    /// Minutes by which local time is east of UTC, if known: CLIs name the end of a limit in local time.
     pub local_offset_min: Option<i32>,
 }
 
-/// What the verdict on a CLI goes by; nothing for an API.
+/// The rules by which a CLI's end is judged; empty for an API.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CliRules<'a> {
-    /// Versions of the CLI that this package was measured with.
+    /// The versions of the CLI with which this package was measured.
     pub versions: &'a [&'a str],
-    /// What standard error says where a run is no success, whatever else it says.
+    /// Texts on standard error that make a run a failure, whatever else it printed.
     pub fatal_stderr: &'a [&'a str],
-    /// What all of standard output is in text form where a run is no success.
+    /// Texts that make a run in text form a failure if they are all of standard output.
     pub fatal_stdout: &'a [&'a str],
-    /// Whether standard output in text form is where a failure is told.
+    /// In text form, failures are reported on standard output.
     pub fails_on_stdout: bool,
-    /// How a message begins that is the reason of a run that failed.
+    /// The beginning of a message that is the reason of a failed run.
     pub error_message: Option<&'a str>,
-    /// Error rules of the user's own.
+    /// The user's own error rules.
     pub user_rules: &'a [UserRule],
-    /// Whether the reply fits a schema is looked at behind the verdict: one without a value is no failure yet.
+    /// The reply is checked by its schema after the verdict, so a reply without a value is no failure yet.
     pub output_is_checked: bool,
 }
 

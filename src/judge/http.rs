@@ -1,4 +1,4 @@
-//! Why a request is no success. What is one is defined at [`super::judge`].
+//! The reasons why a request is no success. [`super::judge`] defines success.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ struct Facts<'a> {
     request: &'a HttpEvidence,
 }
 
-/// Why it is no success; `None` if it is one.
+/// The reason why the request is no success; `None` if it is one.
 pub(super) fn failure(context: &Context, request: &HttpEvidence, folded: &Folded) -> Option<ProviderError> {
     let facts = &Facts { context, request };
     let mut error = reason(facts, folded)?;
     context.provider.clone_into(&mut error.provider);
-    // Whatever the text comes from: the server, the system, a library.
+    // The text is redacted wherever it comes from: the server, the system, or a library.
     error.message = request.redactor.redact_values(&error.message).into_owned();
     error.http_status = error.http_status.or(request.status.filter(|status| *status >= 300));
     Some(error)
@@ -95,7 +95,7 @@ fn reason(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
     Some(error)
 }
 
-/// An answer that says nothing, and does not even say why it ends.
+/// The error for a response that says nothing, and not even why it ends.
 fn unsaid(folded: &Folded) -> Option<ProviderError> {
     let reply = &folded.reply;
     let silent = reply.content.is_empty() && reply.tool_calls.is_empty() && reply.invalid_tool_calls.is_empty();
@@ -161,7 +161,7 @@ fn unreachable(origin: &str, trouble: &ConnectError) -> ProviderError {
     with_hint(Code::ConnectionFailed, reason, hint)
 }
 
-/// Waits as long as the server's header says, if waiting helps at all.
+/// Takes the wait from the server's header, if waiting can help at all.
 fn wait(error: &mut ProviderError, header: Option<&str>, now_ms: u64) {
     let limits = matches!(error.category, Category::Quota | Category::RateLimit);
     if !limits && !error.should_retry {

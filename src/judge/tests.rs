@@ -1,4 +1,4 @@
-//! Verdicts on real recordings, whole and cut anywhere.
+//! Verdicts on real recordings, complete or cut anywhere.
 
 use std::collections::HashSet;
 
@@ -14,10 +14,10 @@ use crate::toolcall::TextCalls;
 
 mod kept;
 
-/// How often a long recording is cut, about; a short one is cut after each byte.
+/// The approximate number of cuts in a long recording. A short one is cut after each byte.
 const CUTS: usize = 200;
 
-/// What a run comes to that ends by itself with exit code 0 after it printed `stdout`, as `run::attempt` has it.
+/// The verdict on a run that printed `stdout` and exited with 0, made as `run::attempt` makes it.
 fn verdict(provider: &str, wire: Wire, flags: &[String], stdout: &[u8]) -> (Result<Reply, Box<ProviderError>>, usize) {
     let (events, decoder) = decode(wire, [stdout]);
     let outcomes = events.iter().filter(|event| matches!(event, Event::Outcome(_))).count();
@@ -86,7 +86,7 @@ fn judged(run: &Run, events: Vec<Event>, decoder: &Decoder) -> Result<Reply, Box
     judge(&context, evidence, fold.finish(&mut out))
 }
 
-/// Where `stdout` is cut: after every byte, or about each line's end and evenly in between.
+/// The positions at which `stdout` is cut: after every byte, or around each line's end and evenly in between.
 fn cuts(stdout: &[u8]) -> Vec<usize> {
     let step = match std::env::var_os("EVERY_BYTE") {
         Some(_) => 1,
@@ -100,7 +100,7 @@ fn cuts(stdout: &[u8]) -> Vec<usize> {
     cuts
 }
 
-/// Every prefix of a run that went well is a failure, unless it has the final event whole.
+/// Every prefix of a successful run is a failure, unless it has the complete final event.
 fn check_prefixes(cli: &str) {
     let id = cli.split('-').next().unwrap();
     let mut checked = 0;
@@ -158,7 +158,7 @@ mod no_prefix_of_a_stream_is_an_answer {
     }
 }
 
-/// qwen 0.24.4 writes half an array of 512 KiB, exits with 0, and says nothing of it.
+/// qwen 0.24.4 writes half an array of 512 KiB, exits with 0, and doesn't report it.
 #[test]
 fn half_a_document_is_no_answer() {
     let recording = recordings("qwen-0.24.4")
@@ -174,7 +174,7 @@ fn half_a_document_is_no_answer() {
     assert_eq!((exit_code, error.code), (Some(0), Code::MalformedResponse));
 }
 
-/// What the line said is missing, though the run ended well.
+/// The event of the line is missing, although the run ended well.
 #[test]
 fn a_line_that_is_longer_than_is_taken_is_the_output_limit() {
     let long = "x".repeat(2_000);
@@ -206,7 +206,7 @@ fn a_line_that_is_longer_than_is_taken_is_the_output_limit() {
     assert!(error.message.starts_with(&reason), "{}", error.message);
 }
 
-/// Models do end so behind a tool's result; elsewhere it is no answer, be there reasoning or white space.
+/// Models do end like this behind a tool's result. Elsewhere it is no answer, even with reasoning or white space.
 #[test]
 fn an_answer_without_a_word_is_one_behind_a_tools_result_alone() {
     let ask = |is_behind_result: bool, thinking: &str, stop_reason: Option<&str>| {
@@ -249,7 +249,7 @@ fn an_answer_without_a_word_is_one_behind_a_tools_result_alone() {
     let silent = "the turn ended well, without a word and without a call";
     let thought = format!("{silent}: all that came is reasoning");
     let cut = "the answer reached the limit of output tokens before its first word";
-    // What to do stands behind the reason.
+    // The text behind the reason is the hint.
     let reason = |asked: Result<String, (Code, String)>| {
         asked.map_err(|(code, message)| (code, message.split(". ").next().unwrap().to_owned()))
     };
@@ -271,7 +271,7 @@ fn an_answer_without_a_word_is_one_behind_a_tools_result_alone() {
     assert_eq!(ask(true, "", None), Ok(String::new()));
 }
 
-/// Code and message of a run that ends with exit code 0.
+/// The code and message of a failed run that exits with 0.
 fn failure(id: &str, wire: Wire, flags: &[&str], stdout: &str) -> Option<(Code, String)> {
     let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
     let error = verdict(id, wire, &flags, stdout.as_bytes()).0.err()?;
@@ -375,7 +375,7 @@ fn an_answer_without_the_structure_that_was_asked_for_is_a_failure() {
     );
 }
 
-/// A model's words are no reason: messages go to logs.
+/// A model's text is never the reason of an error, because messages go to logs.
 #[test]
 fn a_result_of_a_run_that_failed_is_partial_and_no_reason() {
     let stdout =
@@ -423,7 +423,7 @@ fn the_reason_of_a_run_in_text_form_is_what_standard_error_says() {
     }
 }
 
-/// ax-glm, by its source: the error is a message of the assistant, the exit code 1.
+/// ax-glm, by its source: the error is a message of the assistant, and the exit code is 1.
 #[test]
 fn an_error_told_as_a_message_is_the_reason() {
     let stdout = r#"{"role":"user","content":"hi"}
@@ -449,6 +449,6 @@ fn an_error_told_as_a_message_is_the_reason() {
         "{}",
         error.message
     );
-    // A model may speak of errors.
+    // A model may write about errors.
     assert_eq!(run(Some(0)).unwrap().content, "Error: 401 Incorrect API key provided");
 }

@@ -1,4 +1,4 @@
-//! What `npm run record` keeps of every CLI is judged today as it was then.
+//! Recordings of every CLI (`npm run record`) are judged today as they were when they were made.
 
 use std::fs;
 
@@ -9,7 +9,8 @@ use crate::decode::golden::{decode, fixtures, wire_of};
 use crate::error::ProviderError;
 use crate::event::Reply;
 
-/// What the verdict of a recording says, without what is added to it later: usage, which may be an estimate, and advice to the message.
+/// The verdict on a recording without the parts that are added later: usage, which may be an estimate, and the advice in the
+/// message.
 fn essence(verdict: &Value) -> Value {
     let error = &verdict["error"];
     if error.is_object() {
@@ -51,7 +52,7 @@ fn check(set: &str) {
     for name in names {
         let read = |kind: &str| fs::read_to_string(folder.join(format!("{name}.{kind}")));
         let meta: Value = serde_json::from_str(&read("meta.json").unwrap()).unwrap();
-        // Of what the provider has ended nothing is kept that could be judged again.
+        // A recording that the provider ended can't be judged again.
         let Some(exit_code) = meta["exit_code"].as_i64() else {
             continue;
         };
