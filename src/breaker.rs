@@ -1,6 +1,6 @@
-//! A circuit breaker: whether a provider that keeps failing is asked at all. Pure: the time now is passed in.
+//! A circuit breaker, which decides whether a provider that keeps failing is asked at all. Pure: the time is passed in.
 //!
-//! In: what became of each call. Out: whether the next call may go, or until when the provider is left alone.
+//! In: the outcome of each call. Out: whether the next call may go, or until when the provider is left alone.
 //!
 //! ```text
 //!            failure_threshold failures in a row within window_ms, or quota
@@ -12,19 +12,19 @@
 
 use std::collections::VecDeque;
 
-/// When a breaker opens, and for how long.
+/// The conditions under which a breaker opens, and how long it stays open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Failures in a row that open it.
+    /// The number of failures in a row that open the breaker.
     pub failure_threshold: u32,
-    /// Failures older than this are forgotten, ms.
+    /// The age at which failures are forgotten, ms.
     pub window_ms: u64,
-    /// How long it stays open, ms.
+    /// The time for which the breaker stays open, ms.
     pub reset_ms: u64,
 }
 
 impl Default for Settings {
-    /// 5 failures in a row within 10 minutes (five runs that each end at a 2-minute `timeout` are enough), open for 30 s.
+    /// 5 failures in a row within 10 minutes, which five runs that end at a `timeout` of 2 minutes still reach, and 30 s open.
     fn default() -> Self {
         Settings {
             failure_threshold: 5,
@@ -34,68 +34,68 @@ impl Default for Settings {
     }
 }
 
-/// Whether a call may go.
+/// The decision on whether a call may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// It may; its outcome is to be reported with this ticket.
+    /// The call may go. Its outcome must be reported with this ticket.
     Go(Ticket),
-    /// It may not: ask again at this time, ms since the epoch.
+    /// The call may not go. Ask again at this time, ms since the epoch.
     Wait(u64),
 }
 
-/// Which call an outcome belongs to.
+/// The identity of a call, by which its outcome is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket(u64);
 
 impl Ticket {
-    /// The ticket of this number.
+    /// The ticket with this number.
     pub fn from_number(number: u64) -> Ticket {
         Ticket(number)
     }
 
-    /// Its number: distinct for the life of a breaker.
+    /// The ticket's number, which a breaker gives only once.
     pub fn number(self) -> u64 {
         self.0
     }
 }
 
-/// What became of a call.
+/// The outcome of a call, as far as it matters for the breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallOutcome {
     Success,
-    /// It failed as another provider might not have.
+    /// The call failed in a way in which another provider might not have.
     Failure,
-    /// A limit is used up, until this time, ms since the epoch, if it is known.
+    /// A limit is used up, until this time (ms since the epoch) if it is known.
     Quota(Option<u64>),
-    /// It says nothing about the provider: aborted, or refused for what was asked.
+    /// The call shows nothing about the provider: it was aborted, or refused for what it asked.
     Neither,
 }
 
-/// The three states.
+/// The state of a breaker.
 #[cfg(test)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     Closed,
     /// No call goes.
     Open,
-    /// One call goes, to see.
+    /// One call goes as a probe.
     HalfOpen,
 }
 
-/// The breaker of one provider.
+/// The circuit breaker of one provider.
 #[derive(Debug)]
 pub struct Breaker {
     settings: Settings,
     state: State,
-    /// The last ticket's number.
+    /// The number of the last ticket.
     tickets: u64,
-    /// Tickets up to this one were issued before the state last changed: how they ended is no news.
+    /// The last ticket before the state changed. Outcomes up to this one are outdated.
     stale: u64,
 }
 
 #[derive(Debug)]
 enum State {
-    /// When the failures in a row happened.
+    /// The times of the failures in a row, ms since the epoch.
     Closed(VecDeque<u64>),
     Open {
         since: u64,
@@ -123,17 +123,17 @@ impl Breaker {
         }
     }
 
-    /// May a call go now? Whoever is let through reports its outcome.
+    /// Decides whether a call may go now. A caller whose call may go must report its outcome.
     pub fn admit(&mut self, now: u64) -> Admission {
         if let State::Open { since, until } = self.state {
-            // A clock that was set back must not keep it open for as long.
+            // After a clock was set back, the breaker must not stay open for that much longer.
             if now < until && now >= since {
                 return Admission::Wait(until);
             }
             self.enter(State::HalfOpen { probe: None });
         }
         if let State::HalfOpen { probe: Some(probe) } = self.state {
-            // A probe that tells nothing (its caller forgot it, or it hangs) does not keep others back for ever.
+            // A probe without an outcome (its caller forgot it, or it hangs) must not hold up others for ever.
             let until = probe.since.saturating_add(self.settings.reset_ms);
             if now < until && now >= probe.since {
                 return Admission::Wait(until);
@@ -147,8 +147,8 @@ impl Breaker {
         Admission::Go(ticket)
     }
 
-    /// Says what became of the call with `ticket`. Only the first word on a ticket of the current state counts, and only
-    /// that of the current probe; a used-up quota counts whenever it is found out.
+    /// Reports the outcome of the call with `ticket`. Only the first report for a ticket of the current state counts, and in the
+    /// half-open state only that of the current probe. A used-up quota always counts.
     pub fn report(&mut self, ticket: Ticket, outcome: CallOutcome, now: u64) {
         if let CallOutcome::Quota(resets_at) = outcome {
             let mut until = resets_at

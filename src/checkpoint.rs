@@ -1,8 +1,7 @@
-//! Checkpoints of agents' runs in files: one per run, lines of JSON.
+//! Checkpoints of agents' runs in files: one file per run, lines of JSON.
 //!
-//! In: a folder, a run's id, and entries as JSON texts. Out: the entries that are there, and new ones, each on the disk when it is
-//! acknowledged. Whoever has a run's file open has it alone, by a lock of the operating system, which ends with its process, however
-//! that ends.
+//! In: a folder, a run's id, and entries as JSON texts. Out: the stored entries; new ones are on the disk when they are confirmed.
+//! One process at a time has a run's file, by a lock of the operating system, which ends with the process, however that ends.
 //!
 //! ```text
 //! {"checkpoint":1,"runId":"job-7","sum":"…"}      the format, and whose file it is
@@ -11,7 +10,7 @@
 //! {"result":…,"sum":"…"}                          last: the run is finished
 //! ```
 //!
-//! What a line holds is held against its checksum (`checkpoint/line.rs`).
+//! Every line has a checksum (`checkpoint/line.rs`).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -29,62 +28,62 @@ pub(crate) use line::{fits_sum, write_with_sum};
 pub use names::is_run_id;
 pub use open_files::OpenFiles;
 
-/// Why a checkpoint can't be had. The message names the file.
+/// The reason why a checkpoint can't be used. Messages name the file.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// Somebody is at work on the run.
+    /// Another process or attempt is at work on the run.
     #[error("the run \"{0}\" is at work elsewhere: another attempt holds {1:?}")]
     Locked(String, PathBuf),
-    /// What was written went to a file that nobody finds any more: another attempt may have begun a new one.
+    /// The entries went to a file that is no longer at its path: another attempt may have begun a new one there.
     #[error("the run \"{0}\" has lost its file: {1:?} was removed or replaced while it was at work")]
     Lost(String, PathBuf),
-    /// Somebody has changed the file's length: what is added would stand behind a hole, or behind what is not this run's.
+    /// Another program has changed the file's length: new entries would stand behind a hole, or behind foreign data.
     #[error(
         "the run \"{0}\" can't be kept: {1:?} had {2} bytes and has {3}, so somebody has changed it while the run was at work"
     )]
     Resized(String, PathBuf, u64, u64),
-    /// The token is not that of the last `load`.
+    /// The token is not that of the latest `load`.
     #[error("the run \"{0}\" is another attempt's: the lease {1} is over")]
     Stale(String, u64),
-    /// What is there is no checkpoint of this run, or of a newer version.
+    /// The file is no checkpoint of this run, or one of a newer version.
     #[error("the checkpoint {0:?} can't be read: {1}")]
     Invalid(PathBuf, String),
-    /// A name that leads elsewhere, or that others may write to.
+    /// The path is a link or no file, or others may write to it.
     #[error("the checkpoint {0:?} is not used: {1}")]
     Unsafe(PathBuf, &'static str),
-    /// A folder in which others may put files, and its mode.
+    /// Others may put files into the folder, which has this mode.
     #[error("the folder of the checkpoints {0:?} is not used: others may write to it (its mode is {1:03o})")]
     Writable(PathBuf, u32),
-    /// What the operating system says.
+    /// The operating system refused an operation.
     #[error("the checkpoint {0:?} can't be kept: {1}")]
     Io(PathBuf, io::Error),
-    /// Nobody has it here.
+    /// This process doesn't have the run's file open.
     #[error("the run \"{0}\" is not held here: it was finished, given back, or never loaded")]
     Closed(String),
 }
 
-/// What is there of a run.
+/// The stored state of a run.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The fencing token: one more with every attempt.
+    /// The fencing token, which grows with every attempt.
     pub token: u64,
     pub entries: Vec<Box<RawValue>>,
-    /// Of a run that is finished: nobody holds it then.
+    /// The result of a finished run. Nobody holds its file then.
     pub result: Option<Box<RawValue>>,
-    /// The file, of any other.
+    /// The file of a run that is not finished.
     pub file: Option<CheckpointFile>,
 }
 
-/// The file of one run, held by this process alone until it is dropped.
+/// The file of one run. This process alone holds it, until it is dropped.
 #[derive(Debug)]
 pub struct CheckpointFile {
     run_id: String,
     path: PathBuf,
     file: File,
-    /// Bytes that were written, by everybody so far.
+    /// The length of the file in bytes, as far as attempts have written it.
     length: u64,
     token: u64,
-    /// Nothing is added behind a write that failed, which may be half there, nor behind the result.
+    /// After a failed write, which may be half there, and after the result nothing more is added.
     state: State,
 }
 
@@ -95,12 +94,12 @@ enum State {
     Finished,
 }
 
-/// Takes the run: its file in `folder` is made if there is none (0600, the folder 0700), and is this process's alone from now on.
-/// A last line that a crash has torn is cut off. Its token is greater than `last`, which this process has given before: the file may
-/// have been removed since. Blocks.
+/// Takes over a run. Its file in `folder` is made if there is none (file 0600, folder 0700), and is locked for this process. A last
+/// line that a crash has torn is cut off. The token becomes greater than `last`, the token that this process gave before, because
+/// the file may have been removed since. Blocks.
 ///
 /// # Errors
-/// [`Refused`]; nothing was changed then.
+/// [`Refused`]; nothing was changed in that case.
 pub fn load(folder: &Path, run_id: &str, last: u64) -> Result<Loaded, Refused> {
     make_folder(folder)?;
     let path = folder.join(names::file_name(run_id));
@@ -144,7 +143,7 @@ pub fn load(folder: &Path, run_id: &str, last: u64) -> Result<Loaded, Refused> {
     });
     opened.write(&lines)?;
     if whole == 0 {
-        // The file's name has to survive, too.
+        // The file's name must survive a crash, too.
         sync_folder(folder).map_err(io)?;
     }
     Ok(Loaded {
@@ -156,10 +155,11 @@ pub fn load(folder: &Path, run_id: &str, last: u64) -> Result<Loaded, Refused> {
 }
 
 impl CheckpointFile {
-    /// Adds `entries`: they are on the disk when this returns. Without any, it only says whether the file is still the run's. Blocks.
+    /// Appends `entries`, which are on the disk when this returns. Without any, it only checks that the file is still the run's.
+    /// Blocks.
     ///
     /// # Errors
-    /// [`Refused::Io`]: nothing further is taken then. [`Refused::Lost`].
+    /// [`Refused::Io`], after which nothing more is taken; [`Refused::Resized`]; [`Refused::Lost`].
     pub fn append(&mut self, entries: Vec<Box<RawValue>>) -> Result<(), Refused> {
         let lines = entries.into_iter().map(|entry| Line {
             entry: Some(entry),
@@ -169,7 +169,7 @@ impl CheckpointFile {
         self.write(&lines)
     }
 
-    /// The run is finished. Blocks.
+    /// Stores the result of the finished run. Blocks.
     ///
     /// # Errors
     /// As for [`append`](CheckpointFile::append).
@@ -202,14 +202,14 @@ impl CheckpointFile {
             self.length += bytes.len() as u64;
         }
         self.check_length()?;
-        // Behind the write: what is acknowledged is where the next attempt looks for it.
+        // Checked after the write: a confirmed entry must be where the next attempt looks for it.
         match is_at(&self.file, &self.path) {
             true => Ok(()),
             false => Err(Refused::Lost(self.run_id.clone(), self.path.clone())),
         }
     }
 
-    /// Whether the file is as long as it was made: who holds its lock is alone with it only among those who ask for that.
+    /// Checks that the file has the expected length. The lock excludes only programs that ask for it.
     fn check_length(&mut self) -> Result<(), Refused> {
         let found = self
             .file
@@ -229,7 +229,7 @@ impl CheckpointFile {
     }
 }
 
-/// Whether `path` leads to `file`.
+/// `true` if `path` leads to `file`.
 #[cfg(unix)]
 pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -240,7 +240,7 @@ pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// A file that is open for nobody else can't be removed or replaced.
+/// On Windows a file that is open without sharing can't be removed or replaced.
 #[cfg(not(unix))]
 pub(crate) fn is_at(_: &File, _: &Path) -> bool {
     true
@@ -273,11 +273,11 @@ fn make_folder(folder: &Path) -> Result<(), Refused> {
     Ok(())
 }
 
-/// The file at `path`, made if there is none, for this process alone until it is dropped; `None` if another has it, or this one
-/// already. However a process ends, it is free then. Blocks.
+/// Locks the file at `path` for this process until the returned file is dropped; the file is made if there is none. `None` if
+/// another process has the lock, or this one has it already. The lock ends with the process, however that ends. Blocks.
 ///
 /// # Errors
-/// [`Refused`]: it is no file of its own, it belongs to somebody else, or the system refuses it.
+/// [`Refused`]: it is not a file of its own, it belongs to somebody else, or the system refuses it.
 pub fn lock(path: &Path) -> Result<Option<File>, Refused> {
     match open(path, "") {
         Ok(file) => Ok(Some(file)),
@@ -298,7 +298,7 @@ fn open(path: &Path, run_id: &str) -> Result<File, Refused> {
     }
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    // Also what was put there since.
+    // These flags also guard against a link or a pipe that was put there since the check.
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits());
     options.custom_flags(flags.unwrap_or_default());
     let file = options.open(path).map_err(io)?;
@@ -321,11 +321,11 @@ fn open(path: &Path, run_id: &str) -> Result<File, Refused> {
     Ok(file)
 }
 
-/// A file that is open for nobody else is a lock by itself. Who may read it is what its folder says.
+/// On Windows a file that is open without sharing is a lock by itself. Its folder decides who may read it.
 #[cfg(windows)]
 fn open(path: &Path, run_id: &str) -> Result<File, Refused> {
     use std::os::windows::fs::OpenOptionsExt;
-    /// `ERROR_SHARING_VIOLATION`
+    /// The error code `ERROR_SHARING_VIOLATION`.
     const SHARING_VIOLATION: i32 = 32;
     if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
         return Err(Refused::Unsafe(path.to_owned(), "it is not a file, or a link to one"));

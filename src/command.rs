@@ -1,6 +1,7 @@
-//! (Provider, Options, prompt) -> the command line to run: arguments, environment, standard input, private files, folder.
+//! Builds a command line of a provider's data, the options and a prompt: arguments, environment, standard input, private files and
+//! folder.
 //!
-//! Pure: which folder the private files end up in is decided when the run starts, so a file's path is a placeholder here.
+//! Pure: the folder for private files is chosen when the run starts, so a file's path is a placeholder here.
 
 mod line;
 mod settings;
@@ -20,50 +21,50 @@ use settings::own_args;
 
 pub use line::{Arg, CommandLine, Cwd, EnvText, MediaFile, PrivateFile, PrivateLink, PrivateSession, RUN_FOLDER};
 
-/// Linux refuses a single argument of 128 KiB, its final NUL included (MAX_ARG_STRLEN, CLI-FACTS 1.2).
+/// The most bytes of one argument. Linux refuses one of 128 KiB with its final NUL (MAX_ARG_STRLEN, CLI-FACTS 1.2).
 pub const MAX_ARG_BYTES: usize = 131_071;
 
-/// Variables every CLI gets, for runs without a terminal (CLI-ADAPTER-PROTOCOL, "Environment Variables").
+/// Variables that every CLI gets, for a run without a terminal (CLI-ADAPTER-PROTOCOL, "Environment Variables").
 pub const COMMON_ENV: [(&str, &str); 3] = [("TERM", "dumb"), ("NO_COLOR", "1"), ("CI", "true")];
 
-/// Variables no CLI inherits: what Node's own process is debugged or preloaded with, every CLI that is a Node program would be.
+/// Variables that no CLI inherits. They have Node debug or preload something, and would do so to a CLI in JavaScript.
 pub const COMMON_DROP_ENV: [&str; 2] = ["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"];
 
-/// How a command line is run.
+/// The way in which the process of a command line is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode<'a> {
     /// One process for this prompt.
     Print(&'a str),
-    /// One process for this prompt, which holds what is no text.
+    /// One process for this prompt, which has content other than text.
     PrintMedia(&'a MediaPrompt),
-    /// One process for a conversation: everything goes over standard input later on.
+    /// One process for a conversation. All messages are sent over standard input later.
     Live,
-    /// One process for many calls: everything goes over standard input later on.
+    /// One process for many calls. All messages are sent over standard input later.
     Warm,
 }
 
-/// A prompt that holds what is no text.
+/// A prompt with content other than text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MediaPrompt {
-    /// What goes where a prompt of text goes.
+    /// The part that goes where a prompt of text goes.
     pub text: String,
-    /// What goes beside it.
+    /// The files that go beside it.
     pub files: Vec<MediaFile>,
 }
 
-/// What is known of the installed CLI.
+/// The facts about the installed CLI.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Installed {
     /// The flags that it has refused.
     pub refused: BTreeSet<String>,
-    /// Its version, by its npm package.
+    /// Its version, as in its npm package.
     pub version: Option<[u64; 3]>,
 }
 
-/// The command line of one run. `partial`: pieces of messages are wanted.
+/// Builds the command line of one run. `partial`: the CLI is to print messages piece by piece.
 ///
 /// # Errors
-/// `PROMPT_TOO_LONG` where the prompt or the system prompt does not fit the way it is handed to the CLI.
+/// `PROMPT_TOO_LONG`: the prompt or the system prompt doesn't fit the way in which it is handed to the CLI.
 pub fn build(
     provider: &Provider,
     options: &Options,
@@ -138,7 +139,7 @@ pub fn build(
     })
 }
 
-/// The session that the CLI resumes or loads, where that is how it gets its prompt.
+/// The session that the CLI resumes or loads, if it gets its prompt in that way.
 pub fn session(provider: &Provider, options: &Options, parts: SessionParts<'_>) -> Option<PrivateSession> {
     let spec = provider
         .session
@@ -155,10 +156,11 @@ pub fn session(provider: &Provider, options: &Options, parts: SessionParts<'_>) 
     })
 }
 
-/// The program with nothing said to it, in the surroundings of a call in print form: who asks it something of its own puts the arguments in.
+/// The command line without any prompt, in the surroundings of a print call. A caller that asks the CLI something else adds the
+/// arguments.
 ///
 /// # Errors
-/// `PROMPT_TOO_LONG` where the system prompt does not fit the way it is handed to the CLI.
+/// `PROMPT_TOO_LONG`: the system prompt doesn't fit the way in which it is handed to the CLI.
 pub fn bare(provider: &Provider, options: &Options) -> Result<CommandLine, Box<ProviderError>> {
     let context = Context {
         options,
@@ -213,13 +215,13 @@ fn without_args(provider: &Provider, context: &Context) -> Result<CommandLine, B
     })
 }
 
-/// Whether versions of the CLI are started with other flags.
+/// `true` if the flags depend on the CLI's version.
 pub fn depends_on_version(provider: &Provider) -> bool {
     let mut whens = provider.flags.iter().flat_map(|flag| flag.when);
     whens.any(|when| matches!(when, When::Since(_) | When::Before(_)))
 }
 
-/// Whether a CLI with these options can be configured with a bridge: whether any part of its command line speaks of one.
+/// `true` if a CLI with these options can be configured with a bridge: then its command line differs with and without one.
 pub fn takes_callbacks(provider: &Provider, options: &Options) -> bool {
     let bridge = Callbacks {
         url: String::new(),
@@ -245,7 +247,7 @@ pub fn takes_callbacks(provider: &Provider, options: &Options) -> bool {
         .any(|whens| whens.contains(&When::Callbacks) && context.all_hold(whens))
 }
 
-/// The prompt as the model is to read it, with what keeps the CLI from taking it for a command.
+/// The prompt for the model, with a prefix if the CLI would take it for a command.
 fn guarded(provider: &Provider, prompt: &str) -> String {
     match provider.guard {
         Some(guard) if prompt.starts_with(guard.first) => format!("{}{prompt}", guard.prefix),
@@ -253,7 +255,7 @@ fn guarded(provider: &Provider, prompt: &str) -> String {
     }
 }
 
-/// Refuses a prompt that the CLI would cut, refuse late, or never get.
+/// Refuses a prompt that the CLI would cut, refuse too late, or never receive.
 fn check_length(provider: &Provider, options: &Options, prompt: &str) -> Result<(), Box<ProviderError>> {
     let refuse = |length: String, limit: String, hint: &str| {
         let reason = format!("the prompt has {length} and {limit}");
@@ -283,7 +285,7 @@ fn check_length(provider: &Provider, options: &Options, prompt: &str) -> Result<
             format!("{} takes {limit}", provider.id),
             "shorten the thread",
         ),
-        // A character has at least one byte: short prompts are not counted.
+        // A character has at least one byte, so a short prompt need not be counted.
         Some(PromptLimit::Chars(limit)) if prompt.len() > limit && prompt.chars().count() > limit => refuse(
             format!("{} characters", prompt.chars().count()),
             format!("{} takes {limit}", provider.id),
@@ -297,10 +299,10 @@ struct Context<'a> {
     options: &'a Options,
     live: bool,
     warm: bool,
-    /// The prompt holds what is no text.
+    /// The prompt has content other than text.
     media: bool,
     partial: bool,
-    /// That of the installed CLI, where it is known.
+    /// The version of the installed CLI, if it is known.
     version: Option<[u64; 3]>,
 }
 
@@ -328,11 +330,11 @@ impl Context<'_> {
             When::Model => options.choices.model.is_some(),
             When::ToolsOff => !options.built_in_tools,
             When::PrivateCwd => !options.built_in_tools && options.cwd.is_none(),
-            // With its own tools on, the CLI needs its own instructions for them.
+            // With its built-in tools on, the CLI needs its own instructions for them.
             When::DefaultSystemPrompt => options.system_prompt == SystemPrompt::Default && !options.built_in_tools,
             When::CustomSystemPrompt => matches!(options.system_prompt, SystemPrompt::Custom(_)),
             When::SystemPrompt => self.holds(When::DefaultSystemPrompt) || self.holds(When::CustomSystemPrompt),
-            // Without tools there is nothing to bypass, and as root the CLI would refuse to start (CLI-FACTS).
+            // Without tools there is nothing to permit, and as root the CLI would refuse to start (CLI-FACTS).
             When::PermissionMode => options
                 .permission_mode
                 .as_deref()
@@ -464,7 +466,7 @@ fn set(provider: &Provider, context: &Context) -> Result<Vec<(&'static str, EnvT
     Ok(vars)
 }
 
-/// A variable's text, if the operating system takes it: `NAME=value` has the limit of an argument.
+/// The value of a variable, if the operating system takes it: `NAME=value` is limited like an argument.
 fn fitting(name: &str, value: String, provider: &Provider) -> Result<String, Box<ProviderError>> {
     let length = name.len() + 1 + value.len();
     if length <= MAX_ARG_BYTES {
@@ -478,8 +480,9 @@ fn fitting(name: &str, value: String, provider: &Provider) -> Result<String, Box
     Err(Box::new(error.with_hint("shorten `systemPrompt` or `config`")))
 }
 
-/// What the user sets: for a CLI of their own, and for this provider object, which wins over all but a call's choices. With `auth: "subscription"` no key
-/// is among it, for `env: { ...process.env }` has the same keys as the environment they are dropped from.
+/// The variables that the user sets, for a CLI of their own and for this provider object. They win over everything but a call's
+/// choices. With `auth: "subscription"` keys are left out, because `env: { ...process.env }` would bring back those that are
+/// dropped from the environment.
 fn user_env(provider: &Provider, context: &Context) -> Vec<(String, Option<String>)> {
     let options = context.options;
     let own = provider.custom.iter().flat_map(|own| own.env.iter());
@@ -492,7 +495,7 @@ fn user_env(provider: &Provider, context: &Context) -> Vec<(String, Option<Strin
         let chosen = |var: &&Var| var.is_choice && context.all_hold(var.when);
         provider.env.iter().filter(chosen).any(|var| same(var.name, name))
     };
-    // `env` may take the variable away, which another environment has.
+    // The login's variable may be removed here, if another environment has it.
     let login = (provider.login_dir.as_ref().zip(options.login.as_ref()))
         .map(|(own, folder)| (own.variable.to_owned(), Some(folder.clone())));
     own.chain(&options.env)
@@ -504,13 +507,13 @@ fn user_env(provider: &Provider, context: &Context) -> Vec<(String, Option<Strin
         .collect()
 }
 
-/// What tests of whole calls count.
+/// Counters for tests of whole calls.
 #[cfg(test)]
 pub mod counted {
     use std::cell::Cell;
 
     thread_local! {
-        /// How many argument lists were made.
+        /// The number of argument lists that were built.
         pub static BUILT: Cell<usize> = const { Cell::new(0) };
     }
 }

@@ -1,10 +1,10 @@
-//! What was used of budgets: in this process, or in a file in which all processes count together.
+//! Counts the usage of budgets, in this process or in a file that several processes share.
 //!
-//! In: requests that want to begin, and what they have used. Out: whether they may ([`Ledger::admit`]). What counts how is `budget`'s to
-//! say; here is where the count is kept, and that nobody counts beside it.
+//! In: requests that want to begin, and their usage. Out: whether they may begin ([`Ledger::admit`]). `budget` defines how usage
+//! counts; this module keeps the count, and makes sure that nobody counts beside it.
 //!
-//! A request is counted before it begins, so of those that come at the same time no more get in than may. Whoever is killed in between
-//! has used it: nothing is given back that nobody has said was not used.
+//! A request is counted before it begins, so that of several at the same time no more are admitted than the budget allows. A
+//! process that is killed in between has used its request: only a request that is known not to have begun is given back.
 
 mod file;
 
@@ -20,43 +20,43 @@ use crate::process::activity::{self, BudgetActivity};
 use crate::provider::options;
 use file::{Look, Seen, Trouble, Unusable};
 
-/// Numbers of ledgers, for whoever looks at what goes on.
+/// The number of the next ledger, by which `status` knows it.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// What was used of the budget of one provider object, or of all that name its store.
+/// The usage of the budget of one provider object, or of all that share its store.
 #[derive(Debug)]
 pub struct Ledger {
     number: u64,
     provider: String,
     budget: Budget,
     state: Mutex<State>,
-    /// That costs are unknown was said.
+    /// The warning that costs are unknown was given.
     warned: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Where there is a store: as it was last seen there.
+    /// The window. With a store, this is its state when the store was last read.
     window: Window,
     /// The store's file as it was then.
     seen: Option<Seen>,
-    /// What the store did not take: with the next request it is asked again.
+    /// Usage that the store did not take. The next request tries again.
     unkept: Vec<Used>,
 }
 
-/// Why a request may not begin.
+/// The reason why a request may not begin.
 #[derive(Debug)]
 pub enum Refused {
     UsedUp(UsedUp),
     /// The store can't be used, for this reason.
     Store(String),
-    /// Another process has the store for too long.
+    /// Another process has locked the store for too long.
     Busy(String),
-    /// The store can't be used just now: the disk is full, too many files are open, somebody has emptied it.
+    /// The store can't be used at the moment: the disk is full, too many files are open, or somebody has emptied it.
     Passing(String),
 }
 
-/// Says when it is dropped that nobody waits any more.
+/// A flag that is set when this is dropped, because nobody waits any more.
 struct Waiting(Arc<AtomicBool>);
 
 impl Drop for Waiting {
@@ -98,10 +98,10 @@ impl Refused {
     }
 }
 
-/// That of the budget in `options_json`, `{"budget": …}`, by the name `name`.
+/// A ledger for the budget in `options_json`, `{"budget": …}`. `name` stands for the provider.
 ///
 /// # Errors
-/// `INVALID_OPTION`, naming the option, what it holds and what is allowed; also where there is no budget.
+/// `INVALID_OPTION`, naming the option, its value and what is allowed; also if there is no budget.
 pub fn of_options(name: &str, options_json: &str) -> Result<Ledger, Box<ProviderError>> {
     let refuse = |reason| Box::new(ProviderError::new(name, Code::InvalidOption, reason));
     let map = options::checked(name, &[options::BUDGET], options_json)?;
@@ -112,9 +112,10 @@ pub fn of_options(name: &str, options_json: &str) -> Result<Ledger, Box<Provider
 }
 
 impl Ledger {
-    /// That of `budget`, of which the provider `provider` uses. Nothing is looked at before the first request.
+    /// A ledger of `budget`, whose usage `provider` makes. The store is not touched before the first request.
     pub fn new(provider: &str, mut budget: Budget) -> Ledger {
-        // Good wherever the process goes later. What is no path the first request says.
+        // The path is made absolute, so that it stays valid when the process changes its folder. An invalid path is reported by the
+        // first request.
         if let Some(store) = &mut budget.store
             && let Ok(path) = std::path::absolute(&store)
             && let Ok(path) = path.into_os_string().into_string()
@@ -135,20 +136,20 @@ impl Ledger {
         &self.provider
     }
 
-    /// Whether it has to be said, now, that an answer has no cost that is known. True once.
+    /// `true`, once, if the budget limits costs: the caller then warns that an answer has no known cost.
     pub fn misses_cost(&self) -> bool {
         self.budget.cost_usd.is_some() && !self.warned.swap(true, Ordering::Relaxed)
     }
 
-    /// Its provider is closed: `status` shows it no more.
+    /// Hides the ledger from `status`, because its provider is closed.
     pub fn hide(&self) {
         activity::forget_budget(self.number);
     }
 
-    /// Lets a request in and counts it, before it begins. Dropped while it waits for the store, it counts nothing.
+    /// Admits a request and counts it, before it begins. If the future is dropped while it waits for the store, nothing is counted.
     ///
     /// # Errors
-    /// [`Refused`]: nothing was counted.
+    /// [`Refused`]; nothing was counted.
     pub async fn admit(self: &Arc<Self>, now_ms: u64) -> Result<Admitted, Refused> {
         let waiting = Waiting(Arc::default());
         let counted = self.change(now_ms, Arc::clone(&waiting.0), move |window, budget, now_ms| {
@@ -162,19 +163,19 @@ impl Ledger {
         counted.map_err(Refused::UsedUp)
     }
 
-    /// The request did not begin.
+    /// Returns the count of a request that did not begin.
     ///
     /// # Errors
-    /// Why the store has not taken it: the request stays counted.
+    /// The reason why the store did not take it. The request then stays counted.
     pub async fn give_back(self: &Arc<Self>, admitted: Admitted, now_ms: u64) -> Result<(), String> {
         let given = self.change(now_ms, Arc::default(), move |window, _, _| window.give_back(admitted));
         given.await.map_err(|unusable| unusable.why)
     }
 
-    /// Counts what a request has used.
+    /// Counts the usage of a request.
     ///
     /// # Errors
-    /// Why the store has not taken it. It is counted with the next request, which is refused if it can't be.
+    /// The reason why the store did not take it. The usage is counted with the next request, which is refused if that fails, too.
     pub async fn settle(self: &Arc<Self>, used: Used, now_ms: u64) -> Result<(), String> {
         let kept = self.change(now_ms, Arc::default(), move |window, budget, now_ms| {
             window.add(used, budget.per, now_ms)
@@ -186,8 +187,11 @@ impl Ledger {
         kept.map_err(|unusable| unusable.why)
     }
 
-    /// What `change` makes of the window at a time, ms since the epoch, kept before this returns: now, or when the store was to be had.
-    /// `Err`: it can't be used, or the change `is_abandoned`.
+    /// Changes the window, and returns once the change is stored. `change` gets the time in ms since the epoch: `now_ms`, or with a
+    /// store the time at which that was free.
+    ///
+    /// # Errors
+    /// The store can't be used, or the change `is_abandoned`.
     async fn change<T: Send + 'static>(
         self: &Arc<Self>,
         now_ms: u64,
@@ -201,11 +205,11 @@ impl Ledger {
             return Ok(changed);
         };
         let (ledger, path) = (Arc::clone(self), PathBuf::from(store));
-        // A disk may be slow, and another process may be at it.
+        // The disk may be slow, and another process may have the lock.
         let began = Instant::now();
         let work = tokio::task::spawn_blocking(move || {
             let budget = &ledger.budget;
-            // Of this call alone until the file has it: whoever waits for the file holds up nobody else.
+            // The usage is taken only once the file is locked, so that waiting for the lock holds up no other call.
             let mut taken = Vec::new();
             let look = Look {
                 seen: ledger.locked().seen,
@@ -244,7 +248,7 @@ impl Ledger {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For whoever looks at what goes on.
+    /// Publishes the window for `status`.
     fn tell(&self, window: &Window, now_ms: u64) {
         let budget = &self.budget;
         activity::note_budget(

@@ -1,17 +1,20 @@
-//! Whoever answers a bridge's calls, as a process: the stand-in for an agent in tests of real CLIs and of the MCP conformance
-//! suite. Never shipped (feature `fake-cli`; `cargo test` switches it on, elsewhere
-//! `cargo build --features fake-cli --bin bridge-host`).
+//! A process that answers a bridge's calls: the stand-in for an agent in tests of real CLIs, and in the MCP conformance suite.
+//! Never shipped (feature `fake-cli`; `cargo test` switches it on, elsewhere `cargo build --features fake-cli --bin bridge-host`).
 //!
-//! It speaks lines of JSON. The first one of standard input says what to do:
+//! The process speaks lines of JSON. The first line of standard input says what to do:
 //!
 //! ```text
 //! {"serve": {"tools": [spec…], "progressMs": 50}}              a bridge alone
 //! {"run": {"provider": "claude", "options": {…}, "messages": […], "tools": [spec…], "progressMs": 50}}
 //! ```
 //!
-//! Then `{"reply": {"id", "content": "text" | [block…], "isError": false}}`, `{"cancel": true}`; the end of standard input
-//! ends everything. It prints `{"serving": {"url", "token"}}`, `{"called": {"id", "name", "args"}}`, `{"gone": id}` where
-//! nobody waits for a reply any more, `{"events": […]}` and at last `{"ended": {"reply" | "error": {…}}}`, `{}` if cancelled.
+//! Further lines are `{"reply": {"id", "content": "text"
+//!
+//! [block…], "isError": false}}` and `{"cancel": true}`; the end of standard input ends the process. It prints `{"serving": {"url",
+//! "token"}}`, `{"called": {"id", "name", "args"}}`, `{"gone": id}` when a reply is no longer wanted, `{"events": […]}`, and at
+//! last `{"ended": {"reply"
+//!
+//! "error": {…}}}`, or `{}` there if the run was cancelled.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
@@ -57,7 +60,7 @@ struct Reply {
     is_error: bool,
 }
 
-/// Lines of standard input, read by a thread of their own.
+/// The lines of standard input, which a thread of their own reads.
 type Lines = mpsc::UnboundedReceiver<String>;
 
 type Replies = HashMap<String, oneshot::Sender<ToolResult>>;
@@ -87,7 +90,7 @@ fn say(what: &Value) -> io::Result<()> {
 }
 
 impl Host {
-    /// The next order that is no reply; calls are printed meanwhile. `None` at the end of the input.
+    /// The next order that is no reply; `None` at the end of the input. Calls that arrive meanwhile are printed.
     async fn order(&mut self) -> io::Result<Option<Order>> {
         loop {
             tokio::select! {

@@ -1,16 +1,16 @@
-//! A CLI that does what a scenario says: the stand-in for claude and the others in tests and benches. Never shipped
-//! (feature `fake-cli`; `cargo test` switches it on, elsewhere `cargo build --features fake-cli --bin fake-cli`).
+//! A CLI that plays a scenario: the stand-in for claude and the others in tests and benches. Never shipped (feature `fake-cli`;
+//! `cargo test` switches it on, elsewhere `cargo build --features fake-cli --bin fake-cli`).
 //!
-//! The scenario is JSON in the variable `FAKE_CLI`, or a file if it begins with `@`; without it, the first argument.
-//! It is a list of steps, or one of
+//! The scenario is JSON in the variable `FAKE_CLI`, or in a file if the value begins with `@`. Without the variable it is the first
+//! argument. It is a list of steps, or one of
 //!
 //! ```text
 //! {"when": {"--version": [steps], "auth status": [steps]}, "else": [steps]}    the first key all of whose parts are in argv
 //! {"counter": "/file", "runs": [[steps], [steps]]}      the n-th run does the n-th list, later ones the last; `{{n}}` counts from 0
 //! ```
 //!
-//! Steps, done in order; the end of the list is `exit 0`. In texts, and in the path
-//! of `writeFile` and `record`, `{{pid}}`, `{{line}}` and `{{n}}` are replaced.
+//! Steps are done in order, and the end of the list is `exit 0`. In texts, and in the path of `writeFile` and `record`, `{{pid}}`,
+//! `{{line}}` and `{{n}}` are replaced.
 //!
 //! ```text
 //! {"out": "text"} {"err": "text"}         print, flushed at once      {"outHex": "f09f92"}   print bytes
@@ -34,8 +34,8 @@
 //! {"kill": "KILL"} {"exit": 3}
 //! ```
 //!
-//! A broken scenario exits with 70. On Windows nobody sends signals and there is no session to leave: `onSignal` with `[]` and `setsid` do
-//! nothing there; other handlers, and `kill`, fail.
+//! A broken scenario exits with 70. Windows has no signals and no sessions: there `onSignal` with `[]` and `setsid` do nothing, and
+//! other handlers and `kill` fail.
 
 use std::io::{BufRead, Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -92,7 +92,7 @@ enum Step {
     },
     OnSignal(std::collections::BTreeMap<String, Vec<Step>>),
     Spawn {
-        /// Passed on as they are.
+        /// The child's steps, unchanged.
         steps: Value,
         #[serde(default)]
         stdio: ChildStdio,
@@ -151,7 +151,7 @@ fn scenario() -> Outcome<(Vec<Step>, Line)> {
         let counter = scenario["counter"].as_str().ok_or("runs without counter")?;
         let mut counted = std::fs::OpenOptions::new().create(true).append(true).open(counter)?;
         counted.write_all(b".")?;
-        // Where the append ended: of runs that begin at once, each has its own.
+        // The position behind the append is this run's number: runs that begin at once get different ones.
         line.number = usize::try_from(counted.stream_position()?)? - 1;
         scenario = runs.get(line.number).or(runs.last()).cloned().ok_or("no runs")?;
     } else if let Some(cases) = scenario.get("when").and_then(Value::as_object) {
@@ -167,7 +167,7 @@ fn scenario() -> Outcome<(Vec<Step>, Line)> {
     Ok((serde_json::from_value(scenario)?, line))
 }
 
-/// What was read of stdin, and the last child.
+/// The text that was read of stdin, and the id of the last child.
 static READ: Mutex<Option<String>> = Mutex::new(None);
 static CHILD: Mutex<Option<u32>> = Mutex::new(None);
 
@@ -175,7 +175,7 @@ fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How this process was called.
+/// The arguments, folder, environment, input and id of this process.
 fn call() -> Outcome<Value> {
     let is_own = |(name, value): &(String, String)| name == VARIABLE && value.starts_with('@');
     let env: std::collections::BTreeMap<String, String> = std::env::vars().filter(|each| !is_own(each)).collect();
@@ -190,7 +190,7 @@ fn call() -> Outcome<Value> {
     Ok(call)
 }
 
-/// What `{{line}}` and `{{n}}` stand for.
+/// The values of `{{line}}` and `{{n}}`.
 #[derive(Debug, Default)]
 struct Line {
     text: String,
@@ -278,7 +278,7 @@ fn print(to: To, bytes: &[u8]) -> Outcome {
     print_while_read(to, bytes).map(drop)
 }
 
-/// Whether somebody reads. A reader that went away ends nothing, as with claude.
+/// Prints bytes; returns `false` if nobody reads them. A reader that has gone doesn't end the process, as with claude.
 fn print_while_read(to: To, bytes: &[u8]) -> Outcome<bool> {
     let written = match to {
         To::Stdout => {
@@ -348,7 +348,7 @@ fn spawn(steps: &Value, stdio: ChildStdio, wait: bool, clear_env: bool) -> Outco
     Ok(())
 }
 
-/// What claude 2.1.197 prints (recordings `success-*`), with what a reader may look at.
+/// The output of claude 2.1.197 (recordings `success-*`), with the fields that a reader may look at.
 fn claude(text: &str, merge: &serde_json::Map<String, Value>) -> String {
     let argv: Vec<String> = std::env::args().collect();
     let format = argv
@@ -406,7 +406,7 @@ mod system {
         })
     }
 
-    /// Returns when the signal is being listened for.
+    /// Returns once the signal is listened for.
     pub fn on_signal(name: &str, steps: Vec<Step>) -> Outcome {
         let kind = SignalKind::from_raw(number(name)?.as_raw());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -431,7 +431,7 @@ mod system {
         Ok(())
     }
 
-    /// The number stays taken, as after a daemon's start; the pipe is closed all the same.
+    /// The file descriptor stays in use, as after the start of a daemon, but the pipe is closed.
     pub fn close(number: u8) -> Outcome {
         let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
         match number {
@@ -442,7 +442,7 @@ mod system {
         Ok(())
     }
 
-    /// Returns only after a STOP, when it goes on.
+    /// Only a STOP lets this return, when the process goes on.
     pub fn kill_self(name: &str) -> Outcome {
         let signal = number(name)?;
         kill_process(getpid(), signal)?;
@@ -450,7 +450,7 @@ mod system {
             return Ok(());
         }
         loop {
-            // The standard library's handler of SIGSEGV takes itself out at the first one.
+            // The standard library's handler of SIGSEGV removes itself at the first signal, so it takes two.
             std::thread::sleep(std::time::Duration::from_millis(1));
             kill_process(getpid(), signal)?;
         }
@@ -473,7 +473,7 @@ mod system {
         Ok(())
     }
 
-    /// The standard library takes a handle that is closed for one that is not there.
+    /// The standard library treats a closed handle as a missing one.
     pub fn close(number: u8) -> Outcome {
         let handle = match number {
             0 => std::io::stdin().as_raw_handle(),
@@ -481,7 +481,7 @@ mod system {
             _ => std::io::stderr().as_raw_handle(),
         };
         #[expect(unsafe_code, reason = "the standard library closes none of these")]
-        // SAFETY: nobody else closes it, and what is used later is asked for anew.
+        // SAFETY: nobody else closes the handle, and later uses ask for it anew.
         drop(unsafe { OwnedHandle::from_raw_handle(handle) });
         Ok(())
     }

@@ -8,7 +8,7 @@ const SETTINGS: Settings = Settings {
     reset_ms: 100,
 };
 
-/// One call that is let through at once and ends as `success` says at the same moment.
+/// A call that is let through, and ends at the same moment with `outcome`.
 fn call(breaker: &mut Breaker, outcome: CallOutcome, now: u64) {
     let Admission::Go(ticket) = breaker.admit(now) else {
         panic!("not let through at {now}: {breaker:?}");
@@ -126,7 +126,7 @@ fn outcomes() -> impl Strategy<Value = CallOutcome> {
     ]
 }
 
-/// A step of a history: time goes on, a call wants to go, or the n-th call under way ends.
+/// A step of a history: time passes, a call wants to go, or the n-th call under way ends.
 #[derive(Debug, Clone)]
 enum Step {
     Wait(u64),
@@ -144,9 +144,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whatever happens: while it is open nobody goes, while it is half open one probe goes per `reset_ms`, while it is
-    /// closed everybody goes, who has to wait is let through at that time, and fewer failures than the threshold
-    /// never open it.
+    /// In any history: an open breaker lets no call go, a half-open one lets one probe go per `reset_ms`, and a closed one lets
+    /// every call go. A call that has to wait is let through at the named time, and fewer failures than the threshold never open
+    /// the breaker.
     #[test]
     fn keeps_its_promises(history in steps()) {
         let mut breaker = Breaker::new(SETTINGS);
@@ -185,7 +185,7 @@ proptest! {
                     };
                     let quota = matches!(outcome, CallOutcome::Quota(_));
                     if admitted == Phase::HalfOpen || quota {
-                        // Any word of a probe frees the way for the next one.
+                        // Any outcome of a probe allows the next one.
                         last_probe = None;
                     }
                     if before == Phase::Closed && breaker.phase(now) != Phase::Closed {

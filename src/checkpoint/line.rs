@@ -1,18 +1,18 @@
 //! The lines of a checkpoint's file.
 //!
-//! In: what a line holds, or the bytes of a file. Out: bytes, or what they hold, each line held against its checksum: a disk that
-//! returns another bit than was written gives a line that is JSON as often as not, and a run would go on with it.
+//! In: the contents of a line, or the bytes of a file. Out: the line's bytes, or the file's contents, every line checked by its
+//! checksum. If a disk returns a wrong bit, the line is often still valid JSON, and a run would go on with wrong data.
 
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The format of the file. What a newer one means is not known here.
+/// The version of the format. Lines of a newer version are refused, since their meaning is unknown.
 pub(super) const VERSION: u64 = 1;
-/// The greatest token that has one behind it: JavaScript's greatest safe integer, less one.
+/// The last token that can have a successor: JavaScript's greatest safe integer, less one.
 const LAST_LEASE: u64 = (1 << 53) - 2;
 
-/// A line ends with `,"sum":"…"}`: half of a SHA-256 of what stands before it.
+/// A line ends with `,"sum":"…"}`: half of the SHA-256 of everything before it.
 const SUM: &[u8] = b",\"sum\":\"";
 const SUM_DIGITS: usize = 16;
 const SUM_END: &[u8] = b"\"}";
@@ -33,18 +33,18 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Adds itself to `bytes`.
+    /// Appends the line to `bytes`.
     pub fn write(&self, bytes: &mut Vec<u8>) -> serde_json::Result<()> {
         write_with_sum(serde_json::to_vec(self)?, bytes);
         Ok(())
     }
 }
 
-/// Adds a line to `bytes`: `object`, which is JSON of at least one field, with its checksum.
+/// Appends a line to `bytes`: `object`, JSON with at least one field, and its checksum.
 pub(crate) fn write_with_sum(mut object: Vec<u8>, bytes: &mut Vec<u8>) {
-    // Its brace comes behind the checksum.
+    // The closing brace comes behind the checksum.
     object.pop();
-    // Outside of strings a line break is white space, inside there is none.
+    // JSON has line breaks only as white space between tokens, never inside strings.
     for byte in &mut object {
         if matches!(byte, b'\n' | b'\r') {
             *byte = b' ';
@@ -56,12 +56,12 @@ pub(crate) fn write_with_sum(mut object: Vec<u8>, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Whether the line `text`, without its break, has a checksum that fits it.
+/// `true` if the line `text`, without its line break, has a checksum that fits it.
 pub(crate) fn fits_sum(text: &[u8]) -> bool {
     split(text).is_some_and(|(content, written)| sum(content).as_bytes() == written)
 }
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Default)]
 pub(super) struct Found {
     pub token: u64,
@@ -69,8 +69,8 @@ pub(super) struct Found {
     pub result: Option<Box<RawValue>>,
 }
 
-/// What `bytes` hold, and how many of them are whole lines. Lines of an earlier version of this package have no checksum: they are
-/// read without. Behind one that has one, each has to have one.
+/// Reads the contents of `bytes`, and the number of bytes in complete lines. Lines of an earlier version of this package have no
+/// checksum and are read without. Behind a line with a checksum every line must have one.
 pub(super) fn read(bytes: &[u8], run_id: &str) -> Result<(Found, usize), String> {
     let mut found = Found::default();
     let (mut whole, mut number, mut summed) = (0, 0, false);
@@ -80,8 +80,8 @@ pub(super) fn read(bytes: &[u8], run_id: &str) -> Result<(Found, usize), String>
         number += 1;
         let written = split(text);
         let line = match serde_json::from_slice::<Line>(text) {
-            // The last one, which was written when the machine went down: the blocks of a file come in any order.
-            // Those that never came are zeros; where checksums are, any other damage was done later.
+            // The last line was being written when the machine went down. A file's blocks reach the disk in any order, and those
+            // that did not are zeros. In a file with checksums any other damage came later.
             Err(_) if end == bytes.len() && number > 1 && (!summed || text.contains(&0)) => return Ok((found, whole)),
             Err(error) => return Err(format!("line {number}: {error}")),
             Ok(line) => line,
@@ -124,7 +124,7 @@ fn damaged(number: usize, how: &str) -> String {
     format!("line {number} {how}: the file was damaged or edited after it was written")
 }
 
-/// What of a line its checksum is of, and the checksum.
+/// The part of a line that its checksum covers, and the checksum.
 fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = text.strip_suffix(SUM_END)?;
     let (rest, written) = rest.split_at_checked(rest.len().checked_sub(SUM_DIGITS)?)?;

@@ -1,9 +1,9 @@
-//! Ids of runs, and the names of their files.
+//! The ids of runs, and the names of their files.
 
 /// The longest id of a run, bytes.
 const LONGEST_ID: usize = 128;
 
-/// Whether `run_id` can be one: it is part of a file's name, of keys and of headers.
+/// `true` if `run_id` can be an id. Ids become parts of file names, keys and headers.
 pub fn is_run_id(run_id: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:@-".contains(&byte);
     run_id.len() <= LONGEST_ID
@@ -11,8 +11,8 @@ pub fn is_run_id(run_id: &str) -> bool {
         && run_id.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
 }
 
-/// What the file of `run_id` is called, on every system alike: `:` and the first letter of a device's name are written as `%XX`,
-/// which no id has.
+/// The name of `run_id`'s file, the same on every system. `:` and the first letter of a device's name are written as `%XX`, which
+/// can't be part of an id.
 pub(super) fn file_name(run_id: &str) -> String {
     let plain = run_id.replace(':', "%3A");
     match plain.chars().next() {
@@ -21,7 +21,7 @@ pub(super) fn file_name(run_id: &str) -> String {
     }
 }
 
-/// Whether Windows takes `name` for a device, whatever comes behind its first dot or colon.
+/// `true` if Windows takes `name` for a device, whatever comes behind its first dot or colon:
 /// <https://learn.microsoft.com/windows/win32/fileio/naming-a-file>
 fn is_device(name: &str) -> bool {
     let stem = name.split(['.', ':']).next().unwrap_or_default().to_ascii_uppercase();

@@ -1,4 +1,4 @@
-//! The files of the runs that are at work in this process.
+//! The checkpoint files of the runs that are at work in this process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use super::{CheckpointFile, Refused};
 
 type Shared = Arc<Mutex<CheckpointFile>>;
 
-/// Files of runs that are at work in this process, by run.
+/// The open files, by run.
 #[derive(Debug, Default, Clone)]
 pub struct OpenFiles(Arc<Mutex<HashMap<String, Shared>>>);
 
@@ -17,16 +17,16 @@ impl OpenFiles {
         self.lock().insert(run_id.to_owned(), Arc::new(Mutex::new(file)));
     }
 
-    /// The greatest token that was given for `run_id` and not given back.
+    /// The token of the attempt at `run_id` that is at work here; 0 if there is none.
     pub fn token(&self, run_id: &str) -> u64 {
         let shared = self.lock().get(run_id).cloned();
         shared.map_or(0, |file| file.lock().unwrap_or_else(PoisonError::into_inner).token)
     }
 
-    /// What `act` does with the file of `run_id`, for the attempt whose lease is `token`. Blocks while another act has it.
+    /// Lets `act` use the file of `run_id`, for the attempt with `token`. Blocks while another call uses it.
     ///
     /// # Errors
-    /// [`Refused::Closed`], [`Refused::Stale`], and those of `act`.
+    /// [`Refused::Closed`], [`Refused::Stale`], and the errors of `act`.
     pub fn with<T>(
         &self,
         run_id: &str,
@@ -42,7 +42,7 @@ impl OpenFiles {
         act(&mut file)
     }
 
-    /// Gives the file of `run_id` back, whatever `act`, the last that is done with it, comes to.
+    /// Lets `act` use the file of `run_id` for the last time, and then closes it in any case.
     ///
     /// # Errors
     /// As for [`with`](OpenFiles::with).

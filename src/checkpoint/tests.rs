@@ -1,4 +1,4 @@
-//! Files of checkpoints: what is read again, whatever a crash has left, and who is refused.
+//! Tests of checkpoint files: they are read back after any crash, and refused where they must be.
 
 use std::fs;
 
@@ -203,7 +203,7 @@ fn a_file_that_was_removed_or_replaced_takes_nothing_more() {
         open.with("one", token, |file| file.append(vec![raw(&json!("kept"))]))
             .unwrap();
         fs::remove_file(&path).unwrap();
-        // What only asks learns of it, too.
+        // An attempt that only checks its file gets the same error.
         for entries in [vec![], vec![raw(&json!("lost"))]] {
             let refused = open.with("one", token, |file| file.append(entries)).unwrap_err();
             assert!(matches!(&refused, Refused::Lost(id, _) if id == "one"), "{refused}");
@@ -212,7 +212,7 @@ fn a_file_that_was_removed_or_replaced_takes_nothing_more() {
     assert_eq!(tokens, [1, 2, 3]);
 }
 
-/// What was added behind a cut stood behind a hole of zeros, and the next attempt read a run that had done less.
+/// New lines behind a cut once stood behind a hole of zeros, and the next attempt read a run that had done less.
 #[cfg(unix)]
 #[test]
 fn a_file_that_was_cut_or_added_to_takes_nothing_more_and_says_why() {
@@ -262,7 +262,7 @@ fn lines_of_an_earlier_version_have_no_checksum_and_new_ones_behind_them_do() {
 }
 
 proptest! {
-    /// One bit of any whole line is another: what is there is refused, and never read as something else.
+    /// A file with one flipped bit in any complete line is refused, and never read as something else.
     #[test]
     fn a_flipped_bit_is_refused(place in 0_usize..1000, bit in 0_u8..8, count in 1_usize..4) {
         let folder = tempfile::tempdir().unwrap();
@@ -273,18 +273,18 @@ proptest! {
         drop(loaded);
         let path = folder.path().join("one.jsonl");
         let mut bytes = fs::read(&path).unwrap();
-        // Not the last line break: without it the line is one that a crash has torn.
+        // The last line break is left alone: without it, the line counts as torn by a crash.
         let place = place % (bytes.len() - 1);
         bytes[place] ^= 1 << bit;
         fs::write(&path, &bytes).unwrap();
         match load(folder.path(), "one") {
             Err(refused) => prop_assert!(matches!(refused, Refused::Invalid(..)), "{}", refused),
-            // It was in the checksum's own name.
+            // The flipped bit was in the checksum's own name.
             Ok(loaded) => prop_assert_eq!(texts(&loaded), entries.iter().map(String::as_str).collect::<Vec<_>>()),
         }
     }
 
-    /// Cut off anywhere, the entries whose lines are whole are there, and new ones come behind them.
+    /// In a file that is cut anywhere, the entries of complete lines are there, and new ones come behind them.
     #[test]
     fn a_torn_line_is_as_if_it_had_never_been_written(count in 0_usize..6, cut in 0_usize..400) {
         let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! What is run: a command line, before anybody knows where its private files will lie.
+//! A command line before the folder of its private files is known.
 //!
-//! In: nothing. Out: the types that [`super::build`] fills and `exchange` starts.
+//! These are only types: [`super::build`] fills them and `exchange` starts them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,45 +8,45 @@ use crate::decode::Wire;
 use crate::event::EngineUsed;
 use crate::provider::PrivateHome;
 
-/// What to run.
+/// The command line of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLine {
     pub provider: String,
-    /// How it is driven.
+    /// The engine that uses the process.
     pub engine: EngineUsed,
-    /// The program: a name for PATH, or a path.
+    /// The program: a name to be found on the PATH, or a path.
     pub program: String,
     pub args: Vec<Arg>,
-    /// What it does not inherit of the environment.
+    /// The variables that are not inherited.
     pub drop_env: Vec<&'static str>,
-    /// What the provider sets in the environment.
+    /// The variables that the provider sets.
     pub set_env: Vec<(&'static str, EnvText)>,
-    /// What the user sets or (`None`) removes; wins over all.
+    /// The variables that the user sets, or removes (`None`). They win over all others.
     pub user_env: Vec<(String, Option<String>)>,
-    /// All of standard input; it is closed behind it.
+    /// All of standard input, which is closed behind it.
     pub stdin: String,
-    /// Files that hold what must not show in argv.
+    /// Files with content that must not show in argv.
     pub files: Vec<PrivateFile>,
-    /// Blocks of the prompt, as files in its private folder.
+    /// Blocks of the prompt, as files in the private folder.
     pub media: Vec<MediaFile>,
-    /// Links to files elsewhere, in its private folder.
+    /// Links in the private folder to files elsewhere.
     pub links: Vec<PrivateLink>,
-    /// The thread as a session of the CLI's own, in its private folder.
+    /// The thread as a session of the CLI's own, in the private folder.
     pub session: Option<PrivateSession>,
-    /// The home that the CLI gets, made of the links when it is started.
+    /// The CLI's home folder, made of the links when the process is started.
     pub home: Option<PrivateHome>,
     pub cwd: Cwd,
     pub wire: Wire,
-    /// The CLI gets the schema of its answer.
+    /// The CLI gets the schema for its answer.
     pub has_schema: bool,
-    /// Names of the flags here that the run can do without.
+    /// The names of flags here without which the run works, too.
     pub optional_flags: Vec<String>,
-    /// Names of all flags here, without their values and without the user's own: fit to be logged.
+    /// The names of all flags here without their values and without the user's own flags, for logs.
     pub flags: Vec<&'static str>,
 }
 
 impl CommandLine {
-    /// The names of its flags, the user's own included, without values.
+    /// The names of all flags without their values, including the user's own.
     pub fn all_flags(&self) -> Vec<String> {
         let texts = self.args.iter().filter_map(|arg| match arg {
             Arg::Text(text) if text.starts_with('-') && text.len() > 1 => text.split('=').next(),
@@ -62,9 +62,9 @@ pub enum Arg {
     Text(String),
     /// The path of the private file of this name.
     File(&'static str),
-    /// `key="path"` in TOML: the key, and the name of the private file.
+    /// A setting `key="path"` in TOML: the key, and the name of the private file.
     FileSetting(&'static str, &'static str),
-    /// This and the path of the private file of this name: `--image=path`.
+    /// This text and the path of the private file of this name: `--image=path`.
     MediaFile(&'static str, String),
 }
 
@@ -72,7 +72,7 @@ pub enum Arg {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EnvText {
     Text(String),
-    /// The folder the CLI runs in.
+    /// The folder in which the CLI runs.
     Cwd,
     /// The path of the empty private folder of this name.
     Folder(&'static str),
@@ -80,28 +80,28 @@ pub enum EnvText {
     File(&'static str),
 }
 
-/// A file of mode 0600 that lives as long as the run.
+/// A file of mode 0600 that exists as long as the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrivateFile {
     pub name: &'static str,
     pub content: String,
 }
 
-/// A session of the CLI's own that lives as long as the call.
+/// A session of the CLI's own that exists as long as the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrivateSession {
-    /// Where sessions are, in the private folder.
+    /// The folder for sessions, in the private folder.
     pub folder: &'static str,
-    /// What it is called.
+    /// The session's id.
     pub id: String,
-    /// What is to answer in it, where that is chosen.
+    /// The model that is to answer in it, if one is chosen.
     pub model: Option<String>,
     pub files: Vec<PrivateFile>,
 }
 
 impl PrivateSession {
-    /// Where it lies below its folder, for a CLI that runs in `cwd`, a real path: `<cwd>/<id>`, all of `cwd` percent-encoded but letters,
-    /// digits and `-_.~` (grok 1.0.41).
+    /// The session's place below its folder, for a CLI that runs in `cwd` (a real path): `<cwd>/<id>`, with all characters of `cwd`
+    /// percent-encoded except letters, digits and `-_.~` (grok 1.0.41).
     pub fn place(&self, cwd: &Path) -> PathBuf {
         let cwd = cwd.to_string_lossy();
         let encoded: String = cwd
@@ -115,10 +115,10 @@ impl PrivateSession {
     }
 }
 
-/// A private file (mode 0600, gone with the run) with a block of the prompt.
+/// A private file (mode 0600, removed after the run) with a block of the prompt.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MediaFile {
-    /// Its place in the private folder, which nobody but this package names: `image-1.png`.
+    /// The place in the private folder, for example `image-1.png`. Only this package uses the name.
     pub name: String,
     pub bytes: Vec<u8>,
 }
@@ -132,23 +132,23 @@ impl std::fmt::Debug for MediaFile {
     }
 }
 
-/// A link that lives as long as the run.
+/// A link that exists as long as the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrivateLink {
-    /// Its place in the private folder.
+    /// The place in the private folder.
     pub name: String,
-    /// Where it leads; there may be nothing yet.
+    /// The target, which need not exist yet.
     pub target: PathBuf,
 }
 
-/// The name of the folder that a run with [`Cwd::Private`] runs in, in its private folder.
+/// The name of the working folder for [`Cwd::Private`], in the private folder.
 pub const RUN_FOLDER: &str = "empty";
 
 /// The working folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cwd {
     Inherit,
-    /// An empty one made for the run: nothing of the project can be found, and the CLI's environment note names none.
+    /// An empty folder made for the run: the CLI finds nothing of the project, and its note about the environment names no project.
     Private,
     Path(String),
 }

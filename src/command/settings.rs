@@ -1,6 +1,6 @@
-//! The private file by which what a provider sets holds over the user's settings of its CLI.
+//! The private settings file by which a provider overrides the user's settings of its CLI.
 //!
-//! In: the options, and the variables of a command line. Out: a [`PrivateFile`], where the provider has such a file.
+//! In: the options, and the variables of a command line. Out: a [`PrivateFile`], if the provider has such a file.
 
 use serde_json::{Map, Value};
 
@@ -8,9 +8,9 @@ use super::{EnvText, PrivateFile};
 use crate::provider::options::{Auth, Options};
 use crate::provider::{Provider, UserSettings};
 
-/// The file, if it `is_wanted`: the provider's own settings, over them those that the user adds in JSON, and as `env` all that the
-/// provider sets (`set`), leaves out for the login's sake, and what its user sets or takes away (`users`). An empty text is a variable
-/// that is taken away.
+/// The file, if it `is_wanted`. It has the provider's own settings, overlaid by those that the user adds in JSON, and as `env` the
+/// variables of the command line: those that the provider sets (`set`), the keys that are dropped for a subscription, and those of
+/// the user (`users`). An empty text removes a variable.
 pub(super) fn file(
     provider: &Provider,
     is_wanted: bool,
@@ -46,7 +46,7 @@ pub(super) fn file(
     })
 }
 
-/// The arguments that the user adds, without the settings that are in our file.
+/// The arguments that the user adds, without the settings that are in the file.
 pub(super) fn own_args(provider: &Provider, options: &Options) -> Vec<String> {
     match &provider.user_settings {
         Some(own) => added(own, &options.extra_args).1,
@@ -54,7 +54,8 @@ pub(super) fn own_args(provider: &Provider, options: &Options) -> Vec<String> {
     }
 }
 
-/// The JSON settings among `args`, and the other arguments. A file that the user names stays an argument: it replaces ours.
+/// The JSON settings among `args`, and the other arguments. If the user names a file of settings, that stays an argument, and
+/// replaces the private file.
 fn added(own: &UserSettings, args: &[String]) -> (Vec<Map<String, Value>>, Vec<String>) {
     let object = |text: &str| serde_json::from_str::<Map<String, Value>>(text).ok();
     let (mut settings, mut others) = (Vec::new(), Vec::new());
@@ -79,7 +80,7 @@ fn added(own: &UserSettings, args: &[String]) -> (Vec<Map<String, Value>>, Vec<S
     (settings, others)
 }
 
-/// Puts what is `over` into `under`, object by object.
+/// Merges `over` into `under`, object by object.
 fn merge(under: &mut Map<String, Value>, over: Map<String, Value>) {
     for (name, value) in over {
         match (under.get_mut(&name), value) {

@@ -1,4 +1,4 @@
-//! The command lines of claude, word by word, and what they must never hold.
+//! The command lines of claude, word by word, and what they must never contain.
 
 use super::*;
 use crate::provider::SYSTEM_PROMPT_FILE;
@@ -36,7 +36,7 @@ fn set(line: &CommandLine, name: &str) -> Option<String> {
         })
 }
 
-/// CLI-FACTS 1.4, the recommended pure pipe.
+/// The pure pipe that CLI-FACTS 1.4 recommends.
 #[test]
 fn default_is_the_pure_pipe() {
     let line = line(r#"{"model":"sonnet"}"#, false, &[]);
@@ -55,7 +55,7 @@ fn default_is_the_pure_pipe() {
     assert!(line.drop_env.contains(&"CLAUDECODE") && !line.drop_env.contains(&"ANTHROPIC_API_KEY"));
 }
 
-/// The verified recipe of CLI-FACTS 1.7. `--allowedTools` is not needed, for nothing is ever run (1b §7).
+/// The verified recipe of CLI-FACTS 1.7. `--allowedTools` is not needed, because the CLI never runs a tool itself (1b §7).
 #[test]
 fn live_is_the_recipe_for_sessions() {
     let options = Options::parse(&CLAUDE, r#"{"engine":"live","model":"sonnet","systemPrompt":"S"}"#).unwrap();

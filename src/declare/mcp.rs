@@ -1,30 +1,31 @@
-//! The caller's tools as an MCP server declares them, and their names both ways.
+//! Declares the caller's tools for an MCP server, and maps their names both ways.
 //!
-//! In: the bound tools. Out: [`Declarations`]: names that every API and CLI takes, schemas that every MCP client takes, and
-//! the way back to the names the caller wrote. One map for both servers: the one spoken over a CLI's standard streams
-//! (`exchange::claude_live`) and the one on the loopback interface (`bridge`).
+//! In: the bound tools. Out: [`Declarations`]: names that every API and CLI accepts, schemas that every MCP client accepts, and the
+//! way back to the caller's names. Both MCP servers use it: the one over a CLI's standard streams (`exchange::claude_live`), and
+//! the one on the loopback interface (`bridge`).
 
 use super::{Declared, Tools};
 use crate::message::ToolSpec;
 
-/// What the MCP server of the caller's tools is called in a CLI's configuration.
+/// The name of the MCP server with the caller's tools in a CLI's configuration.
 pub const SERVER: &str = "df";
 
-/// How long a name may be with what a CLI puts before it, `mcp__df__` being the longest. The API takes `[a-zA-Z0-9_-]{1,64}`; qwen (0.24.4)
-/// and gemini (0.61.0) shorten names of more than 63 characters, under which nobody would know the tool again.
+/// The longest name that still fits behind a CLI's prefix, of which `mcp__df__` is the longest. The API takes
+/// `[a-zA-Z0-9_-]{1,64}`. qwen (0.24.4) and gemini (0.61.0) shorten names of more than 63 characters, and a shortened name could
+/// not be mapped back.
 const MAX_NAME: usize = super::MAX_NAME - 1 - "mcp____".len() - SERVER.len();
 
-/// What CLIs put before our names: claude, codex and qwen; gemini; codex in its events.
+/// The prefixes that CLIs put before these names: claude, codex and qwen; gemini; codex in its events.
 const PREFIXES: [&str; 3] = ["mcp__df__", "mcp_df_", "df."];
 
-/// More characters than this of a result, and claude shows the model a preview of 2 KB instead (CLI-FACTS 1b §6).
+/// The most characters of a result. Of a longer one claude would show the model a preview of 2 KB only (CLI-FACTS 1b §6).
 pub const MAX_RESULT_CHARS: u32 = 500_000;
 
-/// The `_meta` key of a tool by which claude learns that.
+/// The `_meta` key of a tool by which claude learns that limit.
 pub const MAX_RESULT_KEY: &str = "anthropic/maxResultSizeChars";
 
-/// What every JavaScript object has. A client that keeps the tools of a server in one takes such a tool for one that it has already, and
-/// leaves out all tools of the server (qwen 0.24.4).
+/// The names of properties that every JavaScript object has. A client that keeps a server's tools in an object takes a tool of such
+/// a name for a duplicate, and drops all tools of the server (qwen 0.24.4).
 const OF_EVERY_OBJECT: [&str; 12] = [
     "__defineGetter__",
     "__defineSetter__",
@@ -40,7 +41,7 @@ const OF_EVERY_OBJECT: [&str; 12] = [
     "valueOf",
 ];
 
-/// All of the caller's tools, declared.
+/// The declarations of all of the caller's tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Declarations {
     tools: Tools,
@@ -54,30 +55,29 @@ impl Declarations {
         }
     }
 
-    /// The tools, in the caller's order.
+    /// The declared tools, in the caller's order.
     pub fn tools(&self) -> &[Declared] {
         self.tools.declared()
     }
 
-    /// The caller's name of the tool that is called `name` on the wire, without a prefix; `None` for a foreign one.
+    /// The caller's name of the tool with the wire name `name`, without a prefix; `None` for a foreign tool.
     pub fn known(&self, name: &str) -> Option<&str> {
         self.tools.callers_name(name)
     }
 
-    /// The caller's name of the tool that a CLI calls `name`, with its prefix or without; `None` for one of its own.
+    /// The caller's name of the tool that a CLI calls `name`, with or without its prefix; `None` for a tool of the CLI's own.
     pub fn ours(&self, name: &str) -> Option<&str> {
         let bare = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
         self.known(bare.unwrap_or(name))
     }
 
-    /// The name on the wire of the caller's tool `name`, without a prefix; of one that was not declared (an earlier call in the
-    /// thread), a name that it might have had.
+    /// The wire name of the caller's tool `name`, without a prefix. A tool that was not declared (of an earlier call in the thread)
+    /// gets the name that it might have had.
     pub fn wire_name(&self, name: &str) -> String {
         self.tools.wire_name(name, MAX_NAME)
     }
 
-    /// The caller's name of the tool that the model called `name`. A name that was never declared stays as it is, but for
-    /// the prefix.
+    /// The caller's name of the tool that the model called `name`. A name that was never declared is returned without its prefix.
     pub fn callers_name(&self, name: &str) -> String {
         let bare = name.strip_prefix(PREFIXES[0]).unwrap_or(name);
         self.known(bare).unwrap_or(bare).to_owned()

@@ -1,7 +1,7 @@
-//! The caller's tools as an API lets them be declared.
+//! Declares the caller's tools in the form that an API accepts.
 //!
-//! In: the bound tools and how long a name may be. Out: [`Tools`]: each with a name that the API allows and a schema of an
-//! object, and the names both ways.
+//! In: the bound tools, and the longest name. Out: [`Tools`]: each with a name that the API accepts and the schema of an object,
+//! and the mapping of names both ways.
 
 pub mod mcp;
 pub mod union;
@@ -14,24 +14,24 @@ use serde_json::{Map, Value};
 
 use crate::message::ToolSpec;
 
-/// The longest name of a tool that the APIs take: `[a-zA-Z0-9_-]{1,64}`.
+/// The longest name of a tool that APIs take: `[a-zA-Z0-9_-]{1,64}`.
 pub const MAX_NAME: usize = 64;
 
-/// One of the caller's tools, declared.
+/// The declaration of one of the caller's tools.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Declared {
-    /// Its name on the wire.
+    /// The wire name: the name under which the API knows the tool.
     pub name: String,
     pub description: Option<String>,
-    /// JSON Schema of its arguments, an object's, as raw text.
+    /// The JSON Schema of its arguments, always of an object, as raw text.
     pub schema: String,
 }
 
-/// The tools of a request or a session, in the caller's order.
+/// The declared tools of a request or a session, in the caller's order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tools {
     declared: Vec<Declared>,
-    /// From a name on the wire to the caller's.
+    /// The caller's name by wire name.
     callers: HashMap<String, String>,
 }
 
@@ -41,7 +41,8 @@ impl Tools {
         Tools::avoiding(tools, max_name, |_| false)
     }
 
-    /// The same, under none of the names that are `reserved`: each of them, or all that begin in a way other than `t_`.
+    /// Declares `tools` like [`Tools::new`], under none of the names that are `reserved`. A name that begins with `t_` must not be
+    /// reserved by its beginning, since it is the way out.
     pub fn avoiding(tools: &[ToolSpec], max_name: usize, reserved: impl Fn(&str) -> bool) -> Tools {
         let mut taken: HashSet<String> = HashSet::new();
         let mut callers = HashMap::new();
@@ -61,17 +62,17 @@ impl Tools {
         }
     }
 
-    /// The tools, in the caller's order.
+    /// The declared tools, in the caller's order.
     pub fn declared(&self) -> &[Declared] {
         &self.declared
     }
 
-    /// The caller's name of the tool that is `name` on the wire, if it was declared.
+    /// The caller's name of the tool with the wire name `name`, if it was declared.
     pub fn callers_name(&self, name: &str) -> Option<&str> {
         self.callers.get(name).map(String::as_str)
     }
 
-    /// The name on the wire of the caller's tool `name`; of one that was not declared (an earlier call in the thread), a name
+    /// The wire name of the caller's tool `name`. A tool that was not declared (of an earlier call in the thread) gets the name
     /// that it might have had.
     pub fn wire_name(&self, name: &str, max_name: usize) -> String {
         let known = self.callers.iter().find(|(_, callers)| *callers == name);
@@ -79,19 +80,19 @@ impl Tools {
     }
 }
 
-/// `name` as the API allows it: unchanged where it can be, otherwise with a hash of the original, so that a tool has the
-/// same name in every session.
+/// The wire name for `name`: unchanged if possible, else with a hash of the original, so that a tool has the same name in every
+/// session.
 fn wire_name(name: &str, max_name: usize, is_taken: impl Fn(&str) -> bool) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let fits = !name.is_empty() && name.len() <= max_name && name.chars().all(allowed);
     let mut wire = name.to_owned();
     let mut round = 0_u32;
     while (round == 0 && !fits) || is_taken(&wire) {
-        // Always with the same keys, unlike a HashMap's.
+        // This hasher always has the same keys, unlike that of a HashMap.
         let mut hasher = DefaultHasher::new();
         (name, round).hash(&mut hasher);
         let hash = format!("_{:08x}", hasher.finish() & 0xFFFF_FFFF);
-        // A name whose beginning is the trouble gets another one.
+        // If the beginning of the name is reserved, it gets another one.
         let before = if round > 0 { "t_" } else { "" };
         let kept = name.chars().take(max_name - hash.len() - before.len());
         let kept: String = kept.map(|c| if allowed(c) { c } else { '_' }).collect();
@@ -101,7 +102,7 @@ fn wire_name(name: &str, max_name: usize, is_taken: impl Fn(&str) -> bool) -> St
     wire
 }
 
-/// The schema as MCP and the APIs take it: `type` must be `"object"`, or claude drops every tool of the server.
+/// The schema in the form that MCP and the APIs accept: `type` must be `"object"`, or claude drops every tool of the server.
 fn object_schema(schema: &RawValue) -> String {
     match serde_json::from_str::<Value>(schema.get()) {
         Ok(Value::Object(map)) if map.get("type").and_then(Value::as_str) == Some("object") => schema.get().to_owned(),
@@ -111,7 +112,7 @@ fn object_schema(schema: &RawValue) -> String {
             object.extend(map.into_iter().filter(|(key, _)| key != "type"));
             Value::Object(object).to_string()
         }
-        // Not JSON that can be read, or `true`: anything goes.
+        // The schema is unreadable, or `true`: any arguments are accepted.
         _ => r#"{"type":"object"}"#.to_owned(),
     }
 }

@@ -1,24 +1,24 @@
-//! A tool whose arguments are one of several objects, as an API takes it that knows only one.
+//! Flattens a schema whose arguments are one of several objects, for an API that accepts a single object only.
 //!
-//! In: the schema of a tool. Out: one object's, which every value of the first fits. OpenAI refuses a request with `anyOf`, `oneOf`, `allOf`,
-//! `enum` or `not` at the top of any tool's schema; what zod makes of `z.discriminatedUnion` has them there.
+//! In: the schema of a tool. Out: the schema of one object that accepts at least the same values. OpenAI refuses a request with
+//! `anyOf`, `oneOf`, `allOf`, `enum` or `not` at the top of a tool's schema; zod writes `z.discriminatedUnion` in that way.
 
 use serde_json::{Map, Value, json};
 
-/// Keywords that make several objects of one.
+/// Keywords that combine several schemas.
 const BRANCHES: [&str; 3] = ["anyOf", "oneOf", "allOf"];
-/// What else may not stand at the top.
+/// Further keywords that must not stand at the top.
 const REFUSED: [&str; 8] = ["$ref", "not", "enum", "const", "if", "then", "else", "dependentSchemas"];
-/// How deep unions and references are followed.
+/// The depth to which unions and references are followed.
 const DEEPEST: usize = 16;
-/// How many properties there may be together: a schema may be made to multiply itself.
+/// The most properties of the flattened object: a schema may be written so that it multiplies itself.
 const MOST: usize = 2_000;
 
-/// The longest union that is written out in a description, bytes.
+/// The longest union that is repeated in a description, bytes.
 const LONGEST_SAID: usize = 8 * 1024;
 
-/// The schema of one object in place of `schema`, if that is a union at its top, or a reference to one. Its branches' properties are
-/// its own, and those are required that all branches require.
+/// The schema of one object in place of `schema`; `None` if that is no union, and no reference to one, at its top. The object has
+/// the properties of all branches, and requires those that every branch requires.
 pub fn flattened(schema: &Value) -> Option<Value> {
     let fields = schema.as_object()?;
     let is_flat = BRANCHES
@@ -48,14 +48,14 @@ pub fn flattened(schema: &Value) -> Option<Value> {
     Some(Value::Object(flat))
 }
 
-/// What a schema that is written as one object's says of the objects that fit it, for the model: as far as it is not too long.
+/// The union that was lost by flattening, as text for the tool's description; `None` if there is none, or it is too long.
 pub fn said(schema: &Value) -> Option<String> {
     let unions = ["anyOf", "oneOf"].into_iter().filter_map(|keyword| schema.get(keyword));
     let text = unions.map(Value::to_string).collect::<Vec<_>>().join(" and ");
     (!text.is_empty() && text.len() <= LONGEST_SAID).then(|| format!("any one of {text}"))
 }
 
-/// What is known of the objects that fit a schema.
+/// The facts about the objects that fit a schema.
 #[derive(Debug, Default)]
 struct Object {
     properties: Map<String, Value>,
@@ -65,7 +65,7 @@ struct Object {
 }
 
 impl Object {
-    /// `schema`, a part of `root`, holds as well.
+    /// Adds the facts of `schema`, a part of `root`, which must hold as well.
     fn take(&mut self, root: &Value, schema: &Value, depth: usize) {
         let Some(fields) = schema.as_object().filter(|_| depth < DEEPEST) else {
             return;
@@ -123,7 +123,7 @@ impl Object {
         }
     }
 
-    /// What fits this or `other`.
+    /// The facts about objects that fit this schema or `other`.
     fn or(mut self, other: Object) -> Object {
         for (name, property) in &other.properties {
             self.add(name, property);
@@ -134,7 +134,7 @@ impl Object {
     }
 }
 
-/// A schema that takes what `one` takes and what `other` does: of constants, their list.
+/// A schema that accepts the values of `one` and of `other`. Constants are joined in one list.
 fn either(one: &Value, other: &Value) -> Value {
     if one == other {
         return one.clone();
@@ -167,7 +167,7 @@ fn either(one: &Value, other: &Value) -> Value {
     json!({ "anyOf": all })
 }
 
-/// The values of a schema that lists them all.
+/// The values of a schema that lists them all; `None` for any other.
 fn constants(schema: &Value) -> Option<Vec<Value>> {
     match (schema.get("const"), schema.get("enum")) {
         (Some(value), _) => Some(vec![value.clone()]),
@@ -199,7 +199,7 @@ mod tests {
                 Some(flat.clone())
             );
         }
-        // By references, and within another union.
+        // The same union by references, and within another union.
         let mut referred = flat.clone();
         referred["$defs"] = json!({"c": circle, "t": {"oneOf": [text]}});
         let schema = json!({"$defs": {"c": circle, "t": {"oneOf": [text]}}, "type": "object", "anyOf": [{"$ref": "#/$defs/c"}, {"$ref": "#/$defs/t"}]});
@@ -222,7 +222,7 @@ mod tests {
             flattened(&json!({"type": "object", "properties": {"a": {"anyOf": [{}, {}]}}})),
             None
         );
-        // One that leads to itself ends.
+        // A reference to itself ends at the greatest depth.
         let endless = json!({"type": "object", "anyOf": [{"$ref": "#"}, {"properties": {"x": {}}}]});
         assert_eq!(
             flattened(&endless).map(|flat| flat["properties"].clone()),

@@ -1,15 +1,15 @@
-//! The file in which processes count together.
+//! The store of a budget: a file in which several processes count together.
 //!
-//! In: a path, and what is to become of a window. Out: that it has. Who changes it has it alone meanwhile, by the lock of the operating
-//! system that checkpoints have, too, which ends with its process.
+//! In: a path, and a change of a window. Out: the changed file. A process has the file alone while it changes it, by the same lock
+//! of the operating system as for checkpoints, which ends with the process.
 //!
 //! ```text
 //! {"budget":1,"serial":6,"minute":…,"hour":…,"day":…,"sum":"…"}      two lines of one length, blanks before their ends:
 //! {"budget":1,"serial":7,"minute":…,"hour":…,"day":…,"sum":"…"}      the one with the greater serial counts
 //! ```
 //!
-//! A change is written over the line that does not count, so one that a crash has torn leaves the other. There is a window of each length:
-//! budgets of different ones may name the same file, and are counted apart.
+//! A change overwrites the line that does not count, so if a crash tears it, the other line is left. There is a window of each
+//! length, so budgets with different lengths may share a file, and are counted separately.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -22,20 +22,20 @@ use serde::{Deserialize, Serialize};
 use crate::budget::{Per, Window};
 use crate::checkpoint::{self, Refused};
 
-/// The format. What a newer one means is not known here.
+/// The version of the format. Files of a newer version are refused, since their meaning is unknown.
 const VERSION: u64 = 1;
-/// Bytes of a line: the longest numbers make 600.
+/// The bytes of a line; with the longest numbers 600 are used.
 const LINE: usize = 1024;
-/// How long a change waits for those of others, each of which takes some 100 µs.
+/// The longest wait for the changes of other processes, each of which takes about 100 µs.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// How long it is between two looks at a lock that another has: twice as long each time, up to the longest.
+/// The first pause between two looks at a lock that another process has. It doubles each time, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Counts {
     budget: u64,
-    /// One more with each change.
+    /// A number that grows by one with each change.
     serial: u64,
     minute: Window,
     hour: Window,
@@ -51,7 +51,7 @@ impl Counts {
         }
     }
 
-    /// Of a file that nobody has counted in.
+    /// The counts of a new file.
     fn of_nobody(serial: u64) -> Counts {
         Counts {
             budget: VERSION,
@@ -60,7 +60,7 @@ impl Counts {
         }
     }
 
-    /// As a line; the longest one fits.
+    /// The line of these counts. The longest fits.
     fn line(&self) -> io::Result<Vec<u8>> {
         let mut line = Vec::with_capacity(LINE);
         checkpoint::write_with_sum(serde_json::to_vec(self)?, &mut line);
@@ -71,47 +71,48 @@ impl Counts {
     }
 }
 
-/// Why the file can't be used.
+/// The reason why the file can't be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unusable {
-    /// With the file's name.
+    /// The reason as text, with the file's name.
     pub why: String,
     pub kind: Trouble,
 }
 
-/// What may become of a file that can't be used.
+/// The kinds of reasons why a file can't be used, by whether it may be usable again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trouble {
-    /// It is none that can be counted in, or there can't be one there.
+    /// The file is no store, or there can't be one at this path.
     Unfit,
-    /// Another process has it, and may give it back.
+    /// Another process has the lock, and may release it.
     Busy,
-    /// The system can't do it just now (a full disk, too many open files), or somebody is at work on the file.
+    /// The system can't do it at the moment (a full disk, too many open files), or another program is changing the file.
     Passing,
 }
 
-/// A file as it was last seen: what stands in it may only grow.
+/// A file as this process last saw it. Its serial can only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen {
     file: FileId,
     serial: u64,
 }
 
-/// Device and inode, where there are such.
+/// The device and inode, on systems that have them.
 type FileId = Option<(u64, u64)>;
 
-/// How a file is looked at.
+/// The conditions of a change.
 pub(super) struct Look<'a> {
-    /// As this process saw it before.
+    /// The file as this process last saw it.
     pub seen: Option<Seen>,
-    /// Nobody waits for the change any more: it is not made then.
+    /// Nobody waits for the change any more, so it must not be made.
     pub is_abandoned: &'a AtomicBool,
 }
 
-/// What `change` makes of the windows in the file at `path`, which is made if there is none (0600), and how the file is now. Blocks.
+/// Applies `change` to the window of the length `per` in the file at `path`, which is made if there is none (0600). Returns the
+/// result of `change`, and the file's new state. Blocks.
 ///
 /// # Errors
-/// Why the file can't be used; nothing was changed in it then.
+/// The reason why the file can't be used. Nothing was changed in it then.
 pub(super) fn update<T>(
     path: &Path,
     per: Per,
@@ -144,7 +145,7 @@ pub(super) fn update<T>(
         }
         begin(&mut file).map_err(io)?
     } else {
-        // Who writes a file in use anew may not be done with it.
+        // Another program may be in the middle of rewriting the file.
         let is_cut = bytes.len() < 2 * LINE;
         let kind = if was_used && is_cut && is_ours(&bytes) {
             Trouble::Passing
@@ -166,7 +167,7 @@ pub(super) fn update<T>(
     Ok((changed, seen))
 }
 
-/// What becomes of a file that the system refuses with `error`.
+/// The kind of trouble that the system's `error` means.
 fn kind_of(error: &io::Error) -> Trouble {
     let is_passing = matches!(
         error.kind(),
@@ -187,7 +188,7 @@ fn has_too_many_files(error: &io::Error) -> bool {
 
 #[cfg(windows)]
 fn has_too_many_files(error: &io::Error) -> bool {
-    /// `ERROR_TOO_MANY_OPEN_FILES`
+    /// The error code `ERROR_TOO_MANY_OPEN_FILES`.
     const TOO_MANY: i32 = 4;
     error.raw_os_error() == Some(TOO_MANY)
 }
@@ -203,7 +204,7 @@ fn id_of(_: &File) -> io::Result<FileId> {
     Ok(None)
 }
 
-/// The file, for this process alone until it is dropped; `None` if others have it for too long.
+/// Locks the file for this process until it is dropped; `None` if other processes have had the lock for too long.
 fn lock(path: &Path, is_abandoned: &AtomicBool) -> Result<Option<File>, (String, Trouble)> {
     let began = Instant::now();
     let mut pause = FIRST_PAUSE;
@@ -212,7 +213,7 @@ fn lock(path: &Path, is_abandoned: &AtomicBool) -> Result<Option<File>, (String,
             return Err(("nobody waits for it any more".to_owned(), Trouble::Busy));
         }
         match checkpoint::lock(path) {
-            // Else it was removed or replaced meanwhile, and others count elsewhere.
+            // Otherwise the file was removed or replaced meanwhile, and others count in the new one.
             Ok(Some(file)) if checkpoint::is_at(&file, path) => return Ok(Some(file)),
             Ok(_) => {}
             Err(Refused::Unsafe(_, why)) => return Err((why.to_owned(), Trouble::Unfit)),
@@ -227,7 +228,7 @@ fn lock(path: &Path, is_abandoned: &AtomicBool) -> Result<Option<File>, (String,
     }
 }
 
-/// All of it, and of a file that is too long to be one a little more than one has.
+/// Reads the whole file. Of one that is too long to be a store, a little more than a store is read.
 fn read(file: &mut File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(2 * LINE as u64 + 1).read_to_end(&mut bytes)?;
@@ -238,21 +239,21 @@ fn initial() -> io::Result<Vec<u8>> {
     Ok([Counts::of_nobody(0).line()?, Counts::of_nobody(1).line()?].concat())
 }
 
-/// Makes it one in which nobody has counted: it is new, or a crash came while it was made.
+/// Writes the counts of a new store, because the file is new or a crash interrupted its making.
 fn begin(file: &mut File) -> io::Result<Counts> {
     file.seek(SeekFrom::Start(0))?;
     file.write_all(&initial()?)?;
-    // Blocks that never came would be zeros, which nobody could tell from damage.
+    // After a crash, missing blocks would read as zeros, which look like damage.
     file.sync_data()?;
     Ok(Counts::of_nobody(1))
 }
 
-/// Whether a file begins as a store does.
+/// `true` if the bytes begin like a store.
 fn is_ours(bytes: &[u8]) -> bool {
     bytes.starts_with(b"{\"budget\":")
 }
 
-/// The counts of the line that counts.
+/// The counts of the valid line with the greater serial.
 fn parse(bytes: &[u8]) -> Result<Counts, String> {
     if bytes.len() != 2 * LINE {
         return Err(match is_ours(bytes) && bytes.len() < 2 * LINE {
@@ -260,7 +261,7 @@ fn parse(bytes: &[u8]) -> Result<Counts, String> {
             false => "it is no store of budgets".to_owned(),
         });
     }
-    // A newer package may have written one line: the other is not what counts then.
+    // If a newer version of this package has written one line, the other one is outdated.
     if let Some(newer) = bytes.chunks(LINE).find_map(newer) {
         return Err(format!(
             "it is of version {newer}, and this package knows version {VERSION}"
@@ -276,7 +277,7 @@ fn parse(bytes: &[u8]) -> Result<Counts, String> {
     Ok(counts)
 }
 
-/// The version of a line that is whole and of another one.
+/// The version of a complete line, if it is another one.
 fn newer(line: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
     struct Versioned {

@@ -1,4 +1,4 @@
-//! Ledgers: what a store that fails leaves behind, and that calls at the same time are counted one by one.
+//! Tests of ledgers: a store that fails, and calls at the same time, which are counted one by one.
 
 use super::*;
 use crate::budget::Per;
@@ -44,7 +44,7 @@ async fn no_more_of_those_that_come_at_once_get_in_than_may() {
     assert_eq!(let_in(&of_all[0], 5).await, 5);
     assert_eq!(let_in(&of_all[1], 5).await, 2);
     assert_eq!(let_in(&of_all[0], 5).await, 0);
-    // Without a store each has its own.
+    // Without a store each ledger has its own count.
     for own in [ledger(7, None), ledger(7, None)] {
         assert_eq!(let_in(&own, 20).await, 7);
     }
@@ -67,7 +67,7 @@ async fn what_the_store_did_not_take_is_counted_with_the_next_request_or_that_is
     let Err(Refused::UsedUp(used_up)) = counting.admit(NOW).await else {
         panic!("its tokens are used up");
     };
-    // The window began when the store was to be had, a moment behind `NOW`.
+    // The window began when the store was free, a moment after `NOW`.
     let expected = "100 of 100 tokens per hour; it begins anew at 2027-01-15T09:0";
     assert!(used_up.what.starts_with(expected), "{}", used_up.what);
 }
@@ -118,7 +118,7 @@ async fn a_store_that_another_keeps_is_busy_and_holds_up_nobody_else() {
             tokio::spawn(async move { ledger.admit(NOW).await })
         })
         .collect();
-    // They wait for the file, and not for each other: what is counted in the process is to be had.
+    // The calls wait for the file, but not for each other, so the count in this process stays accessible.
     while Arc::strong_count(&ledger) < 7 {
         tokio::task::yield_now().await;
     }

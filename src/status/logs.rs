@@ -1,6 +1,6 @@
-//! Files of run logs, read line by line.
+//! Reads the usage from files of run logs, line by line.
 //!
-//! In: paths of files and folders. Out: what they say was used. A file is never in memory as a whole; links are not followed.
+//! In: paths of files and folders. Out: the usage in them. A file is never held in memory as a whole, and links are not followed.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -12,36 +12,36 @@ use serde::Serialize;
 use crate::runlog::BEGINNING;
 use crate::runlog::spending::{Adder, Spending};
 
-/// Longer lines are left out: the longest result that is recorded is far shorter.
+/// The longest line that is read, bytes. The longest recorded result is far shorter.
 const LONGEST_LINE: usize = 64 * 1024 * 1024;
 
-/// As deep folders are looked through.
+/// The depth to which folders are searched.
 const DEEPEST: usize = 4;
 
-/// As many files of folders are read.
+/// The most files in folders that are read.
 const MOST_FILES: usize = 10_000;
 
-/// How many files were looked at.
+/// The files that were looked at.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Files {
     pub read: usize,
-    /// Not read: nothing was written to them since.
+    /// The number of files that were not read, because nothing was written to them since the given time.
     pub older: usize,
-    /// That could not be read, each with the reason.
+    /// The files that could not be read, each with the reason.
     pub unreadable: Vec<String>,
-    /// Whether there were more than are read.
+    /// There were more files than are read.
     pub truncated: bool,
 }
 
-/// A path that a person has named and that there is not.
+/// A path that a person has named, and that doesn't exist.
 #[derive(Debug)]
 pub(super) struct Missing {
     pub path: PathBuf,
     pub source: io::Error,
 }
 
-/// Adds up what the logs at `paths` hold since `since`, ms since the epoch; `None` without any path.
+/// Adds up the usage in the logs at `paths` since `since`, ms since the epoch; `None` if `paths` is empty.
 pub(super) fn add_up(paths: &[PathBuf], since: u64) -> Result<Option<(Spending, Files)>, Missing> {
     if paths.is_empty() {
         return Ok(None);
@@ -69,7 +69,7 @@ pub(super) fn add_up(paths: &[PathBuf], since: u64) -> Result<Option<(Spending, 
             }
             match read(&log, &mut adder) {
                 Ok(true) => files.read += 1,
-                // Something else in a folder is nobody's mistake.
+                // A folder may have files of other kinds, which is no error.
                 Ok(false) if found.is_dir() => {}
                 Ok(false) => files.unreadable.push(format!("{}: it is not a run log", log.display())),
                 Err(error) => files.unreadable.push(format!("{}: {error}", log.display())),
@@ -79,7 +79,7 @@ pub(super) fn add_up(paths: &[PathBuf], since: u64) -> Result<Option<(Spending, 
     Ok(Some((adder.finish(), files)))
 }
 
-/// The `.jsonl` files of `folder` and of those in it.
+/// Finds the `.jsonl` files in `folder` and in the folders below it.
 fn search(folder: &Path, depth: usize, logs: &mut Vec<PathBuf>, files: &mut Files) {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -100,7 +100,7 @@ fn search(folder: &Path, depth: usize, logs: &mut Vec<PathBuf>, files: &mut File
     }
 }
 
-/// Whether it is a run log.
+/// Adds up one file. Returns `false` if it is no run log.
 fn read(path: &Path, adder: &mut Adder) -> io::Result<bool> {
     let mut reader = BufReader::with_capacity(256 * 1024, File::open(path)?);
     let beginning = BEGINNING.split(|byte| *byte == b',').next().unwrap_or(BEGINNING);
@@ -125,7 +125,7 @@ enum Next {
     End,
 }
 
-/// The next line into `line`, of which no more than [`LONGEST_LINE`] is ever held.
+/// Reads the next line into `line`, which never holds more than [`LONGEST_LINE`].
 fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Next> {
     line.clear();
     let mut is_too_long = false;
@@ -172,7 +172,7 @@ mod tests {
         let place = |name: &str| folder.path().join(name);
         fs::create_dir_all(place("a/b")).unwrap();
         fs::write(place("one.jsonl"), format!("{HEADER}\n{}\n", done(2_000))).unwrap();
-        // Without its last line feed, as it is being written.
+        // This log lacks its last line feed, because it is being written.
         fs::write(place("a/b/two.jsonl"), format!("{HEADER}\n{}", done(2_000))).unwrap();
         fs::write(place("a/other.jsonl"), "{\"no\": \"log\"}\n").unwrap();
         fs::write(place("a/notes.txt"), HEADER).unwrap();

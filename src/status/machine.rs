@@ -1,7 +1,8 @@
-//! What programs of this user publish of themselves, and the processes that are marked as ours. Linux only.
+//! Finds the programs of this user that use this package, by what they publish, and the processes with this package's mark. Linux
+//! only.
 //!
-//! In: `/proc`. Out: a [`Machine`]. What is read there was written by other programs of this user: its size is bounded, it is checked, and
-//! nothing is signalled for what it says.
+//! In: `/proc`. Out: a [`Machine`]. Other programs of this user have written what is read there, so its size is limited, it is
+//! checked, and no process is signalled because of it.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,13 +15,13 @@ use super::seen::{Host, Leftover, Machine, Process};
 use crate::process::activity::Snapshot;
 use crate::process::{OWNER_VARIABLE, RUN_VARIABLE, published, resident_bytes, started};
 
-/// A longer text is nobody's status.
+/// The most bytes of a published status. A longer one is ignored.
 const LONGEST: u64 = 1024 * 1024;
 
-/// A longer environment is not searched; the kernel's own limit is near.
+/// The longest environment that is searched, bytes; the kernel's own limit is close to it.
 const LONGEST_ENVIRONMENT: u64 = 4 * 1024 * 1024;
 
-/// How often a file is read that is being written just now, and how long in between.
+/// How often a status is read again while it is being written, and the pause in between.
 const READS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -32,7 +33,7 @@ struct Marked {
     owner: Option<Owner>,
 }
 
-/// Who has started it, by its own word.
+/// The program that started a process, as the mark names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Owner {
     pid: u32,
@@ -52,7 +53,7 @@ pub(super) fn look() -> Machine {
     put_together(hosts, &marked, is_alive)
 }
 
-/// What belongs to whom. `is_alive` says whether the program that an owner names is still there.
+/// Assigns marked processes to programs. `is_alive` says whether the program that a mark names still exists.
 fn put_together(hosts: Vec<(u32, Snapshot)>, marked: &[Marked], is_alive: impl Fn(&Owner) -> bool) -> Machine {
     let mut members: HashMap<&str, Vec<u32>> = HashMap::new();
     for process in marked {
@@ -62,7 +63,7 @@ fn put_together(hosts: Vec<(u32, Snapshot)>, marked: &[Marked], is_alive: impl F
         .into_iter()
         .map(|(pid, snapshot)| {
             let processes = snapshot.processes.into_iter().map(|process| {
-                // Taken out: what is left is nobody's.
+                // The run's processes are removed from `members`, so that the rest has no program.
                 let all = members.remove(process.run.as_str()).unwrap_or_default();
                 let others = all.iter().filter(|member| **member != process.pid);
                 let known = std::iter::once(&process.pid).chain(others.clone());
@@ -121,7 +122,7 @@ fn own_processes() -> Vec<u32> {
         .collect()
 }
 
-/// What the process publishes, if it does: several where it has loaded several copies of this package.
+/// The status that a process publishes: several if it has loaded several copies of this package.
 fn published_by(pid: u32) -> Vec<Snapshot> {
     let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return Vec::new();
@@ -152,7 +153,8 @@ fn snapshot_in(file: &PathBuf) -> Option<Snapshot> {
     None
 }
 
-/// What can be shown of a snapshot: all of it. Ids are a CLI's words and paths a person's: an odd one hides no program.
+/// The snapshot with all its texts made visible. Ids come from a CLI and paths from a person, and an odd one must not hide the
+/// program.
 fn shown(mut snapshot: Snapshot) -> Snapshot {
     for process in &mut snapshot.processes {
         let texts = [&mut process.provider, &mut process.engine, &mut process.run];
@@ -181,7 +183,7 @@ fn shown(mut snapshot: Snapshot) -> Snapshot {
     snapshot
 }
 
-/// How much of a text is shown, characters.
+/// The most characters of a text that are shown.
 const SHOWN: usize = 4096;
 
 fn make_visible(text: &mut String) {
@@ -201,7 +203,7 @@ fn is_shown(text: &str) -> bool {
     text.len() <= SHOWN && !text.contains(char::is_control)
 }
 
-/// The mark in the environment that the process was started with.
+/// The mark in the environment with which the process was started.
 fn mark_of(pid: u32) -> Option<Marked> {
     let mut environment = Vec::new();
     let file = fs::File::open(format!("/proc/{pid}/environ")).ok()?;
@@ -224,7 +226,7 @@ fn marked(pid: u32, environment: &[u8]) -> Option<Marked> {
     })
 }
 
-/// `<pid>:<start>:<engine>:<provider>`.
+/// Reads the mark `<pid>:<start>:<engine>:<provider>`.
 fn owner(text: &str) -> Option<Owner> {
     let mut parts = text.splitn(4, ':');
     let (pid, start) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -237,7 +239,7 @@ fn owner(text: &str) -> Option<Owner> {
     })
 }
 
-/// Whether the process of that id is still the one that was started then.
+/// `true` if the process with that id is still the one that was started then.
 fn is_alive(owner: &Owner) -> bool {
     let start = i32::try_from(owner.pid).ok().and_then(started);
     start.is_some_and(|start| owner.start == 0 || start == owner.start)
@@ -293,7 +295,7 @@ mod tests {
         let marks = [
             of("run-1", DEAD, Some("10:7:live:claude")),
             of("run-1", DEAD + 1, Some("10:7:live:claude")),
-            // Its program is there, and about to end it, or has not said yet that it is there.
+            // The program exists; it is about to end this process, or has not published it yet.
             of("run-2", DEAD + 2, Some("10:7:print:codex")),
             of("run-3", DEAD + 3, Some("11:7:print:codex")),
             of("run-4", DEAD + 4, None),

@@ -1,7 +1,7 @@
-//! What goes on: in this process ([`own`]), and on this machine, beside what run logs say was used ([`of_machine`]).
+//! The current state of this process ([`own`]), and that of this machine with the usage in run logs ([`of_machine`]).
 //!
-//! In: what this process knows of itself, what others publish, the table of processes, files of logs. Out: JSON for `limits()` and for
-//! the `status` command. Everything but the first is foreign: it is shown, and nothing is done for what it says.
+//! In: this process's own state, the states that other processes publish, the table of processes, and files of logs. Out: JSON for
+//! `limits()` and for the `status` command. Everything but the first is foreign: it is shown, and no action depends on it.
 
 mod logs;
 #[cfg(target_os = "linux")]
@@ -18,10 +18,10 @@ use crate::process::resident_bytes;
 use crate::runlog::spending::Spending;
 use seen::{Machine, Process};
 
-/// Who is to blame for errors that no provider is.
+/// The provider that errors without one name.
 const PACKAGE: &str = "deep-factor-providers";
 
-/// What goes on in this process: index.d.ts's `ProcessLimits`. A look at memory costs some 10 µs per process.
+/// The state of this process: `ProcessLimits` in index.d.ts. Reading memory costs about 10 µs per process.
 pub fn own() -> Value {
     let now = activity::snapshot();
     let processes: Vec<Process> = now
@@ -44,11 +44,11 @@ pub fn own() -> Value {
     })
 }
 
-/// What goes on on this machine among processes of this user, and what the logs at `paths` (files, or folders of them) hold since `since`,
-/// ms since the epoch.
+/// The state of this machine for processes of this user, and the usage in the logs at `paths` (files, or folders of them) since
+/// `since`, ms since the epoch.
 ///
 /// # Errors
-/// `NOT_FOUND` for a path that there is not, `INTERNAL` where the work was ended.
+/// `NOT_FOUND`: a path doesn't exist. `INTERNAL`: the work was aborted.
 pub async fn of_machine(paths: Vec<PathBuf>, since: u64) -> Result<Value, Box<ProviderError>> {
     let work = tokio::task::spawn_blocking(move || {
         let spent = logs::add_up(&paths, since).map_err(|missing| {
@@ -76,7 +76,7 @@ fn whole(spent: Option<&(Spending, logs::Files)>) -> Value {
     whole
 }
 
-/// `None` where the system does not show other processes' environments: everywhere but on Linux.
+/// The state of other processes; `None` if the system doesn't show their environments: everywhere but on Linux.
 fn machine() -> Option<Machine> {
     #[cfg(target_os = "linux")]
     return Some(machine::look());

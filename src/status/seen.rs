@@ -1,4 +1,4 @@
-//! What is shown of processes: index.d.ts's `ProcessLimits` and `Status`.
+//! The shown facts about processes: `ProcessLimits` and `Status` in index.d.ts.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::process::activity::{AllRuns, BudgetActivity, ProcessState, RateLimitWindow, Runs};
 
-/// A process that one of ours has started.
+/// A process that this package has started.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Process {
@@ -16,10 +16,10 @@ pub(super) struct Process {
     pub state: ProcessState,
     pub started_at: u64,
     pub conversations: Vec<String>,
-    /// Resident, bytes: its own and, where it is looked from outside, that of all it has started.
+    /// Resident memory in bytes: the process's own and, seen from another program, that of all processes it has started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// How many processes it has started that are still there.
+    /// The number of running processes that it has started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub descendants: Option<usize>,
 }
@@ -41,7 +41,7 @@ pub(super) struct Host {
     pub gateways: Vec<String>,
 }
 
-/// A process whose program has ended, or knows nothing of it.
+/// A process whose program has ended, or doesn't know it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Leftover {
@@ -57,7 +57,7 @@ pub(super) struct Leftover {
     pub owner: Option<u32>,
 }
 
-/// What there is to see of other processes.
+/// The state of other processes.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Machine {
     pub hosts: Vec<Host>,

@@ -1,4 +1,4 @@
-//! The file of a store: what is read again, whatever a crash has left, and what is refused.
+//! Tests of a store's file: it is read back after any crash, and refused where it must be.
 
 use std::fs;
 use std::sync::Arc;
@@ -129,7 +129,7 @@ fn what_is_no_store_is_left_alone() {
             both("\"budget\":1", "\"budget\":2"),
             "it is of version 2, and this package knows version 1",
         ),
-        // A newer package has written the line that does not count for this one.
+        // A newer version has written one line, and this version would count the other.
         (
             of(0, "", "") + &of(1, "\"budget\":1", "\"budget\":2"),
             "it is of version 2, and this package knows version 1",
@@ -177,7 +177,7 @@ fn links_and_missing_folders_are_refused() {
     assert!(refused.starts_with(&format!("{}: ", missing.display())), "{refused}");
 }
 
-/// Whoever empties a file in use would give everybody the whole budget again.
+/// Emptying a file in use would give all processes the whole budget again.
 #[cfg(unix)]
 #[test]
 fn a_file_that_is_emptied_while_it_is_in_use_is_told_as_that() {
@@ -202,7 +202,7 @@ fn a_file_that_is_emptied_while_it_is_in_use_is_told_as_that() {
         assert_eq!((told, kind), (format!("{}: {why}", path.display()), Trouble::Passing));
         assert_eq!(fs::read(&path).unwrap(), bytes);
     }
-    // Put back, it goes on; another file in its place is another's, or a new one.
+    // The file can be used again once it is put back. A file in its place is another process's, or a new one.
     fs::write(&path, &whole).unwrap();
     assert!(count(Some(seen)).unwrap().0);
     assert_eq!(window(&path, Per::Day).requests, 2);
@@ -230,7 +230,7 @@ fn what_the_system_lacks_passes() {
     }
 }
 
-/// A call that was given up while another process had the file would be counted when that gives it back.
+/// If the caller gives up while another process has the lock, its call must not be counted later.
 #[test]
 fn nobody_waits_for_a_lock_for_a_caller_that_has_gone() {
     let folder = tempfile::tempdir().unwrap();
@@ -255,7 +255,7 @@ fn many_at_once_do_not_pass_it() {
     let threads: Vec<_> = (0..8)
         .map(|_| {
             let path = Arc::clone(&path);
-            // Each opens the file anew, as a process of its own does.
+            // Each thread opens the file anew, like a process of its own.
             std::thread::spawn(move || (0..5).filter(|_| admit(&path, 17, Per::Day).unwrap()).count())
         })
         .collect();
@@ -264,7 +264,7 @@ fn many_at_once_do_not_pass_it() {
 }
 
 proptest! {
-    /// A process that is killed in the middle of a change leaves the line torn anywhere: what was counted before is there.
+    /// A process that is killed in the middle of a change leaves its line torn anywhere. Everything counted before is there.
     #[test]
     fn a_torn_line_leaves_what_was_counted_before(changes in 1_u64..6, cut in 0_usize..LINE) {
         let folder = tempfile::tempdir().unwrap();
@@ -279,7 +279,7 @@ proptest! {
         let mut torn = before.clone();
         torn[changed * LINE..changed * LINE + cut].copy_from_slice(&after[changed * LINE..changed * LINE + cut]);
         fs::write(&path, &torn).unwrap();
-        // Blanks at its end make no difference.
+        // A line without its trailing blanks is complete, too.
         let requests = window(&path, Per::Day).requests;
         let is_whole = torn == after;
         prop_assert_eq!(requests, changes + u64::from(is_whole));
@@ -287,7 +287,7 @@ proptest! {
         prop_assert_eq!(window(&path, Per::Day).requests, requests + 1);
     }
 
-    /// And one that is killed while the file is made, none.
+    /// A process that is killed while it makes the file leaves a new file.
     #[test]
     fn a_file_that_was_being_made_is_a_new_one(cut in 0_usize..2 * LINE) {
         let folder = tempfile::tempdir().unwrap();
