@@ -31,6 +31,10 @@ import { told } from "./live.mjs";
  *   error?: { status: number, message?: string }, usage?: { input: number, output: number } }} Says
  */
 /**
+ * What the model says, answer by answer, or as a function of the request's number, from 0, and of its body's text.
+ * @typedef {Says[] | ((index: number, raw: string) => Says | Promise<Says>)} Script
+ */
+/**
  * What the API was told: `[role, text]`, `["call", id, name, args]` or `["result", id, text]`.
  * @typedef {unknown[][]} Heard
  */
@@ -48,7 +52,7 @@ import { told } from "./live.mjs";
  * @property {string} toolPrefix what the API sees before a tool's name
  * @property {string} keptBy the argument by which its process is told from one of print form
  * @property {{ flag: string, refusal: string }} [canDoWithout] a flag of its process that an older CLI may refuse, and how the CLI says so
- * @property {(script: Says[] | ((index: number) => Says | Promise<Says>), before?: string) => Promise<Running>} start
+ * @property {(script: Script, before?: string) => Promise<Running>} start
  *   `before`: shell that is run before the CLI, with its arguments, by a launcher that stands in the CLI's package
  */
 /**
@@ -266,6 +270,18 @@ const agent = {
   },
 };
 
+/** One version of each form that there is. */
+export const EVERY_FORM = [
+  claude("newest"),
+  codex(LIVE_CODEX),
+  opencode,
+  qwen,
+  copilot,
+  acp("gemini"),
+  acp("grok"),
+  agent,
+];
+
 /**
  * What a test of every form runs with, those that remember nothing included: one version of each, some of them in brief, and every
  * version that is measured with `npm test -- --all`.
@@ -345,12 +361,14 @@ function running(api, make, read) {
 
 /**
  * @template T
- * @param {Says[] | ((index: number) => Says | Promise<Says>)} script
+ * @param {Script} script
  * @param {(says: Says) => T} translate
- * @returns {T[] | ((request: unknown, index: number) => Promise<T>)}
+ * @returns {T[] | ((request: { raw: string }, index: number) => Promise<T>)}
  */
 function scripted(script, translate) {
-  return typeof script === "function" ? async (_, index) => translate(await script(index)) : script.map(translate);
+  return typeof script === "function"
+    ? async ({ raw }, index) => translate(await script(index, raw))
+    : script.map(translate);
 }
 
 /** @param {Says} says */

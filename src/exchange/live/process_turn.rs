@@ -5,7 +5,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 
 use super::keep::{HANDSHAKE, Handshake, Keepable};
 use super::streams::Figures;
@@ -15,6 +15,10 @@ use crate::exchange::EndedProcess;
 
 /// How long a turn that is interrupted may take to say so before its process is asked to end: 1 ms on an idle machine.
 const INTERRUPT: Duration = Duration::from_millis(500);
+
+/// How long a process that has waited for a turn may take to say anything of it: claude and qwen print a line of their own before they ask
+/// their API, in milliseconds on an idle machine. One that does not is stopped or hangs, and the model has heard nothing of the turn.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What [`ProcessSession::next`] found.
 #[derive(Debug, PartialEq, Eq)]
@@ -123,11 +127,23 @@ impl<S: ProcessSession> Work for ProcessWork<S> {
 
     async fn turn(&mut self, report: &Report) -> TurnEnd<S, ()> {
         let mut events = Vec::new();
+        let overdue = Instant::now() + PATIENCE;
         let pulse = loop {
             let Some(session) = &mut self.session else {
                 return TurnEnd::Vanished;
             };
-            let pulse = pulse(session, &mut events).await;
+            let has_waited = self.origin != Origin::Fresh && session.handshake() == Handshake::Done;
+            let is_silent = has_waited && session.figures().lines == 0;
+            let pulse = tokio::select! {
+                biased;
+                pulse = pulse(session, &mut events) => pulse,
+                () = sleep_until(overdue), if is_silent => {
+                    if let Some(session) = self.session.take() {
+                        session.end();
+                    }
+                    return TurnEnd::Vanished;
+                }
+            };
             report.received(session.figures().bytes as u64);
             // Of a process that has waited nobody knows before whether it is still there.
             if session.figures().lines > 0 {
