@@ -1,5 +1,6 @@
 // @long
 /** Plans that are used up, and calls that wait for them: real CLIs, an API that says when, and its clock. */
+import type { IncomingHttpHeaders } from "node:http";
 import {
   type CliProvider,
   createClaudeCliProvider,
@@ -83,6 +84,29 @@ describe.each(RUNS)("claude %s, %s", (which, engine) => {
     await expect(createProvider({ ...options }).invoke(["hi"])).rejects.toMatchObject(error);
     const patient = createProvider({ ...options, quota: { wait: true } });
     await expect(patient.invoke(["hi"], { quota: false })).rejects.toMatchObject(error);
+  });
+
+  it("asks where the environment has another login by then, and knows both", async () => {
+    const script = ({ headers }: { headers: IncomingHttpHeaders }) =>
+      headers.authorization?.endsWith("-a") ? usedUp(FAR) : { text: "B answers." };
+    const { options } = await withClaude({ which, engine, env: { ANTHROPIC_API_KEY: undefined }, script });
+    onTestFinished(() => {
+      delete process.env.CLAUDE_CODE_OAUTH_TOKEN;
+    });
+    const provider = createProvider({ ...options, quota: { wait: true, maxWaitMs: 60_000 } });
+    const as = (who: string) => {
+      process.env.CLAUDE_CODE_OAUTH_TOKEN = `sk-ant-oat01-${who}`;
+      return provider.invoke(["hi"]).then(
+        ({ content }) => content,
+        ({ code, attempts }) => [code, attempts],
+      );
+    };
+    expect([await as("a"), await as("b"), await as("a"), await as("b")]).toEqual([
+      ["USAGE_LIMIT", 1],
+      "B answers.",
+      ["USAGE_LIMIT", 0],
+      "B answers.",
+    ]);
   });
 
   it("ends a wait at an abort and at its close, with nothing left of it", async () => {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::ask;
 use super::cli_attempt::{CliAttempt, CliCall};
-use super::quota::UsedUp;
+use super::quota::Plan;
 use super::retry_loop::{AttemptOutcome, RetryableCall};
 use super::session::drive::Way;
 use super::session::kept::KeptCall;
@@ -34,7 +34,7 @@ impl RetryableCall for KeptOrPrinted<'_> {
         self.call.request.options.timeout_or(self.call.engine.options.timeout)
     }
 
-    fn plan(&self) -> (&UsedUp, &str) {
+    fn plan(&self) -> Plan<'_> {
         let model = self
             .call
             .request
@@ -42,7 +42,11 @@ impl RetryableCall for KeptOrPrinted<'_> {
             .choices
             .model
             .as_deref();
-        (&self.call.engine.used_up, model.unwrap_or_default())
+        Plan {
+            used_up: &self.call.engine.used_up,
+            env: Some(self.call.base_env),
+            model: model.unwrap_or_default(),
+        }
     }
 
     fn login(&self) -> Option<&str> {

@@ -1,21 +1,32 @@
 //! Calls that wait until a plan is there again.
 //!
 //! In: the errors of a provider's attempts. Out: until when a call waits, and the wait itself ([`sleep_until`]). What is decided is
-//! `retry::quota`'s; here is what one call has found out for those that come after it, model by model: plans have limits of their own for some.
+//! `retry::quota`'s; here is what one call has found out for those that come after it, login by login and model by model: plans have limits of
+//! their own for some models.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::error::ProviderError;
+use crate::process::Vars;
 use crate::retry::quota::reset_of;
 
 /// The longest stretch that is slept in one go: the clock of a machine that was suspended stands still, and the wall's does not.
 const STRETCH: Duration = Duration::from_secs(30);
 
-/// The plans of one provider object that are known to be used up.
+/// How many used-up plans of one provider object are known at a time: a host may change its environment for each call.
+const MOST_PLANS: usize = 64;
+
+/// The plans of one provider object that are known to be used up, the longest known first.
 #[derive(Debug, Default)]
-pub(super) struct UsedUp(Mutex<HashMap<String, Reset>>);
+pub(super) struct UsedUp(Mutex<Vec<Known>>);
+
+#[derive(Debug)]
+struct Known {
+    env: Option<Arc<Vars>>,
+    model: String,
+    reset: Reset,
+}
 
 /// When a plan is there again, ms since the epoch, and what it was that it refused.
 #[derive(Debug, Clone)]
@@ -24,30 +35,63 @@ pub(super) struct Reset {
     pub error: Box<ProviderError>,
 }
 
-impl UsedUp {
-    /// An attempt with `model` has failed with `error`.
-    pub fn note(&self, model: &str, error: &ProviderError, now_ms: u64) {
+/// The plan that a call's attempts use up: that of a login, for a model.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan<'a> {
+    /// What is known of plans.
+    pub used_up: &'a UsedUp,
+    /// The environment of the call, which chooses the login (a key, a token, a home folder) where the options do not. `None` where they do.
+    pub env: Option<&'a Arc<Vars>>,
+    pub model: &'a str,
+}
+
+impl Plan<'_> {
+    /// An attempt has failed with `error`.
+    pub fn note(&self, error: &ProviderError, now_ms: u64) {
         let Some(at) = reset_of(error, now_ms) else { return };
         // Of another call's run.
         let error = Box::new(ProviderError {
             run: None,
             ..error.clone()
         });
-        self.locked().insert(model.to_owned(), Reset { at, error });
+        let mut known = self.used_up.locked();
+        known.retain(|known| known.reset.at > now_ms && !self.is(known));
+        if known.len() >= MOST_PLANS {
+            known.remove(0);
+        }
+        known.push(Known {
+            env: self.env.cloned(),
+            model: self.model.to_owned(),
+            reset: Reset { at, error },
+        });
     }
 
-    /// An attempt with `model` was answered.
-    pub fn clear(&self, model: &str) {
-        self.locked().remove(model);
+    /// An attempt was answered.
+    pub fn clear(&self) {
+        self.used_up.locked().retain(|known| !self.is(known));
     }
 
-    /// What is known of the plan that `model` needs, if it is not there again by `now_ms`.
-    pub fn of(&self, model: &str, now_ms: u64) -> Option<Reset> {
-        let known = self.locked().get(model)?.clone();
-        (known.at > now_ms).then_some(known)
+    /// What is known of it, if it is not there again by `now_ms`.
+    pub fn known(&self, now_ms: u64) -> Option<Reset> {
+        let all = self.used_up.locked();
+        let found = all.iter().find(|known| self.is(known));
+        found
+            .filter(|known| known.reset.at > now_ms)
+            .map(|known| known.reset.clone())
     }
 
-    fn locked(&self) -> MutexGuard<'_, HashMap<String, Reset>> {
+    fn is(&self, known: &Known) -> bool {
+        let is_same_env = match (self.env, &known.env) {
+            (Some(env), Some(known)) => Arc::ptr_eq(env, known) || env == known,
+            (None, None) => true,
+            _ => false,
+        };
+        known.model == self.model && is_same_env
+    }
+}
+
+impl UsedUp {
+    fn locked(&self) -> MutexGuard<'_, Vec<Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -60,5 +104,60 @@ pub(super) async fn sleep_until(until: u64, now_ms: impl Fn() -> u64) {
             return;
         }
         tokio::time::sleep(left.min(STRETCH)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+
+    fn refusal(at: u64) -> ProviderError {
+        ProviderError {
+            resets_at: Some(at),
+            ..ProviderError::new("claude", Code::UsageLimit, "session limit")
+        }
+    }
+
+    #[test]
+    fn what_one_login_has_used_up_is_not_another_ones() {
+        let used_up = UsedUp::default();
+        let token = |token: &str| Arc::new(vec![("CLAUDE_CODE_OAUTH_TOKEN".into(), token.into())]);
+        let (a, b) = (token("a"), token("b"));
+        fn plan<'a>(used_up: &'a UsedUp, env: &'a Arc<Vars>, model: &'a str) -> Plan<'a> {
+            let env = Some(env);
+            Plan { used_up, env, model }
+        }
+        let until = |env: &Arc<Vars>, model: &str| plan(&used_up, env, model).known(20).map(|reset| reset.at);
+        plan(&used_up, &a, "m").note(&refusal(100), 10);
+        // The same environment, read again.
+        assert_eq!(until(&token("a"), "m"), Some(100));
+        assert_eq!([until(&b, "m"), until(&a, "n")], [None, None]);
+        plan(&used_up, &b, "m").clear();
+        assert_eq!(until(&a, "m"), Some(100));
+        plan(&used_up, &token("a"), "m").clear();
+        assert_eq!(until(&a, "m"), None);
+    }
+
+    #[test]
+    fn no_more_plans_are_known_than_are_looked_through_in_no_time() {
+        let used_up = UsedUp::default();
+        for number in 0..200 {
+            let env = Arc::new(vec![("TOKEN".into(), number.to_string().into())]);
+            let plan = Plan {
+                used_up: &used_up,
+                env: Some(&env),
+                model: "m",
+            };
+            plan.note(&refusal(100), 10);
+        }
+        assert_eq!(used_up.locked().len(), MOST_PLANS);
+        Plan {
+            used_up: &used_up,
+            env: None,
+            model: "m",
+        }
+        .note(&refusal(300), 200);
+        assert_eq!(used_up.locked().len(), 1);
     }
 }

@@ -15,7 +15,7 @@ use super::admission;
 use super::clock::{millis, now_ms};
 use super::handle::Ended;
 use super::log::Level;
-use super::quota::{Reset, UsedUp, sleep_until};
+use super::quota::{Plan, Reset, sleep_until};
 use super::reply_check::RejectedReply;
 use super::sink::Sink;
 use crate::error::{AttemptFailure, ProviderError};
@@ -63,8 +63,8 @@ pub(super) trait RetryableCall: Sync {
     fn quota(&self) -> Option<QuotaWait>;
     /// How long an attempt may take: it waits no longer for the store of a budget.
     fn timeout(&self) -> Option<Duration>;
-    /// What its provider knows of plans, and by which model this one's goes.
-    fn plan(&self) -> (&UsedUp, &str);
+    /// The plan that it uses up.
+    fn plan(&self) -> Plan<'_>;
     /// The folder of its login, where that is not the default one.
     fn login(&self) -> Option<&str>;
     /// Now, ms since the epoch.
@@ -159,16 +159,14 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
         };
         match outcome {
             Ok(AttemptOutcome::Replied(mut reply)) => {
-                let (used_up, model) = call.plan();
-                used_up.clear(model);
+                call.plan().clear();
                 if !reply.diagnostics.is_empty() {
                     sink.redactor().clean_reply(&mut reply);
                 }
                 return Driven::Ended(Ended::Replied(reply));
             }
             Ok(AttemptOutcome::AskAgain(rejected)) => {
-                let (used_up, model) = call.plan();
-                used_up.clear(model);
+                call.plan().clear();
                 let spent = Spent {
                     attempts: number,
                     waited_ms: parked.ms,
@@ -187,8 +185,7 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
                     code: error.code,
                     message: error.message.clone(),
                 });
-                let (used_up, model) = call.plan();
-                used_up.note(model, &error, call.now_ms());
+                call.plan().note(&error, call.now_ms());
                 let waits = call.quota().filter(|_| !sink.is_committed());
                 let until = waits.and_then(|wait| wait.until(&error, call.now_ms(), parked.ms, random()));
                 if let Some(until) = until {
@@ -272,8 +269,7 @@ impl Parked {
 
 /// What is known of the plan of a call that would wait for it.
 fn known_reset(call: &impl RetryableCall) -> Option<Reset> {
-    let (used_up, model) = call.plan();
-    call.quota().and_then(|_| used_up.of(model, call.now_ms()))
+    call.quota().and_then(|_| call.plan().known(call.now_ms()))
 }
 
 /// `error` of attempt `number` says which run it ended, and nothing secret.

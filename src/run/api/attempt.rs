@@ -28,7 +28,7 @@ use crate::retry::Policy;
 use crate::retry::quota::QuotaWait;
 use crate::run::attempt::{Attempt, AttemptStart, CallLimits, run_attempt};
 use crate::run::queue::Waiting;
-use crate::run::quota::UsedUp;
+use crate::run::quota::Plan;
 use crate::run::reask::Reaskable;
 use crate::run::reply_check::{Checks, RejectedReply};
 use crate::run::request::CallOptions;
@@ -159,10 +159,15 @@ impl RetryableCall for ApiCall<'_> {
         self.asking.options.timeout_or(self.asking.engine.settings.timeout)
     }
 
-    fn plan(&self) -> (&UsedUp, &str) {
+    fn plan(&self) -> Plan<'_> {
         let engine = self.asking.engine;
         let chosen = self.question.choices.choices.model.as_deref();
-        (&engine.used_up, chosen.unwrap_or(&engine.settings.model))
+        // Its key was chosen with the provider.
+        Plan {
+            used_up: &engine.used_up,
+            env: None,
+            model: chosen.unwrap_or(&engine.settings.model),
+        }
     }
 
     fn login(&self) -> Option<&str> {

@@ -12,6 +12,7 @@ use crate::error::Code;
 use crate::event::EngineUsed;
 use crate::ledger::Ledger;
 use crate::run::log::Log;
+use crate::run::quota::UsedUp;
 
 /// When a test begins, ms since the epoch.
 const NOW: u64 = 1_800_000_000_000;
@@ -68,8 +69,8 @@ impl RetryableCall for Scripted<'_> {
         None
     }
 
-    fn plan(&self) -> (&UsedUp, &str) {
-        (self.used_up, "m")
+    fn plan(&self) -> Plan<'_> {
+        plan(self.used_up)
     }
 
     fn login(&self) -> Option<&str> {
@@ -108,6 +109,15 @@ impl RetryableCall for Scripted<'_> {
                 ..Reply::default()
             }))),
         }
+    }
+}
+
+/// The plan of these calls.
+fn plan(used_up: &UsedUp) -> Plan<'_> {
+    Plan {
+        used_up,
+        env: None,
+        model: "m",
     }
 }
 
@@ -199,7 +209,7 @@ async fn whatever_ends_a_call_between_attempts_names_the_last_ones_run() {
     };
     let another = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        known.note("m", &used_up(HOUR), NOW);
+        plan(&known).note(&used_up(HOUR), NOW);
     };
     let (failure, ()) = tokio::join!(failure_of(&call, &cancel), another);
     assert_eq!(failure, (Code::UsageLimit, 1, Some(EngineUsed::Live)));
@@ -236,7 +246,7 @@ async fn a_later_call_waits_with_it_and_asks_nobody_first() {
     let made = later.made();
     assert!(made.len() == 1 && (HOUR..HOUR + 5_000).contains(&made[0]), "{made:?}");
     // It is there again: nothing is known any more.
-    assert!(known.of("m", NOW).is_none());
+    assert!(plan(&known).known(NOW).is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -265,7 +275,7 @@ async fn a_plan_that_is_too_far_away_or_unknown_fails_at_once() {
 #[tokio::test(start_paused = true)]
 async fn who_may_not_wait_for_so_long_is_not_asked_where_that_is_known() {
     let known = UsedUp::default();
-    known.note("m", &used_up(2 * HOUR), NOW);
+    plan(&known).note(&used_up(2 * HOUR), NOW);
     let call = Scripted {
         quota: Some(QuotaWait { max_wait_ms: HOUR }),
         ..Scripted::new(&known, Moment::now(), [None])
