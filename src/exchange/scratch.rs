@@ -126,8 +126,6 @@ impl Scratch {
         }
         // Until all is there, an error takes it away again.
         let mut making = Making::begin()?;
-        #[cfg(unix)]
-        let guard = FolderGuard::new(&making.path);
         making.folder(&making.path.join(RUN_FOLDER))?;
         for name in further {
             making.folder(&making.path.join(name))?;
@@ -141,6 +139,8 @@ impl Scratch {
         for link in &line.links {
             making.link(&link.target, &making.path.join(&link.name))?;
         }
+        #[cfg(unix)]
+        let guard = making.guard.take();
         #[cfg(windows)]
         let host = making.host.take();
         let (path, made) = making.keep();
@@ -151,7 +151,7 @@ impl Scratch {
             made,
             owner,
             #[cfg(unix)]
-            _guard: Some(guard),
+            _guard: guard,
             #[cfg(windows)]
             host,
         }))
@@ -218,6 +218,8 @@ struct Making {
     path: PathBuf,
     made: Vec<PathBuf>,
     kept: bool,
+    #[cfg(unix)]
+    guard: Option<FolderGuard>,
     #[cfg(windows)]
     host: Option<Arc<windows::Host>>,
 }
@@ -227,13 +229,21 @@ impl Making {
     /// another system prompt in the place of the run's.
     #[cfg(unix)]
     fn begin() -> io::Result<Making> {
+        use std::os::unix::fs::DirBuilderExt;
         let mut builder = tempfile::Builder::new();
         builder.prefix("deep-factor-");
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+        // Guarded by its name before it is there: a host that is killed in between would leave it.
+        let made = builder.make_in(std::path::absolute(std::env::temp_dir())?, |path| {
+            let guard = FolderGuard::new(path);
+            std::fs::DirBuilder::new().mode(0o700).create(path)?;
+            Ok(guard)
+        })?;
+        let (guard, path) = made.keep().map_err(io::Error::from)?;
         let making = Making {
-            path: builder.tempdir()?.keep(),
+            path,
             made: Vec::new(),
             kept: false,
+            guard: Some(guard),
         };
         make_private(&making.path)?;
         Ok(making)

@@ -1,12 +1,12 @@
 //! The watchdog: a shell that ends the runs of a host which was killed. Unix only.
 //!
-//! In: process groups, each for as long as its run goes on, and private folders, from their creation until they are gone. Out:
+//! In: process groups, each for as long as its run goes on, and private folders, from before they are made until they are gone. Out:
 //! one tiny shell beside all of them, which waits for the end of its input. The host holds the other end, so the input ends
 //! when the host does, in whichever way: SIGKILL, an unhandled SIGINT or SIGTERM, a crash. Then the shell ends the groups
 //! (SIGTERM, the grace, SIGKILL) and removes the private folders. On Linux it also looks for processes with the host's mark in
 //! their environment, which have left their group for a session of their own.
 //!
-//! The shell exists while any run or folder does. The first folder starts it, before anything is written into the folder; for a
+//! The shell exists while any run or folder does. The first folder starts it, before the folder is made; for a
 //! run without a folder a thread starts it, beside the run's process. That process gets its input only when the shell knows of
 //! it: if the host is killed earlier, the process finds its input at an end.
 //!
@@ -24,7 +24,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::Pid;
@@ -166,8 +166,8 @@ impl Drop for Watchdog {
 pub struct FolderGuard(Guarded);
 
 impl FolderGuard {
-    /// Guards the folder at `path`, which has just been made and is empty. If there is no shell, it is started here, which
-    /// takes a millisecond. Files written into the folder afterwards do not outlive the host.
+    /// Guards the folder at `path`, which is made next. If there is no shell, it is started here, or another thread's start of it
+    /// is awaited, which takes a millisecond. The folder does not outlive the host, whenever that is killed.
     pub fn new(path: &Path) -> FolderGuard {
         let mut registry = registry();
         registry.shares += 1;
@@ -176,10 +176,15 @@ impl FolderGuard {
         if let Some(order) = order_of_folder(guarded, path) {
             registry.orders.insert(guarded, order);
         }
-        if !registry.send(guarded) && !registry.starting {
-            registry.starting = true;
-            drop(registry);
-            Registry::start();
+        if !registry.send(guarded) {
+            if registry.starting {
+                let waited = FOLDERS.wait_timeout_while(registry, START, |registry| registry.starting);
+                drop(waited.unwrap_or_else(PoisonError::into_inner));
+            } else {
+                registry.starting = true;
+                drop(registry);
+                Registry::start();
+            }
         }
         FolderGuard(guarded)
     }
@@ -256,6 +261,12 @@ static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
 /// Notified when an attempt to start the shell is over.
 static STARTED: Notify = Notify::const_new();
 
+/// The same for threads that wait outside a task.
+static FOLDERS: Condvar = Condvar::new();
+
+/// How long a thread waits for a shell that another one starts: that one may have been given up with its runtime.
+const START: Duration = Duration::from_secs(1);
+
 fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -310,7 +321,9 @@ impl Registry {
         if let Ok(shell) = informed {
             registry.shell = (registry.shares > 0).then_some(shell);
         }
+        drop(registry);
         STARTED.notify_waiters();
+        FOLDERS.notify_all();
     }
 }
 
