@@ -291,4 +291,16 @@ describe.skipIf(!HERE)("the real copilot, live", { timeout: 300_000 }, () => {
     const { reply, run, warnings } = await ask(create({ cliPath, engine: "auto" }), ["hi"]);
     expect([reply.content, run?.engine, warnings]).toEqual(["printed", "print", ["ENGINE_FALLBACK"]]);
   });
+
+  it("is not listened to without end where its server never ends a message", async () => {
+    const { create, options, home } = await start([]);
+    const cliPath = join(home, "copilot");
+    const endless = "printf 'Content-Length: 99999999999\\r\\n\\r\\n'; exec cat /dev/zero";
+    const script = `#!/bin/sh\ncase " $* " in *" --headless "*) ${endless} ;; *) exec '${options.cliPath}' "$@" ;; esac\n`;
+    writeFileSync(cliPath, script, { mode: 0o755 });
+    // Nothing that it says is an answer, and it never falls silent.
+    await expect(create({ cliPath, timeout: 50_000 }).invoke(["hi"])).rejects.toMatchObject({
+      code: "LIVE_UNSUPPORTED",
+    });
+  });
 });

@@ -32,7 +32,7 @@ use crate::decode::cut::Cut;
 use crate::decode::lines::{Line, Lines};
 use crate::process::{Running, StartError, Stdin, StdinWriter};
 
-/// A line of more bytes than this has no end.
+/// A line, or a message with a length, of more bytes than this has no end.
 const ENDLESS: u64 = 256 << 20;
 
 /// What the methods of a process mean.
@@ -362,7 +362,8 @@ async fn serve<P: Protocol>(
             }),
         }
         // It asks on and on and reads no answer, or says what has no end.
-        if shared.owed.load(Ordering::Relaxed) > MOST_OWED || in_lines.unfinished() > ENDLESS {
+        let unfinished = in_lines.unfinished() + in_frames.unfinished();
+        if shared.owed.load(Ordering::Relaxed) > MOST_OWED || unfinished > ENDLESS {
             running.closer().close();
             break;
         }

@@ -32,6 +32,8 @@ pub struct Frames {
     missing: usize,
     body: Body,
     limit: usize,
+    /// How many bytes have come since the last message was whole.
+    unfinished: u64,
 }
 
 #[derive(Debug)]
@@ -56,17 +58,26 @@ impl Frames {
             missing: 0,
             body: Body::None,
             limit,
+            unfinished: 0,
         }
+    }
+
+    /// How many bytes have come of a message that is not whole yet, and before its header.
+    pub fn unfinished(&self) -> u64 {
+        self.unfinished
     }
 
     /// Takes the next bytes; hands over the messages that are whole with them.
     pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(Frame<'_>)) {
         while !bytes.is_empty() {
             if let Body::None = self.body {
-                bytes = self.take_header(bytes);
+                let behind = self.take_header(bytes);
+                self.unfinished += (bytes.len() - behind.len()) as u64;
+                bytes = behind;
                 continue;
             }
             let (now, rest) = bytes.split_at(self.missing.min(bytes.len()));
+            self.unfinished += now.len() as u64;
             match &mut self.body {
                 Body::Kept(kept) => kept.extend_from_slice(now),
                 Body::Cut(cut) => cut.push(now),
@@ -82,6 +93,7 @@ impl Frames {
 
     /// A message is whole.
     fn end(&mut self, each: &mut impl FnMut(Frame<'_>)) {
+        self.unfinished = 0;
         match std::mem::replace(&mut self.body, Body::None) {
             Body::Kept(kept) => each(Frame::Text(String::from_utf8_lossy(&kept))),
             Body::Cut(cut) => each(Frame::TooLong(cut)),
@@ -173,6 +185,22 @@ mod tests {
         let long = framed(&format!("{{\"id\":7,\"text\":\"{}\"}}", "x".repeat(100)));
         let all = format!("{long}{}", framed("{}"));
         assert_eq!(of(&mut Frames::with_limit(50), &[all.as_bytes()]), ["118 bytes", "{}"]);
+    }
+
+    #[test]
+    fn what_never_ends_counts_before_it_does() {
+        let mut frames = Frames::with_limit(50);
+        assert!(of(&mut frames, &[b"Content-Length: 999999\r\n\r\n", &[b'x'; 1000]]).is_empty());
+        assert_eq!(frames.unfinished(), 1026);
+        assert_eq!(of(&mut frames, &[&[b'x'; 998_999]]), ["999999 bytes"]);
+        assert_eq!(frames.unfinished(), 0);
+        assert!(of(&mut frames, &[&[b'n'; 100_000]]).is_empty());
+        assert_eq!(frames.unfinished(), 100_000);
+        assert_eq!(
+            of(&mut frames, &[format!("\r\n\r\n{}", framed("{}")).as_bytes()]),
+            ["{}"]
+        );
+        assert_eq!(frames.unfinished(), 0);
     }
 
     #[test]
