@@ -1,16 +1,20 @@
 // @release
 /** Real agents that speak the Agent Client Protocol, offline, with their own instructions and tools. */
-import { type AIMessage, type BaseMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
+import { existsSync, mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { AIMessage, type BaseMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { createAcpProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HELLO, HERE } from "../clis/real.js";
 import { NEWEST_QWEN } from "../support/clis.mjs";
+import { removeFolder } from "../support/folders.mjs";
 import { withCli } from "../support/harness.mjs";
 import { calling } from "../support/model.mjs";
 import { until } from "../support/processes.mjs";
 
 type Options = { authType?: string; config?: object; model: string };
-type Started = (options: Options) => { args: string[]; env?: Record<string, string> };
+type Started = (options: Options, config?: object) => { args: string[]; env?: Record<string, string> };
 type Agent = { id: "gemini" | "qwen" | "opencode"; version?: string; prefix: string; started: Started };
 const qwen: Started = ({ authType = "", model }) => ({ args: ["--acp", "--auth-type", authType, "--model", model] });
 const AGENTS: Record<string, Agent> = {
@@ -24,9 +28,9 @@ const AGENTS: Record<string, Agent> = {
   opencode: {
     id: "opencode",
     prefix: "df_",
-    started: ({ config, model }) => ({
+    started: ({ config, model }, more) => ({
       args: ["acp"],
-      env: { OPENCODE_CONFIG_CONTENT: JSON.stringify({ ...config, model, small_model: model }) },
+      env: { OPENCODE_CONFIG_CONTENT: JSON.stringify({ ...config, ...more, model, small_model: model }) },
     }),
   },
 };
@@ -39,13 +43,13 @@ const count = ({ body }: Asked, text: string) => JSON.stringify(body).split(text
 // They start for seconds.
 describe.skipIf(!HERE).each(Object.entries(AGENTS))("the agent %s", { timeout: 300_000 }, (_, agent) => {
   const { id, version, prefix, started } = agent;
-  async function start(script: (request: Asked) => object, more = {}) {
+  async function start(script: (request: Asked) => object, more = {}, config = {}) {
     const { api, options, tag } = await withCli(id, {
       ...(version && { version }),
       script: script as never,
       mayRunOut: true,
     });
-    const { args, env: own } = started(options as Options);
+    const { args, env: own } = started(options as Options, config);
     const env = { ...options.env, ...own };
     const provider = createAcpProvider({
       command: options.cliPath,
@@ -144,4 +148,51 @@ describe.skipIf(!HERE).each(Object.entries(AGENTS))("the agent %s", { timeout: 3
     const last = api.requests.findLast((request) => count(request, "took 1") > 0) as Asked;
     expect(count(last, "Let me add.")).toBeGreaterThan(0);
   });
+
+  it.runIf(id === "opencode")("is told of with a warning where its model gets a part of a result alone", async () => {
+    const { provider, api } = await start(adding(1, [{ id: "c1", args: { a: 1 } }]));
+    const model = provider.bindTools([ADD]);
+    const warnings: string[] = [];
+    const turn = async (thread: BaseMessage[], results: number) => {
+      for await (const event of model.stream(thread)) {
+        if (event.type === "warning") warnings.push(`${results} ${event.code}: ${event.message}`);
+        if (event.type === "done") return event.reply;
+      }
+      throw new Error("no reply");
+    };
+    const { toolCalls } = await turn([new HumanMessage("Add.")], 0);
+    const [call] = toolCalls;
+    const calls = toolCalls.map(({ id, name, args }) => ({ id, name, args: args as Record<string, unknown> }));
+    const first = new AIMessage({ content: "Let me add.", tool_calls: calls });
+    const long = `took ${"x".repeat(60_000)}`;
+    const result = new ToolMessage({ tool_call_id: call?.id ?? "", content: long });
+    expect((await turn([new HumanMessage("Add."), first, result], 1)).content).toBe("Done.");
+    expect(warnings).toEqual([expect.stringMatching(/^1 CLI_WARNING: the result of call .* has 60005 bytes of text/)]);
+    expect(api.requests.every((request) => count(request, long) === 0)).toBe(true);
+  });
+
+  it.runIf(id === "opencode").each(["c1", "df_add", "df_add__c1", "mcp__df__add_1"])(
+    "is not let run a command of its own that it asks for: call %s",
+    async (called) => {
+      const folder = mkdtempSync(join(tmpdir(), "dfp-"));
+      onTestFinished(() => removeFolder(folder));
+      const file = join(folder, "done");
+      const command = `touch ${file}`;
+      const calls = [{ id: called, name: "bash", args: { command, description: "df_add" } }];
+      let asked = 0;
+      const script = (request: Asked) =>
+        count(request, "Add.") > 0 && count(request, "title generator") === 0 && asked++ === 0
+          ? { calls }
+          : { text: "Done." };
+      const { provider } = await start(script, {}, { permission: { bash: "ask" } });
+      const ended = await provider
+        .bindTools([ADD])
+        .invoke(["Add."])
+        .then(
+          ({ content, tool_calls }) => [content, tool_calls],
+          ({ code }) => [code],
+        );
+      expect([asked > 0, existsSync(file), ended]).toEqual([true, false, expect.anything()]);
+    },
+  );
 });

@@ -85,18 +85,41 @@ fn read(value: &Value) -> Result<Provider, String> {
     })
 }
 
-/// Agents of which it is known by which of their words a call's tool can be told, where they have no name for it. What agents call
-/// themselves: gemini 0.61.0, opencode 1.18.34, kimi 2.1.0.
-const NAMINGS: &[(&str, ToolNaming)] = &[
-    ("gemini-cli", ToolNaming::Id),
-    ("OpenCode", ToolNaming::FirstTitle),
-    ("Kimi Code CLI", ToolNaming::FirstTitle),
+/// What is known of an agent by the name that it gives itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KnownAgent {
+    /// By which of its words a call's tool can be told, where it has no name for it.
+    pub naming: ToolNaming,
+    /// How much of a tool's result its model gets, bytes; the rest stays in a file of the agent's own.
+    pub most_of_result: Option<usize>,
+}
+
+impl KnownAgent {
+    const fn naming(naming: ToolNaming) -> KnownAgent {
+        KnownAgent {
+            naming,
+            most_of_result: None,
+        }
+    }
+}
+
+/// gemini 0.61.0, opencode 1.18.34, kimi 2.1.0.
+const KNOWN: &[(&str, KnownAgent)] = &[
+    ("gemini-cli", KnownAgent::naming(ToolNaming::Id)),
+    (
+        "OpenCode",
+        KnownAgent {
+            naming: ToolNaming::FirstTitle,
+            most_of_result: Some(50 * 1024),
+        },
+    ),
+    ("Kimi Code CLI", KnownAgent::naming(ToolNaming::FirstTitle)),
 ];
 
-/// That of the agent that calls itself `agent`.
-pub(crate) fn naming_of(agent: &str) -> ToolNaming {
-    let known = NAMINGS.iter().find(|(name, _)| *name == agent);
-    known.map(|(_, naming)| *naming).unwrap_or_default()
+/// What is known of the agent that calls itself `agent`.
+pub fn known_agent(agent: &str) -> KnownAgent {
+    let known = KNOWN.iter().find(|(name, _)| *name == agent);
+    known.map(|(_, known)| *known).unwrap_or_default()
 }
 
 /// What it was said to be started with.

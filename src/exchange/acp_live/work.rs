@@ -23,7 +23,7 @@ use crate::exchange::form::WorkParts;
 use crate::exchange::live::keep::Keepable;
 use crate::exchange::live::turn::{self, Report, Work};
 use crate::exchange::rpc::RequestError;
-use crate::message::ToolResult;
+use crate::message::{Content, ToolResult};
 use crate::provider::WarmForm;
 
 /// How long nothing may come behind a call until it is the last of those that are made at once: opencode makes them within a few
@@ -161,7 +161,9 @@ impl SessionWork {
                     return false;
                 }
                 session.call.begin(report);
+                let most = session.server().rpc.protocol().known().most_of_result;
                 for CallResult { call, result } in results {
+                    report.push(most.and_then(|most| cut(&call, &result.content, most)));
                     if let Some(at) = open.iter().position(|open| open.call.id == call) {
                         // Who has gone since then says so by what comes next.
                         let _ = open.swap_remove(at).reply.send(result);
@@ -286,6 +288,26 @@ impl SessionWork {
             stdout_tail: String::new(),
         }
     }
+}
+
+/// Says that the agent's model gets the result of `call` up to `most` bytes of text alone, where it has more.
+fn cut(call: &str, result: &Content, most: usize) -> Option<Event> {
+    let bytes = match result {
+        Content::Text(text) => text.len(),
+        Content::Blocks(raw) if raw.get().len() <= most => return None,
+        Content::Blocks(raw) => {
+            let blocks: Vec<serde_json::Value> = serde_json::from_str(raw.get()).unwrap_or_default();
+            let texts = blocks.iter().filter_map(|block| block.get("text")?.as_str());
+            texts.map(str::len).sum()
+        }
+    };
+    (bytes > most).then(|| Event::Warning {
+        code: "CLI_WARNING".to_owned(),
+        message: format!(
+            "the result of call {call} has {bytes} bytes of text: the agent cuts what is longer than {most}, so its model gets a part, and it \
+             keeps the whole in a folder of its own. Shorten such results"
+        ),
+    })
 }
 
 /// What a turn came to that leaves no session.

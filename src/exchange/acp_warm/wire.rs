@@ -15,7 +15,7 @@ use crate::exchange::rpc::message::{self, Request, Version};
 use crate::exchange::rpc::{Asked, Protocol};
 use crate::message::Usage;
 use crate::provider::ToolNaming;
-use crate::provider::acp::naming_of;
+use crate::provider::acp::{KnownAgent, known_agent};
 
 /// The version of the protocol.
 const VERSION: u32 = 1;
@@ -29,8 +29,8 @@ const PERMISSION: &str = "session/request_permission";
 /// The protocol of `--acp`.
 #[derive(Debug, Default)]
 pub struct Acp {
-    /// By which word of the agent's its calls are known where they have no name.
-    naming: OnceLock<ToolNaming>,
+    /// What is known of the agent by its name.
+    known: OnceLock<KnownAgent>,
     sessions: Mutex<HashMap<String, calls::SessionCalls>>,
 }
 
@@ -40,13 +40,18 @@ impl Acp {
     }
 
     fn naming(&self) -> ToolNaming {
-        self.naming.get().copied().unwrap_or_default()
+        self.known().naming
+    }
+
+    /// What is known of the agent.
+    pub fn known(&self) -> KnownAgent {
+        self.known.get().copied().unwrap_or_default()
     }
 
     /// The agent says that it is `name`.
     pub fn is_agent(&self, name: &str) {
         // It says so once.
-        let _ = self.naming.set(naming_of(name));
+        let _ = self.known.set(known_agent(name));
     }
 
     /// The agent may call the tools of these names in `session`.
