@@ -214,6 +214,17 @@ describe.skipIf(lacks("scripts"))("a CLI that answers what nobody has asked", ()
     },
   );
 
+  it("fails the call of which a line is too long to be taken, and begins anew", async () => {
+    const cli = fakeLive();
+    const provider = createProvider({ cliPath: cli.path, engine: "live", retry: false, maxBuffer: 2 ** 28 });
+    cli.says("before", `${"x".repeat(65 * 2 ** 20)}\n`);
+    await expect(provider.invoke(["one"])).rejects.toMatchObject({
+      code: "OUTPUT_LIMIT",
+      message: expect.stringMatching(/^a line of the CLI's output has more than 64 MiB/),
+    });
+    expect((await ask(provider, ["one"])).reply.content).toBe("ok");
+  });
+
   it("ends the session that says something between two calls: the next one begins anew", async () => {
     const cli = fakeLive();
     const provider = createProvider({ cliPath: cli.path, engine: "live", retry: false });

@@ -30,7 +30,7 @@ use crate::exchange::control::{self, Inbound};
 use crate::exchange::live::keep::{HANDSHAKE, Handshake, Idle, Keepable};
 use crate::exchange::live::process_turn::{ProcessSession, Pulse};
 use crate::exchange::live::setup::Setup;
-use crate::exchange::live::streams::{Figures, StreamEvent, Streams};
+use crate::exchange::live::streams::{Figures, StreamEvent, Streams, line_too_long};
 use crate::exchange::print::{self, NotStarted, Surroundings};
 use crate::exchange::scratch::{Leftover, Scratch};
 use crate::process::{Running, StartError, Stdin};
@@ -179,16 +179,6 @@ impl Session {
         self.streams.process()
     }
 
-    /// The next line; `Some(None)` where none can be read yet, or one was too long. `None` when there are no more. Cancel safe: what is
-    /// written and what is read goes through queues.
-    async fn line(&mut self) -> Option<Option<String>> {
-        match self.streams.step().await {
-            StreamEvent::Line(line) => Some(line),
-            StreamEvent::Progress => Some(None),
-            StreamEvent::Ended => None,
-        }
-    }
-
     fn read(&mut self, line: &str, events: &mut Vec<Event>) -> Pulse {
         self.streams.count_line();
         if let Some(inbound) = control::read(line) {
@@ -297,15 +287,20 @@ impl Session {
 
 impl ProcessSession for Session {
     async fn next(&mut self, events: &mut Vec<Event>) -> Pulse {
-        match self.line().await {
-            None => {
+        match self.streams.step().await {
+            StreamEvent::Ended => {
                 let decoder = &mut self.decoder;
                 self.streams.finish(|text| decoder.push(text.as_bytes(), events));
                 decoder.finish(events);
                 Pulse::Ended
             }
-            Some(None) => Pulse::Alive,
-            Some(Some(line)) => self.read(&line, events),
+            StreamEvent::Line(None) => {
+                self.decoder.finish(events);
+                events.push(Event::Failure(line_too_long()));
+                Pulse::TurnOver
+            }
+            StreamEvent::Line(Some(line)) => self.read(&line, events),
+            StreamEvent::Progress => Pulse::Alive,
         }
     }
 

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::decode::Decoder;
-use crate::decode::lines::{Line, Lines};
+use crate::decode::lines::{Line, Lines, MAX_LINE};
+use crate::event::Failure;
 use crate::exchange::EndedProcess;
 use crate::exchange::print::TAIL_BYTES;
 use crate::process::{Exit, Running, StdinWriter};
@@ -55,6 +56,15 @@ impl Figures {
         let (head, rest) = self.tail.as_slices();
         String::from_utf8_lossy(&[head, rest].concat()).into_owned()
     }
+}
+
+/// The failure of a turn of which a line was dropped.
+pub fn line_too_long() -> Failure {
+    let reason = format!(
+        "a line of the CLI's output has more than {} MiB, which are not taken: the answer is not whole",
+        MAX_LINE >> 20
+    );
+    Failure::named("line_too_long", reason)
 }
 
 /// A process and its lines.

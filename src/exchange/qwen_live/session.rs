@@ -28,7 +28,7 @@ use crate::exchange::control::{Inbound, denied, read, refused};
 use crate::exchange::live::keep::{HANDSHAKE, Handshake, Idle, Keepable};
 use crate::exchange::live::process_turn::{ProcessSession, Pulse};
 use crate::exchange::live::setup::Setup;
-use crate::exchange::live::streams::{Figures, StreamEvent, Streams};
+use crate::exchange::live::streams::{Figures, StreamEvent, Streams, line_too_long};
 use crate::exchange::print::{self, NotStarted, Surroundings, long_pause};
 use crate::exchange::scratch::Scratch;
 use crate::process::{Running, StartError, StderrWatch, Stdin};
@@ -328,7 +328,12 @@ impl ProcessSession for Session {
             };
             match step {
                 StreamEvent::Line(Some(line)) => return self.read(&line, events),
-                StreamEvent::Line(None) | StreamEvent::Progress => return Pulse::Alive,
+                StreamEvent::Line(None) => {
+                    self.decoder.finish(events);
+                    events.push(Event::Failure(line_too_long()));
+                    return Pulse::TurnOver;
+                }
+                StreamEvent::Progress => return Pulse::Alive,
                 StreamEvent::Ended => {
                     let decoder = &mut self.decoder;
                     self.streams.finish(|text| decoder.push(text.as_bytes(), events));
