@@ -1,8 +1,8 @@
-//! How much room a prompt will take.
+//! Estimates the size of a prompt.
 
 use crate::message::Message;
 
-/// Bytes the messages probably need: their own, an eighth for escapes, and the markup around each.
+/// The bytes that the messages probably need: their text, an eighth more for escapes, and the markup around each.
 pub(super) fn of(messages: &[Message]) -> usize {
     const MARKUP: usize = 96;
     messages

@@ -1,27 +1,27 @@
-//! Whether a text is one whole thread document.
+//! Recognises a text that is one whole thread document.
 //!
 //! In: a user's text. Out: whether it is `<thread>` with `<event …>text</event>` children and nothing else: well-formed XML
-//! 1.0, no markup within an event, nothing but white space between, before and behind. Only such a text may stand in a prompt
-//! as it is: one that merely begins so could be any number of turns.
+//! 1.0, no markup within an event, only white space between, before and behind. Only such a text may stand in a prompt
+//! unescaped: a text that merely begins like one could contain any number of turns.
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
 use super::is_js_space;
 
-/// See the module.
+/// Returns whether `text` is one whole thread document.
 pub fn is_thread_document(text: &str) -> bool {
     read_document(text, |_, _| {}).is_some()
 }
 
-/// The events of a document, if `text` is one: their types, and their texts as they are written, with references.
+/// The events of the document `text`: their types, and their texts as written, with references. `None` if it is not a document.
 pub fn events_of_document(text: &str) -> Option<Vec<(String, &str)>> {
     let mut events = Vec::new();
     read_document(text, |kind, text| events.push((kind, text)))?;
     Some(events)
 }
 
-/// The type of a document's last event, if `text` is one that has any.
+/// The type of the last event of the document `text`; `None` if it is not a document or has no event.
 pub fn last_event_of_document(text: &str) -> Option<String> {
     let mut last = None;
     read_document(text, |kind, _| last = Some(kind))?;
@@ -29,12 +29,12 @@ pub fn last_event_of_document(text: &str) -> Option<String> {
 }
 
 fn read_document<'a>(text: &'a str, event: impl FnMut(String, &'a str)) -> Option<()> {
-    // Nearly every message is none, at the first look.
+    // This first look rules out nearly every message.
     let begins = text.trim_start_matches(is_js_space).starts_with("<thread>");
     (begins && text.chars().all(is_xml_char)).then(|| read(text, event))?
 }
 
-/// Where the reader is.
+/// The reader's place in the document.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum In {
     Front,
@@ -43,11 +43,11 @@ enum In {
     Behind,
 }
 
-/// `event` is told the type and the text of each.
+/// Reads a document and calls `event` with the type and the text of each event.
 fn read<'a>(text: &'a str, mut event: impl FnMut(String, &'a str)) -> Option<()> {
     let mut reader = Reader::from_str(text);
     let mut place = In::Front;
-    // The event that is read: its type, and where its text begins.
+    // The type of the current event, and the offset of its text.
     let (mut kind, mut from) = (String::new(), 0);
     loop {
         let before = usize::try_from(reader.buffer_position()).ok()?;
@@ -72,14 +72,14 @@ fn read<'a>(text: &'a str, mut event: impl FnMut(String, &'a str)) -> Option<()>
     }
 }
 
-/// What its attribute `type` says; nothing where there is none.
+/// The value of the tag's attribute `type`; empty if there is none.
 fn type_of(tag: &BytesStart) -> String {
     let mut attributes = tag.attributes().flatten();
     let found = attributes.find(|attribute| attribute.key.as_ref() == "type");
     found.map(|attribute| (*attribute.value).to_owned()).unwrap_or_default()
 }
 
-/// Whether the attributes are: each once, quoted, with nothing in them that had to be escaped.
+/// Returns whether the tag's attributes are well-formed: each once, quoted, with nothing in them that had to be escaped.
 fn well_formed(tag: &BytesStart) -> bool {
     tag.attributes().all(|attribute| {
         attribute.is_ok_and(|attribute| {
@@ -94,7 +94,7 @@ fn well_formed(tag: &BytesStart) -> bool {
     })
 }
 
-/// Whether `&name;` is one that every XML document knows, of a character that it may hold.
+/// Returns whether `&name;` is a reference that every XML document knows, to a character that XML allows.
 fn is_reference(name: &str) -> bool {
     let number = match name.strip_prefix('#') {
         None => return matches!(name, "lt" | "gt" | "amp" | "quot" | "apos"),
@@ -104,7 +104,7 @@ fn is_reference(name: &str) -> bool {
     number.ok().and_then(char::from_u32).is_some_and(is_xml_char)
 }
 
-/// Whether XML 1.0 allows it.
+/// Returns whether XML 1.0 allows the character.
 fn is_xml_char(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{D7FF}' | '\u{E000}'..='\u{FFFD}' | '\u{10000}'..)
 }

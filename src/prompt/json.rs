@@ -1,8 +1,8 @@
-//! JSON text to JSON text: laid out anew without being parsed.
+//! Lays out JSON text anew without parsing it.
 //!
-//! In: JSON that is known to be valid (`RawValue`). Out: the same value indented as `JSON.stringify(value, null, 2)` does
-//! it, or without any white space. Key order, number spelling and escapes (those of lone surrogates, too) stay as they
-//! are, and no nesting is too deep: nothing here recurses.
+//! In: JSON that is known to be valid (`RawValue`). Out: the same value indented as `JSON.stringify(value, null, 2)` does, or
+//! without any white space. Key order, number spelling and escapes (those of lone surrogates, too) stay unchanged, and no
+//! nesting is too deep, since nothing here recurses.
 
 use serde_json::Value;
 
@@ -41,7 +41,7 @@ pub fn push_indented(out: &mut String, json: &str, level: usize) {
     }
 }
 
-/// `json` without the white space between its tokens.
+/// Returns `json` without the white space between its tokens.
 pub fn compact(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     Tokens(json).for_each(|token| out.push_str(token));
@@ -98,7 +98,8 @@ mod tests {
         out
     }
 
-    /// What Node prints for `JSON.stringify(JSON.parse(json), null, 2)`, but with the numbers as they were written.
+    /// The expected texts are those that Node prints for `JSON.stringify(JSON.parse(json), null, 2)`, with the numbers as they
+    /// were written.
     #[test]
     fn indents_as_json_stringify_does() {
         let cases = [

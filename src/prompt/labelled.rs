@@ -1,14 +1,14 @@
 //! A thread as labelled text in which every turn can be recognised: `inputEncoding: "text"`.
 //!
-//! In: messages. Out: `[Label]` and the content below it for each of them, a blank line between, as SPEC-01 has it; and
-//! beyond it, `[Tool Call]` with a line of JSON (`id`, `name`, `args`) for every call of an assistant's message, and a
-//! result's call id as a JSON string in its label, `[Tool Result "call_1"]`, with `error` behind it if the tool failed.
+//! In: messages. Out: `[Label]` and the content below it for each of them, a blank line between, as in SPEC-01. Beyond SPEC-01,
+//! each call in an assistant's message has a `[Tool Call]` with a line of JSON (`id`, `name`, `args`), and a result has its
+//! call id as a JSON string in its label, `[Tool Result "call_1"]`, followed by `error` if the tool failed.
 //!
-//! No content can look like a label: where a line of one does (in any case, behind white space), a backslash is put before
-//! its bracket, and one more where there are backslashes already. To read it, take one backslash away.
+//! No content can look like a label: if a line of it does (in any case, behind white space), a backslash is put before its
+//! bracket, and one more if there are backslashes already. A reader removes one backslash.
 //!
-//! A block that is no text stands behind a label of its own, `[Image 1]`; in a thread that holds such blocks, no line of content looks
-//! like one of those either.
+//! A block that is not text stands behind a label of its own, `[Image 1]`. In a thread with such blocks, no line of content
+//! looks like one of those labels either.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -18,10 +18,10 @@ use super::{is_js_space, json};
 use crate::message::content::{Kind, Media};
 use crate::message::{Message, Role};
 
-/// The labels there always are.
+/// The labels that every thread may have.
 const LABELS: [&str; 5] = ["System", "User", "Assistant", "Tool Call", "Tool Result"];
 
-/// The labels there are beside those where a thread holds what is no text.
+/// The additional labels of threads with blocks that are not text.
 const BLOCK_LABELS: [&str; 5] = ["Image", "Document", "Audio", "Video", "Search Result"];
 
 /// Appends the thread.
@@ -85,7 +85,7 @@ pub(super) fn write(out: &mut Rendered, messages: &[Message]) {
     }
 }
 
-/// The label of `media`, with the block behind it.
+/// Writes the label of `media`, with the block behind it.
 fn place(out: &mut Rendered, media: Media) {
     let label = match media.kind {
         Kind::Image => "Image",
@@ -107,7 +107,7 @@ fn push_result_label(out: &mut String, message: &Message) {
     out.push_str(if message.is_error { " error]" } else { "]" });
 }
 
-/// A role's name as a label: letters, digits, `_`, `-` and spaces of it.
+/// A role's name as a label: only its letters, digits, `_`, `-` and spaces.
 fn label_of(name: &str) -> String {
     let allowed = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | ' ');
     let label: String = name.chars().filter(allowed).take(64).collect();
@@ -123,18 +123,18 @@ fn json_string(text: &str) -> String {
     quoted
 }
 
-/// JSON on one line, whatever a reader takes for the end of one.
+/// Writes JSON on one line, also for readers to whom other characters end a line.
 fn push_json(out: &mut String, json: &str) {
     for c in json.chars() {
         match c {
-            // JSON escapes the others; these stand in its strings only.
+            // JSON escapes the other line ends; these stand only in its strings.
             '\u{85}' | '\u{2028}' | '\u{2029}' => drop(write!(out, "\\u{:04x}", u32::from(c))),
             _ => out.push(c),
         }
     }
 }
 
-/// `content`, with a backslash where a line of it looks like a label.
+/// Writes `content`, with a backslash where a line of it looks like a label.
 fn push_content(out: &mut String, content: &str, labels: &[String]) {
     for line in content.split_inclusive(ends_line) {
         let bracket = line.find(|c: char| !is_blank(c)).and_then(|start| {
@@ -150,7 +150,7 @@ fn push_content(out: &mut String, content: &str, labels: &[String]) {
     }
 }
 
-/// Whether `rest`, which stands behind a bracket, begins with a label that ends there.
+/// Returns whether `rest`, which stands behind a bracket, begins with a label that ends there.
 fn looks_like_label(rest: &str, labels: &[String]) -> bool {
     let rest = rest.trim_start_matches(is_blank);
     labels.iter().any(|label| {
@@ -168,12 +168,12 @@ fn looks_like_label(rest: &str, labels: &[String]) -> bool {
     })
 }
 
-/// White space, and what can't be seen at all.
+/// Returns whether `c` is white space within a line, or invisible.
 fn is_blank(c: char) -> bool {
     (is_js_space(c) && !ends_line(c)) || matches!(c, '\u{200B}'..='\u{200F}' | '\u{2060}' | '\u{AD}')
 }
 
-/// Whatever a reader may take for the end of a line.
+/// Returns whether some reader may take `c` for the end of a line.
 fn ends_line(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{B}' | '\u{C}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }

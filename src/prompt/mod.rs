@@ -1,7 +1,7 @@
-//! The thread as a prompt, the way SPEC-01 writes it.
+//! Renders a thread as a prompt, in the form of SPEC-01.
 //!
-//! In: the messages of a thread and the tools the model may call. Out: one string, as `<thread>` XML (`xml`) or as
-//! labelled text (`labelled`), with the tool instruction (`tools`) in front of it, and the blocks that are no text with their places
+//! In: the messages of a thread and the tools the model may call. Out: one string, as `<thread>` XML (`xml`) or as labelled
+//! text (`labelled`), with the tool instruction (`tools`) in front of it, and the blocks that are not text with their positions
 //! in it (`placed`). Everything is appended to a single buffer; no text is copied on the way.
 
 mod capacity;
@@ -27,7 +27,7 @@ pub use document::{events_of_document, is_thread_document, last_event_of_documen
 use crate::message::{Content, Message, Role, ToolSpec};
 use xml::Blocks;
 
-/// How the messages are written (`inputEncoding`, SPEC-01).
+/// The encoding of the messages (`inputEncoding`, SPEC-01).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Encoding {
     /// `<thread>` XML.
@@ -37,8 +37,8 @@ pub enum Encoding {
     Text,
 }
 
-/// Whether a thread ends with a tool's result, which only system messages may follow. `documents`: a lone message of the user's may be a
-/// thread document.
+/// Returns whether a thread ends with a tool's result, which only system messages may follow. With `documents`, a lone user
+/// message may be a thread document.
 pub fn ends_with_result(messages: &[Message], documents: bool) -> bool {
     let last = messages.iter().rev().find(|message| message.role != Role::System);
     last.is_some_and(|last| match &last.content {
@@ -49,27 +49,28 @@ pub fn ends_with_result(messages: &[Message], documents: bool) -> bool {
     })
 }
 
-/// How a prompt is written.
+/// The options of a prompt's form.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Style<'a> {
-    /// How the messages are written.
+    /// The encoding of the messages.
     pub encoding: Encoding,
-    /// What the ids of calls in the answer have to begin with.
+    /// The prefix that ids of calls in the answer must have.
     pub mark: Option<&'a str>,
     /// The JSON Schema that the answer has to fit.
     pub output: Option<&'a str>,
-    /// A lone user message that is one whole thread document stays as it is, with [`Encoding::Xml`].
+    /// True if a lone user message that is one whole thread document stays unescaped, with [`Encoding::Xml`].
     pub documents: bool,
-    /// No `@` stands in the prompt, for a reader that takes what is behind one for the name of a file: XML and JSON write it by its number. A
-    /// thread that has one is written with [`Encoding::Xml`], since labelled text has no such way.
+    /// True if the prompt must not contain `@`, for a reader that takes the text behind one for the name of a file: XML and
+    /// JSON write it by its number. A thread with an `@` is then written with [`Encoding::Xml`], since labelled text can't
+    /// escape it.
     pub without_at: bool,
 }
 
-/// The whole prompt: the tool instruction, if there are tools, that of the answer's schema, if it is asked for, then the messages, and
-/// the blocks that are no text.
+/// Renders the whole prompt: the tool instruction, if there are tools, the instruction for the answer's schema, if there is
+/// one, then the messages, and the blocks that are not text.
 ///
-/// Unlike [`messages_to_xml`] and [`messages_to_prompt`], which are SPEC-01's to the letter, it lets no message be taken for
-/// several: text that merely begins as a thread is escaped, and so are lines that look like labels.
+/// Unlike [`messages_to_xml`] and [`messages_to_prompt`], which follow SPEC-01 to the letter, it lets no message be taken for
+/// several: text that merely begins like a thread is escaped, and so are lines that look like labels.
 pub fn render(messages: &[Message], tools: &[ToolSpec], style: Style) -> Rendered {
     #[cfg(test)]
     counted::RENDERED.set(counted::RENDERED.get() + 1);
@@ -113,13 +114,13 @@ fn write_thread(out: &mut Rendered, messages: &[Message], encoding: Encoding, do
     }
 }
 
-/// What tests of whole calls count.
+/// A counter for tests of whole calls.
 #[cfg(test)]
 pub mod counted {
     use std::cell::Cell;
 
     thread_local! {
-        /// How many threads were written.
+        /// The number of threads that were rendered.
         pub static RENDERED: Cell<usize> = const { Cell::new(0) };
     }
 }

@@ -1,8 +1,8 @@
-//! The instruction that tells a model which schema its answer has to fit, where it is told in words.
+//! The instruction that tells a model in words which schema its answer has to fit.
 
 use super::json;
 
-/// What the tool instruction says of an answer without calls, instead of asking for plain text.
+/// The tool instruction's sentence about an answer without calls, in place of the one that asks for plain text.
 pub(super) const INSTEAD_OF_TEXT: &str =
     "If you do not need to call any tools, respond with what [Output Schema] below asks for (no such block).";
 
@@ -14,7 +14,7 @@ pub fn output_instruction(schema: &str) -> String {
     out
 }
 
-/// Appends what [`output_instruction`] returns, and a blank line.
+/// Appends the text that [`output_instruction`] returns, and a blank line.
 pub(super) fn write(out: &mut String, schema: &str) {
     out.push_str("[Output Schema]\n");
     json::push_indented(out, schema, 0);

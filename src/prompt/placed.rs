@@ -1,20 +1,21 @@
-//! Where the blocks of a thread stand that are no text.
+//! The positions of a thread's blocks that are not text.
 //!
-//! In: messages whose content may hold such blocks. Out: a [`Rendered`] thread: one text, with a place for each block, and the blocks.
+//! In: messages whose content may hold such blocks. Out: a [`Rendered`] thread: one text with a marker for each block, and the
+//! blocks.
 //!
-//! The place is an element that says which block it is (`<image index="1"></image>`), or a label of its own line (`[Image 1]`); the
-//! block belongs into the element, or behind the label. The index counts all blocks of the thread from 1, in their order. What looks
-//! like a place in somebody's text is escaped like all other markup, and no block stands there.
+//! The marker is an element with the block's number (`<image index="1"></image>`), or a label on its own line (`[Image 1]`);
+//! the block belongs into the element, or behind the label. The index counts all blocks of the thread from 1, in order. Text
+//! that looks like a marker is escaped like all other markup, and no block stands there.
 
 use std::fmt::Write;
 
 use crate::message::content::{self, Media, Part};
 use crate::message::{Content, Message};
 
-/// A block, and where it belongs.
+/// A block, and its position in the text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placed {
-    /// Behind this byte of the text.
+    /// The offset in the text, bytes, behind which the block belongs.
     pub at: usize,
     pub media: Media,
 }
@@ -22,7 +23,7 @@ pub struct Placed {
 /// A thread as a prompt.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rendered {
-    /// All that is text, with the places of the blocks.
+    /// All text, with the markers of the blocks.
     pub text: String,
     /// The blocks, in order.
     pub media: Vec<Placed>,
@@ -37,7 +38,7 @@ pub enum Piece<'a> {
 }
 
 impl Rendered {
-    /// One that is this text.
+    /// Makes a rendered thread of text alone.
     pub fn of_text(text: String) -> Rendered {
         Rendered {
             text,
@@ -45,7 +46,7 @@ impl Rendered {
         }
     }
 
-    /// The text with the blocks at their places.
+    /// Divides the text at the positions of the blocks.
     pub fn pieces(&self) -> Vec<Piece<'_>> {
         let mut pieces = Vec::with_capacity(2 * self.media.len() + 1);
         let mut from = 0;
@@ -60,7 +61,7 @@ impl Rendered {
         pieces
     }
 
-    /// Writes `with` in the place of each `character` from the byte `from` on.
+    /// Replaces each `character` from the byte `from` on by `with`, and moves the blocks accordingly.
     pub(super) fn replace_from(&mut self, from: usize, character: char, with: &str) {
         let mut media = self.media.iter_mut().peekable();
         let (mut text, mut copied) = (self.text[..from].to_owned(), from);
@@ -83,12 +84,12 @@ impl Rendered {
         self.text = text;
     }
 
-    /// `[Image 1]`'s and `<image index="1">`'s number of the block that comes next.
+    /// The number of the next block, as in `[Image 1]` and `<image index="1">`.
     pub(super) fn next_index(&self) -> usize {
         self.media.len() + 1
     }
 
-    /// Puts `media` behind what is there.
+    /// Puts `media` at the end of the text so far.
     pub(super) fn place(&mut self, media: Media) {
         self.media.push(Placed {
             at: self.text.len(),
@@ -96,7 +97,7 @@ impl Rendered {
         });
     }
 
-    /// The element of `media`, with the block in it.
+    /// Writes the element of `media`, with the block in it.
     pub(super) fn place_in_element(&mut self, media: Media) {
         let tag = media.kind.tag();
         // Writing to a String can't fail.
@@ -106,14 +107,14 @@ impl Rendered {
     }
 }
 
-/// A part of a message that holds what is no text.
+/// A part of a message that has blocks other than text.
 pub(super) enum Chunk {
-    /// Text, all of it up to the next block: a label must not come to be where two texts meet.
+    /// All text up to the next block in one piece: no label must come about where two texts meet.
     Text(String),
     Media(Box<Media>),
 }
 
-/// The parts of `message`, in order; `None` where it holds nothing but text, or JSON that is no block at all.
+/// Divides `message` into its parts, in order; `None` if it holds nothing but text, or JSON that is not a block at all.
 pub(super) fn chunks(message: &Message) -> Option<Vec<Chunk>> {
     let Content::Blocks(raw) = &message.content else {
         return None;
@@ -128,7 +129,8 @@ pub(super) fn chunks(message: &Message) -> Option<Vec<Chunk>> {
             (Part::Text(more), Some(Chunk::Text(text))) => text.push_str(&more),
             (Part::Text(text), _) => chunks.push(Chunk::Text(text)),
             (Part::Media(media), _) => chunks.push(Chunk::Media(media)),
-            // The calls are the message's by now; the others are no content, or were refused (`message::content`).
+            // Calls are stored in the message itself by now; the other parts are not content, or were refused
+            // (`message::content`).
             (Part::Omitted | Part::Call(_) | Part::Unknown(_), _) => {}
         }
     }

@@ -1,21 +1,22 @@
-//! The first byte that matters, and what is white space.
+//! Finds the first significant byte of a text, and tells white space.
 //!
-//! In: bytes, and which of them matter. Out: where the first of those is. Whole blocks are looked at where none is near, in
-//! a form the compiler makes vector instructions of.
+//! In: bytes, and a test of which are significant. Out: the offset of the first of those. If none is near, whole blocks are
+//! looked at, in a form that the compiler turns into vector instructions.
 
-/// White space as JavaScript's `trim` and `\s` know it: Unicode's, with the byte order mark and without U+0085.
+/// Returns whether `c` is white space to JavaScript's `trim` and `\s`: Unicode's, with the byte order mark and without U+0085.
 pub fn is_js_space(c: char) -> bool {
     c == '\u{FEFF}' || (c.is_whitespace() && c != '\u{85}')
 }
 
-/// Bytes looked at together.
+/// The number of bytes looked at together.
 const BLOCK: usize = 32;
 
-/// Where the first byte is that `stops` says yes to, or the length. Fast if `stops` has no short circuits (`|`, not `||`).
+/// The offset of the first byte for which `stops` is true, or the length. Fast if `stops` has no short circuits (`|`, not
+/// `||`).
 pub fn first(bytes: &[u8], stops: impl Fn(u8) -> bool) -> usize {
     let mut at = 0;
     loop {
-        // What matters comes in clusters: byte by byte at first.
+        // Significant bytes come in clusters, so the search goes byte by byte at first.
         let end = bytes.len().min(at + BLOCK / 2);
         match bytes[at..end].iter().position(|byte| stops(*byte)) {
             Some(found) => return at + found,
@@ -27,7 +28,7 @@ pub fn first(bytes: &[u8], stops: impl Fn(u8) -> bool) -> usize {
     }
 }
 
-/// `text` from `at` on, or from the next character.
+/// Returns `text` from `at` on, or from the next character boundary.
 pub fn from_char(text: &str, at: usize) -> &str {
     (at..text.len()).find_map(|at| text.get(at..)).unwrap_or_default()
 }
@@ -42,7 +43,7 @@ mod tests {
         for length in [0, 1, 15, 16, 17, 47, 48, 49, 80, 200] {
             for found in 0..=length {
                 let mut bytes = vec![b'a'; length];
-                // The last of them is none that was looked for.
+                // None of the last bytes is searched for.
                 bytes.extend_from_slice(b"xx");
                 if found < length {
                     bytes[found] = b'\n';

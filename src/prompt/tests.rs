@@ -1,4 +1,4 @@
-//! The vectors of SPEC-01, the places where it is bettered, and well-formedness of whatever comes in.
+//! The vectors of SPEC-01, the cases in which this crate improves on it, and well-formed output for any input.
 
 mod placed;
 mod turns;
@@ -28,7 +28,8 @@ fn thread(json: &str) -> Vec<Message> {
     serde_json::from_str(json).unwrap()
 }
 
-/// The vectors' file is laid out over many lines; the façade's JSON, which `JSON.stringify` writes, is not.
+/// Removes white space from JSON: the vectors' file is laid out over many lines, while the façade's JSON, which
+/// `JSON.stringify` writes, is not.
 fn compacted(messages: &[Message]) -> Vec<Message> {
     let compact = |message: &Message| {
         let mut fields = MessageFields::clone(message);
@@ -43,8 +44,8 @@ fn compacted(messages: &[Message]) -> Vec<Message> {
     messages.iter().map(compact).collect()
 }
 
-/// JavaScript writes numbers in its own spelling (`1e-09` as `1e-9`), this crate as they came: both to one spelling, the
-/// shortest that reads back as the same double. The JavaScript suite compares without this.
+/// Rewrites numbers to one spelling, the shortest that reads back as the same double: JavaScript writes `1e-09` as `1e-9`, this
+/// crate keeps the spelling. The JavaScript suite compares without this.
 fn respelled(text: &str) -> String {
     let number = regex::Regex::new(r"-?\d+(\.\d+)?([eE][+-]?\d+)?").unwrap();
     let respell = |found: &regex::Captures| format!("{:e}", found[0].parse::<f64>().unwrap());
@@ -110,7 +111,7 @@ fn escapes_what_xml_needs_and_replaces_what_it_forbids() {
     ];
     for (text, expected) in cases {
         assert_eq!(escape_xml(text), expected, "{text:?}");
-        // Also where the vectorised part of the scan meets it.
+        // The character may also come where the vectorised part of the scan meets it.
         let padded = format!("{}{text}{}", "x".repeat(61), "y".repeat(70));
         let expected = format!("{}{expected}{}", "x".repeat(61), "y".repeat(70));
         assert_eq!(escape_xml(&padded), expected, "{text:?}");
@@ -213,7 +214,7 @@ If you do not need to call any tools, respond with plain text (no JSON block).
     );
 }
 
-/// What the XML says: type, name, call id, status and text of every event.
+/// An event read from the XML: type, name, call id, status and text.
 type ReadEvent = (String, Option<String>, Option<String>, Option<String>, String);
 
 fn events_in(xml: &str) -> Vec<ReadEvent> {
@@ -334,7 +335,7 @@ fn a_prompt_without_at_says_the_same_in_xml_and_json() {
         assert!(!text.contains('@'), "{text}");
         assert!(text.contains(r#""description": "as \u0040a""#), "{text}");
         assert!(text.contains("me&#64;example.com &amp; &#64;c</event>"), "{text}");
-        // A thread without one is written as it is asked for.
+        // A thread without an `@` is written in the encoding that was asked for.
         let plain = thread(r#"[{"type":"human","content":"hi"}]"#);
         let written = |without_at| render(&plain, &[], Style { without_at, ..style }).text;
         assert_eq!(written(true), written(false));

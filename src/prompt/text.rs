@@ -1,7 +1,7 @@
 //! A thread as labelled plain text: SPEC-01's `messagesToPrompt`.
 //!
 //! In: messages. Out: `[Label]\ncontent` for each of them, a blank line between. Tool calls are not part of this form, and a
-//! content can look like further messages: no prompt is written so (see `labelled`).
+//! content can look like further messages: no prompt is written in it (see `labelled`).
 
 use crate::message::{Message, Role};
 

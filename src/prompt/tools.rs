@@ -6,7 +6,7 @@ use crate::message::ToolSpec;
 
 use super::{json, output};
 
-/// How a call is to be written (SPEC-01, `TOOL_CALL_FORMAT`).
+/// The instruction on the form of a call (SPEC-01, `TOOL_CALL_FORMAT`).
 pub const TOOL_CALL_FORMAT: &str = r#"When you need to call a tool, respond with ONLY a JSON block in this exact format:
 
 ```json
@@ -23,15 +23,15 @@ pub const TOOL_CALL_FORMAT: &str = r#"When you need to call a tool, respond with
 
 If you do not need to call any tools, respond with plain text (no JSON block)."#;
 
-/// The instruction for `tools`; empty if there are none. The schemas keep their key order and the spelling of numbers. With
-/// a `mark`, the format's example has it in its id, and a sentence says what it is for.
+/// The instruction for `tools`; empty if there are none. The schemas keep their key order and the spelling of numbers. With a
+/// `mark`, the format's example has it in its id, and a sentence explains it.
 pub fn tool_instruction(tools: &[ToolSpec], mark: Option<&str>) -> String {
     let mut out = String::with_capacity(capacity(tools));
     write(&mut out, tools, mark, false);
     out
 }
 
-/// Appends what [`tool_instruction`] returns. `by_schema`: an answer is no plain text.
+/// Appends the text that [`tool_instruction`] returns. With `by_schema`, an answer without calls is not plain text.
 pub(super) fn write(out: &mut String, tools: &[ToolSpec], mark: Option<&str>, by_schema: bool) {
     let begin = out.len();
     if tools.is_empty() {
@@ -62,7 +62,7 @@ pub(super) fn write(out: &mut String, tools: &[ToolSpec], mark: Option<&str>, by
     out.push_str("\n\n");
 }
 
-/// [`TOOL_CALL_FORMAT`] with `mark` in it, and what it asks for behind the example.
+/// Appends [`TOOL_CALL_FORMAT`] with `mark` in it, and the sentence about the mark behind the example.
 fn push_marked_format(out: &mut String, mark: &str) {
     let format = TOOL_CALL_FORMAT.replacen("call_1", &format!("{mark}_1"), 1);
     let (example, otherwise) = format.rsplit_once("\n\n").unwrap_or((&format, ""));
@@ -76,7 +76,7 @@ fn push_marked_format(out: &mut String, mark: &str) {
     out.push_str(otherwise);
 }
 
-/// Bytes the instruction probably needs.
+/// The bytes that the instruction probably needs.
 pub(super) fn capacity(tools: &[ToolSpec]) -> usize {
     let defs: usize = tools
         .iter()

@@ -1,8 +1,8 @@
 //! A thread as `<thread>` XML: SPEC-01's `messagesToXml`.
 //!
-//! In: messages. Out: one `<event>` per message and per tool call, byte for byte as SPEC-01 writes them, with three
-//! differences where it is wrong: the output is always well-formed XML 1.0 (characters XML forbids become U+FFFD), a tool
-//! result is named after the nearest earlier call with its id (ids come again in later turns), and a failed tool says
+//! In: messages. Out: one `<event>` per message and per tool call, byte for byte as SPEC-01 writes them, with three differences
+//! where SPEC-01 is wrong: the output is always well-formed XML 1.0 (characters that XML forbids become U+FFFD), a tool result
+//! is named after the nearest earlier call with its id (ids are repeated in later turns), and a failed tool's result has
 //! `status="error"`.
 
 use std::collections::HashMap;
@@ -12,16 +12,16 @@ use super::placed::{Chunk, Rendered, chunks};
 use super::scan;
 use crate::message::{Content, Message, Role};
 
-/// What becomes of content that is no text.
+/// The treatment of content that is not text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Blocks {
-    /// Its JSON stands there, as SPEC-01 has it.
+    /// Write its JSON, as in SPEC-01.
     Json,
-    /// Blocks that are no text get a place each.
+    /// Record a position for each block that is not text.
     Placed,
 }
 
-/// The thread as XML. A single message whose text starts with `<thread>` is one already and is returned as it is.
+/// Renders the thread as XML. A single message whose text starts with `<thread>` is one already and is returned unchanged.
 pub fn messages_to_xml(messages: &[Message]) -> String {
     if let [message] = messages
         && let Content::Text(text) = &message.content
@@ -34,15 +34,15 @@ pub fn messages_to_xml(messages: &[Message]) -> String {
     out.text
 }
 
-/// `text` with `<`, `>`, `&`, `"` and `'` escaped, fit for an element's text and for an attribute. Characters that XML 1.0
-/// forbids (control characters but tab, line feed and carriage return; U+FFFE and U+FFFF) become U+FFFD.
+/// Returns `text` with `<`, `>`, `&`, `"` and `'` escaped, fit for an element's text and for an attribute. Characters that XML
+/// 1.0 forbids (control characters but tab, line feed and carriage return; U+FFFE and U+FFFF) become U+FFFD.
 pub fn escape_xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 8);
     push_escaped(&mut out, text);
     out
 }
 
-/// Appends `messages` as a thread, whatever they hold.
+/// Appends `messages` as a thread, whatever their content.
 pub(super) fn write_events(out: &mut Rendered, messages: &[Message], blocks: Blocks) {
     let mut events = Events { out, next_id: 0 };
     let mut names: HashMap<&str, &str> = HashMap::new();
@@ -81,13 +81,13 @@ pub(super) fn write_events(out: &mut Rendered, messages: &[Message], blocks: Blo
     events.out.text.push_str("</thread>");
 }
 
-/// What an event holds.
+/// The content of an event.
 enum Body<'a> {
     Text(&'a str),
     Chunks(Vec<Chunk>),
 }
 
-/// Appends events and numbers them.
+/// A writer that appends events and numbers them.
 struct Events<'a> {
     out: &'a mut Rendered,
     next_id: usize,
@@ -151,7 +151,7 @@ fn push_escaped(out: &mut String, text: &str) {
     out.push_str(&text[copied..]);
 }
 
-/// Whether copying stops at `byte`. `0xEF` begins U+F000 to U+FFFF, where the two forbidden characters are that aren't
+/// Returns whether copying stops at `byte`. `0xEF` begins U+F000 to U+FFFF, among which are the two forbidden characters beyond
 /// ASCII.
 const fn stops(byte: u8) -> bool {
     let control = (byte < 0x20) & (byte != b'\t') & (byte != b'\n') & (byte != b'\r');

@@ -1,13 +1,14 @@
-//! What a pattern's matches begin with: (a pattern) -> a pattern of everything that more text could make a match of.
+//! Derives from a pattern another one that matches every text which could grow into a match.
 //!
-//! That makes text in pieces safe by construction: what is no beginning at the end of a piece is none, whatever follows.
+//! That makes redaction in pieces safe by construction: if the end of a piece is no such beginning, it never becomes part of a
+//! match, whatever follows.
 
 use regex_syntax::hir::{Capture, Hir, HirKind, Repetition};
 
-/// A pattern that matches all beginnings of what `pattern` matches, the whole included. `None` if it is no pattern.
+/// A pattern that matches all beginnings of the matches of `pattern`, whole ones included. `None` if `pattern` is invalid.
 pub(super) fn beginning(pattern: &str) -> Option<String> {
     let parsed = regex_syntax::Parser::new().parse(pattern).ok()?;
-    // Longest first, though the search for the leftmost finds it whatever the order.
+    // The longest comes first, although a search for the leftmost finds it in any order.
     Some(begun(&parsed).to_string())
 }
 
@@ -16,7 +17,7 @@ fn begun(hir: &Hir) -> Hir {
         HirKind::Empty | HirKind::Look(_) => Hir::empty(),
         HirKind::Literal(literal) => match std::str::from_utf8(&literal.0) {
             Ok(text) => in_order(text.chars().map(|c| Hir::literal(c.to_string().into_bytes())).collect()),
-            // Patterns are of text; a byte that is none can only begin as itself.
+            // Patterns are of text; a byte that is not text can only begin as itself.
             Err(_) => maybe(hir.clone()),
         },
         HirKind::Class(_) => maybe(hir.clone()),
@@ -35,11 +36,11 @@ fn begun(hir: &Hir) -> Hir {
     }
 }
 
-/// Of parts that follow each other: the first begun, or the first whole and the others begun.
+/// The beginnings of a sequence of parts: a beginning of the first, or the whole first and a beginning of the others.
 fn in_order(mut parts: Vec<Hir>) -> Hir {
     let mut beginning = Hir::empty();
     while let Some(part) = parts.pop() {
-        // A part that is one character is not taken apart again.
+        // A part of one character can't be divided further.
         let alone = match part.kind() {
             HirKind::Literal(literal)
                 if std::str::from_utf8(&literal.0).is_ok_and(|text| text.chars().count() == 1) =>

@@ -1,22 +1,22 @@
-//! Where a text comes from, and what stands in it for a secret.
+//! The source of a text, and the replacement for a secret in it.
 
-/// Stands in place of a secret.
+/// The text that replaces a secret.
 pub const REDACTED: &str = "[redacted]";
 
-/// Where a text comes from, which decides what is taken out of it.
+/// The source of a text, which decides what is redacted in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Channel {
-    /// What a CLI, a server or the system says of a failure: rather too much is taken out than too little.
+    /// A failure message of a CLI, a server or the system: here too much is redacted rather than too little.
     Error,
-    /// Anything else that is written into a file: what a model says may look like a key, so that only certain shapes count.
+    /// Any other text that is written into a file: the model's text may look like a key, so only certain shapes count.
     Record,
-    /// A model's answer: nothing but long values of the request itself, which no ordinary text holds.
+    /// A model's answer: only long values of the request itself are redacted, which no ordinary text contains.
     Answer,
 }
 
 impl Channel {
-    /// The shortest value that is taken out, in bytes: `EMPTY` and `none` are what servers without keys are sent, and
-    /// `lm-studio` or `not-needed` a model may say.
+    /// The length of the shortest value that is redacted, bytes. Servers without keys are sent `EMPTY` or `none`, and a model
+    /// may well say `lm-studio` or `not-needed`.
     pub(super) fn shortest_value(self) -> usize {
         match self {
             Channel::Error => 6,

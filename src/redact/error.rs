@@ -1,4 +1,4 @@
-//! Errors, events and replies on their way out. The model's own text and calls stay as they are: that is the answer.
+//! Redacts errors, events and replies before they leave. The model's own text and calls stay unchanged: they are the answer.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::error::{ProviderError, clip};
 use crate::event::{Event, Reply};
 
 impl Redactor {
-    /// Takes secrets out of everything an error says but the model's part of it (`partial`).
+    /// Redacts everything in an error except the model's part of it (`partial`).
     pub fn clean_error(&self, error: &mut ProviderError) {
         self.clean_message(&mut error.message);
         for reason in &mut error.reasons {
@@ -26,7 +26,7 @@ impl Redactor {
         }
     }
 
-    /// Takes secrets out of an event that tells of the run, and not what the model says.
+    /// Redacts an event that is about the run, not one with the model's text.
     pub fn clean_event(&self, event: &mut Event) {
         match event {
             Event::Warning { message, .. } => replace(message, |text| self.redact_error(text)),
@@ -49,7 +49,7 @@ impl Redactor {
         }
     }
 
-    /// Whether [`Redactor::clean_event`] looks at events like this one.
+    /// Returns whether [`Redactor::clean_event`] looks at events like this one.
     pub fn concerns(event: &Event) -> bool {
         match event {
             Event::Done { reply } => !reply.diagnostics.is_empty(),
@@ -62,15 +62,15 @@ impl Redactor {
         }
     }
 
-    /// Takes secrets out of a reply's diagnostics: lines of the CLI's that are no part of the answer.
+    /// Redacts a reply's diagnostics, lines of the CLI that are no part of the answer.
     pub fn clean_reply(&self, reply: &mut Reply) {
         for line in &mut reply.diagnostics {
             replace(line, |line| self.redact_error(line));
         }
     }
 
-    /// A message is ours or has been through [`super::one_line`]: shapes that only foreign text needs would take out what we
-    /// say ourselves. It may have been cut since.
+    /// Redacts an error's message. A message is our own or has been through [`super::one_line`]: the shapes that only foreign
+    /// text needs would redact words of our own. It may have been cut since.
     fn clean_message(&self, message: &mut String) {
         let mut found = self.spans(Channel::Record, message);
         found.extend(self.values.spans(message, 0, Channel::Error.shortest_value()));

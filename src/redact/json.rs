@@ -1,9 +1,9 @@
-//! JSON text whose strings are changed, and nothing else.
+//! Changes the strings of JSON text, and nothing else.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// `json` with `redact` done to each of its strings.
+/// Applies `redact` to each string of `json`.
 pub(super) fn redacted<'a>(json: &'a str, redact: impl Fn(&str) -> Cow<'_, str>) -> Cow<'a, str> {
     let mut clean = String::new();
     let mut from = 0;
@@ -44,7 +44,7 @@ fn strings(json: &str) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// What a string literal says. One without escapes is its own text; lone surrogates are U+FFFD.
+/// The text of a string literal. One without escapes is borrowed; lone surrogates become U+FFFD.
 fn unquoted(literal: &str) -> Option<Cow<'_, str>> {
     let inside = literal.get(1..literal.len() - 1)?;
     if !inside.contains('\\') {

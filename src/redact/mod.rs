@@ -1,9 +1,9 @@
-//! What no text that leaves may hold, found and taken out. One table of rules (`rules`), and the values that one run must
-//! keep to itself (`values`).
+//! Finds secrets in texts that leave this process, and replaces them. There is one table of rules (`rules`), and the secret
+//! values of one run (`values`).
 //!
 //! In: text of an error, of a record or of an answer ([`Channel`]), whole or in pieces ([`StreamRedactor`]). Out: the same with
-//! [`REDACTED`] in place of each secret. JSON is changed inside of its strings only, so what it holds beside secrets stays as
-//! it was, byte for byte. Names of variables, schemes (`Bearer`) and hosts stay; a text that merely speaks of keys is none.
+//! [`REDACTED`] in place of each secret. JSON is changed only inside of its strings; the rest stays as it was, byte for byte.
+//! Names of variables, schemes (`Bearer`) and hosts stay, and a text that merely speaks of keys is unchanged.
 
 mod beginnings;
 mod channel;
@@ -28,15 +28,15 @@ pub use stream::StreamRedactor;
 
 use values::Values;
 
-/// What is secret in one run: known shapes, and values that are known themselves. Cheap to clone.
+/// The secrets of one run: known shapes, and known values. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Redactor {
     values: Arc<Values>,
 }
 
 impl Redactor {
-    /// Knows the values of those variables of `env` whose names look secret, and `others` (API keys of options) that have 6
-    /// bytes or more.
+    /// Makes a redactor that knows the values of those variables of `env` whose names look secret, and `others` (API keys of
+    /// options) that have 6 bytes or more.
     pub fn new<'a>(
         env: impl IntoIterator<Item = (&'a str, &'a str)>,
         others: impl IntoIterator<Item = &'a str>,
@@ -50,7 +50,7 @@ impl Redactor {
         }
     }
 
-    /// What either knows.
+    /// Makes a redactor that knows the values of both.
     #[must_use]
     pub fn and(&self, other: &Redactor) -> Self {
         let all = self.values.plain().iter().chain(other.values.plain());
@@ -59,36 +59,36 @@ impl Redactor {
         }
     }
 
-    /// `text` of `channel` without secrets.
+    /// Returns the `text` of `channel` without secrets.
     pub fn redact<'t>(&self, channel: Channel, text: &'t str) -> Cow<'t, str> {
         replaced(text, &self.spans(channel, text))
     }
 
-    /// Text of an error channel whose ends, and what stands before an ellipsis, may be cut: what is left there of a known
-    /// value goes, too.
+    /// Redacts text of an error channel that may be cut at its ends and at an ellipsis: a known value is redacted there even if
+    /// only part of it is left.
     pub fn redact_error<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut found = self.spans(Channel::Error, text);
         found.extend(self.values.at_cuts(text));
         replaced(text, &apart(found))
     }
 
-    /// `text` without the known values of 6 bytes and more, and otherwise as it is: for what is still to be understood.
+    /// Redacts only the known values of 6 bytes and more, and leaves the rest unchanged: for text that is still to be parsed.
     pub fn redact_values<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let spans = self.values.spans(text, 0, Channel::Error.shortest_value()).collect();
         replaced(text, &apart(spans))
     }
 
-    /// JSON text without the secrets in its strings.
+    /// Returns the JSON text without the secrets in its strings.
     pub fn redact_json<'a>(&self, channel: Channel, json: &'a str) -> Cow<'a, str> {
         json::redacted(json, |text| self.redact(channel, text))
     }
 
-    /// Where the secrets of `text` are: in order, apart from each other.
+    /// The ranges of the secrets in `text`, in order and without overlaps.
     pub fn spans(&self, channel: Channel, text: &str) -> Vec<Range<usize>> {
         self.spans_from(channel, text, 0)
     }
 
-    /// [`Redactor::spans`] of what stands behind `from`; what is before is known, and over.
+    /// The same ranges behind `from`; the text before is known already.
     pub fn spans_from(&self, channel: Channel, text: &str, from: usize) -> Vec<Range<usize>> {
         let shortest = channel.shortest_value();
         let mut found: Vec<_> = self.values.spans(text, from, shortest).collect();
@@ -97,7 +97,7 @@ impl Redactor {
         apart(found)
     }
 
-    /// What is known of `text` behind `from`, to which more may be added.
+    /// The state of `text` behind `from`, to which more may be added.
     pub fn so_far(&self, channel: Channel, text: &str, from: usize) -> SoFar {
         let shortest = channel.shortest_value();
         let mut spans: Vec<_> = self.values.spans(text, from, shortest).collect();
@@ -118,38 +118,38 @@ impl Redactor {
         }
     }
 
-    /// Whether anything could be taken out of `channel`'s texts at all.
+    /// Returns whether nothing can be redacted in `channel`'s texts.
     fn is_idle(&self, channel: Channel) -> bool {
         channel == Channel::Answer && self.values.is_empty(channel.shortest_value())
     }
 }
 
-/// What is known of a text to which more may be added.
+/// The state of a text to which more may be added.
 #[derive(Debug)]
 pub struct SoFar {
-    /// Where its secrets are: in order, apart from each other.
+    /// The ranges of its secrets, in order and without overlaps.
     pub spans: Vec<Range<usize>>,
-    /// What the rules have matched, secret or not.
+    /// The ranges that rules have matched, secret or not.
     matches: Vec<Range<usize>>,
-    /// Whatever is added, nothing changes about the text before this.
+    /// The offset before which later additions change nothing.
     settled: usize,
 }
 
 impl SoFar {
-    /// Whether the text may be taken apart at `at`: nothing that is added changes what is before, and no rule needs what is
-    /// before to understand what is behind.
+    /// Returns whether the text may be divided at `at`: later additions don't change the text before, and no rule needs the
+    /// text before to judge the text behind.
     pub fn parts_at(&self, at: usize) -> bool {
         at <= self.settled && outside(at, &self.matches) == at
     }
 }
 
-/// `at`, or the beginning of the span that it stands in.
+/// Returns `at`, or the beginning of the span that `at` lies within.
 fn outside(at: usize, spans: &[Range<usize>]) -> usize {
     let inside = spans.iter().find(|span| span.start < at && at < span.end);
     inside.map_or(at, |span| span.start)
 }
 
-/// `found`, in order, with those that overlap made one.
+/// Sorts `found` and merges the ranges that overlap.
 fn apart(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
     found.sort_by_key(|span| (span.start, span.end));
     let mut apart: Vec<Range<usize>> = Vec::with_capacity(found.len());

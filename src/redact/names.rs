@@ -1,9 +1,9 @@
-//! Which variables of an environment hold secrets: by their names, and by what their values can't be.
+//! Tells by their names and values which variables of an environment hold secrets.
 
-/// Values shorter than this are no secrets: `true`, `1`, `dev`.
+/// Bytes; shorter values are not secrets: `true`, `1`, `dev`.
 const SHORTEST_VALUE: usize = 8;
 
-/// What variables with secret names hold that is none: modes and kinds of stores.
+/// Harmless values of variables with secret names: modes and kinds of stores.
 const HARMLESS: [&str; 16] = [
     "disabled",
     "required",
@@ -23,7 +23,8 @@ const HARMLESS: [&str; 16] = [
     "api-token",
 ];
 
-/// Whether a variable of this name holds a secret: one of its parts says so, and none that it is but a path or a number.
+/// Returns whether a variable of this name holds a secret: one part of the name says so, and none says that it is only a path
+/// or a number.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let parts: Vec<&str> = name.split(['_', '-', '.']).collect();
@@ -42,8 +43,8 @@ pub fn is_secret_name(name: &str) -> bool {
     (!harmless || name.ends_with("KEY_ID")) && parts.iter().any(secret)
 }
 
-/// Whether what such a variable holds may be a secret: long enough, and neither a number, a common word, a path nor an
-/// address without a secret in it.
+/// Returns whether the value of such a variable may be a secret: it is long enough, and neither a number, a common word, a path
+/// nor an address without a secret in it.
 pub(super) fn is_secret_value(value: &str) -> bool {
     let value = value.trim();
     value.len() >= SHORTEST_VALUE
@@ -53,7 +54,8 @@ pub(super) fn is_secret_value(value: &str) -> bool {
         && !is_bare_address(value)
 }
 
-/// A key may begin with a slash, too, but its pieces are long, or it has what paths seldom have.
+/// Returns whether `value` is a path. A key may begin with a slash, too, but its parts are long, or it has characters rare in
+/// paths.
 fn is_path(value: &str) -> bool {
     let rooted = ["/", "./", "~/"].iter().any(|root| value.starts_with(root));
     let drive = value.as_bytes().get(1..3) == Some(br":\");

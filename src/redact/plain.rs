@@ -1,10 +1,10 @@
-//! Foreign text made fit to show: no escape sequences, no control characters, nothing that can't be seen.
+//! Makes foreign text fit to show: without escape sequences, control characters and invisible characters.
 
 use super::{Channel, Redactor};
 use crate::decode::ansi::strip_ansi;
 use crate::error::{ProviderError, clip};
 
-/// The text without escape sequences, control characters and what can't be seen; lines stay lines.
+/// Returns the text without escape sequences, control characters and invisible characters; line breaks stay.
 pub fn plain(text: &str) -> String {
     strip_ansi(text)
         .chars()
@@ -12,7 +12,7 @@ pub fn plain(text: &str) -> String {
         .collect()
 }
 
-/// One line for people: plain, white space collapsed, secrets of known shapes redacted, at most
+/// Returns one line for people: plain, with white space collapsed and secrets of known shapes redacted, at most
 /// [`ProviderError::MESSAGE_LIMIT`] characters.
 pub fn one_line(text: &str) -> String {
     let line = plain(text).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -20,7 +20,8 @@ pub fn one_line(text: &str) -> String {
     clip(&line, ProviderError::MESSAGE_LIMIT)
 }
 
-/// What takes no room or changes the direction of what follows: it hides in a text and changes how that reads.
+/// Returns whether a character takes no room or changes the direction of the text behind it: it hides in a text and changes how
+/// that reads.
 pub fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'

@@ -1,10 +1,10 @@
-//! What secrets look like.
+//! The table of rules: the shapes of secrets.
 //!
-//! A rule is a pattern, where it holds, and texts that it is made for. `begun` needs no table of its own: what a match begins
-//! with is derived from the pattern ([`super::beginnings`]).
+//! A rule is a pattern, the place where it applies, and example texts. The pattern for a match's beginning (`begun`) needs no
+//! table of its own: it is derived from the pattern ([`super::beginnings`]).
 //!
-//! Patterns end where their last run of characters ends, so that what comes later changes nothing about a match that is over;
-//! only [`Ends::AtOnce`] may stop before. Word boundaries are ASCII's: Unicode's make the search slow.
+//! A pattern matches its last run of characters to the end, so that later text changes nothing about a finished match; only
+//! [`Ends::AtOnce`] may stop before. Word boundaries are ASCII's, since Unicode's make the search slow.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -14,15 +14,15 @@ use regex::{Regex, RegexSet};
 use super::beginnings::beginning;
 use super::{Channel, REDACTED};
 
-/// Where a rule holds.
+/// The texts to which a rule applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holds {
     Everywhere,
-    /// In text that tells of a failure: elsewhere it would take out too much.
+    /// In messages about failures only: in other texts it would redact too much.
     InErrors,
 }
 
-/// When a match is over.
+/// The point at which a match is finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ends {
     /// With the first character that does not belong to it.
@@ -31,14 +31,14 @@ pub(super) enum Ends {
     AtOnce,
 }
 
-/// A kind of secret. A group, if there is one, is what is secret of it.
+/// A kind of secret. If the pattern has a group, only the group is the secret.
 pub(super) struct Rule {
     pub pattern: &'static str,
     pub holds: Holds,
     pub ends: Ends,
-    /// Whether what was found is one.
+    /// Decides whether a match is really a secret.
     pub is_secret: fn(&str) -> bool,
-    /// Texts, and what is left of them.
+    /// Example texts, each with its redacted form.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "what a rule is made for stands beside it; tests read it")
@@ -69,7 +69,7 @@ impl Rule {
     }
 }
 
-/// The table.
+/// The table of rules.
 pub(super) const RULES: &[Rule] = &[
     // OpenAI, Anthropic, OpenRouter, z.ai; Stripe.
     rule(
@@ -232,7 +232,7 @@ pub(super) const RULES: &[Rule] = &[
             &[("https://me:pa55@host/v1", "https://[redacted]@host/v1")],
         )
     },
-    // What `env` prints and `.env` files hold.
+    // Lines that `env` prints and `.env` files hold.
     rule(
         r#"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)["']?[ \t]*[=:][ \t]*["']?([^\s"',;]{6,})"#,
         &[
@@ -246,7 +246,7 @@ pub(super) const RULES: &[Rule] = &[
         ],
     )
     .only(is_value),
-    // Whatever else is long and of letters and digits.
+    // Any other long run of letters and digits.
     in_errors(
         r"[A-Za-z0-9_+=-]{32,}",
         &[
@@ -271,20 +271,21 @@ pub(super) const RULES: &[Rule] = &[
     .only(is_token),
 ];
 
-/// Ids that a vendor's support asks for: no secrets though they are long. The last are our runs'.
+/// Prefixes of ids that a vendor's support asks for: they are not secrets, though they are long. The last two are those of our
+/// runs.
 const IDS: [&str; 9] = [
     "req_", "msg_", "ses_", "toolu_", "err_", "call_", "resp_", "run-", "agent-",
 ];
 
-/// A rule, compiled.
+/// A compiled rule.
 struct Compiled {
     rule: &'static Rule,
     whole: Regex,
-    /// A match or its beginning, at the end of a text.
+    /// A pattern for a match or its beginning, at the end of a text.
     begun: Regex,
 }
 
-/// The rules of a channel.
+/// The compiled rules of a channel.
 struct Table {
     any: Option<RegexSet>,
     rules: Vec<Compiled>,
@@ -318,15 +319,15 @@ impl Table {
     }
 }
 
-/// How many rules of the channel there are that work.
+/// The number of the channel's rules that compiled.
 #[cfg(test)]
 pub(super) fn compiled(channel: Channel) -> usize {
     Table::for_channel(channel).map_or(0, |table| table.rules.len())
 }
 
-/// Calls `found` with the range of each match in `text` that begins at `from` or behind, and with that of the secret in it, if it
-/// has one. What is before `from` only says whether a word begins there. One pass finds which rules match at all; most texts
-/// match none.
+/// Calls `found` with the range of each match in `text` that begins at `from` or behind, and with the range of the secret in
+/// it, if it has one. The text before `from` only tells whether a word begins there. One pass finds the rules that match at
+/// all; most texts match none.
 pub(super) fn matches(
     channel: Channel,
     text: &str,
@@ -342,7 +343,7 @@ pub(super) fn matches(
     };
     for Compiled { rule, whole, .. } in matching.into_iter().filter_map(|at| table.rules.get(at)) {
         let mut at = from;
-        // No rule matches nothing, so each match goes on.
+        // No rule matches an empty text, so each match moves on.
         while let Some(captures) = whole.captures_at(text, at) {
             let Some(all) = captures.get(0).filter(|all| all.end() > at) else {
                 break;
@@ -355,14 +356,14 @@ pub(super) fn matches(
     }
 }
 
-/// Where at the end of `text`, and not before `from`, something begins that may turn out, or go on, to be a secret; its length if
-/// nowhere.
+/// The offset, not before `from`, of a possible secret at the end of `text` that may still be incomplete; the text's length if
+/// there is none.
 pub(super) fn begun(channel: Channel, text: &str, from: usize) -> usize {
     let Some(table) = Table::for_channel(channel) else {
         return text.len();
     };
     let begins = |compiled: &Compiled| {
-        // What is over by itself is behind us.
+        // Matches that are finished by themselves lie before this offset.
         let mut over = from;
         if compiled.rule.ends == Ends::AtOnce {
             while let Some(found) = compiled.whole.find_at(text, over).filter(is_over) {
@@ -375,7 +376,7 @@ pub(super) fn begun(channel: Channel, text: &str, from: usize) -> usize {
     table.rules.iter().map(begins).min().unwrap_or(text.len())
 }
 
-/// Whether what ended itself did so by its last characters, and not because the text is over.
+/// Returns whether a match that ends at once did so by its last characters, and not because the text is over.
 fn is_over(found: &regex::Match<'_>) -> bool {
     let text = found.as_str();
     text.ends_with('@') || text.ends_with("-----") && text.contains("-----END ")
@@ -385,18 +386,18 @@ fn always(_: &str) -> bool {
     true
 }
 
-/// `Bearer of good news` is no token, nor is `bearer responsibilities.`.
+/// Rejects plain words behind a scheme: `Bearer of good news` has no token, nor has `bearer responsibilities.`.
 fn is_no_word(token: &str) -> bool {
     let token = token.trim_end_matches(['.', '-', '=', '/']);
     token.len() >= 20 || token.bytes().any(|byte| !byte.is_ascii_lowercase())
 }
 
-/// `API key: invalid` names no key.
+/// Rejects plain words behind a name: `API key: invalid` has no key.
 fn is_no_plain_word(value: &str) -> bool {
     !value.chars().all(|c| c.is_ascii_lowercase() || c == '.')
 }
 
-/// `API_KEY=$KEY`, `TOKEN: <yours>` and `MAX_TOKEN=128000` say nothing.
+/// Rejects placeholders and numbers: `API_KEY=$KEY`, `TOKEN: <yours>` and `MAX_TOKEN=128000` hold no secret.
 fn is_value(value: &str) -> bool {
     !value.starts_with(['$', '<', '[', '{', '(', '*'])
         && !value.starts_with("process.env")
@@ -404,8 +405,8 @@ fn is_value(value: &str) -> bool {
         && value.bytes().any(|byte| !byte.is_ascii_digit())
 }
 
-/// A long run is a token if a piece of it between joints is long, and has both letters and digits: `claude-opus-4-8-20260101`
-/// and a UUID have short pieces.
+/// Returns whether a long run is a token: a part of it between joints is long, and has both letters and digits.
+/// `claude-opus-4-8-20260101` and a UUID have short parts.
 fn is_token(run: &str) -> bool {
     let is_id = IDS.iter().any(|prefix| run.starts_with(prefix));
     !is_id

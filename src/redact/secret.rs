@@ -1,20 +1,20 @@
-//! A key, held so that it can't be printed.
+//! An API key, held so that it can't be printed.
 
 use std::fmt;
 
 use super::REDACTED;
 
-/// A text that `Debug` doesn't show.
+/// A text that `Debug` does not show.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Holds `text`.
+    /// Wraps `text`.
     pub fn new(text: impl Into<String>) -> Secret {
         Secret(text.into())
     }
 
-    /// The text: for the request's header alone.
+    /// Returns the text. Use it only for the header of a request.
     pub fn reveal(&self) -> &str {
         &self.0
     }

@@ -1,36 +1,36 @@
-//! Secrets that come in pieces.
+//! Redacts text that comes in pieces.
 
 use std::borrow::Cow;
 
 use super::{Channel, Redactor, replaced};
 
-/// What waits is looked at anew only when it has grown by a quarter, if it has this many bytes: else a long run of small pieces
-/// would take time by the square of its length.
+/// Bytes; from this length on the held-back text is looked at again only when it has grown by a quarter. Otherwise a long run
+/// of small pieces would take time by the square of its length.
 const LONG: usize = 4096;
 
-/// Takes secrets out of a text that comes in pieces: what may be, or become, part of one is held back until it is known. What it
-/// gives for the pieces, joined, is what [`Redactor::redact`] gives for the whole.
+/// A redactor for a text that comes in pieces: text that may be, or become, part of a secret is held back until that is
+/// decided. The outputs, joined, equal the result of [`Redactor::redact`] for the whole text.
 #[derive(Debug)]
 pub struct StreamRedactor {
     redactor: Redactor,
     channel: Channel,
-    /// The end of what went out, one character at most, and what is held back.
+    /// The end of the text that went out, one character at most, and the text that is held back.
     held: String,
-    /// How much of `held` went out.
+    /// The bytes of `held` that went out.
     out: usize,
-    /// How long `held` was when it was last looked at.
+    /// The length of `held` when it was last looked at.
     looked: usize,
 }
 
 impl Default for StreamRedactor {
-    /// One that knows no values, for an answer: it takes nothing out.
+    /// Makes a redactor without known values, for an answer: it redacts nothing.
     fn default() -> StreamRedactor {
         StreamRedactor::new(Redactor::default(), Channel::Answer)
     }
 }
 
 impl StreamRedactor {
-    /// A redactor of one text of `channel`.
+    /// Makes a redactor for one text of `channel`.
     pub fn new(redactor: Redactor, channel: Channel) -> StreamRedactor {
         StreamRedactor {
             redactor,
@@ -41,7 +41,7 @@ impl StreamRedactor {
         }
     }
 
-    /// Takes the next piece; gives what may be shown.
+    /// Takes the next piece; returns the text that may be shown.
     pub fn push<'t>(&mut self, piece: &'t str) -> Cow<'t, str> {
         if self.redactor.is_idle(self.channel) {
             return Cow::Borrowed(piece);
@@ -61,8 +61,8 @@ impl StreamRedactor {
         Cow::Owned(shown)
     }
 
-    /// As [`StreamRedactor::push`], for text that may hold lone surrogates, which WTF-8 encodes as if they were characters: no
-    /// secret has one, and none goes on behind one.
+    /// Does the same as [`StreamRedactor::push`] for text that may hold lone surrogates, which WTF-8 encodes as if they were
+    /// characters: no secret contains one or goes on behind one.
     pub fn push_wtf8<'t>(&mut self, piece: Cow<'t, [u8]>) -> Cow<'t, [u8]> {
         if self.redactor.is_idle(self.channel) {
             return piece;
@@ -78,7 +78,7 @@ impl StreamRedactor {
         Cow::Owned(shown)
     }
 
-    /// Nothing follows: what was held back, without secrets.
+    /// Ends the text; returns the part that was held back, without secrets.
     pub fn finish(&mut self) -> String {
         let held = std::mem::take(&mut self.held);
         let out = std::mem::take(&mut self.out);

@@ -142,7 +142,7 @@ fn json_is_changed_in_its_strings_alone() {
 
 #[test]
 fn a_long_run_in_small_pieces_is_not_looked_at_every_time() {
-    // 200,000 pieces: by the square of their number this would not end.
+    // If the work grew with the square of the 200,000 pieces, this would not end.
     let mut stream = StreamRedactor::new(Redactor::default(), Channel::Record);
     let mut shown = stream.push("-----BEGIN PRIVATE KEY-----").into_owned();
     for _ in 0..200_000 {
@@ -152,7 +152,7 @@ fn a_long_run_in_small_pieces_is_not_looked_at_every_time() {
     assert_eq!(shown, REDACTED);
 }
 
-/// Pieces of the rules' examples and of known values, whole and torn, mixed with what stands around them.
+/// Parts of the rules' examples and of known values, whole and torn, mixed with the text around them.
 fn tricky() -> impl Strategy<Value = String> {
     let examples: Vec<&'static str> = RULES
         .iter()

@@ -1,4 +1,4 @@
-//! Values that are known to be secret, in the forms that programs print them in: as they are, escaped in JSON or in an address,
+//! Values that are known to be secret, in the forms in which programs print them: unchanged, escaped in JSON or in an address,
 //! in base64.
 
 use std::fmt;
@@ -6,23 +6,24 @@ use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, Anchored, Input, MatchKind};
 
-/// No value shorter than this is one: `EMPTY`, `none`.
+/// Bytes; shorter values don't count: `EMPTY`, `none`.
 const SHORTEST: usize = 6;
 
-/// How much of a value must be left at a cut for it to be taken out, in bytes.
+/// The bytes of a value that must be left at a cut for them to be redacted.
 const SHORTEST_REST: usize = 6;
 
-/// A text that ends in this much of a value, in bytes, ends in a secret, cut or not.
+/// Bytes; a text that ends in this much of a value ends in a secret, cut or not.
 const MOST: usize = 16;
 
-/// Lines of a value that has several are secret alone from this many bytes on: keys in PEM form are printed with other breaks.
+/// Bytes; lines of a multi-line value count alone from this length on, since keys in PEM form are printed with other line
+/// breaks.
 const SHORTEST_LINE: usize = 24;
 
-/// The values of one run.
+/// The secret values of one run.
 #[derive(Clone, Default)]
 pub(super) struct Values {
     plain: Vec<String>,
-    /// All forms, and the length in bytes of the value each is of.
+    /// All forms, each with the length of its value in bytes.
     forms: Vec<(String, usize)>,
     search: Option<AhoCorasick>,
 }
@@ -79,7 +80,7 @@ impl Values {
         &self.plain
     }
 
-    /// Whether no value has `shortest` bytes.
+    /// Returns whether no value has `shortest` bytes.
     pub fn is_empty(&self, shortest: usize) -> bool {
         self.plain.first().is_none_or(|longest| longest.len() < shortest)
     }
@@ -89,7 +90,7 @@ impl Values {
         long.map(|(form, _)| form.as_str())
     }
 
-    /// Where in `text`, behind `from`, values of at least `shortest` bytes stand.
+    /// The ranges in `text`, behind `from`, of values of at least `shortest` bytes.
     pub fn spans(&self, text: &str, from: usize, shortest: usize) -> impl Iterator<Item = Range<usize>> {
         let input = Input::new(text.as_bytes()).range(from..).anchored(Anchored::No);
         let found = self
@@ -101,21 +102,22 @@ impl Values {
             .map(|found| found.range())
     }
 
-    /// Where at the end of `text`, behind `from`, a value begins that is not whole yet, or may be a longer one; its length if nowhere.
+    /// The offset, behind `from`, of a value at the end of `text` that is incomplete or may be a longer one; the text's length
+    /// if there is none.
     pub fn begun(&self, text: &str, from: usize, shortest: usize) -> usize {
         let longest =
             |form: &str| beginning_at_end(&text[from..], form).map_or(text.len(), |length| text.len() - length);
         self.forms(shortest).map(longest).min().unwrap_or(text.len())
     }
 
-    /// The end of `text`, if it is most of a value.
+    /// The range of the end of `text`, if that is most of a value.
     pub fn most_at_end(&self, text: &str, from: usize, shortest: usize) -> Option<Range<usize>> {
         let begun = self.begun(text, from, shortest.max(MOST));
         (text.len() - begun >= MOST).then_some(begun..text.len())
     }
 
-    /// What is left of values where `text` was cut: at its ends, and before and behind the ellipses that stand for what is
-    /// missing.
+    /// The ranges of what is left of values where `text` was cut: at its ends, and around the ellipses that stand for missing
+    /// text.
     pub fn at_cuts(&self, text: &str) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         if self.forms.is_empty() {
@@ -148,7 +150,7 @@ impl Values {
     }
 }
 
-/// The length of the longest beginning of `form`, or all of it, that `text` ends with.
+/// The length of the longest beginning of `form`, possibly all of it, that `text` ends with.
 fn beginning_at_end(text: &str, form: &str) -> Option<usize> {
     let (text, form) = (text.as_bytes(), form.as_bytes());
     let window = &text[text.len() - form.len().min(text.len())..];
@@ -167,13 +169,13 @@ fn end_at_start(text: &str, form: &str) -> Option<usize> {
         .find(|length| text.starts_with(&form[form.len() - length..]))
 }
 
-/// As in a string of JSON, without the quotes.
+/// The form of a value in a JSON string, without the quotes.
 fn json(text: &str) -> String {
     let quoted = serde_json::Value::from(text).to_string();
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// As in an address: everything but unreserved characters (RFC 3986, 2.3) as `%XX`.
+/// The form of a value in an address: everything but unreserved characters (RFC 3986, 2.3) as `%XX`.
 fn in_address(text: &str, lower: bool) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -186,8 +188,8 @@ fn in_address(text: &str, lower: bool) -> String {
     encoded
 }
 
-/// What of `bytes` stands in base64 (RFC 4648) whatever is around them, where `behind` (0 to 2) bytes come before: characters
-/// that hold bits of other bytes are left out.
+/// The part of a value's base64 (RFC 4648) that is the same whatever surrounds the value, when `behind` (0 to 2) bytes precede
+/// it: characters that hold bits of other bytes are left out.
 fn base64(bytes: &[u8], behind: usize) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let bits = 8 * bytes.len();

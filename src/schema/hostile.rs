@@ -1,4 +1,4 @@
-//! Schemas and values that are made to take a thread or the memory: each is refused, or given up, after work that was counted.
+//! Schemas and values made to block a thread or to exhaust memory: each is refused, or given up after a counted amount of work.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// `levels` definitions, each of which has what `branch` makes of a reference to the next.
+/// Makes a schema of `levels` definitions, each of which holds the result of `branch` for a reference to the next.
 fn chained(levels: usize, branch: impl Fn(Value) -> Value) -> Value {
     let mut defs = serde_json::Map::new();
     for level in 0..levels {
@@ -53,7 +53,7 @@ fn ways_through_references_are_counted_before_anything_is_compiled() {
     ] {
         assert!(refused(&chained(20, branch)).contains("ways to look at one value"));
     }
-    // By anchors, ids and escapes, too.
+    // The same goes for anchors, ids and escapes.
     let anchored = json!({"$ref": "#a0", "$defs": (0..20).map(|at| {
         let next = json!({"$ref": format!("#a{}", at + 1)});
         (at.to_string(), json!({"$anchor": format!("a{at}"), "anyOf": [next, next]}))
@@ -100,12 +100,12 @@ fn a_value_that_makes_branches_multiply_is_given_up() {
     };
     for keyword in ["oneOf", "anyOf"] {
         let schema = compiled(&tree(keyword));
-        // The innermost fits nothing, or everything.
+        // The innermost schema fits nothing, or everything.
         for depth in [3, 100] {
             let _ = schema.check(&nested(depth));
         }
     }
-    // What is wrong is in every branch.
+    // The mistake is in every branch.
     assert_eq!(
         compiled(&tree("oneOf")).check(&nested(100)),
         Err("it fits none of the schema's branches, which are too many to say why".to_owned())
@@ -148,7 +148,7 @@ fn patterns_are_limited() {
     let name = compiled(&schema(r"^\p{L}{1,64}$"));
     assert_eq!(name.check(&json!({"a": "Zoë"})), Ok(()));
     assert!(name.check(&json!({"a": "1"})).is_err());
-    // One that is too large is not checked, and no schema is refused for it.
+    // A pattern that is too large is not checked, and no schema is refused for it.
     let large = compiled(&schema(r"^(\p{L}{1,100}){1,100}$"));
     assert_eq!(large.check(&json!({"a": "1"})), Ok(()));
     let many: serde_json::Map<_, _> = (0..201).map(|at| (format!("p{at}"), json!({"pattern": "a"}))).collect();
@@ -159,15 +159,15 @@ fn patterns_are_limited() {
         ),
         "it has more than 200 patterns"
     );
-    // One that would go back for ever.
+    // This pattern would backtrack for ever.
     let backtracking = compiled(&schema(r"^(?=(a+)+\1$)b"));
     assert!(backtracking.check(&json!({"a": "a".repeat(5_000)})).is_err());
-    // What the model says is compiled by nobody.
+    // A pattern that the model writes is never compiled.
     let regex = json!({"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": {"format": "regex"}}});
     assert_eq!(compiled(&regex).check(&json!({"a": "("})), Ok(()));
 }
 
-/// 17 bytes that let each byte of a text be looked at 3,000 times: 64 KB took minutes.
+/// A pattern of 17 bytes lets each byte of a text be looked at 3,000 times: 64 KB took minutes.
 #[test]
 fn a_pattern_costs_what_it_compiles_to_for_each_byte_of_a_text() {
     let schema = compiled(&json!({"type": "object", "properties": {"a": {"pattern": "a[ab]{3000}[^ab]"}}}));
@@ -175,7 +175,7 @@ fn a_pattern_costs_what_it_compiles_to_for_each_byte_of_a_text() {
     assert_eq!(schema.check(&json!({"a": format!("a{}c", "b".repeat(3_000))})), Ok(()));
     let too_long = Err("to check it takes too much work: a text is too long for the schema's patterns".to_owned());
     assert_eq!(schema.check(&json!({"a": "ab".repeat(32 * 1024)})), too_long);
-    // Many texts together, and the names of fields.
+    // This covers many texts together, and the names of fields.
     let list = compiled(&json!({"properties": {"a": {"items": {"pattern": "a[ab]{3000}[^ab]"}}}}));
     assert_eq!(list.check(&json!({"a": vec!["ab".repeat(1_000); 100]})), too_long);
     let names = compiled(&json!({"patternProperties": {"a[ab]{3000}[^ab]": {"type": "string"}}}));
@@ -183,7 +183,7 @@ fn a_pattern_costs_what_it_compiles_to_for_each_byte_of_a_text() {
         .map(|at| (format!("{at}{}", "ab".repeat(1_000)), json!("x")))
         .collect();
     assert_eq!(names.check(&Value::Object(fields)), too_long);
-    // What people write costs little.
+    // Patterns that people write cost little.
     let email = compiled(&json!({"properties": {"a": {"items": {"pattern": r"^[\w-\.]+@([\w-]+\.)+[\w-]{2,4}$"}}}}));
     assert_eq!(email.check(&json!({"a": vec!["ann.lee@example.org"; 50_000]})), Ok(()));
     let text = compiled(&json!({"properties": {"a": {"pattern": "^[^\u{0}]*$"}}}));
@@ -202,13 +202,13 @@ fn a_pattern_that_can_t_be_compiled_is_not_checked() {
     );
     assert!(schema.check(&json!({"mail": "a b@c.org"})).is_err());
     assert!(schema.check(&json!({"n": "b"})).is_err());
-    // The model is shown what the caller wrote.
+    // The model is shown the pattern that the caller wrote.
     assert_eq!(schema.value()["properties"]["mail"]["pattern"], json!(email));
-    // A field that a lost pattern may have allowed is allowed.
+    // A field is allowed if a dropped pattern may have allowed it.
     let closed = json!({"patternProperties": {"(": {"type": "string"}, "^n": {"type": "number"}}, "additionalProperties": false});
     assert_eq!(compiled(&closed).check(&json!({"x": 1, "n": 1})), Ok(()));
     assert!(compiled(&closed).check(&json!({"n": "x"})).is_err());
-    // A field of the value may be called so, and what else is wrong is still refused.
+    // A field of the value may have this name, and other mistakes are still refused.
     assert!(
         compiled(&json!({"properties": {"pattern": {"const": "("}}}))
             .check(&json!({"pattern": "("}))
@@ -240,7 +240,7 @@ fn large_values_may_take_more() {
     assert_eq!(schema.check(&json!({"list": list})), Ok(()));
 }
 
-/// What counts the work changes nothing that a schema means: where it may stand and where it may not, by every draft.
+/// Counting the work does not change what a schema means, wherever it may or may not stand, in every draft.
 #[test]
 fn the_same_values_fit() {
     let values = [
@@ -284,7 +284,7 @@ fn the_same_values_fit() {
 
 #[test]
 fn long_unions_are_written_in_words() {
-    // Long, flat and harmless: what programs generate.
+    // This schema is long, flat and harmless, as programs generate them.
     let mut text = String::from(r#"{"type":"object","properties":{"kind":{"anyOf":["#);
     for at in 0..2_000 {
         let _ = write!(text, r#"{}{{"const":"kind{at}"}}"#, if at == 0 { "" } else { "," });

@@ -1,25 +1,26 @@
-//! A pattern as a validator can take it.
+//! Translates a pattern for the validator.
 //!
-//! In: a schema's pattern. Out: the pattern that is compiled in its place, if any, and what it costs. A pattern is JavaScript's: where it can't
-//! be compiled as one with the flag `u`, it is read as one without it (ECMA-262, annex B), as `new RegExp(pattern)` reads it. One that
-//! can't be compiled so either, or that is too large, is not checked.
+//! In: a schema's pattern. Out: the pattern that is compiled in its place, if any, and its cost. A pattern is JavaScript's: if
+//! it can't be compiled as one with the flag `u`, it is read as one without it (ECMA-262, annex B), as `new RegExp(pattern)`
+//! does. A pattern that can't be compiled either way, or that is too large, is not checked.
 
 use jsonschema::{FancyRegex, PatternOptions, Validator};
 use serde_json::{Value, json};
 
-/// How large one compiled pattern may be, bytes. `\\p{L}{1,64}` has 1.5 MB.
+/// The largest size of a compiled pattern, bytes. `\\p{L}{1,64}` has 1.5 MB.
 const COMPILED: usize = 4 * 1024 * 1024;
-/// How often one that needs it may go back on one text.
+/// The number of times that a backtracking pattern may go back on one text.
 const BACKTRACKS: usize = 10_000;
-/// How many positions a pattern may have, its counted repetitions written out: a check may look at each of them for each byte of a text.
+/// The largest number of positions in a pattern, with its counted repetitions written out: a check may look at each of them for
+/// each byte of a text.
 const MAX_POSITIONS: u64 = 5_000;
-/// A pattern that goes back may look at a text so many times.
+/// The number of times that a backtracking pattern may look at a text.
 const LOOKAROUND: u64 = 64;
 
-/// Escapes that JavaScript takes, without the flag `u`, for the character itself, and other engines for something else.
+/// Escapes that JavaScript, without the flag `u`, reads as the character itself, and other engines as something else.
 const FOREIGN: &str = "<>aAeGhHKRXzZ";
 
-/// How patterns are compiled.
+/// The options with which patterns are compiled.
 pub(super) fn options() -> PatternOptions<FancyRegex> {
     PatternOptions::fancy_regex()
         .size_limit(COMPILED)
@@ -27,7 +28,7 @@ pub(super) fn options() -> PatternOptions<FancyRegex> {
         .backtrack_limit(BACKTRACKS)
 }
 
-/// The pattern as it stands, if it is not too large to be checked.
+/// Returns the pattern unchanged, unless it is too large to be checked.
 pub(super) fn sized(pattern: &str) -> Option<String> {
     let scan = Scan::of(pattern);
     let text = match scan.is_foreign {
@@ -37,7 +38,7 @@ pub(super) fn sized(pattern: &str) -> Option<String> {
     (scan.positions <= MAX_POSITIONS).then_some(text)
 }
 
-/// The pattern as it can be compiled. To find out takes a compilation or two.
+/// Returns the pattern in a form that compiles, if there is one. Finding out takes a compilation or two.
 pub(super) fn compilable(pattern: &str) -> Option<String> {
     let compiles = |pattern: &String| validator(&json!(pattern)).is_ok();
     let as_it_is = sized(pattern)?;
@@ -46,7 +47,7 @@ pub(super) fn compilable(pattern: &str) -> Option<String> {
         .or_else(|| Some(Scan::of(pattern).text).filter(compiles))
 }
 
-/// How many groups of a pattern are numbered.
+/// The number of numbered groups in a pattern.
 fn groups(chars: &[char]) -> usize {
     let mut count = 0;
     let mut in_class = false;
@@ -68,10 +69,10 @@ fn groups(chars: &[char]) -> usize {
     count
 }
 
-/// What looks for `pattern`, the value of that keyword.
+/// Makes the validator for `pattern`, the value of that keyword.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem with the pattern.
 pub(super) fn validator(pattern: &Value) -> Result<Validator, String> {
     let schema = json!({ "pattern": pattern });
     let options = jsonschema::options().with_pattern_options(options());
@@ -79,41 +80,41 @@ pub(super) fn validator(pattern: &Value) -> Result<Validator, String> {
     built.map_err(|error| error.to_string())
 }
 
-/// How often a check looks at each byte of a text, at most.
+/// The number of times that a check looks at each byte of a text, at most.
 pub(super) fn costs(pattern: &str) -> u64 {
     let scan = Scan::of(pattern);
     let times = if scan.goes_back { LOOKAROUND } else { 1 };
     scan.positions.saturating_mul(times)
 }
 
-/// What one reading of a pattern finds.
+/// The result of reading a pattern.
 #[derive(Debug, Default)]
 struct Scan {
-    /// The pattern without what only annex B allows.
+    /// The pattern without constructs that only annex B allows.
     text: String,
-    /// How many characters and classes it has, its counted repetitions written out.
+    /// The number of its characters and classes, with its counted repetitions written out.
     positions: u64,
-    /// It has lookarounds or references to groups.
+    /// True if it has lookarounds or references to groups, which backtrack.
     goes_back: bool,
-    /// It has an escape that means something else where it is compiled: `\<` is the beginning of a word there.
+    /// True if it has an escape that means something else to the compiler: `\<` is the beginning of a word there.
     is_foreign: bool,
 }
 
 /// A member of a class.
 enum Member {
     One(u32),
-    /// `\d` and its kin: no end of a range.
+    /// A class escape such as `\d`, which can't be the end of a range.
     Many(String),
 }
 
-/// A reading of a pattern under way.
+/// A reader of a pattern, and its state.
 struct Reader {
     chars: Vec<char>,
     at: usize,
     scan: Scan,
-    /// The positions of each group that is open, the pattern's own first.
+    /// The positions counted in each open group, the pattern as a whole first.
     open: Vec<u64>,
-    /// The positions of what a quantifier would repeat.
+    /// The positions of the part that a quantifier would repeat.
     last: u64,
 }
 
@@ -150,7 +151,7 @@ impl Reader {
         self.repeat(0, positions);
     }
 
-    /// What was last has `positions` instead of `before`.
+    /// Counts the last part with `positions` instead of `before`.
     fn repeat(&mut self, before: u64, positions: u64) {
         if let Some(group) = self.open.last_mut() {
             *group = group.saturating_add(positions - before);
@@ -188,7 +189,7 @@ impl Reader {
         }
     }
 
-    /// Behind `(`.
+    /// Reads a group, behind its `(`.
     fn group(&mut self) {
         let rest: String = self.chars[self.at..].iter().take(3).collect();
         let kind = ["?:", "?=", "?!", "?<=", "?<!"]
@@ -216,7 +217,7 @@ impl Reader {
         }
     }
 
-    /// Behind `{`: the text of a quantifier, and how often it repeats.
+    /// Reads a quantifier, behind its `{`: its text, and the number of repetitions.
     fn quantifier(&mut self) -> Option<(String, u64)> {
         let length = self.chars[self.at..].iter().position(|c| *c == '}')?;
         let inner: String = self.chars[self.at..self.at + length].iter().collect();
@@ -233,7 +234,7 @@ impl Reader {
         Some((format!("{{{inner}}}"), number(least).max(number(most))))
     }
 
-    /// Behind `\`, outside of a class.
+    /// Reads an escape, behind its `\`, outside of a class.
     fn escape(&mut self) {
         match self.peek(0) {
             Some(c @ ('d' | 'D' | 'w' | 'W' | 's' | 'S')) => {
@@ -269,7 +270,8 @@ impl Reader {
         }
     }
 
-    /// Whether the number behind `\` is that of a group of the pattern. Any other one is a character's, in octal (annex B).
+    /// Returns whether the number behind `\` is that of a group of the pattern. Any other number is a character's, in octal
+    /// (annex B).
     fn refers(&self) -> bool {
         let digits: String = self.chars[self.at..]
             .iter()
@@ -278,7 +280,7 @@ impl Reader {
         digits.parse().is_ok_and(|number: usize| number <= groups(&self.chars))
     }
 
-    /// Behind `\`: the one character that is meant.
+    /// Reads an escape, behind its `\`, to the one character that it stands for.
     fn character(&mut self) -> u32 {
         let Some(c) = self.next() else { return u32::from('\\') };
         match c {
@@ -322,7 +324,7 @@ impl Reader {
         Some(code)
     }
 
-    /// Behind `\u`: a character of its own, or of two halves.
+    /// Reads a `\u` escape, behind the `u`: a character, or one made of two halves.
     fn unicode(&mut self) -> Option<u32> {
         let first = self.hexadecimal(4)?;
         let is_half = (0xD800..0xDC00).contains(&first);
@@ -337,7 +339,7 @@ impl Reader {
         Some(first)
     }
 
-    /// Behind `[`.
+    /// Reads a class, behind its `[`.
     fn class(&mut self) {
         let negated = self.peek(0) == Some('^');
         self.at += usize::from(negated);
@@ -395,12 +397,12 @@ impl Member {
     }
 }
 
-/// A character that stands for itself.
+/// Writes a character that stands for itself.
 fn literal(code: u32) -> String {
     match char::from_u32(code) {
         Some(c) if c.is_ascii_alphanumeric() || code > 0xFFFF => c.to_string(),
         _ if code < 0x100 => format!("\\x{code:02x}"),
-        // Half of a character is left as it was written: no pattern that is compiled has one.
+        // Half of a character is left as it was written: no compiled pattern has one.
         _ => format!("\\u{code:04x}"),
     }
 }
@@ -409,7 +411,8 @@ fn literal(code: u32) -> String {
 mod tests {
     use super::*;
 
-    /// What `new RegExp(pattern).test(text)` says in Node 22, of patterns that are none with the flag `u`.
+    /// The expectations are the results of `new RegExp(pattern).test(text)` in Node 22, for patterns that are invalid with the
+    /// flag `u`.
     #[test]
     fn patterns_are_read_as_javascript_reads_them_without_a_flag() {
         for (pattern, fits, fits_not) in [
@@ -445,7 +448,7 @@ mod tests {
         for pattern in ["(", "[z-a]", "a**", r"[\uD800-\uDBFF]", r"^\k<nobody>$"] {
             assert_eq!(compilable(pattern), None, "{pattern}");
         }
-        // What can be compiled stays as it is.
+        // A pattern that compiles is left unchanged.
         for pattern in [r"^\p{L}{1,64}$", r"^[a-z]+$", r"^(?!x)(a|b)\1$", "^(a|b)$"] {
             assert_eq!(compilable(pattern).as_deref(), Some(pattern));
         }

@@ -1,7 +1,7 @@
-//! What a schema would have a validator do, before there is one.
+//! Estimates the work that a schema would cause, before a validator is built.
 //!
-//! In: a schema's value. Out: the same with the keyword of [`super::work`] in every schema object that is compiled, or why it is not taken:
-//! through references a schema of a kilobyte can ask for a million ways to look at one value.
+//! In: a schema's value. Out: the same with the keyword of [`super::work`] in every schema object that is compiled, or the
+//! reason why it is refused. Through references, a schema of a kilobyte can ask for a million ways to look at one value.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,16 +9,16 @@ use serde_json::{Map, Value};
 
 use super::work::{Costs, KEYWORD};
 
-/// How many ways through its references, with the branches on them (`anyOf`, `oneOf`, `allOf`, …), a schema may have for one and the same
-/// value. Those that end at a member of the value begin anew there.
+/// The largest number of ways through a schema's references, with the branches on them (`anyOf`, `oneOf`, `allOf`, …), for one
+/// value. Ways that end at a member of the value are counted anew there.
 pub(super) const MAX_WAYS: u64 = 10_000;
-/// How many schemas may lie in each other on the way through references.
+/// The largest number of schemas nested in each other on a way through references.
 pub(super) const MAX_CHAIN: usize = 256;
 
 /// Keywords whose value leads to another schema.
 pub(super) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// Keywords whose schemas look at the same value.
+/// Keywords whose schemas apply to the same value.
 const SAME_VALUE: [&str; 8] = [
     "allOf",
     "anyOf",
@@ -29,7 +29,7 @@ const SAME_VALUE: [&str; 8] = [
     "else",
     "dependentSchemas",
 ];
-/// Keywords whose schemas look at a part of it.
+/// Keywords whose schemas apply to a part of the value.
 const PARTS: [&str; 14] = [
     "properties",
     "patternProperties",
@@ -46,7 +46,7 @@ const PARTS: [&str; 14] = [
     "$defs",
     "definitions",
 ];
-/// Those among both that hold schemas by name.
+/// Keywords of both kinds that hold schemas by name.
 const BY_NAME: [&str; 6] = [
     "dependentSchemas",
     "properties",
@@ -55,16 +55,17 @@ const BY_NAME: [&str; 6] = [
     "$defs",
     "definitions",
 ];
-/// Keywords that mean what no pattern has taken: without one of the patterns, they would refuse what it allows.
+/// Keywords about the fields that no pattern has matched: if one of the patterns is dropped, they would refuse fields that it
+/// allows.
 const WHAT_IS_LEFT: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
 
-/// What is compiled in a pattern's place; `None` where it is not checked.
+/// The function that gives the pattern to compile for one of the schema; `None` if it is not checked.
 pub(super) type ReadPattern<'a> = dyn FnMut(&str) -> Option<String> + 'a;
 
-/// Looks at `schema`, puts the keyword into it, and replaces its patterns by what `read` makes of them.
+/// Checks `schema`, puts the keyword into it, and replaces its patterns by the results of `read`.
 ///
 /// # Errors
-/// Why it is not taken.
+/// The reason why the schema is refused.
 pub(super) fn mark(schema: &mut Value, read: &mut ReadPattern) -> Result<(), String> {
     let found = {
         let mut walk = Walk::new(schema);
@@ -79,7 +80,7 @@ fn address(value: &Value) -> usize {
     std::ptr::from_ref(value).addr()
 }
 
-/// The keyword in every schema object of `found`. Those inside of one come first: with a further field, the others have other places.
+/// Inserts the keyword into every schema object of `found`. Inner ones come first: adding a field moves the others in memory.
 fn insert(value: &mut Value, found: &HashSet<usize>, read: &mut ReadPattern) {
     let is_schema = found.contains(&address(value));
     match value {
@@ -98,7 +99,7 @@ fn insert(value: &mut Value, found: &HashSet<usize>, read: &mut ReadPattern) {
     }
 }
 
-/// The patterns of one schema object, as they are compiled.
+/// Replaces the patterns of one schema object by those that are compiled.
 fn replace_patterns(fields: &mut Map<String, Value>, read: &mut ReadPattern) {
     if let Some(Value::String(pattern)) = fields.get_mut("pattern") {
         match read(pattern) {
@@ -122,7 +123,7 @@ fn replace_patterns(fields: &mut Map<String, Value>, read: &mut ReadPattern) {
     }
 }
 
-/// What a schema object costs without those in it.
+/// The cost of a schema object without the schemas in it.
 fn costs(fields: &Map<String, Value>) -> Costs {
     let mut costs = Costs { own: 1 };
     for (keyword, value) in fields {
@@ -137,7 +138,7 @@ fn costs(fields: &Map<String, Value>) -> Costs {
     costs
 }
 
-/// How many values there are in `value`, itself included.
+/// The number of values in `value`, itself included.
 pub(super) fn nodes(value: &Value) -> u64 {
     let mut count = 0;
     let mut waiting = vec![value];
@@ -152,12 +153,12 @@ pub(super) fn nodes(value: &Value) -> u64 {
     count
 }
 
-/// A walk through all that a validator would compile, each schema once.
+/// A walk over all schemas that a validator would compile, each once.
 struct Walk<'a> {
-    /// What `#` may mean: the schema, and the schemas in it that have an id of their own.
+    /// The possible targets of `#`: the schema, and the schemas in it that have an id of their own.
     roots: Vec<&'a Value>,
     anchors: HashMap<&'a str, Vec<&'a Value>>,
-    /// By address; 0 while it is being looked at.
+    /// The number of ways by the schema's address; 0 while it is being computed.
     ways: HashMap<usize, u64>,
 }
 
@@ -195,7 +196,7 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// In how many ways a validator looks at one value by `schema`.
+    /// The number of ways in which a validator looks at one value by `schema`.
     fn ways(&mut self, schema: &'a Value, chain: usize) -> Result<u64, String> {
         let Value::Object(fields) = schema else {
             return Ok(1);
@@ -206,7 +207,7 @@ impl<'a> Walk<'a> {
             ));
         }
         if let Some(known) = self.ways.get(&address(schema)) {
-            // One that leads to itself is the check's to end: it depends on the value how far it goes.
+            // A schema that leads to itself is stopped by the check: how far it goes depends on the value.
             return Ok((*known).max(1));
         }
         self.ways.insert(address(schema), 0);
@@ -242,7 +243,7 @@ impl<'a> Walk<'a> {
         Ok(ways)
     }
 
-    /// Where a reference leads to, as far as that is in the schema.
+    /// The schemas that a reference may lead to, as far as they are in this schema.
     fn targets(&self, reference: &str) -> Vec<&'a Value> {
         let Some((_, fragment)) = reference.split_once('#') else {
             return Vec::new();
@@ -256,7 +257,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The schemas that `keyword` holds.
+/// The schemas under `keyword`.
 fn schemas<'a>(keyword: &str, value: &'a Value) -> Vec<&'a Value> {
     match value {
         Value::Array(items) => items.iter().collect(),
@@ -265,7 +266,7 @@ fn schemas<'a>(keyword: &str, value: &'a Value) -> Vec<&'a Value> {
     }
 }
 
-/// A fragment without its percent signs.
+/// A fragment with its percent escapes decoded.
 fn unescaped(fragment: &str) -> String {
     if !fragment.contains('%') {
         return fragment.to_owned();

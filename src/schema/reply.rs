@@ -1,13 +1,13 @@
-//! The JSON in a model's reply.
+//! Reads the JSON in a model's reply.
 
 use serde_json::Value;
 
 use crate::error::clip;
 
-/// The JSON value that `text` is: bare, or in one fenced block that is all of it.
+/// Parses `text` as a JSON value: bare, or in one fenced block that is all of it.
 ///
 /// # Errors
-/// Why it is none.
+/// The reason why it is not one.
 pub fn value_of(text: &str) -> Result<Value, String> {
     let text = text.trim();
     if text.is_empty() {
@@ -17,7 +17,7 @@ pub fn value_of(text: &str) -> Result<Value, String> {
         .map_err(|error| format!("the reply is not JSON: {}", clip(&error.to_string(), 120)))
 }
 
-/// What stands in the fence that is all of `text`.
+/// The content of the fence that is all of `text`.
 fn fenced(text: &str) -> Option<&str> {
     let (opening, rest) = text.split_once('\n')?;
     let mark = ["```", "~~~"].into_iter().find(|mark| opening.starts_with(mark))?;
@@ -28,7 +28,7 @@ fn fenced(text: &str) -> Option<&str> {
     let (fence, info) = opening.split_at(length);
     let (block, closing) = rest.rsplit_once('\n')?;
     let ends = closing.trim() == fence;
-    // Another fence within would be another block.
+    // Another fence inside would be another block.
     let is_one = !block.lines().any(|line| line.trim_start().starts_with(fence));
     (ends && is_one && info.trim().bytes().all(|byte| byte.is_ascii_alphanumeric())).then_some(block)
 }

@@ -1,11 +1,11 @@
-//! What of a schema the vendors take that enforce one.
+//! Decides whether a vendor can enforce a schema.
 //!
-//! In: a schema. Out: whether a model can be held to it by its API. What is none is asked for in the prompt instead, and held
-//! against the schema here either way.
+//! In: a schema. Out: whether the model's API can hold the model to it. If it can't, the prompt asks for the schema instead;
+//! the reply is checked against the schema in either case.
 
 use serde_json::{Map, Value};
 
-/// Keywords that make an object's schema several at its top: neither Anthropic's tools nor OpenAI's formats take them there.
+/// Keywords at the top that make an object's schema several: neither Anthropic's tools nor OpenAI's formats accept them there.
 const SEVERAL: [&str; 9] = [
     "$ref",
     "allOf",
@@ -18,7 +18,7 @@ const SEVERAL: [&str; 9] = [
     "dependentSchemas",
 ];
 
-/// Keywords that OpenAI's strict mode refuses wherever they stand (platform.openai.com/docs/guides/structured-outputs, "Supported
+/// Keywords that OpenAI's strict mode refuses anywhere (platform.openai.com/docs/guides/structured-outputs, "Supported
 /// schemas").
 const NOT_STRICT: [&str; 14] = [
     "allOf",
@@ -37,19 +37,19 @@ const NOT_STRICT: [&str; 14] = [
     "unevaluatedProperties",
 ];
 
-/// How deep objects may lie in each other there, and how many properties they may have together.
+/// The depth to which objects may be nested in strict mode, and the number of their properties altogether.
 const STRICT_DEPTH: usize = 10;
 const STRICT_PROPERTIES: usize = 5000;
 
-/// Whether the schema is one object's: it says `type: "object"`, and nothing at its top makes several of it.
+/// Returns whether the schema is that of one object: it has `type: "object"`, and no keyword at its top makes several of it.
 pub fn is_one_object(schema: &Value) -> bool {
     schema
         .as_object()
         .is_some_and(|fields| is_object(fields) && !SEVERAL.iter().any(|keyword| fields.contains_key(*keyword)))
 }
 
-/// Whether OpenAI's strict mode takes it: every object is closed and has no optional field, and no other keyword is in use than
-/// those it knows. codex sends every schema so.
+/// Returns whether OpenAI's strict mode accepts the schema: every object is closed and has no optional field, and only keywords
+/// known to it are used. codex sends every schema in strict mode.
 pub fn is_strict(schema: &Value) -> bool {
     let mut count = 0;
     is_one_object(schema) && part_is_strict(schema, 1, &mut count) && count <= STRICT_PROPERTIES
@@ -94,14 +94,14 @@ fn part_is_strict(schema: &Value, depth: usize, count: &mut usize) -> bool {
             .chain(map("definitions"))
             .map(|(_, part)| (part, 1)),
     );
-    // What says nothing of its type could be anything.
+    // A part without a type could be anything.
     let says_something = ["type", "$ref", "anyOf", "enum", "const"]
         .iter()
         .any(|keyword| fields.contains_key(*keyword));
     says_something && inner.iter().all(|(part, depth)| part_is_strict(part, *depth, count))
 }
 
-/// Whether a value of it may be an object.
+/// Returns whether a value of the schema may be an object.
 fn mentions_object(fields: &Map<String, Value>) -> bool {
     match fields.get("type") {
         Some(Value::Array(types)) => types.iter().any(|one| one == "object"),

@@ -57,9 +57,9 @@ fn nothing_is_fetched_for_it() {
             assert!(reason.starts_with(&expected), "{reason}");
         }
     }
-    // A field of the value may be called so.
+    // A field of the value may have this name.
     assert!(Schema::new(r#"{"type":"object","properties":{"$ref":{"type":"string"}}}"#).is_ok());
-    // What is not of this schema is none.
+    // A reference that leads out of this schema leads nowhere.
     assert!(!refused(r##"{"$id":"http://127.0.0.1:9/a.json","$ref":"#/nowhere"}"##).is_empty());
     assert!(!refused(r##"{"$schema":"http://127.0.0.1:9/meta.json","type":"object"}"##).is_empty());
 }
@@ -104,7 +104,7 @@ fn one_that_refers_to_itself_comes_to_an_end() {
     }
 }
 
-/// Texts that a model might say: JSON, nearly JSON, and anything else.
+/// Texts that a model might write: JSON, nearly JSON, and anything else.
 fn said() -> impl Strategy<Value = String> {
     let json = any::<(String, i64)>().prop_map(|(name, age)| json!({"name": name, "age": age}).to_string());
     let fenced = json.clone().prop_map(|json| format!("```json\n{json}\n```"));
@@ -152,7 +152,7 @@ proptest! {
     }
 }
 
-/// A mistake may quote a part of the schema: as its author has written it.
+/// A mistake may quote a part of the schema, in the form in which its author has written it.
 #[test]
 fn a_mistake_names_no_keyword_of_ours() {
     let schema =

@@ -1,8 +1,9 @@
-//! How much work a schema may make: the validator can't be stopped, so it is made to stop itself.
+//! Limits the work of a check against a schema: the validator can't be stopped from outside, so it is made to stop itself.
 //!
-//! In: a budget, and a check that is to keep it. Out: what the check found, or [`Exhausted`]. Every schema object that references can lead to
-//! carries a keyword of ours ([`super::plan`]), which takes its costs out of the budget of the thread that is just checking. When
-//! nothing is left, the check is left by unwinding: to report a mistake would only make it try the next branch.
+//! In: a budget, and a check that has to keep it. Out: the check's result, or [`Exhausted`]. Every schema object that
+//! references can lead to carries a keyword of ours ([`super::plan`]), which takes its cost out of the budget of the checking
+//! thread. When nothing is left, the check is ended by unwinding: reporting a mistake would only make the validator try the
+//! next branch.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -15,15 +16,15 @@ use serde_json::{Map, Value};
 
 use super::pattern;
 
-/// The keyword. Its value: what the schema costs by itself.
+/// The name of the keyword. Its value is the cost of the schema by itself.
 pub(super) const KEYWORD: &str = "x-deep-factor-work";
 
-/// How much stack a check or a compilation may use, bytes. Threads of the runtime have 2 MiB.
+/// The stack that a check or a compilation may use, bytes. Threads of the runtime have 2 MiB.
 const MAX_STACK: usize = 1024 * 1024;
 
-/// So many bytes of a string cost as much as one schema.
+/// This many bytes of a string cost as much as one schema.
 const STRING_UNIT: usize = 256;
-/// So many entries of an object or array cost as much as one schema, if it has nothing to do for each of them.
+/// This many entries of an object or array cost as much as one schema, if it has nothing to do for each of them.
 const ENTRY_UNIT: usize = 8;
 
 thread_local! {
@@ -32,20 +33,21 @@ thread_local! {
     static STACK: Cell<usize> = const { Cell::new(0) };
 }
 
-/// So many looks of patterns at a byte a check may cost (measured: a look takes at most ten nanoseconds, so that the most is half a second).
+/// The number of looks of patterns at a byte that a check may take (measured: a look takes at most ten nanoseconds, so the
+/// limit is half a second).
 pub(super) const PATTERN_WORK: u64 = 50_000_000;
 
-/// Why a check was left.
+/// The reason why a check was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Exhausted {
     Work,
-    /// Texts were too long for the patterns that they are to match.
+    /// The texts were too long for the patterns that they have to match.
     Patterns,
-    /// Schemas lay too deep in each other.
+    /// The schemas were nested too deeply.
     Stack,
 }
 
-/// What `check` finds, as far as it costs no more than `budget`.
+/// Runs `check` as long as it costs no more than `budget`.
 pub(super) fn within<T>(budget: u64, check: impl FnOnce() -> T) -> Result<T, Exhausted> {
     let before = (
         LEFT.replace(budget),
@@ -58,12 +60,12 @@ pub(super) fn within<T>(budget: u64, check: impl FnOnce() -> T) -> Result<T, Exh
     STACK.set(before.2);
     found.map_err(|reason| match reason.downcast::<Exhausted>() {
         Ok(exhausted) => *exhausted,
-        // A bug, which is told as one further up.
+        // This is a bug, and is reported as one further up.
         Err(panic) => resume_unwind(panic),
     })
 }
 
-/// Where the stack is just now.
+/// The current address of the stack.
 fn here() -> usize {
     let place = 0_u8;
     std::ptr::from_ref(&place).addr()
@@ -73,14 +75,14 @@ fn stack_used() -> usize {
     STACK.get().abs_diff(here())
 }
 
-/// What a schema costs.
+/// The cost of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Costs {
     pub own: u64,
 }
 
 impl Costs {
-    /// As the keyword's value.
+    /// The cost as the keyword's value.
     pub fn to_value(self) -> Value {
         Value::from(vec![self.own])
     }
@@ -122,10 +124,10 @@ impl<'i> Keyword<'i> for Costs {
     }
 }
 
-/// A pattern, which counts before it looks: the validator asks [`Costs`] behind all other keywords.
+/// A pattern that counts its work before it runs: the validator evaluates [`Costs`] after all other keywords.
 struct Pattern {
     validator: Validator,
-    /// How often it looks at each byte of a text, at most.
+    /// The number of times it looks at each byte of a text, at most.
     costs: u64,
 }
 
@@ -151,7 +153,7 @@ impl<'i> Keyword<'i> for Pattern {
     }
 }
 
-/// The keyword `pattern` of one schema.
+/// Makes the keyword `pattern` of one schema.
 pub(super) fn pattern<'a>(_: &'a Map<String, Value>, value: &'a Value, _: Location) -> Made<'a> {
     match pattern::validator(value) {
         Ok(validator) => Ok(Box::new(Pattern {
@@ -162,10 +164,11 @@ pub(super) fn pattern<'a>(_: &'a Map<String, Value>, value: &'a Value, _: Locati
     }
 }
 
-/// The keyword of one schema, or why that is not compiled.
+/// The keyword of one schema, or the reason why it is not compiled.
 type Made<'a> = Result<Box<dyn for<'i> Keyword<'i>>, ValidationError<'a>>;
 
-/// What makes the keyword while a schema is compiled, and ends that when `stop` is set or it lies too deep.
+/// Returns the function that makes the keyword while a schema is compiled. It fails, and so ends the compilation, when `stop`
+/// is set or the schema lies too deep.
 pub(super) fn factory(
     stop: Arc<AtomicBool>,
 ) -> impl for<'a> Fn(&'a Map<String, Value>, &'a Value, Location) -> Made<'a> + Send + Sync + 'static {

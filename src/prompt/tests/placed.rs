@@ -1,11 +1,11 @@
-//! Where blocks stand that are no text, and that no text can stand for one.
+//! The positions of blocks that are not text; no text can be taken for a block.
 
 use super::*;
 
 const PNG: &str = r#"{"type":"image","mimeType":"image/png","data":"AAAA"}"#;
 const PDF: &str = r#"{"type":"file","mimeType":"application/pdf","data":"AAAA"}"#;
 
-/// The prompt with `*` where a block stands.
+/// The prompt with `*` at the position of each block.
 fn shown(messages: &[Message], encoding: Encoding) -> String {
     let rendered = render(messages, &[], style(encoding));
     let pieces = rendered.pieces().into_iter().map(|piece| match piece {

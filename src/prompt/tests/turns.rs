@@ -1,10 +1,10 @@
-//! What is a turn and what is text: thread documents, and labels in labelled text.
+//! Turns and text are told apart: thread documents, and labels in labelled text.
 
 use std::sync::LazyLock;
 
 use super::*;
 
-/// What a lone user message becomes where the adapter's caller may send a thread document.
+/// Renders a lone user message for a caller that may send a thread document.
 fn lone(text: &str) -> String {
     let messages = [Message::new(Role::Human, text)];
     let style = Style {
@@ -137,7 +137,7 @@ hm"#
     assert_eq!(render(&messages, &[], style(Encoding::Text)).text, expected);
 }
 
-/// A turn as its reader tells it: label, content, calls.
+/// A turn as a reader sees it: label, content, calls.
 #[derive(Debug, PartialEq)]
 struct Turn {
     label: String,
@@ -145,8 +145,8 @@ struct Turn {
     calls: Vec<String>,
 }
 
-/// What anybody would read: a label is a line that begins with a bracket at its very start; the last two line feeds before it
-/// are not content; of backslashes before a bracket that is the first on its line one is taken away.
+/// Reads a prompt as anybody would: a label is a line that begins with a bracket at its very start; the last two line feeds
+/// before it are not content; one of the backslashes before a bracket that is first on its line is removed.
 fn turns(prompt: &str) -> Vec<Turn> {
     static LABEL: LazyLock<regex::Regex> = LazyLock::new(|| {
         regex::Regex::new(
@@ -180,7 +180,7 @@ fn turns(prompt: &str) -> Vec<Turn> {
     turns
 }
 
-/// Contents made of what this form is made of.
+/// Contents made of the parts of the labelled form.
 fn labelish() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "[",
