@@ -1,22 +1,24 @@
-//! Budgets: how much a provider may be used in a window of time. Pure: the time now is passed in.
+//! Budgets: limits on the use of a provider in a window of time. Pure: the time now is passed in.
 //!
-//! In: a [`Budget`], and what its calls ask for and use. Out: a [`Window`] that has counted it, or [`UsedUp`].
+//! In: a [`Budget`], and the requests and usage of its calls. Out: a [`Window`] that has counted them, or [`UsedUp`].
 //!
-//! A window begins with its first request and is as long as the budget says; the first request behind its end begins the next one. So
-//! there is one moment at which everything is there again, which a caller can wait for, as a plan's own window has it; a window that
-//! slides would give back request by request. What that costs: around the end of a window, twice as much may go in a short time.
+//! A window begins with its first request and is as long as the budget says; the first request after its end begins the next
+//! one. So there is one moment at which the whole budget is available again, for which a caller can wait, as with a plan's own
+//! window. A sliding window would give back request by request. The price is that around the end of a window, twice as much may
+//! be used in a short time.
 //!
-//! A clock that goes backwards takes the window with it: what was used stays used, and no window is longer than it says. One that goes
-//! forwards ends it, which nobody can tell from time that has passed.
+//! A clock that goes backwards takes the window with it: used requests stay used, and no window is longer than its length. A
+//! clock that goes forwards ends the window, since that can't be told from time that has passed.
 
 use serde::{Deserialize, Serialize};
 
 use crate::time;
 
-/// Calls that come to a window one behind the other may have read the clock in another order, ms.
+/// Tolerance for the order of clock readings, ms: calls that come to a window one after the other may have read the clock in
+/// another order.
 const SKEW_MS: u64 = 5_000;
 
-/// How long a window is.
+/// The length of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Per {
@@ -27,17 +29,17 @@ pub enum Per {
 }
 
 impl Per {
-    /// As options have it.
+    /// The names of the lengths, as options have them.
     pub const NAMES: [&'static str; 3] = ["minute", "hour", "day"];
 
-    /// That of this name.
+    /// The length with this name, if there is one.
     pub fn named(name: &str) -> Option<Per> {
         [Per::Minute, Per::Hour, Per::Day]
             .into_iter()
             .find(|per| per.as_str() == name)
     }
 
-    /// Its name.
+    /// The name of the length.
     pub fn as_str(self) -> &'static str {
         match self {
             Per::Minute => "minute",
@@ -55,71 +57,71 @@ impl Per {
     }
 }
 
-/// How much may be used in a window. At least one of the limits is there.
+/// The limits of use in a window. At least one limit is set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Budget {
-    /// Attempts at an answer.
+    /// The number of attempts at an answer.
     pub requests: Option<u64>,
-    /// Input and output together, cached ones included.
+    /// The number of input and output tokens together, cached ones included.
     pub tokens: Option<u64>,
-    /// US dollars, as the provider tells them.
+    /// US dollars, as the provider reports them.
     pub cost_usd: Option<f64>,
     pub per: Per,
-    /// The file in which all processes count together; `None`: each provider object counts for itself.
+    /// The file in which all processes count together; with `None`, each provider object counts for itself.
     pub store: Option<String>,
 }
 
-/// What one request has used, as far as that is known.
+/// The usage of one request, as far as it is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Used {
     pub tokens: u64,
-    /// US dollars; `None` where the provider has told none.
+    /// US dollars; `None` if the provider has reported no cost.
     pub cost_usd: Option<f64>,
-    /// It was answered: where its cost is unknown, that is one of those that are missing in the sum.
+    /// True if the request was answered: without a known cost, it counts among the answers whose cost is missing in the sum.
     pub answered: bool,
 }
 
-/// What was used since a moment.
+/// The usage counted since a moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Window {
-    /// Which one it is: one more with each. 0: none has begun.
+    /// The window's number, one more than that of the window before. 0 means that none has begun.
     pub number: u64,
-    /// When it began, ms since the epoch.
+    /// When the window began, ms since the epoch.
     pub from: u64,
     pub requests: u64,
     pub tokens: u64,
     pub cost_usd: f64,
-    /// Of how many answers the cost is unknown.
+    /// The number of answers whose cost is unknown.
     pub without_cost: u64,
 }
 
-/// A request that was let in, of the window of this number.
+/// An admitted request, with the number of its window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Admitted(pub u64);
 
-/// A limit is reached.
+/// The error of a request when a limit is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UsedUp {
-    /// Which, by its name in the options: `requests`, `tokens` or `costUsd`.
+    /// The limit's name in the options: `requests`, `tokens` or `costUsd`.
     pub limit: &'static str,
-    /// What is used up, in words.
+    /// The used-up limit in words.
     pub what: String,
     /// When the window ends, ms since the epoch.
     pub resets_at: u64,
 }
 
 impl Window {
-    /// When it ends, ms since the epoch; `None` where it has, or none has begun.
+    /// When the window ends, ms since the epoch; `None` if it has ended, or none has begun.
     pub fn ends_at(&self, per: Per, now_ms: u64) -> Option<u64> {
         let end = self.from.saturating_add(per.ms());
         (self.number > 0 && now_ms < end).then_some(end)
     }
 
-    /// The window of `now_ms`: this one, or the next.
+    /// The window at `now_ms`: this one, or the next.
     fn at(self, per: Per, now_ms: u64) -> Window {
-        // Of a clock that went backwards.
+        // The clock went backwards.
         let from = match self.from > now_ms.saturating_add(SKEW_MS) {
             true => now_ms,
             false => self.from,
@@ -135,10 +137,10 @@ impl Window {
         }
     }
 
-    /// Lets a request in, and counts it.
+    /// Admits a request, and counts it.
     ///
     /// # Errors
-    /// A limit of `budget` is reached: nothing was counted.
+    /// A limit of `budget` is reached; nothing was counted.
     pub fn admit(&mut self, budget: &Budget, now_ms: u64) -> Result<Admitted, UsedUp> {
         let mut window = self.at(budget.per, now_ms);
         let reached = budget.reached(&window);
@@ -154,14 +156,14 @@ impl Window {
         Ok(Admitted(window.number))
     }
 
-    /// Nothing was asked after all.
+    /// Takes back the count of a request that was not made after all.
     pub fn give_back(&mut self, Admitted(number): Admitted) {
         if self.number == number {
             self.requests = self.requests.saturating_sub(1);
         }
     }
 
-    /// Counts what has become known of a request, in the window in which it has.
+    /// Counts the usage of a request, in the window in which it became known.
     pub fn add(&mut self, used: Used, per: Per, now_ms: u64) {
         let mut window = self.at(per, now_ms);
         window.tokens = window.tokens.saturating_add(used.tokens);
@@ -174,7 +176,7 @@ impl Window {
 }
 
 impl Budget {
-    /// Which limit `window` has reached, by its name and in words.
+    /// The limit that `window` has reached, by its name and in words.
     fn reached(&self, window: &Window) -> Option<(&'static str, String)> {
         let is_full = |limit: Option<u64>, used: u64| limit.filter(|limit| used >= *limit);
         if let Some(limit) = is_full(self.requests, window.requests) {
@@ -257,7 +259,7 @@ mod tests {
             ..Window::default()
         };
         assert_eq!(window, expected);
-        // Of a window that is over nothing can be given back.
+        // Nothing can be given back to a window that is over.
         window.admit(&budget, NOW + 70_001).unwrap();
         window.give_back(first);
         assert_eq!(window.requests, 1);
@@ -278,7 +280,7 @@ mod tests {
             long_ago + 60_000
         );
         assert!(window.admit(&budget, long_ago + 60_000).is_ok());
-        // Two calls that have read the clock in another order are no clock that went back.
+        // Two calls that have read the clock in another order do not count as a clock that went back.
         let from = window.from;
         assert_eq!(window.admit(&budget, from - 10).unwrap_err().resets_at, from + 60_000);
     }
@@ -292,7 +294,7 @@ mod tests {
         assert_eq!((window.cost_usd, window.without_cost), (0.0, 3));
     }
 
-    /// What happens to a budget.
+    /// An event in a budget's life.
     #[derive(Debug, Clone)]
     enum Act {
         Admit,
@@ -313,12 +315,12 @@ mod tests {
     }
 
     proptest! {
-        /// However calls begin, end and fail, and whatever the clock does: no window has more requests than it may.
+        /// However calls begin, end and fail, and whatever the clock does, no window has more requests than allowed.
         #[test]
         fn no_interleaving_passes_a_limit_of_requests(limit in 1_u64..5, acts in prop::collection::vec(act(), 0..80)) {
             let budget = of(Some(limit), Some(100), None);
             let (mut window, mut now) = (Window::default(), NOW);
-            // Those under way, and what each window has let in and not got back: the model.
+            // The model: the requests under way, and the number that each window has admitted and not taken back.
             let mut open: Vec<Admitted> = Vec::new();
             let mut model: std::collections::HashMap<u64, (u64, u64)> = std::collections::HashMap::new();
             for act in acts {

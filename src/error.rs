@@ -1,4 +1,4 @@
-//! The one error of this package: ten categories with guidance, stable codes beneath them, and what is known of the run.
+//! The one error of this package: ten categories with guidance, stable codes beneath them, and the known facts of the run.
 //!
 //! In: facts gathered by the other layers. Out: [`ProviderError`], which crosses to JavaScript as JSON and is thrown there.
 
@@ -9,33 +9,33 @@ use serde::Serialize;
 use crate::event::RunInfo;
 use crate::message::Usage;
 
-/// The ten categories of CLI-ADAPTER-PROTOCOL with exactly its guidance.
+/// The ten categories of CLI-ADAPTER-PROTOCOL, with exactly its guidance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Category {
     /// A session, weekly or credit limit is used up.
     Quota,
-    /// Too many requests just now.
+    /// There are too many requests just now.
     RateLimit,
-    /// Not logged in, or a login that is refused.
+    /// There is no login, or the login is refused.
     Authentication,
     /// The request itself is refused.
     Validation,
-    /// No connection.
+    /// There is no connection.
     Network,
-    /// The provider's side broke.
+    /// The provider's side failed.
     Server,
-    /// It took too long.
+    /// The run took too long.
     Timeout,
     /// The CLI or the model does not exist.
     NotFound,
-    /// Set up wrongly.
+    /// The setup is wrong.
     Configuration,
     Unknown,
 }
 
 impl Category {
-    /// All of them, in the document's order.
+    /// All categories, in the document's order.
     pub const ALL: [Category; 10] = [
         Category::Quota,
         Category::RateLimit,
@@ -49,7 +49,7 @@ impl Category {
         Category::Unknown,
     ];
 
-    /// The document's name of it.
+    /// The document's name of the category.
     pub fn as_str(self) -> &'static str {
         match self {
             Category::Quota => "quota",
@@ -65,7 +65,7 @@ impl Category {
         }
     }
 
-    /// What it means, one sentence.
+    /// The category's meaning in one sentence.
     pub fn description(self) -> &'static str {
         match self {
             Category::Quota => "A session, weekly, plan or credit limit is used up.",
@@ -81,7 +81,7 @@ impl Category {
         }
     }
 
-    /// Whether the same provider may be asked again (CLI-ADAPTER-PROTOCOL, "Error Categories").
+    /// Returns whether the same provider may be called again (CLI-ADAPTER-PROTOCOL, "Error Categories").
     pub fn should_retry(self) -> bool {
         matches!(
             self,
@@ -89,7 +89,7 @@ impl Category {
         )
     }
 
-    /// Whether another provider may do better (CLI-ADAPTER-PROTOCOL, "Error Categories").
+    /// Returns whether another provider may succeed (CLI-ADAPTER-PROTOCOL, "Error Categories").
     pub fn should_fallback(self) -> bool {
         matches!(
             self,
@@ -105,27 +105,27 @@ impl Category {
 
 macro_rules! codes {
     ($($variant:ident = $name:literal, $category:ident, $doc:literal;)*) => {
-        /// Finer than the category and stable: programs may match on it.
+        /// The stable code, finer than the category: programs may match on it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
         pub enum Code {
             $(#[doc = $doc] #[serde(rename = $name)] $variant,)*
         }
 
         impl Code {
-            /// All of them; index.d.ts's `ProviderErrorCode` is checked against this list.
+            /// All codes; index.d.ts's `ProviderErrorCode` is checked against this list.
             pub const ALL: &'static [Code] = &[$(Code::$variant,)*];
 
-            /// The name programs see.
+            /// The name that programs see.
             pub fn as_str(self) -> &'static str {
                 match self { $(Code::$variant => $name,)* }
             }
 
-            /// The category it belongs to.
+            /// The category that the code belongs to.
             pub fn category(self) -> Category {
                 match self { $(Code::$variant => Category::$category,)* }
             }
 
-            /// What it means, one sentence.
+            /// The code's meaning in one sentence.
             pub fn description(self) -> &'static str {
                 match self { $(Code::$variant => $doc,)* }
             }
@@ -134,8 +134,8 @@ macro_rules! codes {
 }
 
 impl Code {
-    /// Whether another provider may do better: what its category says, but for what only this provider can't take, or its model
-    /// did not do.
+    /// Returns whether another provider may succeed: as the code's category says, or if only this provider can't take the
+    /// request, or its model did not do as asked.
     pub fn should_fallback(self) -> bool {
         let is_providers_own = matches!(
             self,
@@ -212,39 +212,39 @@ codes! {
     Unknown = "UNKNOWN", Unknown, "The CLI failed and gave no reason that is known.";
 }
 
-/// What had arrived when a run failed.
+/// The output that had arrived when a run failed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Partial {
     /// The answer's text so far.
     pub text: String,
-    /// How many events had come.
+    /// The number of events that had come.
     pub events: u64,
-    /// Tokens, if the provider had reported any.
+    /// Token usage, if the provider had reported any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
 
-/// Why one attempt failed.
+/// The reason why one attempt failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AttemptFailure {
-    /// Which attempt, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
     pub code: Code,
     pub message: String,
 }
 
-/// What is wrong with one field of an input.
+/// A mistake in one field of an input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The field: `prompt_file`, `allowed_tools[1]`.
     pub field: String,
-    /// What is allowed, what it holds.
+    /// The allowed values, and the value found.
     pub message: String,
 }
 
-/// The one error type. The message begins with the provider's own reason; `hint` says what to do.
+/// The one error type. The message begins with the provider's own reason; `hint` says how to fix the problem.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProviderError {
@@ -252,17 +252,17 @@ pub struct ProviderError {
     pub category: Category,
     /// The stable code.
     pub code: Code,
-    /// For people: the reason, then what to do; at most [`ProviderError::MESSAGE_LIMIT`] characters.
+    /// The message for people: the reason, then the remedy; at most [`ProviderError::MESSAGE_LIMIT`] characters.
     pub message: String,
     pub provider: String,
-    /// Whether the same provider may be asked again.
+    /// True if the same provider may be called again.
     pub should_retry: bool,
-    /// Whether another provider may do better.
+    /// True if another provider may succeed.
     pub should_fallback: bool,
-    /// What to do about it.
+    /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Wait this long before trying again, ms.
+    /// The time to wait before trying again, ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
     /// When a limit ends, ms since the epoch.
@@ -271,10 +271,10 @@ pub struct ProviderError {
     /// The CLI's exit code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The signal the CLI died of, `SIGKILL`.
+    /// The name of the signal that ended the CLI, such as `SIGKILL`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
-    /// HTTP status of the API's answer, as the CLI reports it.
+    /// The HTTP status of the API's answer, as the CLI reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_status: Option<u16>,
     /// The end of the CLI's standard output.
@@ -283,32 +283,32 @@ pub struct ProviderError {
     /// Head and tail of the CLI's standard error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stderr_tail: Option<String>,
-    /// What had arrived.
+    /// The output that had arrived.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<Partial>,
-    /// Tokens that were used all the same.
+    /// The tokens that were used all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// How many attempts were made; 0 if the call was refused before any.
+    /// The number of attempts made; 0 if the call was refused before any.
     pub attempts: u32,
-    /// Why each attempt failed.
+    /// The reason of each attempt's failure.
     pub reasons: Vec<AttemptFailure>,
-    /// Where several fields of an input may be wrong: all that are.
+    /// All mistakes, for inputs with several fields that may be wrong.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Problem>,
     /// The run's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// Which run it was, and when things happened in its last attempt.
+    /// The run that failed, with the timings of its last attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Box<RunInfo>>,
 }
 
 impl ProviderError {
-    /// The agent shows `name: message` cut at 500 characters; ours never needs the cut.
+    /// Characters; the agent shows `name: message` cut at 500 characters, and our messages never need that cut.
     pub const MESSAGE_LIMIT: usize = 480;
 
-    /// An error of `code` for `provider` whose message is `reason`, as it is.
+    /// Makes an error of `code` for `provider` whose message is `reason`, unchanged.
     pub fn new(provider: &str, code: Code, reason: impl Into<String>) -> Self {
         let category = code.category();
         ProviderError {
@@ -336,7 +336,7 @@ impl ProviderError {
         }
     }
 
-    /// Adds what to do, as a sentence after the reason; of the two, the reason is what gets shortened.
+    /// Adds the remedy as a sentence after the reason. If both are too long together, the reason is shortened.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         let hint = hint.into();

@@ -1,4 +1,4 @@
-//! What happens in a run, in the order it happens, and the fold of it into one [`Reply`].
+//! The events of a run in order, and the [`Reply`] that they fold into.
 //!
 //! In: events from a decoder (`decode/`) and from the orchestrator (`run`). Out: the `ProviderEvent`s of index.d.ts (the
 //! same names, serialised), and the reply an `AIMessage` is built from.
@@ -15,12 +15,12 @@ use serde_json::value::RawValue;
 use crate::message::reasoning::ReasoningDetail;
 use crate::message::{InvalidToolCall, ToolCall, Usage};
 
-/// One thing that happened. Serialised as `{"type": "text_delta", …}` with camelCase fields: that is the public
-/// `ProviderEvent`. Kinds that no decoder knows are kept as [`Event::Other`].
+/// One event of a run. Serialised as `{"type": "text_delta", …}` with camelCase fields, it is the public `ProviderEvent`. Lines
+/// of kinds that no decoder knows are kept as [`Event::Other`].
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum Event {
-    /// The provider's process (or request) is on its way. First event of every attempt.
+    /// The provider's process (or request) was started. The first event of every attempt.
     Start {
         /// Unique per run.
         run_id: String,
@@ -29,14 +29,14 @@ pub enum Event {
         /// Process id of the CLI.
         #[serde(skip_serializing_if = "Option::is_none")]
         pid: Option<u32>,
-        /// Which attempt this is, from 1.
+        /// The number of the attempt, from 1.
         attempt: u32,
-        /// How long it waited for a free place, in ms.
+        /// The time spent waiting for a free place, ms.
         queued_ms: u64,
-        /// How the CLI is driven; none for an API.
+        /// The engine that drives the CLI; `None` for an API.
         #[serde(skip_serializing_if = "Option::is_none")]
         engine: Option<EngineUsed>,
-        /// Live engine only: whether the process knows the thread's beginning.
+        /// Live engine only: true if the process already has the beginning of the thread.
         #[serde(skip_serializing_if = "Option::is_none")]
         continued: Option<bool>,
     },
@@ -58,7 +58,7 @@ pub enum Event {
     /// A piece of the answer's text, verbatim. The deltas of a message, joined, are the message; those before an
     /// [`Event::Abandoned`] belong to none.
     TextDelta {
-        /// The message it belongs to.
+        /// The message that the piece belongs to.
         #[serde(skip_serializing_if = "Option::is_none")]
         message_id: Option<String>,
         /// The piece; may be white space only.
@@ -66,20 +66,21 @@ pub enum Event {
     },
     /// A piece of the model's reasoning.
     ThinkingDelta {
-        /// The message it belongs to.
+        /// The message that the piece belongs to.
         #[serde(skip_serializing_if = "Option::is_none")]
         message_id: Option<String>,
         text: String,
     },
     /// One message of the model, whole, verbatim.
     Message {
-        /// The API's id of it.
+        /// The API's id of the message.
         #[serde(skip_serializing_if = "Option::is_none")]
         id: Option<String>,
         content: String,
     },
-    /// A piece of the arguments of a native call that the model is writing. The [`Event::ToolCall`] of the same id says what the call is;
-    /// there may be none, where the call broke off or can't be read. Kept in no run log: the call is there, whole.
+    /// A piece of the arguments of a native call that the model is writing. The [`Event::ToolCall`] of the same id has the
+    /// whole call; it does not come if the call broke off or can't be read. No run log keeps the pieces, since the whole call
+    /// is in it.
     ToolCallDelta {
         tool_call_id: String,
         /// The tool's name, as the caller has it.
@@ -89,24 +90,24 @@ pub enum Event {
     },
     /// The model calls a tool (native, or found in its text).
     ToolCall { tool_call: ToolCall },
-    /// Text that looks like a tool call and can't be read as one.
+    /// A text looks like a tool call and can't be read as one.
     InvalidToolCall {
-        /// What could be read of it.
+        /// The readable parts of it.
         invalid_tool_call: InvalidToolCall,
     },
-    /// The CLI ran a tool of its own and this came back. A call with a result is not the caller's to run.
+    /// A tool of the CLI's own returned a result. The caller must not run a call that has a result.
     ToolResult {
         /// The call it answers.
         tool_call_id: String,
         /// The result as text (content blocks as JSON).
         content: String,
-        /// Whether the tool failed.
+        /// True if the tool failed.
         is_error: bool,
     },
     /// Tokens used so far, as the provider counts them.
     Usage {
         usage: Usage,
-        /// Why the model stopped, in the provider's vocabulary (`end_turn`).
+        /// The reason why the model stopped, in the provider's vocabulary (`end_turn`).
         #[serde(skip_serializing_if = "Option::is_none")]
         raw_stop_reason: Option<String>,
     },
@@ -120,63 +121,65 @@ pub enum Event {
         /// `five_hour`, `seven_day`, …
         #[serde(skip_serializing_if = "Option::is_none")]
         limit_type: Option<String>,
-        /// Share used, 0 to 1.
+        /// The share used, 0 to 1.
         #[serde(skip_serializing_if = "Option::is_none")]
         utilization: Option<f64>,
     },
-    /// Somebody tries again: the CLI by itself, or this package.
+    /// The CLI, or this package, tries again.
     Retry {
-        /// `cli` or `provider`.
+        /// The party that tries again: `cli` or `provider`.
         by: &'static str,
-        /// Which further attempt, from 1.
+        /// The number of the further attempt, from 1.
         attempt: u32,
-        /// How many there may be.
+        /// The largest number of further attempts.
         #[serde(skip_serializing_if = "Option::is_none")]
         max_attempts: Option<u32>,
-        /// How long it waits before, in ms.
+        /// The wait before it, ms.
         delay_ms: u64,
         reason: String,
-        /// HTTP status behind it.
+        /// The HTTP status that caused it.
         #[serde(skip_serializing_if = "Option::is_none")]
         http_status: Option<u16>,
     },
-    /// The plan is used up, and the call waits until it is there again. No process is there meanwhile, and no place in the queue.
+    /// The plan is used up, and the call waits until it is available again. Meanwhile the call has no process and no place in
+    /// the queue.
     Waiting {
-        /// When it is asked again, ms since the epoch.
+        /// When the provider is called again, ms since the epoch.
         until: u64,
-        /// Why, in the provider's words.
+        /// The reason, in the provider's words.
         reason: String,
     },
-    /// Something the user should know that is no failure.
+    /// Information for the user that is not a failure.
     Warning {
-        /// Stable, upper case.
+        /// The stable code, in upper case.
         code: String,
         message: String,
     },
-    /// A block of reasoning is complete; the [`Event::ThinkingDelta`]s before it were its pieces. The decoder's word to the fold.
+    /// A block of reasoning is complete; the [`Event::ThinkingDelta`]s before it were its pieces. Sent by a decoder to the fold
+    /// only.
     #[serde(skip)]
     Reasoning {
-        /// What it holds; without any text it adds to its pieces.
+        /// The block's details; if they have no text, they add to the pieces.
         details: Vec<ReasoningDetail>,
     },
-    /// Of the message whose pieces came last none will come: it was broken off and is asked for again, or was none. The
-    /// decoder's word to the fold.
+    /// The message of the last pieces will not come: it was broken off and is asked for again, or it was none. Sent by a
+    /// decoder to the fold only.
     #[serde(skip)]
     Abandoned,
-    /// The model gives its answer by a tool of the CLI's own, which is there for nothing else. The exchange's word to the fold.
+    /// The model gives its answer by a call of the CLI's own tool for answers. Sent by an exchange to the fold only.
     #[serde(skip)]
     Answer { tool_call: ToolCall },
-    /// The provider says that (and why) it failed. Never content. The orchestrator turns it into a `ProviderError`.
+    /// The provider reports that it failed, and why. This is never content; the orchestrator turns it into a `ProviderError`.
     #[serde(skip)]
     Failure(Failure),
-    /// The provider's last word on the run (claude: `result`). Not sent to JavaScript; `Done` is.
+    /// The provider's last report on the run (claude: `result`). It is not sent to JavaScript; `Done` is.
     #[serde(skip)]
     Outcome(Box<Outcome>),
-    /// The run is over and succeeded. Last event.
+    /// The run has succeeded. The last event.
     Done { reply: Box<Reply> },
-    /// A line of a kind no decoder knows, as it came.
+    /// A line of a kind that no decoder knows, unchanged.
     Other {
-        /// Its `type` (and `subtype`, joined by `/`).
+        /// The line's `type` (and `subtype`, joined by `/`).
         kind: String,
         /// The JSON text of the line.
         raw: Box<RawValue>,
@@ -184,7 +187,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// What it is, by the name it has in logs and in JavaScript; `None` for what goes to neither.
+    /// The event's kind, under its name in logs and in JavaScript; `None` for an event that goes to neither.
     pub fn kind(&self) -> Option<EventKind> {
         Some(match self {
             Event::Start { .. } => EventKind::Start,
@@ -212,32 +215,33 @@ impl Event {
     }
 }
 
-/// What a provider says of its own failure, from error channels only.
+/// A provider's report of its own failure, from error channels only.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Failure {
     /// The provider's own machine-readable word (claude: `assistant.error`, `rate_limit`; gemini: `error.type`).
     pub kind: Option<String>,
-    /// Further such identifiers, where it has several (a body's `code`, `type`, `status` and `details[].reason`): any of them may be
-    /// the one that is known.
+    /// Further such words, if there are several (a body's `code`, `type`, `status` and `details[].reason`): any of them may be
+    /// the one that the rules know.
     pub more_kinds: Vec<String>,
-    /// The reason as the provider put it.
+    /// The reason in the provider's words.
     pub message: String,
-    /// HTTP status of the API's answer.
+    /// The HTTP status of the API's answer.
     pub http_status: Option<u16>,
-    /// Why the run ended, where the provider has a word for it (claude: `terminal_reason`).
+    /// The reason why the run ended, if the provider has a word for it (claude: `terminal_reason`).
     pub terminal_reason: Option<String>,
-    /// When it may be tried again, ms since the epoch, if a structured field says so.
+    /// When the request may be tried again, ms since the epoch, if a structured field says so.
     pub resets_at: Option<u64>,
-    /// How long to wait before it is tried again, ms, if a structured field says so (Google: `RetryInfo.retryDelay`).
+    /// The time to wait before trying again, ms, if a structured field says so (Google: `RetryInfo.retryDelay`).
     pub retry_after_ms: Option<u64>,
-    /// Which limit of the account's plan refused the request, in the provider's word (claude: `five_hour`, `overage`).
+    /// The limit of the account's plan that refused the request, in the provider's word (claude: `five_hour`, `overage`).
     pub limit_type: Option<String>,
-    /// The account's organisation has no plan that could be used up, as a field says (claude: `overageDisabledReason`).
+    /// True if a field says that the account's organisation has no plan that could be used up (claude:
+    /// `overageDisabledReason`).
     pub no_plan: bool,
 }
 
 impl Failure {
-    /// One of which nothing is known but this.
+    /// Makes a failure with nothing but a message.
     pub fn of(message: impl Into<String>) -> Failure {
         Failure {
             message: message.into(),
@@ -245,7 +249,7 @@ impl Failure {
         }
     }
 
-    /// The same, of a kind that has a name.
+    /// Makes a failure with a message and a kind.
     pub fn named(kind: &str, message: impl Into<String>) -> Failure {
         Failure {
             kind: Some(kind.to_owned()),
@@ -254,24 +258,24 @@ impl Failure {
     }
 }
 
-/// The provider's last word: figures that only the end of a run knows.
+/// The provider's last report: figures that are known only at the end of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// `success`, `error_max_turns`, … (claude's `subtype`).
     pub subtype: Option<String>,
-    /// The provider calls it a failure.
+    /// True if the provider calls the run a failure.
     pub is_error: bool,
-    /// The answer as the provider sums it up. Absent where it is long and repeats text that came before (claude's wire).
+    /// The answer as the provider repeats it. Absent if it is long and repeats text that came before (claude's wire).
     pub text: Option<String>,
-    /// Why the model stopped, in the provider's vocabulary.
+    /// The reason why the model stopped, in the provider's vocabulary.
     pub stop_reason: Option<String>,
-    /// Turns taken; 0 means that the prompt never reached the model (claude: a slash command).
+    /// The number of turns; 0 means that the prompt never reached the model (claude: a slash command).
     pub num_turns: Option<u32>,
-    /// Tokens of this run.
+    /// The tokens of this run.
     pub usage: Option<Usage>,
     /// US dollars, as the provider estimates them.
     pub cost_usd: Option<f64>,
-    /// The provider's own clock, ms.
+    /// The duration by the provider's own clock, ms.
     pub duration_ms: Option<u64>,
     /// The provider's session id.
     pub session_id: Option<String>,
@@ -279,15 +283,15 @@ pub struct Outcome {
     pub model: Option<String>,
     /// The answer that fits a schema, beside the text (claude's `structured_output`, qwen's `structured_result`).
     pub structured: Option<Value>,
-    /// Calls that the CLI did not permit.
+    /// The calls that the CLI did not permit.
     pub permission_denials: Vec<PermissionDenial>,
 }
 
-/// A call of a tool that the CLI did not permit (claude's and qwen's `permission_denials`).
+/// A tool call that the CLI did not permit (claude's and qwen's `permission_denials`).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PermissionDenial {
-    /// The tool, as the CLI calls it.
+    /// The tool, under the CLI's name for it.
     pub tool_name: String,
     pub tool_use_id: String,
     /// The call's arguments, as raw text.
@@ -304,32 +308,32 @@ impl PartialEq for PermissionDenial {
 /// One message of the model in a [`Reply`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AssistantMessage {
-    /// The API's id of it.
+    /// The API's id of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Its text, tool calls taken out.
+    /// The message's text without tool calls.
     pub content: String,
 }
 
-/// Which run it was, and when things happened in its last attempt. Times are ms by a monotonic clock.
+/// The identity of a run, and the timings of its last attempt, in ms by a monotonic clock.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunInfo {
-    /// The run's id: unique over machines, in the order of time.
+    /// The run's id: unique across machines, and sortable by time.
     pub id: String,
-    /// The process's id; it may be somebody else's by now.
+    /// The process's id; by now it may belong to another process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// The CLI's engine; none for an API.
+    /// The CLI's engine; `None` for an API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineUsed>,
-    /// The folder of the login that served it, where the option `login` names one.
+    /// The folder of the login that served the run, if the option `login` names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub login: Option<String>,
-    /// Waiting for a free place, before the start.
+    /// The wait for a free place, before the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queued_ms: Option<u64>,
-    /// What starting the process took.
+    /// The time that starting the process took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spawn_ms: Option<u64>,
     /// From the process's start to its first byte of standard output.
@@ -341,25 +345,26 @@ pub struct RunInfo {
     /// From the process's start to its exit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_ms: Option<u64>,
-    /// Live engine only: whether the process knew the thread's beginning. Its times count from the turn's beginning then.
+    /// Live engine only: true if the process already had the beginning of the thread. The times then count from the beginning
+    /// of the turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continued: Option<bool>,
 }
 
-/// How a CLI was driven.
+/// The engine that drove a CLI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineUsed {
     /// One process for this call.
     Print,
-    /// A turn of a process that takes one after the other.
+    /// A turn of a process that takes several turns one after the other.
     Live,
     /// A session of its own in a process that serves many calls.
     Warm,
 }
 
 impl EngineUsed {
-    /// Its name in options and logs.
+    /// The engine's name in options and logs.
     pub fn name(self) -> &'static str {
         match self {
             EngineUsed::Print => "print",
@@ -369,28 +374,29 @@ impl EngineUsed {
     }
 }
 
-/// Everything a run came to: what an `AIMessage` is built from. What is read again (of a checkpoint) is what was written.
+/// The result of a successful run, from which an `AIMessage` is built. Reading a serialised reply (from a checkpoint) gives the
+/// same reply.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reply {
-    /// The answer: the last message's text, trimmed, tool calls taken out.
+    /// The answer: the last message's text, trimmed, without tool calls.
     pub content: String,
     /// All messages of the model, in order, never glued.
     pub messages: Vec<AssistantMessage>,
-    /// Calls the caller is to run.
+    /// Calls that the caller is to run.
     pub tool_calls: Vec<ToolCall>,
-    /// What looked like calls and could not be read.
+    /// Texts that looked like calls and could not be read.
     pub invalid_tool_calls: Vec<InvalidToolCall>,
-    /// The answer as a value, where one was asked for by a schema: it fits that.
+    /// The answer as a value that fits the schema, if one was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
     /// The model's reasoning, if the provider shows it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub thinking: String,
-    /// The same block by block, with what its API seals.
+    /// The reasoning block by block, with the parts that its API seals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasoning: Vec<ReasoningDetail>,
-    /// Tokens: measured, or estimated and marked.
+    /// Token usage: measured, or estimated and marked so.
     pub usage: Usage,
     /// The API's id of the last message.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -401,7 +407,7 @@ pub struct Reply {
     /// The provider's session id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// Why the model stopped, in the provider's vocabulary.
+    /// The reason why the model stopped, in the provider's vocabulary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
     /// The CLI's permission mode.
@@ -413,25 +419,26 @@ pub struct Reply {
     /// US dollars, as the provider estimates them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
-    /// The provider's own clock, ms.
+    /// The duration by the provider's own clock, ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// Turns the provider took.
+    /// The number of turns that the provider took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_turns: Option<u32>,
-    /// Calls that the CLI did not permit.
+    /// The calls that the CLI did not permit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub permission_denials: Vec<PermissionDenial>,
-    /// Output lines that were no events: kept, not fatal.
+    /// Output lines that were no events: they are kept, and not fatal.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub diagnostics: Vec<String>,
-    /// Which run it was; the orchestrator knows.
+    /// The run's identity and timings; the orchestrator fills them in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<RunInfo>,
 }
 
 impl Reply {
-    /// Whether it says nothing: no word, no call and no value. White space is no word, nor is reasoning.
+    /// Returns whether the reply has no text, no call and no value. White space does not count as text, and reasoning does not
+    /// count at all.
     pub fn is_silent(&self) -> bool {
         self.content.trim().is_empty()
             && self.tool_calls.is_empty()

@@ -1,7 +1,8 @@
-//! A decoder's events in, public events and one [`Reply`] out.
+//! Folds a decoder's events into public events and one [`Reply`].
 //!
-//! Here tool calls written as text become tool calls, where the call allows any ([`TextCalls`]): the text of a message streams through as far as it is certain not to
-//! belong to one. The pieces of a message that go out, joined, are that message; `run()` is nothing but this fold.
+//! Tool calls written as text become tool calls here, if the call's mode ([`TextCalls`]) allows it: the text of a message
+//! streams through as far as it certainly belongs to no call. The pieces of a message that go out, joined, are that message;
+//! `run()` is nothing but this fold.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -13,30 +14,30 @@ use crate::message::{ToolCall, Usage};
 use crate::prompt::is_js_space;
 use crate::toolcall::{Gate, TakenIds, TextCalls, make_unique};
 
-/// What a run came to, before anybody judges it.
+/// The folded events of a run, before `judge` decides on success.
 #[derive(Debug, Default)]
 pub struct Folded {
-    /// The reply, without usage where the provider reported none.
+    /// The reply, without usage if the provider reported none.
     pub reply: Reply,
     /// Tokens as the provider counts them.
     pub usage: Option<Usage>,
-    /// Whether they went out as an event.
+    /// True if the usage went out as an event.
     pub usage_reported: bool,
-    /// What the provider says of its failure.
+    /// The provider's report of its failure.
     pub failure: Option<Failure>,
-    /// The provider's last word.
+    /// The provider's last report.
     pub outcome: Option<Outcome>,
     /// When the subscription's limit ends, ms since the epoch, if it was reached.
     pub limit_resets_at: Option<u64>,
-    /// How many public events went out.
+    /// The number of public events that went out.
     pub events: u64,
-    /// A tool's result is what the model has read last: in the thread, or in the CLI's own run.
+    /// True if the last thing that the model has read is a tool's result: in the thread, or in the CLI's own run.
     pub is_behind_result: bool,
-    /// Pieces of a message came, and it did not: it broke off.
+    /// True if pieces of a message came, but not the message: it broke off.
     pub breaks_off: bool,
-    /// Of each native call, the provider's id and the one the reply has for it.
+    /// For each native call, the provider's id and the id that the reply has for it.
     pub call_ids: Vec<ProviderCallId>,
-    /// The texts that came in. An answer may be long: none is kept a second time.
+    /// The texts that came in. An answer may be long, so none is kept twice.
     received: Vec<ReceivedText>,
 }
 
@@ -44,21 +45,21 @@ pub struct Folded {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderCallId {
     pub provider: String,
-    /// The caller's: another one where the provider's was taken.
+    /// The caller's id: another one if the provider's was taken.
     pub id: String,
 }
 
 /// A text that came in.
 #[derive(Debug)]
 enum ReceivedText {
-    /// It is the reply's message at this place.
+    /// The text is that of the reply's message at this index.
     Message(usize),
-    /// It held calls, or no message came of it.
+    /// The text held calls, or no message came of it.
     Text(String),
 }
 
 impl Folded {
-    /// The text that came in, of all messages: for a failed run's `partial`, and to be counted where nobody reported usage.
+    /// The text of all messages that came in: for a failed run's `partial`, and for an estimate if no usage was reported.
     pub fn text(&self) -> Cow<'_, str> {
         let mut parts = self.received.iter().map(|received| match received {
             ReceivedText::Message(place) => self.reply.messages.get(*place).map_or("", |message| &message.content),
@@ -76,37 +77,38 @@ impl Folded {
 #[derive(Debug)]
 pub struct Fold {
     folded: Folded,
-    /// Which text is a call.
+    /// The mode that decides which text is a call.
     text_calls: TextCalls,
-    /// The message being written.
+    /// The filter for the message that is being written.
     gate: Option<Gate>,
-    /// Its pieces so far; those of an abandoned one until anything else comes.
+    /// The pieces of the message so far; those of an abandoned message until anything else comes.
     pieces: String,
-    /// Reasoning that is in no block yet.
+    /// Reasoning that no block holds yet.
     thinking: String,
-    /// Take a terminal's control sequences out of the message and the reasoning that come: whatever wire or API they come by.
+    /// These remove a terminal's control sequences from the message and the reasoning, whichever wire or API they come by.
     ansi: Stripper,
     thinking_ansi: Stripper,
-    /// Where the last message is among the reply's, if any text is left of it.
+    /// The index of the last message in the reply, if any text of it is left.
     last: Option<usize>,
-    /// Somebody hears the texts.
+    /// True if there is a listener for the texts.
     has_listener: bool,
-    /// Ids no new call may have: those of the thread, then those assigned.
+    /// The ids that no new call may have: those of the thread, then those assigned.
     taken: TakenIds,
-    /// Native calls without a result, by the provider's id, as they came, and the ids assigned to them.
+    /// Native calls without a result, by the provider's id: each as it came, with the id assigned to it.
     native: HashMap<String, (ToolCall, String)>,
     /// Calls the CLI itself has answered.
     answered: HashSet<String>,
-    /// Answers that the model has given by a tool of the CLI's own, by their ids: no calls, if the CLI has taken them.
+    /// Answers that the model has given by a call of the CLI's own tool, by their ids. They are not calls if the CLI accepts
+    /// them.
     answers: HashMap<String, ToolCall>,
-    /// The last of them that the CLI has called a good one.
+    /// The last of those answers that the CLI has accepted.
     taken_answer: Option<ToolCall>,
-    /// Nothing is looked for in texts and only the last one is kept: the CLI works for itself, for hours maybe.
+    /// True if texts are not searched for calls and only the last one is kept: the CLI works on its own, maybe for hours.
     watching: bool,
 }
 
 impl Fold {
-    /// `taken`: the call ids of the thread so far. `text_calls`: which text is a call.
+    /// Makes a fold. `taken` has the call ids of the thread so far, `text_calls` decides which text is a call.
     pub fn new(taken: HashSet<String>, text_calls: TextCalls) -> Self {
         Fold {
             folded: Folded::default(),
@@ -127,8 +129,8 @@ impl Fold {
         }
     }
 
-    /// For a CLI that works for itself: its texts are texts, its calls its own, and memory is bounded however long it goes
-    /// on. The reply has the last message, and no calls.
+    /// Makes a fold for a CLI that works on its own: its texts are only texts, its calls are its own, and memory is bounded
+    /// however long it goes on. The reply has the last message, and no calls.
     pub fn watching() -> Self {
         Fold {
             watching: true,
@@ -136,24 +138,25 @@ impl Fold {
         }
     }
 
-    /// For a thread that ends with a tool's result, where this is so.
+    /// Says whether the thread ends with a tool's result.
     #[must_use]
     pub fn behind_result(mut self, is_behind_result: bool) -> Self {
         self.folded.is_behind_result = is_behind_result;
         self
     }
 
-    /// Texts become events only if somebody hears them; they are counted all the same, and the reply has them.
+    /// Says whether there is a listener for the texts. Without one they don't become events, but they are counted all the same,
+    /// and the reply has them.
     #[must_use]
     pub fn with_listener(mut self, has_listener: bool) -> Self {
         self.has_listener = has_listener;
         self
     }
 
-    /// Takes one event of the decoder; public events go to `out`, in order.
+    /// Takes one event of the decoder and appends public events to `out`, in order.
     pub fn push(&mut self, event: Event, out: &mut Vec<Event>) {
         let before = out.len();
-        // Who watches a CLI at work is told of its calls, but not of every result.
+        // An observer of a CLI at work is told of its calls, but not of every result.
         if matches!(event, Event::ToolResult { .. }) || (self.watching && matches!(event, Event::ToolCall { .. })) {
             self.folded.is_behind_result = true;
         }
@@ -193,7 +196,7 @@ impl Fold {
                 }
             }
             Event::Message { id, content } => self.message(id, content, out),
-            // What comes next has nothing to do with it. Its text is the last that is known, until then.
+            // The next event has nothing to do with the message. Until then its text is the last one known.
             Event::Abandoned => {
                 self.gate = None;
                 self.thinking.clear();
@@ -219,10 +222,12 @@ impl Fold {
                 let answer = self.answers.remove(tool_call_id);
                 self.taken_answer = answer.filter(|_| !is_error).or(self.taken_answer.take());
             }
-            // A call that gets another id is told whole: its pieces would belong to a call that the thread has.
+            // The pieces of a call that gets another id are not sent, since they would seem to belong to a call of the thread;
+            // the whole call follows.
             Event::ToolCallDelta { tool_call_id, .. }
                 if !self.has_listener || tool_call_id.is_empty() || self.taken.contains(&tool_call_id) => {}
-            // Printed twice, when it begins and when it ends, it is one call. With other arguments it is another one under the same id.
+            // A call that is printed both at its beginning and at its end is one call. With other arguments it is another call
+            // under the same id.
             Event::ToolCall { tool_call } if self.is_known(&tool_call) => {}
             Event::ToolCall { mut tool_call } => {
                 let own = tool_call.clone();
@@ -235,7 +240,7 @@ impl Fold {
                 self.folded.reply.tool_calls.push(tool_call.clone());
                 out.push(Event::ToolCall { tool_call });
             }
-            // The result of a call has the id assigned to the call.
+            // The result has the provider's id; it gets the id assigned to the call.
             Event::ToolResult {
                 tool_call_id,
                 content,
@@ -252,7 +257,7 @@ impl Fold {
             }
             Event::Failure(failure) => self.folded.failure = Some(failure),
             Event::Outcome(outcome) => self.folded.outcome = Some(*outcome),
-            // A failed request costs nothing: no news.
+            // A failed request costs nothing, so no event reports it.
             Event::Usage { usage, .. } if usage.total_tokens == 0 => self.folded.usage = Some(usage),
             other => {
                 self.note(&other);
@@ -262,8 +267,8 @@ impl Fold {
         self.folded.events += (out.len() - before) as u64;
     }
 
-    /// `event` without what a terminal would obey in its text. A call's arguments are what the model wrote, and what its API seals is
-    /// returned as it came.
+    /// Removes a terminal's control sequences from the event's text. A call's arguments stay as the model wrote them, and
+    /// sealed reasoning stays as its API returned it.
     fn without_ansi(&mut self, event: Event) -> Event {
         match event {
             Event::TextDelta { message_id, text } => Event::TextDelta {
@@ -298,13 +303,13 @@ impl Fold {
         }
     }
 
-    /// Whether a native call came before, and has no result yet.
+    /// Returns whether the same native call came before and has no result yet.
     fn is_known(&self, call: &ToolCall) -> bool {
         let known = self.native.get(&call.id).filter(|_| !call.id.is_empty());
         known.is_some_and(|(known, _)| known == call)
     }
 
-    /// Keeps what the reply needs of events that pass through.
+    /// Keeps the facts that the reply needs of events that pass through.
     fn note(&mut self, event: &Event) {
         let reply = &mut self.folded.reply;
         match event {
@@ -335,13 +340,13 @@ impl Fold {
         }
     }
 
-    /// A message is complete: the rest of its text, the message itself, the calls found in it.
+    /// Completes a message: sends the rest of its text, the message itself, and the calls found in it.
     fn message(&mut self, id: Option<String>, content: String, out: &mut Vec<Event>) {
         let pieces = std::mem::take(&mut self.pieces);
-        // Where its pieces differed they are out all the same; what counts is the whole one.
+        // If the pieces differ from the message, they are out all the same; the whole message is the one that counts.
         let differs = self.gate.is_some() && pieces != content;
         let mut first = None;
-        // Where no pieces of it came it is one itself.
+        // Without pieces, the whole message passes through the filter like one piece.
         let gate = self.gate.take().filter(|_| !differs).unwrap_or_else(|| {
             let mut whole = Gate::new(&self.text_calls);
             first = whole.push(&content);
@@ -355,7 +360,7 @@ impl Fold {
             self.emit(|| Event::TextDelta { message_id, text }, out);
         }
         let place = self.folded.reply.messages.len();
-        // Only where something was taken out of what came, that is not the message itself.
+        // Only if calls were taken out, the text that came in is not the message itself.
         let (text, received) = match calls.is_empty() {
             true if content.is_empty() => (content, ReceivedText::Text(String::new())),
             true => (content, ReceivedText::Message(place)),
@@ -398,7 +403,7 @@ impl Fold {
         );
     }
 
-    /// What the model thought and no block holds is one.
+    /// Makes a detail of the reasoning that no block holds.
     fn end_thinking(&mut self) {
         let thinking = std::mem::take(&mut self.thinking);
         self.folded
@@ -407,7 +412,7 @@ impl Fold {
             .extend(ReasoningDetail::text(&thinking, None));
     }
 
-    /// A text goes out, if anybody hears it.
+    /// Sends an event with text, if there is a listener.
     fn emit(&mut self, event: impl FnOnce() -> Event, out: &mut Vec<Event>) {
         match self.has_listener {
             true => out.push(event()),
@@ -415,9 +420,9 @@ impl Fold {
         }
     }
 
-    /// No more events will come. Formats that only have a last word get their message from it.
+    /// Ends the events. Formats that have only an outcome get their message from it.
     pub fn finish(mut self, out: &mut Vec<Event>) -> Folded {
-        // What the CLI has not taken for an answer is a call like any other.
+        // An answer that the CLI has not accepted is a call like any other.
         let is_taken = self
             .folded
             .outcome
@@ -429,7 +434,7 @@ impl Fold {
                 false => self.push(Event::ToolCall { tool_call }, out),
             }
         }
-        // The same value, as the model wrote it: claude's last word has its escapes resolved.
+        // The value is the same as the model wrote it; claude's last event has its escapes resolved.
         if let Some(structured) = self
             .folded
             .outcome

@@ -1,7 +1,7 @@
 //! The vocabulary of a thread: messages, tool calls, tool results, tools and token usage.
 //!
-//! In: the JSON the façade makes of the caller's messages (any LangChain version, or plain objects). Out: the types every
-//! other layer speaks. Tool arguments stay raw JSON text, so key order and number spelling survive the whole way.
+//! In: the JSON that the façade makes of the caller's messages (any LangChain version, or plain objects). Out: the types that
+//! every other layer uses. Tool arguments stay raw JSON text, so key order and number spelling survive the whole way.
 
 pub mod content;
 pub mod reasoning;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Who speaks in a [`Message`]. LangChain's own type names.
+/// The speaker of a [`Message`], under LangChain's own type names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
     /// Instructions: `system` (and OpenAI's `developer`).
@@ -24,12 +24,12 @@ pub enum Role {
     Ai,
     /// The result of one tool call.
     Tool,
-    /// Any other type a message may say, kept as it is (`generic`, `function`, …).
+    /// Any other type of message, kept unchanged (`generic`, `function`, …).
     Other(String),
 }
 
 impl Role {
-    /// The name SPEC-01 writes for it.
+    /// The name that SPEC-01 writes for the role.
     pub fn as_str(&self) -> &str {
         match self {
             Role::System => "system",
@@ -59,10 +59,10 @@ impl<'de> Deserialize<'de> for Role {
     }
 }
 
-/// What a message holds: text, or content blocks as the JSON text the caller had.
+/// The content of a message: text, or content blocks as the caller's JSON text.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// Plain text. Lone surrogates of the JavaScript string are U+FFFD here.
+    /// Plain text. Lone surrogates of the JavaScript string have become U+FFFD.
     Text(String),
     /// An array of content blocks (or any other JSON value), exactly as `JSON.stringify` wrote it.
     Blocks(Box<RawValue>),
@@ -105,45 +105,45 @@ impl Serialize for Content {
     }
 }
 
-/// One message of a thread. To clone it is to share it: a thread that grows has the messages it had, and so have its calls.
+/// One message of a thread. A clone shares it: a thread that grows keeps the messages it had, and so do its calls.
 #[derive(Clone)]
 pub struct Message(Arc<Stored>);
 
-/// What a message is, and what was found out about it.
+/// A message's fields, with values computed from them once.
 struct Stored {
     fields: MessageFields,
     digest: OnceLock<(u64, u64)>,
 }
 
-/// What a message says, as the façade sends it.
+/// The fields of a message, as the façade sends them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MessageFields {
-    /// Who speaks.
+    /// The speaker.
     #[serde(rename = "type")]
     pub role: Role,
     /// The content.
     #[serde(default)]
     pub content: Content,
-    /// Calls the model made in this message (`ai` only).
+    /// Calls that the model made in this message (`ai` only).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// Calls in this message that could not be read (`ai` only). Told to an API beside what came of them.
+    /// Calls in this message that could not be read (`ai` only). An API is told of them together with the answers to them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invalid_tool_calls: Vec<InvalidToolCall>,
-    /// Which call this message answers (`tool` only).
+    /// The id of the call that this message answers (`tool` only).
     #[serde(default, deserialize_with = "lossy_string", skip_serializing_if = "String::is_empty")]
     pub tool_call_id: String,
     /// `true` for a tool message with status "error".
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
-    /// The model's reasoning (`ai` only): what [`reasoning::Returned`] reads, as the façade wrote it. Never part of a prompt, nor of a
-    /// recorded thread.
+    /// The model's reasoning (`ai` only), as the façade wrote it; [`reasoning::Returned`] reads it. It is never part of a
+    /// prompt, nor of a recorded thread.
     #[serde(default, skip_serializing)]
     pub reasoning: Option<Box<RawValue>>,
 }
 
 impl MessageFields {
-    /// What `role` says, text and no more.
+    /// Makes the fields of a message that is only text.
     pub fn new(role: Role, text: impl Into<String>) -> MessageFields {
         MessageFields {
             role,
@@ -158,7 +158,7 @@ impl MessageFields {
 }
 
 impl Message {
-    /// What `role` says, text and no more.
+    /// Makes a message that is only text.
     pub fn new(role: Role, text: impl Into<String>) -> Message {
         MessageFields::new(role, text).into()
     }
@@ -174,8 +174,8 @@ impl From<MessageFields> for Message {
 }
 
 impl Message {
-    /// What `make` makes of it, made once for all who share the message. There is one `make` in this package: a second would be given the
-    /// first one's.
+    /// Returns the digest that `make` computes of the message, once for all clones. There must be only one `make` in this
+    /// package: a second one would get the first one's result.
     pub fn digest(&self, make: impl FnOnce(&MessageFields) -> (u64, u64)) -> (u64, u64) {
         *self.0.digest.get_or_init(|| make(self))
     }
@@ -207,10 +207,10 @@ impl<'de> Deserialize<'de> for Message {
     }
 }
 
-/// A call of a tool: what the model asked for.
+/// A tool call that the model asked for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Unique within its thread. Empty in a thread's message that has none.
+    /// The id, unique within its thread. Empty in a message of a thread that has none.
     #[serde(default, deserialize_with = "lossy_string")]
     pub id: String,
     /// The tool's name as the caller bound it.
@@ -226,17 +226,17 @@ impl PartialEq for ToolCall {
     }
 }
 
-/// What a tool came to: the answer to a [`ToolCall`], for the model.
+/// The result of a tool: the answer to a [`ToolCall`], for the model.
 #[derive(Debug, Clone, Default)]
 pub struct ToolResult {
-    /// Text, or content blocks, as the tool gave them.
+    /// Text, or content blocks, unchanged from the tool.
     pub content: Content,
-    /// The tool failed or was not run, and the content says why.
+    /// True if the tool failed or was not run; the content then says why.
     pub is_error: bool,
 }
 
 impl ToolResult {
-    /// A result that is text.
+    /// Makes a result that is text.
     pub fn text(text: impl Into<String>) -> ToolResult {
         ToolResult {
             content: Content::Text(text.into()),
@@ -244,7 +244,7 @@ impl ToolResult {
         }
     }
 
-    /// A failure, for the model to read.
+    /// Makes a failure for the model to read.
     pub fn error(reason: impl Into<String>) -> ToolResult {
         ToolResult {
             content: Content::Text(reason.into()),
@@ -253,7 +253,7 @@ impl ToolResult {
     }
 }
 
-/// Something that looked like a tool call and could not be read.
+/// A text that looked like a tool call and could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InvalidToolCall {
     /// The call's id, if one could be read.
@@ -262,48 +262,49 @@ pub struct InvalidToolCall {
     pub name: Option<String>,
     /// The text as the model wrote it.
     pub args: String,
-    /// Why it could not be read.
+    /// The reason why it could not be read.
     pub error: String,
 }
 
 /// A tool the model may call.
 #[derive(Debug, Clone, Deserialize)]
 pub struct ToolSpec {
-    /// The name the model calls it by.
+    /// The name by which the model calls the tool.
     pub name: String,
-    /// What it does, for the model.
+    /// The tool's purpose, for the model.
     #[serde(default)]
     pub description: Option<String>,
     /// JSON Schema of the arguments, as raw text.
     pub schema: Box<RawValue>,
 }
 
-/// Tokens of one reply. `input_tokens` has LangChain's meaning: everything the model read, cache reads and writes included.
+/// The token usage of one reply. `input_tokens` has LangChain's meaning: everything the model read, cache reads and writes
+/// included.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Usage {
-    /// Tokens read, those from and into the cache included.
+    /// Tokens read, including those from and into the cache.
     pub input_tokens: u64,
     /// Tokens written, reasoning included.
     pub output_tokens: u64,
     /// The sum of both.
     pub total_tokens: u64,
-    /// Of the input: served from the prompt cache.
+    /// The part of the input that was served from the prompt cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_read_tokens: Option<u64>,
-    /// Of the input: written into the prompt cache.
+    /// The part of the input that was written into the prompt cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_write_tokens: Option<u64>,
-    /// Of the output: reasoning ("thinking").
+    /// The part of the output that is reasoning ("thinking").
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_tokens: Option<u64>,
-    /// `true` where the provider reported nothing and the figures are `ceil(length / 4)`.
+    /// `true` if the provider reported nothing and the figures are `ceil(length / 4)`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
 }
 
 impl Usage {
-    /// Adds `more`; what only one of them knows is kept.
+    /// Adds `more`; a figure that only one of them has is kept.
     pub fn add(&mut self, more: &Usage) {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
@@ -318,8 +319,8 @@ impl Usage {
         self.estimated |= more.estimated;
     }
 
-    /// What CLI-ADAPTER-PROTOCOL asks for where a provider reports nothing: a quarter of the characters (UTF-16 units, as
-    /// JavaScript counts them), rounded up.
+    /// Estimates the usage as CLI-ADAPTER-PROTOCOL asks where a provider reports none: a quarter of the characters (UTF-16
+    /// units, as JavaScript counts them), rounded up.
     pub fn estimate(prompt: &str, completion: &str) -> Usage {
         let quarter = |text: &str| (text.encode_utf16().count() as u64).div_ceil(4);
         let (input_tokens, output_tokens) = (quarter(prompt), quarter(completion));
@@ -333,8 +334,8 @@ impl Usage {
     }
 }
 
-/// A JSON string that may hold lone surrogates, which JavaScript strings can and UTF-8 can't: they become U+FFFD instead
-/// of an error.
+/// A JSON string that may hold lone surrogates, as JavaScript strings can and UTF-8 can't: they become U+FFFD instead of an
+/// error.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lossy(pub String);
 
@@ -353,17 +354,17 @@ impl<'de> Deserialize<'de> for Lossy {
                 Ok(Lossy(wtf8_to_string(bytes.to_vec())))
             }
         }
-        // serde_json hands out a string with lone surrogates only when asked for bytes (as WTF-8).
+        // serde_json accepts a string with lone surrogates only when asked for bytes (as WTF-8).
         deserializer.deserialize_bytes(Text)
     }
 }
 
-/// [`Lossy`] for a field of type `String`; `null` is the empty string.
+/// Deserialises a [`Lossy`] for a field of type `String`; `null` is the empty string.
 pub fn lossy_string<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     Ok(Option::<Lossy>::deserialize(deserializer)?.unwrap_or_default().0)
 }
 
-/// WTF-8 (UTF-8 that may hold surrogates, three bytes each) to a string with U+FFFD for each of them.
+/// Converts WTF-8 (UTF-8 that may hold surrogates, three bytes each) to a string with U+FFFD for each surrogate.
 pub(crate) fn wtf8_to_string(bytes: Vec<u8>) -> String {
     match String::from_utf8(bytes) {
         Ok(text) => text,
@@ -379,14 +380,16 @@ pub(crate) fn wtf8_to_string(bytes: Vec<u8>) -> String {
     }
 }
 
-/// JSON of any origin. Lone surrogates, which a JavaScript string may hold, are U+FFFD; what can't be read is `null`.
+/// Parses JSON of any origin. Lone surrogates, which a JavaScript string may hold, become U+FFFD; JSON that can't be parsed
+/// becomes `null`.
 pub(crate) fn json_value(text: &str) -> Value {
     serde_json::from_str(text)
         .or_else(|_| serde_json::from_str(&mended(text)))
         .unwrap_or_default()
 }
 
-/// `json` as JavaScript writes it, with U+FFFD for each lone surrogate: it writes no other as an escape, and no text of UTF-8 holds one.
+/// Returns `json`, written by JavaScript, with U+FFFD for each lone surrogate. JavaScript writes no other character as a `\ud…`
+/// escape, and no UTF-8 text holds a surrogate.
 pub fn well_formed(json: String) -> String {
     match json.contains("\\ud") {
         true => mended(&json),
@@ -394,7 +397,7 @@ pub fn well_formed(json: String) -> String {
     }
 }
 
-/// JSON text with U+FFFD for the escapes of lone surrogates.
+/// Returns JSON text with U+FFFD for the escapes of lone surrogates.
 fn mended(json: &str) -> String {
     let unit = |at: usize| {
         let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
@@ -413,7 +416,7 @@ fn mended(json: &str) -> String {
                 continue;
             }
             (Some(_), _) => 6,
-            // An escape of two characters; JSON has no other.
+            // This is an escape of two characters; JSON has no other.
             (None, _) => 2,
         };
         let end = (at + length).min(json.len());

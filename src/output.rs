@@ -1,7 +1,7 @@
-//! What a CLI printed, read without running it.
+//! Reads a CLI's standard output without running the CLI.
 //!
-//! In: the text of a standard output, its format and, if known, whose it is. Out: [`Parsed`], the same answer that a run
-//! would have come to, or why it is none. Nothing here fails, whatever the text is (INV-CLI-PARSE-001).
+//! In: the text of a standard output, its format and, if known, its provider. Out: [`Parsed`], with the same answer that a run
+//! would have had, or the reason why there is none. Nothing here fails, whatever the text is (INV-CLI-PARSE-001).
 
 use std::collections::HashSet;
 
@@ -19,59 +19,59 @@ use crate::provider::{self, Provider};
 use crate::redact::{Channel, Redactor};
 use crate::toolcall::TextCalls;
 
-/// A standard output, understood.
+/// The content of a standard output.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Parsed {
-    /// The answer: the last message's text, tool calls taken out.
+    /// The answer: the last message's text, without tool calls.
     pub content: String,
     /// All messages, in order.
     pub messages: Vec<AssistantMessage>,
     /// Calls of the caller's tools.
     pub tool_calls: Vec<ToolCall>,
-    /// Tokens, if the output tells.
+    /// Token usage, if the output has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// The model, if the output tells.
+    /// The model, if the output names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The session, if the output tells.
+    /// The session, if the output names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// Whether the output tells of a failure.
+    /// True if the output reports a failure.
     pub is_error: bool,
     /// The failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ParsedError>,
-    /// Whatever was odd about the output.
+    /// The oddities of the output.
     pub diagnostics: Vec<String>,
-    /// What could not be read, with its line.
+    /// The lines that could not be read, with the reasons.
     pub parse_errors: Vec<LineError>,
 }
 
-/// Why an output is no success.
+/// The failure that an output reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParsedError {
     pub category: Category,
     /// The stable code.
     pub code: Code,
-    /// The reason, as the provider put it.
+    /// The reason, in the provider's words.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Whether the same provider may be asked again.
+    /// True if the same provider may be called again.
     pub should_retry: bool,
-    /// Whether another provider may do better.
+    /// True if another provider may succeed.
     pub should_fallback: bool,
-    /// Wait this long before trying again, ms.
+    /// The time to wait before trying again, ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
     /// When a limit ends, ms since the epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resets_at: Option<u64>,
-    /// HTTP status of the API's answer.
+    /// The HTTP status of the API's answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_status: Option<u16>,
 }
@@ -79,14 +79,14 @@ pub struct ParsedError {
 /// A line that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LineError {
-    /// Its number, from 1.
+    /// The line's number, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// The problem with the line.
     pub message: String,
 }
 
-/// Reads `stdout`, printed by `provider` (an id; that of a CLI nobody knows, or none, means the document's formats) as
-/// `format`. `now_ms`, ms since the epoch, is what relative times count from.
+/// Reads `stdout`, printed by `provider` as `format`. `provider` is an id; an unknown one, or none, means the formats of
+/// CLI-ADAPTER-PROTOCOL. Relative times count from `now_ms`, ms since the epoch.
 pub fn parse(stdout: &str, format: OutputFormat, provider: Option<&str>, now_ms: u64) -> Parsed {
     let known = provider.and_then(provider::find);
     let wire = wire(known, format);
@@ -150,7 +150,7 @@ fn malformed(reason: &str) -> Event {
     })
 }
 
-/// The provider's own wire for `format`; where it has but one JSON format, that for both names of one.
+/// The provider's own wire for `format`; a provider with only one JSON format uses that for both JSON names.
 fn wire(provider: Option<&Provider>, format: OutputFormat) -> Wire {
     let wires = provider.map_or(&[][..], |provider| provider.wires);
     let own = wires.iter().find(|(of, _)| *of == format);
@@ -219,7 +219,7 @@ mod tests {
         parse(&recording(name), OutputFormat::StreamJson, Some(provider), 0)
     }
 
-    /// INV-CLI-PARSE-002, on what the CLIs really printed.
+    /// INV-CLI-PARSE-002, tested on real output of the CLIs.
     #[test]
     fn every_cli_s_answer_is_found() {
         for (name, provider, content) in [
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(codex.content, "Hello from the mock.", "codex has one JSON format");
     }
 
-    /// The document's own examples, without a provider.
+    /// The document's own examples, read without a provider.
     #[test]
     fn the_documents_examples() {
         for (format, stdout, content) in [
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Bytes of real output in the wrong places: what a cut pipe or two CLIs in one log look like.
+    /// Pieces of real output in the wrong places, as a cut pipe or two CLIs in one log produce them.
     fn foreign() -> impl Strategy<Value = String> {
         let pieces = [
             recording("claude/success-stream-json"),
@@ -315,7 +315,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(96))]
 
-        /// INV-CLI-PARSE-001: whatever comes, something sensible comes out.
+        /// INV-CLI-PARSE-001: any input gives a sensible result.
         #[test]
         fn never_fails(text in foreign(), format in 0_usize..3, who in 0_usize..8) {
             let id = provider::ALL.get(who).map(|provider| provider.id.to_string());
@@ -325,7 +325,7 @@ mod tests {
             prop_assert!(serde_json::to_string(&parsed).is_ok());
         }
 
-        /// INV-CLI-PARSE-002: a text that is a JSON string's value comes out as it went in.
+        /// INV-CLI-PARSE-002: a text that is a JSON string's value is returned unchanged.
         #[test]
         fn json_gives_its_text_back(text in "[a-zA-Z0-9 .,äöü]{1,80}") {
             let json = serde_json::json!({"content": text}).to_string();

@@ -1,10 +1,10 @@
-//! Run logs on their way into a file.
+//! Writes run logs to files.
 //!
-//! In: events, as they happen. Out: whole lines, in order, written by a thread of its own: neither Node's thread nor a run's
-//! waits for a disk. What waits for the disk is bounded: behind `ROOM` bytes the run waits too, and a file that takes
-//! nothing for `PATIENCE` is abandoned. A log that fails is never a run that fails: [`Recorder::failure`] says why, once.
+//! In: events, as they happen. Out: whole lines, in order, written by a separate thread: neither Node's thread nor a run's
+//! waits for a disk. The lines that wait for the disk are bounded: beyond `ROOM` bytes the run waits too, and a file that
+//! accepts nothing for `PATIENCE` is abandoned. A failed log never fails its run: [`Recorder::failure`] gives the reason, once.
 //!
-//! Every line is handed to the operating system as soon as it is there: it survives this process, whichever way that ends.
+//! Every line is handed to the operating system at once, so it survives this process, whichever way that ends.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -20,42 +20,42 @@ use crate::redact::Redactor;
 use crate::runlog::deltas::Lines;
 use crate::runlog::{BEGINNING, End, Header, Stamp, end_line, header_line};
 
-/// Bytes that may wait for the disk. A longer line waits alone.
+/// The bytes that may wait for the disk. A longer line waits alone.
 const ROOM: usize = 16 * 1024 * 1024;
 
-/// Lines that may wait for the disk.
+/// The number of lines that may wait for the disk.
 const LINES: usize = 4096;
 
-/// How long a file may take nothing.
+/// The time for which a file may accept nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Lines are written together up to about this many bytes.
+/// The bytes up to which lines are written together.
 const BATCH: usize = 256 * 1024;
 
-/// Why a log can't be begun. The message names the path.
+/// The reason why a log can't be begun. The message names the path.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// There is nowhere to put it.
+    /// The log's folder does not exist.
     #[error("there is no folder {0:?} to write it into")]
     NoFolder(PathBuf),
-    /// Somebody else's file.
+    /// The file is not a run log of this version.
     #[error("{0:?} exists and is not a run log of this version: it is left alone")]
     NotOurs(PathBuf),
-    /// A folder, a pipe, a socket.
+    /// The path is a folder, a pipe or a socket.
     #[error("{0:?} is not a file")]
     NoFile(PathBuf),
-    /// A name that leads elsewhere: whoever made it would choose what is written to.
+    /// The path is a symbolic link, whose maker would choose the file that is written.
     #[error("{0:?} is a symbolic link: name the file itself")]
     Link(PathBuf),
-    /// A log of somebody else's, who reads what is added to it.
+    /// The log belongs to another user, who could read added lines.
     #[error("{0:?} belongs to another user: name a file of your own")]
     NotOwned(PathBuf),
-    /// What the operating system says.
+    /// The operating system reported an error.
     #[error("{0:?} can't be opened: {1}")]
     Io(PathBuf, io::Error),
 }
 
-/// The log of one run. Several may write to one file.
+/// The log of one run. Several recorders may write to one file.
 #[derive(Debug)]
 pub struct Recorder {
     started: Instant,
@@ -65,14 +65,14 @@ pub struct Recorder {
     fault: Arc<Fault>,
 }
 
-/// What the thread is to do.
+/// A task for the writing thread.
 enum Job {
     Write(String, OwnedSemaphorePermit),
-    /// Say when all before it is written.
+    /// Report when all lines before it are written.
     Settled(oneshot::Sender<()>),
 }
 
-/// Why the log was abandoned, if it was.
+/// The reason why the log was abandoned, if it was.
 #[derive(Debug, Default)]
 struct Fault(StdMutex<State>);
 
@@ -105,7 +105,7 @@ impl Recorder {
     /// # Errors
     /// [`Refused`], before anything was written.
     pub async fn begin(path: &Path, header: &Header, redactor: Redactor) -> Result<Recorder, Refused> {
-        // With the header's own clock: what is done here takes time, the first redaction of a process most.
+        // The time is taken together with the header's own: the work here takes time, the first redaction of a process most.
         let started = Instant::now();
         let owned = path.to_owned();
         let opened = tokio::task::spawn_blocking(move || open(&owned)).await;
@@ -119,7 +119,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// The log of a run that goes on without: [`Recorder::failure`] says why.
+    /// Makes a failed log, for a run that goes on without one: [`Recorder::failure`] gives the reason.
     pub fn failed(reason: String) -> Recorder {
         let (queue, _) = mpsc::channel(1);
         let fault = Fault::default();
@@ -154,7 +154,7 @@ impl Recorder {
         })
     }
 
-    /// Adds an event. Waits where too much waits for the disk already.
+    /// Adds an event. Waits if too much is waiting for the disk already.
     pub async fn event(&self, event: &impl Serialize) {
         match serde_json::to_string(event) {
             Ok(json) => self.event_json(json).await,
@@ -162,12 +162,12 @@ impl Recorder {
         }
     }
 
-    /// Adds an event that is JSON already: an object with a `type`.
+    /// Adds an event that is already JSON: an object with a `type`.
     pub async fn event_json(&self, json: String) {
         if self.fault.is_set() {
             return;
         }
-        // Held until the lines are in the queue, so that they are there in their order.
+        // The lock is held until the lines are in the queue, so that they keep their order.
         let mut lines = self.lines.lock().await;
         let mut ready = Vec::new();
         lines.push(self.stamp(), json, &mut ready);
@@ -176,7 +176,7 @@ impl Recorder {
         }
     }
 
-    /// Adds how the run ended, where no event says it, and lets go what waits.
+    /// Adds the end of the run, if no event tells it, after the events that are still held back.
     pub async fn end(&self, end: Option<&End>) {
         if self.fault.is_set() {
             return;
@@ -208,7 +208,7 @@ impl Recorder {
         }
     }
 
-    /// Why the log failed, if it has: reported once.
+    /// The reason why the log failed, if it has; returned once.
     pub fn failure(&self) -> Option<String> {
         let mut state = self.fault.locked();
         if state.reported {
@@ -249,11 +249,11 @@ impl Recorder {
     }
 }
 
-/// A log's file. Others may add to it, and nobody may take anything away: what is left would begin in the middle.
+/// A log's file. Others may add to it, but nobody may remove anything: the rest would begin in the middle.
 #[derive(Debug)]
 struct LogFile {
     file: File,
-    /// What it had at the last look; `None` for a device.
+    /// The file's length at the last look, bytes; `None` for a device.
     length: Option<u64>,
 }
 
@@ -290,7 +290,7 @@ impl Write for LogFile {
     }
 }
 
-/// The thread: takes jobs until the recorder is gone, and closes the file.
+/// Runs the writing thread: it takes jobs until the recorder is gone, and closes the file.
 fn write(mut file: impl Write, mut jobs: mpsc::Receiver<Job>, fault: &Fault) {
     while let Some(first) = jobs.blocking_recv() {
         let mut next = Some(first);
@@ -312,7 +312,7 @@ fn write(mut file: impl Write, mut jobs: mpsc::Receiver<Job>, fault: &Fault) {
                 None
             };
         }
-        // Behind a line that failed there is nothing to add: what came before it is the log.
+        // Nothing is added after a line that failed: the lines before it are the log.
         if !bytes.is_empty()
             && !fault.is_set()
             && let Err(error) = file.write_all(&bytes).and_then(|()| file.flush())
@@ -326,21 +326,21 @@ fn write(mut file: impl Write, mut jobs: mpsc::Receiver<Job>, fault: &Fault) {
     }
 }
 
-/// The file, ready to be appended to.
+/// Opens the file for appending.
 fn open(path: &Path) -> Result<File, Refused> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         return Err(Refused::NoFolder(folder.to_owned()));
     }
     let io = |error| Refused::Io(path.to_owned(), error);
-    // Before it is opened: a pipe would wait for its reader.
+    // This is checked before opening: a pipe would wait for its reader.
     let device = match path.metadata() {
         Ok(found) if is_device(&found) => true,
         Ok(found) if !found.is_file() => return Err(Refused::NoFile(path.to_owned())),
         _ => false,
     };
     let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
-    // /dev/stdout is one.
+    // The device /dev/stdout is a link.
     if is_link && !device {
         return Err(Refused::Link(path.to_owned()));
     }
@@ -351,13 +351,13 @@ fn open(path: &Path) -> Result<File, Refused> {
         use std::os::unix::fs::OpenOptionsExt;
         options.mode(0o600);
         if !device {
-            // Also one that was put there since.
+            // This also excludes a link that was put there since.
             let no_link = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits());
             options.custom_flags(no_link.unwrap_or_default());
         }
     }
     let mut file = match options.open(path) {
-        // A log is no reason to want to read a file that may only be written.
+        // A file that may only be written is accepted: a log does not need to read it.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => options.read(false).open(path).map_err(io)?,
         opened => opened.map_err(io)?,
     };
@@ -375,7 +375,7 @@ fn open(path: &Path) -> Result<File, Refused> {
         return Err(Refused::NotOurs(path.to_owned()));
     }
     make_private(path, &file, &found)?;
-    // A line that a crash has torn must not swallow the next.
+    // The rest of a line that a crash has torn must not swallow the next line.
     let mut last = [0];
     file.seek(SeekFrom::End(-1))
         .and_then(|_| file.read_exact(&mut last))
@@ -386,7 +386,7 @@ fn open(path: &Path) -> Result<File, Refused> {
     Ok(file)
 }
 
-/// Makes the file its owner's alone, who is this process's user.
+/// Makes the file private to its owner, who must be this process's user.
 #[cfg(unix)]
 fn make_private(path: &Path, file: &File, found: &std::fs::Metadata) -> Result<(), Refused> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -401,7 +401,7 @@ fn make_private(path: &Path, file: &File, found: &std::fs::Metadata) -> Result<(
         .map_err(|error| Refused::Io(path.to_owned(), error))
 }
 
-/// Who may read it is what its folder says.
+/// Does nothing: the file's folder decides who may read it.
 #[cfg(not(unix))]
 fn make_private(_: &Path, _: &File, _: &std::fs::Metadata) -> Result<(), Refused> {
     Ok(())

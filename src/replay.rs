@@ -1,7 +1,7 @@
-//! Run logs out of a file again: to be replayed, or to be shown.
+//! Reads run logs from files, to replay or to show them.
 //!
-//! In: a path. Out: a [`Replay`], whose events are the recorded JSON, byte for byte; or a page of text. What a log came to is
-//! what its last event says (`done`), so that a replayed run comes to the very same reply as the run itself.
+//! In: a path. Out: a [`Replay`], whose events are the recorded JSON, byte for byte; or a page of text. The result of a log is
+//! the one in its last event (`done`), so that a replayed run has the very same reply as the run itself.
 
 use std::path::{Path, PathBuf};
 
@@ -16,20 +16,20 @@ use crate::runlog::runs::timeline;
 use crate::runlog::text::Style;
 use crate::runlog::{html, normalised, text};
 
-/// Who is to blame for errors that no provider is.
+/// The name in errors that are not a provider's.
 const PACKAGE: &str = "deep-factor-providers";
 
-/// How many events go over at a time.
+/// The number of events in a batch.
 const BATCH: usize = 256;
 
-/// One run of a file.
+/// One recorded run of a file.
 #[derive(Debug)]
 pub struct Replay {
     run: Run,
     info: String,
 }
 
-/// What a run came to: index.d.ts's `RunLogInfo`, and what its reply or its error is made of.
+/// The result of a run: index.d.ts's `RunLogInfo`, with the data for its reply or its error.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Info<'a> {
@@ -38,32 +38,33 @@ struct Info<'a> {
     outcome: &'a str,
     complete: bool,
     events: usize,
-    /// Of all runs of the file.
+    /// The ids of all runs in the file.
     run_ids: Vec<&'a str>,
-    /// The run is an agent's: that it failed is one of its events.
+    /// True if the run is an agent's, whose failure is one of its events.
     agent: bool,
     problems: &'a [Problem],
-    /// The error of a run that failed.
+    /// The error, if the run failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a RawValue>,
-    /// The reply of a run that has one.
+    /// The reply, if the run has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     reply: Option<Box<RawValue>>,
-    /// The text of a run that has none.
+    /// The text so far, if the run has no reply.
     #[serde(skip_serializing_if = "String::is_empty")]
     text: String,
 }
 
 impl Replay {
-    /// The run `run_id` of the file, or its last one that is no part of another.
+    /// Opens the run `run_id` of the file, or the last run in it that is no part of another.
     ///
     /// # Errors
-    /// `NOT_FOUND` for a file or a run that there is not, `INVALID_RUN_LOG` for a file that is none or of a newer version.
+    /// `NOT_FOUND` for a file or a run that does not exist, `INVALID_RUN_LOG` for a file that is not a run log, or one of a
+    /// newer version.
     pub async fn open(path: PathBuf, run_id: Option<String>) -> Result<Replay, Box<ProviderError>> {
         let recording = load(&path).await?;
         let wanted = recording.runs.iter().rev().find(|run| match &run_id {
             Some(id) => run.id == *id,
-            // A whole that is not in this file is none.
+            // A parent run that is not in this file does not count.
             None => !recording
                 .runs
                 .iter()
@@ -77,12 +78,12 @@ impl Replay {
         Ok(Replay { run: run.clone(), info })
     }
 
-    /// What is known of the run, as JSON.
+    /// The facts about the run, as JSON.
     pub fn info(&self) -> &str {
         &self.info
     }
 
-    /// The events from the `from`th on, a JSON array of some of them; `None` behind the last.
+    /// Some of the events, from the `from`th on, as a JSON array; `None` after the last.
     pub fn batch(&self, from: usize) -> Option<String> {
         let entries = self.run.entries.get(from..).filter(|rest| !rest.is_empty())?;
         let events: Vec<&str> = entries.iter().take(BATCH).map(|entry| entry.event.get()).collect();
@@ -122,37 +123,37 @@ fn info(run: &Run, recording: &Recording) -> Result<String, serde_json::Error> {
     })
 }
 
-/// What a file is shown as.
+/// The form in which a file is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// For a terminal.
+    /// Text for a terminal.
     Text,
-    /// A page of its own.
+    /// A self-contained HTML page.
     Html,
-    /// The timeline as data.
+    /// The timeline as JSON data.
     Json,
 }
 
-/// How a file is shown.
+/// The options for showing a file.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub struct Shown {
     pub format: Format,
-    /// Text only: with colours.
+    /// True for colours; text only.
     #[serde(default)]
     pub colour: bool,
-    /// Text only: long arguments and results whole.
+    /// True to show long arguments and results whole; text only.
     #[serde(default)]
     pub full: bool,
 }
 
-/// All runs of a file, or what a normalised log of the Claude Code adapter tells, as a person sees it.
+/// Renders all runs of a file, or the content of a normalised log of the Claude Code adapter, for a person.
 ///
 /// # Errors
-/// As [`Replay::open`].
+/// The same errors as those of [`Replay::open`].
 pub async fn show(path: PathBuf, Shown { format, colour, full }: Shown) -> Result<String, Box<ProviderError>> {
     let bytes = contents(&path).await?;
-    // A page of a long log takes a while.
+    // Rendering the page of a long log takes a while.
     let made = tokio::task::spawn_blocking(move || {
         let timeline = match (read(&bytes), normalised::timeline(&bytes)) {
             (Ok(recording), _) => timeline(&recording),

@@ -1,31 +1,31 @@
-//! When to try again, and how long to wait before: pure decisions, nobody sleeps or looks at a clock in here.
+//! Decides when to try again, and how long to wait before. Pure: nothing here sleeps or reads a clock.
 //!
-//! In: a [`Policy`], the error of an attempt, how much time has gone and one random number. Out: a delay, or none.
+//! In: a [`Policy`], the error of an attempt, the time elapsed and one random number. Out: a delay, or none.
 
 pub mod quota;
 
 use crate::error::{Code, ProviderError};
 
-/// How often and how patiently one provider is asked again.
+/// The policy of further attempts with one provider.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Policy {
-    /// Attempts in all, the first included.
+    /// The number of attempts in all, the first included.
     pub max_attempts: u32,
-    /// Wait before the second attempt, ms; doubled before each further one.
+    /// The wait before the second attempt, ms; doubled before each further one.
     pub base_delay_ms: u64,
-    /// Longest wait of the policy's own, ms. A provider's own word (`retryAfterMs`) may be longer.
+    /// The longest wait of the policy's own, ms. A wait that the provider asks for (`retryAfterMs`) may be longer.
     pub max_delay_ms: u64,
-    /// Share of the wait that is random, 0 to 1: callers that failed together do not come back together.
+    /// The share of the wait that is random, 0 to 1, so that callers that failed together do not come back together.
     pub jitter: f64,
-    /// No attempt begins later than this after the first, ms.
+    /// The time after the first attempt, ms, after which no attempt begins.
     pub max_elapsed_ms: u64,
-    /// Whether a run that this package itself ended at `timeout` or `idleTimeout` is made again. Only for who asks for it:
+    /// True if a run that this package itself ended at `timeout` or `idleTimeout` is tried again. It is off by default:
     /// `timeout: 5000` is a promise to the caller, which three attempts of 5 s would break.
     pub own_limits: bool,
 }
 
 impl Default for Policy {
-    /// Two further attempts, as the package's default.
+    /// Two further attempts, the package's default.
     fn default() -> Self {
         Policy {
             max_attempts: 3,
@@ -49,8 +49,8 @@ impl Policy {
         own_limits: false,
     };
 
-    /// How long to wait before attempt `attempt + 1`, ms, after attempt `attempt` (from 1) failed with `error`; `None` to
-    /// give up. `elapsed_ms`: since the first attempt began. `random`: from 0 (included) to 1 (excluded).
+    /// The wait before attempt `attempt + 1`, ms, after attempt `attempt` (from 1) failed with `error`; `None` to give up.
+    /// `elapsed_ms` counts from the beginning of the first attempt; `random` is from 0 (included) to 1 (excluded).
     pub fn delay_after(&self, attempt: u32, error: &ProviderError, elapsed_ms: u64, random: f64) -> Option<u64> {
         let ours = matches!(error.code, Code::Timeout | Code::IdleTimeout);
         if attempt >= self.max_attempts || !error.should_retry || (ours && !self.own_limits) {
@@ -60,9 +60,9 @@ impl Policy {
             .base_delay_ms
             .saturating_mul(1u64.checked_shl(attempt - 1).unwrap_or(u64::MAX));
         let whole = doubled.min(self.max_delay_ms);
-        // Only ever shorter: the documented delay is the upper bound.
+        // The random part only shortens the wait: the documented delay is the upper bound.
         let own = (whole as f64 * (1.0 - self.jitter.clamp(0.0, 1.0) * random)) as u64;
-        // The provider's own word is a minimum; it is never shortened.
+        // The wait that the provider asks for is a minimum and never shortened.
         let delay = own.max(error.retry_after_ms.unwrap_or(0));
         (elapsed_ms.saturating_add(delay) <= self.max_elapsed_ms).then_some(delay)
     }
@@ -147,7 +147,7 @@ mod tests {
         ) {
             let policy = Policy { max_attempts: 300, base_delay_ms: base, max_delay_ms: most, jitter, max_elapsed_ms: u64::MAX, own_limits: false };
             let delay = policy.delay_after(attempt, &error(Code::ServerError), 0, random);
-            // An f64 holds 53 bits: a delay beyond them may round up by one part in 2^52.
+            // An f64 holds 53 bits, so a delay beyond them may round up by one part in 2^52.
             prop_assert!(delay.is_some_and(|delay| delay as f64 <= most as f64));
         }
     }

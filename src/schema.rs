@@ -1,11 +1,11 @@
-//! JSON Schema: what a model's JSON is held against, and what is wrong with it, in words.
+//! Checks a model's JSON against a JSON Schema, and words the mistakes.
 //!
-//! In: a schema's JSON text. Out: a [`Schema`], compiled once, bounded, and without any reference that leads out of it; nothing is
-//! ever fetched. [`strict`] says what the APIs that enforce a schema take of one, [`reply`] finds the JSON in a model's text.
+//! In: a schema's JSON text. Out: a [`Schema`], compiled once, bounded, and without any reference that leads out of it; nothing
+//! is ever fetched. [`strict`] decides whether an API can enforce a schema, [`reply`] finds the JSON in a model's text.
 //!
-//! A schema is hostile input, and so is what is held against it. What can be counted before is (`plan`: bytes, depth, references, the ways
-//! through them), patterns are limited in size (`pattern`), and a check counts what it does (`work`). Compiling takes up to a second all the same:
-//! it is ended by a flag, and [`crate::run`] does it on a thread of its own.
+//! A schema is hostile input, and so is the value to check. Sizes are limited in advance where they can be counted (`plan`:
+//! bytes, depth, references, the ways through them), patterns are limited in size (`pattern`), and a check counts its own work
+//! (`work`). Compiling may still take up to a second: a flag can end it, and [`crate::run`] compiles on a separate thread.
 
 mod pattern;
 mod plan;
@@ -24,25 +24,26 @@ use crate::error::clip;
 use plan::REFERENCES;
 use work::Exhausted;
 
-/// The longest schema, bytes of JSON text.
+/// The length of the longest schema, bytes of JSON text.
 pub const MAX_BYTES: usize = 256 * 1024;
-/// How deep its values may lie in each other.
+/// The depth to which its values may be nested.
 pub const MAX_DEPTH: usize = 64;
 
-/// How many patterns a schema may have: each may take a tenth of a second to compile.
+/// The number of patterns that a schema may have: each may take a tenth of a second to compile.
 const MAX_PATTERNS: usize = 200;
 
-/// What a check may cost (measured: a unit is a quarter of a microsecond, so that the most is a second): so much, and so much for each part of the value, but never more than the last. A schema object that is looked at
-/// costs one or a few.
+/// The work that a check may take: `WORK`, and `WORK_FOR_EACH` for each part of the value, but never more than `MAX_WORK`.
+/// Looking at a schema object costs one unit or a few. (Measured: a unit takes a quarter of a microsecond, so the limit is a
+/// second.)
 const WORK: u64 = 2_000_000;
 const WORK_FOR_EACH: u64 = 256;
 const MAX_WORK: u64 = 4_000_000;
-/// What it may cost to say what is wrong.
+/// The work that may be spent on wording the mistakes.
 const WORK_OF_MISTAKES: u64 = 50_000;
 
-/// How many mistakes of one value are reported.
+/// The number of mistakes of one value that are reported.
 const MISTAKES: usize = 5;
-/// How long one of them may be, characters: it may quote what is wrong.
+/// The length of a mistake, characters: it may quote the wrong value.
 const MISTAKE: usize = 400;
 
 /// A compiled schema.
@@ -50,23 +51,23 @@ pub struct Schema {
     value: Value,
     text: String,
     validator: Validator,
-    /// How often the patterns of its fields' names look at each byte of a name.
+    /// The number of times that the patterns for field names look at each byte of a name.
     name_looks: u64,
 }
 
 impl Schema {
-    /// Compiles the schema `text`, however long it takes.
+    /// Compiles the schema `text`, however long that takes.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem with the schema.
     pub fn new(text: &str) -> Result<Schema, String> {
         Schema::compile(text, &Arc::default())
     }
 
-    /// What can be seen of the schema `text` without compiling it, in a time that its length bounds.
+    /// Checks everything about the schema `text` that can be checked without compiling it, in a time bounded by its length.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem with the schema.
     pub fn look(text: &str) -> Result<Value, String> {
         if text.len() > MAX_BYTES {
             return Err(format!(
@@ -75,7 +76,7 @@ impl Schema {
             ));
         }
         let value: Value = serde_json::from_str(text).map_err(|error| match error.is_syntax() {
-            // serde_json itself goes 128 deep.
+            // serde_json itself parses to a depth of 128.
             true if error.to_string().starts_with("recursion limit") => too_deep(),
             _ => format!("it can't be read: {error}"),
         })?;
@@ -86,19 +87,20 @@ impl Schema {
         Ok(value)
     }
 
-    /// Compiles the schema `text`, until `stop` is set.
+    /// Compiles the schema `text`, unless `stop` is set meanwhile.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem with the schema.
     pub fn compile(text: &str, stop: &Arc<AtomicBool>) -> Result<Schema, String> {
         let mut value = Schema::look(text)?;
         let mut built = build(&value, stop, pattern::sized);
-        // To find out which pattern can't be compiled takes compiling them all once more: no schema without such a one pays for it.
+        // Finding the pattern that can't be compiled takes compiling all of them once more: no schema without such a pattern
+        // pays for that.
         if built.is_err() && has_patterns(&value) && !stop.load(Ordering::Relaxed) {
             built = build(&value, stop, pattern::compilable);
         }
         let validator = built?;
-        // The draft's name says nothing to a model, and claude refuses the one that zod 4 writes (2.1.330).
+        // The draft's name means nothing to a model, and claude refuses the one that zod 4 writes (2.1.330).
         if let Value::Object(fields) = &mut value {
             fields.shift_remove("$schema");
         }
@@ -110,28 +112,28 @@ impl Schema {
         })
     }
 
-    /// The schema without the name of its draft.
+    /// The schema's value, without the name of its draft.
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// The same as JSON text.
+    /// The schema's JSON text, without the name of its draft.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether `value` is what the schema asks for.
+    /// Checks whether `value` fits the schema.
     ///
     /// # Errors
-    /// What is wrong with it, at most five mistakes. They name places and fields, and quote no other part of the value.
+    /// At most five mistakes. They name places and fields, and quote no other part of the value.
     pub fn check(&self, value: &Value) -> Result<(), String> {
         self.check_with(value, place_and_rule)
     }
 
-    /// The same, with mistakes that quote what is wrong: for whoever has said it.
+    /// Checks whether `value` fits the schema, with mistakes that quote the wrong parts: for the model that wrote them.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// At most five mistakes, with the wrong parts.
     pub fn check_quoting(&self, value: &Value) -> Result<(), String> {
         self.check_with(value, place_and_mistake)
     }
@@ -153,7 +155,8 @@ impl Schema {
         if names > work::PATTERN_WORK {
             return Err(given_up(Exhausted::Patterns));
         }
-        // The mistakes of all branches are all kept until they are told, and most values have none.
+        // The validator keeps the mistakes of all branches until they are reported, and most values have none: so validity is
+        // checked first.
         if work::within(budget, || self.validator.is_valid(value)).map_err(given_up)? {
             return Ok(());
         }
@@ -183,7 +186,7 @@ impl PartialEq for Schema {
 
 impl Eq for Schema {}
 
-/// What checks `schema`, whose patterns are those that `read` makes of them.
+/// Builds the validator of `schema`, whose patterns are replaced by the results of `read`.
 fn build(schema: &Value, stop: &Arc<AtomicBool>, read: fn(&str) -> Option<String>) -> Result<Validator, String> {
     let mut marked = schema.clone();
     plan::mark(&mut marked, &mut |pattern| match stop.load(Ordering::Relaxed) {
@@ -193,7 +196,7 @@ fn build(schema: &Value, stop: &Arc<AtomicBool>, read: fn(&str) -> Option<String
     let compiled = work::within(u64::MAX, || {
         jsonschema::options()
             .with_pattern_options(pattern::options())
-            // Its own would compile what the model says.
+            // The validator's own format would compile patterns that the model writes.
             .with_format("regex", |_: &str| true)
             .with_keyword("pattern", work::pattern)
             .with_keyword(work::KEYWORD, work::factory(Arc::clone(stop)))
@@ -206,7 +209,7 @@ fn build(schema: &Value, stop: &Arc<AtomicBool>, read: fn(&str) -> Option<String
     compiled.map_err(|_| "its references lead too deep".to_owned())?
 }
 
-/// How often all patterns of names in `schema` look at each byte of one.
+/// The number of times that all patterns for names in `schema` look at each byte of a name.
 fn name_looks(schema: &Value) -> u64 {
     let sum = |parts: &mut dyn Iterator<Item = u64>| parts.fold(0, u64::saturating_add);
     match schema {
@@ -235,7 +238,7 @@ fn name_bytes(value: &Value) -> u64 {
     }
 }
 
-/// Whether there is any pattern in `schema`.
+/// Returns whether there is any pattern in `schema`.
 fn has_patterns(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => {
@@ -247,12 +250,12 @@ fn has_patterns(schema: &Value) -> bool {
     }
 }
 
-/// A mistake with its place, if it has one; it quotes what is wrong.
+/// Words a mistake with its place, if it has one; it quotes the wrong value.
 pub fn place_and_mistake(error: &ValidationError) -> String {
     describe(error, error)
 }
 
-/// The same without the value that is wrong.
+/// Words a mistake with its place, without the wrong value.
 fn place_and_rule(error: &ValidationError) -> String {
     describe(error, &error.masked_with("the value"))
 }
@@ -264,12 +267,12 @@ fn describe(error: &ValidationError, mistake: &dyn fmt::Display) -> String {
     } else {
         format!("{at}: ")
     };
-    // Names of fields are the model's: they begin no line.
+    // Names of fields are the model's, so they must not begin a line.
     let line = without_keyword(format!("{place}{mistake}")).replace(|character: char| character.is_control(), " ");
     clip(&line, MISTAKE)
 }
 
-/// `mistake` without our keyword, where it quotes a schema: that is not what its author has written.
+/// Removes our keyword from a mistake that quotes a schema, since the schema's author has not written it.
 fn without_keyword(mut mistake: String) -> String {
     let begin = format!("\"{}\":[", work::KEYWORD);
     while let Some(at) = mistake.find(&begin) {
@@ -281,7 +284,7 @@ fn without_keyword(mut mistake: String) -> String {
     mistake
 }
 
-/// Depth and references of all that `schema` holds.
+/// Checks the depth and the references of everything in `schema`.
 fn check_places(schema: &Value) -> Result<(), String> {
     let mut waiting = vec![(schema, 1)];
     let mut patterns = 0;

@@ -1,14 +1,16 @@
-//! A thread of messages on its way from JavaScript.
+//! Receives a thread of messages from JavaScript.
 //!
-//! In: the messages as JSON, and beside it the texts they hold, all of them in one string; of a message that was handed over before and
-//! is as it was, no more than its number in a [`Shelf`]. Strings are as V8 hands them out fastest, in UTF-16. Out: [`Message`]s, of which
-//! those that were handed over before are shared with the threads before.
+//! In: the messages as JSON, and beside it their texts, all of them in one string; for an unchanged message that was handed
+//! over before, only its number in a [`Shelf`]. Strings are in UTF-16, in which V8 hands them out fastest. Out: [`Message`]s,
+//! of which those handed over before are shared with the earlier threads.
 //!
-//! Texts beside the JSON are neither escaped nor read as JSON, and UTF-16 is copied as it is: of a long text the JavaScript
-//! thread does no more than that. What is left (UTF-8, the messages) is done on whichever thread reads it first.
+//! Texts beside the JSON are neither escaped nor parsed as JSON, and UTF-16 is copied unchanged: for a long text the JavaScript
+//! thread does no more than that. The rest of the work (UTF-8, the messages) is done on whichever thread reads the message
+//! first.
 //!
-//! It pays at every size. Node's thread, from the messages to the begun run, against texts within the JSON (µs, twenty messages of
-//! ASCII, 2 cores at work on other things): 34 / 37 at 1 KB, 32 / 59 at 10 KB, 58 / 267 at 100 KB, 1,800 / 5,900 at 1 MB.
+//! This pays at every size. Time on Node's thread from the messages to the begun run, compared with texts inside the JSON (µs,
+//! twenty messages of ASCII, 2 cores busy with other work): 34 / 37 at 1 KB, 32 / 59 at 10 KB, 58 / 267 at 100 KB, 1,800 /
+//! 5,900 at 1 MB.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,21 +22,21 @@ use crate::message::{Content, Message, MessageFields};
 /// A string of JavaScript's, as its owner keeps it.
 type Units = Box<dyn Deref<Target = [u16]> + Send + Sync>;
 
-/// See the module.
+/// A thread as it was handed over, whose messages are read when they are needed.
 #[derive(Default)]
 pub struct Thread {
     messages: Vec<Arc<Sent>>,
 }
 
-/// What is handed over at once.
+/// The two strings of one hand-over.
 struct Parcel {
     json: Units,
     texts: Units,
 }
 
-/// A message that was handed over.
+/// A message that was handed over, read or not.
 struct Sent {
-    /// Where it stands, until it is read.
+    /// The message's place in a parcel, until it is read.
     place: Mutex<Option<Span>>,
     message: OnceLock<Result<Message, String>>,
 }
@@ -45,28 +47,30 @@ struct Span {
     text: Range<usize>,
 }
 
-/// The messages that JavaScript may name by their numbers. JavaScript says which stay: it knows when the caller's own are gone.
+/// The messages that JavaScript may name by their numbers. JavaScript decides which stay, since it knows when the caller's own
+/// messages are gone.
 #[derive(Default)]
 pub struct Shelf {
     kept: Mutex<HashMap<u32, Arc<Sent>>>,
 }
 
-/// Why a thread is none.
+/// The reason why a thread can't be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfit {
-    /// There is no message of a number: the thread has to be handed over whole.
+    /// There is no message with one of the numbers: the thread has to be handed over whole.
     Unknown,
     /// The lengths are not those of the strings.
     Lengths,
 }
 
 impl Shelf {
-    /// A thread. `plan` says of each message in turn its number, the length of its JSON in `json` and the length of its text in `texts`, in
-    /// UTF-16 units. Without a length of JSON it is the one that was handed over under that number; with one it is kept under the number,
-    /// unless that is 0. The JSON is a [`MessageFields`], with any number for a `content` that is the text.
+    /// Makes a thread. `plan` has for each message in turn its number, the length of its JSON in `json` and the length of its
+    /// text in `texts`, in UTF-16 units. Without a length of JSON it is the message that was handed over under that number;
+    /// with one it is kept under the number, unless that is 0. The JSON is a [`MessageFields`], in which any number in place of
+    /// `content` means the text.
     ///
     /// # Errors
-    /// A number without a message, or lengths that are not those of the strings: nothing is kept then.
+    /// A number without a message, or lengths that are not those of the strings; nothing is kept in that case.
     pub fn thread<U: Deref<Target = [u16]> + Send + Sync + 'static>(
         &self,
         json: U,
@@ -112,7 +116,7 @@ impl Shelf {
         Ok(Thread { messages })
     }
 
-    /// Keeps these no longer.
+    /// Drops the messages with these numbers.
     pub fn release(&self, numbers: &[u32]) {
         let mut kept = self.lock();
         let released: Vec<Option<Arc<Sent>>> = numbers.iter().map(|number| kept.remove(number)).collect();
@@ -120,7 +124,7 @@ impl Shelf {
         drop(released);
     }
 
-    /// Keeps none any longer.
+    /// Drops all messages.
     pub fn clear(&self) {
         let kept = std::mem::take(&mut *self.lock());
         drop(kept);
@@ -131,7 +135,7 @@ impl Shelf {
     }
 }
 
-/// The next `length` units behind `at`.
+/// The range of the next `length` units behind `at`.
 fn step(at: &mut usize, length: u32) -> Range<usize> {
     let begin = *at;
     *at = begin.saturating_add(length as usize);
@@ -140,14 +144,14 @@ fn step(at: &mut usize, length: u32) -> Range<usize> {
 
 impl Thread {
     /// # Errors
-    /// What is no message, and why.
+    /// The reason why one of the messages is invalid.
     pub fn read(&self) -> Result<Vec<Message>, String> {
         self.messages.iter().map(|sent| sent.read()).collect()
     }
 }
 
 impl Sent {
-    /// Read once, by whoever is first.
+    /// Reads the message, once; the first caller does the work.
     fn read(&self) -> Result<Message, String> {
         let read = || {
             let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -173,7 +177,7 @@ impl Span {
 }
 
 impl fmt::Debug for Thread {
-    /// Its size; the text is the user's.
+    /// Shows the number of messages; the text is the user's.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Thread({} messages)", self.messages.len())
     }
@@ -185,10 +189,10 @@ impl fmt::Debug for Shelf {
     }
 }
 
-/// `units` as UTF-8; a lone surrogate becomes U+FFFD. As [`String::from_utf16_lossy`], but some ten times faster where the
-/// text is ASCII, as code and most of prose are.
+/// Converts `units` to UTF-8; a lone surrogate becomes U+FFFD. Does the same as [`String::from_utf16_lossy`], but some ten
+/// times faster where the text is ASCII, as code and most prose are.
 pub fn utf8(units: &[u16]) -> String {
-    /// So many at once, which the compiler does in two vector registers.
+    /// The number of units converted at once, which the compiler does in two vector registers.
     const BLOCK: usize = 16;
     let mut bytes = Vec::with_capacity(units.len());
     let mut rest = units;
@@ -203,7 +207,7 @@ pub fn utf8(units: &[u16]) -> String {
             bytes.extend_from_slice(&block.map(|unit| unit as u8));
         }
         rest = rest.get(bytes.len() - before..).unwrap_or_default();
-        // What interrupts it, up to the end of a block's length, by character.
+        // Units that are not ASCII are converted one character at a time, up to the end of a block's length.
         let mut taken = 0;
         for character in char::decode_utf16(rest.iter().copied()) {
             let character = character.unwrap_or(char::REPLACEMENT_CHARACTER);
@@ -233,7 +237,8 @@ mod tests {
         u32::try_from(units(text).len()).unwrap()
     }
 
-    /// What JavaScript hands over for messages, each with its number, its JSON and its text; of those without JSON the number alone.
+    /// Hands messages over as JavaScript does, each with its number, its JSON and its text; those without JSON by the number
+    /// alone.
     fn hand_over(shelf: &Shelf, messages: &[(u32, &str, &str)]) -> Result<Thread, Unfit> {
         let joined = |of: fn(&(u32, &str, &str)) -> String| messages.iter().map(of).collect::<String>();
         let plan: Vec<u32> = messages
@@ -323,7 +328,7 @@ mod tests {
         };
         let before = hand_over(&shelf, &[first]).unwrap();
         let after = hand_over(&shelf, &[(1, "", ""), second]).unwrap();
-        // Whoever reads first: the later thread does here.
+        // The first reader does the work: here that is the later thread.
         let [now, _] = &after.read().unwrap()[..] else {
             panic!("two")
         };
@@ -343,7 +348,7 @@ mod tests {
         assert_eq!(texts(Ok(after)), Ok(vec!["a".into(), "b".into()]));
         shelf.clear();
         assert_eq!(texts(hand_over(&shelf, &[(2, "", "")])), Err(Unfit::Unknown));
-        // A thread that can't be leaves nothing behind.
+        // A thread that can't be made leaves nothing behind.
         assert_eq!(texts(hand_over(&shelf, &[first, (9, "", "")])), Err(Unfit::Unknown));
         assert_eq!(texts(hand_over(&shelf, &[(1, "", "")])), Err(Unfit::Unknown));
         assert_eq!(format!("{shelf:?}"), "Shelf(0 messages)");

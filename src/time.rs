@@ -1,11 +1,11 @@
-//! Milliseconds since the epoch as ISO 8601.
+//! Writes milliseconds since the epoch as ISO 8601.
 
 use chrono::{DateTime, Datelike, Timelike};
 
-/// 9999-12-31T23:59:59.999Z: no clock is later.
+/// The latest moment, 9999-12-31T23:59:59.999Z, in ms since the epoch.
 pub const LATEST_MS: i64 = 253_402_300_799_999;
 
-/// `2026-11-22T02:05:01.892Z`. Times after the year 9999 become its last moment.
+/// Writes `ms`, since the epoch, like `2026-11-22T02:05:01.892Z`. Later times than the year 9999 become its last moment.
 pub fn iso(ms: u64) -> String {
     let ms = i64::try_from(ms).map_or(LATEST_MS, |ms| ms.min(LATEST_MS));
     let at = DateTime::from_timestamp_millis(ms).unwrap_or_default();

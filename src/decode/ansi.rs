@@ -3,7 +3,7 @@
 //! In: text as a CLI or a model wrote it. Out: the same text without what a terminal would have obeyed instead of shown:
 //! control sequences (CSI), commands that run to a terminator (OSC with its titles and hyperlinks, DCS, SOS, PM, APC),
 //! character set selection and the two-character escapes, in their 7-bit (`ESC [`) and 8-bit (U+009B) forms
-//! (ECMA-48). Everything else stays, byte for byte. Wider than CLI-ADAPTER-PROTOCOL's pattern, which leaves the text
+//! (ECMA-48). Everything else stays, byte for byte. This covers more than CLI-ADAPTER-PROTOCOL's pattern, which leaves the text
 //! of an OSC title standing.
 //!
 //! JSON writes an escape as `\u001b`: strip the decoded strings, not the JSON.

@@ -75,8 +75,8 @@ fn ends_in_a_number(json: &str) -> bool {
     json.ends_with(['.', 'e', 'E', '+', '-']) && whole().is_err_and(|error| error.is_eof())
 }
 
-/// Recognises JSON after lines of another kind. Only an object whose first name follows its brace counts, to tell it from a
-/// text that quotes JSON.
+/// Recognises JSON after lines of another kind. A cut object counts only if a name follows its brace, so that text which
+/// quotes JSON is not taken for it; a whole one counts only if it is an error's.
 fn after_noise(text: &str) -> Plain {
     for (at, _) in text.match_indices("\n{").take(super::json::MAX_FALSE_STARTS) {
         let rest = &text[at + 1..];

@@ -1,16 +1,16 @@
-//! The names of events: one vocabulary for those of a provider's run, those of an agent's, and for whoever reads a run log.
+//! The names of events: one vocabulary for a provider's run, an agent's run, and readers of run logs.
 //!
-//! In: an event's `type`. Out: an [`EventKind`], or none for a name that only another version knows. `match` on it has no
-//! catch-all, so a new kind does not compile until each reader of logs has said what it does with it.
+//! In: an event's `type`. Out: an [`EventKind`], or none for a name that only another version knows. A `match` on it must not
+//! have a catch-all, so that a new kind does not compile until each reader of logs handles it.
 
 use serde::de::value::{Error, StrDeserializer};
 use serde::{Deserialize, Serialize};
 
-/// What an event is: its `type` in index.d.ts and in a run log.
+/// The kind of an event: its `type` in index.d.ts and in a run log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
-    /// First of an attempt.
+    /// The first event of an attempt.
     Start,
     /// The provider identified itself.
     Session,
@@ -24,44 +24,44 @@ pub enum EventKind {
     ToolCallDelta,
     /// The model calls a tool.
     ToolCall,
-    /// A text that looks like a call and can't be read as one.
+    /// A text looks like a call and can't be read as one.
     InvalidToolCall,
-    /// What a tool returned.
+    /// The result of a tool.
     ToolResult,
-    /// Tokens.
+    /// The token usage.
     Usage,
-    /// A subscription's limit.
+    /// The state of a subscription's limit.
     RateLimit,
     Retry,
-    /// The call waits for a plan that is used up.
+    /// The call waits for a plan that is used up to be available again.
     Waiting,
-    /// Something to know that is no failure.
+    /// Information for the user that is not a failure.
     Warning,
     /// A provider of a list was passed over (`js/fallback.cjs`).
     Fallback,
-    /// Last of a provider's run that succeeded.
+    /// The last event of a provider's run that succeeded.
     Done,
     /// A line of a kind that no decoder knows.
     Other,
-    /// First of an agent's run.
+    /// The first event of an agent's run.
     RunStarted,
-    /// What was decided about a call.
+    /// The decision about a call.
     Permission,
     /// A call waits for another agent.
     Deferred,
-    /// Last of an agent's run that ended well.
+    /// The last event of an agent's run that ended well.
     RunCompleted,
-    /// Last of any other run of an agent.
+    /// The last event of any other run of an agent.
     RunFailed,
 }
 
 impl EventKind {
-    /// The kind called `name`, if this version knows one.
+    /// The kind with this `name`, if this version knows one.
     pub fn named(name: &str) -> Option<EventKind> {
         EventKind::deserialize(StrDeserializer::<Error>::new(name)).ok()
     }
 
-    /// Whether it is the last of a run.
+    /// Returns whether an event of this kind is the last of a run.
     pub fn is_last(self) -> bool {
         matches!(self, EventKind::Done | EventKind::RunCompleted | EventKind::RunFailed)
     }
@@ -75,7 +75,7 @@ pub(crate) mod tests {
 
     use super::EventKind;
 
-    /// The name of `kind`, as logs and JavaScript have it.
+    /// The name of `kind` in logs and in JavaScript.
     pub(crate) fn name(kind: EventKind) -> String {
         let name = serde_json::to_value(kind).unwrap();
         name.as_str().unwrap().to_owned()
@@ -108,7 +108,7 @@ pub(crate) mod tests {
             .filter(|name| EventKind::named(name).is_none_or(|kind| super::tests::name(kind) != *name))
             .collect();
         assert_eq!(unknown, Vec::<String>::new());
-        // The last of the enum, so that one that only Rust has is missed.
+        // The last kind of the enum is used, so that a kind which only Rust has is noticed.
         assert_eq!(all().len(), EventKind::RunFailed as usize + 1);
     }
 

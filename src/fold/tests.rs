@@ -1,4 +1,4 @@
-//! What becomes of a decoder's events.
+//! The fold of a decoder's events into public events and a reply.
 
 use super::*;
 use crate::message::{InvalidToolCall, ToolCall};
@@ -202,7 +202,7 @@ fn native(id: &str, name: &str, args: &str) -> Event {
     }
 }
 
-/// A native call that can't be read was lost on its way into the reply: nobody, the model least of all knows of it.
+/// An unreadable native call used to be lost on its way into the reply, so that nobody knew of it, least of all the model.
 #[test]
 fn a_native_call_that_can_t_be_read_is_in_the_reply() {
     let invalid = InvalidToolCall {
@@ -238,7 +238,7 @@ fn a_native_id_printed_twice_is_one_call() {
     };
     let twice = || vec![native("c1", "get", "{}"), native("c1", "get", "{}")];
     assert_eq!(ids(&run(twice(), &[]).1), ["c1 get"]);
-    // The thread has a call of this id: the new one gets another, and stays one.
+    // The thread has a call of this id: the new call gets another id, and stays a call.
     let (out, folded) = run(twice(), &["c1"]);
     assert_eq!((out.len(), folded.reply.tool_calls.len()), (1, 1));
     assert_ne!(folded.reply.tool_calls[0].id, "c1");
@@ -255,7 +255,7 @@ fn a_native_id_printed_twice_is_one_call() {
     assert_eq!(run(others, &[]).1.reply.tool_calls.len(), 4);
 }
 
-/// The result names the provider's id, the call in the reply has one of its own where the thread had that already.
+/// The result names the provider's id; the call in the reply has another one if the thread had that id already.
 #[test]
 fn a_call_the_cli_answered_is_known_by_the_id_it_was_given() {
     let result = || Event::ToolResult {
@@ -267,7 +267,7 @@ fn a_call_the_cli_answered_is_known_by_the_id_it_was_given() {
     let parsed = |json: &str| -> serde_json::Value { serde_json::from_str(json).unwrap() };
     assert_eq!(folded.reply.tool_calls, []);
     assert_eq!(parsed(&out[0])["toolCall"]["id"], parsed(&out[1])["toolCallId"]);
-    // A CLI that counts its calls anew in every step.
+    // This CLI counts its calls anew in every step.
     let (_, folded) = run(
         vec![native("c1", "Bash", "{}"), result(), native("c1", "Bash", "{}")],
         &[],
@@ -286,7 +286,8 @@ fn an_error_is_never_content() {
     assert!(out.is_empty() && folded.reply.content.is_empty());
 }
 
-/// claude's last word on an answer by a schema has escapes resolved that stood in it as text; the call by which it was given has not.
+/// claude's last event has the escapes in an answer by a schema resolved, although the model wrote them as text; the call that
+/// gave the answer still has them.
 #[test]
 fn an_answer_by_a_schema_is_what_the_model_wrote() {
     let answer = |id: &str, args: &str| match native(id, "StructuredOutput", args) {

@@ -1,9 +1,10 @@
-//! What a message holds, read by shape: text, and what is no text.
+//! Reads the content of messages by its shape: text, and blocks that are not text.
 //!
-//! In: a message's content as JSON, in any of the ways agents write blocks: LangChain's (both generations), Anthropic's, OpenAI's (chat
-//! completions and responses), the AI SDK's, Google's, MCP's. Out: [`Part`]s, and messages whose content is text wherever it is nothing
-//! else ([`settle`]). What a provider takes beside text is data ([`Takes`]); everything else is [`Refused`], by its place and its
-//! name. Nothing that is not text ever becomes text: a photo as base64 is a prompt that is too long, and no photo.
+//! In: a message's content as JSON, in any of the ways agents write blocks: LangChain's (both generations), Anthropic's,
+//! OpenAI's (chat completions and responses), the AI SDK's, Google's, MCP's. Out: [`Part`]s, and messages whose content is text
+//! wherever it is nothing else ([`settle`]). The blocks that a provider accepts beside text are data ([`Takes`]); everything
+//! else is [`Refused`] with its place and name. A block that is not text never becomes text: a photo as base64 text would be a
+//! prompt that is too long, and not a photo.
 
 pub mod base64;
 mod read;
@@ -16,20 +17,20 @@ use serde_json::Value;
 
 use super::{Content, Message, MessageFields, Role, ToolCall};
 
-/// What a block that is no text is.
+/// The kind of a block that is not text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Image,
-    /// A PDF, or any other file that is none of the others.
+    /// A PDF, or any other file that is none of the other kinds.
     Document,
     Audio,
     Video,
-    /// Anthropic's `search_result`.
+    /// A `search_result` block of Anthropic's.
     SearchResult,
 }
 
 impl Kind {
-    /// With its article: `an image`.
+    /// The kind's name with its article: `an image`.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Image => "an image",
@@ -40,7 +41,7 @@ impl Kind {
         }
     }
 
-    /// More than one: `images`.
+    /// The kind's name in the plural: `images`.
     pub fn plural(self) -> &'static str {
         match self {
             Kind::Image => "images",
@@ -51,7 +52,7 @@ impl Kind {
         }
     }
 
-    /// As a word of markup: `image`.
+    /// The kind as a tag of markup: `image`.
     pub fn tag(self) -> &'static str {
         match self {
             Kind::Image => "image",
@@ -72,44 +73,45 @@ impl Kind {
     }
 }
 
-/// Whose way of writing a block is.
+/// The API whose notation a block uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// The Messages API: `{type, source}`, `search_result`.
     Anthropic,
-    /// Chat completions: `image_url`, `input_audio`, `file` with a `file` in it, and what servers have added (`video_url`, `audio_url`).
+    /// Chat completions: `image_url`, `input_audio`, `file` with a `file` in it, and servers' additions (`video_url`,
+    /// `audio_url`).
     OpenAi,
     Other,
 }
 
-/// Where the data of a block are.
+/// The place of a block's data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// In the block, as base64.
+    /// The data stand in the block, as base64.
     Base64(String),
     Url(String),
-    /// In the block, as text.
+    /// The data stand in the block, as text.
     Text(String),
-    /// Somewhere that only the block's own dialect can say: an id of an uploaded file, blocks within the block.
+    /// The data are somewhere that only the block's own dialect knows: an id of an uploaded file, blocks within the block.
     Own,
-    /// Nowhere that can be read: a `Blob`, bytes that went through `JSON.stringify`.
+    /// The data can't be read: a `Blob`, or bytes that went through `JSON.stringify`.
     Unreadable,
 }
 
-/// A block that is no text.
+/// A block that is not text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Media {
     pub kind: Kind,
-    /// Its type in the sense of MIME, in lower case: as the block gives it, or as the data begin.
+    /// The MIME type in lower case, as the block gives it or as the beginning of the data shows.
     pub mime: Option<String>,
     pub source: Source,
-    /// Whose way of writing it is.
+    /// The API whose notation the block uses.
     pub dialect: Dialect,
     pub block: Value,
 }
 
 impl Media {
-    /// For messages: `an image (image/png)`.
+    /// The block's name in error messages: `an image (image/png)`.
     pub fn name(&self) -> String {
         match &self.mime {
             Some(mime) => format!("{} ({mime})", self.kind.name()),
@@ -117,7 +119,7 @@ impl Media {
         }
     }
 
-    /// The text of a document that is one, `text/*`, however its data are written; `None` for any other.
+    /// The text of a document that is `text/*`, however its data are written; `None` for any other.
     pub fn text(&self) -> Option<Cow<'_, str>> {
         match &self.source {
             Source::Text(text) => Some(Cow::Borrowed(text)),
@@ -128,7 +130,7 @@ impl Media {
         }
     }
 
-    /// The type and the base64 of what has its data in it; of an image that says no type, and whose data say none, PNG's.
+    /// The type and the base64 of a block that holds its data. An image without a type, whose data show none, counts as PNG.
     pub fn inline(&self) -> Option<(&str, &str)> {
         match &self.source {
             Source::Base64(data) => Some((self.mime.as_deref().unwrap_or("image/png"), data)),
@@ -136,13 +138,13 @@ impl Media {
         }
     }
 
-    /// The same as one address (RFC 2397).
+    /// The block's data as one address (RFC 2397), if it holds them.
     pub fn data_url(&self) -> Option<String> {
         let (mime, data) = self.inline()?;
         Some(format!("data:{mime};base64,{data}"))
     }
 
-    /// What it adds to a request, bytes: of base64, the text's length.
+    /// The bytes that the block adds to a request: for base64, the text's length.
     fn bytes(&self) -> usize {
         match &self.source {
             Source::Base64(text) | Source::Text(text) => text.len(),
@@ -151,37 +153,38 @@ impl Media {
     }
 }
 
-/// One block.
+/// One block of a message's content.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Part {
     Text(String),
-    /// Anything else that a model could take.
+    /// Any other block that a model could take.
     Media(Box<Media>),
-    /// No content: reasoning, marks for caches, records of what a server did.
+    /// A block that is not content: reasoning, marks for caches, records of a server's own work.
     Omitted,
-    /// A call in the model's own message, which may stand in its `tool_calls`, too.
+    /// A call in the model's own message; it may also stand in the message's `tool_calls`.
     Call(Option<ToolCall>),
-    /// A block of a type that is not known.
+    /// A block of an unknown type.
     Unknown(String),
 }
 
-/// What is taken beside text in one kind of message.
+/// The blocks that are accepted beside text in one kind of message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Takes {
-    /// These, however they are written, with their data.
+    /// These kinds are accepted, however they are written, if they hold their data.
     pub kinds: &'static [Kind],
-    /// Of those, only of these types; none means any.
+    /// Only these MIME types of those kinds are accepted; an empty list accepts any.
     pub types: &'static [&'static str],
-    /// All blocks that are written so, as they are; with their data in them, only of the types above.
+    /// All blocks in this notation are accepted unchanged; those that hold their data, only if they have one of the types
+    /// above.
     pub dialect: Option<Dialect>,
-    /// Of the kinds above, these also where only an address of the data is known.
+    /// The kinds among those above that are accepted also if only an address of the data is known.
     pub urls: &'static [Kind],
-    /// Documents that are text.
+    /// True if documents that are text are accepted.
     pub texts: bool,
 }
 
 impl Takes {
-    /// Text only.
+    /// Accepts text only.
     pub const TEXT: Takes = Takes {
         kinds: &[],
         types: &[],
@@ -190,14 +193,14 @@ impl Takes {
         texts: false,
     };
 
-    /// Images with their data, of the types that all model APIs read.
+    /// Accepts images that hold their data, of the types that all model APIs read.
     pub const IMAGES: Takes = Takes {
         kinds: &[Kind::Image],
         types: &["image/png", "image/jpeg", "image/gif", "image/webp"],
         ..Takes::TEXT
     };
 
-    /// Why `media` is not taken; `None` if it is.
+    /// The reason why `media` is not accepted; `None` if it is.
     fn objection(&self, media: &Media) -> Option<Why> {
         let typed = match &media.mime {
             Some(mime) => self.types.is_empty() || self.types.contains(&mime.as_str()),
@@ -219,24 +222,24 @@ impl Takes {
     }
 }
 
-/// The most that is taken, in bytes of what goes over the wire: of base64, the text's length. `None` where no limit is known.
+/// The largest accepted blocks, in bytes as sent: for base64, the text's length. `None` means that no limit is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentLimits {
     pub image: Option<usize>,
     pub document: Option<usize>,
-    /// All blocks of a thread together.
+    /// The limit for all blocks of a thread together.
     pub all: Option<usize>,
 }
 
 impl ContentLimits {
-    /// None that is known.
+    /// No limit is known.
     pub const NONE: ContentLimits = ContentLimits {
         image: None,
         document: None,
         all: None,
     };
 
-    /// Why a block of `kind` with `bytes` is too much, where all blocks up to it have `total`; `None` if it is not.
+    /// The reason why a block of `kind` with `bytes` is too large, where all blocks up to it have `total`; `None` if it is not.
     fn objection(&self, kind: Kind, bytes: usize, total: usize) -> Option<Why> {
         let own = match kind {
             Kind::Image => self.image,
@@ -251,21 +254,21 @@ impl ContentLimits {
     }
 }
 
-/// What a provider, or an engine of it, takes beside text.
+/// The blocks that a provider, or one of its engines, accepts beside text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accepts {
-    /// In a user's message.
+    /// Accepted in a user's message.
     pub users: Takes,
-    /// In a tool's result.
+    /// Accepted in a tool's result.
     pub results: Takes,
-    /// In a message of a role of the caller's own.
+    /// Accepted in a message with a role of the caller's own.
     pub others: Takes,
-    /// How much of it.
+    /// The limits of size.
     pub limits: ContentLimits,
 }
 
 impl Accepts {
-    /// Text only.
+    /// Accepts text only.
     pub const TEXT: Accepts = Accepts {
         users: Takes::TEXT,
         results: Takes::TEXT,
@@ -273,7 +276,7 @@ impl Accepts {
         limits: ContentLimits::NONE,
     };
 
-    /// Images as [`Takes::IMAGES`] has them, whoever shows them, of so many bytes in all.
+    /// Accepts images like [`Takes::IMAGES`] in every kind of message, with `all` bytes at most together.
     pub const fn images(all: usize) -> Accepts {
         Accepts {
             users: Takes::IMAGES,
@@ -299,41 +302,41 @@ impl Accepts {
 /// A block that can't be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// Where it is: `messages[0].content[1]`.
+    /// The place of the block: `messages[0].content[1]`.
     pub at: String,
-    /// What it is: `an image (image/png)`.
+    /// The block's name: `an image (image/png)`.
     pub what: String,
-    /// What is the matter with it.
+    /// The reason.
     pub why: Why,
 }
 
-/// Why a block can't be sent.
+/// The reason why a block can't be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// Nothing of the kind, or of its type, is taken there, or it can't be read at all.
+    /// Blocks of this kind or type are not accepted there, or the block can't be read at all.
     NotTaken,
-    /// It would be taken with its data; only their address is given.
+    /// The block would be accepted with its data, but only their address is given.
     Address,
-    /// It has more bytes than one of its kind may have.
+    /// The block has more bytes than one of its kind may have.
     TooLarge {
         bytes: usize,
-        /// What it may have.
+        /// The largest number of bytes for one block.
         limit: usize,
     },
-    /// With it, the blocks of the thread have more bytes than they may have.
+    /// With this block, the blocks of the thread have more bytes than allowed.
     TooLargeTogether {
         bytes: usize,
-        /// What they may have.
+        /// The largest number of bytes for all blocks.
         limit: usize,
     },
 }
 
-/// Makes text of all content that is nothing else: texts are joined as LangChain's `text` joins them, content that is no block is its
-/// JSON, as SPEC-01 has it. What is no content is left out, and calls that stand only in the content become the message's. A message
-/// with anything else keeps its blocks.
+/// Turns all content that is nothing else into text. Texts are joined as LangChain's `text` joins them; content that is not a
+/// block becomes its JSON, as in SPEC-01. Blocks that are not content are dropped, and calls that stand only in the content are
+/// moved to the message's calls. A message with anything else keeps its blocks.
 ///
 /// # Errors
-/// The first block of a type that is not known.
+/// The first block of an unknown type.
 pub fn settle(messages: &mut [Message]) -> Result<(), Refused> {
     for (index, message) in messages.iter_mut().enumerate() {
         let Content::Blocks(raw) = &message.content else {
@@ -369,10 +372,10 @@ pub fn settle(messages: &mut [Message]) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Whether all of it can be sent where this is taken.
+/// Checks that all blocks of the messages may be sent to a provider that `accepts` these.
 ///
 /// # Errors
-/// The first block that can't.
+/// The first block that may not be sent.
 pub fn check(messages: &[Message], accepts: &Accepts) -> Result<(), Refused> {
     let mut total = 0_usize;
     for (index, message) in messages.iter().enumerate() {

@@ -1,10 +1,11 @@
-//! A model's reasoning, block by block: what can be read of it, and what only its own API understands.
+//! A model's reasoning, block by block: the readable part, and the part that only its own API understands.
 //!
-//! In: blocks of a wire format, and what a message of a thread brings back. Out: [`ReasoningDetail`]s of a reply, and those of a message
-//! that may go back to where they came from ([`Returned`]). A detail is an object of OpenRouter's `reasoning_details`, the one vocabulary
-//! that holds all APIs' reasoning: `reasoning.text` (with Anthropic's `signature`), `reasoning.summary`, `reasoning.encrypted`.
+//! In: blocks of a wire format, and the reasoning that a message of a thread returns. Out: the [`ReasoningDetail`]s of a reply,
+//! and those of a message that may go back to the API they came from ([`Returned`]). A detail is an object of OpenRouter's
+//! `reasoning_details`, the one vocabulary that covers all APIs' reasoning: `reasoning.text` (with Anthropic's `signature`),
+//! `reasoning.summary`, `reasoning.encrypted`.
 //!
-//! What is in them was written by a model or an API: nothing here is content, a call, or part of a prompt.
+//! A model or an API wrote the details: none of them is content, a call, or part of a prompt.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -17,16 +18,16 @@ pub const ANTHROPIC: &str = "anthropic-claude-v1";
 /// The `format` of details that are parts of reasoning items of OpenAI's Responses API.
 pub const RESPONSES: &str = "openai-responses-v1";
 
-/// The `format` of details that are what an OpenAI-compatible API has put beside the `function` of a call.
+/// The `format` of details with the fields that an OpenAI-compatible API puts beside the `function` of a call.
 const BESIDE_CALL: &str = "openai-tool-call-v1";
 
-/// One object of `reasoning_details`, as it is passed on.
+/// One object of `reasoning_details`, passed on unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ReasoningDetail(Map<String, Value>);
 
 impl ReasoningDetail {
-    /// Text, with the signature by which its API knows it again. `None` where there is neither.
+    /// Makes a detail of text, with the signature by which its API recognises it. `None` if there is neither.
     pub fn text(text: &str, signature: Option<&str>) -> Option<ReasoningDetail> {
         let signature = signature.filter(|signature| !signature.is_empty());
         let mut detail = ReasoningDetail::of(&json!({"type": "reasoning.text", "text": text}));
@@ -37,12 +38,13 @@ impl ReasoningDetail {
         (signature.is_some() || !text.is_empty()).then_some(detail)
     }
 
-    /// What Anthropic's API shows to nobody (`redacted_thinking`).
+    /// Makes a detail of reasoning that Anthropic's API hides from everybody (`redacted_thinking`).
     pub fn redacted(data: &str) -> ReasoningDetail {
         ReasoningDetail::of(&json!({"type": "reasoning.encrypted", "data": data, "format": ANTHROPIC}))
     }
 
-    /// A reasoning item of the Responses API: the parts of its summary, and its encrypted content, all with its id.
+    /// Makes details of a reasoning item of the Responses API: the parts of its summary, and its encrypted content, all with
+    /// its id.
     pub fn of_item(item: &Value) -> Vec<ReasoningDetail> {
         let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
         let id = text(item, "id");
@@ -64,21 +66,21 @@ impl ReasoningDetail {
         details.collect()
     }
 
-    /// What an OpenAI-compatible API has put beside the `function` of the call `id`, the call number `index` of its reply, and wants to
-    /// have back there: Gemini's `extra_content` holds a signature of its thoughts.
+    /// Makes a detail of the fields beside the `function` of the call `id`, the call number `index` of its reply. An
+    /// OpenAI-compatible API wants them back in the same place: Gemini's `extra_content` holds a signature of its reasoning.
     pub fn beside_call(id: &str, index: usize, beside: &Value) -> ReasoningDetail {
         ReasoningDetail::of(&json!({
             "type": "reasoning.encrypted", "data": beside.to_string(), "format": BESIDE_CALL, "id": id, "index": index,
         }))
     }
 
-    /// Whether it is part of a call, and not of what the model has thought.
+    /// Returns whether the detail belongs to a call, and is not reasoning.
     pub fn is_beside_call(&self) -> bool {
         self.word("format") == BESIDE_CALL
     }
 
-    /// What stands beside the call `id`, the call number `index` of its message. Its id may be another one now: then its place says whose
-    /// it is.
+    /// The fields to put beside the call `id`, the call number `index` of its message. If the call's id has changed since, its
+    /// position decides.
     pub fn beside(details: &[ReasoningDetail], id: &str, index: usize) -> Map<String, Value> {
         let mut ours = details.iter().filter(|detail| detail.is_beside_call());
         let at = |detail: &&ReasoningDetail| detail.0.get("index").and_then(Value::as_u64) == u64::try_from(index).ok();
@@ -90,12 +92,12 @@ impl ReasoningDetail {
             .unwrap_or_default()
     }
 
-    /// Any object.
+    /// Makes a detail of any object.
     pub fn of(object: &Value) -> ReasoningDetail {
         ReasoningDetail(object.as_object().cloned().unwrap_or_default())
     }
 
-    /// What a person can read of it.
+    /// The part that a person can read.
     pub fn shown(&self) -> &str {
         match self.word("type") {
             "reasoning.text" => self.word("text"),
@@ -104,13 +106,13 @@ impl ReasoningDetail {
         }
     }
 
-    /// Takes the next piece of the same detail, of an API that streams them: `true` if it is one.
+    /// Joins the next piece of a streamed detail to this one; returns `false` if it belongs to another.
     pub fn join(&mut self, next: &ReasoningDetail) -> bool {
         let same = |name: &str| self.0.get(name) == next.0.get(name);
         if !(same("type") && same("index") && (same("id") || self.0.get("id").is_none_or(Value::is_null))) {
             return false;
         }
-        // Without an index, what is sealed is whole.
+        // Encrypted content without an index is whole.
         if !self.0.contains_key("index") && self.word("type") == "reasoning.encrypted" {
             return false;
         }
@@ -133,17 +135,17 @@ impl ReasoningDetail {
     }
 }
 
-/// Who gave a reply: only there its sealed reasoning means anything.
+/// The origin of a reply: sealed reasoning has a meaning only there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
     pub provider: String,
-    /// The folder of its login, where it is not the default one.
+    /// The folder of the login, if it is not the default one.
     pub login: Option<String>,
-    /// The model; empty where nobody knows which.
+    /// The model; empty if it is unknown.
     pub model: String,
 }
 
-/// The reasoning that a message of a thread brings back, as the façade writes it.
+/// The reasoning that a message of a thread returns, as the façade writes it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Returned {
@@ -154,7 +156,7 @@ pub struct Returned {
 }
 
 impl Returned {
-    /// That of a reply which `provider` gave, for a message's reasoning; `None` where there is none.
+    /// Makes the reasoning of a message from a reply that `provider` gave; `None` if the reply has none.
     pub fn of(
         provider: &str,
         login: Option<&str>,
@@ -170,10 +172,10 @@ impl Returned {
         (!details.is_empty()).then(|| to_raw_value(&returned).ok()).flatten()
     }
 
-    /// What `message` brings, if `origin` gave it. Where a model is known on both sides it must be the same.
+    /// The reasoning of `message`, if `origin` gave it. If the model is known on both sides, it must be the same.
     pub fn to(origin: &Origin, message: &Message) -> Option<Vec<ReasoningDetail>> {
         let raw = message.reasoning.as_ref()?;
-        // Lone surrogates are U+FFFD; what has another shape is nobody's.
+        // Lone surrogates become U+FFFD; an object of another shape belongs to no origin.
         let returned: Returned = serde_json::from_value(json_value(raw.get())).ok()?;
         let known = |model: &String| !model.is_empty() && !origin.model.is_empty();
         let same_model =
@@ -189,7 +191,7 @@ impl Returned {
     }
 }
 
-/// The reasoning items of the Responses API in `details`: those that are sealed, for only they mean anything there.
+/// The reasoning items of the Responses API in `details`. Only sealed ones count, since others mean nothing to that API.
 pub fn items(details: &[ReasoningDetail]) -> Vec<Value> {
     let ours = |detail: &&ReasoningDetail| detail.word("format") == RESPONSES && !detail.word("id").is_empty();
     let sealed = details
@@ -240,7 +242,7 @@ mod tests {
             ])
         );
         assert_eq!(items(&details), [item]);
-        // What is not sealed, or another API's, is no item.
+        // A detail that is not sealed, or is another API's, is not an item.
         assert_eq!(items(&details[..2]), [Value::Null; 0]);
         assert_eq!(items(&[ReasoningDetail::redacted("x")]), [Value::Null; 0]);
     }

@@ -129,7 +129,7 @@ impl Flow {
 
 /// Reads `pipe` to its end, or to the end of patience, and sends at most `limit` bytes to `consumer`.
 ///
-/// What is over the limit, or what nobody takes any more, is read and dropped, so that the child can come to its end.
+/// Output over the limit, or output that is no longer taken, is read and dropped, so that the child is not held up.
 pub(super) async fn stdout(
     pipe: impl AsyncRead + Unpin,
     consumer: mpsc::Sender<Bytes>,

@@ -39,8 +39,8 @@ mod linux {
 
     static CONTENT: OnceLock<Content> = OnceLock::new();
 
-    /// The file, made at the first change rather than at the first write, so that a test which counts open files sees it each
-    /// time.
+    /// The file, made at the first change rather than at the first write, so that every count of this process's
+    /// open files includes it.
     static FILE: OnceLock<Option<File>> = OnceLock::new();
 
     /// Sets the function that renders the published state, a line of JSON. Only the first call has an effect.

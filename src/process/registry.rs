@@ -33,8 +33,8 @@ fn owner(id: u64) -> Arc<Owner> {
 
 /// Kills (`SIGKILL`) every process of `id`, their groups and what they have started elsewhere, and refuses every later
 /// start for it. Returns how many runs were killed. Blocks for some milliseconds at most, needs no runtime.
+///
 /// Ids of owners are never reused: each Node environment gets the next number.
-/// The ids of owners are never used again: one per Node environment, counted up.
 pub fn kill_all(id: u64) -> usize {
     let owner = owner(id);
     *owner.ended.write().unwrap_or_else(PoisonError::into_inner) = true;

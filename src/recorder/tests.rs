@@ -25,7 +25,7 @@ fn message(text: &str) -> serde_json::Value {
     json!({"type": "message", "content": text})
 }
 
-/// The texts of each run of a file.
+/// The texts of each run in a file.
 fn texts(path: &Path) -> Vec<(String, Vec<String>)> {
     let recording = read(&std::fs::read(path).unwrap()).unwrap();
     let text = |event: &str| {
@@ -63,14 +63,14 @@ async fn what_is_settled_is_in_the_file_and_runs_may_share_it() {
 }
 
 #[cfg(unix)]
-/// Behind a cut a log would begin in the middle, and nobody would know.
+/// After a cut a log would begin in the middle, and nobody would know.
 #[tokio::test]
 async fn a_log_that_somebody_cuts_is_given_up_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
     let log = begin(&path, "a").await.unwrap();
     let other = begin(&path, "b").await.unwrap();
-    // What another run adds is no cut.
+    // A line of another run is not a cut.
     other.event(&message("1")).await;
     other.settle().await;
     log.event(&message("2")).await;
@@ -110,7 +110,7 @@ async fn a_log_that_others_could_read_is_its_owners_alone_before_more_is_written
         begin(&path, "b").await.unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     }
-    // What is left alone keeps its mode.
+    // A file that is left alone keeps its mode.
     std::fs::write(&path, "mine").unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     begin(&path, "c").await.unwrap_err();
@@ -189,13 +189,13 @@ async fn a_full_disk_is_a_reason_reported_once() {
     assert_eq!(recorder.failure(), None);
 }
 
-/// A disk that takes nothing until it is let go.
+/// A disk that accepts nothing until it is released.
 #[derive(Clone, Default)]
 struct Slow(Arc<Disk>);
 
 #[derive(Default)]
 struct Disk {
-    /// Whether it takes anything, and what it has taken.
+    /// The flag that the disk accepts writes, and the bytes written so far.
     state: StdMutex<(bool, Vec<u8>)>,
     changed: Condvar,
 }
@@ -238,7 +238,7 @@ async fn a_slow_disk_makes_the_run_wait_and_loses_nothing() {
             writer.enqueue(format!("{number}{big}")).await;
         }
     });
-    // Of the eight, three have room with all around them; the next waits.
+    // Three of the eight lines, with their overhead, fit; the fourth waits.
     while recorder.room.available_permits() > ROOM / 4 {
         tokio::task::yield_now().await;
     }
@@ -271,7 +271,7 @@ async fn a_disk_that_hangs_is_given_up() {
 async fn times_count_from_the_beginning_that_the_header_tells() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.jsonl");
-    // What takes its time to be redacted and written.
+    // This message takes long to redact and to write.
     let messages = to_raw_value(&json!([{"type": "human", "content": "a thread. ".repeat(200_000)}])).unwrap();
     let header = Header {
         prompt: Some(Prompt::new(messages, &[], Vec::new(), true)),

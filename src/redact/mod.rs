@@ -88,7 +88,7 @@ impl Redactor {
         self.spans_from(channel, text, 0)
     }
 
-    /// The same ranges behind `from`; the text before is known already.
+    /// The ranges of the secrets behind `from`; the text before is known already.
     pub fn spans_from(&self, channel: Channel, text: &str, from: usize) -> Vec<Range<usize>> {
         let shortest = channel.shortest_value();
         let mut found: Vec<_> = self.values.spans(text, from, shortest).collect();

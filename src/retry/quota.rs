@@ -1,35 +1,36 @@
-//! A plan that is used up: whether a call waits until it is there again. Pure: the time now and a random number are passed in.
+//! Decides whether a call waits for a plan that is used up. Pure: the time now and a random number are passed in.
 //!
-//! In: a [`QuotaWait`], the error of an attempt, now. Out: a moment, or none. Only a moment that the provider has named is waited for: without
-//! one, nobody knows what for.
+//! In: a [`QuotaWait`], the error of an attempt, now. Out: a moment, or none. A call waits only for a moment that the provider
+//! has named: otherwise it is unknown how long the wait would be.
 
 use crate::error::{Category, ProviderError};
 
-/// A call that fails because a plan is used up may wait for it.
+/// The option to wait when a plan is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuotaWait {
-    /// How long in all, ms.
+    /// The longest wait in all, ms.
     pub max_wait_ms: u64,
 }
 
-/// Six hours: the longest of the short plans, claude's and codex's five hours, with an hour to spare.
+/// Six hours, in ms: the longest of the short plans, claude's and codex's five hours, with an hour to spare.
 pub const DEFAULT_MAX_WAIT_MS: u64 = 6 * 60 * 60 * 1000;
 
-/// A provider that tells a moment which is over is not asked at once again, ms.
+/// The shortest wait, ms: a provider that names a past moment is not asked again at once.
 const LEAST_MS: u64 = 1_000;
 
-/// How much later than the moment a call may go, ms, and as a share of its wait: those that waited together do not come back together.
+/// The random delay after the moment: at most this many ms, and at most this share of the wait. Calls that waited together do
+/// not come back together.
 const MOST_LATE_MS: f64 = 5_000.0;
 const SHARE_LATE: f64 = 0.1;
 
 impl QuotaWait {
-    /// Until when a call waits that has failed with `error`, ms since the epoch; `None` where it fails. `waited_ms`: how long it has waited
-    /// before. `random`: from 0 (included) to 1 (excluded).
+    /// The time until which a call that has failed with `error` waits, ms since the epoch; `None` if it fails for good.
+    /// `waited_ms` is the time it has waited before, `random` a number from 0 (included) to 1 (excluded).
     pub fn until(&self, error: &ProviderError, now_ms: u64, waited_ms: u64, random: f64) -> Option<u64> {
         self.until_reset(reset_of(error, now_ms)?, now_ms, waited_ms, random)
     }
 
-    /// The same for a plan that is known to be used up until `resets_at`.
+    /// The time until which a call waits for a plan that is known to be used up until `resets_at`; see [`QuotaWait::until`].
     pub fn until_reset(&self, resets_at: u64, now_ms: u64, waited_ms: u64, random: f64) -> Option<u64> {
         let wait = resets_at.saturating_sub(now_ms).max(LEAST_MS);
         if waited_ms.saturating_add(wait) > self.max_wait_ms {
@@ -40,7 +41,8 @@ impl QuotaWait {
     }
 }
 
-/// When the plan is there again that made an attempt fail with `error`, ms since the epoch, if it was one and the provider has said when.
+/// The moment when the plan behind `error` is available again, ms since the epoch; `None` if no plan is behind it, or the
+/// provider has named no moment.
 pub fn reset_of(error: &ProviderError, now_ms: u64) -> Option<u64> {
     let moment = error
         .resets_at
@@ -74,7 +76,7 @@ mod tests {
             ..used_up(None)
         };
         assert_eq!(wait.until(&said_how_long, 5, 0, 0.0), Some(HOUR + 5));
-        // A moment that is over.
+        // This moment has passed.
         assert_eq!(wait.until(&error, 3 * HOUR, 0, 0.0), Some(3 * HOUR + LEAST_MS));
     }
 
@@ -85,7 +87,7 @@ mod tests {
         assert_eq!(wait.until(&used_up(Some(HOUR + 1)), 0, 0, 0.0), None);
         assert_eq!(wait.until(&used_up(Some(HOUR)), 0, 1, 0.0), None);
         assert_eq!(wait.until(&used_up(None), 0, 0, 0.0), None);
-        // A moment over and over again: every wait counts.
+        // The moment has passed each time: every wait counts.
         assert_eq!(wait.until(&used_up(Some(0)), 1, HOUR, 0.0), None);
     }
 

@@ -6,7 +6,6 @@
 //!
 //! An object may begin anywhere in prose, behind the opening fence of a code block, or behind another object of the same block.
 //! It may not begin further down in a code block, in inline code (unless that begins its line), or in a JSON array or object.
-//! object.
 
 use super::fence::{FENCE, Fence, FenceContext, Opener, Run, names_calls};
 use super::input::Input;

@@ -195,7 +195,8 @@ fn an_answer_in_several_parts_is_one_message() {
     let asked = asks("Output token limit hit. Resume directly, and so on");
     let one = ["text One, ", "text two.", "message b One, two.", "outcome two."];
 
-    // The first two are 2.1.330 and 2.1.197 with pieces, the next ones without.
+    // Each pair is the version that shows its request for the rest (2.1.330), then the one that does not (2.1.197): first with
+    // pieces, then without.
     let lines = streamed("a", "One, ") + &limit + &end() + &asked + &streamed("b", "two.") + &end() + &result("two.");
     let expected = [
         "text One, ",

@@ -1,10 +1,10 @@
-//! The bytes of a block that holds them as base64.
+//! Decodes the base64 of blocks.
 
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// What `data` is the base64 of, in either alphabet, with padding or without, over any number of lines.
+/// Decodes `data` in either alphabet, with padding or without, over any number of lines.
 pub fn decoded(data: &str) -> Option<Vec<u8>> {
     const CONFIG: GeneralPurposeConfig =
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);

@@ -1,6 +1,6 @@
-//! One block after the other, by its shape.
+//! Reads blocks one by one, by their shape.
 //!
-//! In: the JSON of a message's content. Out: [`Part`]s. All ways of writing a block are known here, and nowhere else.
+//! In: the JSON of a message's content. Out: [`Part`]s. All notations of blocks are known here, and nowhere else.
 
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 use super::{Dialect, Kind, Media, Part, Source};
 use crate::message::{Role, ToolCall, json_value};
 
-/// The blocks of content that is not a string, in a message of `role`.
+/// Reads the blocks of content that is not a string, in a message of `role`.
 pub fn parts(raw: &RawValue, role: &Role) -> Vec<Part> {
     match json_value(raw.get()) {
-        // What a tool has found may be a list of anything. Blocks have a type.
+        // A tool's result may be a list of anything. Only blocks have a type.
         Value::Array(items) if !items.is_empty() && !items.iter().any(is_block) && !items.iter().any(holds_bytes) => {
             vec![Part::Text(raw.get().to_owned())]
         }
@@ -21,11 +21,11 @@ pub fn parts(raw: &RawValue, role: &Role) -> Vec<Part> {
     }
 }
 
-/// What the façade writes where JavaScript has bytes: JSON has no word for them.
+/// The key that the façade writes for JavaScript's bytes, for which JSON has no notation.
 const BYTES: &str = "$bytes";
-/// The same where the bytes could not be read at once.
+/// The key that the façade writes for bytes that could not be read at once.
 const BLOB: &str = "$blob";
-/// Google's names of a part's data.
+/// Google's names for a part's data.
 const GOOGLE: [&str; 4] = ["inlineData", "inline_data", "fileData", "file_data"];
 
 fn is_block(value: &Value) -> bool {
@@ -47,7 +47,7 @@ fn holds_bytes(value: &Value) -> bool {
     }
 }
 
-/// Types of blocks that are text, with the field that holds it.
+/// The types of blocks that are text, each with the field that holds the text.
 const TEXTS: [(&str, &str); 5] = [
     ("text", "text"),
     ("input_text", "text"),
@@ -56,11 +56,11 @@ const TEXTS: [(&str, &str); 5] = [
     ("refusal", "refusal"),
 ];
 
-/// Types of blocks in a model's message that are its calls.
+/// The types of blocks in a model's message that are its calls.
 const CALLS: [&str; 4] = ["tool_use", "tool_call", "tool-call", "function_call"];
 
-/// Types of blocks in a model's message that are no content: what it thought, pieces of calls, and what its own server did. No other
-/// model takes them.
+/// The types of blocks in a model's message that are not content: its reasoning, pieces of calls, and records of its own
+/// server. No other model accepts them.
 const OMITTED: [&str; 16] = [
     "thinking",
     "redacted_thinking",
@@ -117,13 +117,13 @@ fn part(item: Value, role: &Role) -> Part {
     }
 }
 
-/// A name that somebody else chose, short enough for a message.
+/// Shortens a foreign name for use in an error message.
 fn shortened(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(40).collect()
 }
 
-/// A call in the content: Anthropic's `{id, name, input}`, LangChain's `{id, name, args}`, the AI SDK's `{toolCallId, toolName, input}`,
-/// OpenAI's `{call_id, name, arguments}`. `None` where it can't be read as one.
+/// Reads a call in the content: Anthropic's `{id, name, input}`, LangChain's `{id, name, args}`, the AI SDK's `{toolCallId,
+/// toolName, input}`, OpenAI's `{call_id, name, arguments}`. `None` if it can't be read as one.
 fn call(map: &Map<String, Value>) -> Option<ToolCall> {
     let args = ["input", "args", "arguments"].iter().find_map(|name| map.get(*name));
     let args = match args {
@@ -143,17 +143,17 @@ fn call(map: &Map<String, Value>) -> Option<ToolCall> {
 }
 
 const MIME: [&str; 4] = ["mime_type", "mimeType", "media_type", "mediaType"];
-/// Where a block holds its data itself.
+/// The fields in which a block holds its data.
 const DATA: [&str; 4] = ["data", "file_data", "blob", "fileData"];
-/// Where it says where they are.
+/// The fields in which a block gives the address of its data.
 const URLS: [&str; 4] = ["url", "file_url", "fileUri", "file_uri"];
-/// Where it names a file that was uploaded.
+/// The fields in which a block names an uploaded file.
 const IDS: [&str; 4] = ["id", "file_id", "fileId", "file"];
 
-/// A block that is no text, by its type.
+/// Reads a block that is not text, by its type.
 fn media(kind: &str, map: &Map<String, Value>) -> Option<Part> {
     let object = |name: &str| map.get(name).and_then(Value::as_object);
-    // Where the data are to be looked for, what they are, and whose way of writing it is.
+    // The object that holds the data, the kind of the block, and the API whose notation it uses.
     let (holder, known, dialect) = match kind {
         "image" | "document" if object("source").is_some() => {
             let known = if kind == "image" { Kind::Image } else { Kind::Document };
@@ -174,11 +174,11 @@ fn media(kind: &str, map: &Map<String, Value>) -> Option<Part> {
         "video" => (map, Some(Kind::Video), Dialect::Other),
         "file" if object("file").is_some() => (object("file")?, None, Dialect::OpenAi),
         "resource" => (object("resource")?, None, Dialect::Other),
-        // LangChain's text that is a file: with its text, it has been read as text already.
+        // LangChain's text as a file is included; if it holds its text, it has been read as text already.
         "file" | "document" | "input_file" | "media" | "file-data" | "file-url" | "text-plain" => {
             (map, None, Dialect::Other)
         }
-        // The AI SDK's results of tools that name an uploaded file.
+        // This is the AI SDK's tool result that names an uploaded file.
         "file-id" => (map, None, Dialect::Other),
         "image-file-id" => (map, Some(Kind::Image), Dialect::Other),
         "" => {
@@ -197,7 +197,7 @@ fn media(kind: &str, map: &Map<String, Value>) -> Option<Part> {
         .or_else(|| string(map, &MIME))
         .map(str::to_lowercase);
     let mime = mime.or_else(|| format.map(|format| format!("audio/{format}")));
-    // The AI SDK has an image's data, or where they are, in `image`.
+    // The AI SDK has an image's data, or their address, in `image`.
     let payload = [&DATA[..], &URLS[..], &["image", "image_url"][..]].concat();
     let payload = payload.iter().find_map(|name| holder.get(*name));
     let (source, shown) = match payload {
@@ -214,13 +214,13 @@ fn media(kind: &str, map: &Map<String, Value>) -> Option<Part> {
             None => (Source::Unreadable, None),
         },
     };
-    // RIFF is also how sound begins.
+    // RIFF also begins audio files.
     let shown = shown.filter(|mime| mime != "image/webp" || known == Some(Kind::Image));
     let mime = mime.filter(|mime| !mime.ends_with("/*")).or(shown);
     Some(found(known, mime, source, dialect, map))
 }
 
-/// A block that holds bytes of JavaScript's can't be passed on as it is, whoever's way it is written in.
+/// Makes the part of a block. One that holds bytes of JavaScript's can't be passed on unchanged, whichever notation it uses.
 fn found(
     known: Option<Kind>,
     mime: Option<String>,
@@ -238,7 +238,7 @@ fn found(
     }))
 }
 
-/// `{type: "image_url", image_url: URL | {url}}` and what servers have made in its likeness.
+/// Reads `{type: "image_url", image_url: URL | {url}}` and the similar blocks of servers.
 fn of_url(known: Kind, kind: &str, map: &Map<String, Value>) -> Part {
     let url = match map.get(kind) {
         Some(Value::Object(inner)) if !inner.contains_key(BYTES) => inner.get("url"),
@@ -248,7 +248,7 @@ fn of_url(known: Kind, kind: &str, map: &Map<String, Value>) -> Part {
     found(Some(known), mime, source, Dialect::OpenAi, map)
 }
 
-/// Bytes, base64, a URL with the data in it, or another, and the type that they show.
+/// Reads bytes, base64, a URL with the data in it, or another URL; also returns the type that the data show.
 fn read_payload(payload: &Value) -> (Source, Option<String>) {
     let text = match payload {
         Value::String(text) => text.as_str(),
@@ -273,20 +273,20 @@ fn read_payload(payload: &Value) -> (Source, Option<String>) {
     let is_url = text.find("://").is_some_and(|at| at > 0 && at <= 12);
     match is_url {
         true => (Source::Url(text.to_owned()), None),
-        // A path is none either, as a rule: no file is read here.
+        // A path is usually not base64 either: no file is read here.
         false if !is_base64(text) => (Source::Unreadable, None),
         false => (Source::Base64(text.to_owned()), shown(text).map(str::to_owned)),
     }
 }
 
-/// Whether `text` is written with base64's characters, of either alphabet.
+/// Returns whether `text` consists of base64's characters, of either alphabet.
 fn is_base64(text: &str) -> bool {
     let known =
         |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=' | b'\r' | b'\n');
     !text.is_empty() && text.as_bytes().iter().all(known)
 }
 
-/// The type that base64 begins like.
+/// The type that the beginning of the base64 shows.
 fn shown(base64: &str) -> Option<&'static str> {
     const BEGINNINGS: [(&str, &str); 5] = [
         ("iVBORw0KGgo", "image/png"),

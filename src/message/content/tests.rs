@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use super::*;
 
-/// Base64 that nothing else in a thread looks like.
+/// Base64 unlike any other text of a thread.
 const SECRET: &str = "QkFTRTY0UEFZTE9BRA==";
 
 const EVERYTHING: Accepts = Accepts {
@@ -32,7 +32,7 @@ fn read(content: &Value) -> Vec<Part> {
     parts(&RawValue::from_string(content.to_string()).unwrap(), &Role::Human)
 }
 
-/// `kind mime source` of a block.
+/// A block as `kind mime source`.
 fn shown(block: &Value) -> String {
     match read(&json!([block])).remove(0) {
         Part::Media(media) => {
@@ -204,7 +204,7 @@ fn files_sound_and_films() {
             json!({"type": "image-file-id", "fileId": {"openai": "file-1"}}),
             "Image  own",
         ),
-        // A path is no base64, and no file is read.
+        // A path is not base64, and no file is read.
         (json!({"type": "image", "image": "./photo.png"}), "Image  unreadable"),
         (
             json!({"type": "image_url", "image_url": "C:\\photo.png"}),
@@ -248,7 +248,7 @@ fn texts_are_joined_and_what_is_no_content_is_left_out() {
         assert_eq!(text, expected);
         assert_eq!(calls, none);
     }
-    // What claude's API answered, as LangChain and as a plain object keep it.
+    // This is an answer of claude's API, as LangChain and a plain object keep it.
     let content = json!([
         {"type": "thinking", "thinking": "hm", "signature": "x"}, {"type": "text", "text": "I add."},
         {"type": "tool_use", "id": "t1", "name": "add", "input": {"a": 1}}, {"type": "web_search_tool_result", "content": []}
@@ -261,7 +261,7 @@ fn texts_are_joined_and_what_is_no_content_is_left_out() {
         let (text, calls) = settled(message);
         assert_eq!((text.as_str(), calls), ("I add.", vec![r#"t1 add {"a":1}"#.to_owned()]));
     }
-    // A string of JavaScript's may be half a character.
+    // A JavaScript string may hold half a character.
     let lone: Message =
         serde_json::from_str(r#"{"type":"human","content":[{"type":"text","text":"a\ud83e"}]}"#).unwrap();
     let mut messages = [lone];
@@ -361,7 +361,7 @@ fn any_block() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever a block is called and wherever it has its data: they are refused, or left out, and never text.
+    /// Whatever type a block has and wherever it holds its data: it is refused, or left out, and never becomes text.
     #[test]
     fn no_payload_is_ever_text(
         blocks in prop::collection::vec(any_block(), 1..4),

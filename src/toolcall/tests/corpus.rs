@@ -1,5 +1,6 @@
 //! Calls as they stand in threads: quoted, escaped, set off, re-written and cut in all the ways that pages, results, diffs,
 //! mails and logs do it.
+//!
 //! In: a call. Out: the texts of a thread that has brought the call. Every way is applied to every call.
 
 use std::fmt::Write as _;
