@@ -336,13 +336,13 @@ pub struct RunInfo {
     /// The time that starting the process took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spawn_ms: Option<u64>,
-    /// From the process's start to its first byte of standard output.
+    /// The time from the process's start to its first byte of standard output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_byte_ms: Option<u64>,
-    /// From the process's start to the first event read from it.
+    /// The time from the process's start to the first event read from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_event_ms: Option<u64>,
-    /// From the process's start to its exit.
+    /// The time from the process's start to its exit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_ms: Option<u64>,
     /// Live engine only: true if the process already had the beginning of the thread. The times then count from the beginning

@@ -169,6 +169,7 @@ fn wire(provider: Option<&Provider>, format: OutputFormat) -> Wire {
     )
 }
 
+/// The failure that the output reports, classified; `None` if it reports none.
 fn failure(folded: &Folded, provider: &str, now_ms: u64) -> Option<ParsedError> {
     let bad = |outcome: &Outcome| {
         outcome.is_error

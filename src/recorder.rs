@@ -133,6 +133,7 @@ impl Recorder {
         }
     }
 
+    /// Makes the recorder of a run, with a thread that writes to `file`.
     fn over(
         file: impl Write + Send + 'static,
         run_id: String,

@@ -91,6 +91,7 @@ impl Replay {
     }
 }
 
+/// The facts about a run as JSON. The text is read only if there is no reply, which has it.
 fn info(run: &Run, recording: &Recording) -> Result<String, serde_json::Error> {
     #[derive(Deserialize)]
     struct Done {

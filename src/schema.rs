@@ -138,6 +138,7 @@ impl Schema {
         self.check_with(value, place_and_mistake)
     }
 
+    /// Checks `value` within the limits of work, and words each mistake by `describe`.
     fn check_with(&self, value: &Value, describe: fn(&ValidationError) -> String) -> Result<(), String> {
         let given_up = |why: Exhausted| {
             let why = match why {

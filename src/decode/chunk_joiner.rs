@@ -43,6 +43,7 @@ impl ChunkJoiner {
         }
     }
 
+    /// Joins WTF-8 bytes: a waiting high surrogate with the low one at their beginning; a high one at their end waits.
     fn join_bytes(&mut self, mut bytes: &[u8]) -> String {
         let mut joined = Vec::with_capacity(bytes.len() + 3);
         match (self.high.take(), bytes) {

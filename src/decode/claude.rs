@@ -270,6 +270,7 @@ impl Claude {
         is_object(&args).then_some(args)
     }
 
+    /// Decodes an `assistant` line: content blocks of the model's message, a message that the CLI wrote itself, or a failure.
     fn assistant(&mut self, line: &mut Line, out: &mut Out) {
         let Some(message) = line.message.take() else { return };
         let in_a_row = std::mem::take(&mut self.turn.spoke_last);
@@ -310,6 +311,7 @@ impl Claude {
         }
     }
 
+    /// Adds one whole content block to the entered message. A call's arguments are those streamed, if all of their pieces came.
     fn block(&mut self, block: Block, out: &mut Out) {
         match (word(block.kind).as_deref(), block.text, block.thinking) {
             (Some("text"), Some(Text(text)), _) => self.assembler.text(text, out),
@@ -331,6 +333,7 @@ impl Claude {
         }
     }
 
+    /// Decodes a `user` line: results of tools, the CLI's request for the rest of an answer, or an echo.
     fn user(&mut self, line: Line, json: &str, out: &mut Out) {
         if line.message.as_deref().is_some_and(asks_for_the_rest) {
             self.assembler.goes_on(out);
@@ -359,6 +362,7 @@ impl Claude {
         }
     }
 
+    /// Decodes a `system` line by its subtype.
     fn system(&mut self, line: &Line, json: &str, fields: &mut Fields, out: &mut Out) {
         let subtype = word(line.subtype).unwrap_or_default();
         let Some(line) = fields.read_line::<System>(json) else {
@@ -416,6 +420,7 @@ impl Claude {
         });
     }
 
+    /// Decodes a `rate_limit_event`: the state of a plan's window. The failure of a refused request gets its facts from here.
     fn rate_limit(&mut self, json: &str, fields: &mut Fields, out: &mut Out) {
         let line = fields.read_line::<RateLimitLine>(json);
         let info = line.and_then(|line| fields.read::<RateLimitInfo>("rate_limit_info", line.rate_limit_info));

@@ -129,6 +129,7 @@ impl Format for Copilot {
 }
 
 impl Copilot {
+    /// Decodes an event that has `data`.
     fn event(&mut self, kind: &str, data: &Data, raw: &RawValue, json: &str, fields: &mut Fields, out: &mut Out) {
         match kind {
             "model.call_start" => {

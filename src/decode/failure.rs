@@ -59,6 +59,7 @@ fn unwrap_bracket(text: &str) -> (&str, &str) {
     }
 }
 
+/// Reads an API's error body; `None` if `text` is not one.
 fn read_body(text: &str) -> Option<Failure> {
     let body: Body = serde_json::from_str(text).ok()?;
     let body = match body.error {

@@ -25,7 +25,7 @@ const KEPT_CAPACITY: usize = 1 << 20;
 pub enum Line<'a> {
     /// A line without its end.
     Text {
-        /// Its number, from 1.
+        /// The line's number, from 1.
         number: u64,
         /// The text; never blank.
         text: Cow<'a, str>,
@@ -34,7 +34,7 @@ pub enum Line<'a> {
     },
     /// A line longer than the limit. Its text was dropped while it came.
     TooLong {
-        /// Its number, from 1.
+        /// The line's number, from 1.
         number: u64,
         /// The kept beginning and end of the line.
         cut: Cut,

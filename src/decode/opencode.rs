@@ -178,6 +178,7 @@ impl Opencode {
         }
     }
 
+    /// Decodes the end of a step: its usage and cost, and whether it ends the run.
     fn step_finish(&mut self, part: &Part, fields: &mut Fields, out: &mut Out) {
         self.assembler.close(out);
         let reason = fields.string("reason", part.reason);

@@ -73,6 +73,7 @@ impl EnvPlan {
             .map(|(name, _)| name.as_os_str())
     }
 
+    /// Applies the plan to `base`. With `ignore_case`, as on Windows, names that differ only in case are one variable.
     fn apply(&self, base: impl Iterator<Item = (OsString, OsString)>, ignore_case: bool) -> Vars {
         // Windows spells PATH "Path" and means the same variable: keys are compared without case, and the last spelling stays.
         let key = |name: &OsStr| {

@@ -84,7 +84,7 @@ pub enum StartError {
     /// An argument or variable can't be passed on by any operating system, for example because it contains NUL.
     #[error("{what}")]
     InvalidInput {
-        /// Which input it is, and what is wrong with it.
+        /// The input, and the problem with it.
         what: String,
     },
     /// The environment that wanted the process is shutting down ([`super::registry::kill_all`]).

@@ -111,6 +111,7 @@ pub(super) fn resume(pid: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// The ids of the threads of a process, from a snapshot of all threads of the system.
 fn threads_of(pid: u32) -> io::Result<Vec<u32>> {
     let mut found = Vec::new();
     let mut entry = THREADENTRY32 {

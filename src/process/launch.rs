@@ -70,6 +70,7 @@ impl Launch {
         })
     }
 
+    /// Explains an `errno` of Unix; `None` for one without a meaning of its own.
     #[cfg(unix)]
     fn explain_errno(&self, error: &io::Error) -> Option<StartError> {
         use rustix::io::Errno;
@@ -104,6 +105,7 @@ impl Launch {
         })
     }
 
+    /// Explains an error code of Windows; `None` for one without a meaning of its own.
     #[cfg(windows)]
     fn explain_windows(&self, error: &io::Error) -> Option<StartError> {
         let file = self.file.clone();

@@ -194,6 +194,7 @@ impl Limiter {
         }
     }
 
+    /// Puts a request at the end of the queue, and grants it at once if it may run.
     fn enqueue(&self, key: &str, concurrency: usize) -> (Ticket, oneshot::Receiver<()>) {
         let (granted, receiver) = oneshot::channel();
         let mut state = self.lock();

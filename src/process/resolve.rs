@@ -161,6 +161,7 @@ fn find_in(program: &OsStr, folders: &[PathBuf], here: &Path) -> Option<PathBuf>
     which::which_in(program, Some(path), here).ok()
 }
 
+/// Finds the file of `program` without the cache, and checks its interpreter.
 fn search(program: &OsStr, path: &OsStr) -> Result<Resolved, StartError> {
     let folders = Folders::of(path);
     let found = match is_bare(program) {
@@ -255,6 +256,7 @@ impl Shebang {
     }
 }
 
+/// Parses the `#!` line at the beginning of a file.
 fn shebang(head: &[u8]) -> Option<Shebang> {
     let line = head.strip_prefix(b"#!")?;
     let line = line.split(|&b| b == b'\n').next()?;

@@ -41,11 +41,11 @@ pub struct Timings {
     pub queued: Duration,
     /// The time that [`super::start`] took, within which the process was started.
     pub spawn: Duration,
-    /// From the process's start to its first byte of stdout.
+    /// The time from the process's start to its first byte of stdout.
     pub first_byte: Option<Duration>,
-    /// From the process's start to its exit.
+    /// The time from the process's start to its exit.
     pub exit: Duration,
-    /// From the process's start to this report: the exit, and what was left to read.
+    /// The time from the process's start to this report: the exit, and what was left to read.
     pub settled: Duration,
 }
 
@@ -59,7 +59,7 @@ pub struct Exit {
     pub run_id: String,
     /// The process's id; by now it may belong to another process.
     pub pid: u32,
-    /// Why the run is over.
+    /// The reason why the run is over.
     pub end: End,
     /// The exit code. If both code and signal are `None`, the process has outlived SIGKILL for 5 s, or the host reaped it.
     pub code: Option<i32>,

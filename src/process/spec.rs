@@ -100,7 +100,7 @@ pub struct ProcessLimits {
     pub spent: Duration,
     /// Time without a byte of stdout or stderr. Default: none.
     pub idle_timeout: Option<Duration>,
-    /// From SIGTERM to SIGKILL. Default: 2 s.
+    /// The time from SIGTERM to SIGKILL. Default: 2 s.
     pub kill_grace: Duration,
     /// Time in all for which output is waited for after the exit, where other processes hold the pipes. Default: 250 ms.
     pub drain: Duration,

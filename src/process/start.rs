@@ -113,6 +113,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
     })
 }
 
+/// Resolves a [`Spec`] into the arguments of the system call, and refuses what can't be started.
 fn prepare(spec: &Spec, run_id: &str) -> Result<Launch, StartError> {
     if let Some(name) = spec.env.invalid() {
         let what = format!(

@@ -55,6 +55,8 @@ impl Table {
         self.descendants_by(leader, known, |process| mark(process, run))
     }
 
+    /// Finds the run's processes, with `mark` as the look at an environment. Of processes older than the leader, only known ones
+    /// and members of the group count.
     fn descendants_by(&self, leader: i32, known: &HashSet<Proc>, mark: impl Fn(&Proc) -> Mark) -> Found {
         let since = self.find(leader).map_or(0, |p| p.start);
         let same = |p: &Proc| known.iter().any(|k| k.pid == p.pid && k.start == p.start);

@@ -225,6 +225,8 @@ impl Group {
         is_open
     }
 
+    /// Returns whether a process of the run besides the leader is alive, or may be. The table of processes is read only if
+    /// `escapees` are to be found; a member of the group is found without it.
     async fn someone_lives(&mut self, escapees: bool) -> bool {
         let group = self.target.group();
         let seen = match escapees {

@@ -335,6 +335,7 @@ struct Shell {
 }
 
 impl Shell {
+    /// Starts the shell, in a group of its own, so that a signal to the host's group does not reach it.
     fn start(mark: &str) -> io::Result<Shell> {
         use std::os::unix::process::CommandExt;
         let mut child = Command::new("/bin/sh")

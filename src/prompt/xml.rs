@@ -94,6 +94,7 @@ struct Events<'a> {
 }
 
 impl Events<'_> {
+    /// Appends one event with its attributes and content.
     fn push(&mut self, kind: &str, attributes: &[(&str, &str)], body: Body) {
         let out = &mut self.out.text;
         out.push_str("  <event type=\"");
@@ -124,6 +125,7 @@ impl Events<'_> {
     }
 }
 
+/// Appends `text`, escaped as by [`escape_xml`]. Runs without special characters are copied whole.
 fn push_escaped(out: &mut String, text: &str) {
     let bytes = text.as_bytes();
     let (mut copied, mut at) = (0, 0);

@@ -12,6 +12,7 @@ pub(super) fn beginning(pattern: &str) -> Option<String> {
     Some(begun(&parsed).to_string())
 }
 
+/// The beginnings of the matches of a parsed pattern, the whole matches included.
 fn begun(hir: &Hir) -> Hir {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => Hir::empty(),

@@ -18,16 +18,16 @@ use super::{Channel, REDACTED};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holds {
     Everywhere,
-    /// In messages about failures only: in other texts it would redact too much.
+    /// Messages about failures only: in other texts the rule would redact too much.
     InErrors,
 }
 
 /// The point at which a match is finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ends {
-    /// With the first character that does not belong to it.
+    /// The match ends before the first character that does not belong to it.
     WithRun,
-    /// With its own last character.
+    /// The match ends with its own last character.
     AtOnce,
 }
 

@@ -35,6 +35,7 @@ impl fmt::Debug for Values {
 }
 
 impl Values {
+    /// Collects `values` and their forms. Values shorter than `SHORTEST` are left out.
     pub fn new<'a>(values: impl Iterator<Item = &'a str>) -> Values {
         let mut plain: Vec<String> = values
             .map(str::trim)

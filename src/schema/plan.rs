@@ -163,6 +163,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
+    /// Collects the schemas that references may name: by an id, or by an anchor.
     fn new(schema: &'a Value) -> Walk<'a> {
         let mut walk = Walk {
             roots: vec![schema],

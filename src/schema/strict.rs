@@ -59,6 +59,7 @@ fn is_object(fields: &Map<String, Value>) -> bool {
     fields.get("type").and_then(Value::as_str) == Some("object")
 }
 
+/// Returns whether one part of the schema, at `depth`, fits strict mode; adds its properties to `count`.
 fn part_is_strict(schema: &Value, depth: usize, count: &mut usize) -> bool {
     let Some(fields) = schema.as_object() else { return false };
     if NOT_STRICT.iter().any(|keyword| fields.contains_key(*keyword)) || depth > STRICT_DEPTH {

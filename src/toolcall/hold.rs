@@ -103,6 +103,7 @@ impl Hold {
         (self.pending, calls)
     }
 
+    /// Looks at the new text. Once an object of calls has begun, all text from there on is held back.
     fn look(&mut self) {
         while self.at != At::Begun {
             if self.at == At::Text {
@@ -171,6 +172,7 @@ impl Hold {
         self.seen += length;
     }
 
+    /// The state after the character `c`.
     fn next(&mut self, c: char) -> At {
         let fence = matches!(c, '`' | '~');
         match self.at {

@@ -93,6 +93,7 @@ fn invalid(id: Option<String>, name: Option<String>, args: &str, error: &str) ->
     })
 }
 
+/// Reads one entry of the list: a call, or the reason why it is not one.
 fn entry(text: &str) -> Entry {
     let fields = match serde_json::from_str::<Fields>(text) {
         Ok(fields) if text.starts_with('{') => fields,

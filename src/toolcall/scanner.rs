@@ -291,6 +291,7 @@ impl Scanner {
         }
     }
 
+    /// Skips a damaged object to its end: a closing bracket, a fence, or the end of the paragraph.
     fn damaged(&mut self, mut damage: Damage) {
         let char = self.fence.as_ref().map_or(b'`', |fence| fence.char);
         while let Some(byte) = self.input.peek() {

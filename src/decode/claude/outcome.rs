@@ -16,6 +16,7 @@ use crate::event::{Event, Failure, Outcome, PermissionDenial};
 const LONG: usize = 64 * 1024;
 
 impl Claude {
+    /// Decodes the `result` line, which ends the turn: usage, the failure if there is one, and the outcome.
     pub(super) fn result(&mut self, json: &str, fields: &mut Fields, out: &mut Out) {
         let Some(line) = fields.read_line::<ResultLine>(json) else {
             return;

@@ -80,6 +80,7 @@ const OMITTED: [&str; 16] = [
     "compaction",
 ];
 
+/// Reads one block, by its type or, without one, by its fields.
 fn part(item: Value, role: &Role) -> Part {
     let map = match item {
         Value::String(text) => return Part::Text(text),

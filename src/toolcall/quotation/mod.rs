@@ -155,6 +155,7 @@ fn beginning(name: &str) -> &str {
 }
 
 impl Search {
+    /// Makes the search for `calls`.
     fn new(calls: &[Written]) -> Search {
         let needles: Vec<Needle> = calls
             .iter()

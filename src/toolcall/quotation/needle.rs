@@ -72,6 +72,7 @@ impl Node {
         }
     }
 
+    /// The end of an object in `text` that has exactly these members, in any order, with the first at `at`.
     fn end_of_object(members: &[(String, Node)], text: &str, mut at: usize) -> Option<usize> {
         let mut left: Vec<&(String, Node)> = members.iter().collect();
         // The members usually stand in the same order, so the next one is tried first.
@@ -245,6 +246,7 @@ impl Site {
         self.to - self.from
     }
 
+    /// Looks behind the name, to the end of its object or of the reach, for values that are objects.
     fn look_behind(&mut self, bytes: &[u8], end: usize) {
         let (mut depth, mut at) = (0_usize, end);
         while at < bytes.len().min(end + REACH) {
@@ -265,6 +267,7 @@ impl Site {
         self.to = at;
     }
 
+    /// Looks before the name, to the beginning of its object or of the reach, for values that are objects.
     fn look_before(&mut self, bytes: &[u8]) {
         let (mut depth, mut at) = (0_usize, self.name);
         while at > self.name.saturating_sub(REACH) {

@@ -185,6 +185,7 @@ impl<'a> Scan<'a> {
         self.open.last().is_some_and(|list| list.is_calls)
     }
 
+    /// The next string, or the next object that has ended; `None` at the end of the text.
     fn next(&mut self) -> Option<Found<'a>> {
         let bytes = self.text.as_bytes();
         loop {
@@ -226,6 +227,7 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// Opens an object or a list, if one may stand here and is not too deep.
     fn open(&mut self, is_object: bool) {
         let can = match self.open.last() {
             None => true,
