@@ -93,6 +93,7 @@ pub struct Breaker {
     stale: u64,
 }
 
+/// The state with its times, which are ms since the epoch.
 #[derive(Debug)]
 enum State {
     /// The times of the failures in a row, ms since the epoch.
@@ -106,6 +107,7 @@ enum State {
     },
 }
 
+/// The call that a half-open breaker has let through, and when.
 #[derive(Debug, Clone, Copy)]
 struct Probe {
     ticket: Ticket,

@@ -87,6 +87,7 @@ pub struct CheckpointFile {
     state: State,
 }
 
+/// The state of a file that is held.
 #[derive(Debug, PartialEq, Eq)]
 enum State {
     Open,
@@ -182,6 +183,7 @@ impl CheckpointFile {
         Ok(())
     }
 
+    /// Appends lines, and returns once they are on the disk and the file is still the run's.
     fn write(&mut self, lines: &[Line]) -> Result<(), Refused> {
         let io = |error| Refused::Io(self.path.clone(), error);
         match self.state {
@@ -246,6 +248,7 @@ pub(crate) fn is_at(_: &File, _: &Path) -> bool {
     true
 }
 
+/// Makes the folder (mode 0700), and refuses one that is a link, another user's, or writable for others.
 fn make_folder(folder: &Path) -> Result<(), Refused> {
     let io = |error| Refused::Io(folder.to_owned(), error);
     let mut builder = std::fs::DirBuilder::new();

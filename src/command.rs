@@ -173,6 +173,7 @@ pub fn bare(provider: &Provider, options: &Options) -> Result<CommandLine, Box<P
     without_args(provider, &context)
 }
 
+/// The command line without arguments and input: program, environment, files and folder.
 fn without_args(provider: &Provider, context: &Context) -> Result<CommandLine, Box<ProviderError>> {
     let options = context.options;
     let mut wires = provider.wires.iter();
@@ -295,6 +296,7 @@ fn check_length(provider: &Provider, options: &Options, prompt: &str) -> Result<
     }
 }
 
+/// The facts on which flags and variables depend.
 struct Context<'a> {
     options: &'a Options,
     live: bool,
@@ -311,6 +313,7 @@ impl Context<'_> {
         whens.iter().all(|when| self.holds(*when))
     }
 
+    /// `true` if the condition of a flag or variable is met.
     fn holds(&self, when: When) -> bool {
         let options = self.options;
         match when {
@@ -368,6 +371,7 @@ impl Context<'_> {
     }
 }
 
+/// The arguments of one flag.
 fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str, media: &[MediaFile]) -> Vec<Arg> {
     let text = |text: &str| vec![Arg::Text(text.to_owned())];
     let all = |texts: Vec<String>| texts.into_iter().map(Arg::Text).collect();
@@ -419,6 +423,7 @@ fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str,
         .collect()
 }
 
+/// The names of all variables that the CLI doesn't inherit.
 fn dropped(provider: &Provider, context: &Context) -> Vec<&'static str> {
     let unset = |var: &&Var| matches!(var.value, EnvValue::Unset) && context.all_hold(var.when);
     let unset = provider.env.iter().filter(unset).map(|var| &var.name);
@@ -436,6 +441,7 @@ fn dropped(provider: &Provider, context: &Context) -> Vec<&'static str> {
         .collect()
 }
 
+/// The variables that the provider sets, after those of every CLI.
 fn set(provider: &Provider, context: &Context) -> Result<Vec<(&'static str, EnvText)>, Box<ProviderError>> {
     let mut vars: Vec<_> = COMMON_ENV
         .iter()

@@ -47,6 +47,8 @@ pub fn judge(context: &Context, evidence: Evidence, folded: Folded) -> Result<Re
     }
 }
 
+/// The verdict on a process or a turn. An error gets everything that is known of the process, and the part of the answer that had
+/// come.
 fn of_process(context: &Context, process: &ProcessEvidence, mut folded: Folded) -> Result<Reply, Box<ProviderError>> {
     folded.reply.structured = cli::structured(process, &folded);
     let failure = cli::failure(context, process, &folded).filter(|error| !is_end_behind_result(error, &folded));

@@ -34,6 +34,7 @@ pub struct Ledger {
     warned: AtomicBool,
 }
 
+/// The state of a ledger in this process.
 #[derive(Debug, Default)]
 struct State {
     /// The window. With a store, this is its state when the store was last read.

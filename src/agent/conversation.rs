@@ -182,6 +182,7 @@ fn joined(ended: Result<Ended, JoinError>) -> Ended {
     })
 }
 
+/// The next thing that a turn's two sources deliver; `None` when a source has ended.
 enum Arrival {
     Events(Option<Vec<Event>>),
     Call(Option<ToolCallRequest>),

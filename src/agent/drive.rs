@@ -103,6 +103,8 @@ pub(super) fn run(
 }
 
 impl Driver<'_> {
+    /// Runs the agent to its end: compiles the schemas, begins the log and the first entry, and then feeds the executor with every
+    /// input until it has an outcome.
     async fn drive(&mut self) -> RunOutcome {
         let deadline = self
             .calls
@@ -215,6 +217,7 @@ impl Driver<'_> {
         }
     }
 
+    /// Takes an event of the model's turn. Events are reported, and calls, usage and the end of the turn go to the executor.
     async fn take(&mut self, mut state: State, event: TurnEvent) -> State {
         self.turns.pass_log(&self.calls.reporter).await;
         match event {
@@ -387,6 +390,7 @@ impl Driver<'_> {
         outcome.error = Some(Box::new(error));
     }
 
+    /// The outcome of a run that can't even begin, for a reason that is a bug.
     fn impossible(&self, reason: &str) -> RunOutcome {
         let error = ProviderError::new(self.turns.talk.model.id(), Code::Internal, reason);
         RunOutcome {

@@ -221,6 +221,8 @@ impl DurableCalls<'_> {
         }
     }
 
+    /// Requests the execution of `tool_call` from the host. The idempotency key is the same in every attempt, since it is made of
+    /// the run's id and the call's place.
     async fn execute(&mut self, tool_call: ToolCall) {
         let idempotency_key = format!("{}/{}", self.reporter.shared.run_id, self.progress.place(&tool_call.id));
         let (request, who) = self.request(&tool_call.id);
@@ -239,6 +241,7 @@ impl DurableCalls<'_> {
         (self.pending.request(&shared.host, id), origin.agent)
     }
 
+    /// Requests a decision about `tool_call` from the host.
     async fn emit_ask(&mut self, tool_call: ToolCall, interrupted: bool) {
         let (request, who) = self.request(&tool_call.id);
         self.emit(Kind::Ask {

@@ -26,6 +26,7 @@ pub(super) struct Fingerprint {
     agents: BTreeMap<String, AgentPrint>,
 }
 
+/// The options of one agent on which recorded entries depend.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AgentPrint {
@@ -35,6 +36,7 @@ struct AgentPrint {
     tools: BTreeMap<String, ToolPrint>,
 }
 
+/// The options of one tool: a hash of its schema, and whether it is allowed, denied or asked about.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct ToolPrint {
     schema: String,

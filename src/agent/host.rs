@@ -24,6 +24,7 @@ pub(super) struct Host {
     asked: Mutex<OpenRequests>,
 }
 
+/// The open requests by number. `last` is the latest number; `open` has the channel of the run and the call's id.
 #[derive(Debug, Default)]
 struct OpenRequests {
     last: u32,
@@ -32,6 +33,7 @@ struct OpenRequests {
     stores: HashMap<u32, Stored>,
 }
 
+/// The answer to the request to run a tool.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Completed {
@@ -48,6 +50,7 @@ struct Refused {
     message: String,
 }
 
+/// The answer to the request to decide about a call.
 #[derive(Deserialize)]
 struct Decided {
     allow: bool,

@@ -254,6 +254,7 @@ impl Journal {
         Ok((journal, changes))
     }
 
+    /// Adds an entry of an earlier attempt to what is recorded.
     fn keep(&mut self, entry: Entry) {
         match entry {
             Entry::Run { .. } => {}
@@ -361,6 +362,7 @@ impl Store<'_> {
     }
 }
 
+/// Reads one entry. Its version is checked first, because a newer one may not have these fields.
 fn read(text: &str, expected: u64) -> Result<Line, Box<ProviderError>> {
     let found: Version = serde_json::from_str(text).map_err(|error| invalid(&format!("entry {expected}: {error}")))?;
     match (found.v, found.seq) {

@@ -120,6 +120,7 @@ impl AgentTurns<'_> {
         calls.pending.answered(&call.id, answer);
     }
 
+    /// Starts the run of the agent that gets `task` by call `id`. If an earlier attempt has its result, that is used instead.
     async fn start_child(&mut self, calls: &mut DurableCalls<'_>, id: String, task: Task) {
         let shared = Arc::clone(calls.reporter.shared);
         let at = calls.progress.place(&id);

@@ -35,6 +35,7 @@ const fn option(name: &'static str, kind: Kind) -> OptionSpec {
     OptionSpec { name, kind }
 }
 
+/// The options of an agent's `limits`.
 const LIMITS: &[OptionSpec] = &[
     option("maxSteps", Kind::Whole(1, COUNT)),
     option("maxToolCalls", Kind::Whole(0, COUNT)),
@@ -43,6 +44,7 @@ const LIMITS: &[OptionSpec] = &[
     option("maxRepeatedCalls", Kind::Whole(1, COUNT)),
 ];
 
+/// The options of `builtins`.
 const BUILTINS: &[OptionSpec] = &[
     option("completionReport", Kind::FlagOr("required")),
     option("plannerOutput", Kind::FlagOr("required")),
@@ -53,6 +55,7 @@ const BUILTINS: &[OptionSpec] = &[
 /// The options of one agent that say how its provider is called.
 const HOW: &[OptionSpec] = &[option("toolCalls", Kind::OneOf(&["auto", "turns", "callbacks"]))];
 
+/// The options of `builtins.handoff`.
 const HANDOFF: &[OptionSpec] = &[
     option("agents", Kind::Object),
     option("maxDepth", Kind::Whole(1, MAX_DEPTH)),
@@ -116,6 +119,7 @@ pub(super) struct Spec {
     max_depth: u32,
 }
 
+/// The JSON of a run, before its options are checked.
 #[derive(Deserialize)]
 struct SpecJson {
     agents: Vec<AgentJson>,
@@ -134,6 +138,7 @@ struct SpecJson {
     heartbeat: bool,
 }
 
+/// The JSON of one agent, before its options are checked.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AgentJson {
@@ -334,6 +339,7 @@ fn wrong_tool(path: &str, name: &str, reason: &str) -> Box<ProviderError> {
     Box::new(ProviderError::new("", Code::InvalidTool, reason))
 }
 
+/// Reads the options of `limits`. `path` is the prefix of their names in errors.
 fn limits(json: &str, path: &str) -> Result<RunLimits, Box<ProviderError>> {
     let limits = options::checked_within("", LIMITS, json, path)?;
     let count = |name: &str| options::number(&limits, name).and_then(|number| u32::try_from(number).ok());

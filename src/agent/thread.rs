@@ -108,6 +108,7 @@ impl AgentThread {
         self.open = false;
     }
 
+    /// Adds a reply of the model, and notes where its calls are.
     fn push_ai(&mut self, provider: &str, reply: Reply) {
         let at = self.added.len();
         // If two calls have the same id, the first one counts, so it is inserted last.

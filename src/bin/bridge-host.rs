@@ -29,6 +29,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
+/// The parameters of `serve` and `run`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Task {
@@ -42,6 +43,7 @@ struct Task {
     progress_ms: Option<u64>,
 }
 
+/// One line of standard input.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Order {
@@ -51,6 +53,7 @@ enum Order {
     Cancel(bool),
 }
 
+/// The result of a call.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Reply {
@@ -63,8 +66,10 @@ struct Reply {
 /// The lines of standard input, which a thread of their own reads.
 type Lines = mpsc::UnboundedReceiver<String>;
 
+/// The channels of calls that wait for a reply, by call id.
 type Replies = HashMap<String, oneshot::Sender<ToolResult>>;
 
+/// The input, the calls that arrive, and those that wait.
 struct Host {
     lines: Lines,
     calls: mpsc::Receiver<ToolCallRequest>,
@@ -109,6 +114,7 @@ impl Host {
         }
     }
 
+    /// Passes a reply on to the bridge, or prints that it is no longer wanted.
     fn answer(&mut self, reply: Reply) -> io::Result<()> {
         let Reply { id, content, is_error } = reply;
         let sent = self
@@ -130,6 +136,7 @@ fn options(task: &Task) -> BridgeOptions {
     }
 }
 
+/// Serves a bridge until the end of the input.
 async fn serve(task: &Task, lines: Lines) -> io::Result<()> {
     let (bridge, calls) = Bridge::start(task.tools.clone(), options(task))?;
     say(&json!({"serving": {"url": bridge.url(), "token": bridge.token()}}))?;
@@ -143,6 +150,7 @@ async fn serve(task: &Task, lines: Lines) -> io::Result<()> {
     Ok(())
 }
 
+/// Runs a call with a bridge, and prints its events and its result.
 async fn run(task: &Task, lines: Lines) -> io::Result<()> {
     let engine = Engine::new(&task.provider, &task.options.to_string(), 1);
     let engine = Arc::new(engine.map_err(|error| io::Error::other(error.message))?);

@@ -20,6 +20,7 @@ pub struct NativeCheckpoints {
     open: OpenFiles,
 }
 
+/// The result of `load` as JSON. Entries and result are texts, so that JavaScript can keep them unparsed.
 #[derive(Serialize)]
 struct LoadedJson {
     token: u64,
@@ -114,6 +115,7 @@ pub fn is_run_id(run_id: String) -> bool {
     checkpoint::is_run_id(&run_id)
 }
 
+/// A promise of `act`, which runs on the pool for blocking work: `{"ok": …}` or `{"err": …}`.
 pub(super) fn blocking<T: Serialize + Send + 'static>(
     env: &Env,
     act: impl FnOnce() -> Result<T, Refused> + Send + 'static,
@@ -127,6 +129,7 @@ pub(super) fn blocking<T: Serialize + Send + 'static>(
     })
 }
 
+/// The error for JavaScript, with advice that fits the reason.
 fn error_of(refused: &Refused) -> Box<ProviderError> {
     let code = match refused {
         Refused::Locked(..) | Refused::Lost(..) | Refused::Stale(..) => Code::RunLocked,

@@ -26,8 +26,8 @@ struct Ending(CancellationToken);
 /// then on. When the environment ends (by a worker's `terminate()` too), they are ended, and the futures of its promises are
 /// dropped.
 ///
+/// # Errors
 /// The system has no threads for the addon's runtime. Nothing else of the addon may be called then.
-/// The system has no threads for the addon's runtime: nothing else may be called then.
 #[napi(catch_unwind)]
 pub fn attach(env: Env) -> napi::Result<u32> {
     if let Some(reason) = runtime::refusal() {
@@ -61,6 +61,7 @@ where
     boxed_promise(env, Box::pin(future))
 }
 
+/// The part of [`promise`] that doesn't depend on the type of future.
 fn boxed_promise<T>(env: &Env, future: Pin<Box<dyn Future<Output = T> + Send>>) -> napi::Result<PromiseRaw<'_, T>>
 where
     T: ToNapiValue + Send + 'static,

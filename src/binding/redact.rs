@@ -10,6 +10,7 @@ use super::{Text, text};
 use crate::redact::{Channel, Redactor};
 use crate::thread::utf8;
 
+/// The secrets that the façade knows.
 #[derive(Deserialize)]
 struct KnownSecrets {
     env: BTreeMap<String, String>,

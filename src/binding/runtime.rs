@@ -47,6 +47,7 @@ pub fn prepare(_exports: Object, _env: Env) -> napi::Result<()> {
     Ok(())
 }
 
+/// Builds the runtime with one worker per processor, or with as many as the system grants.
 fn build() -> io::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     builder.enable_all();

@@ -66,6 +66,7 @@ pub(super) enum CallRejection {
 /// A session, and one of its request ids.
 type Key = (Arc<str>, RequestId);
 
+/// A call under one of its request ids.
 #[derive(Clone)]
 struct Entry {
     /// The hash of name and arguments: the same id with others is another call.
@@ -75,6 +76,7 @@ struct Entry {
     taken_back: CancellationToken,
 }
 
+/// The calls of a run. `entries` has them by request; `kept_bytes` is the sum over `kept`.
 #[derive(Default)]
 struct State {
     entries: HashMap<Key, Entry>,

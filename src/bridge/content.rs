@@ -52,6 +52,7 @@ pub(super) fn blocks(content: &Content, reader: ContentReader) -> Vec<ContentBlo
     blocks
 }
 
+/// The MCP blocks for content blocks in JSON: an array of blocks, or a single one.
 fn of_raw(raw: &RawValue) -> Vec<ContentBlock> {
     let items = match serde_json::from_str::<Vec<&RawValue>>(raw.get()) {
         Ok(items) if !items.is_empty() => items,

@@ -68,6 +68,7 @@ impl Server {
         });
     }
 
+    /// The tools as MCP declares them.
     fn tools(&self) -> Vec<Tool> {
         let mut meta = Map::new();
         meta.insert(MAX_RESULT_KEY.to_owned(), Value::from(MAX_RESULT_CHARS));

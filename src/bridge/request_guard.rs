@@ -70,6 +70,7 @@ impl RequestGuard {
         if ours(host) && target { Ok(()) } else { Err(HOST) }
     }
 
+    /// Checks the bearer token.
     fn bearer(&self, headers: &HeaderMap) -> Result<(), Rejection> {
         let value = only(headers, &header::AUTHORIZATION).and_then(|value| value.split_once(' '));
         let (scheme, token) = value.ok_or(TOKEN)?;

@@ -72,6 +72,7 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 /// The most bytes of a request's head.
 const MAX_HEAD: usize = 32 * 1024;
 
+/// The header with the session's id.
 const SESSION: &str = "mcp-session-id";
 
 type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
@@ -124,6 +125,7 @@ impl HttpServer {
         answer
     }
 
+    /// Handles a request that is not rejected: the guard, then the body, the session, and the MCP server.
     async fn handle(&self, request: Request<Incoming>) -> Result<HttpResponse, Rejection> {
         self.guard.check(request.method(), request.uri(), request.headers())?;
         let (mut head, body) = request.into_parts();
@@ -268,6 +270,7 @@ pub(super) async fn serve(
     }
 }
 
+/// Serves one connection, until it ends or the bridge closes.
 async fn connection(stream: TcpStream, server: Arc<HttpServer>, closing: CancellationToken) {
     let _ = stream.set_nodelay(true);
     let patience = server.options.patience;

@@ -17,6 +17,7 @@ const SUM: &[u8] = b",\"sum\":\"";
 const SUM_DIGITS: usize = 16;
 const SUM_END: &[u8] = b"\"}";
 
+/// One line of the file. Which field it has tells its kind; only the first line has two, `checkpoint` and `run_id`.
 #[derive(Serialize, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Line {

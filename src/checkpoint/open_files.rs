@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{CheckpointFile, Refused};
 
+/// A file that calls of the same run use one after the other.
 type Shared = Arc<Mutex<CheckpointFile>>;
 
 /// The open files, by run.

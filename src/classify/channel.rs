@@ -65,6 +65,7 @@ const TITLE: &str = r"(?is)<title[^>]*>\s*(.*?)\s*</title";
 /// Lines of an object as a JavaScript console prints it. They are matched by rules, but not shown.
 const DUMP: &str = r#"^(?:\s{2,}\S|\s+\w+: (?:".*"|-?\d+),$|\s*[\[\]{}]+[,;]?\s*$)"#;
 
+/// The compiled patterns of this module, with those of all providers.
 struct Patterns {
     noise: RegexSet,
     transcripts: Vec<&'static str>,
@@ -78,6 +79,7 @@ struct Patterns {
     carets: Regex,
 }
 
+/// Compiled when they are first needed. `None` if one doesn't compile, which a test excludes; texts are then taken as they are.
 static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
     Some(Patterns {
         noise: noise().ok()?,
@@ -184,6 +186,7 @@ fn without_pages(text: &str) -> Option<(String, String)> {
     Some((patterns.page.replace_all(text, A_PAGE).into_owned(), named))
 }
 
+/// Reads `text`, which has no web page in it.
 fn error_text_of_page_free(text: String) -> ErrorText {
     let body = body_in(&text, DEPTH);
     let shown = match &body {

@@ -6,6 +6,7 @@ use super::{Context, classify_text};
 use crate::error::ProviderError;
 use crate::provider::options::{self, Kind, OptionSpec};
 
+/// The options of a context.
 const CONTEXT: &[OptionSpec] = &[
     OptionSpec {
         name: "provider",

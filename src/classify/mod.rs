@@ -211,6 +211,7 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// The complete classification.
     fn verdict(&self) -> Classification {
         let found = self.find();
         let reason = self.reason(&found);
@@ -401,6 +402,7 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// The reason for people: the rule's own words, or else the provider's message.
     fn reason(&self, found: &Verdict) -> String {
         let message = self
             .channels
@@ -433,6 +435,7 @@ impl<'a> Case<'a> {
             )
     }
 
+    /// The reason for a run of which nothing printed a message.
     fn without_message(&self, code: Code) -> String {
         match (self.evidence.signal, self.evidence.exit_code, self.evidence.http_status) {
             (Some(signal), ..) => format!("ended by {signal}"),

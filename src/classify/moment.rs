@@ -23,10 +23,12 @@ const JUST_PAST: i64 = super::JUST_PAST_MS as i64;
 const PAST: i64 = 40 * DAY;
 const FUTURE: i64 = 400 * DAY;
 
+/// A time in seconds or milliseconds since the epoch, behind a word that makes it one.
 const EPOCH: &str = r#"(?ix)
     (?: limit\s+reached \s* \| | \b(?:resets?|reset|retry|available)[\s_-]*(?:at|time|on|after) ["']? \s* [:=]? \s* ["']? )
     \s* (\d{10}|\d{13})(?:$|[^0-9])"#;
 
+/// A date and time of ISO 8601, with or without a zone.
 const ISO: &str = r"(?x) \b(\d{4})-(\d\d)-(\d\d) [Tt\x20] (\d\d):(\d\d)(?::(\d\d)(?:\.\d{1,9})?)? \s* ([Zz]|UTC|GMT|[+-]\d\d:?\d\d)? ";
 
 /// A date of RFC 9110, IMF-fixdate: `Wed, 21 Oct 2026 07:28:00 GMT`.
@@ -109,6 +111,8 @@ fn http_date(c: &Captures) -> Option<i64> {
     Some(day * DAY + time_of_day(number(c, 4)?, number(c, 5)?, number(c, 6)?)?)
 }
 
+/// The time of a match of [`CLOCK`]: a day, a time of day, or both, in a named zone or in local time. Without a day the next such
+/// time is meant.
 fn wall_clock(c: &Captures, now: i64, local: Option<i64>) -> Option<i64> {
     let zone = c.get(8).or_else(|| c.get(9)).map(|z| z.as_str());
     let zone = match zone {
@@ -236,6 +240,7 @@ fn zone_offset(zone: &str) -> Option<i64> {
     (hours <= 18 && minutes < 60).then_some(sign * (hours * 60 + minutes))
 }
 
+/// The number of a month by its English name, which may be shortened to three letters or more.
 fn month(name: &str) -> Option<i64> {
     const MONTHS: [&str; 12] = [
         "january",

@@ -70,6 +70,7 @@ pub fn retry_after_in(text: &str, now_ms: u64, local_offset_min: Option<i32>) ->
         .or_else(moment)
 }
 
+/// The first duration in `text` that stands behind an anchor, or that is the whole text.
 fn duration_in(text: &str) -> Option<RetryAfter> {
     let anchors = ANCHORS.as_ref()?;
     let ms = anchors

@@ -41,6 +41,7 @@ const UNITS: &str = r"(?ix)^ \s* (?: m?s | milliseconds? | secs? | seconds? | mi
     | tokens? | chars? | characters? | items? | tests? | warnings? | errors? | times | rows? | px | users? | requests | percent ) (?: $ | [^:A-Za-z0-9] )
     | ^ [.,]\d | ^ \s* [–-] \s* \d | ^ : \d";
 
+/// The compiled patterns of this module.
 struct Patterns {
     number: Regex,
     before: Regex,
@@ -70,6 +71,7 @@ pub fn status_in(text: &str) -> Option<u16> {
     text.lines().find_map(|line| status_in_line(patterns, line))
 }
 
+/// The first HTTP status in a line.
 fn status_in_line(patterns: &Patterns, line: &str) -> Option<u16> {
     let alone = line.trim().trim_matches(['"', '\'', '.', ';', ',', '`']);
     if alone.len() == 3
@@ -88,6 +90,7 @@ fn status_in_line(patterns: &Patterns, line: &str) -> Option<u16> {
     None
 }
 
+/// `true` if the words before or after a number make it a status.
 fn tells_status(patterns: &Patterns, before: &str, after: &str) -> bool {
     if patterns.units.is_match(after) {
         return false;

@@ -123,6 +123,7 @@ impl Table {
     }
 }
 
+/// `true` if the facts meet the condition.
 fn holds(condition: &Condition, compiled: &Compiled, facts: &Facts) -> bool {
     match condition {
         Condition::Kind(kind) => facts.kinds.iter().any(|k| k == kind),
@@ -186,6 +187,7 @@ pub fn snake(word: &str) -> String {
         .collect()
 }
 
+/// Puts `joint` before each word inside camel case: `RateLimitError` becomes `Rate Limit Error`, `HTTPError` becomes `HTTP Error`.
 fn joined(text: &str, joint: char) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 8);
     let mut chars = text.chars().peekable();

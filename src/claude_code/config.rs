@@ -141,6 +141,7 @@ const TOOL: &str =
 const PROMPT: &str = "a string of 1 to 1000000 characters that is not only white space";
 const PATH: &str = "a path of 1 to 500 characters, relative to the workspace, without \"..\"";
 
+/// Reads a config's fields, and collects their violations.
 struct Fields<'a> {
     config: &'a Map<String, Value>,
     problems: &'a mut Vec<Problem>,

@@ -14,6 +14,7 @@ use crate::provider::options::{self, ENV, TIMEOUT, check};
 /// The time limit of a context without `timeout`, ms (the document's DEFAULT_TIMEOUT_MS).
 pub const DEFAULT_TIMEOUT_MS: u64 = 300_000;
 
+/// The names of all fields of a context.
 const FIELDS: &[&str] = &["workspaceDir", "repoDir", "artifactsDir", "config", "timeout", "env"];
 
 /// A context that breaks no rule.

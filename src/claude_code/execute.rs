@@ -89,6 +89,7 @@ impl Drop for Execution {
     }
 }
 
+/// Checks the context, runs the CLI, and makes the result, with the log if that is to be saved.
 async fn execute(adapter: Arc<Adapter>, json: String, base: Vars, cancel: CancellationToken) -> ExecutionOutcome {
     let saves_log = adapter.saves_log;
     // The workspace may be on a slow disk.
@@ -297,6 +298,7 @@ impl EventCollector {
         }
     }
 
+    /// Takes the events of the run until there are no more.
     async fn watch(&mut self, run: &Run) {
         while let Some(batch) = run.batch().await {
             for event in &batch {
@@ -308,6 +310,7 @@ impl EventCollector {
         }
     }
 
+    /// Takes one event: warnings are kept, and every event is written to the artifact.
     fn see(&mut self, event: &Event) {
         match event {
             // The process has started: the time that it waited for a start doesn't count.

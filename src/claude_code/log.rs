@@ -39,6 +39,7 @@ pub struct RunLog {
     environment: Environment,
 }
 
+/// The agent: the CLI and this adapter.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct AgentInfo {
     name: &'static str,
@@ -48,6 +49,7 @@ struct AgentInfo {
     agent_name: Option<String>,
 }
 
+/// The model that answered, and the one that was asked for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct ModelInfo {
     name: String,
@@ -56,6 +58,7 @@ struct ModelInfo {
     requested: Option<String>,
 }
 
+/// The time and the end of the run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Execution {
     started_at: String,
@@ -73,6 +76,7 @@ struct Execution {
     permission_mode: Option<String>,
 }
 
+/// The tokens and cost of the run, as the CLI counts them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 struct Tokens {
     input_tokens: u64,
@@ -86,6 +90,7 @@ struct Tokens {
     cost_usd: Option<f64>,
 }
 
+/// The host on which the run was made.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Environment {
     os: &'static str,
@@ -191,6 +196,7 @@ pub fn normalize(result: &str, context: &str, node: &str) -> Result<RunLog, Box<
     Ok(log(result, read, Asked::from(&context), node))
 }
 
+/// Makes the log of a result, the transcript of its output, and the parts of its context.
 fn log(result: StoredResult, mut read: Transcript, asked: Asked, node: &str) -> RunLog {
     let tokens = tokens(
         read.usage.take(),

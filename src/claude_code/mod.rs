@@ -46,6 +46,7 @@ const SAVE_LOG: OptionSpec = OptionSpec {
     kind: Kind::Flag,
 };
 
+/// The options of an adapter.
 const OPTIONS: &[OptionSpec] = &[
     options::CLI_PATH,
     options::ENV,

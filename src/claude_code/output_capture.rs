@@ -18,6 +18,7 @@ const MARKER: usize = 128;
 #[derive(Debug)]
 pub struct OutputCapture(Mutex<State>);
 
+/// The two ends of the stream in memory, the file with all of it, and the file's first error.
 #[derive(Debug)]
 struct State {
     ends: HeadTail,

@@ -110,18 +110,21 @@ struct Speaker {
     begun: HashMap<String, Begun>,
 }
 
+/// The position and time at which a message or a call began.
 #[derive(Debug, Clone)]
 struct Begun {
     at: u64,
     timestamp: Option<String>,
 }
 
+/// A subagent under way. Its lines are decoded separately from those of the main conversation.
 #[derive(Debug)]
 struct Subagent {
     speaker: Speaker,
     decoder: Decoder,
 }
 
+/// The transcript so far, the speakers, and the position in the output.
 #[derive(Debug)]
 struct State {
     read: Transcript,
@@ -148,6 +151,7 @@ impl State {
         }
     }
 
+    /// Takes a line and the events that were decoded from it.
     fn line(&mut self, line: &Line<'_>, events: &[Event]) {
         self.at = self.end;
         let text = match line {
@@ -186,6 +190,7 @@ impl State {
         }
     }
 
+    /// Adds an event of `speaker` to the transcript.
     fn event(&mut self, speaker: &Speaker, event: &Event) {
         match event {
             Event::Message { id, content } => {
@@ -236,6 +241,7 @@ impl State {
         });
     }
 
+    /// Adds a call, which stands where it began.
     fn call(&mut self, speaker: &Speaker, id: String, name: String, arguments: String) {
         let Begun { at, timestamp } = self.begun(speaker, &id);
         self.read.calls.push(TranscriptCall {
@@ -259,6 +265,7 @@ impl State {
         })
     }
 
+    /// Adds a result to its call. If the call is in the missing middle of the output, an unknown call is added for it.
     fn result(&mut self, speaker: &Speaker, id: &str, content: &str, is_error: bool) {
         // A subagent is finished when its call has the result.
         if let Some(agent) = self.take_subagent(id) {
@@ -295,6 +302,7 @@ impl State {
         }
     }
 
+    /// Decodes the line of a subagent, which is made if this is its first line.
     fn subagent_line(&mut self, parent: &str, stamp: &Stamp, raw: &str) {
         let mut agent = self.take_subagent(parent).unwrap_or_else(|| Subagent {
             speaker: Speaker {
@@ -360,6 +368,8 @@ impl State {
         }
     }
 
+    /// Completes the transcript: the CLI's own totals and its final text are used where nothing better is there, and everything is
+    /// put in order.
     fn into_transcript(mut self) -> Transcript {
         self.prune();
         let mut read = self.read;
@@ -393,6 +403,7 @@ impl State {
 }
 
 impl Speaker {
+    /// Notes where a message and its calls begin. Only the first line of an id counts, since later ones repeat it.
     fn note_begin(&mut self, stamp: &Stamp, at: u64) {
         if stamp.kind != "assistant" {
             return;

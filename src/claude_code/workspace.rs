@@ -125,6 +125,7 @@ fn read_prompt(workspace: &Path, path: &str) -> Result<String, String> {
 }
 
 impl Artifacts {
+    /// Makes the folder (mode 0700) and the files of the artifacts.
     fn create(folder: &Path) -> io::Result<Artifacts> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true);

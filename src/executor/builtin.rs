@@ -124,6 +124,7 @@ pub fn handoff(targets: &[Target]) -> Result<Tool, String> {
     tool(Kind::Handoff, HANDOFF, description, &schema)
 }
 
+/// A built-in tool with a compiled schema.
 fn tool(kind: Kind, name: &str, description: String, schema: &serde_json::Value) -> Result<Tool, String> {
     let schema: Box<RawValue> = to_raw_value(schema).map_err(|error| error.to_string())?;
     let spec = ToolSpec {

@@ -65,6 +65,7 @@ impl RunState {
         }
     }
 
+    /// Takes an input, and either closes the run or returns its next state.
     pub(super) fn step(mut self, input: Input, effects: &mut Vec<Effect>) -> State {
         if let Some(end) = self.take(input, effects) {
             let (status, limit, error) = end.parts();
@@ -147,6 +148,7 @@ impl RunState {
         }
     }
 
+    /// Registers a new call, checks the limits, and admits it.
     fn call(&mut self, call: ToolCall, origin: Origin, effects: &mut Vec<Effect>) -> Option<End> {
         if self.known.contains_key(&call.id) {
             // The same call once more. It has its result, or will get it.
@@ -220,6 +222,7 @@ impl RunState {
         }
     }
 
+    /// Carries out the decision about a call that was asked about.
     fn decided(
         &mut self,
         id: &str,
@@ -293,6 +296,7 @@ impl RunState {
         }
     }
 
+    /// Reports that a call was denied, and answers it with an error.
     fn deny(&mut self, id: &str, by: By, reason: Option<String>, effects: &mut Vec<Effect>) {
         let Some(pending) = self.find(id, Phase::Asked) else {
             return;
@@ -381,6 +385,7 @@ impl RunState {
         self.next_turn(effects)
     }
 
+    /// Begins the next turn, if a step is left.
     fn next_turn(&mut self, effects: &mut Vec<Effect>) -> Option<End> {
         if let Some(end) = self.no_further_step() {
             return Some(end);

@@ -203,6 +203,7 @@ fn cut_text(facts: &Facts) -> ProviderError {
     error.with_hint("use `outputFormat: \"stream-json\"`, which is known to be whole by its last event")
 }
 
+/// The evidence for [`classify`] from a run that failed.
 fn clues<'a>(facts: &'a Facts, folded: &'a Folded) -> Clues<'a> {
     // With exit code 0 standard output is an answer, and answers are no error channel. Nor is half an answer of a run with another
     // exit code.
@@ -238,6 +239,7 @@ fn clues<'a>(facts: &'a Facts, folded: &'a Folded) -> Clues<'a> {
     }
 }
 
+/// The classified error. A refused flag is named as this package has set it, because parsers spell it in their own way.
 fn classified(facts: &Facts, folded: &Folded) -> ProviderError {
     let mut found = classify(&clues(facts, folded));
     if found.code == Code::UnsupportedFlag

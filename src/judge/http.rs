@@ -11,6 +11,7 @@ use crate::event::Failure;
 use crate::fold::Folded;
 use crate::redact::Channel;
 
+/// Everything that is known of a request that has ended.
 #[derive(Clone, Copy)]
 struct Facts<'a> {
     context: &'a Context<'a>,
@@ -28,6 +29,7 @@ pub(super) fn failure(context: &Context, request: &HttpEvidence, folded: &Folded
     Some(error)
 }
 
+/// The reason why the request is no success, before it is completed; `None` if it is one.
 fn reason(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
     let origin = facts.request.origin.as_str();
     let error = match &facts.request.end {
@@ -103,6 +105,7 @@ fn unsaid(folded: &Folded) -> Option<ProviderError> {
     (silent && !ended).then(|| advised(Code::EmptyResponse, "the server's answer holds no message"))
 }
 
+/// The classified error for a failure that the API has reported.
 fn classified(facts: &Facts, folded: &Folded, failure: &Failure) -> ProviderError {
     let found = classify(&Clues {
         provider: PROVIDER,
@@ -115,6 +118,7 @@ fn classified(facts: &Facts, folded: &Folded, failure: &Failure) -> ProviderErro
     found.into_error(PROVIDER)
 }
 
+/// The error for a response that is no answer of such an API, such as a web page.
 fn foreign(facts: &Facts, text: &str) -> ProviderError {
     let what = match failure::title(text) {
         _ if text.trim().is_empty() => "an event stream without events".to_owned(),
@@ -131,6 +135,7 @@ fn foreign(facts: &Facts, text: &str) -> ProviderError {
     error
 }
 
+/// The error for a server that can't be reached, with advice for each cause.
 fn unreachable(origin: &str, trouble: &ConnectError) -> ProviderError {
     let (reason, hint) = match trouble {
         ConnectError::Refused => (

@@ -32,6 +32,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
+/// The contents of a line: a window of each length. `budget` is the format's version.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Counts {
     budget: u64,
@@ -290,6 +291,8 @@ fn newer(line: &[u8]) -> Option<u64> {
     (budget != VERSION).then_some(budget)
 }
 
+/// Reads and checks the line at `place`, 0 or 1. Even serials stand in the first line, odd ones in the second, so that a change
+/// never overwrites the line that counts.
 fn parse_line(line: &[u8], place: u64) -> Result<Counts, String> {
     let number = place + 1;
     let text = line.trim_ascii_end();

@@ -82,6 +82,7 @@ impl TimelineBuilder {
         facts.extend(platform.map(|platform| fact("platform", &platform)));
     }
 
+    /// Adds the item of the prompt, with the thread if the header has it.
     fn prompt(&mut self, prompt: &Value) {
         let Some(messages) = prompt["messages"].as_u64() else {
             return;
@@ -163,6 +164,7 @@ impl TimelineBuilder {
         }
     }
 
+    /// Takes an event of a known kind. Kinds that need other events are handled here, the rest become items by themselves.
     fn known(&mut self, t: u64, kind: EventKind, name: &str, event: &Value) {
         let text = |name: &str| string(&event[name]);
         match kind {
@@ -203,6 +205,7 @@ impl TimelineBuilder {
         self.view.items.push(item);
     }
 
+    /// Adds the item of a call, to which its result is added later.
     fn call(&mut self, t: u64, call: &Value) {
         let mut item = Item::new(Kind::ToolCall, t, string(&call["name"]).unwrap_or_default());
         item.args = Some(pretty(&call["args"]));
@@ -262,6 +265,7 @@ impl TimelineBuilder {
         true
     }
 
+    /// Adds a result to its call's item, or an item of its own if the call is unknown or has a result already.
     fn result(&mut self, t: u64, event: &Value) {
         let outcome = CallResult {
             content: text_of(&event["content"]),
@@ -282,6 +286,7 @@ impl TimelineBuilder {
         }
     }
 
+    /// Takes the reply that ended the run: its totals replace the sums so far.
     fn done(&mut self, t: u64, reply: &Value) {
         self.usage(&reply["usage"], false);
         self.view.model = string(&reply["model"]).or_else(|| self.view.model.take());

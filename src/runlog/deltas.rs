@@ -29,6 +29,7 @@ pub struct Lines {
     context: String,
 }
 
+/// A piece of a message that waits: when it came, its event's JSON, and its text.
 #[derive(Debug)]
 struct Piece {
     stamp: Stamp,

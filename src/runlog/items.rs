@@ -77,6 +77,7 @@ pub(super) fn inner<'a>(event: &'a Value, field: &str) -> &'a Value {
     if event[field].is_object() { &event[field] } else { event }
 }
 
+/// The item of a usage event.
 fn usage(t: u64, event: &Value) -> Item {
     let usage = &event["usage"];
     let cost = event["costUsd"].as_f64();

@@ -26,6 +26,7 @@ pub fn timeline(bytes: &[u8]) -> Option<Timeline> {
     })
 }
 
+/// The view of the log's only run.
 fn run(log: &Value) -> RunView {
     let (agent, execution, usage) = (&log["agent_info"], &log["execution"], &log["usage"]);
     let started_at = execution["started_at"]
@@ -128,6 +129,7 @@ fn facts(log: &Value) -> Vec<Fact> {
 /// The time of an item in ms since the epoch, if it is recorded, and the item.
 type Timed = (Option<u64>, Item);
 
+/// The item of a message.
 fn message(message: &Value) -> Timed {
     let kind = match message["role"].as_str() {
         Some("user") => Kind::Prompt,
@@ -142,6 +144,7 @@ fn message(message: &Value) -> Timed {
     (when(message), of_subagent(item, message))
 }
 
+/// The item of a call with its result.
 fn call(call: &Value) -> Timed {
     let mut item = Item::new(Kind::ToolCall, 0, string(&call["name"]).unwrap_or_default());
     let args = call["arguments"].as_str().map(view::json).unwrap_or_default();
@@ -202,6 +205,7 @@ impl Clock {
         all
     }
 
+    /// The items of the log's errors or warnings. A record without a time stands at the end.
     fn records(&self, list: &Value, kind: Kind) -> Vec<Item> {
         let records = view::list(list).map(|record| {
             let t = when(record).map_or(self.duration_ms, |at| self.offset(at));

@@ -273,6 +273,7 @@ fn take(line: &str, to: &mut Recording) -> Result<Result<(), String>, Unreadable
     Ok(parse(line, to.runs.is_empty())?.and_then(|parsed| add(line, parsed, to)))
 }
 
+/// Adds a parsed line to its run.
 fn add(line: &str, parsed: LineOf, to: &mut Recording) -> Result<(), String> {
     match parsed {
         LineOf::Header(opening) => to.runs.push(Run {

@@ -88,6 +88,7 @@ struct Open {
     at: u64,
 }
 
+/// The fields of a line that matter here: those of a header (`format`, `run_id`, `provider`), or those of an event or an end.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Line<'a> {
@@ -103,6 +104,7 @@ struct Line<'a> {
     end: Option<&'a RawValue>,
 }
 
+/// The events that matter here, with the fields that do.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum LoggedEvent {
@@ -128,6 +130,7 @@ enum LoggedEvent {
     Other,
 }
 
+/// The reply of a `done` event.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Replied {
@@ -219,6 +222,7 @@ impl Adder {
         }
     }
 
+    /// Opens a run. If a run of this id is open already, another process has used the id again, and the older run is given up.
     fn begin(&mut self, id: String, provider: String) {
         if self.open.len() == MOST_OPEN {
             self.end_of_file();
@@ -232,6 +236,7 @@ impl Adder {
         }
     }
 
+    /// Takes an event of an open run.
     fn event(&mut self, run: &str, at: u64, logged: LoggedEvent) {
         let Some(open) = self.open.get_mut(run) else { return };
         match logged {
@@ -270,6 +275,7 @@ impl Adder {
         }
     }
 
+    /// Counts a run that was answered. The reply's usage is the total, so it replaces usage that was reported before.
     fn answered(&mut self, open: Open, at: u64, reply: Replied) {
         if at < self.since {
             return;
@@ -294,6 +300,7 @@ impl Adder {
         spent.calls_without_cost += 1;
     }
 
+    /// The sums of a provider and model.
     fn of(&mut self, provider: String, model: Option<String>) -> &mut Spent {
         let key = (provider.clone(), model.clone());
         self.spent.entry(key).or_insert_with(|| Spent {

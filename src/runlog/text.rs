@@ -22,6 +22,7 @@ pub struct Style {
     pub full: bool,
 }
 
+/// The colour or weight of a piece of text.
 #[derive(Clone, Copy)]
 enum Ink {
     Plain,
@@ -89,12 +90,14 @@ pub(super) fn figures(run: &RunView) -> Vec<String> {
     parts
 }
 
+/// The text so far, and the style in which it is written.
 struct Page {
     text: String,
     style: Style,
 }
 
 impl Page {
+    /// Writes `text`, in colour if that is wanted.
     fn put(&mut self, ink: Ink, text: &str) {
         let code = match ink {
             Ink::Plain => 0,
@@ -125,6 +128,7 @@ impl Page {
         }
     }
 
+    /// Writes the head of a run and its items.
     fn run(&mut self, run: &RunView) {
         if let Some(role) = &run.role {
             self.put(Ink::Bold, &one_line(role));
@@ -159,6 +163,7 @@ impl Page {
         }
     }
 
+    /// Writes an item: its line, and its texts underneath. `width` is that of the column of offsets.
     fn item(&mut self, item: &Item, width: usize) {
         let (label, ink) = label(item.kind);
         let head = format!("{:>width$}  ", view::offset(item.t));
@@ -230,6 +235,7 @@ fn clipped(line: &str) -> String {
     crate::error::clip(line, ARGS)
 }
 
+/// The label of an item's kind, and its colour.
 fn label(kind: Kind) -> (&'static str, Ink) {
     match kind {
         Kind::Start => ("start", Ink::Dim),

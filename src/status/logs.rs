@@ -119,6 +119,7 @@ fn read(path: &Path, adder: &mut Adder) -> io::Result<bool> {
     Ok(true)
 }
 
+/// The result of reading a line.
 enum Next {
     Line,
     TooLong,

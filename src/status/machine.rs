@@ -136,6 +136,7 @@ fn published_by(pid: u32) -> Vec<Snapshot> {
         .collect()
 }
 
+/// Reads a published status. A status that is half written can't be parsed, and is read again.
 fn snapshot_in(file: &PathBuf) -> Option<Snapshot> {
     for _ in 0..READS {
         let text = fs::File::open(file).and_then(|file| {
@@ -186,6 +187,7 @@ fn shown(mut snapshot: Snapshot) -> Snapshot {
 /// The most characters of a text that are shown.
 const SHOWN: usize = 4096;
 
+/// Replaces control characters and cuts the text, if it can't be shown as it is.
 fn make_visible(text: &mut String) {
     if !is_shown(text) {
         let visible = |char: char| {
@@ -211,6 +213,7 @@ fn mark_of(pid: u32) -> Option<Marked> {
     marked(pid, &environment)
 }
 
+/// The mark in `environment`, the variables of process `pid`, if there is one.
 fn marked(pid: u32, environment: &[u8]) -> Option<Marked> {
     let value = |name: &str| {
         let found = environment

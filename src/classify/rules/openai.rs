@@ -11,6 +11,7 @@ pub(super) const ERRORS: Errors = Errors {
     ..Errors::NONE
 };
 
+/// Advice that differs from the general one.
 const HINTS: &[(Code, &str)] = &[
     (
         Code::NotLoggedIn,

@@ -89,6 +89,7 @@ fn heading(item: &Item) -> String {
     line
 }
 
+/// The entry of a call, folded if it is long. A failed call is always unfolded.
 fn tool(page: &mut String, item: &Item) {
     let lines = |text: Option<&str>| text.map_or(0, |text| text.lines().count());
     let result = item.result.as_ref();
@@ -128,6 +129,7 @@ fn folded(page: &mut String, item: &Item) {
     page.push_str("</details>\n");
 }
 
+/// A text in a `<pre>`, cut to the longest that a page shows.
 fn block(page: &mut String, text: &str, class: &str) {
     let start = beginning(text, LONGEST);
     if start.trim().is_empty() {

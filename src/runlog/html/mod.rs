@@ -17,6 +17,7 @@ use super::view::{self, one_line};
 use cut::{Cut, LONGEST, PageLimits, item_anchor, run_anchor};
 use escape::{Escaped, shown};
 
+/// The style sheet, which every page contains.
 const STYLE: &str = include_str!("page.css");
 
 /// Nested runs are indented by up to this many levels.
@@ -54,6 +55,7 @@ fn within(timeline: &Timeline, source: &str, limits: PageLimits) -> String {
 }
 
 impl Page<'_> {
+    /// The whole page.
     fn text(&self) -> String {
         let mut page = String::with_capacity(64 * 1024);
         let source = Escaped(&self.source);
@@ -81,6 +83,7 @@ impl Page<'_> {
         page
     }
 
+    /// The list of all runs, with links, for a log that has several.
     fn contents(&self, page: &mut String) {
         page.push_str("<nav aria-label=\"Runs\">\n<ul>\n");
         for (number, run) in self.timeline.runs.iter().enumerate() {
@@ -97,6 +100,7 @@ impl Page<'_> {
         page.push_str("</ul>\n</nav>\n");
     }
 
+    /// The lines of the log that could not be read.
     fn problems(&self, page: &mut String) {
         let problems = &self.timeline.problems;
         if problems.is_empty() {
@@ -144,6 +148,7 @@ impl Page<'_> {
         );
     }
 
+    /// One run: its head, and the list of its entries.
     fn run(&self, page: &mut String, run: &RunView, number: usize) {
         let anchor = run_anchor(number);
         self.beginning(page, run, number);
