@@ -20,7 +20,7 @@ type Stored = oneshot::Sender<Result<(), Box<ProviderError>>>;
 
 /// The requests that JavaScript has not answered yet.
 #[derive(Debug, Default)]
-pub(super) struct Host {
+pub(super) struct HostRequests {
     asked: Mutex<OpenRequests>,
 }
 
@@ -60,7 +60,7 @@ struct Decided {
     args: Option<Box<RawValue>>,
 }
 
-impl Host {
+impl HostRequests {
     /// Opens a request about call `id`, whose answer is sent to `inbox`. Returns its number.
     pub fn ask(&self, inbox: &UnboundedSender<Input>, id: &str) -> u32 {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::event::{AgentEvent, Kind, Resumed};
 use super::fingerprint::Fingerprint;
-use super::host::Host;
+use super::host::HostRequests;
 use crate::error::{Code, ProviderError};
 use crate::event::Reply;
 use crate::executor::Spent;
@@ -345,7 +345,7 @@ impl Journal {
 
 /// The store of a run's entries, and how to reach it.
 pub(super) struct Store<'a> {
-    pub host: &'a Host,
+    pub host: &'a HostRequests,
     pub events: &'a mpsc::Sender<AgentEvent>,
     pub run_id: &'a str,
     pub cancel: &'a CancellationToken,

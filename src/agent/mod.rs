@@ -38,7 +38,7 @@ use crate::run::id;
 pub use conversation::{Conversation, ToolCalls};
 use event::AgentEvent;
 use fingerprint::Fingerprint;
-use host::Host;
+use host::HostRequests;
 use journal::Journal;
 use shared::{RunOrigin, Shared};
 use spec::Spec;
@@ -111,7 +111,7 @@ impl Agent {
         if cancelled {
             cancel.cancel();
         }
-        let host = Arc::new(Host::default());
+        let host = Arc::new(HostRequests::default());
         let run_id = self.spec.run_id.clone().unwrap_or_else(|| id::next("agent"));
         let origin = RunOrigin::root(run_id.clone());
         let shared = Arc::new(Shared {
@@ -149,7 +149,7 @@ pub struct AgentRun {
     cancel: CancellationToken,
     events: AsyncMutex<mpsc::Receiver<AgentEvent>>,
     task: AsyncMutex<Option<JoinHandle<EncodedResult>>>,
-    host: Arc<Host>,
+    host: Arc<HostRequests>,
 }
 
 impl AgentRun {

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::host::Host;
+use super::host::HostRequests;
 use crate::bridge::ToolCallRequest;
 use crate::executor::{Input, Spent};
 use crate::message::{Message, ToolCall, ToolResult};
@@ -88,7 +88,7 @@ impl PendingCalls {
     }
 
     /// Opens a request to `host` about call `id`. Returns the request's number.
-    pub fn request(&mut self, host: &Host, id: &str) -> u32 {
+    pub fn request(&mut self, host: &HostRequests, id: &str) -> u32 {
         let request = host.ask(&self.inbox, id);
         self.requests.insert(id.to_owned(), request);
         request
@@ -129,7 +129,7 @@ impl PendingCalls {
     }
 
     /// Gives up call `id`, whose result is no longer needed. Returns the number of its request to the host, if there is an open one.
-    pub fn abandon(&mut self, host: &Host, id: &str) -> Option<u32> {
+    pub fn abandon(&mut self, host: &HostRequests, id: &str) -> Option<u32> {
         if let Some(stop) = self.stops.remove(id) {
             stop.cancel();
         }

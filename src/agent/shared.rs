@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use super::conversation::Conversation;
 use super::event::AgentEvent;
-use super::host::Host;
+use super::host::HostRequests;
 use super::journal::Journal;
 use super::spec::Spec;
 use crate::process::Vars;
@@ -28,7 +28,7 @@ pub(super) struct Shared {
     pub changes: Vec<String>,
     /// The caller's id for the run, or else the id of its first run.
     pub run_id: String,
-    pub host: Arc<Host>,
+    pub host: Arc<HostRequests>,
     /// A log could not be written, and the caller was told: nothing further is recorded.
     pub unrecorded: AtomicBool,
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::seen::{Host, Leftover, Machine, Process};
+use super::seen::{Leftover, Machine, Process, Program};
 use crate::process::activity::Snapshot;
 use crate::process::{OWNER_VARIABLE, RUN_VARIABLE, published, resident_bytes, started};
 
@@ -59,7 +59,7 @@ fn put_together(hosts: Vec<(u32, Snapshot)>, marked: &[Marked], is_alive: impl F
     for process in marked {
         members.entry(&process.run).or_default().push(process.pid);
     }
-    let mut hosts: Vec<Host> = hosts
+    let mut hosts: Vec<Program> = hosts
         .into_iter()
         .map(|(pid, snapshot)| {
             let processes = snapshot.processes.into_iter().map(|process| {
@@ -79,7 +79,7 @@ fn put_together(hosts: Vec<(u32, Snapshot)>, marked: &[Marked], is_alive: impl F
                     conversations: process.conversations,
                 }
             });
-            Host {
+            Program {
                 processes: processes.collect(),
                 pid,
                 memory_bytes: resident_bytes(pid),

@@ -27,7 +27,7 @@ pub(super) struct Process {
 /// A program that uses this package.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Host {
+pub(super) struct Program {
     pub pid: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
@@ -36,7 +36,7 @@ pub(super) struct Host {
     pub processes: Vec<Process>,
     pub rate_limits: Vec<RateLimitWindow>,
     pub budgets: Vec<BudgetActivity>,
-    /// Where its gateways listen.
+    /// The addresses at which its gateways listen.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gateways: Vec<String>,
 }
@@ -60,6 +60,6 @@ pub(super) struct Leftover {
 /// The state of other processes.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Machine {
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<Program>,
     pub leftovers: Vec<Leftover>,
 }
