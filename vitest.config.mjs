@@ -1,7 +1,9 @@
 // @ts-check
 /**
- * Which test files run, and in which order. A file's first line may be a mark:
+ * Which test files run, and in which order. A file's first line may be a mark, which doesn't count where a file is named on the command line:
  *
+ * - `// @change`: the widths of what a file without a mark has a sample of, most of them one table over many real CLIs. It runs with
+ *   `.ci/run` (TEST_CHANGE) and with `--all`.
  * - `// @release`: slow, and guards a release: whole suites of CLIs that change seldom here, other majors of the frameworks, bundlers,
  *   conformance. It runs with `npm test -- --all` (TEST_ALL).
  * - `// @long`: takes long, and is begun before those without a mark: begun last, it would keep a worker busy while the others have
@@ -30,7 +32,13 @@ function filesMarked(mark) {
   });
 }
 
-const LONG = filesMarked("@long");
+const LONG = [...filesMarked("@long"), ...filesMarked("@change")];
+
+/** What this run leaves out: nothing where files are named. */
+function leftOut() {
+  if (process.env.TEST_ALL || process.argv.some((arg) => arg.endsWith(".test.ts"))) return [];
+  return [...filesMarked("@release"), ...(process.env.TEST_CHANGE ? [] : filesMarked("@change"))];
+}
 
 /** The long files first, otherwise Vitest's order. */
 class LongFirst extends BaseSequencer {
@@ -45,7 +53,7 @@ class LongFirst extends BaseSequencer {
 export default defineConfig({
   test: {
     include: ["__tests__/**/*.test.ts"],
-    exclude: [...configDefaults.exclude, ...(process.env.TEST_ALL ? [] : filesMarked("@release"))],
+    exclude: [...configDefaults.exclude, ...leftOut()],
     // Half of a test's time is waiting, for processes and for limits of time: with fewer workers, cores are idle.
     // A number: of a percentage, Vitest takes the cores at most.
     maxWorkers: 2 * availableParallelism(),

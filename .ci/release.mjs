@@ -87,18 +87,19 @@ export function disagreements({ root = ROOT, tag } = {}) {
  * @param {string} options.out
  * @param {string} [options.root]
  * @param {boolean} [options.partial] platforms without an addon are left empty, for trying this machine's
- * @param {string | undefined} [options.repository] `owner/name` on GitHub: provenance is only given where the manifest names it
+ * @param {string | undefined} [options.repository] `owner/name` on GitHub: the manifests then name it, their homepage and where bugs go; without it, no provenance is given
  * @returns {{ main: string, platforms: string[] }} folders; publish the platforms first
  */
 export function layOut({ addons, out, root = ROOT, partial = false, repository }) {
   const manifest = manifestOf(root);
-  const github = repository && { type: "git", url: `git+https://github.com/${repository}.git` };
+  const github = repository && {
+    homepage: `https://github.com/${repository}#readme`,
+    bugs: { url: `https://github.com/${repository}/issues` },
+    repository: { type: "git", url: `git+https://github.com/${repository}.git` },
+  };
   /** @type {(folder: string, edited: Record<string, unknown>) => void} */
   const write = (folder, edited) => {
-    writeFileSync(
-      join(folder, "package.json"),
-      `${JSON.stringify({ ...edited, ...(github && { repository: github }) }, null, 2)}\n`,
-    );
+    writeFileSync(join(folder, "package.json"), `${JSON.stringify({ ...edited, ...github }, null, 2)}\n`);
   };
   /** @type {Record<string, string>} */
   const optionalDependencies = {};

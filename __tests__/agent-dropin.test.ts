@@ -1,3 +1,4 @@
+// @change
 /**
  * The package as deep-factor-agent uses it: `ensureModel` takes an adapter by its shape, the tools are bound anew at each step,
  * and the history is rebuilt from the agent's own events, a message per call and without the prose beside it, or sent as one

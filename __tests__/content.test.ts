@@ -1,3 +1,4 @@
+// @change
 /** What is no text: sent natively, or refused before anything starts. It is never told as text. */
 import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import {

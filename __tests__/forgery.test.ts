@@ -1,4 +1,4 @@
-// @long
+// @change
 /** Nobody but the model makes calls, and nobody but the caller makes turns: quotations of calls, and texts that look like threads. */
 import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import {

@@ -1,4 +1,4 @@
-// @long
+// @change
 /** Health: four separate facts about a provider, found out in the surroundings of its runs. */
 import { execFile } from "node:child_process";
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-// @long
+// @change
 /** Several logins: each is the user's own folder, which the real CLIs are given, and nobody but they look into it. */
 import { execFile } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";

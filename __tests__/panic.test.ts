@@ -1,3 +1,4 @@
+// @change
 /** A panic in Rust is an exception or a rejected promise, and Node lives on: shown by an addon made for it (tests/panic/addon.rs). */
 import { execFileSync, spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";

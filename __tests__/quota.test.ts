@@ -1,4 +1,4 @@
-// @long
+// @change
 /** Plans that are used up, and calls that wait for them: real CLIs, an API that says when, and its clock. */
 import type { IncomingHttpHeaders } from "node:http";
 import {

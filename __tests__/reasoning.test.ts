@@ -1,3 +1,4 @@
+// @change
 /** The model's reasoning: out of real CLIs and APIs into messages, and sealed parts of it back to where they came from. */
 import { AIMessage, type BaseMessage, HumanMessage } from "@langchain/core/messages";
 import { createCodexCliProvider, type ProviderEvent, type ReasoningDetail } from "deep-factor-providers";

@@ -1,3 +1,4 @@
+// @change
 /** Any agent that speaks the Agent Client Protocol: one that breaks its rules, and what becomes of a call then. */
 import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";

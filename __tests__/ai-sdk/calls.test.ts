@@ -1,3 +1,4 @@
+// @change
 /** What a call of the AI SDK may fail with, how it is ended, and what its settings come to. */
 import { APICallError, NoSuchModelError } from "@ai-sdk/provider";
 import {

@@ -1,3 +1,4 @@
+// @change
 /** `generateText` and `streamText` of the AI SDK over the real claude and codex: tools, steps, approval, usage, what a stream tells. */
 import { generateText, type ModelMessage, stepCountIs, streamText, tool } from "ai";
 import { describe, expect, it } from "vitest";

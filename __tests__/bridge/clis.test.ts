@@ -1,3 +1,4 @@
+// @change
 /** Real CLIs that call the caller's tools over the bridge in the middle of one run, each against a scripted API. */
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it, onTestFinished } from "vitest";

@@ -1,4 +1,4 @@
-// @long
+// @change
 /** What a call of claude chooses for itself, as it reaches the API: every version, every engine. */
 import { HumanMessage } from "@langchain/core/messages";
 import { describe, expect, it } from "vitest";

@@ -1,3 +1,4 @@
+// @change
 /** What a call of codex chooses for itself, as it reaches the API, in print form and in a live conversation. */
 import { HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { createCodexCliProvider } from "deep-factor-providers";

@@ -1,3 +1,4 @@
+// @change
 /**
  * The table of capabilities (docs/providers.md, which is the registry's), held to what happens: what it calls unsupported is refused
  * by that name before anything starts, and what it calls native reaches the API of the real CLI.

@@ -1,4 +1,4 @@
-// @long
+// @change
 /** Runs that do not end by themselves, or not well: nothing is left of them, and what there was is kept. */
 import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,3 +1,4 @@
+// @change
 /** `suite`: as a person runs examples/suite, and what becomes of a suite that is interrupted, changed or wrong. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";

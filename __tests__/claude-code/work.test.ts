@@ -1,3 +1,4 @@
+// @change
 /** The real CLI at work in a workspace: what it does there, what it may not do, who it is. */
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-// @long
+// @change
 /**
  * What the model wrote is what the tool gets: claude's own words on a call have escapes resolved that stood in it as text (`\u00e9`), the
  * pieces of its stream do not.

@@ -1,3 +1,4 @@
+// @change
 /** `engine: "auto"`, the default: which engine a CLI gets, by what it is, and what becomes of one that can't be told. */
 import { copyFileSync, existsSync, linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

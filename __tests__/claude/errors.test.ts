@@ -1,4 +1,4 @@
-// @long
+// @change
 /** What the real claude CLI, newest and oldest, does when the API fails, and what is made of it: the reason first, once, without waiting. */
 import { createServer } from "node:net";
 import {

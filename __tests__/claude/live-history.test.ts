@@ -1,4 +1,4 @@
-// @long
+// @change
 /** Agents write down anew what the model did, each in its way: the session goes on, and hears the native results. */
 import { AIMessage, type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import { describe, expect, it } from "vitest";

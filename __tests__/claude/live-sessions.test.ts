@@ -1,4 +1,4 @@
-// @long
+// @change
 /** The sessions of a live provider: which thread gets which process, how long they stay, and CLIs that have none. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";

@@ -1,4 +1,4 @@
-// @long
+// @change
 /** Processes that are started ahead: `prewarm()`, which resolves when they are ready, and the option `spares`. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";

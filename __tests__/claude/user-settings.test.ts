@@ -1,3 +1,4 @@
+// @change
 /** What a provider sets holds over `~/.claude/settings.json`, and what stands there changes no pure call; told where it does. */
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

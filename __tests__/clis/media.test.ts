@@ -1,4 +1,4 @@
-// @long
+// @change
 /** What is no text, to the CLIs beside claude with one process per call: to codex as private files, to the others not at all. */
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-// @long
+// @change
 /** The real codex against a scripted Responses API. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,3 +1,4 @@
+// @change
 /** What codex live sends of threads, tools and settings, and what it gives back, against the real CLI. Its processes and calls are in live.test.ts. */
 import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

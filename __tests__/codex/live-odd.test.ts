@@ -1,3 +1,4 @@
+// @change
 /** codex live over a server that does what the real one can't be made to do. */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,3 +1,4 @@
+// @change
 /** codex live: what only it does, against the real CLI. The common behaviours are in `__tests__/live`. */
 import { execFile } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";

@@ -1,3 +1,4 @@
+// @change
 /** copilot's live engine against the real CLI: what is its own beside the table of `live/behaviours.test.ts`. */
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-// @long
+// @change
 /**
  * The examples as a person runs them: the built package, the real claude CLI, the scripted API.
  */

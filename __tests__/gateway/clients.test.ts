@@ -1,4 +1,4 @@
-// @long
+// @change
 /** Ten steps by every official client: one process of a live CLI takes them all; and what is told where one was ended. */
 import { describe, expect, it } from "vitest";
 import { HERE } from "../clis/real.js";

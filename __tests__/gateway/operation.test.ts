@@ -1,3 +1,4 @@
+// @change
 /** What whoever runs a gateway sees of it: records, spans, figures, what is left when it is killed, and what the doctor says. */
 import {
   existsSync,

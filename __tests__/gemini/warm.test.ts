@@ -1,3 +1,4 @@
+// @change
 /** The real gemini as one `--acp` process for many calls, against a scripted Gemini API. */
 import { expect, it, onTestFinished } from "vitest";
 import { HERE, promptOf } from "../clis/real.js";

@@ -1,3 +1,4 @@
+// @change
 /** The real grok as one `grok agent stdio` process for many calls, against a scripted Chat Completions API. */
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

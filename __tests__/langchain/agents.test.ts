@@ -1,3 +1,4 @@
+// @change
 /** `createAgent` of LangChain over the real claude and the real codex: tools, answers by a schema, streaming. */
 import { AIMessageChunk, HumanMessage } from "@langchain/core/messages";
 import { describe, expect, it } from "vitest";

@@ -1,4 +1,4 @@
-// @long
+// @change
 /**
  * Calls of a chat model over the real claude and the real codex: what `invoke`, `stream` and `batch` give, tools, many at a time,
  * and how a call ends that does not go well.

@@ -1,4 +1,4 @@
-// @long
+// @change
 /** What a model writes of a call's arguments, as it comes: of the real CLIs whose wire has it, and of an API. */
 import type { CliProvider, ProviderEvent } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";

@@ -1,3 +1,4 @@
+// @change
 /** What every process does alike that serves many calls at a time: it hangs, it is late, and no call fails for another. */
 import { HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { limits } from "deep-factor-providers";

@@ -1,4 +1,4 @@
-// @long
+// @change
 /** What calls of one process do to each other while they end, are given up and fail: nothing. */
 import { describe, expect, it } from "vitest";
 import { HERE } from "../clis/real.js";

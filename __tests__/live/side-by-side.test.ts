@@ -1,4 +1,4 @@
-// @long
+// @change
 /** Many conversations of one provider at once whose CLI has a process for each: they keep what they have, within a bound of their own. */
 import { HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { limits } from "deep-factor-providers";

@@ -1,4 +1,4 @@
-// @long
+// @change
 /**
  * What means something to a CLI in its own terminal is text here: no file is read and no command is run, whoever has written it, wherever it
  * stands, and it arrives as it was. One table: each form of words, in every engine of every CLI.

@@ -1,3 +1,4 @@
+// @change
 /** opencode live: what only it does, against the real server. The common behaviours are in `__tests__/live`. */
 import { AIMessage, type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import { createOpenCodeCliProvider } from "deep-factor-providers";

@@ -1,3 +1,4 @@
+// @change
 /** What ends a call ends it, whatever the caller's own functions do; and nothing begins that was ended before. */
 import { readFileSync, writeFileSync } from "node:fs";
 import {

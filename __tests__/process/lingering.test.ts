@@ -1,3 +1,4 @@
+// @change
 /** A CLI that does not exit after its last word: its answer is whole, and settles when the grace is over. */
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -1,3 +1,4 @@
+// @change
 /** The real qwen as a live engine: one process for a conversation, and native calls that wait in it. */
 import { existsSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";

@@ -1,3 +1,4 @@
+// @change
 /** The real qwen, started ahead: the first call waits for no process, and no process is used for a call it was not started for. */
 import { HumanMessage, SystemMessage } from "@langchain/core/messages";
 import { limits } from "deep-factor-providers";

@@ -1,4 +1,4 @@
-// @long
+// @change
 /** Answers by a schema, asked of the real CLIs: fitting at once, the second time, never, behind tool calls. */
 import type { CliProvider, ProviderEvent, ProviderReply } from "deep-factor-providers/native";
 import { describe, expect, it } from "vitest";

@@ -116,7 +116,7 @@ esac`;
     await run({ npm });
     await run({ npm });
     expect(readFileSync(join(root, "calls"), "utf8")).toBe(
-      "ci --include=dev --prefer-offline --no-audit --no-fund\nrun build\n",
+      "ci --include=dev --prefer-offline --no-audit --no-fund\nrun build:debug\n",
     );
     expect(lines).toEqual([
       "Installing the npm packages …",

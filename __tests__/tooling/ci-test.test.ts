@@ -101,10 +101,10 @@ describe("listChecks", () => {
     const daily = names({});
     expect(daily).toEqual([
       "cargo fmt",
-      "cargo clippy",
       "biome",
       "dependencies",
       "packages",
+      "cargo clippy",
       "cargo test",
       "build",
       "tsc",

@@ -126,11 +126,15 @@ describe("a release", () => {
     rmSync(out, { recursive: true });
     mkdirSync(out);
     const { main, platforms } = layOut({ addons, out, root, repository: "someone/something" });
-    const repository = { type: "git", url: "git+https://github.com/someone/something.git" };
+    const home = {
+      homepage: "https://github.com/someone/something#readme",
+      bugs: { url: "https://github.com/someone/something/issues" },
+      repository: { type: "git", url: "git+https://github.com/someone/something.git" },
+    };
     const { devDependencies, scripts, ...kept } = manifest;
     const names = targets.map((target) => [`deep-factor-providers-${platformOf(target)}`, manifest.version]);
-    expect(manifestOf(main)).toEqual({ ...kept, optionalDependencies: Object.fromEntries(names), repository });
-    expect(platforms.map((folder) => manifestOf(folder).repository)).toEqual(targets.map(() => repository));
+    expect(manifestOf(main)).toEqual({ ...kept, optionalDependencies: Object.fromEntries(names), ...home });
+    for (const folder of platforms) expect(manifestOf(folder)).toMatchObject(home);
     for (const folder of platforms) {
       const { main: addon, files: published } = manifestOf(folder);
       expect([addon, published]).toEqual([expect.stringMatching(/\.node$/), [addon]]);
