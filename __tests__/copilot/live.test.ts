@@ -1,5 +1,5 @@
 // @change
-/** copilot's live engine against the real CLI: what is its own beside the table of `live/behaviours.test.ts`. */
+/** copilot's live engine against the real CLI: what is its own beside the table of `live/behaviours.ts`. */
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -306,6 +306,12 @@ export const KEPT_FORMS = process.env.TEST_ALL
       ...[opencode, qwen, copilot, acp("gemini"), acp("grok")].map((form) => ({ ...form, brief: true })),
     ];
 
+/** Those of claude and codex, which most people have. */
+export const WIDE_FORMS = KEPT_FORMS.filter(({ engine, name }) => engine === "live" && /^(claude|codex) /.test(name));
+
+/** All the others. */
+export const OTHER_FORMS = KEPT_FORMS.filter((form) => !WIDE_FORMS.includes(form));
+
 /** Those that serve conversations, and are not run in brief. */
 export const LIVE_FORMS = KEPT_FORMS.filter(({ remembers, prompts, brief }) => remembers && !prompts && !brief);
 
