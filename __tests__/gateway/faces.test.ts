@@ -1,5 +1,5 @@
 /** The three faces on the wire: what goes to a provider, what comes back, and what is refused by its name. */
-import { createClaudeCliProvider } from "deep-factor-providers";
+import { type CliProvider, createClaudeCliProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { eventsIn, serve, serveApi } from "../support/gateway.mjs";
 import { ANSWER, CALL, EVERY, FACES, PARAMETERS, PIXEL, SCHEMA, USER } from "./faces.js";
@@ -603,6 +603,16 @@ describe("what goes where", () => {
 /** What carries messages, instructions or tools, or asks for another kind of answer. */
 const CONTENT = ["modalities", "functions", "tools[0]", "mcp_servers", "background", "conversation", "prompt"];
 
+/** As a provider that is no API: an API has more knobs. */
+function anybodys(provider: Pick<CliProvider<unknown>, "id" | "stream" | "bindTools">) {
+  const stream = ((messages: never, options: never) => provider.stream(messages, options)) as never;
+  return {
+    id: provider.id,
+    stream,
+    bindTools: (tools: never) => anybodys(provider.bindTools(tools) as never),
+  } as never;
+}
+
 describe("what can't be had", () => {
   it.each([
     ["chat", { top_p: 0.5 }, "top_p"],
@@ -628,7 +638,8 @@ describe("what can't be had", () => {
     ["responses", { tools: [{ type: "mcp", server_label: "x" }] }, "tools[0]"],
     ["responses", { text: { verbosity: "low" } }, "text.verbosity"],
   ] as const)("%s: %j is refused by its name; a knob is left out where that is allowed", async (name, more, param) => {
-    const { ask, api, log } = await serveApi([{ text: "a" }]);
+    const { api, provider } = await serveApi([{ text: "a" }]);
+    const { ask, log } = await serve({ providers: { api: anybodys(provider) } });
     const { path, ask: request } = FACES[name];
     const { status, json } = await ask(path, { ...request, ...more });
     expect([status, json.error.code, json.error.param]).toEqual([400, "unsupported_parameter", param]);

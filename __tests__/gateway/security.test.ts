@@ -1,11 +1,20 @@
 /** Who knocks, and with what: pages, other users, broken bytes. Every row of SECURITY.md about the gateway. */
 import { execFile, execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, lstatSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { request } from "node:http";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { createGateway } from "deep-factor-providers/gateway";
 import { describe, expect, it, onTestFinished } from "vitest";
 import connectionsFile from "../../src/js/gateway/connections.cjs";
@@ -214,6 +223,36 @@ describe("a key", () => {
     expect(existsSync(join(own, ".."))).toBe(false);
   });
 
+  it("that a killed gateway has left is removed at the next start, and nobody else's", async () => {
+    const place = temporaryFolder();
+    const before = process.env.XDG_RUNTIME_DIR;
+    process.env.XDG_RUNTIME_DIR = place;
+    onTestFinished(() => {
+      if (before === undefined) delete process.env.XDG_RUNTIME_DIR;
+      else process.env.XDG_RUNTIME_DIR = before;
+    });
+    const first = await serveApi([]);
+    const folder = dirname(String(first.gateway.tokenFile));
+    const { pid, space } = JSON.parse(readFileSync(join(folder, "owner"), "utf8"));
+    expect(pid).toBe(process.pid);
+    const dead = spawnSync(process.execPath, ["-e", ""]).pid;
+    const left = (name: string, owner?: object) => {
+      mkdirSync(join(place, `deep-factor-gateway-${name}`));
+      if (owner) writeFileSync(join(place, `deep-factor-gateway-${name}`, "owner"), JSON.stringify(owner));
+    };
+    left("dead", { pid: dead, space });
+    left("elsewhere", { pid: dead, space: "pid:[1]" });
+    left("unknown");
+    left("odd", { pid: -1, space });
+    const second = await serveApi([]);
+    const names = [folder, dirname(String(second.gateway.tokenFile))].map((path) => path.slice(place.length + 1));
+    const others = ["elsewhere", "odd", "unknown"].map((name) => `deep-factor-gateway-${name}`);
+    expect(readdirSync(place).sort()).toEqual([...names, ...others].sort());
+    await first.gateway.close();
+    await second.gateway.close();
+    expect(readdirSync(place).sort()).toEqual(others);
+  });
+
   it("is compared by its hash, whichever of several it is", async () => {
     const token = createHash("sha256").update("x").digest("hex");
     const { ask } = await serveApi([{ text: "Hi." }], { keys: [{ name: "editor", token }] });
@@ -239,6 +278,23 @@ describe("a Unix socket", () => {
     await gateway.close();
     expect(existsSync(socketPath)).toBe(false);
   });
+
+  it.skipIf(lacks("sockets"))(
+    "is made anew where a gateway that was killed has left its own, and not while one listens",
+    async () => {
+      const socketPath = join(temporaryFolder(), "gateway.sock");
+      const program =
+        "require('net').createServer().listen(process.argv[1], () => process.kill(process.pid, 'SIGKILL'))";
+      spawnSync(process.execPath, ["-e", program, socketPath]);
+      expect(lstatSync(socketPath).isSocket()).toBe(true);
+      const { gateway } = await serveApi([], { socketPath, token: false });
+      expect(await overSocket(socketPath)).toBe(200);
+      await expect(serveApi([], { socketPath })).rejects.toMatchObject({ code: "INVALID_OPTION" });
+      expect([await overSocket(socketPath), readdirSync(dirname(socketPath))]).toEqual([200, ["gateway.sock"]]);
+      await gateway.close();
+      expect(existsSync(socketPath)).toBe(false);
+    },
+  );
 
   it.skipIf(lacks("sockets"))("is not made over a file, which stays", async () => {
     const socketPath = join(temporaryFolder(), "gateway.sock");

@@ -117,6 +117,7 @@ const ROWS = [
   ],
   ["the most tokens of an answer", { chat: { max_tokens: 100 }, responses: { max_output_tokens: 100 } }],
   ["stop sequences", { chat: { stop: ["END"] }, messages: { stop_sequences: ["END"] } }],
+  ["`top_p`", { chat: { top_p: 0.5 }, messages: { top_p: 0.5 }, responses: { top_p: 0.5 } }],
   ["temperature", { chat: { temperature: 0.5 }, messages: { temperature: 0.5 }, responses: { temperature: 0.5 } }],
 ];
 

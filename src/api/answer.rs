@@ -111,6 +111,8 @@ struct AnswerReader {
     notes: Notes,
     voice: Voice,
     calls: AnswerCalls,
+    /// Whether the caller takes any: some servers hand over calls although `tool_choice` is `none`.
+    takes_calls: bool,
     /// They came in pieces, which are told.
     calls_in_pieces: bool,
     /// A chunk, or a whole answer, was read.
@@ -151,6 +153,7 @@ impl Answer {
                 redactor,
                 notes: Notes::default(),
                 calls: AnswerCalls::default(),
+                takes_calls: true,
                 calls_in_pieces: false,
                 read: false,
                 model_reported: false,
@@ -161,6 +164,13 @@ impl Answer {
                 done: false,
             },
         }
+    }
+
+    /// The same of a call that takes no calls of tools.
+    #[must_use]
+    pub fn without_calls(mut self) -> Answer {
+        self.reader.takes_calls = false;
+        self
     }
 
     /// Takes the next piece of the body.
@@ -297,7 +307,9 @@ impl AnswerReader {
                     redactor: &self.redactor,
                     events: Vec::new(),
                 };
-                self.calls.take(&mut fields, delta.tool_calls, &mut told);
+                if self.takes_calls {
+                    self.calls.take(&mut fields, delta.tool_calls, &mut told);
+                }
                 // A whole message tells its calls as calls alone.
                 if is_piece {
                     self.calls_in_pieces = true;

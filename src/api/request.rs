@@ -116,7 +116,7 @@ impl Request {
             .fields
             .iter()
             .filter(|(name, _)| !replaced.contains(&name.as_str()));
-        for (name, value) in kept.chain(&chosen) {
+        for (name, value) in kept.chain(&chosen).chain(&call.extra) {
             match value {
                 Value::Null => body.remove(name),
                 value => body.set(name, value),

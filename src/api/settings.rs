@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::PROVIDER;
 use crate::budget::Budget;
 use crate::error::{Code, ProviderError};
-use crate::provider::choices::{self, CallChoices, Choices};
+use crate::provider::choices::{self, CallChoices, Choices, EXTRA_BODY};
 use crate::provider::options::{self, Kind, OptionSpec};
 use crate::redact::{Redactor, Secret};
 use crate::retry::Policy;
@@ -176,6 +176,14 @@ impl Settings {
         read(&map).map_err(|reason| Box::new(ProviderError::new(PROVIDER, Code::InvalidOption, reason)))
     }
 
+    /// Whether a call with these choices takes no calls of tools.
+    pub fn takes_no_calls(&self, call: &CallChoices) -> bool {
+        match &call.tool_choice {
+            Some(choice) => *choice == choices::ToolChoice::None,
+            None => matches!(&self.tool_choice, Some(ToolChoice::Word(word)) if word == "none"),
+        }
+    }
+
     /// Why `timeout` may not be `ms` in a call.
     ///
     /// # Errors
@@ -189,7 +197,11 @@ impl Settings {
     /// # Errors
     /// What is wrong with which of them, in words.
     pub fn choices(map: &Map<String, Value>) -> Result<CallChoices, String> {
-        CallChoices::read(map, MODEL)
+        let choices = CallChoices::read(map, &[MODEL, EXTRA_BODY])?;
+        match choices.extra.keys().find(|name| OURS.contains(&name.as_str())) {
+            Some(name) => Err(ours(name)),
+            None => Ok(choices),
+        }
     }
 
     /// What the limit of concurrency counts by, and messages say: scheme, host, port and path.
@@ -391,6 +403,11 @@ fn max_tokens_field(map: &Map<String, Value>) -> &'static str {
     known.copied().unwrap_or(MAX_TOKENS[0])
 }
 
+/// Why a field of `extraBody` can't be `name`.
+fn ours(name: &str) -> String {
+    format!("option \"extraBody.{name}\" can't be set: it is what a call is about")
+}
+
 /// The sampling options under the API's names, then `extraBody`.
 fn fields(map: &Map<String, Value>) -> Result<Map<String, Value>, String> {
     let max_tokens = max_tokens_field(map);
@@ -429,9 +446,7 @@ fn fields(map: &Map<String, Value>) -> Result<Map<String, Value>, String> {
             return Err(options::wrong("extraBody", "an object of JSON", &map["extraBody"]));
         }
         if OURS.contains(&name.as_str()) {
-            return Err(format!(
-                "option \"extraBody.{name}\" can't be set: it is what a call is about"
-            ));
+            return Err(ours(name));
         }
         fields.insert(name.clone(), value.clone());
     }

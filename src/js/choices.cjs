@@ -11,6 +11,9 @@ const AGENT_CHOICES = ["model", "reasoning", "maxOutputTokens", "stop", "tempera
 /** What one call may choose. */
 const CALL_CHOICES = [...AGENT_CHOICES, "toolChoice"];
 
+/** In a call's options, for the gateway: further fields of an API's request. A symbol passes through a fallback provider. */
+const EXTRA_BODY = Symbol("extra body");
+
 /**
  * @param {object} options other keys are left alone
  * @param {readonly string[]} [names]
@@ -25,7 +28,8 @@ function pickChoices(options, names = CALL_CHOICES) {
     choices ??= {};
     choices[name] = value;
   }
-  return choices;
+  const extra = /** @type {Record<symbol, unknown>} */ (options)[EXTRA_BODY];
+  return extra === undefined ? choices : { ...choices, extraBody: extra };
 }
 
-module.exports = { AGENT_CHOICES, pickChoices };
+module.exports = { AGENT_CHOICES, EXTRA_BODY, pickChoices };

@@ -124,16 +124,18 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
    *
    * @param {unknown} options
    * @param {(rest: unknown) => import("./native.cjs").NativeProvider} make
-   * @param {number} [otherwise] how many calls it makes at a time where `maxConcurrency` is not said
+   * @param {boolean} [isApi] an API, and no CLI
    */
-  const provider = (options, make, otherwise = 4) => {
+  const provider = (options, make, isApi = false) => {
+    // How many calls it makes at a time where `maxConcurrency` is not said.
+    const otherwise = isApi ? 64 : 4;
     const { log, rest, telemetry } = split(options);
     const engine = make(rest);
     unwrap(engine.check());
     const { id } = engine;
     const [asked, quota] = [askedOf(id, rest), quotaOf(rest)];
     const { maxConcurrency: places = otherwise } = /** @type {{ maxConcurrency?: number }} */ (rest ?? {});
-    const its = { log, telemetry, asked, options: rest, quota, places };
+    const its = { log, telemetry, asked, options: rest, quota, places, isApi };
     return createProvider({ id, engine, known, copies, toMessage, toJsonSchema, ...its });
   };
 
@@ -189,7 +191,7 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
 
     /** @param {unknown} options */
     createOpenAiCompatibleProvider: (options) =>
-      provider(options, (rest) => native.NativeProvider.api(encodeOptions(rest)), 64),
+      provider(options, (rest) => native.NativeProvider.api(encodeOptions(rest)), true),
 
     runAgent: lazily(() => {
       const { createRunAgent } = require("./agent.cjs");

@@ -40,6 +40,7 @@ const { createUpdates } = require("./updates.cjs");
  * @property {import("./telemetry/chat.cjs").Asked | undefined} [asked] whom its calls ask, for telemetry
  * @property {unknown} [options] of the provider: what telemetry's redactor has to know
  * @property {number} [places] `maxConcurrency`, said or not
+ * @property {boolean} [isApi] an API, and no CLI
  * @property {QuotaChoice} quota whether its calls wait for a plan that is used up
  * @property {Life} life
  */

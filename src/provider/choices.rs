@@ -26,6 +26,9 @@ pub const ON_UNSUPPORTED: OptionSpec = option("onUnsupported", Kind::OneOf(&["er
 /// `toolChoice` of a call; [`ToolChoice::read`] checks the object's fields.
 const TOOL_CHOICE: OptionSpec = option("toolChoice", Kind::AnyOf(&[Kind::OneOf(WORDS), Kind::NamedTool]));
 
+/// `extraBody` of a call: further fields of an API's request. The gateway's: what its clients choose and nobody else has.
+pub const EXTRA_BODY: OptionSpec = option("extraBody", Kind::Object);
+
 const WORDS: &[&str] = &["auto", "none", "any"];
 
 /// What both a provider and a call take, beside the model.
@@ -181,15 +184,21 @@ pub struct CallChoices {
     pub tool_choice: Option<ToolChoice>,
     /// `onUnsupported`.
     pub on_unsupported: Option<OnUnsupported>,
+    /// Further fields of an API's request, in order.
+    pub extra: Map<String, Value>,
 }
 
 impl CallChoices {
-    /// The choices of a call's options `map`, whose `model` is one of `model`.
+    /// The choices of a call's options `map`, whose `model` and what else is its own are `own`.
     ///
     /// # Errors
     /// What is wrong with which of them, in words.
-    pub fn read(map: &Map<String, Value>, model: OptionSpec) -> Result<CallChoices, String> {
-        let specs: Vec<OptionSpec> = COMMON.into_iter().chain([TOOL_CHOICE, model]).collect();
+    pub fn read(map: &Map<String, Value>, own: &[OptionSpec]) -> Result<CallChoices, String> {
+        let specs: Vec<OptionSpec> = COMMON
+            .into_iter()
+            .chain([TOOL_CHOICE])
+            .chain(own.iter().copied())
+            .collect();
         check_fields(&specs, map, "").map_err(|reason| match reason.starts_with("option ") {
             true => format!("the call's {reason}"),
             false => format!("in the call's options, {reason}"),
@@ -198,6 +207,11 @@ impl CallChoices {
             choices: Choices::read(map),
             tool_choice: map.get(TOOL_CHOICE.name).map(ToolChoice::read).transpose()?,
             on_unsupported: on_unsupported(map),
+            extra: map
+                .get(EXTRA_BODY.name)
+                .and_then(Value::as_object)
+                .cloned()
+                .unwrap_or_default(),
         })
     }
 }

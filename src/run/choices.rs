@@ -39,7 +39,7 @@ pub(super) fn choose(
     }
     let invalid = |reason: String| engine.refuse(Code::InvalidOption, reason);
     let model = engine.provider.option(MODEL.name).unwrap_or(MODEL);
-    let call = given.read(|map| CallChoices::read(map, model)).map_err(invalid)?;
+    let call = given.read(|map| CallChoices::read(map, &[model])).map_err(invalid)?;
     let of_call = |reason: String| invalid(format!("the call's {reason}"));
     check_effort(&call.choices, engine.provider.efforts).map_err(of_call)?;
     if let (Some(custom), Some(model)) = (&engine.provider.custom, &call.choices.model) {

@@ -28,6 +28,7 @@ const INSTEAD = /** @type {const} */ ([
   [" and look at `stderrTail`", ""],
   ["pass LangChain messages, or objects with `role` and `content`", "give each message a role and a content"],
   ["a zod or JSON schema", "a JSON schema"],
+  [/^correct the option$/, "correct it"],
 ]);
 
 /** An option of a provider, or a field of its error. */

@@ -18,11 +18,13 @@
  * @property {boolean} oneCall at most one call of a tool is wanted
  * @property {boolean} shows whether reasoning is shown
  * @property {string[]} ignored what was left out
+ * @property {Record<string, unknown>} extra what goes over to an API as it is
  * @property {import("./refusal.cjs").Places} places
  * @property {ReadonlySet<string>} droppable options that are left out where a provider has nothing for them
  */
 
 const { createParts } = require("../ai-sdk/parts.cjs");
+const { EXTRA_BODY } = require("../choices.cjs");
 const { WHOLE } = require("../face.cjs");
 const { AS_TEXT } = require("../provider.cjs");
 const { isProviderError, providerError } = require("../errors.cjs");
@@ -72,6 +74,7 @@ function begin(call, target, { signal, record }) {
     signal,
     record,
     onUnsupported: "error",
+    ...(Object.keys(call.extra).length === 0 ? {} : { [EXTRA_BODY]: call.extra }),
     [DROPPABLE]: droppable,
     [AS_TEXT]: true,
     ...(call.stream ? {} : { [WHOLE]: true }),

@@ -36,8 +36,8 @@ const KNOWN = {
 };
 
 /** @type {Face["read"]} */
-function read(body, { lenient }) {
-  const reader = createReader(body, lenient);
+function read(body, { lenient, isApi }) {
+  const reader = createReader(body, lenient, isApi);
   reader.check(KNOWN);
   const messages = reader
     .thread("messages")
@@ -52,7 +52,7 @@ function read(body, { lenient }) {
     maxOutputTokens: newer ?? reader.count("max_tokens"),
     stop: reader.stops("stop"),
     temperature: reader.temperature(),
-    reasoning: effort === undefined || effort === "none" ? undefined : { effort },
+    reasoning: effort === undefined ? undefined : { effort },
   };
   const streamOptions = reader.object("stream_options") ?? {};
   return {
@@ -65,6 +65,7 @@ function read(body, { lenient }) {
     oneCall: reader.flag("parallel_tool_calls") === false,
     shows,
     ignored: reader.ignored,
+    extra: reader.extra,
     places: placesOf(messages, "messages", {
       maxOutputTokens: newer === undefined ? "max_tokens" : "max_completion_tokens",
       stop: "stop",

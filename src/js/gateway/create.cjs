@@ -6,7 +6,9 @@
  * It is a face, as LangChain's and the AI SDK's: thin over the providers' `stream`. Providers are the caller's own and stay open.
  */
 
-const { accessSync, constants, statSync } = require("node:fs");
+const { randomBytes } = require("node:crypto");
+const { accessSync, constants, lstatSync, renameSync, rmSync, statSync } = require("node:fs");
+const { connect } = require("node:net");
 const { dirname } = require("node:path");
 const { fault } = require("../errors.cjs");
 const { loadNative } = require("../load.cjs");
@@ -129,7 +131,7 @@ function modelsOf({ providers, aliases, models, answers }, core) {
  */
 async function listening(server, { host, port, socketPath }) {
   try {
-    return await server.listen();
+    return await listenOnce(server, socketPath);
   } catch (error) {
     const { code, message } = /** @type {NodeJS.ErrnoException} */ (error);
     if (socketPath !== undefined) {
@@ -152,6 +154,44 @@ async function listening(server, { host, port, socketPath }) {
       error,
     );
   }
+}
+
+/**
+ * Listens, also where a gateway that was killed has left its socket.
+ *
+ * @param {ReturnType<typeof createServer>} server
+ * @param {string | undefined} socketPath
+ */
+async function listenOnce(server, socketPath) {
+  try {
+    return await server.listen();
+  } catch (error) {
+    const { code } = /** @type {NodeJS.ErrnoException} */ (error);
+    if (code !== "EADDRINUSE" || socketPath === undefined || !(await isDead(socketPath))) throw error;
+    // Moved away and looked at once more: another gateway may have come to listen there meanwhile.
+    const aside = `${socketPath}.${randomBytes(6).toString("hex")}`;
+    renameSync(socketPath, aside);
+    if (!(await isDead(aside))) {
+      renameSync(aside, socketPath);
+      throw error;
+    }
+    rmSync(aside);
+    return await server.listen();
+  }
+}
+
+/** Whether a path is a socket of this user on which nobody listens. @param {string} path @returns {Promise<boolean>} */
+function isDead(path) {
+  const stat = lstatSync(path, { throwIfNoEntry: false });
+  if (stat === undefined || !stat.isSocket() || stat.uid !== process.getuid?.()) return Promise.resolve(false);
+  return new Promise((resolve) => {
+    const socket = connect(path);
+    socket.once("connect", () => {
+      socket.destroy();
+      resolve(false);
+    });
+    socket.once("error", (/** @type {NodeJS.ErrnoException} */ error) => resolve(error.code === "ECONNREFUSED"));
+  });
 }
 
 /**

@@ -47,7 +47,9 @@ const PING = 5_000;
  * @returns {Promise<Record<string, unknown>>} figures for the log
  */
 async function answer(house, { face, key, body, lenient, requestId, tell }, response, signal) {
+  const target = house.models.find(Object.hasOwn(body, "model") ? body.model : undefined);
   const around = {
+    isApi: target.isApi,
     lenient: lenient || house.lenient,
     seals: house.seals,
     stored: (/** @type {string} */ id) => house.store.get(key.name, id),
@@ -55,7 +57,6 @@ async function answer(house, { face, key, body, lenient, requestId, tell }, resp
   };
   const read = face.read(body, around);
   read.messages = house.withheld.restore(key.name, read.messages);
-  const target = house.models.find(read.model);
   tell(() => ({ model: target.names[0], stream: read.stream }));
   const release = await key.admit();
   /** @type {import("./queue.cjs").Place} */

@@ -14,6 +14,7 @@
  *
  * @typedef {object} Around what a face has of the gateway
  * @property {boolean} lenient
+ * @property {boolean} isApi whether an API answers, and no CLI
  * @property {ReturnType<typeof import("./sealed.cjs").createSeals>} seals
  * @property {(id: string) => Stored | undefined} stored a response of the same key
  * @property {(id: string) => Fields | undefined} item an item of one

@@ -57,6 +57,12 @@ const KNOBS = new Set([
   ...["service_tier", "speed", "inference_geo", "verbosity", "text.verbosity", "max_tool_calls", "prediction"],
 ]);
 
+/** Knobs that an API has and an answer does not show: they go over as they are. */
+const OF_APIS = new Set([
+  ...["top_p", "top_k", "min_p", "seed"],
+  ...["presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias"],
+]);
+
 /** @param {string} name */
 const isKnob = (name) => KNOBS.has(name) || name.startsWith("reasoning.");
 
@@ -65,13 +71,17 @@ const isKnob = (name) => KNOBS.has(name) || name.startsWith("reasoning.");
  *
  * @param {Fields} body
  * @param {boolean | "all"} lenient `"all"`: what is no knob is left out, too
+ * @param {boolean} [isApi] whether an API answers, and no CLI
  */
-function createReader(body, lenient) {
+function createReader(body, lenient, isApi = false) {
   /** @type {string[]} */
   const ignored = [];
+  /** What goes over to an API as it is. @type {Fields} */
+  const extra = {};
 
   const reader = {
     ignored,
+    extra,
 
     /**
      * A field of the request itself; `null` is as good as none.
@@ -99,14 +109,19 @@ function createReader(body, lenient) {
     check(known) {
       for (const [name, value] of Object.entries(body)) {
         const rule = Object.hasOwn(known, name) ? known[name] : undefined;
-        if (value === null || rule === true) continue;
+        const says = typeof rule === "function" ? !rule(value) : rule === undefined;
+        if (value === null || !says) continue;
+        if (isApi && OF_APIS.has(name)) {
+          extra[name] = value;
+          continue;
+        }
         if (rule === undefined) {
           // A number and a yes or no carry no content, whatever they are for.
           const may = lenient === "all" || isKnob(name) || typeof value === "number" || typeof value === "boolean";
           const todo = may ? `leave it out, or ${LENIENT}` : "leave it out";
           if (!lenient || !may) throw bad("unknown_parameter", name, `unknown parameter "${shown(name)}": ${todo}`);
           ignored.push(name);
-        } else if (!rule(value)) {
+        } else {
           reader.unsupported(name, `${name} can't be had here with this value: leave it out`);
         }
       }

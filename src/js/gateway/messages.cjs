@@ -38,8 +38,8 @@ const withoutThread = () =>
   });
 
 /** @type {Face["read"]} */
-function read(body, { lenient, seals }, { counts = false } = {}) {
-  const reader = createReader(body, counts ? "all" : lenient);
+function read(body, { lenient, seals, isApi }, { counts = false } = {}) {
+  const reader = createReader(body, counts ? "all" : lenient, isApi);
   if (reader.get("thread") !== undefined) throw withoutThread();
   reader.check(KNOWN);
   const maxOutputTokens = reader.count("max_tokens");
@@ -80,6 +80,7 @@ function read(body, { lenient, seals }, { counts = false } = {}) {
     oneCall: choice?.disable_parallel_tool_use === true,
     shows: thinking !== undefined && thinking.type !== "disabled" && thinking.display !== "omitted",
     ignored: reader.ignored,
+    extra: reader.extra,
     places: placesOf(messages, "messages", {
       maxOutputTokens: "max_tokens",
       stop: "stop_sequences",

@@ -11,8 +11,9 @@
  * @typedef {CliProvider<unknown> | FallbackProvider<unknown>} Provider
  * @typedef {(messages: readonly MessageInput[], options?: object) => AsyncGenerator<ProviderEvent, void, undefined>} Stream
  * @typedef {{ stream: Stream, bindTools(tools: readonly ToolInput[]): { stream: Stream } }} Asked
- * @typedef {{ names: string[], ids: string[], asked: Asked, queue: Queue }} Target `names`: who may answer, `provider/model`, in their order;
- *   `ids`: the ids of their providers; `queue`: where a call waits for a place, that of the first of them
+ * @typedef {{ names: string[], ids: string[], asked: Asked, queue: Queue, isApi: boolean }} Target `names`: who may answer, `provider/model`, in their order;
+ *   `ids`: the ids of their providers; `queue`: where a call waits for a place, that of the first of them;
+ *   `isApi`: whether whoever may answer is an API, and no CLI
  * @typedef {{ name: string, places: number }} Queue of one provider, and how many answers of it may be made at a time
  */
 
@@ -31,6 +32,8 @@ const DROPPABLE = Symbol("droppable");
 
 /** Providers that answer only to names with a model: an API has none of its own. @type {WeakSet<object>} */
 const WITHOUT_MODEL = new WeakSet();
+
+const EFFORT = "reasoning.effort";
 
 /** @typedef {{ may(option: string): boolean, dropped(option: string): void }} Droppable */
 
@@ -55,6 +58,7 @@ function createModels({ providers, aliases, models, fallback, answers }) {
       names: members.map(({ name }) => name),
       ids: members.map(({ id }) => id),
       queue: /** @type {Queue} */ (members[0]?.queue),
+      isApi: members.every((one) => one.isApi),
       asked:
         members.length === 1
           ? /** @type {Asked} */ (members[0]?.adapter)
@@ -64,7 +68,7 @@ function createModels({ providers, aliases, models, fallback, answers }) {
 
   /**
    * @param {string} name no alias
-   * @returns {{ name: string, id: string, queue: Queue, adapter: ReturnType<typeof adapterOf> }}
+   * @returns {{ name: string, id: string, queue: Queue, isApi: boolean, adapter: ReturnType<typeof adapterOf> }}
    */
   function memberOf(name) {
     const slash = name.indexOf("/");
@@ -89,7 +93,8 @@ function createModels({ providers, aliases, models, fallback, answers }) {
       throw new Refusal(404, "model_not_found", message, { param: "model" });
     }
     const queue = { name: id, places: answers ?? placesOf(provider) };
-    return { name, id: provider.id, queue, adapter: adapterOf(provider, name, model) };
+    const isApi = sharedOf(provider)?.isApi === true;
+    return { name, id: provider.id, queue, isApi, adapter: adapterOf(provider, name, model) };
   }
 
   /** A provider, and what its CLI calls the models itself. @param {string} id */
@@ -121,8 +126,8 @@ function createModels({ providers, aliases, models, fallback, answers }) {
       }
       const list = lists.get(name);
       if (list !== undefined) return list;
-      const { name: whole, id, queue, adapter } = memberOf(name);
-      return { names: [whole], ids: [id], queue, asked: adapter };
+      const { name: whole, id, queue, isApi, adapter } = memberOf(name);
+      return { names: [whole], ids: [id], queue, isApi, asked: adapter };
     },
 
     /** @param {URLSearchParams} query Anthropic's pages: `limit`, `after_id`, `before_id`; by default all */
@@ -202,8 +207,11 @@ async function* without(provider, messages, options) {
       yield* provider.stream(messages, left);
       return;
     } catch (error) {
-      if (!isProviderError(error) || error.code !== "UNSUPPORTED_OPTION") throw error;
+      if (!isProviderError(error)) throw error;
       const option = optionIn(error.message);
+      // An effort that a model has not is as good as an option that a provider has not.
+      const isLacking = error.code === "UNSUPPORTED_OPTION" || (error.code === "INVALID_OPTION" && option === EFFORT);
+      if (!isLacking) throw error;
       const name = option?.split(".", 1)[0];
       if (option === undefined || name === undefined || !(name in left) || !droppable?.may(option)) throw error;
       droppable.dropped(option);

@@ -100,7 +100,7 @@ function readOptions(given) {
       "a path, or false",
       (value) => value === false || isText(value),
     ),
-    keys: keysOf(options.keys),
+    keys: keysOf(options.keys, token),
     aliases: aliasesOf(options.aliases),
     models: textsOf(options.models, "models"),
     answers: whole(options.answers, "answers", 1, 1024),
@@ -247,10 +247,18 @@ function aliasesOf(value) {
   return /** @type {any} */ (value);
 }
 
-/** @param {unknown} value */
-function keysOf(value) {
+/** @param {unknown} value @param {unknown} own the gateway's own token */
+function keysOf(value, own) {
   if (value === undefined) return [];
   if (!Array.isArray(value)) throw wrong("keys", "an array of { name, token, limits }", value);
+  /** @type {Map<string, string>} */
+  const taken = new Map();
+  /** No text of it: it may be a secret. @param {string} text @param {string} at */
+  const once = (text, at) => {
+    const before = text === own ? "the gateway's own token" : taken.get(text);
+    if (before !== undefined) throw fault("INVALID_OPTION", `the option "${at}" must be another than ${before}`);
+    taken.set(text, at);
+  };
   return value.map((key, index) => {
     const at = `keys[${index}]`;
     const { name, token, limits } = groupOf(key ?? 0, new Set(["name", "token", "limits"]), at);
@@ -262,6 +270,8 @@ function keysOf(value) {
         "INVALID_OPTION",
         `the option "${at}.token" must be a text of ${LEAST_TOKEN} characters or more without spaces`,
       );
+    once(`name ${name}`, `${at}.name`);
+    once(token, `${at}.token`);
     const its = limits === undefined ? undefined : limitsOf(limits, KEY_LIMITS, `${at}.limits`);
     return {
       name,

@@ -276,6 +276,7 @@ function placed(error, reason, end, places) {
   if (error.code === "UNSUPPORTED_OPTION" || error.code === "INVALID_OPTION") {
     const option = optionIn(message);
     param ??= option === undefined ? undefined : places.option(option);
+    if (param !== undefined) message = message.replace(/the call's option "[\w.]+"/, param);
     if (param !== undefined && error.code === "UNSUPPORTED_OPTION") message = lacking(reason, param) ?? message;
   }
   if (error.code === "INVALID_TOOL") param ??= /tools\[\d+\]/.exec(message)?.[0];

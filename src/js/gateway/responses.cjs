@@ -44,7 +44,7 @@ const SEALED = "reasoning.encrypted_content";
 
 /** @type {Face["read"]} */
 function read(body, around) {
-  const reader = createReader(body, around.lenient);
+  const reader = createReader(body, around.lenient, around.isApi);
   reader.check(KNOWN);
   const previous = previousOf(reader.text("previous_response_id"), around);
   const fresh = inputOf(reader.get("input")).map((item, index) =>
@@ -88,12 +88,13 @@ function read(body, around) {
       toolChoice: choiceOf(toolChoice, tools),
       maxOutputTokens: reader.count("max_output_tokens"),
       temperature: reader.temperature(),
-      reasoning: effort === undefined || effort === "none" ? undefined : { effort },
+      reasoning: effort === undefined ? undefined : { effort },
     },
     json: outputSchema !== undefined,
     oneCall: reader.flag("parallel_tool_calls") === false,
     shows: effort !== "none",
     ignored: reader.ignored,
+    extra: reader.extra,
     places: placesOf(messages, "input", {
       maxOutputTokens: "max_output_tokens",
       temperature: "temperature",
@@ -125,10 +126,10 @@ function read(body, around) {
         text: { format: formatEcho(text.format), verbosity: "medium" },
         tool_choice: toolChoice ?? "auto",
         tools: given.map(toolEcho),
-        top_p: 1,
+        top_p: reader.get("top_p") ?? 1,
         top_logprobs: 0,
-        presence_penalty: 0,
-        frequency_penalty: 0,
+        presence_penalty: reader.get("presence_penalty") ?? 0,
+        frequency_penalty: reader.get("frequency_penalty") ?? 0,
         truncation: reader.get("truncation") ?? "disabled",
         metadata,
         user: reader.get("user") ?? null,

@@ -230,7 +230,13 @@ function createServer(options, { keys, models, log, telemetry }) {
     const body = await bodyOf(request, response, asks, limits.bodyBytes);
     const wantsLess = request.headers["x-dfp-lenient"] === "true";
     if (face === undefined) {
-      const around = { lenient: true, seals: house.seals, stored: () => undefined, item: () => undefined };
+      const around = {
+        isApi: false,
+        lenient: true,
+        seals: house.seals,
+        stored: () => undefined,
+        item: () => undefined,
+      };
       const read = messages.read(body, around, { counts: true });
       models.find(read.model);
       return void send(response, 200, countTokens(read), { "x-dfp-estimated": "true" });

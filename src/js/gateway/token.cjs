@@ -26,8 +26,11 @@ function writeToken(token, given) {
       replace(path, token);
       return { path, remove: () => removeOwn(path, token) };
     }
+    const place = process.env.XDG_RUNTIME_DIR || tmpdir();
+    removeAbandoned(place);
     // mkdtemp makes it 0700.
-    const folder = fs.mkdtempSync(join(process.env.XDG_RUNTIME_DIR || tmpdir(), "deep-factor-gateway-"));
+    const folder = fs.mkdtempSync(join(place, FOLDER));
+    fs.writeFileSync(join(folder, OWNER), JSON.stringify({ pid: process.pid, space: spaceOf() }), { mode: 0o600 });
     const path = join(folder, "token");
     replace(path, token);
     return {
@@ -40,6 +43,59 @@ function writeToken(token, given) {
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw fault("INVALID_OPTION", `the option "tokenFile" must be a path that can be written: ${reason}`, error);
+  }
+}
+
+/** How the name of a gateway's folder begins, and the file in it that says whose it is. */
+const FOLDER = "deep-factor-gateway-";
+const OWNER = "owner";
+
+/** In which numbering of processes this one is: a container has its own, and may share a folder. */
+function spaceOf() {
+  try {
+    return fs.readlinkSync("/proc/self/ns/pid");
+  } catch {
+    return "";
+  }
+}
+
+/**
+ * Removes what gateways that were killed have left. What can't be read or removed stays.
+ *
+ * @param {string} place
+ */
+function removeAbandoned(place) {
+  const names = attempt(() => fs.readdirSync(place)) ?? [];
+  for (const name of names.filter((one) => one.startsWith(FOLDER))) {
+    const folder = join(place, name);
+    if (attempt(() => isAbandoned(folder))) attempt(() => fs.rmSync(folder, { recursive: true }));
+  }
+}
+
+/** @param {string} folder */
+function isAbandoned(folder) {
+  const stat = fs.lstatSync(folder);
+  if (!stat.isDirectory() || (process.getuid !== undefined && stat.uid !== process.getuid())) return false;
+  const { pid, space } = JSON.parse(fs.readFileSync(join(folder, OWNER), "utf8"));
+  if (!Number.isSafeInteger(pid) || pid < 1 || space !== spaceOf()) return false;
+  try {
+    process.kill(pid, 0);
+    return false;
+  } catch (error) {
+    return /** @type {NodeJS.ErrnoException} */ (error).code === "ESRCH";
+  }
+}
+
+/**
+ * @template T
+ * @param {() => T} work
+ * @returns {T | undefined}
+ */
+function attempt(work) {
+  try {
+    return work();
+  } catch {
+    return undefined;
   }
 }
 

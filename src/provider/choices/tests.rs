@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 fn read(value: &Value) -> Result<CallChoices, String> {
-    CallChoices::read(value.as_object().unwrap(), options::MODEL)
+    CallChoices::read(value.as_object().unwrap(), &[options::MODEL])
 }
 
 fn choices(value: &Value) -> Choices {
@@ -26,6 +26,7 @@ fn what_a_call_chooses_is_read() {
         },
         tool_choice: Some(ToolChoice::Tool("add".to_owned())),
         on_unsupported: Some(OnUnsupported::Warn),
+        extra: Map::new(),
     };
     assert_eq!(read(&all).unwrap(), expected);
     for (word, expected) in [

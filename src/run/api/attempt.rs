@@ -292,7 +292,11 @@ impl ApiCall<'_> {
             tracker: &asking.engine.lifecycle.runs,
             closing: asking.engine.token(),
         };
-        let exchange = HttpExchange::new(request, Answer::new(question.tools.clone(), asking.redactor.clone()));
+        let mut answer = Answer::new(question.tools.clone(), asking.redactor.clone());
+        if settings.takes_no_calls(&question.choices) {
+            answer = answer.without_calls();
+        }
+        let exchange = HttpExchange::new(request, answer);
         Ok(run_attempt(attempt, exchange, info).await?.outcome())
     }
 }

@@ -1,0 +1,114 @@
+/** One meaning for the same, whoever answers: knobs, effort, no call of a tool, an answer without a word, keys. */
+import { createClaudeCliProvider } from "deep-factor-providers";
+import { createGateway } from "deep-factor-providers/gateway";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { HERE } from "../clis/real.js";
+import { serve, serveApi } from "../support/gateway.mjs";
+import { LIVE_FORMS } from "../support/live-forms.mjs";
+import { CALL, EVERY, FACES } from "./faces.js";
+
+/** A CLI that is not there: what it can't be asked is refused before it is started. */
+async function serveMissing(options = {}) {
+  const claude = createClaudeCliProvider({ cliPath: "/nowhere/claude", retry: false });
+  onTestFinished(() => claude.close());
+  return serve({ providers: { api: claude }, ...options });
+}
+
+describe("sampling", () => {
+  const KNOBS = { top_p: 0.5, top_k: 5, seed: 7, presence_penalty: 0.5, repetition_penalty: 1.5, logit_bias: { 1: 2 } };
+
+  it.each(EVERY)("of $name goes over to an API as it is, and is refused for a CLI", async ({ path, ask: request }) => {
+    const { ask, api } = await serveApi([{ text: "a" }], { aliases: { either: ["api/m", "api/n"] } });
+    const { status, headers } = await ask(path, { ...request, model: "either", ...KNOBS });
+    expect([status, headers.get("x-dfp-ignored")]).toEqual([200, null]);
+    expect(api.requests[0]?.body).toMatchObject({ model: "m", ...KNOBS });
+    const { ask: askCli } = await serveMissing();
+    const refused = await askCli(path, { ...request, top_p: 0.5 });
+    expect([refused.status, refused.json.error.param]).toEqual([400, "top_p"]);
+  });
+});
+
+describe("the effort none", () => {
+  it.each([
+    ["chat", { reasoning_effort: "none" }, "reasoning_effort"],
+    ["responses", { reasoning: { effort: "none" } }, "reasoning.effort"],
+  ] as const)("of %s is an API's own, and no thinking in silence of a CLI that has none", async (face, more, param) => {
+    const { path, ask: request } = FACES[face];
+    const { ask, api } = await serveApi([{ text: "a" }]);
+    expect((await ask(path, { ...request, ...more })).status).toBe(200);
+    expect(api.requests[0]?.body.reasoning_effort).toBe("none");
+    const { ask: askCli } = await serveMissing();
+    const { status, json } = await askCli(path, { ...request, ...more });
+    expect([status, json.error.code, json.error.param]).toEqual([400, "invalid_value", param]);
+    expect(json.error.message).toBe(
+      `${param} must be one of "low", "medium", "high", "xhigh", "max"; given: "none". Correct it`,
+    );
+    const lenient = await askCli(path, { ...request, ...more }, { "x-dfp-lenient": "true" });
+    expect([lenient.json.error.code, lenient.headers.get("x-dfp-ignored")]).toEqual(["provider_not_installed", param]);
+  });
+});
+
+describe("no call of a tool", () => {
+  it.each(EVERY)("where $name says so, whatever an API hands over", async ({ name, path, ask: request, tools }) => {
+    const { ask, api } = await serveApi(() => ({ text: "Hi.", calls: [CALL] }));
+    const none = { ...request, tools, tool_choice: name === "messages" ? { type: "none" } : "none" };
+    const { json } = await ask(path, none);
+    const streamed = await ask(path, { ...none, stream: true });
+    expect(api.requests.map(({ body }) => body.tool_choice)).toEqual(["none", "none"]);
+    for (const text of [JSON.stringify(json), streamed.text]) {
+      expect(text).toContain("Hi.");
+      expect(text).not.toContain(CALL.id);
+    }
+    const end = { chat: json.choices?.[0].finish_reason, messages: json.stop_reason, responses: json.status }[name];
+    expect(end).toBe({ chat: "stop", messages: "end_turn", responses: "completed" }[name]);
+  });
+});
+
+describe.skipIf(!HERE)("an answer without a word", { timeout: 120_000 }, () => {
+  it.each(LIVE_FORMS.filter(({ name }) => /^(claude|codex)/.test(name)))("of $name is a failure", async (form) => {
+    const { create } = await form.start(() => ({ text: "" }));
+    const { ask } = await serve({ providers: { api: create({ retry: false }) } });
+    const { status, json } = await ask(FACES.chat.path, { ...FACES.chat.ask, model: "api" });
+    expect([status, json.error.code, json.error.dfp.code]).toEqual([502, "upstream_error", "EMPTY_RESPONSE"]);
+  });
+});
+
+describe("keys", () => {
+  const token = "editor-0123456789";
+  it.each([
+    [
+      "a name twice",
+      [
+        { name: "a", token },
+        { name: "a", token: `${token}0` },
+      ],
+      "must be another than keys[0].name",
+    ],
+    [
+      "a token twice",
+      [
+        { name: "a", token },
+        { name: "b", token },
+      ],
+      "must be another than keys[0].token",
+    ],
+    [
+      "the gateway's own token",
+      [{ name: "a", token: "gateway-0123456789" }],
+      "must be another than the gateway's own token",
+    ],
+  ])("%s is refused at the start, and no token is told", async (_, keys, told) => {
+    const claude = createClaudeCliProvider({ cliPath: "/nowhere/claude" });
+    onTestFinished(() => claude.close());
+    const made = createGateway({ providers: { claude }, port: 0, token: "gateway-0123456789", keys });
+    const error = await made.then(
+      () => expect.fail("it has started"),
+      (failure: Error & { code: string }) => failure,
+    );
+    expect([error.code, error.message.endsWith(told), error.message.includes("0123456789")]).toEqual([
+      "INVALID_OPTION",
+      true,
+      false,
+    ]);
+  });
+});
