@@ -14,7 +14,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { createClaudeCliProvider, type ProviderEvent } from "deep-factor-providers";
+import { createClaudeCliProvider, type ProviderEvent, renderRunLog } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { runCommand, startCommand } from "../support/command-line.mjs";
 import { createFakes } from "../support/fake.mjs";
@@ -110,6 +110,38 @@ it.skipIf(lacks("modes"))(
     }
   },
 );
+
+it("calls that were refused stand in the audit, once, under their requests' ids; knocks without a key do not", async () => {
+  const record = join(temporaryFolder(), "audit.jsonl");
+  const claude = createClaudeCliProvider({ cliPath: "/nonexistent/claude" });
+  onTestFinished(() => claude.close());
+  const { ask } = await serve({ providers: { claude }, record });
+  const refused = [
+    await ask(CHAT, { ...BODY, model: "claude", top_p: 0.5 }),
+    await ask(CHAT, { ...BODY, model: "claude", temperature: 0 }),
+    await ask(CHAT, { ...BODY, model: "nobody/m" }),
+  ];
+  const missing = await ask(CHAT, { ...BODY, model: "claude" });
+  await ask(CHAT, BODY, { authorization: "Bearer another-0123456789" });
+  await ask("/v1/models");
+  const lines = linesIn(record);
+  expect(lines.filter(({ format }) => format).map(({ runId, provider }) => [runId, provider])).toEqual([
+    ...refused.map(({ headers }) => [headers.get("x-request-id"), "gateway"]),
+    [missing.headers.get("x-dfp-run-id"), "claude"],
+  ]);
+  const ends = lines
+    .filter(({ end }) => end)
+    .map(({ run, end }) => [run, end.status, end.error.code, end.error.httpStatus]);
+  expect(ends.slice(0, 3)).toEqual(
+    refused.map(({ headers, status }, index) => [
+      ...[headers.get("x-request-id"), "failed"],
+      ...[["INVALID_REQUEST", "UNSUPPORTED_OPTION", "INVALID_REQUEST"][index], status],
+    ]),
+  );
+  expect(lines[1].end.error.message).toMatch(/^unsupported_parameter: top_p can't be had here/);
+  expect(await renderRunLog(record)).toContain("top_p can't be had here");
+  if (!lacks("modes")) expect(statSync(record).mode & 0o777).toBe(0o600);
+});
 
 it("no key may go by the name of the gateway's own", async () => {
   await expect(serveApi([], { keys: [{ ...EDITOR, name: "default" }] })).rejects.toMatchObject({

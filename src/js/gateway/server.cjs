@@ -186,7 +186,7 @@ function createServer(options, { keys, models, log, telemetry }) {
    */
   async function recordRefused(error, { path, key, requestId, began, figures }) {
     const file = key === undefined || !Object.hasOwn(FACES, path) ? undefined : recordOf(record, key);
-    if (file === undefined || !(error instanceof Refusal) || figures.engine !== undefined) return;
+    if (file === undefined || !(error instanceof Refusal) || figures.runId !== undefined) return;
     const reason = await recordCall(file, { requestId, began, refusal: error });
     if (reason === undefined) return;
     log?.({
