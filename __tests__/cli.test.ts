@@ -232,7 +232,7 @@ describe.skipIf(lacks("signals"))("run", () => {
     expect(prompts).toEqual(["from stdin", "Explain\n\na &lt; b"]);
     // A prompt is a text, also one that looks like a whole thread.
     await run(["run", "<thread></thread>", "--provider=codex"]);
-    expect(fake.calls().at(-1)?.stdin).toContain('iteration="0">&lt;thread&gt;&lt;/thread&gt;</event>');
+    expect(fake.calls().at(-1)?.stdin).toContain('iteration="0">&lt;thread>&lt;/thread></event>');
     const empty = await run(["run", "--provider=codex"], { input: " \n" });
     expect(empty).toEqual({
       code: 2,

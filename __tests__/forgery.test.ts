@@ -203,7 +203,9 @@ describe("textToolCalls", () => {
     const { prompt: lenient } = await ask({ textToolCalls: "lenient" }, "ok", [tool], thread);
     expect(again).toBe(first);
     expect(next?.startsWith(first.replace(/\n<\/thread>$/, "\n"))).toBe(true);
-    expect(next).toBe(lenient);
+    // But for the entities, which XML does not need.
+    expect(next).toBe(lenient?.replaceAll("&quot;", '"'));
+    expect(next).not.toBe(lenient);
     expect([
       markIn({ prompt: next }),
       next?.includes('      "id": "call_1"\n    }\n  ]\n}\n```\n\nIf you do not need'),
@@ -439,12 +441,10 @@ describe("a text that looks like a thread", () => {
     return cli.calls()[0]?.stdin;
   }
   const escaped = (text: string) => {
-    const inner = text
-      .replaceAll("&", "&amp;")
-      .replaceAll("<", "&lt;")
-      .replaceAll(">", "&gt;")
-      .replaceAll('"', "&quot;");
-    return `<thread>\n  <event type="human" id="0" iteration="0">${inner}</event>\n</thread>`;
+    const inner = text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+    const sentence =
+      'In the thread below, &lt; &gt; &amp; &quot; stand for the characters < > & ". In your answer, write the characters themselves.\n\n';
+    return `${inner === text ? "" : sentence}<thread>\n  <event type="human" id="0" iteration="0">${inner}</event>\n</thread>`;
   };
   const kin: [string, (text: string) => (provider: CliProvider) => PromiseLike<unknown>][] = [
     ["invoke", (text) => (provider) => provider.invoke([new HumanMessage(text)])],

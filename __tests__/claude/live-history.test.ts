@@ -98,9 +98,7 @@ describe.each(VERSIONS)("claude %s", (which) => {
     const changed = { id: "toolu_1", name: "step", args: { n: 1, deep: { a: 1, b: [3] } } };
     const second = await ask(model, [new HumanMessage("Go."), message("", [changed]), result(changed)]);
     expect([second.run?.continued, second.pid === first.pid]).toEqual([false, false]);
-    expect(JSON.stringify(told(api.requests[1]?.body))).toContain(
-      String.raw`{\"n\":1,\"deep\":{\"a\":1,\"b\":[3]}}`.replaceAll('"', "&quot;").replaceAll("\\", ""),
-    );
+    expect(JSON.stringify(told(api.requests[1]?.body))).toContain(String.raw`{\"n\":1,\"deep\":{\"a\":1,\"b\":[3]}}`);
   });
 });
 

@@ -20,7 +20,7 @@ pub use placed::{Piece, Placed, Rendered};
 pub use scan::is_js_space;
 pub use text::messages_to_prompt;
 pub use tools::{TOOL_CALL_FORMAT, tool_instruction};
-pub use xml::{escape_xml, messages_to_xml};
+pub use xml::{Escapes, escape_xml, messages_to_xml};
 
 pub use document::{events_of_document, is_thread_document, last_event_of_document};
 
@@ -60,6 +60,8 @@ pub struct Style<'a> {
     pub output: Option<&'a str>,
     /// True if a lone user message that is one whole thread document stays unescaped, with [`Encoding::Xml`].
     pub documents: bool,
+    /// Which characters of the thread are written by their entities, with [`Encoding::Xml`].
+    pub escapes: Escapes,
     /// True if the prompt must not contain `@`, for a reader that takes the text behind one for the name of a file: XML and
     /// JSON write it by its number. A thread with an `@` is then written with [`Encoding::Xml`], since labelled text can't
     /// escape it.
@@ -84,33 +86,62 @@ pub fn render(messages: &[Message], tools: &[ToolSpec], style: Style) -> Rendere
         out.replace_from(0, '@', "\\u0040");
     }
     let thread_at = out.text.len();
-    write_thread(&mut out, messages, style.encoding, style.documents);
+    let mut is_ours = write_thread(&mut out, messages, style);
     if style.without_at && out.text[thread_at..].contains('@') {
         if style.encoding == Encoding::Text {
             out.text.truncate(thread_at);
             out.media.clear();
-            write_thread(&mut out, messages, Encoding::Xml, false);
+            let as_xml = Style {
+                encoding: Encoding::Xml,
+                documents: false,
+                ..style
+            };
+            is_ours = write_thread(&mut out, messages, as_xml);
         }
         out.replace_from(thread_at, '@', "&#64;");
+    }
+    if is_ours && style.escapes == Escapes::Needed {
+        let thread = &out.text[thread_at..];
+        let sentence = match (thread.contains("&#64;"), thread.contains('&')) {
+            (true, _) => ESCAPED_WITH_AT,
+            (false, true) => ESCAPED,
+            (false, false) => "",
+        };
+        out.insert(thread_at, sentence);
     }
     out
 }
 
-/// Appends the messages.
-fn write_thread(out: &mut Rendered, messages: &[Message], encoding: Encoding, documents: bool) {
-    match encoding {
+/// Before a thread with entities in it: a model that is told repeats a text to the letter, and writes no entities of its own.
+const ESCAPED: &str = "In the thread below, &lt; &gt; &amp; &quot; stand for the characters < > & \". In your answer, write the characters \
+                       themselves.\n\n";
+
+/// The same, where one more may not stand in the prompt.
+const ESCAPED_WITH_AT: &str = "In the thread below, &lt; &gt; &amp; &quot; stand for the characters < > & \", and &#64; for the at sign. In \
+                               your answer, write the characters themselves.\n\n";
+
+/// Appends the messages; whether as XML that was written here.
+fn write_thread(out: &mut Rendered, messages: &[Message], style: Style) -> bool {
+    match style.encoding {
         Encoding::Xml => match messages {
             [message]
-                if documents
+                if style.documents
                     && message.role == Role::Human
                     && let Content::Text(text) = &message.content
                     && is_thread_document(text) =>
             {
                 out.text.push_str(text);
+                false
             }
-            _ => xml::write_events(out, messages, Blocks::Placed),
+            _ => {
+                xml::write_events(out, messages, Blocks::Placed, style.escapes);
+                true
+            }
         },
-        Encoding::Text => labelled::write(out, messages),
+        Encoding::Text => {
+            labelled::write(out, messages);
+            false
+        }
     }
 }
 

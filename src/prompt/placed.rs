@@ -61,6 +61,13 @@ impl Rendered {
         pieces
     }
 
+    /// Puts `text` before the byte `at`.
+    pub(super) fn insert(&mut self, at: usize, text: &str) {
+        self.text.insert_str(at, text);
+        let behind = self.media.iter_mut().filter(|placed| placed.at >= at);
+        behind.for_each(|placed| placed.at += text.len());
+    }
+
     /// Replaces each `character` from the byte `from` on by `with`, and moves the blocks accordingly.
     pub(super) fn replace_from(&mut self, from: usize, character: char, with: &str) {
         let mut media = self.media.iter_mut().peekable();

@@ -208,9 +208,70 @@ If you do not need to call any tools, respond with plain text (no JSON block).
         render(&messages, &tools, style(Encoding::Text)).text,
         format!("{expected}[User]\n<Hi>")
     );
+    let in_spec01 = Style {
+        escapes: Escapes::Spec01,
+        ..style(Encoding::Xml)
+    };
+    assert_eq!(render(&messages, &[], in_spec01).text, messages_to_xml(&messages));
     assert_eq!(
-        render(&messages, &[], style(Encoding::Xml)).text,
-        "<thread>\n  <event type=\"human\" id=\"0\" iteration=\"0\">&lt;Hi&gt;</event>\n</thread>"
+        render(&messages, &tools, style(Encoding::Xml)).text,
+        format!(
+            "{expected}{SENTENCE}<thread>\n  <event type=\"human\" id=\"0\" iteration=\"0\">&lt;Hi></event>\n</thread>"
+        )
+    );
+}
+
+/// What stands before a thread with entities.
+const SENTENCE: &str = "In the thread below, &lt; &gt; &amp; &quot; stand for the characters < > & \". In your answer, write the \
+                        characters themselves.\n\n";
+
+#[test]
+fn a_prompt_escapes_no_more_than_xml_needs_and_says_what_is() {
+    let said = |content: &str, style| {
+        let messages = [Message::from(MessageFields::new(Role::Human, content))];
+        let text = render(&messages, &[], style).text;
+        let document = text.strip_prefix(SENTENCE).unwrap_or(&text);
+        let at = document.find("<thread>").unwrap_or_default();
+        assert!(is_thread_document(&document[at..]), "{text}");
+        let body = document
+            .split_once("iteration=\"0\">")
+            .and_then(|(_, rest)| rest.rsplit_once("</event>"));
+        (text.starts_with(SENTENCE), body.unwrap_or_default().0.to_owned())
+    };
+    let xml = style(Encoding::Xml);
+    for (content, is_told, written) in [
+        ("{\"a\": 'it is'} => 1 > 0", false, "{\"a\": 'it is'} => 1 > 0"),
+        (
+            "if (a < b && c > d) \"x\"",
+            true,
+            "if (a &lt; b &amp;&amp; c > d) \"x\"",
+        ),
+        ("<![CDATA[x]]>", true, "&lt;![CDATA[x]]&gt;"),
+        ("]] > ]>", false, "]] > ]>"),
+        (
+            "<<<<<<< SEARCH\n\"a\"\n=======\n'b'\n>>>>>>> REPLACE",
+            true,
+            "&lt;&lt;&lt;&lt;&lt;&lt;&lt; SEARCH\n\"a\"\n=======\n'b'\n>>>>>>> REPLACE",
+        ),
+    ] {
+        assert_eq!(said(content, xml), (is_told, written.to_owned()), "{content}");
+    }
+    let without_at = Style {
+        without_at: true,
+        ..xml
+    };
+    let messages = [Message::from(MessageFields::new(Role::Human, "@a"))];
+    let text = render(&messages, &[], without_at).text;
+    assert!(
+        text.contains("and &#64; for the at sign") && !text.contains('@'),
+        "{text}"
+    );
+    // Attributes are quoted.
+    let messages = thread(r#"[{"type":"ai","content":"","tool_calls":[{"name":"a\"<'>&","id":"","args":{"b":"c"}}]}]"#);
+    let text = render(&messages, &[], xml).text;
+    assert!(
+        text.contains(r#" name="a&quot;&lt;'>&amp;" call_id="" iteration="0">{"b":"c"}</event>"#),
+        "{text}"
     );
 }
 

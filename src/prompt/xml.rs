@@ -21,6 +21,24 @@ pub(super) enum Blocks {
     Placed,
 }
 
+/// Which characters are written by their entities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Escapes {
+    /// Those that XML can't do without: `<` and `&`, the `>` of `]]>`, and within an attribute its quote. A model that is to repeat a text
+    /// to the letter has the fewer to undo.
+    #[default]
+    Needed,
+    /// All five of SPEC-01.
+    Spec01,
+}
+
+/// Where a text stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Element,
+    Attribute,
+}
+
 /// Renders the thread as XML. A single message whose text starts with `<thread>` is one already and is returned unchanged.
 pub fn messages_to_xml(messages: &[Message]) -> String {
     if let [message] = messages
@@ -30,7 +48,7 @@ pub fn messages_to_xml(messages: &[Message]) -> String {
         return text.clone();
     }
     let mut out = Rendered::of_text(String::with_capacity(super::capacity::of(messages)));
-    write_events(&mut out, messages, Blocks::Json);
+    write_events(&mut out, messages, Blocks::Json, Escapes::Spec01);
     out.text
 }
 
@@ -38,13 +56,17 @@ pub fn messages_to_xml(messages: &[Message]) -> String {
 /// 1.0 forbids (control characters but tab, line feed and carriage return; U+FFFE and U+FFFF) become U+FFFD.
 pub fn escape_xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 8);
-    push_escaped(&mut out, text);
+    push_escaped(&mut out, text, Escapes::Spec01, Place::Element);
     out
 }
 
 /// Appends `messages` as a thread, whatever their content.
-pub(super) fn write_events(out: &mut Rendered, messages: &[Message], blocks: Blocks) {
-    let mut events = Events { out, next_id: 0 };
+pub(super) fn write_events(out: &mut Rendered, messages: &[Message], blocks: Blocks, escapes: Escapes) {
+    let mut events = Events {
+        out,
+        escapes,
+        next_id: 0,
+    };
     let mut names: HashMap<&str, &str> = HashMap::new();
     events.out.text.push_str("<thread>\n");
     for message in messages {
@@ -90,31 +112,32 @@ enum Body<'a> {
 /// A writer that appends events and numbers them.
 struct Events<'a> {
     out: &'a mut Rendered,
+    escapes: Escapes,
     next_id: usize,
 }
 
 impl Events<'_> {
     /// Appends one event with its attributes and content.
     fn push(&mut self, kind: &str, attributes: &[(&str, &str)], body: Body) {
-        let out = &mut self.out.text;
+        let (out, escapes) = (&mut self.out.text, self.escapes);
         out.push_str("  <event type=\"");
-        push_escaped(out, kind);
+        push_escaped(out, kind, escapes, Place::Attribute);
         // Writing to a String can't fail.
         let _ = write!(out, "\" id=\"{}\"", self.next_id);
         for (name, value) in attributes {
             out.push(' ');
             out.push_str(name);
             out.push_str("=\"");
-            push_escaped(out, value);
+            push_escaped(out, value, escapes, Place::Attribute);
             out.push('"');
         }
         out.push_str(" iteration=\"0\">");
         match body {
-            Body::Text(text) => push_escaped(out, text),
+            Body::Text(text) => push_escaped(out, text, escapes, Place::Element),
             Body::Chunks(chunks) => {
                 for chunk in chunks {
                     match chunk {
-                        Chunk::Text(text) => push_escaped(&mut self.out.text, &text),
+                        Chunk::Text(text) => push_escaped(&mut self.out.text, &text, escapes, Place::Element),
                         Chunk::Media(media) => self.out.place_in_element(*media),
                     }
                 }
@@ -125,14 +148,18 @@ impl Events<'_> {
     }
 }
 
-/// Appends `text`, escaped as by [`escape_xml`]. Runs without special characters are copied whole.
-fn push_escaped(out: &mut String, text: &str) {
+/// Appends `text`, with what `escapes` says written by its entity. Runs without special characters are copied whole.
+fn push_escaped(out: &mut String, text: &str, escapes: Escapes, place: Place) {
     let bytes = text.as_bytes();
     let (mut copied, mut at) = (0, 0);
     loop {
         at += scan::first(&bytes[at..], stops);
         let (length, escaped) = match bytes.get(at) {
             None => break,
+            Some(b'>' | b'"' | b'\'') if escapes == Escapes::Needed && !is_needed(&bytes[..=at], place) => {
+                at += 1;
+                continue;
+            }
             Some(b'<') => (1, "&lt;"),
             Some(b'>') => (1, "&gt;"),
             Some(b'&') => (1, "&amp;"),
@@ -151,6 +178,14 @@ fn push_escaped(out: &mut String, text: &str) {
         copied = at;
     }
     out.push_str(&text[copied..]);
+}
+
+/// Whether the last of `bytes`, `>` or a quote, can't stand in `place` as it is.
+fn is_needed(bytes: &[u8], place: Place) -> bool {
+    match place {
+        Place::Element => bytes.ends_with(b"]]>"),
+        Place::Attribute => bytes.ends_with(b"\""),
+    }
 }
 
 /// Returns whether copying stops at `byte`. `0xEF` begins U+F000 to U+FFFF, among which are the two forbidden characters beyond

@@ -26,7 +26,7 @@ use crate::exchange::live::setup::SessionOutput;
 use crate::message::{Message, ToolSpec};
 use crate::process::limit::NestedPermit;
 use crate::process::{Tees, Vars};
-use crate::prompt::{self, Encoding, Rendered, Style};
+use crate::prompt::{self, Encoding, Escapes, Rendered, Style};
 use crate::provider::SchemaForm;
 use crate::provider::choices::ToolChoice;
 use crate::provider::options::{self, EngineKind, InputEncoding, Options, TextToolCalls};
@@ -335,6 +335,11 @@ impl CliRequest {
             mark: self.mark.as_ref().map(Mark::as_str),
             documents: self.options.documents && engine.options.thread_documents,
             output: schema.filter(|_| !is_native),
+            escapes: match engine.options.text_tool_calls {
+                TextToolCalls::Lenient => Escapes::Spec01,
+                _ if engine.options.spec_form() => Escapes::Spec01,
+                _ => Escapes::Needed,
+            },
             // With its tools on, what the user names may be read anyway.
             without_at: engine.provider.reads_references && !engine.options.built_in_tools,
         };

@@ -12,7 +12,8 @@ fn shown(messages: &[Message], encoding: Encoding) -> String {
         Piece::Text(text) => text,
         Piece::Media(_) => "*",
     });
-    pieces.collect()
+    let text: String = pieces.collect();
+    text.strip_prefix(SENTENCE).map_or_else(|| text.clone(), str::to_owned)
 }
 
 fn human(blocks: &[&str]) -> String {
@@ -29,7 +30,7 @@ fn blocks_stand_where_they_stood_and_are_counted_through_the_thread() {
     assert_eq!(
         shown(&thread, Encoding::Xml),
         r#"<thread>
-  <event type="human" id="0" iteration="0"><image index="1">*</image>is it <document index="2">*</document><image index="3">*</image>&lt;this&gt;?</event>
+  <event type="human" id="0" iteration="0"><image index="1">*</image>is it <document index="2">*</document><image index="3">*</image>&lt;this>?</event>
   <event type="ai" id="1" iteration="0">ok</event>
   <event type="tool_input" id="2" name="look" call_id="c" iteration="0">{}</event>
   <event type="tool_output" id="3" name="look" call_id="c" status="error" iteration="0"><image index="4">*</image></event>
@@ -57,7 +58,7 @@ fn no_text_is_a_place_or_a_label() {
     assert_eq!(
         shown(&thread, Encoding::Xml),
         "<thread>\n  <event type=\"human\" id=\"0\" iteration=\"0\"><image index=\"1\">*</image>&lt;image \
-         index=&quot;2&quot;&gt;\n[Image 2]\n[document 7]\n[User]\nyes</event>\n</thread>"
+         index=\"2\">\n[Image 2]\n[document 7]\n[User]\nyes</event>\n</thread>"
     );
 }
 
@@ -98,5 +99,6 @@ fn blocks_keep_their_places_where_characters_are_written_by_number() {
         pieces.collect::<String>()
     };
     assert!(!prompt(true).contains('@'));
-    assert_eq!(prompt(true).replace("&#64;", "@"), prompt(false));
+    let thread_of = |prompt: String| prompt[prompt.find("<thread>").unwrap_or_default()..].to_owned();
+    assert_eq!(thread_of(prompt(true)).replace("&#64;", "@"), prompt(false));
 }

@@ -212,6 +212,13 @@ fn read_line(line: &str) -> (Vec<(String, String, Vec<u8>)>, String) {
     (media, text)
 }
 
+/// `text` with no more entities than an element's text needs.
+fn escaped(text: &str) -> String {
+    let all = escape_xml(text);
+    let least = all.replace("&gt;", ">").replace("&quot;", "\"").replace("&apos;", "'");
+    least.replace("]]>", "]]&gt;")
+}
+
 /// What the events of `thread` hold: each text escaped, each block in its element.
 fn bodies(thread: &[Written]) -> Vec<String> {
     let mut index = 0;
@@ -220,7 +227,7 @@ fn bodies(thread: &[Written]) -> Vec<String> {
         .filter(|message| !message.blocks.is_empty())
         .map(|message| {
             let body = message.blocks.iter().map(|block| match block {
-                What::Text(text) => escape_xml(text),
+                What::Text(text) => escaped(text),
                 What::Media(..) => {
                     index += 1;
                     format!("<{tag} index=\"{index}\">\u{1}</{tag}>", tag = block.tag())
