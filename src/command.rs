@@ -8,7 +8,7 @@ mod settings;
 
 use std::collections::BTreeSet;
 
-use crate::decode::Wire;
+use crate::decode::{OUTPUT_LIMIT, Wire};
 use crate::error::{Code, ProviderError};
 use crate::event::EngineUsed;
 use crate::provider::callbacks::Callbacks;
@@ -210,6 +210,7 @@ fn without_args(provider: &Provider, context: &Context) -> Result<CommandLine, B
             None => Cwd::Private,
         },
         wire: wire.map_or(Wire::Text, |(_, wire)| *wire),
+        ends_at_limit: context.holds(When::ToolsOff) && provider.stop_on.contains(&OUTPUT_LIMIT),
         has_schema: false,
         optional_flags: Vec::new(),
         flags: Vec::new(),
@@ -329,6 +330,7 @@ impl Context<'_> {
             When::PromptFlag => options.prompt_style == PromptStyle::Flag,
             When::Format(format) => options.output_format == format,
             When::Partial => options.partial_messages.unwrap_or(self.partial),
+            When::Pieces => self.holds(When::Partial) || self.holds(When::ToolsOff),
             When::Verbose => options.verbose && options.output_format != OutputFormat::StreamJson,
             When::Model => options.choices.model.is_some(),
             When::ToolsOff => !options.built_in_tools,

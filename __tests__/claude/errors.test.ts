@@ -138,8 +138,7 @@ const CASES: Record<string, Case> = {
     answer: { text: "cut sh", stopReason: "max_tokens" },
     category: "validation",
     code: "MAX_TOKENS",
-    says: /^API Error: Claude's response exceeded the \d+ output token maximum/,
-    requests: [4, 4],
+    says: /^the answer hit the limit of output tokens and is cut short/,
   },
 };
 

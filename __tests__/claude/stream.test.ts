@@ -1,5 +1,5 @@
 /** Every event of a run, and what ends one early. */
-import { type ClaudeCliProviderOptions, createClaudeCliProvider, type ProviderEvent } from "deep-factor-providers";
+import { createClaudeCliProvider, type ProviderEvent } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import { createProvider, RUNS, VERSIONS, withClaude } from "../support/harness.mjs";
 import { markIn, writeToolCalls } from "../support/model.mjs";
@@ -100,29 +100,43 @@ describe.each(RUNS)("claude %s, engine %s", (which, engine) => {
     expect(events.at(-1)).toMatchObject({ type: "done", reply });
   });
 
-  it("puts together what the model could not say at once", async () => {
-    const part = (n: number) => (request: { body: unknown }) => {
-      const call = writeToolCalls([{ name: "t", args: { text: "0123456789" }, id: "1" }], markIn(request.body));
-      const text = engine === "print" ? `Here.\n${call}` : "Here I say more than fits into one part.";
-      const parts = [text.slice(0, 3), text.slice(3, -20), text.slice(-20)];
-      return n < 2 ? { text: parts[n] ?? "", stopReason: "max_tokens" } : { text: parts[n] ?? "" };
-    };
-    const script = [part(0), part(1), part(2)];
-    const formats: ClaudeCliProviderOptions[] = [{}, { includePartialMessages: true }];
-    if (engine === "print") formats.push({ outputFormat: "json" });
+  it("ends where an answer reaches its limit of tokens, and asks its API for no more", async () => {
+    const cut = { text: "One, and ", stopReason: "max_tokens", usage: { input_tokens: 7, output_tokens: 3 } };
+    const formats =
+      engine === "live" ? [{}] : [{}, { includePartialMessages: false }, { includePartialMessages: true }];
     for (const format of formats) {
-      const { api, options } = await withClaude({ which, engine, script });
-      const reply = await createProvider({ ...options, ...format })
-        .bindTools([TOOL])
-        .invoke(["hi"]);
-      expect(api.requests).toHaveLength(3);
-      expect({ format, content: reply.content, calls: reply.tool_calls, invalid: reply.invalid_tool_calls }).toEqual({
-        format,
-        content: engine === "print" ? "Here." : "Here I say more than fits into one part.",
-        calls: engine === "print" ? [{ name: "t", args: { text: "0123456789" }, id: "1" }] : [],
-        invalid: [],
+      const { api, options } = await withClaude({ which, engine, script: [cut], mayRunOut: true });
+      const provider = createProvider({ ...options, ...format, retry: false }).bindTools([TOOL]);
+      const events: ProviderEvent[] = [];
+      const run = async () => {
+        for await (const event of provider.stream(["hi"])) events.push(event);
+      };
+      await expect(run()).rejects.toMatchObject({
+        code: "MAX_TOKENS",
+        message: expect.stringContaining("the answer hit the limit of output tokens and is cut short"),
+        partial: { text: "One, and ", usage: { inputTokens: 7, outputTokens: 3 } },
+      });
+      const pieces = "includePartialMessages" in format && !format.includePartialMessages ? "" : "One, and ";
+      const message = events.find((event) => event.type === "message")?.content;
+      expect({ format, pieces: textOf(events), message, asked: api.requests.length }).toEqual({
+        ...{ format, pieces, message: "One, and " },
+        asked: 1,
       });
     }
+  });
+
+  it("runs no call of an answer that reached its limit", async () => {
+    const content = [
+      { type: "text", text: "Now. " },
+      { type: "tool_use", id: "toolu_1", name: "mcp__df__t", input: { x: 2 } },
+    ];
+    const script = [{ content, stopReason: "max_tokens" }];
+    const { api, options } = await withClaude({ which, engine, script, mayRunOut: true });
+    const called = createProvider({ ...options, retry: false })
+      .bindTools([TOOL])
+      .invoke(["hi"]);
+    await expect(called).rejects.toMatchObject({ code: "MAX_TOKENS", partial: { text: "Now. " } });
+    expect(api.requests).toHaveLength(1);
   });
 
   it("ends the run, and its process, when the loop breaks", async () => {

@@ -37,6 +37,8 @@ pub struct CommandLine {
     pub home: Option<PrivateHome>,
     pub cwd: Cwd,
     pub wire: Wire,
+    /// An answer that reaches its limit of tokens ends the run, before the CLI asks its API for the rest.
+    pub ends_at_limit: bool,
     /// The CLI gets the schema for its answer.
     pub has_schema: bool,
     /// The names of flags here without which the run works, too.

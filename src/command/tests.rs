@@ -42,7 +42,7 @@ fn default_is_the_pure_pipe() {
     let line = line(r#"{"model":"sonnet"}"#, false, &[]);
     assert_eq!(
         argv(&line).join(" "),
-        "-p --output-format stream-json --verbose --model sonnet --safe-mode --settings file:settings.json --setting-sources user --tools  \
+        "-p --output-format stream-json --verbose --include-partial-messages --model sonnet --safe-mode --settings file:settings.json --setting-sources user --tools  \
          --strict-mcp-config --no-session-persistence --disable-slash-commands --system-prompt SYSTEM"
     );
     assert_eq!(

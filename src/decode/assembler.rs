@@ -275,6 +275,14 @@ impl MessageAssembler {
         open.calls.into_iter().for_each(|call| out.event(call));
     }
 
+    /// The open message is complete as far as it goes; calls in it are none.
+    pub fn close_without_calls(&mut self, out: &mut Out) {
+        if let Some(open) = &mut self.open {
+            open.calls.clear();
+        }
+        self.close(out);
+    }
+
     /// Handles a response that was cut short: no snapshot will confirm the streamed parts. They belong to no message, for the
     /// CLI asks again or the run has failed, and a call written in them must not run.
     pub fn cut(&mut self, out: &mut Out) {

@@ -38,6 +38,7 @@ use super::notes::Out;
 use super::tool_calls::tool_call;
 use super::usage::read_usage;
 use crate::event::{Event, Failure};
+use crate::message::Usage;
 use crate::message::reasoning::ReasoningDetail;
 
 /// The beginnings of the messages by which the CLI, in the user's name, asks for the rest of an answer that met the model's
@@ -47,6 +48,9 @@ const ASKS_FOR_THE_REST: [&str; 2] = [
     "Output token limit hit. Resume directly",
     "Your response above was cut off mid-stream. Resume directly",
 ];
+
+/// The kind of failure of an answer that has reached its limit of tokens: the CLI's own word for it.
+pub const OUTPUT_LIMIT: &str = "max_output_tokens";
 
 /// The model name of messages that the CLI writes itself.
 const SYNTHETIC: &str = "<synthetic>";
@@ -65,6 +69,8 @@ pub(super) struct Claude {
     of_qwen: bool,
     /// True if the arguments of calls are reported piece by piece.
     tells_call_deltas: bool,
+    /// Whether a response that has reached its limit of tokens is the end of the turn.
+    ends_at_limit: bool,
     /// The calls of the response that is being streamed that no `assistant` line has reported yet. The last one is still being
     /// written if its block is open.
     written: Vec<WrittenCall>,
@@ -102,10 +108,17 @@ struct Turn {
     is_claude: bool,
     /// True if nothing has come since an `assistant` line that would separate it from the next.
     spoke_last: bool,
+    /// What the responses of the turn have used, as their streams tell it.
+    streamed: Option<Usage>,
+    /// It has ended at its limit of tokens: what still comes of it is of a response that nobody has asked for.
+    is_over: bool,
 }
 
 impl Format for Claude {
     fn object(&mut self, json: &str, out: &mut Out) -> Verdict {
+        if self.turn.is_over {
+            return Verdict::Event;
+        }
         let mut fields = Fields::default();
         let Some(mut line) = Line::read(json, &mut fields) else {
             return Verdict::NotJson;
@@ -143,10 +156,15 @@ impl Format for Claude {
         self.tells_call_deltas = true;
     }
 
+    fn end_at_limit(&mut self) {
+        self.ends_at_limit = true;
+    }
+
     fn finish(&mut self, out: &mut Out) {
         self.generic.finish(out);
         self.assembler.end_turn(out);
-        if let Some(failure) = std::mem::take(&mut self.turn).failure {
+        let turn = std::mem::take(&mut self.turn);
+        if let Some(failure) = turn.failure.filter(|_| !turn.is_over) {
             out.event(Event::Failure(failure));
         }
     }
@@ -238,12 +256,34 @@ impl Claude {
             Some("message_stop") => self.assembler.stop(out),
             Some("message_delta") => {
                 let delta = event.delta.unwrap_or_default();
-                if word(delta.stop_reason).as_deref() == Some("max_tokens") {
-                    self.assembler.reached_limit(out);
+                if let Some(usage) = read_usage(&mut Fields::default(), event.usage) {
+                    self.turn.streamed.get_or_insert_default().add(&usage);
+                }
+                match word(delta.stop_reason).as_deref() {
+                    Some("max_tokens") if self.ends_at_limit => self.limit_ends(out),
+                    Some("max_tokens") => self.assembler.reached_limit(out),
+                    _ => {}
                 }
             }
             _ => {}
         }
+    }
+
+    /// The turn ends with a response that has reached its limit of tokens. A call in it was cut, or is one of several: none of them is to run.
+    fn limit_ends(&mut self, out: &mut Out) {
+        self.assembler.close_without_calls(out);
+        if let Some(usage) = self.turn.streamed.take() {
+            out.event(Event::Usage {
+                usage,
+                raw_stop_reason: Some("max_tokens".to_owned()),
+            });
+        }
+        out.event(Event::Failure(Failure {
+            kind: Some(OUTPUT_LIMIT.to_owned()),
+            message: "the answer hit the limit of output tokens and is cut short".to_owned(),
+            ..Failure::default()
+        }));
+        self.turn.is_over = true;
     }
 
     /// Adds a piece of the arguments of the call that is being written. The whole call comes with its `assistant` line.

@@ -73,6 +73,8 @@ pub(super) trait Format: std::fmt::Debug + Send {
     fn finish(&mut self, out: &mut Out);
     /// From now on also reports the arguments of native calls piece by piece, if the format has them.
     fn tell_call_deltas(&mut self) {}
+    /// From now on a response that has reached the limit of tokens is the end of the turn, where the format shows it.
+    fn end_at_limit(&mut self) {}
 }
 
 /// Decodes a line that names its kind in a field of its own: `read` gets that word, and fields that can't be read are noted.

@@ -39,6 +39,7 @@ use serde_json::value::RawValue;
 
 use self::ansi::strip_ansi;
 use self::claude::Claude;
+pub use self::claude::OUTPUT_LIMIT;
 use self::codex::Codex;
 pub(crate) use self::completion::DocumentEnd;
 use self::copilot::Copilot;
@@ -167,6 +168,16 @@ impl Decoder {
     pub fn with_call_deltas(mut self) -> Self {
         if let Some(format) = &mut self.reader.format {
             format.tell_call_deltas();
+        }
+        self
+    }
+
+    /// A response that has reached its limit of tokens ends the turn with an [`Event::Failure`] of the kind [`OUTPUT_LIMIT`], where the
+    /// format shows that: for who ends a CLI there that would ask its API for the rest.
+    #[must_use]
+    pub fn ending_at_limit(mut self) -> Self {
+        if let Some(format) = &mut self.reader.format {
+            format.end_at_limit();
         }
         self
     }

@@ -272,7 +272,10 @@ impl Print {
         let limits = surroundings.limits;
         let invocation_is_text = line.wire == Wire::Text;
         let answer_tool = provider.schema.tool().filter(|_| line.has_schema);
-        let decoder = Decoder::new(line.wire).keeping(limits.max_stdout.min(MAX_PLAIN));
+        let mut decoder = Decoder::new(line.wire).keeping(limits.max_stdout.min(MAX_PLAIN));
+        if line.ends_at_limit {
+            decoder = decoder.ending_at_limit();
+        }
         let stdin = Stdin::Bytes(std::mem::take(&mut line.stdin).into());
         let (mut spec, scratch) = spec(line, stdin, surroundings)?;
         spec.in_use = in_use(scratch);
@@ -314,7 +317,9 @@ impl Print {
             _ => false,
         });
         if is_hopeless {
-            self.give_up();
+            self.is_hopeless = true;
+            // claude 2.1.332 would use a grace to ask its API for the rest of an answer.
+            self.running.kill();
         }
     }
 
@@ -415,7 +420,8 @@ impl Exchange for Print {
         // A limit of time that passed when all had come already, only not been decoded yet, has cut nothing off.
         let whole = self.complete_at.is_some_and(|at| at <= exit.stdout_bytes_at_end);
         let is_complete = whole && matches!(exit.end, End::Timeout | End::IdleTimeout);
-        let hopeless = self.is_hopeless && exit.end == End::Cancelled && !self.cancel.is_cancelled();
+        let was_ended = matches!(exit.end, End::Cancelled | End::Closed);
+        let hopeless = self.is_hopeless && was_ended && !self.cancel.is_cancelled();
         if is_complete || hopeless {
             exit = Exit {
                 end: if hopeless { End::Exited } else { End::Lingered },

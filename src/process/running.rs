@@ -30,7 +30,7 @@ pub enum End {
     /// There were more than [`super::ProcessLimits::max_stdout`] bytes, so the output that was read is cut. This also holds if
     /// the process has exited by itself.
     OutputLimit,
-    /// [`Closer::close`] was called, or [`Running`] was dropped.
+    /// [`Closer::close`] or [`Running::kill`] was called, or [`Running`] was dropped.
     Closed,
 }
 
@@ -98,6 +98,7 @@ pub struct Running {
     pub(super) flow: Arc<Flow>,
     pub(super) exit: oneshot::Receiver<Exit>,
     pub(super) closer: Closer,
+    pub(super) killed: CancellationToken,
     pub(super) complete: watch::Sender<bool>,
     pub(super) _end_on_drop: DropGuard,
 }
@@ -166,6 +167,11 @@ impl Running {
     /// Returns a handle that can end the run from elsewhere.
     pub fn closer(&self) -> Closer {
         self.closer.clone()
+    }
+
+    /// Ends the run as [`Closer::close`] does, but with SIGKILL at once: for a process that would use the grace to ask its API again.
+    pub fn kill(&self) {
+        self.killed.cancel();
     }
 
     /// Waits until the run is over: the process has exited and its output is read. Stdout that was not taken with

@@ -77,6 +77,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
     let (answer, exit) = oneshot::channel();
     let flow = Arc::new(drain::Flow::new(started, spec.tees));
     let closed = CancellationToken::new();
+    let killed = CancellationToken::new();
     let (complete, completed) = watch::channel(false);
     let supervisor = supervise::Supervisor {
         run_id: run_id.clone(),
@@ -91,6 +92,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
         limits: spec.limits,
         cancel,
         closed: closed.clone(),
+        killed: killed.clone(),
         completed,
         in_use: spec.in_use,
         queued: spec.permit.as_ref().map_or(Duration::ZERO, limit::Permit::queued),
@@ -108,6 +110,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
         flow,
         exit,
         closer: Closer(closed.clone()),
+        killed,
         complete,
         _end_on_drop: closed.drop_guard(),
     })

@@ -53,6 +53,7 @@ pub(super) struct Supervisor {
     pub limits: ProcessLimits,
     pub cancel: CancellationToken,
     pub closed: CancellationToken,
+    pub killed: CancellationToken,
     pub completed: watch::Receiver<bool>,
     pub in_use: Option<InUse>,
     pub permit: Option<Permit>,
@@ -91,6 +92,7 @@ impl Supervisor {
         let Supervisor {
             cancel,
             closed,
+            killed,
             completed,
             in_use,
             permit,
@@ -126,6 +128,7 @@ impl Supervisor {
                 biased;
                 status = group.exited() => Ok(status),
                 () = cancel.cancelled() => Err(End::Cancelled),
+                () = killed.cancelled() => Err(End::Closed),
                 () = closed.cancelled() => Err(End::Closed),
                 () = flow.over_limit.cancelled() => Err(End::OutputLimit),
                 () = lingering(completed.clone(), grace) => Err(End::Lingered),
@@ -134,6 +137,10 @@ impl Supervisor {
             };
             let input_was_open = !fed.is_cancelled();
             no_input.cancel();
+            let grace = match killed.is_cancelled() {
+                true => Duration::ZERO,
+                false => grace,
+            };
             let kill_at = Instant::now() + grace;
             let stdout_bytes = flow.stdout_bytes();
             let seen = |end, status| Seen {
@@ -225,9 +232,9 @@ impl Supervisor {
 }
 
 /// Sends TERM, waits for the grace, sends KILL, and returns when the leader has exited, whatever was sent. There is a grace
-/// only for a process that could be asked to end.
+/// only for a process that could be asked to end; without one, only KILL is sent.
 async fn end_leader(group: &mut Group, input_was_open: bool, kill_at: Instant) -> Status {
-    if group.ask(input_was_open).await {
+    if kill_at > Instant::now() && group.ask(input_was_open).await {
         tokio::select! {
             biased;
             status = group.exited() => return status,

@@ -136,7 +136,7 @@ mod tests {
     fn command_lines_with_a_bridge() {
         assert_eq!(
             argv(&line("claude", "{}")),
-            "-p --output-format stream-json --verbose --settings <settings.json> --mcp-config <mcp.json> \
+            "-p --output-format stream-json --verbose --include-partial-messages --settings <settings.json> --mcp-config <mcp.json> \
              --allowedTools mcp__df --setting-sources user --tools  --strict-mcp-config --no-session-persistence \
              --disable-slash-commands --system-prompt SYSTEM"
         );

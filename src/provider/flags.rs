@@ -77,6 +77,8 @@ pub enum When {
     Format(OutputFormat),
     /// Text is wanted piece by piece, or `includePartialMessages` says so.
     Partial,
+    /// Text is wanted piece by piece, or has to come so that the end of an answer is seen at once: the CLI's own tools are off.
+    Pieces,
     /// `verbose`, set or by default, where the format does not need it anyway.
     Verbose,
     /// A model is chosen.

@@ -76,7 +76,7 @@ pub struct Provider {
     pub efforts: &'static [&'static str],
     /// The longest prompt it takes; it would cut a longer one, or refuse it late.
     pub prompt_limit: Option<PromptLimit>,
-    /// Kinds of failure after which the CLI would go on for ever: its process is ended there.
+    /// Kinds of failure after which the CLI would go on for ever, or ask its API again: its process is killed there.
     pub stop_on: &'static [&'static str],
     /// What standard error says where a run is no success, whatever its exit code and its output are.
     pub fatal_stderr: &'static [&'static str],

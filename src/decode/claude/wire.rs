@@ -58,6 +58,8 @@ pub(super) struct StreamEvent<'a> {
     pub message: Option<Box<ApiMessage<'a>>>,
     /// Present in `content_block_start`.
     pub content_block: Option<Box<Block<'a>>>,
+    /// `message_delta`: what the response has used.
+    pub usage: Option<&'a RawValue>,
 }
 
 /// The `delta` of a `content_block_delta`, or of a `message_delta`.

@@ -257,6 +257,34 @@ fn an_answer_in_several_parts_is_one_message() {
     assert_eq!(stream(&lines)[1..], two);
 }
 
+/// For who ends the CLI there: whole or with a call in it, the answer is what had come of it.
+#[test]
+fn an_answer_that_ends_at_its_limit_is_not_asked_for_any_more_of() {
+    let limit = r#"{"type":"stream_event","event":{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"input_tokens":7,"output_tokens":3}}}"#
+        .to_owned()
+        + "\n";
+    let mut lines = start("a")
+        + &event("content_block_start")
+        + &delta("One, ")
+        + &assistant("a", &text("One, "))
+        + &event("content_block_stop")
+        + &assistant("a", &tool_use("1", "{}"))
+        + &limit
+        + &event("message_stop");
+    lines += &(start("b") + &delta("two.") + &assistant("b", &text("two.")) + &result("two."));
+    let mut decoder = Decoder::new(Wire::ClaudeStream).ending_at_limit();
+    let mut events = Vec::new();
+    decoder.push(lines.as_bytes(), &mut events);
+    decoder.finish(&mut events);
+    let said = [
+        "text One, ",
+        "message a One, ",
+        "usage 7 3",
+        "failure max_output_tokens the answer hit the limit of output tokens and is cut short",
+    ];
+    assert_eq!(events.iter().map(brief).collect::<Vec<_>>(), said);
+}
+
 #[test]
 fn calls_follow_the_text_of_their_message() {
     let lines = assistant("a", &text("one"))

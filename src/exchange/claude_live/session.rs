@@ -23,8 +23,8 @@ use super::socket;
 use super::turns::{self, Turns};
 use super::wire;
 use crate::command::CommandLine;
-use crate::decode::{Decoder, Wire};
-use crate::event::Event;
+use crate::decode::{Decoder, OUTPUT_LIMIT, Wire};
+use crate::event::{Event, Outcome};
 use crate::exchange::EndedProcess;
 use crate::exchange::control::{self, Inbound};
 use crate::exchange::live::keep::{HANDSHAKE, Handshake, Idle, Keepable};
@@ -198,6 +198,14 @@ impl Session {
             events.truncate(before);
             events.extend(turns::not_offered(&missing));
             return Pulse::TurnOver;
+        }
+        if events[before..].iter().any(is_at_limit) {
+            // An interrupt, or the grace of an end, would leave it the time to do so.
+            self.streams.kill();
+            events.push(Event::Outcome(Box::new(Outcome {
+                is_error: true,
+                ..Outcome::default()
+            })));
         }
         let mut over = false;
         for event in &mut events[before..] {
@@ -389,7 +397,12 @@ impl Keepable for Session {
 
 /// What reads a turn.
 fn decoder() -> Decoder {
-    Decoder::new(Wire::ClaudeStream).with_call_deltas()
+    Decoder::new(Wire::ClaudeStream).with_call_deltas().ending_at_limit()
+}
+
+/// Whether `event` says that the answer has reached its limit of tokens: left alone, the CLI asks its API for the rest up to three times.
+fn is_at_limit(event: &Event) -> bool {
+    matches!(event, Event::Failure(failure) if failure.kind.as_deref() == Some(OUTPUT_LIMIT))
 }
 
 /// What a turn cost, when the CLI tells that all of them cost `total` US dollars, and those before it cost `before`.

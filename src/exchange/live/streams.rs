@@ -217,6 +217,11 @@ impl Streams {
         self.running.closer().close();
     }
 
+    /// Kills the process.
+    pub fn kill(&self) {
+        self.running.kill();
+    }
+
     /// Waits for the exit; the last output on the way out comes with it.
     pub async fn exit(self) -> (Exit, String) {
         let Streams {

@@ -18,7 +18,7 @@ use super::{
     STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Unbeaten, UserSettings, Versions, When, Word,
     appended_prompt, choice_var, flag, optional, system_prompt, var, var_when,
 };
-use crate::decode::Wire;
+use crate::decode::{OUTPUT_LIMIT, Wire};
 use crate::message::content::{Accepts, ContentLimits, Dialect, Kind, Takes};
 use crate::provider::callbacks::McpClient;
 use crate::provider::media::{MediaForm, MediaSupport};
@@ -172,8 +172,9 @@ pub static CLAUDE: Provider = Provider {
             &[Lit("--output-format"), Lit("stream-json"), Lit("--verbose")],
         ),
         optional(&[When::Verbose], &[Lit("--verbose")]),
+        // Only the stream says at once that an answer has reached its limit of tokens.
         optional(
-            &[When::Partial, When::Format(OutputFormat::StreamJson)],
+            &[When::Pieces, When::Format(OutputFormat::StreamJson)],
             &[Lit("--include-partial-messages")],
         ),
         flag(&[When::Model], &[Lit("--model"), Word::Model]),
@@ -370,7 +371,8 @@ pub static CLAUDE: Provider = Provider {
         asks_again: true,
     },
     prompt_limit: None,
-    stop_on: &[],
+    // It would ask its API for the rest up to three times, and fail then (2.1.197 to 2.1.332).
+    stop_on: &[OUTPUT_LIMIT],
     fatal_stderr: &[],
     // All that an interrupted run says in text form, with exit code 0 (recordings signal-SIGINT-text of 2.1.197 and 2.1.330).
     fatal_stdout: &["Execution error"],
@@ -480,7 +482,7 @@ const CAPABILITIES: Capabilities = Capabilities {
         .but("2.1.330 asks its API for the text where `reasoning` is set (`--thinking-display summarized`)"),
     reasoning_effort: NATIVE.but("`--effort`"),
     max_output_tokens: NATIVE.but(
-        "`CLAUDE_CODE_MAX_OUTPUT_TOKENS`; the CLI goes on three times with an answer that reaches it, and fails then",
+        "`CLAUDE_CODE_MAX_OUTPUT_TOKENS`; in the formats `json` and `text` the CLI asks three times for more of an answer that reaches it",
     ),
     stop: NATIVE.but("`CLAUDE_CODE_EXTRA_BODY`"),
     temperature: UNSUPPORTED.but("the CLI has no such option, and models that think refuse it"),
