@@ -1,9 +1,9 @@
 // @ts-check
 /**
- * `npm run bench:chaos [-- --calls 2000 --seed 1]`: calls of every kind at once, on a machine with too much to do, while some are aborted, run
+ * `npm run bench:chaos [-- --calls 2000 --seed 1 --at-once 12 --loops 4 --minutes 60 --only claude,codex]`: calls of every kind at once, on a machine with too much to do, while some are aborted, run
  * out of time or are left, and processes are stopped and killed.
  *
- * In flows the number of calls; out flows what they came to, kind by kind. Exits with 1 where a call came to a wrong answer, or to a success that
+ * In flows the number of calls, and for how long at most; out flows what they came to, kind by kind. Exits with 1 where a call came to a wrong answer, or to a success that
  * it could not have, where one ended more than three seconds behind its limit, where one failed that nobody had done anything to, or where a
  * process or a folder was left.
  *
@@ -12,6 +12,7 @@
  * (`npm run build`), the CLIs (installed by the tests) and cargo for the compiled fake CLI. Linux.
  */
 import { spawn } from "node:child_process";
+import { loadavg } from "node:os";
 import { parseArgs } from "node:util";
 import { startAnthropic } from "../__tests__/support/anthropic.mjs";
 import { isolateClaude } from "../__tests__/support/claude.mjs";
@@ -25,11 +26,13 @@ const { values } = parseArgs({
     seed: { type: "string", default: "1" },
     only: { type: "string" },
     loops: { type: "string", default: "4" },
+    "at-once": { type: "string", default: "12" },
+    minutes: { type: "string", default: "60" },
   },
 });
 const calls = Number(values.calls);
 const loops = Number(values.loops);
-const AT_ONCE = 12;
+const AT_ONCE = Number(values["at-once"]);
 /** How long a call that is left alone may take, and one whose process comes to harm, ms. */
 const PATIENT = 180_000;
 const HARMED = 20_000;
@@ -245,12 +248,20 @@ async function run(number) {
   if (!of && provider !== /** @type {any} */ (http)) await provider.close();
 }
 
+// All at once, they would take longer to start than they may.
+for (const { calm, harmed } of real) {
+  await calm.prewarm();
+  await harmed?.prewarm();
+}
 const busy = Array.from({ length: loops }, () => spawn(process.execPath, ["-e", "for(;;);"], { stdio: "ignore" }));
 const start = performance.now();
 let next = 0;
+let made = 0;
 const lane = async () => {
-  for (let number = next++; number < calls; number = next++) {
+  const isTime = () => performance.now() - start < Number(values.minutes) * 60_000;
+  for (let number = next++; number < calls && isTime(); number = next++) {
     await run(number);
+    made++;
     if (number % 100 === 99) console.error(`${number + 1} calls, ${Math.round((performance.now() - start) / 1000)} s`);
   }
 };
@@ -267,7 +278,7 @@ const folders = temp.entries().filter((name) => name.startsWith("deep-factor-"))
 for (const end of endings.slice(0, endings.length - 2 * real.length)) await end();
 
 console.log(
-  `${calls} calls, ${AT_ONCE} at a time, ${loops} busy loops, seed ${values.seed}: ${seconds.toFixed(0)} s; close() ${closed.toFixed(0)} ms\n`,
+  `${made} calls, ${AT_ONCE} at a time, ${loops} busy loops, load ${loadavg().map(Math.round).join(" ")}, seed ${values.seed}: ${seconds.toFixed(0)} s; close() ${closed.toFixed(0)} ms\n`,
 );
 console.log("| calls | ends |\n| --- | --- |");
 for (const [key, counts] of [...ends].sort()) {
