@@ -167,7 +167,9 @@ describe.skipIf(!HERE).each(Object.entries(AGENTS))("the agent %s", { timeout: 3
     const long = `took ${"x".repeat(60_000)}`;
     const result = new ToolMessage({ tool_call_id: call?.id ?? "", content: long });
     expect((await turn([new HumanMessage("Add."), first, result], 1)).content).toBe("Done.");
-    expect(warnings).toEqual([expect.stringMatching(/^1 CLI_WARNING: the result of call .* has 60005 bytes of text/)]);
+    expect(warnings).toEqual([
+      expect.stringMatching(/^1 RESULT_TOO_LONG: the result of call .* has 60005 bytes of text/),
+    ]);
     expect(api.requests.every((request) => count(request, long) === 0)).toBe(true);
   });
 

@@ -302,7 +302,7 @@ fn cut(call: &str, result: &Content, most: usize) -> Option<Event> {
         }
     };
     (bytes > most).then(|| Event::Warning {
-        code: "CLI_WARNING".to_owned(),
+        code: "RESULT_TOO_LONG".to_owned(),
         message: format!(
             "the result of call {call} has {bytes} bytes of text: the agent cuts what is longer than {most}, so its model gets a part, and it \
              keeps the whole in a folder of its own. Shorten such results"
