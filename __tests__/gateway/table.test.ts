@@ -3,6 +3,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import loader from "../../src/js/load.cjs";
 import { gatewayTable } from "../support/gateway-table.mjs";
+import { PACKAGES } from "../support/installed.mjs";
 
 const file = new URL("../../docs/gateway.md", import.meta.url);
 const TABLE = /(?<=<!-- faces -->\n)[\s\S]*(?=\n<!-- \/faces -->)/;
@@ -18,4 +19,12 @@ it("the table is what the gateway takes and refuses", async () => {
       text.replace(TABLE, () => table),
     );
   else expect(TABLE.exec(text)?.[0]).toBe(table);
+});
+
+it("the table of clients has the versions that the tests run", () => {
+  const text = readFileSync(file, "utf8");
+  const clients = ["@ai-sdk/anthropic", "@ai-sdk/openai", "@ai-sdk/openai-compatible", "@anthropic-ai/sdk"];
+  const others = ["@langchain/anthropic", "@langchain/openai", "@openai/agents-extensions", "@openai/codex", "openai"];
+  const missing = [...clients, ...others].filter((name) => !text.includes(`${name} ${PACKAGES[name]}`));
+  expect(missing).toEqual([]);
 });
