@@ -598,7 +598,42 @@ describe("what goes where", () => {
     ).toBe(200);
     expect(api.requests[2]?.body.messages[1]).toEqual({ role: "assistant", content: "one" });
   });
+
+  it.each([false, true])("chat: what stands beside a call goes back beside it, streamed: %j", async (stream) => {
+    const extra = { google: { thought_signature: "S" } };
+    const { ask, api } = await serveApi([{ calls: [{ ...CALL, beside: { extra_content: extra } }] }, { text: "done" }]);
+    const { path, ask: request, tools } = FACES.chat;
+    const { json, text } = await ask(path, { ...request, stream, tools });
+    const [call] = stream ? callsOf(text) : json.choices[0].message.tool_calls;
+    expect(call).toEqual({
+      id: "call_1",
+      type: "function",
+      function: { name: "step", arguments: '{"n":1}' },
+      extra_content: { ...extra, deep_factor: expect.stringMatching(/^dfp1\./) },
+    });
+    const said = { role: "assistant", content: null, tool_calls: [call] };
+    await ask(path, {
+      ...request,
+      tools,
+      messages: [USER, said, { role: "tool", tool_call_id: call.id, content: "1" }],
+    });
+    const { extra_content: back } = api.requests[1]?.body.messages[1].tool_calls[0] ?? {};
+    expect(back).toEqual(extra);
+  });
 });
+
+/** The calls of a stream, put together as clients do: what is a text is joined. */
+function callsOf(text: string) {
+  const calls: { function?: { arguments: string }; id?: string; extra_content?: object }[] = [];
+  for (const [, json] of text.matchAll(/^data: (\{.*\})$/gm)) {
+    for (const { index, function: more, ...rest } of JSON.parse(json ?? "").choices[0]?.delta.tool_calls ?? []) {
+      const { function: known = { arguments: "" }, ...call } = calls[index] ?? {};
+      const joined = { ...known, ...more, arguments: known.arguments + (more?.arguments ?? "") };
+      calls[index] = { ...call, ...rest, function: joined };
+    }
+  }
+  return calls;
+}
 
 /** What carries messages, instructions or tools, or asks for another kind of answer. */
 const CONTENT = ["modalities", "functions", "tools[0]", "mcp_servers", "background", "conversation", "prompt"];

@@ -16,8 +16,8 @@ import { split, startScripted, tokens } from "./scripted.mjs";
  */
 /**
  * Arguments are sent as JSON, or as they are if they are text. `namespace` is codex's, which declares the tools of a server
- * together.
- * @typedef {{ id?: string, name: string, namespace?: string, args: unknown }} Call
+ * together; `beside` is what stands beside a call's `function` (Chat Completions only).
+ * @typedef {{ id?: string, name: string, namespace?: string, args: unknown, beside?: object }} Call
  */
 /**
  * `stopReason` (Chat Completions only) is `tool_calls` by default if there are calls, else `stop`; `null` leaves it out.
@@ -108,10 +108,11 @@ export async function startOpenAi(script, { models = MODELS } = {}) {
 function facts(answer, request, number) {
   const text = answer.text ?? answer.chunks?.join("");
   const chunks = answer.chunks ?? split(text ?? "", 10);
-  const calls = (answer.calls ?? []).map(({ id, name, namespace, args }, index) => ({
+  const calls = (answer.calls ?? []).map(({ id, name, namespace, args, beside }, index) => ({
     id: id ?? `call_${number}_${index}`,
     named: { name, ...(namespace !== undefined && { namespace }) },
     json: typeof args === "string" ? args : JSON.stringify(args),
+    beside,
   }));
   const counted = { input: tokens(request.bytes), output: tokens((text ?? "").length), ...answer.usage };
   return { text, chunks, calls, usage: answer.usage === null ? null : counted };
@@ -222,10 +223,11 @@ function toCompletion(answer, request, number) {
     ...(usage.cached !== undefined && { prompt_tokens_details: { cached_tokens: usage.cached } }),
     ...(usage.reasoning !== undefined && { completion_tokens_details: { reasoning_tokens: usage.reasoning } }),
   };
-  const tool_calls = calls.map(({ id, named, json }) => ({
+  const tool_calls = calls.map(({ id, named, json, beside }) => ({
     id,
     type: "function",
     function: { name: named.name, arguments: json },
+    ...beside,
   }));
   const message = {
     role: "assistant",

@@ -36,12 +36,14 @@ const KNOWN = {
 };
 
 /** @type {Face["read"]} */
-function read(body, { lenient, isApi }) {
+function read(body, { lenient, isApi, seals }) {
   const reader = createReader(body, lenient, isApi);
   reader.check(KNOWN);
   const messages = reader
     .thread("messages")
-    .map((message, index) => messageOf(objectAt(message, `messages[${index}]`), `messages[${index}]`, lenient));
+    .map((message, index) =>
+      messageOf(objectAt(message, `messages[${index}]`), `messages[${index}]`, { lenient, seals }),
+    );
   const tools = (reader.list("tools") ?? []).flatMap((tool, index) => toolOf(tool, `tools[${index}]`, reader));
   const outputSchema = formatOf(reader.object("response_format"));
   const { effort, shows } = reasoningOf(reader);
@@ -99,10 +101,10 @@ function reasoningOf(reader) {
 /**
  * @param {Fields} message
  * @param {string} at
- * @param {boolean} lenient
+ * @param {Pick<import("./faces.cjs").Around, "lenient" | "seals">} around
  * @returns {Placed}
  */
-function messageOf({ role, content, tool_calls: calls, tool_call_id: callId }, at, lenient) {
+function messageOf({ role, content, tool_calls: calls, tool_call_id: callId }, at, { lenient, seals }) {
   switch (role) {
     case "system":
     case "developer":
@@ -121,6 +123,8 @@ function messageOf({ role, content, tool_calls: calls, tool_call_id: callId }, a
       const said = content === undefined || content === null ? "" : contentOf(content, `${at}.content`);
       if (calls === undefined || calls === null) return { role, content: said, at };
       if (!Array.isArray(calls)) throw bad("invalid_type", `${at}.tool_calls`, `${at}.tool_calls must be an array`);
+      /** @type {unknown[]} */
+      const sealed = [];
       const made = calls.map((call, index) => {
         const place = `${at}.tool_calls[${index}]`;
         const it = objectAt(call, place);
@@ -128,9 +132,10 @@ function messageOf({ role, content, tool_calls: calls, tool_call_id: callId }, a
           throw bad("unsupported_content", place, `${place} is no call of a function`);
         }
         const { name, arguments: args = "{}" } = objectAt(it.function, `${place}.function`);
+        sealed.push(seals.besideCall(it));
         return { id: textAt(it.id, `${place}.id`), name: textAt(name, `${place}.function.name`), args };
       });
-      return { role, content: said, ...(made.length === 0 ? {} : { tool_calls: made }), at };
+      return { role, content: said, ...(made.length === 0 ? {} : { tool_calls: made }), ...seals.open(sealed), at };
     }
     default:
       throw bad("invalid_value", `${at}.role`, `${at}.role must be system, developer, user, assistant or tool`);
@@ -236,18 +241,29 @@ function usageOf({ inputTokens, outputTokens }) {
   };
 }
 
+/**
+ * What goes out beside calls, which the end of an answer's reasoning tells.
+ *
+ * @param {{ providerMetadata?: import("../ai-sdk/index.d.cts").CliProviderMetadata }} part
+ * @param {import("./faces.cjs").Around["seals"]} seals
+ */
+const besideOf = ({ providerMetadata }, seals) => [
+  ...seals.besideCalls(/** @type {any} */ (providerMetadata)?.deepFactor),
+];
+
 /** Between two messages of one answer. */
 const GAP = "\n\n";
 
 /** @type {Face["whole"]} */
-function whole({ model, shows }, content, finish) {
+function whole({ model, shows }, content, finish, { seals }) {
   const texts = content.flatMap((part) => (part.type === "text" && part.text !== "" ? [part.text] : []));
   const thoughts = content.flatMap((part) => (part.type === "reasoning" && part.text !== "" ? [part.text] : []));
-  const calls = content.flatMap((part) =>
-    part.type === "tool-call"
-      ? [{ id: part.toolCallId, type: "function", function: { name: part.toolName, arguments: part.input } }]
-      : [],
-  );
+  const beside = new Map(content.flatMap((part) => (part.type === "reasoning" ? besideOf(part, seals) : [])));
+  const calls = content.flatMap((part) => {
+    if (part.type !== "tool-call") return [];
+    const call = { id: part.toolCallId, type: "function", function: { name: part.toolName, arguments: part.input } };
+    return [{ ...beside.get(part.toolCallId), ...call }];
+  });
   const message = {
     role: "assistant",
     content: texts.length === 0 && calls.length > 0 ? null : texts.join(GAP),
@@ -268,7 +284,7 @@ function whole({ model, shows }, content, finish) {
 }
 
 /** @type {Face["stream"]} */
-function stream({ model, shows, own }) {
+function stream({ model, shows, own }, { seals }) {
   const head = { id: id("chatcmpl-"), object: "chat.completion.chunk", created: Math.floor(Date.now() / 1000), model };
   const counts = own.usage === true;
   /** @param {object} delta @param {string | null} [finish] */
@@ -315,6 +331,12 @@ function stream({ model, shows, own }) {
         }
         case "tool-input-delta":
           return chunk({ tool_calls: [{ index: calls.get(part.id), function: { arguments: part.delta } }] });
+        case "reasoning-end": {
+          const beside = besideOf(part, seals).filter(([id]) => calls.has(id));
+          // The calls have gone out: more of them follows, as any other piece.
+          const more = beside.map(([id, it]) => ({ ...it, index: calls.get(id), function: { arguments: "" } }));
+          return more.map((call) => chunk({ tool_calls: [call] })).join("");
+        }
         case "finish": {
           const last = chunk({}, FINISH[part.finishReason.unified] ?? "stop");
           const counted = counts ? data({ ...head, choices: [], usage: usageOf(part.usage) }) : "";

@@ -7,8 +7,15 @@
  */
 
 const { createHash } = require("node:crypto");
+const { isObject } = require("./fields.cjs");
 
 const MARK = "dfp1.";
+
+/** The `format` of a detail that an API has put beside a call (`src/message/reasoning.rs`). */
+const BESIDE_CALL = "openai-tool-call-v1";
+
+/** Our member of a call's `extra_content`: whose the others are. */
+const OURS = "deep_factor";
 
 /** Most logins that are remembered: there are as many as providers. */
 const MOST_LOGINS = 64;
@@ -17,20 +24,44 @@ function createSeals() {
   /** @type {Map<string, string>} */
   const logins = new Map();
 
+  /** @typedef {{ reasoningDetails?: unknown, provider?: unknown, model?: unknown, run?: { login?: string } }} Metadata */
+
+  /** @param {Metadata | undefined} metadata @returns {string | undefined} */
+  function seal(metadata) {
+    if (!Array.isArray(metadata?.reasoningDetails)) return undefined;
+    const { reasoningDetails, provider, model, run } = metadata;
+    const login = run?.login;
+    const hash = login === undefined ? undefined : createHash("sha256").update(login).digest("base64url");
+    if (login !== undefined && hash !== undefined && logins.size < MOST_LOGINS) logins.set(hash, login);
+    const json = JSON.stringify({ provider, model, login: hash, details: reasoningDetails });
+    return MARK + Buffer.from(json).toString("base64url");
+  }
+
   return {
+    seal,
+
     /**
-     * @param {{ reasoningDetails?: unknown, provider?: unknown, model?: unknown, run?: { login?: string } } | undefined} metadata
-     * @returns {string | undefined}
+     * What an API has put beside its calls, for a client that hands it back there: by the calls' ids, as the API has it, with a seal
+     * in its `extra_content` that says whose it is. Gemini refuses a thread whose calls lack theirs.
+     *
+     * @param {Metadata | undefined} metadata
+     * @returns {Map<string, object>}
      */
-    seal(metadata) {
-      if (!Array.isArray(metadata?.reasoningDetails)) return undefined;
-      const { reasoningDetails, provider, model, run } = metadata;
-      const login = run?.login;
-      const hash = login === undefined ? undefined : createHash("sha256").update(login).digest("base64url");
-      if (login !== undefined && hash !== undefined && logins.size < MOST_LOGINS) logins.set(hash, login);
-      const json = JSON.stringify({ provider, model, login: hash, details: reasoningDetails });
-      return MARK + Buffer.from(json).toString("base64url");
+    besideCalls(metadata) {
+      const details = Array.isArray(metadata?.reasoningDetails) ? metadata.reasoningDetails : [];
+      const own = details.filter((detail) => detail?.format === BESIDE_CALL);
+      const sealed = own.length === 0 ? undefined : seal({ ...metadata, reasoningDetails: own });
+      return new Map(
+        own.map(({ id, data }) => {
+          const beside = parsed(data) ?? {};
+          const extra = isObject(beside.extra_content) ? beside.extra_content : {};
+          return [id, { ...beside, extra_content: { ...extra, [OURS]: sealed } }];
+        }),
+      );
     },
+
+    /** The seal beside a call that comes back. @param {import("./fields.cjs").Fields} call */
+    besideCall: ({ extra_content: extra }) => (isObject(extra) ? extra[OURS] : undefined),
 
     /**
      * What an assistant's message of the thread gets of it; nothing of what is none of ours.
