@@ -2,6 +2,7 @@
 /** What a provider sets holds over `~/.claude/settings.json`, and what stands there changes no pure call; told where it does. */
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { runAgent } from "deep-factor-providers";
 import { afterAll, describe, expect, it, onTestFinished } from "vitest";
 import { type Script, startAnthropic } from "../support/anthropic.mjs";
 import { createFakes } from "../support/fake.mjs";
@@ -102,6 +103,18 @@ it("tools that the user denies fail the call by name, and nothing is asked", asy
     /^the CLI does not offer its model what is bound: add\. Look into `permissions\.deny`/,
   );
   expect(count).toBe(0);
+});
+
+it("tools that the user denies fail a run in print form by name", async () => {
+  const { home, options } = await withClaude({ engine: "print", script: HELLO });
+  mkdirSync(join(home, ".claude"), { recursive: true });
+  writeFileSync(join(home, ".claude", "settings.json"), JSON.stringify({ permissions: { deny: ["mcp__*"] } }));
+  const tools = [{ ...ADD, execute: () => "3" }];
+  const run = runAgent({ provider: createProvider(options), prompt: "Add.", tools, toolCalls: "callbacks" });
+  const message = expect.stringMatching(
+    /^the CLI does not offer its model what is bound: add\. Look into `permissions\.deny`/,
+  );
+  expect(await run.result).toMatchObject({ status: "failed", error: { code: "INVALID_CONFIG", message } });
 });
 
 it("what no setting of ours wins over is told with the call and by health", async () => {

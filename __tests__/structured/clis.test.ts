@@ -235,6 +235,20 @@ describe.each([
   });
 });
 
+it(
+  "claude live says that its CLI has left a schema out, and its model learns of it from its first answer",
+  TIMEOUT,
+  async () => {
+    const [, schema, value] = REFUSED[1] as (typeof REFUSED)[number];
+    const script = [{ text: "Here it is." }, { text: JSON.stringify(value) }];
+    const { api, options } = await withClaude({ engine: "live", script: script as Script });
+    const { reply, kinds } = await ask(createProvider(options) as unknown as CliProvider, schema);
+    expect(reply?.structured).toEqual(value);
+    expect(kinds).toContain("warning OUTPUT_SCHEMA_EMULATED");
+    expect(JSON.stringify(api.requests[1]?.body)).toContain("Your answer does not fit the JSON Schema");
+  },
+);
+
 it("claude's refusal of one schema says nothing of others", TIMEOUT, async () => {
   const [, schema, value] = REFUSED[1] as (typeof REFUSED)[number];
   const { requests, provider } = await REFUSING.claude([{ text: JSON.stringify(value) }, answers(ANN)]);

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{EnvText, PrivateFile};
 use crate::provider::options::{Auth, Options};
-use crate::provider::{Provider, UserSettings};
+use crate::provider::{OwnSettings, Provider};
 
 /// The file, if it `is_wanted`. It has the provider's own settings, overlaid by those that the user adds in JSON, and as `env` the
 /// variables of the command line: those that the provider sets (`set`), the keys that are dropped for a subscription, and those of
@@ -18,9 +18,9 @@ pub(super) fn file(
     set: &[(&'static str, EnvText)],
     users: &[(String, Option<String>)],
 ) -> Option<PrivateFile> {
-    let own = provider.user_settings.as_ref().filter(|_| is_wanted)?;
-    let mut settings = (own.ours)(provider, options);
-    for added in added(own, &options.extra_args).0 {
+    let own = ours(provider).filter(|_| is_wanted)?;
+    let mut settings = (own.content)(provider, options);
+    for added in added(&own, &options.extra_args).0 {
         merge(&mut settings, added);
     }
     let keys = match options.auth {
@@ -48,15 +48,20 @@ pub(super) fn file(
 
 /// The arguments that the user adds, without the settings that are in the file.
 pub(super) fn own_args(provider: &Provider, options: &Options) -> Vec<String> {
-    match &provider.user_settings {
-        Some(own) => added(own, &options.extra_args).1,
+    match ours(provider) {
+        Some(own) => added(&own, &options.extra_args).1,
         None => options.extra_args.clone(),
     }
 }
 
+/// The settings of ours that win over the user's, where the CLI takes such.
+fn ours(provider: &Provider) -> Option<OwnSettings> {
+    provider.user_settings.and_then(|own| own.ours)
+}
+
 /// The JSON settings among `args`, and the other arguments. If the user names a file of settings, that stays an argument, and
 /// replaces the private file.
-fn added(own: &UserSettings, args: &[String]) -> (Vec<Map<String, Value>>, Vec<String>) {
+fn added(own: &OwnSettings, args: &[String]) -> (Vec<Map<String, Value>>, Vec<String>) {
     let object = |text: &str| serde_json::from_str::<Map<String, Value>>(text).ok();
     let (mut settings, mut others) = (Vec::new(), Vec::new());
     let mut args = args.iter().peekable();

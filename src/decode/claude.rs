@@ -71,6 +71,8 @@ pub(super) struct Claude {
     tells_call_deltas: bool,
     /// Whether a response that has reached its limit of tokens is the end of the turn.
     ends_at_limit: bool,
+    /// The tools that the last `system/init` lists, until somebody asks for them.
+    offered: Option<Vec<String>>,
     /// The calls of the response that is being streamed that no `assistant` line has reported yet. The last one is still being
     /// written if its block is open.
     written: Vec<WrittenCall>,
@@ -115,6 +117,10 @@ struct Turn {
 }
 
 impl Format for Claude {
+    fn take_offered(&mut self) -> Option<Vec<String>> {
+        self.offered.take()
+    }
+
     fn object(&mut self, json: &str, out: &mut Out) -> Verdict {
         if self.turn.is_over {
             return Verdict::Event;
@@ -411,6 +417,7 @@ impl Claude {
         match subtype.as_ref() {
             "init" => {
                 self.turn.is_claude = line.claude_code_version.is_some();
+                self.offered = line.tools.and_then(|tools| serde_json::from_str(tools.get()).ok());
                 out.event(Event::Session {
                     session_id: fields.string("session_id", line.session_id),
                     model: fields.string("model", line.model),

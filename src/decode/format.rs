@@ -75,6 +75,10 @@ pub(super) trait Format: std::fmt::Debug + Send {
     fn tell_call_deltas(&mut self) {}
     /// From now on a response that has reached the limit of tokens is the end of the turn, where the format shows it.
     fn end_at_limit(&mut self) {}
+    /// The tools that the CLI offers its model, by its names, where it has said so since this was asked last.
+    fn take_offered(&mut self) -> Option<Vec<String>> {
+        None
+    }
 }
 
 /// Decodes a line that names its kind in a field of its own: `read` gets that word, and fields that can't be read are noted.

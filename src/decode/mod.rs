@@ -190,6 +190,12 @@ impl Decoder {
         decoder
     }
 
+    /// The names of the tools that the CLI offers its model, if it has listed them since the last call of this (claude and qwen list them
+    /// as a turn begins).
+    pub fn take_offered(&mut self) -> Option<Vec<String>> {
+        self.reader.format.as_mut()?.take_offered()
+    }
+
     /// Has `observer` see every line from now on, in formats of one event per line.
     pub fn set_observer(&mut self, observer: Arc<dyn LineObserver>) {
         self.reader.observer = Some(observer);

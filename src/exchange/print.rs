@@ -50,6 +50,8 @@ pub struct Print {
     limits: ProcessLimits,
     /// Failures after which the CLI would never end by itself.
     stop_on: &'static [&'static str],
+    /// What it offers its model, until somebody asks.
+    offered: Option<Vec<String>>,
     /// The CLI's own tool by which its answer comes.
     answer_tool: Option<&'static str>,
     /// Lines of standard error after which it would be silent for longer than anyone waits.
@@ -294,6 +296,7 @@ impl Print {
             long_pauses: provider.errors.long_pauses,
             whole_text: provider.errors.whole_text.filter(|_| invocation_is_text),
             answer_tool,
+            offered: None,
             is_hopeless: false,
             cancel: cancel.clone(),
             cancel_process,
@@ -310,6 +313,11 @@ impl Print {
         &self.running
     }
 
+    /// The tools that the CLI offers its model, by its names, where it has just said so.
+    pub fn take_offered(&mut self) -> Option<Vec<String>> {
+        self.offered.take()
+    }
+
     /// Ends a CLI that would never end by itself after one of `events`.
     fn end_if_hopeless(&mut self, events: &[Event]) {
         let is_hopeless = events.iter().any(|event| match event {
@@ -323,10 +331,32 @@ impl Print {
         }
     }
 
-    fn give_up(&mut self) {
+    /// Ends a CLI whose failure is known: that it ended so says nothing.
+    pub fn give_up(&mut self) {
         self.is_hopeless = true;
         self.cancel_process.cancel();
     }
+}
+
+/// Tools are missing where a turn begins, in the words of the error rules.
+const NOT_OFFERED: &str = "tools_not_offered";
+
+/// That the CLI does not offer these tools to its model.
+pub fn not_offered(tools: &[String]) -> Failure {
+    let reason = format!("the CLI does not offer its model what is bound: {}", tools.join(", "));
+    Failure::named(NOT_OFFERED, reason)
+}
+
+/// That a CLI which was given a schema does not offer its model `answer_tool`, by which an answer that fits comes: it could not compile
+/// it, and says so nowhere (claude live, and 2.1.197 in print form).
+pub(super) fn schema_left_out(answer_tool: Option<&str>, offered: &[String]) -> Option<Event> {
+    let tool = answer_tool?;
+    let is_offered = offered.iter().any(|name| name == tool);
+    (!is_offered).then(|| Event::Warning {
+        code: "OUTPUT_SCHEMA_EMULATED".to_owned(),
+        message: "the CLI has left out `outputSchema`, which it can't compile: its model learns of it if its first answer does not fit"
+            .to_owned(),
+    })
 }
 
 /// Why a process pauses for longer than anyone waits, once its standard error says so. Cancel safe.
@@ -390,6 +420,10 @@ impl Exchange for Print {
         let before = events.len();
         self.decoder.push(&bytes, events);
         self.decoded_bytes += bytes.len() as u64;
+        if let Some(offered) = self.decoder.take_offered() {
+            events.extend(schema_left_out(self.answer_tool, &offered));
+            self.offered = Some(offered);
+        }
         // From then on the process is not waited for longer than its grace: some don't exit by themselves.
         self.complete_at = match self.decoder.is_complete() {
             true => self.complete_at.or(Some(self.decoded_bytes)),

@@ -67,7 +67,7 @@ impl Checkable for Engine {
             let base = Arc::new(base);
             async move {
                 let look = Look {
-                    settings: user_settings::Found::read(&engine, &base),
+                    settings: user_settings::Found::all(&engine, &base),
                     engine,
                     base,
                     cancel,
@@ -135,7 +135,7 @@ struct Look {
     engine: Arc<Engine>,
     base: Arc<Vars>,
     /// What the user's settings of the CLI say.
-    settings: Option<user_settings::Found>,
+    settings: Vec<user_settings::Found>,
     cancel: CancellationToken,
 }
 
@@ -200,9 +200,9 @@ impl Look {
 
     async fn ask(&self, args: &[&str], without: &[&str]) -> Result<Output, Box<ProviderError>> {
         let limit = COMMAND_LIMIT;
-        match self.settings {
+        match self.settings.is_empty() {
             // They decide on the login, too, and calls win over them.
-            Some(_) if args == self.login_args() => {
+            false if args == self.login_args() => {
                 ask::ask_as_in_calls(&self.engine, args, without, &self.base, limit, &self.cancel).await
             }
             _ => ask::ask(&self.engine, args, without, &self.base, limit, &self.cancel).await,
@@ -216,11 +216,42 @@ impl Look {
 
     /// The user's settings that have a part in calls, or whose part was taken from them.
     fn user_settings(&self) -> Vec<Problem> {
-        let Some(found) = &self.settings else {
-            return Vec::new();
-        };
-        let file = found.path.display();
+        let all = self.settings.iter().flat_map(|found| self.settings_of(found));
         let redactor = self.engine.redactor(&self.base);
+        let told = all.map(|(message, hint)| {
+            let message = redactor.redact_error(&message).into_owned();
+            Finding::UserSettings.problem(message, hint)
+        });
+        told.collect()
+    }
+
+    /// What one file says, and what to do about it.
+    fn settings_of(&self, found: &user_settings::Found) -> Vec<(String, String)> {
+        let file = found.path.display();
+        let whose = match found.is_machines() {
+            true => "ask whoever keeps this machine: its settings win over the provider's".to_owned(),
+            false => match self.engine.provider().login_dir {
+                Some(_) => format!(
+                    "remove it there, or give the provider a `login` folder of its own ({file} is then another)"
+                ),
+                None => "remove it there".to_owned(),
+            },
+        };
+        let mut told = Vec::new();
+        let beating = found.beating_env(&self.engine);
+        if !beating.is_empty() {
+            told.push((user_settings::beats(found, &beating), whose.clone()));
+        }
+        if ask::has_settings(&self.engine) {
+            told.extend(self.variables_of(found));
+        }
+        told.extend(found.unbeaten().map(|one| (found.says(one), whose.clone())));
+        told
+    }
+
+    /// The variables that one file sets, beside those that beat the provider's.
+    fn variables_of(&self, found: &user_settings::Found) -> Vec<(String, String)> {
+        let file = found.path.display();
         let (held, left): (Vec<_>, Vec<_>) = found.env().partition(|(name, _)| ask::holds(&self.engine, name));
         let provider = self.engine.provider();
         let gateways = provider.checks.login.map_or(&[][..], |check| check.gateways);
@@ -229,7 +260,7 @@ impl Look {
         let names = |pairs: &[(&str, &str)]| pairs.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
         let left: Vec<_> = left.into_iter().filter(|(name, _)| lets_in(name)).collect();
         let mut told = Vec::new();
-        if !held.is_empty() {
+        if !held.is_empty() && !found.is_machines() {
             let message = format!("{file} sets {}, which this provider sets or takes away", names(&held));
             told.push((
                 message,
@@ -258,25 +289,18 @@ impl Look {
             let hint = "remove it there, or set or take away (`undefined`) the same variables in `env`; `auth: \"subscription\"` leaves keys out";
             told.push((message, hint.to_owned()));
         }
-        for one in found.unbeaten() {
-            let message = format!("`{}` in {file} {}", one.name(), one.effect);
-            told.push((
-                message,
-                format!("remove it there, or give the provider a `login` folder of its own ({file} is then another)"),
-            ));
-        }
-        let told = told.into_iter();
-        told.map(|(message, hint)| {
-            let message = redactor.redact_error(&message).into_owned();
-            Finding::UserSettings.problem(message, hint)
-        })
-        .collect()
+        told
     }
 
     /// What `name` is in a call, if it is there as text and not empty: the user's settings beat the environment, and the provider both.
     fn variable(&self, name: &str) -> Option<String> {
-        let users = self.settings.as_ref().filter(|_| !ask::holds(&self.engine, name));
-        let found = users.and_then(|found| found.env().find(|(set, _)| *set == name));
+        let is_held = ask::holds(&self.engine, name);
+        let has_ours = ask::has_settings(&self.engine);
+        let beats = |found: &&user_settings::Found| has_ours && (found.is_machines() || !is_held);
+        let mut files: Vec<_> = self.settings.iter().filter(beats).collect();
+        files.sort_by_key(|found| !found.is_machines());
+        let mut env = files.into_iter().flat_map(user_settings::Found::env);
+        let found = env.find(|(set, _)| *set == name);
         let text = match found {
             Some((_, value)) => Some(value.to_owned()),
             None => ask::variable(&self.engine, name, &self.base).ok().flatten(),

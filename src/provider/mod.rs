@@ -40,11 +40,11 @@ pub use flags::{Flag, When, Word, same_flag};
 pub(in crate::provider) use flags::{flag, optional};
 pub use vocabulary::{
     APPENDED_PROMPT_FILE, About, AcpErrors, AcpUsage, Compose, Defaults, EnvValue, FileSpec, Guard, LiveForm, LoginDir,
-    OUTPUT_SCHEMA_FILE, PrivateHome, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm,
-    SessionParts, SessionSpec, ToolNaming, Unbeaten, UserSettings, Var, WarmForm, WarmThread, appended_prompt,
-    output_schema, system_prompt,
+    OUTPUT_SCHEMA_FILE, OwnSettings, PrivateHome, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE,
+    SchemaForm, SessionParts, SessionSpec, SettingsFile, SettingsForm, SettingsPlace, ToolNaming, Unbeaten,
+    UserSettings, Var, WarmForm, WarmThread, appended_prompt, output_schema, system_prompt,
 };
-pub(in crate::provider) use vocabulary::{choice_var, var, var_when};
+pub(in crate::provider) use vocabulary::{choice_var, nobody, pure, unbeaten, var, var_when};
 
 /// Every provider there is.
 pub static ALL: &[&Provider] = &[

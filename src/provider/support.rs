@@ -47,7 +47,17 @@ impl Provider {
     /// The error of a call that asks for `feature` where it may come to an engine that can't do it.
     pub fn unsupported(&self, feature: Feature, engine: EngineKind, options: &Options) -> ProviderError {
         let reason = self.why_not(feature, engine, options);
-        ProviderError::new(&self.id, Code::UnsupportedOption, reason).with_hint(HINT)
+        let hint = match self.can_live(feature, engine) {
+            true => format!("set `{ONLY_LIVE}`, or {HINT}"),
+            false => HINT.to_owned(),
+        };
+        ProviderError::new(&self.id, Code::UnsupportedOption, reason).with_hint(hint)
+    }
+
+    /// Whether `feature` can be had live, of a call that may come to another engine.
+    fn can_live(&self, feature: Feature, engine: EngineKind) -> bool {
+        let live = self.capabilities.live.map(|can| can.of(feature));
+        engine == EngineKind::Auto && live.is_some_and(|can| can.is_supported())
     }
 
     /// Why `feature` can't be had where a call comes to the option `engine`.
@@ -58,6 +68,9 @@ impl Provider {
         refusal(feature, &format!("{}{lacks}", self.id), engine)
     }
 }
+
+/// What keeps a call out of print form.
+pub const ONLY_LIVE: &str = "engine: \"live\"";
 
 /// What to do about an option that can't be had.
 pub const HINT: &str = "leave it out, use a provider that can, or set `onUnsupported: \"warn\"`";

@@ -383,34 +383,98 @@ pub struct FileSpec {
     pub content: Compose,
 }
 
-/// Settings of the user's that a CLI reads from a file, and a private file of the same form that wins over them.
+/// Settings that a CLI reads from files which are not ours, as far as they have a part in calls.
 #[derive(Debug, Clone, Copy)]
 pub struct UserSettings {
+    /// A private file of the same form as the first, which wins over the user's.
+    pub ours: Option<OwnSettings>,
+    /// Those files, the user's own settings first.
+    pub files: &'static [SettingsFile],
+}
+
+/// Settings of ours, in a private file.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnSettings {
     /// What our file is called; a flag names it ([`When::Settings`]).
     pub file: &'static str,
     /// That flag. JSON that the user adds behind it is merged into our file.
     pub flag: &'static str,
     /// What our file holds beside the variables that the provider sets or takes away (its member `env`).
-    pub ours: fn(&Provider, &Options) -> serde_json::Map<String, serde_json::Value>,
-    /// The user's file, below the user's folder; its own folder may be named by the variable of [`Provider::login_dir`].
-    pub users: (&'static str, &'static str),
-    /// Members of the user's file that ours can't win over.
+    pub content: fn(&Provider, &Options) -> serde_json::Map<String, serde_json::Value>,
+}
+
+/// A file of settings that is not ours.
+#[derive(Debug, Clone, Copy)]
+pub struct SettingsFile {
+    pub place: SettingsPlace,
+    pub form: SettingsForm,
+    /// What of it holds whatever ours say.
     pub unbeaten: &'static [Unbeaten],
-    /// Members of the user's file by which calls are let in, beside the variables.
+    /// Members by which calls are let in, beside the variables.
     pub logins: &'static [&'static str],
 }
 
-/// A member of the user's settings that changes calls whatever ours say.
+/// Where a file of settings is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettingsPlace {
+    /// The user's: the folder below the user's own, for which the variable of [`Provider::login_dir`] may name another, and the file in it.
+    User(&'static str, &'static str),
+    /// Of the machine's owner, for all its users: it wins over ours.
+    Machine {
+        /// The folder on Linux, on macOS and on Windows.
+        folders: [&'static str; 3],
+        file: &'static str,
+        /// A folder beside the file whose `*.json` are read as well.
+        more: Option<&'static str>,
+    },
+}
+
+/// What a file of settings looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettingsForm {
+    Json,
+    Toml,
+    /// Lines `NAME=value`, of variables that the process lacks.
+    Variables,
+    /// Text for the model: that it is there is all that is looked for.
+    Text,
+}
+
+/// A member of such settings that changes calls whatever ours say.
 #[derive(Debug, Clone, Copy)]
 pub struct Unbeaten {
-    /// The names that lead to it.
+    /// The names that lead to it; none means the file as a whole.
     pub path: &'static [&'static str],
     /// What it does to a call, behind the member's name.
     pub effect: &'static str,
     /// Texts of a list by which alone it matters begin with one of these; none means that all matter.
     pub begins: &'static [&'static str],
-    /// Whether calls with these options are told of it. One that fails for it tells so itself.
-    pub concerns: fn(&Options) -> bool,
+    /// Whether calls with these options that come to this engine are told of it. One that fails for it tells so itself.
+    pub concerns: fn(&Options, EngineUsed) -> bool,
+}
+
+/// One of any value.
+pub(in crate::provider) const fn unbeaten(
+    path: &'static [&'static str],
+    effect: &'static str,
+    concerns: fn(&Options, EngineUsed) -> bool,
+) -> Unbeaten {
+    Unbeaten {
+        path,
+        effect,
+        begins: &[],
+        concerns,
+    }
+}
+
+/// Calls of a model alone.
+pub(in crate::provider) fn pure(options: &Options, _: EngineUsed) -> bool {
+    !options.built_in_tools
+}
+
+/// None: who is concerned hears of it otherwise.
+pub(in crate::provider) fn nobody(_: &Options, _: EngineUsed) -> bool {
+    false
 }
 
 impl Unbeaten {

@@ -70,9 +70,14 @@ pub fn settles(engine: &Base, name: &str) -> bool {
     ours(engine).is_some_and(|settings| settings.contains_key(name))
 }
 
+/// Whether the provider has settings that win over the user's.
+pub fn has_settings(engine: &Base) -> bool {
+    engine.provider.user_settings.is_some_and(|own| own.ours.is_some())
+}
+
 /// The settings that win over the user's.
 fn ours(engine: &Base) -> Option<Map<String, Value>> {
-    let own = engine.provider.user_settings?;
+    let own = engine.provider.user_settings?.ours?;
     let line = probe(engine, &[], &[]).ok()?;
     let file = line.files.iter().find(|file| file.name == own.file)?;
     serde_json::from_str(&file.content).ok()
@@ -106,7 +111,7 @@ pub async fn ask_as_in_calls(
     cancel: &CancellationToken,
 ) -> Result<Output, Box<ProviderError>> {
     let mut line = probe(engine, args, without)?;
-    if let Some(own) = engine.provider.user_settings
+    if let Some(own) = engine.provider.user_settings.and_then(|own| own.ours)
         && let Some(file) = line.files.iter_mut().find(|file| file.name == own.file)
     {
         if let Ok(mut settings) = serde_json::from_str::<Value>(&file.content) {

@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::bridge::{self, Bridge, BridgeOptions, Connection, ToolCallRequest, Traffic};
 use crate::declare::mcp::Declarations;
-use crate::event::Event;
-use crate::exchange::print::Print;
+use crate::event::{Event, Failure};
+use crate::exchange::print::{Print, not_offered};
 use crate::exchange::{Evidence, Exchange, Finish, Progress, StopReason};
 use crate::process::Hold;
 use crate::provider::callbacks::Callbacks;
@@ -174,6 +174,16 @@ impl OpenBridge<'_> {
         *self.bridge.connected().borrow() >= Connection::Listed
     }
 
+    /// That the CLI has asked for the tools and does not offer all of them to its model, which it tells before it asks that.
+    fn missing(&self, offered: &[String]) -> Option<Failure> {
+        let declarations = &self.server.declarations;
+        let listed: Vec<_> = offered.iter().filter_map(|name| declarations.ours(name)).collect();
+        let bound = declarations.tools().iter();
+        let bound = bound.map(|tool| declarations.callers_name(&tool.name));
+        let missing: Vec<_> = bound.filter(|name| !listed.contains(&name.as_str())).collect();
+        (self.reached() && !missing.is_empty()).then(|| not_offered(&missing))
+    }
+
     /// Whether any tool was called.
     fn used(&self) -> bool {
         self.traffic.borrow().all > 0
@@ -208,6 +218,14 @@ impl Exchange for BridgedPrint<'_> {
         self.bridge.let_go_on().await;
         let mut printed = Vec::new();
         let progress = self.bridge.next(&mut self.print, &mut printed).await;
+        if let Some(missing) = self
+            .print
+            .take_offered()
+            .and_then(|offered| self.bridge.missing(&offered))
+        {
+            events.push(Event::Failure(missing));
+            self.print.give_up();
+        }
         events.extend(printed.into_iter().filter_map(|event| self.bridge.pass(event)));
         progress
     }

@@ -20,7 +20,7 @@ use crate::command::MAX_ARG_BYTES;
 use crate::declare::mcp::Declarations;
 use crate::decode::LineObserver;
 use crate::error::{Code, ProviderError};
-use crate::event::Event;
+use crate::event::{EngineUsed, Event};
 use crate::exchange::form::CallParts;
 use crate::exchange::live::setup::SessionOutput;
 use crate::message::{Message, ToolSpec};
@@ -155,12 +155,13 @@ impl CliRequest {
     }
 
     /// What is reported behind the beginning of attempt number `attempt`.
-    pub fn notes(&self, attempt: u32, engine: &Base, base_env: &Arc<Vars>) -> Vec<Event> {
+    pub fn notes(&self, attempt: u32, engine: &Base, used: EngineUsed, base_env: &Arc<Vars>) -> Vec<Event> {
         if attempt != 1 {
             return Vec::new();
         }
         let mut notes = self.chosen.left_out.clone();
-        notes.extend(user_settings::warnings(engine, self.provider_options(engine), base_env));
+        let options = self.provider_options(engine);
+        notes.extend(user_settings::warnings(engine, options, used, base_env));
         notes
     }
 

@@ -82,12 +82,21 @@ pub(super) fn print_accepts(engine: &Base) -> &Accepts {
     }
 }
 
+/// What to do where the live engine takes what print does not.
+const LIVE_TAKES_IT: &str = "set `engine: \"live\"`, whose engine takes it, with a version of the CLI that has one";
+
 /// Why `messages` can't be the prompt of one process per call.
 pub(super) fn unprintable(engine: &Base, messages: &[Message]) -> Option<Box<ProviderError>> {
     let accepts = print_accepts(engine);
     let refused = content::check(messages, accepts).err()?;
     let who = format!("{}'s print engine", engine.id());
-    Some(refuse_content(engine, &refused, &who, accepts))
+    let refusal = refuse_content(engine, &refused, &who, accepts);
+    // The call has come here from a live engine that the installed CLI does not have, or where others are not known to have it.
+    let is_for_live = engine.provider.live.is_some() && content::check(messages, &engine.provider.media.live).is_ok();
+    Some(match is_for_live {
+        true => Box::new(refusal.with_hint(LIVE_TAKES_IT)),
+        false => refusal,
+    })
 }
 
 /// The error of a block that `who`, which takes what `accepts` says, can't take.

@@ -100,7 +100,7 @@ impl CliAttempt<'_> {
                 let uncallable = request.uncallable.then(not_callable);
                 let emulated = emulated_because.and_then(|why| emulated(engine, &why));
                 let choices = match self.call.has_dropped_schema() {
-                    false => request.notes(self.number, engine, base_env),
+                    false => request.notes(self.number, engine, EngineUsed::Print, base_env),
                     // The attempt that ended with that has told them.
                     true => Vec::new(),
                 };

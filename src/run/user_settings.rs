@@ -1,90 +1,188 @@
-//! The user's settings of an installed CLI, as far as they have a part in calls.
+//! Settings of an installed CLI that are not ours, as far as they have a part in calls.
 //!
-//! In: a provider, and the environment of a call. Out: [`Found`], what the file holds that beats the environment or that no setting of
-//! ours wins over. The file is read, and nothing is written.
+//! In: a provider, and the environment of a call. Out: [`Found`], what a file of the user's or of the machine's owner holds that beats the
+//! environment or that no setting of ours wins over. Files are read, and nothing is written.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::ask::probe;
+use super::ask::{self, probe};
 use super::base::Base;
-use crate::event::Event;
+use crate::command::CommandLine;
+use crate::event::{EngineUsed, Event};
 use crate::exchange::print;
 use crate::process::Vars;
 use crate::provider::options::Options;
-use crate::provider::{Unbeaten, UserSettings};
+use crate::provider::{SettingsFile, SettingsForm, SettingsPlace, Unbeaten};
 
 /// Settings are a few KB; what is larger is not read.
 const MOST: u64 = 1024 * 1024;
 
-/// What the user's file says.
+/// Files that are read of a folder of the machine's.
+const MOST_FILES: usize = 64;
+
+/// What one file says.
 #[derive(Debug)]
 pub struct Found {
-    own: UserSettings,
+    of: SettingsFile,
     /// Where it is.
     pub path: PathBuf,
     members: Map<String, Value>,
 }
 
 impl Found {
-    /// The file that the CLI reads in a call with the environment `base`; `None` where it reads none, or none that is JSON.
-    pub fn read(engine: &Base, base: &Arc<Vars>) -> Option<Found> {
-        let own = engine.provider.user_settings?;
-        let line = probe(engine, &[], &[]).ok()?;
-        let value = |name: &str| print::variable(&line, base, name).filter(|value| !value.is_empty());
-        let (folder, file) = own.users;
-        let named = engine.provider.login_dir.and_then(|dir| value(dir.variable));
-        let home = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
-        let folder = match named {
-            Some(named) => PathBuf::from(named),
-            None => PathBuf::from(value(home)?).join(folder),
+    /// The files that the CLI reads in a call with the environment `base`, without those that are not there or can't be read as what they
+    /// should be.
+    pub fn all(engine: &Base, base: &Arc<Vars>) -> Vec<Found> {
+        let Some(own) = engine.provider.user_settings else {
+            return Vec::new();
         };
-        let path = folder.join(file);
-        let is_small = std::fs::metadata(&path).is_ok_and(|found| found.is_file() && found.len() <= MOST);
-        let text = is_small.then(|| std::fs::read_to_string(&path).ok()).flatten()?;
-        let members = serde_json::from_str(&text).ok()?;
-        Some(Found { own, path, members })
+        let Ok(line) = probe(engine, &[], &[]) else {
+            return Vec::new();
+        };
+        let files = own.files.iter();
+        let places = files.flat_map(|file| {
+            paths(engine, &line, base, file.place)
+                .into_iter()
+                .map(move |path| (file, path))
+        });
+        places.filter_map(|(file, path)| Found::read(*file, path)).collect()
+    }
+
+    fn read(of: SettingsFile, path: PathBuf) -> Option<Found> {
+        let is_small = fs::metadata(&path).is_ok_and(|found| found.is_file() && found.len() <= MOST);
+        let text = is_small.then(|| fs::read_to_string(&path).ok()).flatten()?;
+        let members = match of.form {
+            SettingsForm::Json => serde_json::from_str(&text).ok()?,
+            SettingsForm::Toml => toml::from_str(&text).ok()?,
+            SettingsForm::Variables => variables(&text),
+            SettingsForm::Text if text.trim().is_empty() => return None,
+            SettingsForm::Text => Map::new(),
+        };
+        Some(Found { of, path, members })
+    }
+
+    /// Whether it is the machine's, and wins over ours.
+    pub fn is_machines(&self) -> bool {
+        matches!(self.of.place, SettingsPlace::Machine { .. })
     }
 
     /// The variables that it sets.
     pub fn env(&self) -> impl Iterator<Item = (&str, &str)> {
-        let env = self.members.get("env").and_then(Value::as_object);
+        let env = match self.of.form {
+            SettingsForm::Variables => Some(&self.members),
+            _ => self.members.get("env").and_then(Value::as_object),
+        };
         let pairs = env.into_iter().flatten();
         pairs.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)))
+    }
+
+    /// Those of its variables that calls get although the provider says otherwise.
+    pub fn beating_env(&self, engine: &Base) -> Vec<&str> {
+        let has_ours = ask::has_settings(engine);
+        let taken_away = |name: &str| {
+            let mut env = engine.options.env.iter();
+            env.any(|(taken, value)| value.is_none() && taken == name)
+        };
+        let beats = |name: &str| match (self.is_machines(), has_ours) {
+            (true, true) => ask::holds(engine, name),
+            (false, true) => false,
+            (_, false) => taken_away(name),
+        };
+        self.env().map(|(name, _)| name).filter(|name| beats(name)).collect()
     }
 
     /// Its members by which calls are let in.
     pub fn logins(&self) -> impl Iterator<Item = &'static str> {
         let says = |name: &&'static str| self.members.get(*name).is_some_and(|value| !is_nothing(value));
-        self.own.logins.iter().copied().filter(says)
+        self.of.logins.iter().copied().filter(says)
     }
 
     /// What it holds that changes calls whatever our settings say.
     pub fn unbeaten(&self) -> impl Iterator<Item = &'static Unbeaten> {
-        self.own.unbeaten.iter().filter(|one| self.matters(one))
+        self.of.unbeaten.iter().filter(|one| self.matters(one))
+    }
+
+    /// That it does, as a sentence.
+    pub fn says(&self, one: &Unbeaten) -> String {
+        let file = self.path.display();
+        match one.path {
+            [] => format!("{file} {}", one.effect),
+            _ => format!("`{}` in {file} {}", one.name(), one.effect),
+        }
     }
 
     fn matters(&self, one: &Unbeaten) -> bool {
-        let mut value = None;
-        for name in one.path {
-            let members = match value {
-                None => Some(&self.members),
-                Some(value) => Value::as_object(value),
-            };
-            value = members.and_then(|members| members.get(*name));
-            if value.is_none() {
-                return false;
+        let Some((first, inner)) = one.path.split_first() else {
+            return true;
+        };
+        let Some(mut value) = self.members.get(*first) else {
+            return false;
+        };
+        for name in inner {
+            match value.get(*name) {
+                Some(inner) => value = inner,
+                None => return false,
             }
         }
         let matters = |text: &str| one.begins.is_empty() || one.begins.iter().any(|begin| text.starts_with(begin));
         match value {
-            Some(Value::Array(list)) => list.iter().any(|item| item.as_str().is_none_or(matters)),
-            Some(value) => !is_nothing(value),
-            None => false,
+            Value::Array(list) => list.iter().any(|item| item.as_str().is_none_or(matters)),
+            // What is switched off there is off by default.
+            value => !is_nothing(value) && *value != Value::Bool(false),
         }
     }
+}
+
+/// Where the files of `place` are in a call.
+fn paths(engine: &Base, line: &CommandLine, base: &Arc<Vars>, place: SettingsPlace) -> Vec<PathBuf> {
+    match place {
+        SettingsPlace::User(folder, file) => {
+            let value = |name: &str| print::variable(line, base, name).filter(|value| !value.is_empty());
+            let named = engine.provider.login_dir.and_then(|dir| value(dir.variable));
+            let home = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+            let folder = match named {
+                Some(named) => Some(PathBuf::from(named)),
+                None => value(home).map(|home| Path::new(&home).join(folder)),
+            };
+            folder.map(|folder| folder.join(file)).into_iter().collect()
+        }
+        SettingsPlace::Machine { folders, file, more } => {
+            let [linux, mac, windows] = folders;
+            let folder = Path::new(match () {
+                () if cfg!(windows) => windows,
+                () if cfg!(target_os = "macos") => mac,
+                () => linux,
+            });
+            let mut paths = vec![folder.join(file)];
+            paths.extend(more.into_iter().flat_map(|more| json_in(&folder.join(more))));
+            paths
+        }
+    }
+}
+
+/// The `*.json` of a folder, in the order in which they are read.
+fn json_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.map(|entry| entry.path());
+    let files: BTreeSet<PathBuf> = files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .take(MOST_FILES)
+        .collect();
+    files.into_iter().collect()
+}
+
+/// Of lines `NAME=value`, as `dotenv` reads them; what stands around a value does not matter here.
+fn variables(text: &str) -> Map<String, Value> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    let pairs = lines.filter_map(|line| line.strip_prefix("export ").unwrap_or(line).split_once('='));
+    pairs
+        .map(|(name, value)| (name.trim().to_owned(), value.trim().into()))
+        .collect()
 }
 
 fn is_nothing(value: &Value) -> bool {
@@ -97,18 +195,101 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// The warnings of a call with `options`: the user's settings that have a part in it.
-pub(super) fn warnings(engine: &Base, options: &Options, base: &Arc<Vars>) -> Vec<Event> {
-    let concern = |one: &&Unbeaten| (one.concerns)(options);
-    let found = Found::read(engine, base);
-    let unbeaten = found
-        .iter()
-        .flat_map(|found| found.unbeaten().map(move |one| (found, one)));
-    let told = unbeaten
-        .filter(|(_, one)| concern(one))
-        .map(|(found, one)| Event::Warning {
-            code: "USER_SETTINGS".to_owned(),
-            message: format!("`{}` in {} {}", one.name(), found.path.display(), one.effect),
-        });
+/// The warnings of a call with `options` that has come to the engine `used`: the settings of others that have a part in it.
+pub(super) fn warnings(engine: &Base, options: &Options, used: EngineUsed, base: &Arc<Vars>) -> Vec<Event> {
+    let mut told = Vec::new();
+    for found in Found::all(engine, base) {
+        let beating = found.beating_env(engine);
+        if !beating.is_empty() {
+            told.push(beats(&found, &beating));
+        }
+        let concerning = found.unbeaten().filter(|one| (one.concerns)(options, used));
+        told.extend(concerning.map(|one| found.says(one)));
+    }
+    let told = told.into_iter().map(|message| Event::Warning {
+        code: "USER_SETTINGS".to_owned(),
+        message,
+    });
     told.collect()
+}
+
+/// That `found` sets `names` in spite of the provider.
+pub fn beats(found: &Found, names: &[&str]) -> String {
+    let file = found.path.display();
+    format!(
+        "{file} sets {}, which beats what this provider sets or takes away",
+        names.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAYS: Unbeaten = Unbeaten {
+        path: &["a", "b"],
+        effect: "is read by the model",
+        begins: &[],
+        concerns: |_, _| true,
+    };
+
+    fn file(form: SettingsForm) -> SettingsFile {
+        SettingsFile {
+            place: SettingsPlace::User("", "x"),
+            form,
+            unbeaten: &[SAYS],
+            logins: &[],
+        }
+    }
+
+    fn told(form: SettingsForm, text: &str) -> Option<Vec<String>> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        fs::write(&path, text).unwrap();
+        let found = Found::read(file(form), path)?;
+        let of = |one| found.says(one).replace(&folder.path().display().to_string(), "");
+        Some(found.unbeaten().map(of).collect())
+    }
+
+    #[test]
+    fn a_member_is_found_in_each_form() {
+        let says = vec!["`a.b` in /x is read by the model".to_owned()];
+        for (form, text, expected) in [
+            (SettingsForm::Json, r#"{"a":{"b":["c"]}}"#, Some(says.clone())),
+            (SettingsForm::Json, r#"{"a":{"b":[]}}"#, Some(Vec::new())),
+            (SettingsForm::Json, r#"{"a":{"b":false}}"#, Some(Vec::new())),
+            (SettingsForm::Json, r#"{"a":"b"}"#, Some(Vec::new())),
+            (SettingsForm::Json, "no JSON", None),
+            (SettingsForm::Toml, "[a.b.c]\nd = 1\n", Some(says.clone())),
+            (SettingsForm::Toml, "a.b = 1979-05-27\n", Some(says)),
+            (SettingsForm::Toml, "x = \"\"\"\n[a.b]\n\"\"\"\n", Some(Vec::new())),
+            (SettingsForm::Text, " \n", None),
+        ] {
+            assert_eq!(told(form, text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_variables_of_a_file_are_its_lines() {
+        let text = "# A=0\nA=1\nexport B = \"2\"\nno pair\n";
+        let members: Vec<_> = variables(text).into_iter().collect();
+        assert_eq!(
+            members,
+            [("A".to_owned(), "1".into()), ("B".to_owned(), "\"2\"".into())]
+        );
+    }
+
+    #[test]
+    fn files_of_a_folder_are_read_in_their_order() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["20-b.json", "10-a.json", "README"] {
+            fs::write(folder.path().join(name), "{}").unwrap();
+        }
+        let names: Vec<_> = json_in(folder.path())
+            .iter()
+            .map(|path| path.file_name().unwrap().to_owned())
+            .collect();
+        assert_eq!(names, ["10-a.json", "20-b.json"]);
+        assert!(json_in(&folder.path().join("none")).is_empty());
+    }
 }

@@ -223,6 +223,8 @@ pub(super) struct System<'a> {
     pub permission_mode: Option<&'a RawValue>,
     pub claude_code_version: Option<&'a RawValue>,
     pub qwen_code_version: Option<&'a RawValue>,
+    /// Names.
+    pub tools: Option<&'a RawValue>,
     // api_retry
     pub attempt: Option<&'a RawValue>,
     pub max_retries: Option<&'a RawValue>,

@@ -31,7 +31,7 @@ use crate::exchange::live::keep::{HANDSHAKE, Handshake, Idle, Keepable};
 use crate::exchange::live::process_turn::{ProcessSession, Pulse};
 use crate::exchange::live::setup::Setup;
 use crate::exchange::live::streams::{Figures, StreamEvent, Streams, line_too_long};
-use crate::exchange::print::{self, NotStarted, Surroundings};
+use crate::exchange::print::{self, NotStarted, Surroundings, schema_left_out};
 use crate::exchange::scratch::{Leftover, Scratch};
 use crate::process::{Running, StartError, Stdin};
 
@@ -193,11 +193,15 @@ impl Session {
             events.extend(turns::unasked());
             return Pulse::TurnOver;
         }
-        let missing = turns::missing(line, &self.setup);
-        if !missing.is_empty() {
-            events.truncate(before);
-            events.extend(turns::not_offered(&missing));
-            return Pulse::TurnOver;
+        if let Some(offered) = self.decoder.take_offered() {
+            let missing = turns::missing(&offered, &self.setup);
+            if !missing.is_empty() {
+                events.truncate(before);
+                events.extend(turns::not_offered(&missing));
+                return Pulse::TurnOver;
+            }
+            let wants_answer = self.setup.output().is_some();
+            events.extend(schema_left_out(wants_answer.then_some(ANSWER_TOOL), &offered));
         }
         if events[before..].iter().any(is_at_limit) {
             // An interrupt, or the grace of an end, would leave it the time to do so.

@@ -21,30 +21,15 @@ use serde::Deserialize;
 
 use crate::event::{Event, Failure, Outcome};
 use crate::exchange::live::setup::Setup;
+use crate::exchange::print;
 use crate::exchange::uuid::uuid;
 
 /// What came is not what the protocol says, in the words of the error rules.
 const MALFORMED: &str = "malformed_response";
 
-/// Tools are missing where a turn begins, in the words of claude's error rules.
-const NOT_OFFERED: &str = "tools_not_offered";
-
-/// The tools of `setup` that the CLI does not list where `line` says that a turn begins.
-pub fn missing(line: &str, setup: &Setup) -> Vec<String> {
-    #[derive(Deserialize)]
-    struct Init {
-        subtype: String,
-        tools: Vec<String>,
-    }
-    // Most lines are pieces of an answer: spare them the parsing.
-    if setup.tools().is_empty() || !line.contains("\"init\"") {
-        return Vec::new();
-    }
-    let init = serde_json::from_str::<Init>(line).ok();
-    let Some(init) = init.filter(|init| init.subtype == "init") else {
-        return Vec::new();
-    };
-    let listed: Vec<_> = init.tools.iter().filter_map(|name| setup.ours(name)).collect();
+/// The tools of `setup` that are not among those that the CLI offers.
+pub fn missing(offered: &[String], setup: &Setup) -> Vec<String> {
+    let listed: Vec<_> = offered.iter().filter_map(|name| setup.ours(name)).collect();
     let bound = setup.tools().iter().map(|tool| setup.callers_name(&tool.name));
     bound.filter(|name| !listed.contains(&name.as_str())).collect()
 }
@@ -165,24 +150,18 @@ fn is_answer(event: &Event) -> bool {
 
 /// A turn that fails, for what came is not its answer. Whose session that is can't be known any more: it ends with the turn.
 pub fn unasked() -> [Event; 2] {
-    failed(
+    failed(Failure::named(
         MALFORMED,
-        "the CLI has answered something else than this call".to_owned(),
-    )
+        "the CLI has answered something else than this call",
+    ))
 }
 
 /// A turn that fails, for the CLI does not offer these tools to its model.
 pub fn not_offered(tools: &[String]) -> [Event; 2] {
-    let reason = format!("the CLI does not offer its model what is bound: {}", tools.join(", "));
-    failed(NOT_OFFERED, reason)
+    failed(print::not_offered(tools))
 }
 
-fn failed(kind: &str, message: String) -> [Event; 2] {
-    let failure = Failure {
-        kind: Some(kind.to_owned()),
-        message,
-        ..Failure::default()
-    };
+fn failed(failure: Failure) -> [Event; 2] {
     let outcome = Outcome {
         is_error: true,
         ..Outcome::default()

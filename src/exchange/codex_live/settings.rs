@@ -15,6 +15,8 @@ const PROVIDER: &str = "df";
 /// What is the same for every thread.
 const THREAD: &[(&str, Fixed)] = &[
     ("developer_instructions", Fixed::Text("")),
+    // A small limit of the user's would make each longer thread a summary, by another request.
+    ("model_auto_compact_token_limit", Fixed::Unlimited),
     ("notify", Fixed::NoList),
     ("web_search", Fixed::Text("disabled")),
     ("project_doc_max_bytes", Fixed::Zero),
@@ -60,6 +62,8 @@ const THREAD: &[(&str, Fixed)] = &[
 enum Fixed {
     Off,
     Zero,
+    /// No number that a thread comes to.
+    Unlimited,
     NoList,
     Text(&'static str),
 }
@@ -69,6 +73,7 @@ impl Fixed {
         match self {
             Fixed::Off => json!(false),
             Fixed::Zero => json!(0),
+            Fixed::Unlimited => json!(9_007_199_254_740_991_u64),
             Fixed::NoList => json!([]),
             Fixed::Text(text) => json!(text),
         }

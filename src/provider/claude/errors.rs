@@ -52,6 +52,11 @@ const NO_PLAN: &str =
 
 const EXTRA_USAGE: &str = "an allowance beside the plan, used up or never granted: add to it at claude.ai/settings/usage; API keys are not concerned";
 
+/// 2.1.332.
+const MANAGED_SERVERS: &str = "this machine's owner has servers of tools in `managed-mcp.json`, beside which a model can't be had alone: \
+     use an API, or a CLI of another vendor";
+const MANAGED_LOGIN: &str =
+    "log in with your organization's account, and leave out API keys (`auth: \"subscription\"`)";
 const NOT_OFFERED: &str = "look into `permissions.deny` of `~/.claude/settings.json` and your organization's settings, which `health()` names";
 
 #[rustfmt::skip] // One rule, one row.
@@ -77,6 +82,8 @@ const RULES: &[Rule] = &[
     // An organisation without a plan has none that is used up, and to wait does not help.
     Rule::new(&[Kind("rate_limit"), NoPlan], Code::PermissionDenied, "This service is disabled for your org").hint(NO_PLAN),
     Rule::new(&[Status(429), NoPlan], Code::PermissionDenied, "This service is disabled for your org").hint(NO_PLAN),
+    Rule::new(&[Text("<cannot use --strict-mcp-config when an enterprise mcp config is present")], Code::InvalidConfig, "You cannot use --strict-mcp-config when an enterprise MCP config is present").hint(MANAGED_SERVERS),
+    Rule::new(&[Text("<managed settings require a first-party login")], Code::PermissionDenied, "This machine's managed settings require a first-party login: they pin Anthropic sign-ins to your organization (forceLoginOrgUUID), and this session is configured with an API key from ANTHROPIC_API_KEY").hint(MANAGED_LOGIN),
     Rule::new(&[Text("<this service is disabled for your org")], Code::PermissionDenied, "This service is disabled for your org").hint(NO_PLAN),
     // claude-agent-acp#365, claude-code#79500: with a kind of its own, with another's, or with none.
     Rule::new(&[Text("<disabled claude subscription access>")], Code::PermissionDenied, "Your organization has disabled Claude subscription access for Claude Code · Use an Anthropic API key instead, or ask your admin to enable access").hint(NO_PLAN),

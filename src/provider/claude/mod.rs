@@ -14,9 +14,10 @@ use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, Auth, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     APPENDED_PROMPT_FILE, About, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, GatewayVariable, Guard,
-    LiveForm, LoginAnswer, LoginCheck, LoginDir, LoginKind, LoginSign, LoginWords, Provider, Reading,
-    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Unbeaten, UserSettings, Versions, When, Word,
-    appended_prompt, choice_var, flag, optional, system_prompt, var, var_when,
+    LiveForm, LoginAnswer, LoginCheck, LoginDir, LoginKind, LoginSign, LoginWords, OwnSettings, Provider, Reading,
+    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, SettingsFile, SettingsForm, SettingsPlace, Unbeaten,
+    UserSettings, Versions, When, Word, appended_prompt, choice_var, flag, nobody, optional, pure, system_prompt,
+    unbeaten, var, var_when,
 };
 use crate::decode::{OUTPUT_LIMIT, Wire};
 use crate::message::content::{Accepts, ContentLimits, Dialect, Kind, Takes};
@@ -78,39 +79,66 @@ fn settings(provider: &Provider, options: &Options) -> Map<String, Value> {
     settings
 }
 
-/// Tried one by one with 2.1.332: lists of ours are added to the user's, and of limits the lower one counts.
-const UNBEATEN: &[Unbeaten] = &[
-    Unbeaten {
-        path: &["permissions", "deny"],
-        effect: "takes bound tools away: calls with those fail",
-        begins: &["mcp__", "*"],
-        concerns: |_| false,
-    },
-    Unbeaten {
-        path: &["permissions", "additionalDirectories"],
-        effect: "is told to the model, folder by folder",
-        begins: &[],
-        concerns: |options| !options.built_in_tools,
-    },
-    Unbeaten {
-        path: &["maxEffortLevel"],
-        effect: "limits how much the model thinks, whatever `reasoning` says",
-        begins: &[],
-        concerns: |options| options.choices.effort.is_some(),
-    },
-    Unbeaten {
-        path: &["availableModels"],
-        effect: "lets another model answer in place of one that is not in it",
-        begins: &[],
-        concerns: |_| false,
-    },
-    Unbeaten {
-        path: &["modelOverrides"],
-        effect: "has other models asked than `model` names",
-        begins: &[],
-        concerns: |_| false,
-    },
-];
+/// By which calls are let in, beside variables: a program that prints a key.
+const LOGINS: &[&str] = &["apiKeyHelper"];
+
+/// Where the user's settings are.
+const USERS: SettingsPlace = SettingsPlace::User(".claude", "settings.json");
+
+/// Where an organization's are, which win over all others (2.1.332).
+const MACHINES: SettingsPlace = SettingsPlace::Machine {
+    folders: [
+        "/etc/claude-code",
+        "/Library/Application Support/ClaudeCode",
+        "C:\\Program Files\\ClaudeCode",
+    ],
+    file: "managed-settings.json",
+    more: Some("managed-settings.d"),
+};
+
+/// Of either: tried one by one with 2.1.332. Lists of ours are added to theirs, and of limits the lower one counts.
+const DENY: Unbeaten = Unbeaten {
+    begins: &["mcp__", "*"],
+    ..unbeaten(
+        &["permissions", "deny"],
+        "takes bound tools away: calls with those fail",
+        nobody,
+    )
+};
+const DIRECTORIES: Unbeaten = unbeaten(
+    &["permissions", "additionalDirectories"],
+    "is told to the model, folder by folder",
+    pure,
+);
+const MOST_EFFORT: Unbeaten = unbeaten(
+    &["maxEffortLevel"],
+    "limits how much the model thinks, whatever `reasoning` says",
+    |options, _| options.choices.effort.is_some(),
+);
+const MODELS_ALLOWED: Unbeaten = unbeaten(
+    &["availableModels"],
+    "lets another model answer in place of one that is not in it",
+    nobody,
+);
+const OTHER_MODELS: Unbeaten = unbeaten(&["modelOverrides"], "has other models asked than `model` names", nobody);
+
+/// Of an organization's alone, for ours win over the user's.
+const OUTPUT_STYLE: Unbeaten = unbeaten(
+    &["outputStyle"],
+    "adds up to 5 KB of instructions to what the model reads",
+    pure,
+);
+const LANGUAGE: Unbeaten = unbeaten(&["language"], "tells the model in which language to answer", pure);
+const MODE: Unbeaten = unbeaten(
+    &["permissions", "defaultMode"],
+    "adds its rules to what the model reads, but for \"default\"",
+    pure,
+);
+const HOOKS: Unbeaten = unbeaten(
+    &["hooks"],
+    "runs programs with each call, and the model reads what they print",
+    pure,
+);
 
 /// Aliases as 2.1.197 and 2.1.332 both list them, without what is for plan mode or another context. What `modelUsage.*.contextWindow` and `.maxOutputTokens` of a result of claude 2.1.330 say (`__tests__/langchain/sizes.test.ts`).
 const MODELS: Models = Models {
@@ -144,7 +172,7 @@ pub static CLAUDE: Provider = Provider {
         sent: "2.2 KB: two lines of the CLI's own, our short system prompt, and a system message of 0.9 KB (\"# Environment\") with the folder, the \
                platform, the OS version, the model and the date; 1.5 KB and the date alone with 2.1.197; no tools",
         not_isolated: "the CLI keeps its `~/.claude.json` and backups of it; of the user's `settings.json`, logins and other variables count, and what \
-                       `health()` names (`USER_SETTINGS`)",
+                       `health()` names (`USER_SETTINGS`), and an organization's `managed-settings.json` wins over ours",
         limits: "the prompt may have 10 MB",
     },
     defaults: Defaults {
@@ -322,12 +350,35 @@ pub static CLAUDE: Provider = Provider {
         },
     ],
     user_settings: Some(UserSettings {
-        file: SETTINGS_FILE,
-        flag: "--settings",
-        ours: settings,
-        users: (".claude", "settings.json"),
-        unbeaten: UNBEATEN,
-        logins: &["apiKeyHelper"],
+        ours: Some(OwnSettings {
+            file: SETTINGS_FILE,
+            flag: "--settings",
+            content: settings,
+        }),
+        files: &[
+            SettingsFile {
+                place: USERS,
+                form: SettingsForm::Json,
+                unbeaten: &[DENY, DIRECTORIES, MOST_EFFORT, MODELS_ALLOWED, OTHER_MODELS],
+                logins: LOGINS,
+            },
+            SettingsFile {
+                place: MACHINES,
+                form: SettingsForm::Json,
+                unbeaten: &[
+                    DENY,
+                    DIRECTORIES,
+                    MOST_EFFORT,
+                    MODELS_ALLOWED,
+                    OTHER_MODELS,
+                    OUTPUT_STYLE,
+                    LANGUAGE,
+                    MODE,
+                    HOOKS,
+                ],
+                logins: LOGINS,
+            },
+        ],
     }),
     home: None,
     session: None,

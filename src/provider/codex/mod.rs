@@ -18,9 +18,11 @@ use super::options::{self, EngineKind, OptionSpec, OutputFormat};
 use super::{
     About, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, LoginAnswer, LoginCheck, LoginDir,
     LoginKind, LoginSign, LoginWords, OUTPUT_SCHEMA_FILE, PromptLimit, Provider, Reading, STANDARD_SYSTEM_PROMPT,
-    SYSTEM_PROMPT_FILE, SchemaForm, Versions, When, Word, flag, optional, output_schema, system_prompt, var_when,
+    SYSTEM_PROMPT_FILE, SchemaForm, SettingsFile, SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions, When,
+    Word, flag, optional, output_schema, pure, system_prompt, unbeaten, var_when,
 };
 use crate::decode::Wire;
+use crate::event::EngineUsed;
 use crate::message::content::Accepts;
 use crate::provider::callbacks::McpClient;
 use crate::provider::media::{MediaForm, MediaSupport};
@@ -176,7 +178,29 @@ pub static CODEX: Provider = Provider {
             content: output_schema,
         },
     ],
-    user_settings: None,
+    user_settings: Some(UserSettings {
+        ours: None,
+        files: &[
+            SettingsFile {
+                place: SettingsPlace::User(".codex", "config.toml"),
+                form: SettingsForm::Toml,
+                unbeaten: &[SERVERS],
+                logins: &[],
+            },
+            SettingsFile {
+                place: SettingsPlace::User(".codex", "AGENTS.md"),
+                form: SettingsForm::Text,
+                unbeaten: INSTRUCTIONS,
+                logins: &[],
+            },
+            SettingsFile {
+                place: SettingsPlace::User(".codex", "AGENTS.override.md"),
+                form: SettingsForm::Text,
+                unbeaten: INSTRUCTIONS,
+                logins: &[],
+            },
+        ],
+    }),
     home: None,
     session: None,
     wires: &[(OutputFormat::StreamJson, Wire::CodexJson)],
@@ -264,8 +288,24 @@ pub static CODEX: Provider = Provider {
     custom: None,
 };
 
+/// No setting switches off all servers, whatever they are called (0.169.0). A live process has a home of its own.
+const SERVERS: Unbeaten = unbeaten(
+    &["mcp_servers"],
+    "starts servers in print form, whose tools the model may call; `ignoreUserConfig: true` leaves them out",
+    |options, used| pure(options, used) && used == EngineUsed::Print && !options.ignore_user_config,
+);
+
+/// No setting leaves them out (0.169.0).
+const INSTRUCTIONS: &[Unbeaten] = &[unbeaten(
+    &[],
+    "is read by the model in print form; a live call leaves it out",
+    |options, used| pure(options, used) && used == EngineUsed::Print,
+)];
+
 /// What of the user's `config.toml` would reach the model in print form, or be run.
 const USERS_OWN: &[Word] = &[
+    Lit("-c"),
+    Lit("model_auto_compact_token_limit=9007199254740991"),
     Lit("-c"),
     Lit("developer_instructions=\"\""),
     Lit("-c"),
@@ -380,7 +420,7 @@ mod tests {
             "exec --json --skip-git-repo-check --sandbox read-only --ephemeral --model gpt-5.5 -c \
              model_instructions_file=\"<system-prompt.txt>\" -c web_search=\"disabled\" -c project_doc_max_bytes=0 -c \
              include_environment_context=false -c include_permissions_instructions=false -c \
-             skills.include_instructions=false -c developer_instructions=\"\" -c notify=[] -c features.code_mode=false -c \
+             skills.include_instructions=false -c model_auto_compact_token_limit=9007199254740991 -c developer_instructions=\"\" -c notify=[] -c features.code_mode=false -c \
              features.code_mode_only=false -c features.current_time_reminder=false -c features.deferred_executor=false -c \
              features.executor_capability_discovery_v2=false -c features.multi_agent_v2=false -c features.multi_env_copy_file=false -c \
              features.request_permissions_tool=false -c features.rollout_budget=false -c features.send_message_to_user_async=false \

@@ -21,11 +21,13 @@ use super::choices::Choices;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     About, AcpErrors, AcpUsage, Announced, Checks, Defaults, EndedLogin, EngineCheck, EnvValue, FileSpec, LoginDir,
-    Provider, Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, WarmForm, WarmThread, When,
-    Word, flag, optional, system_prompt, var, var_when,
+    Provider, Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, SettingsFile, SettingsForm,
+    SettingsPlace, Unbeaten, UserSettings, Versions, WarmForm, WarmThread, When, Word, flag, optional, pure,
+    system_prompt, unbeaten, var, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
+use crate::event::EngineUsed;
 use crate::message::content::{Accepts, ContentLimits, Kind, Takes};
 use crate::provider::callbacks::McpClient;
 use crate::provider::media::{MediaForm, MediaSupport};
@@ -60,8 +62,8 @@ pub static GEMINI: Provider = Provider {
         versions: &["0.61.0"],
         sent: "about 1 KB: our short system prompt, the date, the platform; no tools; without `model`, one more request to \
                choose one",
-        not_isolated: "`~/.gemini/GEMINI.md` is sent, and the GEMINI.md of `context.includeDirectories`; the user's `modelConfigs` \
-                       hold for what a call does not choose; a transcript of every run stays in `~/.gemini/tmp`, beside its entries in \
+        not_isolated: "`~/.gemini/GEMINI.md` is sent, and the GEMINI.md of `context.includeDirectories`; the user's aliases of models in \
+                       `modelConfigs` and `adminPolicyPaths` count; `health()` and a `warning` (`USER_SETTINGS`) name them; a transcript of every run stays in `~/.gemini/tmp`, beside its entries in \
                        `history` and `projects.json`; a `.gemini/.env` above the temporary \
                        folder is read (`TMPDIR` names another); with `cwd`, that folder's GEMINI.md and the user's hooks",
         limits: "an answer stopped by safety or length is reported as a success; SIGTERM may be ignored, so ending takes \
@@ -134,7 +136,37 @@ pub static GEMINI: Provider = Provider {
             content: system_prompt,
         },
     ],
-    user_settings: None,
+    user_settings: Some(UserSettings {
+        ours: None,
+        files: &[
+            SettingsFile {
+                place: SettingsPlace::User("", ".gemini/settings.json"),
+                form: SettingsForm::Json,
+                unbeaten: USERS,
+                logins: &[],
+            },
+            SettingsFile {
+                place: SettingsPlace::User("", ".gemini/GEMINI.md"),
+                form: SettingsForm::Text,
+                unbeaten: &[unbeaten(&[], "is read by the model with every call", pure)],
+                logins: &[],
+            },
+            SettingsFile {
+                place: SettingsPlace::Machine {
+                    folders: [
+                        "/etc/gemini-cli",
+                        "/Library/Application Support/GeminiCli",
+                        "C:\\ProgramData\\gemini-cli",
+                    ],
+                    file: "settings.json",
+                    more: None,
+                },
+                form: SettingsForm::Json,
+                unbeaten: MACHINES,
+                logins: &[],
+            },
+        ],
+    }),
     home: None,
     session: None,
     wires: &[
@@ -262,21 +294,80 @@ fn policy(_: &Provider, options: &Options) -> String {
     }
 }
 
-/// `general.maxAttempts` counts the first try (1: one request, CLI-FACTS 3). The user's other names of files with instructions are left out. An `.env` above the temp folder is anybody's.
+/// Members of the user's settings that ours don't win over: lists and objects of ours are added to theirs (0.61.0).
+const USERS: &[Unbeaten] = &[
+    INCLUDED,
+    unbeaten(&["modelConfigs", "aliases"], OTHER_MODEL, pure),
+    unbeaten(&["modelConfigs", "customAliases"], OTHER_MODEL, pure),
+    unbeaten(&["modelConfigs", "overrides"], OTHER_CONFIG, in_users_folder),
+    unbeaten(&["modelConfigs", "customOverrides"], OTHER_CONFIG, in_users_folder),
+    ADMIN_POLICY,
+];
+
+/// The same of the machine's, which win over ours.
+const MACHINES: &[Unbeaten] = &[
+    INCLUDED,
+    unbeaten(&["modelConfigs"], OTHER_MODEL, pure),
+    ADMIN_POLICY,
+    unbeaten(&["hooksConfig", "enabled"], "has hooks run with each call", pure),
+    unbeaten(&["context", "fileName"], "names files that the model reads", pure),
+    unbeaten(&["experimental"], "changes what the model reads", pure),
+    unbeaten(&["tools", "sandbox"], "has the CLI run in a container", pure),
+];
+
+const INCLUDED: Unbeaten = unbeaten(
+    &["context", "includeDirectories"],
+    "has the model read the GEMINI.md of these folders",
+    pure,
+);
+const ADMIN_POLICY: Unbeaten = unbeaten(
+    &["adminPolicyPaths"],
+    "may give the model tools, for its rules win over ours",
+    pure,
+);
+const OTHER_MODEL: &str = "may have another model asked than `model` names, and in another way";
+const OTHER_CONFIG: &str = "holds for what a call does not choose, with `cwd`";
+
+/// Where no settings of ours are.
+fn in_users_folder(options: &Options, _: EngineUsed) -> bool {
+    !options.built_in_tools && options.cwd.is_some()
+}
+
+/// `general.maxAttempts` counts the first try (1: one request, CLI-FACTS 3). An `.env` above the temp folder is anybody's. Of what the
+/// user's settings could change, each is what it is without settings (tried one by one with 0.61.0): other names of files with instructions,
+/// what is sent with a model's requests, a smaller context or a second request, and a container to run in.
 fn settings(_: &Provider, options: &Options) -> String {
+    const OFF: bool = false;
+    let chosen = generate_content_config(&options.choices);
+    let overrides: Vec<Value> = match chosen.is_empty() {
+        true => Vec::new(),
+        // Behind the CLI's own, of which others stay.
+        false => vec![json!({"match": {"overrideScope": "core"}, "modelConfig": {"generateContentConfig": chosen}})],
+    };
     let mut settings = json!({
-        "general": {"maxAttempts": options.max_retries + 1},
-        "context": {"includeDirectoryTree": false, "fileName": "GEMINI.md"},
-        "hooksConfig": {"enabled": false},
-        "skills": {"enabled": false},
+        "general": {"maxAttempts": options.max_retries + 1, "defaultApprovalMode": "default"},
+        "context": {"includeDirectoryTree": OFF, "fileName": "GEMINI.md"},
+        "model": {"maxSessionTurns": -1, "compressionThreshold": 0.5, "skipNextSpeakerCheck": true},
+        "modelConfigs": {"customOverrides": overrides, "overrides": []},
+        "tools": {"sandbox": OFF},
+        "experimental": {
+            "adk": {"agentSessionNoninteractiveEnabled": OFF},
+            "autoMemory": OFF,
+            "contextManagement": OFF,
+            "directWebFetch": OFF,
+            "dynamicModelConfiguration": OFF,
+            "gemmaModelRouter": {"enabled": OFF},
+            "generalistProfile": OFF,
+            "modelSteering": OFF,
+            "powerUserProfile": OFF,
+            "stressTestProfile": OFF,
+            "taskTracker": OFF,
+            "topicUpdateNarration": OFF,
+        },
+        "hooksConfig": {"enabled": OFF},
+        "skills": {"enabled": OFF},
         "advanced": {"ignoreLocalEnv": true},
     });
-    let chosen = generate_content_config(&options.choices);
-    if !chosen.is_empty() {
-        // Behind the CLI's own, of which others stay.
-        let all = json!({"match": {"overrideScope": "core"}, "modelConfig": {"generateContentConfig": chosen}});
-        settings["modelConfigs"] = json!({"customOverrides": [all]});
-    }
     if options.callbacks.is_some() {
         settings["mcpServers"] = callbacks::servers(
             options.callbacks.as_ref(),
@@ -334,6 +425,17 @@ mod tests {
 
     use crate::command::{Cwd, Mode};
 
+    /// Of a call that chooses nothing.
+    const SETTINGS: &str = concat!(
+        r#"{"general":{"maxAttempts":1,"defaultApprovalMode":"default"},"context":{"includeDirectoryTree":false,"fileName":"GEMINI.md"},"#,
+        r#""model":{"maxSessionTurns":-1,"compressionThreshold":0.5,"skipNextSpeakerCheck":true},"#,
+        r#""modelConfigs":{"customOverrides":[],"overrides":[]},"tools":{"sandbox":false},"#,
+        r#""experimental":{"adk":{"agentSessionNoninteractiveEnabled":false},"autoMemory":false,"contextManagement":false,"#,
+        r#""directWebFetch":false,"dynamicModelConfiguration":false,"gemmaModelRouter":{"enabled":false},"generalistProfile":false,"#,
+        r#""modelSteering":false,"powerUserProfile":false,"stressTestProfile":false,"taskTracker":false,"topicUpdateNarration":false},"#,
+        r#""hooksConfig":{"enabled":false},"skills":{"enabled":false},"advanced":{"ignoreLocalEnv":true}}"#,
+    );
+
     #[test]
     fn a_pipe_that_keeps_the_login_and_asks_once() {
         let line = line(&GEMINI, r#"{"model":"gemini-2.5-flash"}"#);
@@ -346,10 +448,7 @@ mod tests {
         assert_eq!(
             line.files(),
             [
-                (
-                    SETTINGS_FILE,
-                    r#"{"general":{"maxAttempts":1},"context":{"includeDirectoryTree":false,"fileName":"GEMINI.md"},"hooksConfig":{"enabled":false},"skills":{"enabled":false},"advanced":{"ignoreLocalEnv":true}}"#
-                ),
+                (SETTINGS_FILE, SETTINGS),
                 (
                     POLICY_FILE,
                     "[[rule]]\ntoolName = \"*\"\ndecision = \"deny\"\npriority = 998\n"

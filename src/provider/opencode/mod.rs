@@ -19,7 +19,8 @@ use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, SystemPrompt};
 use super::{
     About, Announced, Checks, Defaults, EngineCheck, EnvValue, LiveForm, LoginDir, Provider, Reading,
-    STANDARD_SYSTEM_PROMPT, SchemaForm, Versions, When, Word, choice_var, flag, optional, system_prompt, var, var_when,
+    STANDARD_SYSTEM_PROMPT, SchemaForm, SettingsFile, SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions,
+    When, Word, choice_var, flag, optional, pure, system_prompt, unbeaten, var, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::Accepts;
@@ -39,7 +40,7 @@ pub static OPENCODE: Provider = Provider {
         name: "OpenCode",
         versions: &["1.18.34"],
         sent: "0.9 KB: our short system prompt, the model's name, platform and date; no tools",
-        not_isolated: "its log and locks in `~/.local`; with `ignoreUserConfig: false`, the user's opencode.json and its MCP \
+        not_isolated: "its log and locks in `~/.local`; what a machine's `/etc/opencode` says, which `health()` names; with `ignoreUserConfig: false`, the user's opencode.json and its MCP \
                        servers",
         limits: "always a `timeout`: it retries in silence (73 s on a 500); answers of more than 1 MB (off Linux, of 450 KB) may be cut, which \
                  is an error; whole messages, no text deltas; an answer stopped by length is a success whose \
@@ -136,7 +137,31 @@ pub static OPENCODE: Provider = Provider {
     drop_env: &[],
     key_env: &[],
     files: &[],
-    user_settings: None,
+    user_settings: Some(UserSettings {
+        ours: None,
+        files: &[
+            SettingsFile {
+                place: SettingsPlace::Machine {
+                    folders: MANAGED,
+                    file: "opencode.json",
+                    more: None,
+                },
+                form: SettingsForm::Json,
+                unbeaten: MACHINES,
+                logins: &[],
+            },
+            SettingsFile {
+                place: SettingsPlace::Machine {
+                    folders: MANAGED,
+                    file: "opencode.jsonc",
+                    more: None,
+                },
+                form: SettingsForm::Json,
+                unbeaten: MACHINES,
+                logins: &[],
+            },
+        ],
+    }),
     home: None,
     session: None,
     wires: &[(OutputFormat::StreamJson, Wire::OpencodeJson)],
@@ -207,6 +232,20 @@ pub static OPENCODE: Provider = Provider {
     }),
     custom: None,
 };
+
+/// Where a machine's configuration is, which wins over ours (1.18.34).
+const MANAGED: [&str; 3] = [
+    "/etc/opencode",
+    "/Library/Application Support/opencode",
+    "C:\\ProgramData\\opencode",
+];
+
+/// Its members that reach a call of a model alone.
+const MACHINES: &[Unbeaten] = &[
+    unbeaten(&["agent", AGENT], "replaces the system prompt, or more, of calls", pure),
+    unbeaten(&["instructions"], "is read by the model with every call", pure),
+    unbeaten(&["mcp"], "starts servers with each process", pure),
+];
 
 /// What an image needs.
 const SIGHT: &str = "of models whose configuration says so (`modalities.input`, in `config` or opencode's own catalog); refused with others";

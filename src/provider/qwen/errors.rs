@@ -42,6 +42,7 @@ const HINTS: &[(Code, &str)] = &[
 const RULES: &[Rule] = &[
     Rule::new(&[NoTurns, Text("<command .* is not supported in this mode>")], Code::PromptIntercepted, "The command \"/help\" is not supported in this mode."),
     Rule::new(&[NoTurns, Subtype("success")], Code::PromptIntercepted, "").say("the CLI took the prompt for a command of its own and asked no model"),
+    Rule::new(&[Kind("tools_not_offered")], Code::InvalidConfig, "the CLI does not offer its model what is bound: add").hint("look into `permissions.deny` and `tools` of `~/.qwen/settings.json`"),
     Rule::new(&[Subtype("error_max_turns")], Code::MaxTurns, "Reached max session turns"),
     Rule::new(&[Exit(41)], Code::NotLoggedIn, "No auth type is selected."),
     Rule::new(&[Exit(42), Text("<no input provided>")], Code::EmptyPrompt, "No input provided via stdin."),

@@ -17,11 +17,13 @@ use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     About, AcpErrors, AcpUsage, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, Guard, LiveForm,
-    PromptLimit, Provider, Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, WarmForm,
-    WarmThread, When, Word, choice_var, flag, optional, system_prompt, var_when,
+    PromptLimit, Provider, Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, SettingsFile, SettingsForm,
+    SettingsPlace, Unbeaten, UserSettings, Versions, WarmForm, WarmThread, When, Word, choice_var, flag, nobody,
+    optional, pure, system_prompt, unbeaten, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
+use crate::event::EngineUsed;
 use crate::provider::callbacks::McpClient;
 use crate::provider::media::MediaSupport;
 use crate::provider::models::{Models, size};
@@ -57,9 +59,11 @@ const NO_BARE_TOOLS: &[Word] = &[
     Lit("update_goal"),
 ];
 
-/// What `--bare` leaves out, for the machine-wide layer of settings: a second request with the whole thread, hooks.
+/// What `--bare` leaves out, for the machine-wide layer of settings: a second request with the whole thread, hooks, and files with instructions
+/// (`~/.qwen/QWEN.md`, `AGENTS.md`), in whose place there is a name that no file has.
 fn settings(_: &Provider, _: &Options) -> String {
-    json!({"memory": {"enableManagedAutoMemory": false}, "disableAllHooks": true}).to_string()
+    let none = json!({"fileName": "deep-factor-providers.none"});
+    json!({"memory": {"enableManagedAutoMemory": false}, "disableAllHooks": true, "context": none}).to_string()
 }
 
 /// The bridge, for `--mcp-config`. A trusted server's tools run unasked.
@@ -69,6 +73,31 @@ fn mcp_config(_: &Provider, options: &Options) -> String {
         |bridge| json!({"httpUrl": bridge.url, "headers": bridge.headers(), "timeout": CALL_LIMIT_MS, "trust": true}),
     );
     json!({"mcpServers": servers}).to_string()
+}
+
+/// What of the user's settings is read in spite of `--bare` (0.15.10, 0.24.4).
+const USERS: &[Unbeaten] = &[
+    unbeaten(&["env", MOST_TOKENS], LIMITS_ANSWERS, chooses_no_limit),
+    unbeaten(
+        &["context", "includeDirectories"],
+        "is told to the model, folder by folder, where an answer has to fit a schema",
+        nobody,
+    ),
+    unbeaten(
+        &["model", "generationConfig"],
+        "is sent with warm calls (0.15.10), and where an answer has to fit a schema",
+        |options, used| pure(options, used) && used == EngineUsed::Warm,
+    ),
+];
+
+/// The same of variables that it sets where the process has none.
+const VARIABLES: &[Unbeaten] = &[unbeaten(&[MOST_TOKENS], LIMITS_ANSWERS, chooses_no_limit)];
+
+const MOST_TOKENS: &str = "QWEN_CODE_MAX_OUTPUT_TOKENS";
+const LIMITS_ANSWERS: &str = "limits the answers of calls that choose no `maxOutputTokens`";
+
+fn chooses_no_limit(options: &Options, used: EngineUsed) -> bool {
+    pure(options, used) && options.choices.max_output_tokens.is_none()
 }
 
 /// What it can do in print form.
@@ -139,8 +168,8 @@ pub static QWEN: Provider = Provider {
         name: "Qwen",
         versions: &["0.15.10", "0.24.4"],
         sent: "1.1 KB: our short system prompt, the date, the platform and the (private) folder; no tools",
-        not_isolated: "the login in `~/.qwen`, where it leaves an `installation_id`; variables that a `.env` sets there or in the home folder \
-                       (`QWEN_CODE_MAX_OUTPUT_TOKENS`); no settings, with the built-in tools off",
+        not_isolated: "the login in `~/.qwen`, where it leaves an `installation_id`; variables that a `.env` there, in the home folder or \
+                       the `env` of its settings sets (`QWEN_CODE_MAX_OUTPUT_TOKENS`); `health()` and a `warning` (`USER_SETTINGS`) name them",
         limits: "its own retries can't be switched off (111 s on a 500): `timeout` bounds them; 0.24.4 is ended where it pauses for a \
                  minute after a 429 or a 503; it loses the end of a text of 1 MiB or more (`outputFormat: \"text\"`), which is \
                  refused therefore; 0.15.10 asks \
@@ -230,11 +259,7 @@ pub static QWEN: Provider = Provider {
             "QWEN_CODE_MCP_TOOL_IDLE_TIMEOUT_MS",
             EnvValue::Fixed("86400000"),
         ),
-        choice_var(
-            &[When::MaxOutputTokens],
-            "QWEN_CODE_MAX_OUTPUT_TOKENS",
-            EnvValue::MaxOutputTokens,
-        ),
+        choice_var(&[When::MaxOutputTokens], MOST_TOKENS, EnvValue::MaxOutputTokens),
         var_when(
             &[When::ToolsOff, When::Callbacks, When::Before(BARE_TAKES_ALL)],
             "QWEN_CODE_SYSTEM_SETTINGS_PATH",
@@ -270,7 +295,29 @@ pub static QWEN: Provider = Provider {
             content: settings,
         },
     ],
-    user_settings: None,
+    user_settings: Some(UserSettings {
+        ours: None,
+        files: &[
+            SettingsFile {
+                place: SettingsPlace::User("", ".qwen/settings.json"),
+                form: SettingsForm::Json,
+                unbeaten: USERS,
+                logins: &[],
+            },
+            SettingsFile {
+                place: SettingsPlace::User("", ".qwen/.env"),
+                form: SettingsForm::Variables,
+                unbeaten: VARIABLES,
+                logins: &[],
+            },
+            SettingsFile {
+                place: SettingsPlace::User("", ".env"),
+                form: SettingsForm::Variables,
+                unbeaten: VARIABLES,
+                logins: &[],
+            },
+        ],
+    }),
     home: None,
     session: None,
     wires: &[

@@ -32,7 +32,10 @@ fn every_provider_is_sound() {
             if let Word::File(name) | Word::FileSetting(_, name) = word {
                 assert!(
                     provider.files.iter().any(|file| file.name == *name)
-                        || provider.user_settings.is_some_and(|own| own.file == *name),
+                        || provider
+                            .user_settings
+                            .and_then(|own| own.ours)
+                            .is_some_and(|own| own.file == *name),
                     "{}: {word:?} names no file",
                     provider.id
                 );

@@ -275,7 +275,7 @@ where
     if let (Value::Object(fields), Value::Object(figures)) = (&mut fields, figures) {
         fields.extend(figures);
     }
-    let told = request.notes(attempt.number, engine, base_env).into_iter();
+    let told = request.notes(attempt.number, engine, engine_used, base_env).into_iter();
     let opening = AttemptStart {
         message: match origin {
             Origin::Continued => "continued",
