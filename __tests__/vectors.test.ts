@@ -96,7 +96,10 @@ describe("beyond SPEC-01", () => {
     ["an unterminated fence", '```json\n{"tool_calls":[{"name":"a"},{"name":"b"}]}'],
     ["a null among calls", '```json\n{"tool_calls":[{"name":"a"},null,{"name":"b"}]}\n```'],
   ])("finds calls in %s", (_, text) => {
-    expect(parseToolCalls(text).map(({ name }) => name)).toEqual(["a", "b"]);
+    expect(parseToolCalls(text).map(({ name, id }) => [name, id])).toEqual([
+      ["a", "call_0"],
+      ["b", "call_1"],
+    ]);
   });
 
   it("finds arguments with a fence inside, and arguments that are a JSON string", () => {

@@ -22,7 +22,7 @@ async function ask(name: Name, options: object, prepare: Write, version?: string
   const warnings: string[] = [];
   const named = (text: string) => text.replaceAll(home, "~");
   for await (const event of provider.stream(["hi"])) {
-    if (event.type === "warning") warnings.push(`${event.code}: ${named(event.message)}`);
+    if (event.type === "warning" && event.code === "USER_SETTINGS") warnings.push(named(event.message));
   }
   const { problems } = await provider.health({ level: "version" });
   const told = problems.flatMap(({ code, message }) => (code === "USER_SETTINGS" ? [named(message)] : []));
@@ -50,7 +50,10 @@ describe.skipIf(!HERE)("the user's settings", { timeout: 300_000 }, () => {
     const set = await ask("gemini", { engine }, (home) =>
       write(join(home, ".gemini/settings.json"), JSON.stringify(GEMINI_NEUTRAL)),
     );
-    expect(set).toEqual(bare);
+    expect([set.bodies, set.warnings]).toEqual([bare.bodies, []]);
+    const withCwd = (name: string) =>
+      `\`modelConfigs.${name}\` in ~/.gemini/settings.json holds for what a call does not choose, with \`cwd\``;
+    expect(set.told).toEqual(["overrides", "customOverrides"].map(withCwd));
     expect([bare.bodies.length, bare.warnings, bare.told]).toEqual([1, [], []]);
   });
 
@@ -70,7 +73,7 @@ describe.skipIf(!HERE)("the user's settings", { timeout: 300_000 }, () => {
       "~/.gemini/GEMINI.md is read by the model with every call",
     ];
     expect(told).toEqual(all);
-    expect(warnings).toEqual(all.map((message) => `USER_SETTINGS: ${message}`));
+    expect(warnings).toEqual(all);
   });
 
   const codex = (home: string) => {
@@ -88,7 +91,7 @@ describe.skipIf(!HERE)("the user's settings", { timeout: 300_000 }, () => {
     const { bodies, warnings, told } = await ask("codex", { engine: "print" }, codex);
     expect(bodies[0]).toContain("canary of a file");
     expect(told).toEqual(CODEX);
-    expect(warnings).toEqual(CODEX.map((message) => `USER_SETTINGS: ${message}`));
+    expect(warnings).toEqual(CODEX);
   });
 
   it("codex, live: neither reaches the model, and a small limit of the user's makes no thread a summary", async () => {
@@ -105,7 +108,7 @@ describe.skipIf(!HERE)("the user's settings", { timeout: 300_000 }, () => {
       "`QWEN_CODE_MAX_OUTPUT_TOKENS` in ~/.qwen/.env limits the answers of calls that choose no `maxOutputTokens`";
     const left = await ask("qwen", { engine: "print" }, files, NEWEST_QWEN);
     expect(left.bodies[0]).toContain('"max_tokens":77');
-    expect([left.warnings, left.told]).toEqual([[`USER_SETTINGS: ${limits}`], [limits]]);
+    expect([left.warnings, left.told]).toEqual([[limits], [limits]]);
     const chosen = await ask("qwen", { engine: "print", maxOutputTokens: 500 }, files, NEWEST_QWEN);
     expect(chosen.bodies[0]).toContain('"max_tokens":500');
     expect(chosen.warnings).toEqual([]);

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::content::{self, Parts};
 use super::settings::{Settings, ToolChoice};
-use crate::declare::{MAX_NAME, Tools, union};
+use crate::declare::{MAX_NAME, Tools};
 use crate::error::clip;
 use crate::message::reasoning::{Origin, ReasoningDetail, Returned};
 use crate::message::{Content, InvalidToolCall, Message, Role, ToolCall, ToolSpec};
@@ -162,17 +162,10 @@ fn declared(tools: &Tools) -> Vec<Body> {
     let tools = tools.declared().iter().map(|tool| {
         let mut function = Body::default();
         function.set("name", &tool.name);
-        let whole: Option<Value> = serde_json::from_str(&tool.schema).ok();
-        // OpenAI refuses the whole request for a union at the top of a tool's schema.
-        let flat = whole.as_ref().and_then(union::flattened);
-        let said = flat.as_ref().and(whole.as_ref()).and_then(union::said);
-        let said = said.map(|union| format!("The arguments are {union}"));
-        let description: Vec<&str> = tool.description.as_deref().into_iter().chain(said.as_deref()).collect();
-        if !description.is_empty() {
-            function.set("description", &description.join("\n\n"));
+        if let Some(description) = &tool.description {
+            function.set("description", description);
         }
-        let schema = flat.map_or_else(|| tool.schema.clone(), |flat| flat.to_string());
-        if let Ok(schema) = RawValue::from_string(schema) {
+        if let Ok(schema) = RawValue::from_string(tool.schema.clone()) {
             function.set("parameters", &schema);
         }
         let mut tool = Body::default();

@@ -50,10 +50,13 @@ impl Tools {
             let name = wire_name(&tool.name, max_name, |name| taken.contains(name) || reserved(name));
             taken.insert(name.clone());
             callers.insert(name.clone(), tool.name.clone());
+            let (schema, union) = one_object(object_schema(&tool.schema));
+            let said = union.map(|union| format!("The arguments are {union}"));
+            let description: Vec<&str> = tool.description.as_deref().into_iter().chain(said.as_deref()).collect();
             Declared {
                 name,
-                description: tool.description.clone(),
-                schema: object_schema(&tool.schema),
+                description: (!description.is_empty()).then(|| description.join("\n\n")),
+                schema,
             }
         };
         Tools {
@@ -100,6 +103,16 @@ fn wire_name(name: &str, max_name: usize, is_taken: impl Fn(&str) -> bool) -> St
         round += 1;
     }
     wire
+}
+
+/// `schema` without a union at its top, for which OpenAI refuses the whole request, whichever CLI sends it; and that union, in words.
+fn one_object(schema: String) -> (String, Option<String>) {
+    let whole: Option<Value> = serde_json::from_str(&schema).ok();
+    let flat = whole.as_ref().and_then(union::flattened);
+    match (flat, whole) {
+        (Some(flat), Some(whole)) => (flat.to_string(), union::said(&whole)),
+        _ => (schema, None),
+    }
 }
 
 /// The schema in the form that MCP and the APIs accept: `type` must be `"object"`, or claude drops every tool of the server.

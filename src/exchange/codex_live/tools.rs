@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use super::wire::DynamicTool;
-use crate::declare::{Declared, MAX_NAME, Tools, union};
+use crate::declare::{Declared, MAX_NAME, Tools};
 use crate::message::ToolSpec;
 
 /// The name of our tools where they are a namespace.
@@ -73,10 +73,6 @@ pub fn dynamic(tools: &Tools, form: Form) -> Vec<DynamicTool> {
 fn function(tool: &Declared) -> DynamicTool {
     let mut schema = serde_json::from_str(&tool.schema).unwrap_or_else(|_| json!({"type": "object"}));
     let mut notes = Vec::new();
-    if let Some(flat) = union::flattened(&schema) {
-        notes.extend(union::said(&schema).map(|union| format!("- all: {union}")));
-        schema = flat;
-    }
     rewrite(&mut schema, "", &mut notes, 0);
     let mut description = tool.description.clone().unwrap_or_default();
     if !notes.is_empty() {
@@ -275,7 +271,7 @@ mod tests {
         );
         assert_eq!(
             description,
-            format!("Does it.\n\nConstraints of the arguments:\n- all: any one of {union}")
+            format!("Does it.\n\nThe arguments are any one of {union}")
         );
     }
 
