@@ -1068,7 +1068,8 @@ export interface HealthProblem {
    * `LOGIN_UNKNOWN`, where the CLI was asked and gave no answer; `KEY_BEATS_LOGIN`, where an API key in the environment is
    * used and billed although there is a login; `LOGIN_ENDED`, where the vendor serves a kind of login no more that the CLI may have
    * (gemini's personal ones); `TOOL_FORM`, where codex's live engine needs another `toolForm`; `USER_SETTINGS`, for what the
-   * user's settings of the CLI (claude's `~/.claude/settings.json`) set that beats the environment or changes calls.
+   * user's settings of the CLI (claude's `~/.claude/settings.json`, codex's `config.toml`, …), or those of the machine's owner, set that
+   * beats the environment or changes calls.
    */
   code:
     | ProviderErrorCode
