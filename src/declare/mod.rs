@@ -144,6 +144,23 @@ mod tests {
     }
 
     #[test]
+    fn a_union_at_the_top_is_one_objects_and_told_in_words() {
+        let union =
+            r#"[{"type":"object","properties":{"a":{}},"required":["a"]},{"type":"object","properties":{"b":{}}}]"#;
+        let spec = ToolSpec {
+            name: "t".to_owned(),
+            description: Some("Does it.".to_owned()),
+            schema: RawValue::from_string(format!(r#"{{"anyOf":{union}}}"#)).unwrap(),
+        };
+        let declared = Declared {
+            name: "t".to_owned(),
+            description: Some(format!("Does it.\n\nThe arguments are any one of {union}")),
+            schema: r#"{"type":"object","properties":{"a":{},"b":{}}}"#.to_owned(),
+        };
+        assert_eq!(Tools::new(&[spec], 64).declared(), [declared]);
+    }
+
+    #[test]
     fn names_are_allowed_and_lead_back() {
         let long = "x".repeat(200);
         let other = format!("{long}y");

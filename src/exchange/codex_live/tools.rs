@@ -269,10 +269,7 @@ mod tests {
                    "properties": {"kind": {"enum": ["a", "b"], "type": "string"}, "a": {"type": "string"}, "b": {"type": "string"}},
                    "required": ["kind"]})
         );
-        assert_eq!(
-            description,
-            format!("Does it.\n\nThe arguments are any one of {union}")
-        );
+        assert_eq!(description, format!("Does it.\n\nThe arguments are any one of {union}"));
     }
 
     #[test]
