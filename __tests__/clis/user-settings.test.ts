@@ -27,7 +27,10 @@ async function ask(name: Name, options: object, prepare: Write, version?: string
   const { problems } = await provider.health({ level: "version" });
   const told = problems.flatMap(({ code, message }) => (code === "USER_SETTINGS" ? [named(message)] : []));
   const bodies = api.requests.map(({ body, path }) =>
-    named(JSON.stringify([path, body])).replace(/\/[^\s"\\]*deep-factor[^\s"\\]*|dfp-\w+|msg_[\w-]+|\d{13}/g, "#"),
+    named(JSON.stringify([path, body])).replace(
+      /date is \w+, \w+ \d+|\/[^\s"\\]*deep-factor[^\s"\\]*|dfp-\w+|msg_[\w-]+|\d{13}/g,
+      "#",
+    ),
   );
   return { bodies, warnings, told };
 }
