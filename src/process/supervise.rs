@@ -73,8 +73,8 @@ struct Seen {
 
 impl Supervisor {
     /// Supervises the run with three concurrent parts: `feeding` writes the input, `watching` waits for the reason of the end
-    /// and ends the group, `answering` drains the output and sends the [`Exit`]. A permit that is not a session's place, the
-    /// listing and the resources in use are released as soon as the leader has exited.
+    /// and ends the group, `answering` drains the output and sends the [`Exit`]. A permit that is not a session's place and the
+    /// listing are released as soon as the leader has exited.
     pub async fn run(self) {
         let Supervisor {
             run_id,
