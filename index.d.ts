@@ -180,7 +180,7 @@ export interface ReasoningOptions {
 export type ToolChoice = "auto" | "none" | "any" | { readonly name: string };
 
 /**
- * What becomes of a choice that the provider can't have (docs/providers.md): the call is refused with `UNSUPPORTED_OPTION` before
+ * What becomes of a choice that the provider can't have (docs/reference/providers.md): the call is refused with `UNSUPPORTED_OPTION` before
  * anything starts, or it is made without, with a `warning` event of that code. Default: `"warn"` for `temperature`, `stop` and
  * `maxOutputTokens`, `"error"` for the rest.
  */
@@ -213,7 +213,7 @@ export type WithStructured<TMessage = AIMessage, TSchema = undefined> = TMessage
  * Waiting for a plan that is used up. A call that fails for that reason (category `quota`), where the provider has said when the plan is
  * there again, waits until then, tells so by a `waiting` event, and asks again; later calls of the same provider and model wait with it,
  * without asking first. Meanwhile there is no process and no place in the queue taken, and neither `timeout` nor `retry` count. An abort or
- * `close()` ends it at once. In a {@link FallbackProvider}, the next member is asked first (docs/errors.md).
+ * `close()` ends it at once. In a {@link FallbackProvider}, the next member is asked first (docs/reference/errors.md).
  */
 export interface QuotaOptions {
   /** Whether it waits. Default: `false`, the error is thrown as it comes. */
@@ -262,7 +262,7 @@ export interface LoginOptions {
  *
  * Blocks of text are text, joined as LangChain's `text` joins them; what an `ai` message thought is left out. Images and files (of
  * LangChain, OpenAI, Anthropic, the AI SDK, Google and MCP; base64, a URL, `Uint8Array` or `ArrayBuffer`) go over natively where the
- * provider takes them, and are refused with `UNSUPPORTED_CONTENT` elsewhere, and where they are too large (docs/providers.md): they never
+ * provider takes them, and are refused with `UNSUPPORTED_CONTENT` elsewhere, and where they are too large (docs/reference/providers.md): they never
  * become text, and nothing is fetched or read for them.
  */
 export type MessageInput =
@@ -469,7 +469,7 @@ export interface ClaudeCliProviderOptions extends CliProviderOptions {
    * `"print"`: one process per call, the whole thread as one prompt, tools by instruction. `"live"`: one process per
    * conversation, native tool calls, only the new part of a thread sent. `"auto"`: live where the installed CLI is known to serve it and
    * the other options allow it, print otherwise; decided by what the file is, before anything starts. `run.engine` of a reply says which
-   * it was, `health()` which it would be and why. Default: `"auto"`. See docs/live-engine.md.
+   * it was, `health()` which it would be and why. Default: `"auto"`. See docs/concepts/engines.md.
    */
   engine?: "print" | "live" | "auto" | undefined;
   /**
@@ -516,7 +516,7 @@ export function createClaudeCliProvider(options?: ClaudeCliProviderOptions): Cli
 
 // ------------------------------------------------------------------------------------------------------------ other CLIs
 
-/** What every CLI takes, a CLI of one's own included. docs/providers.md says what each one does with it. */
+/** What every CLI takes, a CLI of one's own included. docs/reference/providers.md says what each one does with it. */
 export interface CliProviderOptions {
   /** The model, as the CLI names it. Default, and `""`: the CLI's own. */
   model?: string | undefined;
@@ -597,7 +597,7 @@ export interface CodexCliProviderOptions extends CliProviderOptions {
   /**
    * `"live"` serves all conversations with one process, `codex app-server`: native tool calls, text piece by piece, only what is new
    * sent. Needs codex 0.150 or newer (`LIVE_UNSUPPORTED`). `"print"`: one process per call. `"auto"`: live where the installed version was
-   * measured (0.150.0 and 0.169.0) and the other options allow it, print otherwise. Default: `"auto"`. See docs/live-engine.md, "Which engine".
+   * measured (0.150.0 and 0.169.0) and the other options allow it, print otherwise. Default: `"auto"`. See docs/concepts/engines.md, "Which engine".
    */
   engine?: "print" | "live" | "auto" | undefined;
   /**
@@ -633,7 +633,7 @@ export interface GeminiCliProviderOptions extends CliProviderOptions {
   /**
    * `"print"`: one process per call. `"warm"`: one process, `gemini --acp`, serves many calls and remembers none of them; an installed
    * CLI that can't is `LIVE_UNSUPPORTED`. `"auto"`: warm where the installed version was measured (0.61.0) and the other options allow it,
-   * print otherwise. Default: `"auto"`. See docs/live-engine.md, "Which engine".
+   * print otherwise. Default: `"auto"`. See docs/concepts/engines.md, "Which engine".
    */
   engine?: "print" | "warm" | "auto" | undefined;
   /** Warm engine: how long, in ms, the process is kept for the next call. Default: 60000; 300000 with `engine: "warm"`. */
@@ -667,7 +667,7 @@ export interface QwenCliProviderOptions extends CliProviderOptions {
    * `"live"` keeps one process for a conversation: native tool calls, which wait in it for their results, and only what is new sent. Of
    * qwen 0.24.4 (`LIVE_UNSUPPORTED` otherwise). `"warm"`: one process, `qwen --acp`, serves many calls and remembers none of them;
    * of qwen 0.15.10 (`LIVE_UNSUPPORTED` otherwise). `"print"`: one process per call. `"auto"` is live with 0.24.4, warm with 0.15.10, and
-   * print with others or where the options want it. Default: `"auto"`. See docs/live-engine.md, "Which engine".
+   * print with others or where the options want it. Default: `"auto"`. See docs/concepts/engines.md, "Which engine".
    */
   engine?: "print" | "live" | "warm" | "auto" | undefined;
   /**
@@ -706,7 +706,7 @@ export interface GlmCliProviderOptions extends CliProviderOptions {
    * form, which that source takes for its interactive mode. Default: `"flag"`.
    */
   promptStyle?: "flag" | "arg" | undefined;
-  /** It has one engine: a process per call. See docs/live-engine.md, "Which engine". */
+  /** It has one engine: a process per call. See docs/concepts/engines.md, "Which engine". */
   engine?: "print" | undefined;
 }
 
@@ -748,7 +748,7 @@ export interface GrokCliProviderOptions extends CliProviderOptions {
   /**
    * `"print"`: one process per call. `"warm"`: one process, `grok agent stdio`, serves many calls and remembers none of them; an installed
    * CLI that can't is `LIVE_UNSUPPORTED`. `"auto"`: warm where the installed version was measured (1.0.41) and the other options allow it,
-   * print otherwise. Default: `"auto"`; with `dialect: "ax"`, which has no other, `"print"`. See docs/live-engine.md, "Which engine".
+   * print otherwise. Default: `"auto"`; with `dialect: "ax"`, which has no other, `"print"`. See docs/concepts/engines.md, "Which engine".
    */
   engine?: "print" | "warm" | "auto" | undefined;
   /** Warm engine: how long, in ms, the process is kept for the next call. Default: 60000; 300000 with `engine: "warm"`. */
@@ -780,7 +780,7 @@ export interface OpenCodeCliProviderOptions extends CliProviderOptions {
    * `"live"` serves all conversations with one process, `opencode serve`: native tool calls, text piece by piece, only what is new sent.
    * Measured with 1.18.34; of other versions it is tried first whether they keep what is written into their sessions; `LIVE_UNSUPPORTED`
    * names what they don't. `"print"`: one process per call. `"auto"`: live where the installed version is known to do that and the other
-   * options allow it, print otherwise. Default: `"auto"`. See docs/live-engine.md, "Which engine".
+   * options allow it, print otherwise. Default: `"auto"`. See docs/concepts/engines.md, "Which engine".
    */
   engine?: "print" | "live" | "auto" | undefined;
   /**
@@ -826,7 +826,7 @@ export interface CopilotCliProviderOptions extends CliProviderOptions {
    * `"live"` serves all conversations with one process, `copilot --headless`: our system prompt alone, native tool calls whose arguments come
    * piece by piece, usage of each response. Measured with 1.0.102; of other versions, those that speak the same protocol. `"print"`: one
    * process per call, with 7 KB of Copilot's own instructions. `"auto"`: live where the installed version is known to do that and the other
-   * options allow it, print otherwise. Default: `"auto"`. See docs/live-engine.md, "Which engine".
+   * options allow it, print otherwise. Default: `"auto"`. See docs/concepts/engines.md, "Which engine".
    */
   engine?: "print" | "live" | "auto" | undefined;
   /**
@@ -918,7 +918,7 @@ export function createAcpProvider(options: AcpProviderOptions): CliProvider;
 
 /** Options of {@link createCliProvider}. */
 export interface CustomCliProviderOptions extends CliProviderOptions {
-  /** It has one engine: a process per call. See docs/live-engine.md, "Which engine". */
+  /** It has one engine: a process per call. See docs/concepts/engines.md, "Which engine". */
   engine?: "print" | undefined;
 }
 
@@ -1262,7 +1262,7 @@ export interface ProviderReply {
 
 /**
  * A block of a model's reasoning, as an object of OpenRouter's `reasoning_details`. `signature` and `data` are sealed: they mean something
- * to the API alone that gave them, and go back to it with the message (docs/providers.md).
+ * to the API alone that gave them, and go back to it with the message (docs/reference/providers.md).
  */
 export type ReasoningDetail = {
   /** By what its API knows it again. */

@@ -51,8 +51,8 @@ describe("the codes of the native side", () => {
     ]);
   });
 
-  it("are in docs/errors.md", () => {
-    const document = read("docs/errors.md");
+  it("are in docs/reference/errors.md", () => {
+    const document = read("docs/reference/errors.md");
     for (const { code } of codes) expect(document).toContain(`\`${code}\``);
   });
 });

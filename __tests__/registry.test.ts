@@ -52,9 +52,9 @@ describe.each(REGISTRY)("$id", ({ id, name, command }) => {
     expect(optionsOf(new native.NativeProvider(id, '{"§":0}', 0).check())).toEqual(fieldsOf(options));
   });
 
-  it("has its row in docs/providers.md, and its factory in docs/options.md", () => {
-    expect(text("docs/providers.md")).toMatch(new RegExp(`^\\| ${id} +\\| [^|]+ \\| \`${command} `, "m"));
-    expect(text("docs/options.md")).toContain(factory);
+  it("has its row in docs/reference/providers.md, and its factory in docs/reference/options.md", () => {
+    expect(text("docs/reference/providers.md")).toMatch(new RegExp(`^\\| ${id} +\\| [^|]+ \\| \`${command} `, "m"));
+    expect(text("docs/reference/options.md")).toContain(factory);
   });
 });
 

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * `node bench/docs.mjs [--check]`: the tables of bench/RESULTS.md and docs/providers.md, out of what is kept.
+ * `node bench/docs.mjs [--check]`: the tables of bench/RESULTS.md, out of what is kept.
  *
  * In flow `bench/results/full.json` and `fleet-simulation.json`; out flow the documents, where whatever stands between `<!-- bench:name -->` and
  * `<!-- /bench -->` is written anew. `--check` writes nothing and fails if that would change anything.
@@ -12,7 +12,7 @@ import { section, setting } from "./harness/report.mjs";
 import { whichEngine } from "./harness/which-engine.mjs";
 
 const RESULTS = new URL("results/full.json", import.meta.url);
-const DOCUMENTS = ["bench/RESULTS.md", "docs/providers.md"];
+const DOCUMENTS = ["bench/RESULTS.md"];
 
 /** What is no bench's own. @type {Record<string, (outcome: import("./harness/report.mjs").Outcome) => string>} */
 const OTHERS = { setting, whichEngine, simulation: simulationTable };

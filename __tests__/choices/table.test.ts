@@ -1,6 +1,6 @@
 // @change
 /**
- * The table of capabilities (docs/providers.md, which is the registry's), held to what happens: what it calls unsupported is refused
+ * The table of capabilities (docs/reference/providers.md, which is the registry's), held to what happens: what it calls unsupported is refused
  * by that name before anything starts, and what it calls native reaches the API of the real CLI.
  */
 import { readFileSync } from "node:fs";
@@ -23,7 +23,7 @@ import { HERE } from "../clis/real.js";
 import { NEWEST_QWEN } from "../support/clis.mjs";
 import { sampleOf, withClaude, withCli } from "../support/harness.mjs";
 
-const page = readFileSync(new URL("../../docs/providers.md", import.meta.url), "utf8");
+const page = readFileSync(new URL("../../docs/reference/providers.md", import.meta.url), "utf8");
 const table = page
   .split("capabilities in src/provider; a test compares them. -->")[1]
   ?.split("<!-- end of capabilities")[0];

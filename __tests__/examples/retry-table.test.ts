@@ -1,21 +1,21 @@
-/** docs/guide/fleet.md shows what `whatToDo` of examples/fleet says of every error that docs/errors.md lists. */
+/** examples/fleet/README.md shows what `whatToDo` of examples/fleet says of every error that docs/reference/errors.md lists. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { whatToDo } from "../../examples/fleet/retry.mjs";
 import { errorOf, listedCodes, retryTable } from "../support/retry-table.mjs";
 
-const file = (name: string) => new URL(`../../docs/${name}`, import.meta.url);
-const codes = listedCodes(readFileSync(file("errors.md"), "utf8"));
+const codes = listedCodes(readFileSync(new URL("../../docs/reference/errors.md", import.meta.url), "utf8"));
+const page = new URL("../../examples/fleet/README.md", import.meta.url);
 const TABLE = /(?<=<!-- retries -->\n)[\s\S]*(?=\n<!-- \/retries -->)/;
 
 it("the table is what the function says", () => {
   expect(codes.length).toBeGreaterThan(50);
   expect(new Set(codes.map(({ category }) => category)).size).toBe(10);
   const table = retryTable(codes, whatToDo);
-  const text = readFileSync(file("guide/fleet.md"), "utf8");
+  const text = readFileSync(page, "utf8");
   if (process.env.UPDATE_DOCS)
     writeFileSync(
-      file("guide/fleet.md"),
+      page,
       text.replace(TABLE, () => table),
     );
   else expect(TABLE.exec(text)?.[0]).toBe(table);

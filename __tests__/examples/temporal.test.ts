@@ -186,8 +186,8 @@ describe("an agent's run as an activity", () => {
     expect((await run(environment({ attempt: 2 }), "down")).output).toBe("Paid.");
   });
 
-  it("is for Temporal what docs/guide/fleet.md says, whatever the code is", () => {
-    const text = readFileSync(join(import.meta.dirname, "../../docs/errors.md"), "utf8");
+  it("is for Temporal what examples/fleet/README.md says, whatever the code is", () => {
+    const text = readFileSync(join(import.meta.dirname, "../../docs/reference/errors.md"), "utf8");
     for (const listed of listedCodes(text)) {
       for (const moment of [undefined, new Date(Date.now() + 3_600_000)]) {
         const error = errorOf(listed, moment);

@@ -1,11 +1,11 @@
-/** docs/gateway.md shows what each face takes over each provider; `UPDATE_DOCS=1 npx vitest run __tests__/gateway/table.test.ts` writes it. */
+/** docs/reference/gateway.md shows what each face takes over each provider; `UPDATE_DOCS=1 npx vitest run __tests__/gateway/table.test.ts` writes it. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import loader from "../../src/js/load.cjs";
 import { gatewayTable } from "../support/gateway-table.mjs";
 import { PACKAGES } from "../support/installed.mjs";
 
-const file = new URL("../../docs/gateway.md", import.meta.url);
+const file = new URL("../../docs/reference/gateway.md", import.meta.url);
 const TABLE = /(?<=<!-- faces -->\n)[\s\S]*(?=\n<!-- \/faces -->)/;
 
 it("the table is what the gateway takes and refuses", async () => {

@@ -1,4 +1,4 @@
-/** What the profiles say that a CLI can do is what the table of capabilities in docs/providers.md says of one of its engines. */
+/** What the profiles say that a CLI can do is what the table of capabilities in docs/reference/providers.md says of one of its engines. */
 import { readFileSync } from "node:fs";
 import {
   ChatClaudeCli,
@@ -9,7 +9,7 @@ import {
 } from "deep-factor-providers/langchain";
 import { expect, it } from "vitest";
 
-const lines = readFileSync(new URL("../../docs/providers.md", import.meta.url), "utf8").split("\n");
+const lines = readFileSync(new URL("../../docs/reference/providers.md", import.meta.url), "utf8").split("\n");
 const cellsOf = (line: string) =>
   line
     .split("|")

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * What each face of the gateway takes over each provider, as docs/gateway.md shows it: found out by asking. A request that its provider
+ * What each face of the gateway takes over each provider, as docs/reference/gateway.md shows it: found out by asking. A request that its provider
  * can't be asked is refused by its field, before anything starts; any other one gets as far as the program, which is not there.
  */
 import { createGateway } from "deep-factor-providers/gateway";

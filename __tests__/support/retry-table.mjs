@@ -1,8 +1,8 @@
 // @ts-check
 /**
- * What each engine does about each error, as docs/guide/fleet.md shows it.
+ * What each engine does about each error, as examples/fleet/README.md shows it.
  *
- * In: the codes of docs/errors.md, and `whatToDo` of examples/fleet. Out: the table's lines.
+ * In: the codes of docs/reference/errors.md, and `whatToDo` of examples/fleet. Out: the table's lines.
  */
 import { ProviderError } from "deep-factor-providers/native";
 
@@ -12,8 +12,8 @@ import { ProviderError } from "deep-factor-providers/native";
 const LEASE_MS = 30_000;
 
 /**
- * Every code that docs/errors.md lists.
- * @param {string} text of docs/errors.md
+ * Every code that docs/reference/errors.md lists.
+ * @param {string} text of docs/reference/errors.md
  * @returns {Listed[]}
  */
 export function listedCodes(text) {

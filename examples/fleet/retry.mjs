@@ -1,5 +1,5 @@
 /**
- * What a queue does about a run that did not complete: docs/guide/fleet.md has the same as a table. An error that is not this package's,
+ * What a queue does about a run that did not complete: examples/fleet/README.md has the same as a table. An error that is not this package's,
  * such as a lock that was lost, is worth another try.
  *
  * @param {import("deep-factor-providers").ProviderError} error

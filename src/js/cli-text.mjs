@@ -164,7 +164,7 @@ Usage: ${NAME} serve [options]
 
 It serves /v1/chat/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/models and /health. A model is
 called <provider>/<its model>, such as claude/sonnet, or <provider> for its default; a name without a slash is a model of the
-first provider. Everything that your logins' terms say holds for it: docs/reference/terms.md. docs/gateway.md is the guide.
+first provider. Everything that your logins' terms say holds for it: docs/reference/terms.md. docs/guide/any-language.md is the guide.
 
 Options:
   --provider <id>         whom clients may ask, the first for bare names; as often as there are; default: claude. openai

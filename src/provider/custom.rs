@@ -240,7 +240,7 @@ fn error_rule(index: usize, rule: &Value) -> Result<UserRule, String> {
             clip(why.lines().last().unwrap_or_default().trim(), 120)
         ),
         UserRuleError::Code { .. } => {
-            let allowed = "an error code (docs/errors.md), like \"RATE_LIMITED\"";
+            let allowed = "an error code (docs/reference/errors.md), like \"RATE_LIMITED\"";
             wrong(&at("code"), allowed, &fields["code"])
         }
     })

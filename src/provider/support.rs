@@ -1,4 +1,4 @@
-//! Who can do what: one place for error messages and for the table of docs/providers.md.
+//! Who can do what: one place for error messages and for the table of docs/reference/providers.md.
 //!
 //! In: the [`Capabilities`] of every provider and of an OpenAI-compatible API. Out: what one of them can do ([`Provider::can`]), who
 //! else can ([`providers_with`]), why something is refused ([`refusal`]), and the table's columns ([`columns`]).

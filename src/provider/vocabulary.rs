@@ -26,7 +26,7 @@ pub struct Provider {
     pub id: Cow<'static, str>,
     /// The program looked up on PATH unless `cliPath` says otherwise.
     pub command: Cow<'static, str>,
-    /// What a person should know of it; docs/providers.md is made of this.
+    /// What a person should know of it; docs/reference/providers.md is made of this.
     pub about: About,
     /// What its options are where the user says nothing.
     pub defaults: Defaults,
@@ -308,7 +308,7 @@ pub fn output_schema(_: &Provider, options: &Options) -> String {
 pub struct LoginDir {
     /// The variable that names the folder.
     pub variable: &'static str,
-    /// What is in the folder; docs/providers.md is made of this.
+    /// What is in the folder; docs/reference/providers.md is made of this.
     pub holds: &'static str,
 }
 

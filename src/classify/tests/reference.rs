@@ -1,11 +1,10 @@
-//! The tables in `docs/errors.md` are generated from the code. `UPDATE_GOLDENS=1 cargo test` writes them anew.
+//! The tables in `docs/reference/errors.md` are generated from the code. `UPDATE_GOLDENS=1 cargo test` writes them anew.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
 use super::super::hints::general;
-use super::super::rules::{self, ProviderRules, common};
 use crate::error::{Category, Code};
 
 const YES_NO: [&str; 2] = ["no", "yes"];
@@ -33,23 +32,6 @@ fn categories() -> String {
     table
 }
 
-/// The rules of the providers that exist.
-fn documented() -> impl Iterator<Item = &'static ProviderRules> {
-    rules::ALL.iter().filter(|known| known.id != "imaginary")
-}
-
-/// A text that a CLI or an API prints for this code: the shortest of the rules' examples that tells something.
-fn example(code: Code) -> String {
-    documented()
-        .map(|known| &known.table)
-        .chain([&common::TABLE])
-        .flat_map(|table| table.rules())
-        .filter(|rule| rule.code == code && rule.hint.is_none() && rule.like.contains(' '))
-        .map(|rule| rule.like)
-        .min_by_key(|like| like.len().abs_diff(60))
-        .map_or_else(|| "–".to_owned(), |like| format!("`{}`", cell(&like.replace('`', "'"))))
-}
-
 fn codes() -> String {
     let mut table = String::new();
     for category in Category::ALL {
@@ -60,36 +42,19 @@ fn codes() -> String {
             category.as_str()
         )
         .unwrap();
-        writeln!(
-            table,
-            "| code | meaning | for example | what to do |\n|---|---|---|---|"
-        )
-        .unwrap();
+        writeln!(table, "| code | meaning | what to do |\n|---|---|---|").unwrap();
         for code in Code::ALL.iter().filter(|code| code.category() == category) {
             let own = match (code.should_fallback(), category.should_fallback()) {
                 (true, false) => " Falls back.",
                 (false, true) => " Does not fall back.",
                 _ => "",
             };
-            let meaning = format!("{}{own}", code.description());
-            let row = [&meaning, &example(*code), &cell(general(*code))]
-                .map(String::as_str)
-                .join(" | ");
-            writeln!(table, "| `{}` | {row} |", code.as_str()).unwrap();
+            let (meaning, advice) = (code.description(), cell(general(*code)));
+            writeln!(table, "| `{}` | {meaning}{own} | {advice} |", code.as_str()).unwrap();
         }
         table.push('\n');
     }
     table.trim_end().to_owned() + "\n"
-}
-
-fn advice() -> String {
-    let mut table = "| provider | code | what to do |\n|---|---|---|\n".to_owned();
-    for known in documented() {
-        for (code, advice) in known.errors.hints {
-            writeln!(table, "| `{}` | `{}` | {} |", known.id, code.as_str(), cell(advice)).unwrap();
-        }
-    }
-    table
 }
 
 /// The document with the text between `<!-- name -->` and `<!-- /name -->` replaced.
@@ -102,10 +67,10 @@ fn with(document: &str, name: &str, content: &str) -> String {
 
 #[test]
 fn the_document_of_errors_is_the_code_s() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/errors.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/errors.md");
     let document = fs::read_to_string(&path).unwrap();
     let mut expected = document.clone();
-    for (name, content) in [("categories", categories()), ("codes", codes()), ("advice", advice())] {
+    for (name, content) in [("categories", categories()), ("codes", codes())] {
         expected = with(&expected, name, &content);
     }
     if std::env::var_os("UPDATE_GOLDENS").is_some() {
@@ -118,6 +83,10 @@ fn the_document_of_errors_is_the_code_s() {
         .filter(|(is, should)| is != should)
         .take(1)
         .collect();
-    assert_eq!(stale, [], "docs/errors.md is stale: UPDATE_GOLDENS=1 writes it anew");
+    assert_eq!(
+        stale,
+        [],
+        "docs/reference/errors.md is stale: UPDATE_GOLDENS=1 writes it anew"
+    );
     assert_eq!(now.lines().count(), expected.lines().count());
 }

@@ -15,7 +15,7 @@ export const FILE_OPTIONS = /** @type {const} */ ({
   file: { type: "string", multiple: true },
 });
 
-/** More than any model reads. What a provider takes of an image is its own to say (docs/providers.md). */
+/** More than any model reads. What a provider takes of an image is its own to say (docs/reference/providers.md). */
 const TEXT_BYTES = 10 * 1024 * 1024;
 /** More than any provider takes; what is larger is not read into memory. */
 const MEDIA_BYTES = 64 * 1024 * 1024;

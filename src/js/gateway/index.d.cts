@@ -2,7 +2,7 @@
  * `deep-factor-providers/gateway`: providers behind the HTTP faces of OpenAI's and Anthropic's APIs, on this machine, for one person.
  *
  * `POST /v1/chat/completions`, `POST /v1/responses` (and `GET`, `DELETE /v1/responses/{id}`), `POST /v1/messages`,
- * `POST /v1/messages/count_tokens`, `GET /v1/models`, `GET /health`. Times are milliseconds and sizes bytes. docs/gateway.md is the guide.
+ * `POST /v1/messages/count_tokens`, `GET /v1/models`, `GET /health`. Times are milliseconds and sizes bytes. docs/guide/any-language.md is the guide.
  */
 
 import type { BudgetOptions, CliProvider, FallbackProvider, Logger, Telemetry } from "../../../index.cjs";
@@ -129,7 +129,7 @@ export interface Gateway {
 
 /**
  * Serves providers over HTTP on this machine, for one person: everything that holds for a login of a CLI holds for the gateway
- * (docs/gateway.md). Resolves when it listens.
+ * (docs/reference/gateway.md). Resolves when it listens.
  *
  * @throws {ProviderError} `INVALID_OPTION`, naming the option: one that is unknown, ill-typed, contradicts another, or can't be had (a
  * port that is in use, a file that can't be written).

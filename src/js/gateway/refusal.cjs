@@ -45,7 +45,7 @@ const PATIENCE = 60_000;
 class Refusal extends Error {
   /**
    * @param {number} status
-   * @param {string} code one of the gateway's own (docs/gateway.md)
+   * @param {string} code one of the gateway's own (docs/reference/gateway.md)
    * @param {string} message
    * @param {{ param?: string | undefined, type?: string, retryAfterMs?: number | undefined, retry?: boolean, dfp?: object, close?: boolean, details?: object, allow?: string }} [more]
    *   `type`: OpenAI's, where it is not that of the status; `retry: false`: a client is not to ask again by itself; `close`: the connection

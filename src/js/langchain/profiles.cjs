@@ -15,7 +15,7 @@ const { sizesOf } = require("./sizes.cjs");
 const COMMON = Object.freeze({ toolCalling: true, toolChoice: true, structuredOutput: true });
 
 /**
- * What a provider hands over beside text; docs/providers.md has it for each engine. Of an API of one's own it is the model's to know.
+ * What a provider hands over beside text; docs/reference/providers.md has it for each engine. Of an API of one's own it is the model's to know.
  *
  * @param {Registered | undefined} provider
  * @returns {ChatCliProfile}

@@ -192,7 +192,7 @@ fn every_field_is_refused_by_name_with_what_was_given_and_what_is_allowed() {
         (
             "errorRules",
             json!([{"pattern": "x", "code": "NOPE"}]),
-            r#"config.errorRules[0].code must be an error code (docs/errors.md), like "RATE_LIMITED"; given: "NOPE""#,
+            r#"config.errorRules[0].code must be an error code (docs/reference/errors.md), like "RATE_LIMITED"; given: "NOPE""#,
         ),
         (
             "errorRules",

@@ -1,4 +1,4 @@
-//! What must hold of capabilities, whoever has them, and the table of docs/providers.md.
+//! What must hold of capabilities, whoever has them, and the table of docs/reference/providers.md.
 //! `UPDATE_DOCS=1 cargo test --lib provider::tests::capabilities` rewrites it.
 
 use std::fmt::Write;
@@ -68,7 +68,7 @@ fn yes_or_no(is_so: bool) -> &'static str {
 
 #[test]
 fn the_table_of_capabilities_is_the_registry() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/providers.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/providers.md");
     let page = std::fs::read_to_string(path).unwrap();
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (found, after) = rest.split_once(END).unwrap();

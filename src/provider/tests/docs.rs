@@ -1,4 +1,4 @@
-//! docs/providers.md is what the registry says. `UPDATE_DOCS=1 cargo test --lib provider::tests::docs` rewrites its table.
+//! docs/reference/providers.md is what the registry says. `UPDATE_DOCS=1 cargo test --lib provider::tests::docs` rewrites its table.
 
 use std::path::Path;
 
@@ -61,9 +61,9 @@ fn sizes() -> String {
     format!("\n| CLI | bytes | tools of its own |\n| --- | --- | --- |\n{rows}\n")
 }
 
-/// Puts `table` between `begin` and the next [`END`] of docs/providers.md, or compares it with what stands there.
+/// Puts `table` between `begin` and the next [`END`] of docs/reference/providers.md, or compares it with what stands there.
 fn hold(begin: &str, table: &str) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/providers.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/providers.md");
     // Both tests write the same file.
     static FILE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _writing = FILE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
