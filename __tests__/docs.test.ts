@@ -93,7 +93,9 @@ afterAll(() => rmSync(home, { recursive: true, force: true }));
 
 describe("documents", () => {
   it("are found, with their code", () => {
-    expect(documents()).toEqual(expect.arrayContaining(["README.md", "docs/reference/errors.md", "docs/guide/tools.md"]));
+    expect(documents()).toEqual(
+      expect.arrayContaining(["README.md", "docs/reference/errors.md", "docs/guide/tools.md"]),
+    );
     expect(code.length).toBeGreaterThan(8);
     expect(code.filter(isRun).length).toBeGreaterThan(8);
   });
