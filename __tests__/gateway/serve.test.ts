@@ -196,6 +196,7 @@ describe("serve", { timeout: 120_000 }, () => {
         "the token in DEEP_FACTOR_GATEWAY_TOKEN must have 16 characters or more",
       ],
       [["--keys", readable], {}, `--keys ${readable} can be read by others: chmod 600 ${readable}`],
+      [["--input-encoding", "yaml"], {}, '--input-encoding must be xml or text, not "yaml"'],
       [["--alias", "x"], {}, '--alias must be NAME=TARGET[,TARGET…], not "x"'],
       [["--provider", "cluade"], {}, 'unknown provider "cluade": did you mean claude?'],
       [["--base-url", "http://127.0.0.1:1"], {}, "--base-url is for an API: leave it out, or say --provider openai"],
