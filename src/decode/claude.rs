@@ -69,9 +69,9 @@ pub(super) struct Claude {
     of_qwen: bool,
     /// True if the arguments of calls are reported piece by piece.
     tells_call_deltas: bool,
-    /// Whether a response that has reached its limit of tokens is the end of the turn.
+    /// True if a response that has reached its limit of tokens ends the turn.
     ends_at_limit: bool,
-    /// The tools that the last `system/init` lists, until somebody asks for them.
+    /// The tools that the last `system/init` listed; `None` once they were taken.
     offered: Option<Vec<String>>,
     /// The calls of the response that is being streamed that no `assistant` line has reported yet. The last one is still being
     /// written if its block is open.
@@ -110,9 +110,9 @@ struct Turn {
     is_claude: bool,
     /// True if nothing has come since an `assistant` line that would separate it from the next.
     spoke_last: bool,
-    /// What the responses of the turn have used, as their streams tell it.
+    /// The usage of the turn's responses so far, as their streams report it.
     streamed: Option<Usage>,
-    /// It has ended at its limit of tokens: what still comes of it is of a response that nobody has asked for.
+    /// True if the turn has ended at its limit of tokens: later output belongs to a response that the caller has not asked for.
     is_over: bool,
 }
 

@@ -73,7 +73,7 @@ pub(super) trait Format: std::fmt::Debug + Send {
     fn finish(&mut self, out: &mut Out);
     /// From now on also reports the arguments of native calls piece by piece, if the format has them.
     fn tell_call_deltas(&mut self) {}
-    /// From now on a response that has reached the limit of tokens is the end of the turn, where the format shows it.
+    /// From now on ends the turn with a response that has reached its limit of tokens, if the format shows that.
     fn end_at_limit(&mut self) {}
     /// The tools that the CLI offers its model, by its names, where it has said so since this was asked last.
     fn take_offered(&mut self) -> Option<Vec<String>> {

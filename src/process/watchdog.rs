@@ -261,10 +261,10 @@ static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
 /// Notified when an attempt to start the shell is over.
 static STARTED: Notify = Notify::const_new();
 
-/// The same for threads that wait outside a task.
+/// Notified like [`STARTED`], for threads that wait outside of a task.
 static FOLDERS: Condvar = Condvar::new();
 
-/// How long a thread waits for a shell that another one starts: that one may have been given up with its runtime.
+/// The time for which a thread waits for a shell that another thread starts: that start may have been given up with its runtime.
 const START: Duration = Duration::from_secs(1);
 
 fn registry() -> MutexGuard<'static, Registry> {

@@ -60,7 +60,7 @@ pub struct Style<'a> {
     pub output: Option<&'a str>,
     /// True if a lone user message that is one whole thread document stays unescaped, with [`Encoding::Xml`].
     pub documents: bool,
-    /// Which characters of the thread are written by their entities, with [`Encoding::Xml`].
+    /// The characters of the thread that are written as entities, with [`Encoding::Xml`].
     pub escapes: Escapes,
     /// True if the prompt must not contain `@`, for a reader that takes the text behind one for the name of a file: XML and
     /// JSON write it by its number. A thread with an `@` is then written with [`Encoding::Xml`], since labelled text can't
@@ -112,15 +112,15 @@ pub fn render(messages: &[Message], tools: &[ToolSpec], style: Style) -> Rendere
     out
 }
 
-/// Before a thread with entities in it: a model that is told repeats a text to the letter, and writes no entities of its own.
+/// The sentence before a thread with entities: a model that knows of them repeats a text to the letter, and writes no entities of its own.
 const ESCAPED: &str = "In the thread below, &lt; &gt; &amp; &quot; stand for the characters < > & \". In your answer, write the characters \
                        themselves.\n\n";
 
-/// The same, where one more may not stand in the prompt.
+/// The sentence before a thread with entities, for a prompt without `@`.
 const ESCAPED_WITH_AT: &str = "In the thread below, &lt; &gt; &amp; &quot; stand for the characters < > & \", and &#64; for the at sign. In \
                                your answer, write the characters themselves.\n\n";
 
-/// Appends the messages; whether as XML that was written here.
+/// Appends the messages; returns whether they are XML that was written here.
 fn write_thread(out: &mut Rendered, messages: &[Message], style: Style) -> bool {
     match style.encoding {
         Encoding::Xml => match messages {

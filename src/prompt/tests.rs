@@ -221,7 +221,7 @@ If you do not need to call any tools, respond with plain text (no JSON block).
     );
 }
 
-/// What stands before a thread with entities.
+/// The sentence before a thread with entities.
 const SENTENCE: &str = "In the thread below, &lt; &gt; &amp; &quot; stand for the characters < > & \". In your answer, write the \
                         characters themselves.\n\n";
 

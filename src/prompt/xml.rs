@@ -21,18 +21,18 @@ pub(super) enum Blocks {
     Placed,
 }
 
-/// Which characters are written by their entities.
+/// The set of characters that are written as entities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Escapes {
     /// Those that XML can't do without: `<` and `&`, the `>` of `]]>`, and within an attribute its quote. A model that is to repeat a text
     /// to the letter has the fewer to undo.
     #[default]
     Needed,
-    /// All five of SPEC-01.
+    /// All five characters of SPEC-01.
     Spec01,
 }
 
-/// Where a text stands.
+/// The position of a text in the XML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Element,
@@ -148,7 +148,7 @@ impl Events<'_> {
     }
 }
 
-/// Appends `text`, with what `escapes` says written by its entity. Runs without special characters are copied whole.
+/// Appends `text`, with the characters of `escapes` as entities. Runs without special characters are copied whole.
 fn push_escaped(out: &mut String, text: &str, escapes: Escapes, place: Place) {
     let bytes = text.as_bytes();
     let (mut copied, mut at) = (0, 0);
@@ -180,7 +180,7 @@ fn push_escaped(out: &mut String, text: &str, escapes: Escapes, place: Place) {
     out.push_str(&text[copied..]);
 }
 
-/// Whether the last of `bytes`, `>` or a quote, can't stand in `place` as it is.
+/// Returns whether the last of `bytes`, `>` or a quote, has to be escaped in `place`.
 fn is_needed(bytes: &[u8], place: Place) -> bool {
     match place {
         Place::Element => bytes.ends_with(b"]]>"),

@@ -58,7 +58,7 @@ pub(super) struct StreamEvent<'a> {
     pub message: Option<Box<ApiMessage<'a>>>,
     /// Present in `content_block_start`.
     pub content_block: Option<Box<Block<'a>>>,
-    /// `message_delta`: what the response has used.
+    /// Present in `message_delta`: the usage of the response.
     pub usage: Option<&'a RawValue>,
 }
 
