@@ -22,7 +22,7 @@ it("the table is what the gateway takes and refuses", async () => {
 });
 
 it("the table of clients has the versions that the tests run", () => {
-  const text = readFileSync(file, "utf8");
+  const text = readFileSync(new URL("../../docs/guide/any-language.md", import.meta.url), "utf8");
   const clients = ["@ai-sdk/anthropic", "@ai-sdk/openai", "@ai-sdk/openai-compatible", "@anthropic-ai/sdk"];
   const others = ["@langchain/anthropic", "@langchain/openai", "@openai/agents-extensions", "@openai/codex", "openai"];
   const missing = [...clients, ...others].filter((name) => !text.includes(`${name} ${PACKAGES[name]}`));
