@@ -164,13 +164,17 @@ describe.skipIf(!HERE).each(Object.entries(AGENTS))("the agent %s", { timeout: 3
     const [call] = toolCalls;
     const calls = toolCalls.map(({ id, name, args }) => ({ id, name, args: args as Record<string, unknown> }));
     const first = new AIMessage({ content: "Let me add.", tool_calls: calls });
-    const long = `took ${"x".repeat(60_000)}`;
+    const long = `took ${"x".repeat(94)}\n`.repeat(600);
     const result = new ToolMessage({ tool_call_id: call?.id ?? "", content: long });
-    expect((await turn([new HumanMessage("Add."), first, result], 1)).content).toBe("Done.");
+    const second = await turn([new HumanMessage("Add."), first, result], 1);
+    expect(second.content).toBe("Done.");
+    // Replayed into another session, it is part of the prompt, which is not cut.
+    if (!second.run?.continued) return expect(warnings).toEqual([]);
     expect(warnings).toEqual([
-      expect.stringMatching(/^1 RESULT_TOO_LONG: the result of call .* has 60005 bytes of text/),
+      expect.stringMatching(/^1 RESULT_TOO_LONG: the result of call .* has 60000 bytes of text/),
     ]);
-    expect(api.requests.every((request) => count(request, long) === 0)).toBe(true);
+    const seen = Math.max(...api.requests.map((request) => count(request, "took ")));
+    expect([seen > 0, seen < 600]).toEqual([true, true]);
   });
 
   it.runIf(id === "opencode").each(["c1", "df_add", "df_add__c1", "mcp__df__add_1"])(
