@@ -166,15 +166,20 @@ const isUnderWay = (state) => state === "waits for the API" || state === "stream
 /**
  * What the call may come to that the harm and the act are about.
  * @param {Case} of
+ * @param {boolean} [prompts] see `LiveForm`
  * @returns {string[]}
  */
-function allowed({ state, harm, act }) {
+function allowed({ state, harm, act }, prompts = false) {
+  // An agent may take any time for a prompt, so nothing tells one that is stopped from one that thinks: its session's call has its limit.
+  if (prompts && harm === "stopped" && act === "next call") return ["TIMEOUT"];
   const own = { abort: "aborted", timeout: "TIMEOUT", close: "CLOSED", "next call": "answered" }[act];
   // With little time, it may have its answer all the same.
   const inTime = act === "timeout" ? ["answered"] : [];
   if (!isUnderWay(state) || harm === "starved") return [own, ...inTime];
-  if (harm === "stopped") return [act === "next call" ? "TIMEOUT" : own];
-  return act === "abort" || act === "close" ? ["CRASHED", own] : ["CRASHED"];
+  // Its answer may have been whole just then.
+  const before = state === "streams" ? ["answered"] : [];
+  if (harm === "stopped") return [act === "next call" ? "TIMEOUT" : own, ...before];
+  return [...(act === "abort" || act === "close" ? ["CRASHED", own] : ["CRASHED"]), ...before];
 }
 
 /**
@@ -242,7 +247,7 @@ async function runCase(form, running, api, elsewhere, of, id) {
       const began = performance.now();
       await provider.close();
       settles(began, "close()");
-      if (own) await note("call", own, allowed(of));
+      if (own) await note("call", own, allowed(of, form.prompts));
     } else {
       own ??= begun();
       const began = performance.now();
@@ -251,7 +256,7 @@ async function runCase(form, running, api, elsewhere, of, id) {
         if (!isUnderWay(state)) await pause(300);
         abort.abort();
       }
-      const over = note("call", own, allowed(of)).then(() => {
+      const over = note("call", own, allowed(of, form.prompts)).then(() => {
         const limit = act === "abort" ? 0 : timeout;
         const late = performance.now() - began - limit;
         if (late > SLACK) problems.push(`call: ends ${Math.round(late)} ms late`);
@@ -264,8 +269,9 @@ async function runCase(form, running, api, elsewhere, of, id) {
   } finally {
     undo();
   }
-  // Its process was stopped and goes on: no other call has ended it.
-  const itsEnd = harm === "killed" ? "CRASHED" : act === "close" ? "CLOSED" : "answered";
+  // Its process was stopped and goes on: no other call has ended it, though its own limit may have.
+  const waits = form.prompts && harm === "stopped" && act === "next call" ? "TIMEOUT" : "answered";
+  const itsEnd = harm === "killed" ? "CRASHED" : act === "close" ? "CLOSED" : waits;
   if (neighbour) await note("neighbour", neighbour, ["answered", itsEnd, ...(act === "close" ? ["CLOSED"] : [])]);
   await note("elsewhere", other, ["answered"]);
   const began = performance.now();
