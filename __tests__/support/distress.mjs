@@ -175,6 +175,8 @@ function allowed({ state, harm, act }, prompts = false) {
   const own = { abort: "aborted", timeout: "TIMEOUT", close: "CLOSED", "next call": "answered" }[act];
   // With little time, it may have its answer all the same.
   const inTime = act === "timeout" ? ["answered"] : [];
+  // What an agent has said nothing of yet is asked of another one; it is gone before that is known.
+  if (prompts && harm === "killed") return ["CRASHED", "answered", own];
   if (!isUnderWay(state) || harm === "starved") return [own, ...inTime];
   // Its answer may have been whole just then.
   const before = state === "streams" ? ["answered"] : [];
