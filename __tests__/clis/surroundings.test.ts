@@ -29,8 +29,25 @@ describe("private files and folders", () => {
       });
       const [path, text] = (await provider.invoke(["hi"])).content.split("|");
       const settings = {
-        general: { maxAttempts: 3 },
+        general: { maxAttempts: 3, defaultApprovalMode: "default" },
         context: { includeDirectoryTree: false, fileName: "GEMINI.md" },
+        model: { maxSessionTurns: -1, compressionThreshold: 0.5, skipNextSpeakerCheck: true },
+        modelConfigs: { customOverrides: [], overrides: [] },
+        tools: { sandbox: false },
+        experimental: {
+          adk: { agentSessionNoninteractiveEnabled: false },
+          autoMemory: false,
+          contextManagement: false,
+          directWebFetch: false,
+          dynamicModelConfiguration: false,
+          gemmaModelRouter: { enabled: false },
+          generalistProfile: false,
+          modelSteering: false,
+          powerUserProfile: false,
+          stressTestProfile: false,
+          taskTracker: false,
+          topicUpdateNarration: false,
+        },
         hooksConfig: { enabled: false },
         skills: { enabled: false },
         advanced: { ignoreLocalEnv: true },
