@@ -39,7 +39,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("provider/models.rs", "", "names of models, and of who makes them"),
     (
         "provider/acp.rs",
-        r#"^\("[\w -]+", ToolNaming::\w+\),$"#,
+        r#"^(?:\("[\w -]+", KnownAgent::naming\(ToolNaming::\w+\)\),|"OpenCode",)$"#,
         "what agents over ACP call themselves",
     ),
     (
