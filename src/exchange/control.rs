@@ -1,7 +1,7 @@
-//! claude's control protocol, which other CLIs speak as well: the lines that are no events.
+//! claude's control protocol, which other CLIs speak as well: control lines are the lines that are not events.
 //!
-//! In: one line of the CLI's standard output. Out: what it asks or tells ([`Inbound`]). The other way round: answers and
-//! requests of ours as whole lines. Source: claude 2.1.197 and 2.1.330, recordings `control-*` and `defer-*`; qwen 0.24.4.
+//! In: one line of the CLI's standard output. Out: the request or answer in it ([`Inbound`]). In the other direction: our answers
+//! and requests as whole lines. Source: claude 2.1.197 and 2.1.330, recordings `control-*` and `defer-*`; qwen 0.24.4.
 
 use std::borrow::Cow;
 
@@ -10,41 +10,41 @@ use serde_json::value::RawValue;
 
 use crate::declare::mcp::SERVER;
 
-/// A control line of the CLI.
+/// A control line that the CLI has sent.
 #[derive(Debug)]
 pub enum Inbound {
-    /// A tool is about to be called: the hook is asked.
+    /// The CLI is about to call a tool, and asks the hook first.
     Hook {
-        /// To be repeated in the answer.
+        /// The id to be repeated in the answer.
         request_id: String,
     },
     /// A JSON-RPC message to the MCP server of the caller's tools.
     Mcp {
-        /// To be repeated in the answer.
+        /// The id to be repeated in the answer.
         request_id: String,
         /// The JSON-RPC message.
         message: Box<RawValue>,
     },
-    /// May this tool be used? Asked only of built-in tools, and only where the user's `extraArgs` want that.
+    /// The CLI asks whether a tool may be used. It asks only for built-in tools, and only if the user's `extraArgs` want that.
     Permission {
-        /// To be repeated in the answer.
+        /// The id to be repeated in the answer.
         request_id: String,
     },
-    /// A request of a kind that is not known here.
+    /// A request of a kind that this module does not know.
     Unknown {
-        /// To be repeated in the answer.
+        /// The id to be repeated in the answer.
         request_id: String,
         subtype: String,
     },
     /// The answer to a request of ours.
     Answer {
         request_id: String,
-        /// The reason, if it was refused.
+        /// The reason, if the request was refused.
         refused: Option<String>,
-        /// The version in the answer, if there is one: that of the CLI.
+        /// The CLI's version, if the answer has one.
         version: Option<String>,
     },
-    /// Needs no answer: a request of the CLI's is taken back.
+    /// A line that needs no answer: the CLI takes back one of its requests.
     Nothing,
 }
 
@@ -89,7 +89,7 @@ struct BinaryVersion {
 
 /// Reads a control line; `None` if it is any other line.
 pub fn read(line: &str) -> Option<Inbound> {
-    // Most lines are pieces of an answer: spare them the parsing.
+    // Most lines are pieces of an answer: they are spared the parsing.
     if !line.contains("\"control_") {
         return None;
     }
@@ -128,7 +128,7 @@ pub fn read(line: &str) -> Option<Inbound> {
     }
 }
 
-/// A control line of ours: `request` or `response` behind its type.
+/// A control line of ours: the type, then `request` or `response`.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Outbound<'a, T: Serialize> {
@@ -162,7 +162,7 @@ pub fn request<T: Serialize>(request_id: &str, request: T) -> String {
     line(&Outbound::ControlRequest { request_id, request })
 }
 
-/// To a question of permission: no. Nobody is there to be asked.
+/// The answer to a question of permission: denied, since nobody is there to be asked.
 pub fn denied(request_id: &str) -> String {
     #[derive(Serialize)]
     struct Denied {
@@ -176,7 +176,7 @@ pub fn denied(request_id: &str) -> String {
     success(request_id, denied)
 }
 
-/// To a request that is not understood.
+/// The answer to a request that is not understood: `error` is the reason.
 pub fn refused(request_id: &str, error: &str) -> String {
     let refusal: Outbound<()> = Outbound::ControlResponse {
         response: Reply::Error { request_id, error },

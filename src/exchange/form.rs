@@ -1,8 +1,8 @@
-//! What a kept process of one kind is to whoever makes calls of it: a form.
+//! A form: the way in which calls are made of one kind of kept process.
 //!
-//! In: a call ([`SessionCall`]). Out: what its session is set up with, what the session is sent (all of the thread, or only what is
-//! new), and a turn of it as an [`Exchange`](super::Exchange). A process serves one conversation ([`ProcessForm`]) or many. Who drives it
-//! (`run::session`) knows no more of a form than this.
+//! In: a call ([`SessionCall`]). Out: the setup of its session, the input for the session (the whole thread, or only its new
+//! part), and a turn as an [`Exchange`](super::Exchange). A process serves one conversation ([`ProcessForm`]) or many
+//! ([`ServerForm`]). The driver of a form (`run::session`) knows no more of it than this.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -35,48 +35,49 @@ use crate::provider::options::{Options, SystemPrompt};
 #[derive(Debug)]
 pub struct CallParts<'a> {
     pub messages: Vec<Message>,
-    /// What is said behind it, and is no part of it.
+    /// Text that is said after the thread and is no part of it.
     pub note: Option<String>,
-    /// The caller's own messages, where more stands behind them: its next call goes on with those and the reply.
+    /// The caller's own messages, if `messages` has more after them: the caller's next call continues from those and the reply.
     pub callers: Option<Arc<Vec<Message>>>,
     /// The tools that are bound.
     pub tools: &'a [ToolSpec],
     /// The options that the call is made with.
     pub options: &'a Options,
-    /// What of them is the call's own choice.
+    /// The options among them that the call itself chose.
     pub choices: Option<Choices>,
-    /// What the answer is to be.
+    /// The wanted kind of answer.
     pub output: SessionOutput<'a>,
-    /// How a thread is written that can't be sent natively.
+    /// The encoding of a thread that can't be sent natively.
     pub encoding: Encoding,
-    /// What keeps a text of the user's from being a command of the CLI's.
+    /// The guard that keeps a text of the user's from being a command of the CLI's.
     pub guard: Option<Guard>,
 }
 
-/// A call as a session takes it that is set up with `T`.
+/// A call in the shape that a session with setup `T` takes.
 #[derive(Debug)]
 pub struct SessionCall<T> {
     pub thread: Arc<SessionThread>,
-    /// What is said behind it, and is no part of it.
+    /// Text that is said after the thread and is no part of it.
     pub note: Option<String>,
-    /// The thread that its caller's next call goes on with.
+    /// The thread from which the caller's next call continues.
     pub callers: Arc<SessionThread>,
-    /// What its session is set up with.
+    /// The setup of the call's session.
     pub setup: Arc<T>,
-    /// What its process is started with that is the call's own.
+    /// The options of the process that the call itself chose.
     pub choices: Option<Choices>,
-    /// How a thread is written that can't be sent natively.
+    /// The encoding of a thread that can't be sent natively.
     pub encoding: Encoding,
-    /// What keeps a text of the user's from being a command of the CLI's.
+    /// The guard that keeps a text of the user's from being a command of the CLI's.
     pub guard: Option<Guard>,
     /// The prompt of the print form, for a form that [takes](Takes) nothing else; empty for all others.
     pub prompt: Arc<str>,
-    /// The same as a session of the CLI's own, for a process that gets it so.
+    /// The prompt as a session of the CLI's own, for a process that gets it in that way.
     pub file: Option<Arc<PrivateSession>>,
 }
 
 impl<T> SessionCall<T> {
-    /// Whether a session may know its beginning: one knows what a model has said.
+    /// Returns whether a session may know the beginning of the thread: a session knows what a model has said, so there must be a
+    /// reply.
     pub fn may_continue(&self) -> bool {
         self.thread
             .messages()
@@ -85,7 +86,8 @@ impl<T> SessionCall<T> {
             .any(|message| message.role == Role::Ai)
     }
 
-    /// The call of `prompt`, or of the session that it has become, made with `options`, of which `choices` are its own, as `F` takes it.
+    /// Makes a call of `prompt`, or of the session in `file` that it has become, with `options`, of which `choices` are the
+    /// call's own, as `F` takes it.
     pub fn of_prompt<F: Form<Setup = T>>(
         prompt: String,
         file: Option<PrivateSession>,
@@ -110,7 +112,7 @@ impl<T> SessionCall<T> {
         }
     }
 
-    /// The call of `parts` as `F` takes it.
+    /// Makes a call of `parts` as `F` takes it.
     pub fn new<F: Form<Setup = T>>(parts: CallParts<'_>) -> SessionCall<T> {
         let thread = Arc::new(SessionThread::with(parts.messages, F::SYSTEM_MESSAGES));
         let setup = F::setup(&SetupParts {
@@ -137,30 +139,30 @@ impl<T> SessionCall<T> {
     }
 }
 
-/// Why a session that knows a thread's beginning can't go on with it.
+/// The reason why a session that knows the beginning of a thread can't continue it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhyAnew {
-    /// The thread is another one, or has more than a session takes at once.
+    /// The thread is another one, or its new part is more than a session takes at once.
     OtherThread,
-    /// One of the results has so many characters, or all of them have.
+    /// A result, or all results together, have more characters than a session takes whole.
     LongResults {
         length: usize,
-        /// Of more than so many, a session shortens one.
+        /// The limit: a session shortens a result with more characters than this.
         longest: usize,
     },
 }
 
-/// What a kept process is started with, over its provider's own options.
+/// The options that a kept process is started with, over those of its provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProcessOptions {
-    /// What its calls choose; `None` for the provider's own choices.
+    /// The choices of its calls; `None` for the provider's own choices.
     pub choices: Option<Choices>,
-    /// Its system prompt, where that stands on its command line; `None` for the provider's own.
+    /// The system prompt, if it is on the process's command line; `None` for the provider's own.
     pub system_prompt: Option<SystemPrompt>,
 }
 
 impl ProcessOptions {
-    /// What `own` comes to with them.
+    /// The provider's `own` options with these in their places.
     pub fn over<'a>(&self, own: &'a Options) -> Cow<'a, Options> {
         let chosen = own.chosen(self.choices.as_ref());
         match &self.system_prompt {
@@ -173,77 +175,77 @@ impl ProcessOptions {
     }
 }
 
-/// What of a call is sent.
+/// The part of a call that is sent to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
-    /// Its thread, in messages and tools of the CLI's own, by sessions that may know the beginning of it.
+    /// The thread, in messages and tools of the CLI's own, to sessions that may know its beginning.
     Thread,
-    /// The prompt of the print form, with calls written in the answer, by sessions that know nothing else.
+    /// The prompt of the print form, with tool calls written in the answer, to sessions that know nothing else.
     Prompt,
 }
 
-/// How a call reaches a kept process of one kind.
+/// The way in which a call reaches a kept process of one kind.
 pub trait Form: Debug + Send + Sync + Sized + 'static {
-    /// The engine that its calls have.
+    /// The engine that is reported for its calls.
     const ENGINE: EngineUsed = EngineUsed::Live;
 
-    /// What of a call is sent.
+    /// The part of a call that is sent.
     const TAKES: Takes = Takes::Thread;
 
-    /// Which system messages of a thread are the session's system prompt.
+    /// The system messages of a thread that make up the session's system prompt.
     const SYSTEM_MESSAGES: SystemMessages = SystemMessages::All;
 
-    /// By this, sessions are distinguished.
+    /// The setup of a session. Sessions with different setups are not exchangeable.
     type Setup: PartialEq + Debug + Send + Sync + 'static;
-    /// What goes on from call to call.
+    /// The session that is kept between calls.
     type Session: Keepable<Setup = Self::Setup> + Debug;
-    /// What a turn begins with.
+    /// The input that a turn begins with.
     type Input: Send + Sync;
 
-    /// What the session of a call is set up with.
+    /// The setup of the session that a call needs.
     fn setup(parts: &SetupParts<'_>) -> Self::Setup;
 
-    /// What a process for sessions with this setup is started with; `choices` is what a call chooses.
+    /// The options of a process for sessions with this setup; `choices` are those of a call.
     fn options(setup: Option<&Self::Setup>, choices: Option<&Choices>) -> ProcessOptions;
 
-    /// The command line of a process, made of that of the CLI in `file`.
+    /// The command line of a process, made from that of the CLI in `file`.
     fn line(line: CommandLine, _file: &Path) -> CommandLine {
         line
     }
 
-    /// What is new in the thread of `call` to a session that knows `known`.
+    /// The input for a session that knows `known`: the new part of the thread of `call`.
     ///
     /// # Errors
     /// [`WhyAnew`]: another session is needed.
     fn addition(call: &SessionCall<Self::Setup>, known: &KnownThread) -> Result<Self::Input, WhyAnew>;
 }
 
-/// What a process is started with, beside its command line.
+/// The inputs that a process is started with, beside its command line.
 #[derive(Debug)]
 pub struct ProcessStart<'a, I> {
-    /// What it is set up with, where that is known.
+    /// The setup, if it is known.
     pub setup: Option<&'a Arc<Setup>>,
-    /// What its first turn begins with, where there is one already.
+    /// The input of its first turn, if there is one already.
     pub input: Option<&'a I>,
 }
 
 /// A form with a process for each conversation.
 pub trait ProcessForm: Form<Setup = Setup, Session: ProcessSession> {
-    /// A CLI of which nothing is known is asked for the handshake before it is sent anything of a thread.
+    /// Whether a CLI of which nothing is known must pass the handshake before it is sent anything of a thread.
     const IS_TRIED_FIRST: bool;
-    /// A process can be started without knowing its setup.
+    /// Whether a process can be started without knowing its setup.
     const STARTS_BARE: bool;
 
-    /// What a session begins with that knows nothing: all of the thread.
+    /// The input for a session that knows nothing: the whole thread.
     ///
     /// # Errors
     /// The system gives no random bytes.
     fn whole(call: &SessionCall<Setup>) -> io::Result<Self::Input>;
 
-    /// What is sent with `input`, as text: to be counted where nobody tells usage.
+    /// The text that is sent with `input`. Its tokens are estimated if the CLI reports no usage.
     fn text(input: &Self::Input) -> String;
 
-    /// Whether a process that was started without it can't begin with `input`.
+    /// Returns whether `input` needs a process that is started for it: one that was started without it can't begin with it.
     fn needs_own_process(_input: &Self::Input) -> bool {
         false
     }
@@ -266,82 +268,82 @@ pub trait ProcessForm: Form<Setup = Setup, Session: ProcessSession> {
 
 /// A process that serves many sessions.
 pub trait Server: Debug + Send + Sync + 'static {
-    /// The process.
+    /// The host of the process.
     fn host(&self) -> &Host;
 }
 
-/// What a server is started with.
+/// The parts that a server is started with.
 pub struct ServerStart<'a, F: ServerForm> {
     pub installed: &'a Installed,
     pub options: &'a Options,
-    /// What the session is set up with for which it is started.
+    /// The setup of the session for which the server is started.
     pub setup: Option<&'a F::Setup>,
-    /// Those that run with the same environment and of the same file.
+    /// The servers that run with the same environment and from the same file.
     pub others: &'a [Arc<F::Server>],
-    /// What its process has around it.
+    /// Makes the surroundings of the process.
     pub surroundings: &'a (dyn Fn() -> Surroundings + Sync),
     /// Cancelled when the provider is closed.
     pub closing: &'a CancellationToken,
 }
 
-/// By what a server that has started is known to do what its sessions need.
+/// Evidence that a started server supports sessions.
 #[derive(Debug)]
 pub enum Proof<'a> {
-    /// By its version, if it tells one, which is held against what is known of versions.
+    /// The version that the server tells, if any, which is compared with the versions known to work.
     Version(Option<&'a str>),
-    /// It was asked for each; as text for people.
+    /// The server was asked for each capability; the text is for people.
     Probe(String),
 }
 
-/// Where a turn is to be.
+/// The place where a turn is to run.
 #[derive(Debug)]
 pub enum TurnTarget<S, H> {
-    /// In a session that knows the thread's beginning.
+    /// A session that knows the beginning of the thread.
     Session(Box<S>),
-    /// In one that this server is to open.
+    /// A new session that this server is to open.
     Server(Arc<H>),
 }
 
-/// Whose a call is.
+/// The caller of a server's session.
 #[derive(Debug)]
 pub struct Caller<'a, T> {
-    /// What its session is set up with, and the environment, which chooses the login.
+    /// The setup of the session, and the environment, which chooses the login.
     pub key: &'a SessionKey<T>,
     pub provider: &'a str,
     /// The login that the provider has chosen.
     pub login: Option<&'a str>,
 }
 
-/// What the work of a turn needs beside what it begins with.
+/// The parts that a turn's work needs beside its input.
 #[derive(Debug)]
 pub struct WorkParts<'a, T> {
-    /// What its session is set up with.
+    /// The setup of the session.
     pub setup: Arc<T>,
-    /// The limits it has.
+    /// The limits of the turn.
     pub limits: &'a ProcessLimits,
-    /// Tracks what it leaves to be done.
+    /// Tracks the tasks that the turn leaves behind.
     pub tracker: &'a TaskTracker,
 }
 
 /// A form with a process for many conversations.
 pub trait ServerForm: Form {
-    /// How many conversations may rest: none where a session lives for one call.
+    /// The number of conversations that may rest at a time: 0 if a session lives for one call.
     const MOST_RESTING: usize;
 
-    /// How many servers a provider may have, if `maxConcurrency` allows more.
+    /// The number of servers that a provider may have, if `maxConcurrency` allows more.
     const MOST_SERVERS: usize = usize::MAX;
 
-    /// Whether a server that has grown too large serves calls until another is there; otherwise it takes no new ones at once.
+    /// Whether a server that has grown too large serves calls until another is there. Otherwise it takes no new ones at once.
     const SERVES_WHEN_GROWN: bool = false;
 
-    /// The process.
+    /// The process that serves the sessions.
     type Server: Server;
-    /// What a turn begins with, and where.
+    /// The input of a turn, and its place.
     type TurnInput: Send;
-    /// A turn.
+    /// The work of a turn.
     type Work: Work<Session = Self::Session>;
 
-    /// Whether `server` serves sessions with this setup, and is what `installed` would be started as.
+    /// Returns whether `server` serves sessions with this setup, and is the process that `installed` would start.
     fn serves(server: &Self::Server, installed: &Installed, setup: Option<&Self::Setup>) -> bool;
 
     /// Starts a server and waits until it is ready.
@@ -350,26 +352,27 @@ pub trait ServerForm: Form {
     /// [`NoHost`].
     fn start(&self, start: ServerStart<'_, Self>) -> impl Future<Output = Result<Self::Server, NoHost>> + Send;
 
-    /// By what `server` is known to do what its sessions need.
+    /// The evidence that `server` supports its sessions.
     fn proof(server: &Self::Server) -> Proof<'_>;
 
-    /// Whether another server is to take the place of `server` for calls to come, though nothing is wrong with it: it serves them until
-    /// that one is there.
+    /// Returns whether another server should replace `server` for later calls, though nothing is wrong with it: it serves them
+    /// until the other one is there.
     fn is_worn(&self, _server: &Self::Server) -> bool {
         false
     }
 
-    /// What `server` has not that a session with this setup needs, though it serves others: the call is the next engine's.
+    /// The feature that `server` lacks for a session with this setup, though it serves others. The call goes to the next engine
+    /// then.
     fn lacks(_server: &Self::Server, _setup: &Self::Setup) -> Option<&'static str> {
         None
     }
 
-    /// Has `server` load what a session with this setup needs.
+    /// Makes `server` load what a session with this setup needs.
     fn prepare(_server: &Self::Server, _setup: &Self::Setup) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 
-    /// The model at `place` where that takes no images, as far as the CLI knows: asked of who is sent one.
+    /// The model at `place`, if the CLI knows that it takes no images. Asked only for calls with an image.
     fn blind_model(
         _place: &TurnTarget<Self::Session, Self::Server>,
         _setup: &Self::Setup,
@@ -377,7 +380,7 @@ pub trait ServerForm: Form {
         std::future::ready(None)
     }
 
-    /// All of the thread, to a session that `server` is to open.
+    /// The input for a new session that `server` is to open: the whole thread.
     fn open(
         &self,
         server: Arc<Self::Server>,
@@ -385,21 +388,21 @@ pub trait ServerForm: Form {
         caller: &Caller<'_, Self::Setup>,
     ) -> Self::TurnInput;
 
-    /// What is new, to a session that knows the rest.
+    /// The input for a session that knows the rest: the new part.
     fn resume(session: Box<Self::Session>, input: Self::Input) -> Self::TurnInput;
 
     /// The server of a session.
     fn server(session: &Self::Session) -> &Arc<Self::Server>;
 
-    /// The turn that begins with `opening`.
+    /// The work of the turn that begins with `opening`.
     fn work(opening: Self::TurnInput, parts: WorkParts<'_, Self::Setup>) -> Self::Work;
 
-    /// What is sent of a call with this thread or this prompt, as text: to be counted where nobody tells usage.
+    /// The text that is sent for a call with this thread or this prompt. Its tokens are estimated if the CLI reports no usage.
     fn sent(thread: &SessionThread, _prompt: &str) -> String {
         thread.text()
     }
 
-    /// Keeps what is known of the reply to `thread`.
+    /// Keeps the facts that are known of the reply to `thread`.
     fn remember(
         &self,
         _known: ReplyFactsOf<Self>,
@@ -410,9 +413,9 @@ pub trait ServerForm: Form {
     ) {
     }
 
-    /// Gives back what is kept beside the sessions: the provider is closed.
+    /// Gives back what is kept beside the sessions, since the provider is closed.
     fn forget(&self) {}
 }
 
-/// What a turn of `F` tells of its reply beside its events.
+/// The facts that a turn of `F` reports of its reply beside its events.
 pub type ReplyFactsOf<F> = <<F as ServerForm>::Work as Work>::ReplyFacts;

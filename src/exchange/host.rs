@@ -1,7 +1,8 @@
-//! A process that serves many calls at a time: what all of its kind have in common, whatever they speak.
+//! A process that serves many calls at a time: the parts that are common to all protocols.
 //!
-//! In: a process that was started for that. Out: a [`Host`], the handle that its calls share, and an [`Ending`] for whoever reads what
-//! the process says. The process ends with the last handle: a host that is retired gets no new calls, and so ends behind those it has.
+//! In: a process that was started for that. Out: a [`Host`], the handle that its calls share, and an [`Ending`] for the reader of
+//! the process's output. The process ends with the last handle: a host that is retired gets no new calls, and so ends after those
+//! it has.
 
 use std::fmt;
 use std::future::pending;
@@ -19,19 +20,20 @@ use super::EndedProcess;
 use super::print::NotStarted;
 use crate::process::{Closer, End, Exit, Running};
 
-/// A request that is given up sooner says nothing of its host: one takes 17 ms as a rule, and a second on a busy machine.
+/// The shortest wait for an answer that says something about the host if it is given up. An answer takes 17 ms as a rule, and a
+/// second on a busy machine.
 const TELLING: Duration = Duration::from_secs(2);
 
-/// How long a host may leave a request unanswered that needs nothing but the host itself: neither a network nor a model.
+/// The time for which a host may leave a request unanswered that needs only the host itself: neither a network nor a model.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Before it has served anything: it may still be loading.
+    /// The time before the host has served anything: it may still be loading.
     pub first: Duration,
-    /// From then on.
+    /// The time from then on.
     pub later: Duration,
 }
 
-/// A request that the host has left unanswered for so long.
+/// The error of a request that the host has left unanswered for this time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unanswered(pub Duration);
 
@@ -41,16 +43,16 @@ impl fmt::Display for Unanswered {
     }
 }
 
-/// Why there is no host.
+/// The reason why there is no host.
 #[derive(Debug)]
 pub enum NoHost {
     /// The process could not be started.
     NotStarted(NotStarted),
-    /// It does not do what is needed, for this reason.
+    /// The program lacks something that is needed, for this reason.
     Unsupported(String),
-    /// It has refused to serve, in these words: perhaps for something that is no fact of the program.
+    /// The process has refused to serve, in these words. The cause may be something other than the program.
     Refused(String),
-    /// It has ended before it was ready.
+    /// The process has ended before it was ready.
     Ended(Option<Arc<Exit>>),
 }
 
@@ -60,18 +62,19 @@ impl From<NotStarted> for NoHost {
     }
 }
 
-/// Whether a host still answers, as all know who wait for it. Their patience is with the host: it does not begin anew with each call.
+/// The knowledge of whether a host still answers, shared by all who wait for it. The patience is counted for the host: it does
+/// not begin anew with each call.
 #[derive(Debug, Clone, Default)]
 pub struct Life(Arc<LifeState>);
 
 #[derive(Debug, Default)]
 struct LifeState {
     retired: CancellationToken,
-    /// Cancelled when it is known to hang.
+    /// Cancelled when the host is known to hang.
     hangs: CancellationToken,
-    /// What it has left unanswered.
+    /// The time for which the host has left a request unanswered, if it hangs.
     hung: OnceLock<Unanswered>,
-    /// Since when it owes an answer and has said nothing.
+    /// The moment since which the host owes an answer and has said nothing.
     silent: Mutex<Option<Instant>>,
 }
 
@@ -85,7 +88,7 @@ impl Life {
         self.0.silent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody waits from now on. `is_telling`: whether it says that the host hangs where that is given up unanswered.
+    /// Begins to wait. With `is_telling`, giving up this wait unanswered may prove that the host hangs.
     fn wait(&self, is_telling: bool) -> Wait {
         let since = Instant::now();
         self.silent().get_or_insert(since);
@@ -104,7 +107,7 @@ impl Life {
     }
 }
 
-/// Somebody waits for an answer.
+/// A wait for an answer, which is counted when it is dropped.
 #[derive(Debug)]
 struct Wait {
     life: Life,
@@ -113,10 +116,11 @@ struct Wait {
 }
 
 impl Wait {
-    /// What `answer` comes to, where the host may be silent for `patience`, whoever has asked it first.
+    /// The result of `answer`, if the host is not silent for `patience`, counted from the first request that it owes an answer,
+    /// whoever sent it.
     async fn for_answer<T>(mut self, patience: Duration, answer: impl Future<Output = T>) -> Result<T, Unanswered> {
         let silent = self.life.silent().unwrap_or(self.since);
-        // A host that has not been asked for a while is not judged by what nobody has waited for.
+        // A host that has not been asked for a while is not judged by a time in which nobody has waited.
         let until = (silent + patience).clamp(self.since + TELLING.min(patience), self.since + patience);
         let hangs = self.life.0.hangs.clone();
         tokio::select! {
@@ -150,15 +154,15 @@ pub struct Host {
     exit: watch::Receiver<Option<Arc<Exit>>>,
     over: CancellationToken,
     closer: Closer,
-    /// How many sessions it has opened.
+    /// The number of sessions that the host has opened.
     sessions: AtomicU32,
-    /// It was made ready ahead of its first session.
+    /// Whether the host was made ready ahead of its first session.
     prewarmed: AtomicBool,
     patience: Patience,
     life: Life,
 }
 
-/// Tells the end of a host to its handle.
+/// Reports the end of a host to its handle.
 #[derive(Debug)]
 pub struct Ending {
     over: CancellationToken,
@@ -166,19 +170,19 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// No answer will come any more.
+    /// Notes that no answer will come any more.
     pub fn over(&self) {
         self.over.cancel();
     }
 
-    /// The process is no more.
+    /// Notes that the process has exited.
     pub fn exited(self, exit: Exit) {
         self.exit.send_replace(Some(Arc::new(exit)));
     }
 }
 
 impl Host {
-    /// The handle of `running`, which runs in `folder`.
+    /// Makes the handle of `running`, which runs in `folder`.
     pub fn new(running: &Running, folder: PathBuf, patience: Patience) -> (Host, Ending) {
         let (sender, exit) = watch::channel(None);
         let over = CancellationToken::new();
@@ -196,67 +200,68 @@ impl Host {
         (host, Ending { over, exit: sender })
     }
 
-    /// The process.
+    /// The process's id.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// The folder it runs in.
+    /// The folder that the process runs in.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// How many sessions it has opened.
+    /// The number of sessions that the host has opened.
     pub fn sessions(&self) -> u32 {
         self.sessions.load(Ordering::Relaxed)
     }
 
-    /// It has done all that can be done ahead of a session.
+    /// Notes that everything has been done that can be done ahead of a session.
     pub fn prewarmed(&self) {
         self.prewarmed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has been of use: where it fails before a session, another one is tried. One that never was would fail again.
+    /// Returns whether the host has been of use. If such a host fails before a session, another one is tried; one that never was
+    /// of use would fail again.
     pub fn has_served(&self) -> bool {
         self.sessions() > 0 || self.prewarmed.load(Ordering::Relaxed)
     }
 
-    /// It has opened a session.
+    /// Counts a session that the host has opened.
     pub fn count_session(&self) {
         self.sessions.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Cancelled when the process is no more, or about to be.
+    /// Cancelled when the process has exited, or is about to.
     pub fn over(&self) -> &CancellationToken {
         &self.over
     }
 
-    /// Whether the process is no more, or about to be.
+    /// Returns whether the process has exited, or is about to.
     pub fn is_over(&self) -> bool {
         self.over.is_cancelled()
     }
 
-    /// Takes no new calls from now on: those under way come to their ends, those that rest end.
+    /// Stops taking new calls: those under way come to their ends, and resting sessions end.
     pub fn retire(&self) {
         self.life.0.retired.cancel();
     }
 
-    /// Cancelled when it takes no new calls any more.
+    /// Cancelled when the host takes no new calls any more.
     pub fn retired(&self) -> &CancellationToken {
         &self.life.0.retired
     }
 
-    /// Whether it answers: to be told of all that it says.
+    /// The knowledge of whether the host answers. It must be told of everything that the host says.
     pub fn life(&self) -> &Life {
         &self.life
     }
 
-    /// Whether a new call may go to it.
+    /// Returns whether a new call may go to the host.
     pub fn takes_calls(&self) -> bool {
         !self.is_over() && !self.retired().is_cancelled()
     }
 
-    /// How long it may leave a request unanswered just now.
+    /// The time for which the host may leave a request unanswered just now.
     pub fn patience(&self) -> Duration {
         match self.has_served() {
             false => self.patience.first,
@@ -264,10 +269,10 @@ impl Host {
         }
     }
 
-    /// What `answer` comes to, the answer to a request that needs nothing but the host. One that does not give it in time hangs: it is
-    /// retired, and not waited for again, by anybody. Its time runs from the oldest request that it owes an answer to and has said nothing
-    /// since, whether or not somebody still waits for that: callers may be less patient than a host is given. So one that is of use
-    /// otherwise hangs as well where a call gives up a request that waits.
+    /// The result of `answer`, which answers a request that needs only the host. A host that does not give it in time hangs: it
+    /// is retired, and nobody waits for it again. The time runs from the oldest request that is unanswered and after which the
+    /// host has said nothing, whether or not somebody still waits for it, since callers may be less patient than a host is given.
+    /// So a host that has been of use hangs as well if a call gives up a waiting request.
     ///
     /// # Errors
     /// [`Unanswered`].
@@ -275,12 +280,12 @@ impl Host {
         if let Some(hung) = self.life.0.hung.get() {
             return Err(*hung);
         }
-        // One that was never of use may still be loading.
+        // A host that was never of use may still be loading.
         let wait = self.life.wait(self.has_served());
         wait.for_answer(self.patience(), answer).await
     }
 
-    /// Whether it still answers: `answer` is that to a question that is asked for nothing else.
+    /// Watches whether the host still answers: `answer` is the answer to a question that is asked only for this.
     pub fn heartbeat<T>(&self, answer: impl Future<Output = T> + Send + 'static) -> Heartbeat {
         let answered = async move {
             answer.await;
@@ -289,13 +294,13 @@ impl Host {
         Heartbeat(Some(Box::pin(async move { answered.await.is_ok() })))
     }
 
-    /// Begins to end the process, whoever is in it.
+    /// Begins to end the process, whatever calls it has.
     pub fn close(&self) {
         self.over.cancel();
         self.closer.close();
     }
 
-    /// The same, for who outlives the handle.
+    /// The closer of the process, for those who outlive the handle.
     pub fn closer(&self) -> Closer {
         self.closer.clone()
     }
@@ -314,7 +319,7 @@ impl Drop for Host {
     }
 }
 
-/// Whether a host still answers, found out beside a turn whose own message has no answer before its end.
+/// The check whether a host still answers, made beside a turn whose own message is answered only at its end.
 #[derive(Default)]
 pub struct Heartbeat(Option<Pin<Box<dyn Future<Output = bool> + Send>>>);
 
@@ -338,11 +343,11 @@ impl fmt::Debug for Heartbeat {
     }
 }
 
-/// The end of a host as that of a call in it.
+/// Makes the end of a host the end of a call in it.
 pub fn of_exit(exit: &Exit) -> EndedProcess {
     let mut exit = exit.clone();
     if exit.end == End::Closed {
-        // The call has not asked for it: what is the end of its provider is told by its own token.
+        // The call has not asked for it; the end of its provider is told by the provider's own token.
         exit.end = End::Exited;
     }
     EndedProcess {
@@ -371,7 +376,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn patience_is_with_the_host_however_little_its_callers_have() {
         let life = Life::default();
-        // Too short to say anything, each of them.
+        // Each wait is too short to say anything.
         for _ in 0..8 {
             assert_eq!(ask(&life, Duration::from_secs(1)).await, None);
             assert!(!life.0.retired.is_cancelled());
@@ -400,7 +405,7 @@ mod tests {
         };
         tokio::join!(ask(&life, Duration::from_secs(3)), speaks);
         assert!(!life.0.retired.is_cancelled());
-        // It still owes an answer that nobody waits for, for an hour.
+        // The host still owes an answer that nobody waits for, for an hour.
         assert_eq!(ask(&life, Duration::from_millis(1)).await, None);
         advance(Duration::from_secs(3600)).await;
         let answers = sleep(Duration::from_secs(1));

@@ -23,23 +23,23 @@ pub mod client;
 
 use client::{Client, Response};
 
-/// How long the end of a body may take that is complete.
+/// The time that the end of a complete body may take.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// What is asked of whom.
+/// A request, and all that sending it needs.
 pub struct HttpRequest<'a> {
     pub client: &'a Client,
     pub settings: &'a Settings,
     /// The key, if one is sent.
     pub key: Option<&'a Secret>,
     pub body: Bytes,
-    /// What takes the request's own secrets out.
+    /// The redactor of the request's own secrets.
     pub redactor: &'a Redactor,
-    /// Its place among the requests that may run at once, held until it is over.
+    /// The request's place among those that may run at once, held until it is over.
     pub permit: Permit,
-    /// Tracks what is left of an answer that was over before its end.
+    /// Tracks the reading of the rest of an answer that was over before its body's end.
     pub tracker: &'a TaskTracker,
-    /// The provider is closed.
+    /// Cancelled when the provider is closed.
     pub closing: CancellationToken,
 }
 
@@ -56,7 +56,7 @@ pub struct HttpExchange<'a> {
 }
 
 impl<'a> HttpExchange<'a> {
-    /// `request`, whose answer is read by `answer`. It is sent with the first [`Exchange::next`].
+    /// Makes the exchange of `request`, whose answer is read by `answer`. It is sent with the first [`Exchange::next`].
     pub fn new(request: HttpRequest<'a>, answer: Answer) -> Self {
         HttpExchange {
             request,
@@ -110,7 +110,7 @@ impl Exchange for HttpExchange<'_> {
         self.bytes
     }
 
-    /// Cancel safe once there is a connection; dropping it before closes the connection that was to be.
+    /// Cancel safe once there is a connection; dropping it earlier closes the connection that is being made.
     async fn next(&mut self, events: &mut Vec<Event>) -> Progress {
         let Some(response) = &mut self.response else {
             return self.send().await;
@@ -126,7 +126,7 @@ impl Exchange for HttpExchange<'_> {
                 return Progress::More;
             }
             Ok(None) => self.end = HttpEnd::Answered(self.answer.finish(true, events)),
-            // What was whole before the connection broke is whole.
+            // An answer that was complete before the connection broke is complete.
             Err(why) => {
                 self.end = match self.answer.finish(false, events) {
                     Body::Complete => HttpEnd::Answered(Body::Complete),

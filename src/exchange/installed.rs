@@ -1,4 +1,4 @@
-//! An installed CLI: which file it is, and the command line that starts it.
+//! An installed CLI: its file, and the command line that starts it.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -6,25 +6,25 @@ use std::time::SystemTime;
 use crate::command::CommandLine;
 use crate::process::Resolved;
 
-/// A binary: where it is and which file is there, so that an update is asked anew.
+/// A binary: its place, and marks of the file there, so that an updated CLI counts as another one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Binary {
     resolved: Resolved,
     changed: Option<SystemTime>,
     size: u64,
-    /// Device and inode, where there are such.
+    /// Device and inode, on systems that have them.
     identity: Option<(u64, u64)>,
-    /// The folder of the login it runs with, where that is not the default one: what it does may depend on its settings.
+    /// The folder of the login, if it is not the default one: the CLI's behaviour may depend on the settings there.
     login: Option<String>,
-    /// What makes a program of the user's own an agent: a runtime may be any of them.
+    /// The arguments that make a program of the user's own an agent: a runtime may be any agent.
     args: Vec<String>,
-    /// A digest of the environment and the further arguments that it runs with, which choose its settings: what it does with a broken
-    /// configuration says nothing of what it does with another.
+    /// A digest of the environment and the further arguments, which choose the settings: a failure with a broken configuration
+    /// says nothing about another configuration.
     surroundings: u64,
 }
 
 impl Binary {
-    /// The binary that was found, with this login.
+    /// Describes the binary that was found, with this login.
     pub fn new(resolved: Resolved, login: Option<&str>) -> Binary {
         let metadata = std::fs::metadata(resolved.script()).ok();
         Binary {
@@ -38,7 +38,7 @@ impl Binary {
         }
     }
 
-    /// The same, as the agent that it is with these arguments.
+    /// The same binary as the agent that it is with these arguments.
     #[must_use]
     pub fn with_args(self, args: &[String]) -> Binary {
         Binary {
@@ -47,25 +47,25 @@ impl Binary {
         }
     }
 
-    /// The same, as it is with these surroundings, a digest of them.
+    /// The same binary in surroundings with this digest.
     #[must_use]
     pub fn in_surroundings(self, surroundings: u64) -> Binary {
         Binary { surroundings, ..self }
     }
 
-    /// The same file as it is now.
+    /// The same binary with its file looked at again.
     #[must_use]
     pub fn looked_at_again(&self) -> Binary {
         let again = Binary::new(self.resolved.clone(), self.login.as_deref());
         again.with_args(&self.args).in_surroundings(self.surroundings)
     }
 
-    /// What is executed for it.
+    /// The file that is executed.
     pub fn resolved(&self) -> &Resolved {
         &self.resolved
     }
 
-    /// Where it is: for a script that Windows runs by a runtime, the script.
+    /// The binary's own file: the script, if Windows runs it by a runtime.
     pub fn file(&self) -> &Path {
         self.resolved.script()
     }
@@ -82,10 +82,10 @@ fn identity(_: &std::fs::Metadata) -> Option<(u64, u64)> {
     None
 }
 
-/// A CLI as calls with the same options and the same environment start it.
+/// A CLI, as calls with the same options and the same environment start it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Installed {
-    /// What it is started with.
+    /// The command line that starts it.
     pub line: CommandLine,
     pub binary: Binary,
 }

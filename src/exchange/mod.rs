@@ -1,10 +1,12 @@
-//! Exchanges with a provider: bytes of a process or a connection become events here.
+//! Exchanges with a provider: here, the bytes of a process or a connection become events.
 //!
-//! [`mod@print`]: one process per call, the whole thread as one prompt. A kept process is a [`form`]: [`claude_live`] and [`qwen_live`]
-//! have one for each conversation (claude's control protocol, qwen's stream-json input), [`codex_live`], [`opencode_live`] and [`copilot_live`] one for
-//! all of them (JSON-RPC, HTTP), [`acp_warm`] one for many calls, which remembers none. What they share: the thread, its setup, the pool of
-//! resting sessions and a turn ([`live`]), the process that serves many ([`mod@host`]), JSON-RPC over its standard streams ([`rpc`]), claude's
-//! control lines ([`control`]) and user lines ([`user_line`]), and the [`installed`] CLI. [`http`]: one HTTP request per call. Whoever drives one (`run::attempt`) knows no more of them than [`Exchange`].
+//! [`mod@print`]: one process per call, the whole thread as one prompt. A kept process is a [`form`]: [`claude_live`] and
+//! [`qwen_live`] have one for each conversation (claude's control protocol, qwen's stream-json input), [`codex_live`],
+//! [`opencode_live`] and [`copilot_live`] one for all of them (JSON-RPC, HTTP), [`acp_live`] and [`acp_warm`] (which remembers
+//! nothing between calls) one agent for many. They share: the thread, its setup, the pool of resting sessions and a turn
+//! ([`live`]), the process that serves many ([`mod@host`]), JSON-RPC over its standard streams ([`rpc`]), claude's control lines
+//! ([`control`]) and user lines ([`user_line`]), and the [`installed`] CLI. [`http`]: one HTTP request per call. The driver
+//! (`run::attempt`) knows no more of them than [`Exchange`].
 
 use std::time::Duration;
 
@@ -38,49 +40,50 @@ pub mod uuid;
 
 pub use process::{EndedProcess, Invocation};
 
-/// One request and its answer: what a new kind of engine implements.
+/// One request and its answer: the trait that a new kind of engine implements.
 ///
 /// The driver calls [`next`](Exchange::next) until it says [`Progress::Over`] or calls [`stop`](Exchange::stop), and then
 /// [`finish`](Exchange::finish).
 pub trait Exchange: Send {
-    /// Why an exchange came to nothing that is no failure of the call's; [`std::convert::Infallible`] where there is no such thing.
+    /// The reason why an exchange came to nothing through no failure of the call; [`std::convert::Infallible`] if that can't
+    /// happen.
     type Unusable: Send;
 
-    /// Whether it keeps the call's limits (time, silence, output, cancelling) itself: its [`next`](Exchange::next) is over in
-    /// time then. The driver keeps those of all others.
+    /// Whether the exchange keeps the call's limits (time, silence, output, cancelling) itself: its [`next`](Exchange::next) then
+    /// ends in time. The driver keeps the limits of all others.
     const KEEPS_LIMITS: bool = false;
 
-    /// Its process, if it has one.
+    /// The id of its process, if it has one.
     fn pid(&self) -> Option<u32> {
         None
     }
 
-    /// Whether it is certain that there is an exchange: nothing is reported of one before. A process that waited for a turn may be
-    /// gone.
+    /// Returns whether it is certain that there is an exchange; nothing is reported before. A process that waited for a turn may
+    /// be gone.
     fn has_begun(&self) -> bool {
         true
     }
 
-    /// How long it has gone on.
+    /// The time since the exchange began.
     fn elapsed(&self) -> Duration;
 
-    /// How many bytes have come so far.
+    /// The number of bytes that have come so far.
     fn received_bytes(&self) -> u64;
 
-    /// Waits for something to come; what it means is added to `events`.
+    /// Waits for something to come, and adds its meaning to `events`.
     ///
     /// Cancel safe as far as the driver needs it: a `next` that is dropped before it is ready has lost no event that could still
     /// be reported, but an HTTP request may be without its connection then. Only `stop` may follow.
     fn next(&mut self, events: &mut Vec<Event>) -> impl Future<Output = Progress> + Send;
 
-    /// The driver gives it up, for `reason`. Takes effect at once or with [`finish`](Exchange::finish).
+    /// Gives up the exchange, for `reason`. Takes effect at once or with [`finish`](Exchange::finish).
     fn stop(&mut self, reason: StopReason);
 
-    /// Waits until nothing is left of it but what can be used again.
+    /// Waits until nothing is left of the exchange except parts that can be used again.
     fn finish(self) -> impl Future<Output = Finish<Self::Unusable>> + Send;
 }
 
-/// What [`Exchange::next`] found.
+/// The result of [`Exchange::next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// There is more to come.
@@ -89,43 +92,43 @@ pub enum Progress {
     Over,
 }
 
-/// What an exchange comes to.
+/// The result of an exchange.
 #[derive(Debug)]
 pub enum Finish<U> {
-    /// It is to be judged.
+    /// The exchange is to be judged.
     Ended(Box<Ended>),
-    /// It was none that could be judged. Its end, if there is anything to tell of it.
+    /// The exchange can't be judged as an answer to the call. The second part is its end, if there is anything to tell of it.
     Unusable(U, Option<Box<Ended>>),
 }
 
 /// An exchange that is over.
 pub struct Ended {
-    /// What it is judged by.
+    /// The evidence that the exchange is judged by.
     pub evidence: Evidence,
-    /// How long its process took to start.
+    /// The time that its process took to start.
     pub spawn: Option<Duration>,
-    /// When its process printed its first byte, where that is known better than by who has waited for it.
+    /// When its process printed its first byte, if that is known better than by the waiting driver.
     pub first_byte: Option<Duration>,
-    /// When it was over.
+    /// When the exchange was over.
     pub exit: Option<Duration>,
-    /// What only exchanges of this kind have to tell the log: an object.
+    /// Figures for the log that only exchanges of this kind have: an object.
     pub figures: Value,
-    /// The flag of ours that a CLI too old for it has refused before it did anything.
+    /// The optional flag that a CLI too old for it has refused before it did anything.
     pub refused_flag: Option<String>,
-    /// Why a CLI has refused the schema of the answer before it did anything.
+    /// The reason for which a CLI has refused the schema of the answer before it did anything.
     pub refused_schema: Option<String>,
-    /// Something was done that must not be done again.
+    /// Whether something was done that must not be done again.
     pub has_side_effects: bool,
-    /// What is to be done when the verdict is known, before the last events go out.
+    /// The work to be done when the verdict is known, before the last events go out.
     pub on_verdict: Option<OnVerdict>,
 }
 
-/// Puts what can be used again where the next call finds it, or ends it. It gets the reply, if there is one, and the ids of
-/// its calls.
+/// Returns reusable parts to the place where the next call finds them, or ends them. It gets the reply, if there is one, and the
+/// ids of the reply's calls.
 pub type OnVerdict = Box<dyn FnOnce(Option<(&Reply, &[ProviderCallId])>) + Send>;
 
 impl Ended {
-    /// One of which nothing is known but `evidence`.
+    /// Makes an end of which nothing is known but `evidence`.
     pub fn new(evidence: Evidence) -> Ended {
         Ended {
             evidence,

@@ -1,7 +1,7 @@
 //! The print engine: one process, one prompt, one reply.
 //!
-//! In: a [`CommandLine`]. Out: the decoder's events, as they come, and at the end the evidence the judge needs. What the run
-//! needed of the file system (an empty folder, private files) is gone when this returns.
+//! In: a [`CommandLine`]. Out: the decoder's events, as they come, and at the end the evidence for the judge. The run's files (an
+//! empty folder, private files) are gone when this returns.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -30,57 +30,57 @@ use crate::process::{
 };
 use crate::provider::Provider;
 
-/// How much of the end of standard output an error carries, bytes.
+/// The length of the end of standard output that an error carries, bytes.
 pub(super) const TAIL_BYTES: usize = 2_048;
 
-/// How much output that is not of its wire format is kept, bytes: a run may print without limit.
+/// The most output outside of the wire format that is kept, bytes: a run may print without limit.
 const MAX_PLAIN: usize = 64 * 1024 * 1024;
 
-/// A process that runs, and the decoder of what it prints.
+/// A running process, and the decoder of its output.
 #[derive(Debug)]
 pub struct Print {
     running: Running,
     decoder: Decoder,
     tail: VecDeque<u8>,
-    /// How many bytes of standard output were decoded.
+    /// The number of decoded bytes of standard output.
     decoded_bytes: u64,
-    /// That number when the output was complete.
+    /// The number of decoded bytes at which the output was complete.
     complete_at: Option<u64>,
     invocation: Invocation,
     limits: ProcessLimits,
-    /// Failures after which the CLI would never end by itself.
+    /// The kinds of failures after which the CLI would never end by itself.
     stop_on: &'static [&'static str],
-    /// What it offers its model, until somebody asks.
+    /// The tools that the CLI offers its model, until somebody asks for them.
     offered: Option<Vec<String>>,
-    /// The CLI's own tool by which its answer comes.
+    /// The CLI's own tool through which its answer comes.
     answer_tool: Option<&'static str>,
-    /// Lines of standard error after which it would be silent for longer than anyone waits.
+    /// The beginnings of lines of standard error after which the CLI would be silent for longer than anyone waits.
     long_pauses: &'static [&'static str],
     stderr: StderrWatch,
-    /// How much text may be printed before its end may be lost.
+    /// The amount of text that may be printed before its end may be lost.
     whole_text: Option<u64>,
-    /// There was one: it was ended from here, so the end says nothing about the run.
+    /// Whether a hopeless failure has come: the process was ended from here, so its end says nothing about the run.
     is_hopeless: bool,
-    /// The caller's wish to end it.
+    /// The caller's wish to end the process.
     cancel: CancellationToken,
     cancel_process: CancellationToken,
 }
 
-/// What `line` will execute, found on the PATH the process will have.
+/// Finds the file that `line` will execute, on the PATH that the process will have.
 ///
 /// # Errors
-/// What [`process::start`] would say of it.
+/// The error that [`process::start`] would give for it.
 pub fn resolve(line: &CommandLine, base: &Arc<Vars>) -> Result<Resolved, StartError> {
     let path = variable(line, base, "PATH");
     process::resolve(OsStr::new(&line.program), path.as_deref())
 }
 
-/// The variable `name` as the process will have it, if that is no place in its private folder.
+/// The value of the variable `name` for the process, unless it is a place in its private folder.
 pub fn variable(line: &CommandLine, base: &Arc<Vars>, name: &str) -> Option<OsString> {
     environment(line, Arc::clone(base), None).get(name)
 }
 
-/// Without a `scratch`, what names a place in it is left out.
+/// Plans the environment of `line`. Without a `scratch`, variables that name a place in it are left out.
 fn environment(line: &CommandLine, base: Arc<Vars>, scratch: Option<&Scratch>) -> EnvPlan {
     let place = |value: &EnvText| match value {
         EnvText::Text(text) => Some(text.into()),
@@ -105,7 +105,7 @@ fn environment(line: &CommandLine, base: Arc<Vars>, scratch: Option<&Scratch>) -
     }
 }
 
-/// Where the process runs; `None` for Node's own folder.
+/// The folder that the process runs in; `None` for Node's own folder.
 fn cwd(line: &CommandLine, scratch: Option<&Scratch>) -> Option<PathBuf> {
     match &line.cwd {
         Cwd::Inherit => None,
@@ -120,38 +120,38 @@ fn setting(key: &str, path: &Path) -> String {
     format!("{key}=\"{path}\"")
 }
 
-/// What a process needs beside its command line.
+/// The things that a process needs beside its command line.
 #[derive(Debug)]
 pub struct Surroundings {
-    /// The file to execute, found before; otherwise it is looked for on the process's PATH.
+    /// The file to execute, if it was found before; otherwise it is searched on the process's PATH.
     pub file: Option<Resolved>,
     /// The host's environment, as it was when the call was made.
     pub base_env: Arc<Vars>,
-    /// When to end it.
+    /// The limits at which the process is ended.
     pub limits: ProcessLimits,
-    /// Whose process it is.
+    /// The owner of the process.
     pub owner: u64,
-    /// Its place among the processes that may run at once, held until it exits. None where turns hold one each, and for
-    /// what is over in a moment.
+    /// The process's place among those that may run at once, held until it exits. `None` if each of its turns holds a place, and
+    /// for a process that is over in a moment.
     pub permit: Option<Permit>,
     /// Tracks the process until nothing of it is left.
     pub tracker: TaskTracker,
-    /// Who gets copies of what it prints.
+    /// The receivers of copies of its output.
     pub tees: Tees,
 }
 
-/// Why no process came to be.
+/// The reason why no process was started.
 #[derive(Debug)]
 pub enum NotStarted {
     /// The process module's reason.
     Process(StartError),
     /// The private folder could not be made in the folder for temporary files.
     Scratch { folder: PathBuf, source: io::Error },
-    /// The system gives no port for the tools that the process is to have.
+    /// The system gives no port for the process's tools.
     Tools(io::Error),
 }
 
-/// What to start for `line` with `stdin`, and the folder it needs, which must outlive the process.
+/// Plans the process for `line` with `stdin`, and makes the private folder that it needs, which must outlive the process.
 fn spec(
     mut line: CommandLine,
     stdin: Stdin,
@@ -208,12 +208,12 @@ fn spec(
     Ok((spec, scratch))
 }
 
-/// The folder goes when the process has exited.
+/// Holds the private folder until the process has exited.
 fn in_use(scratch: Option<Scratch>) -> Option<InUse> {
     scratch.map(|scratch| Arc::new(scratch) as InUse)
 }
 
-/// Starts the process `line` describes with `stdin`, in the private folder it needs.
+/// Starts the process that `line` describes with `stdin`, in the private folder it needs.
 pub(super) fn launch(
     line: CommandLine,
     stdin: Stdin,
@@ -223,7 +223,8 @@ pub(super) fn launch(
     launch_with(line, stdin, surroundings, cancel, |_, _| Ok(()))
 }
 
-/// The same, with what `prepare` puts into the private folder of a process that runs in the folder it gets.
+/// Starts a process like [`launch`]; `prepare` first writes into the private folder, and is told the folder that the process runs
+/// in.
 pub(super) fn launch_with(
     line: CommandLine,
     stdin: Stdin,
@@ -260,7 +261,7 @@ pub async fn output(
 }
 
 impl Print {
-    /// Starts the process `line` describes, a command line of `provider`; `cancel` ends it.
+    /// Starts the process that `line` describes, a command line of `provider`; `cancel` ends it.
     ///
     /// # Errors
     /// [`NotStarted`].
@@ -303,17 +304,17 @@ impl Print {
         })
     }
 
-    /// `observer` sees every line the process prints, as it is decoded. To be set before the first of them.
+    /// Sets an `observer` of every line that the process prints, as it is decoded. Must be set before the first line.
     pub fn set_observer(&mut self, observer: Arc<dyn LineObserver>) {
         self.decoder.set_observer(observer);
     }
 
-    /// The process.
+    /// The running process.
     pub fn process(&self) -> &Running {
         &self.running
     }
 
-    /// The tools that the CLI offers its model, by its names, where it has just said so.
+    /// The tools that the CLI offers its model, by its own names, if it has just told them.
     pub fn take_offered(&mut self) -> Option<Vec<String>> {
         self.offered.take()
     }
@@ -331,24 +332,24 @@ impl Print {
         }
     }
 
-    /// Ends a CLI whose failure is known: that it ended so says nothing.
+    /// Ends a CLI whose failure is known, so that its end says nothing more.
     pub fn give_up(&mut self) {
         self.is_hopeless = true;
         self.cancel_process.cancel();
     }
 }
 
-/// Tools are missing where a turn begins, in the words of the error rules.
+/// The kind of failure, in the error rules, of a CLI that does not offer bound tools when a turn begins.
 const NOT_OFFERED: &str = "tools_not_offered";
 
-/// That the CLI does not offer these tools to its model.
+/// The failure of a CLI that does not offer these tools to its model.
 pub fn not_offered(tools: &[String]) -> Failure {
     let reason = format!("the CLI does not offer its model what is bound: {}", tools.join(", "));
     Failure::named(NOT_OFFERED, reason)
 }
 
-/// That a CLI which was given a schema does not offer its model `answer_tool`, by which an answer that fits comes: it could not compile
-/// it, and says so nowhere (claude live, and 2.1.197 in print form).
+/// The warning that a CLI which was given a schema does not offer its model `answer_tool`, through which a fitting answer comes:
+/// the CLI could not compile the schema, and says so nowhere (claude live, and 2.1.197 in print form).
 pub(super) fn schema_left_out(answer_tool: Option<&str>, offered: &[String]) -> Option<Event> {
     let tool = answer_tool?;
     let is_offered = offered.iter().any(|name| name == tool);
@@ -359,7 +360,8 @@ pub(super) fn schema_left_out(answer_tool: Option<&str>, offered: &[String]) -> 
     })
 }
 
-/// Why a process pauses for longer than anyone waits, once its standard error says so. Cancel safe.
+/// Waits until standard error says that the process pauses for longer than anyone waits; the result is the failure that it names.
+/// Cancel safe.
 pub(super) async fn long_pause(stderr: &StderrWatch, long_pauses: &[&str]) -> Failure {
     if long_pauses.is_empty() {
         return pending().await;
@@ -373,19 +375,19 @@ pub(super) async fn long_pause(stderr: &StderrWatch, long_pauses: &[&str]) -> Fa
     }
 }
 
-/// The failure of which a line of `stderr` says that it is followed by a long pause.
+/// The failure that a line of `stderr` names before a long pause.
 fn pause_in(stderr: &str, long_pauses: &[&str]) -> Option<Failure> {
     let mut lines = stderr.lines();
     lines.find_map(|line| {
         let rest = long_pauses.iter().find_map(|begin| line.strip_prefix(begin))?;
         let (_, reason) = rest.split_once("): ")?;
-        // A line of which not all has come: it ends with its bracket.
+        // A line is complete only with its closing bracket.
         reason.ends_with(']').then(|| failure_of(reason))
     })
 }
 
-/// The process keeps its limits: what has come when one passes decides whether it was too late, and silence does not count while
-/// the CLI waits for the caller.
+/// The process keeps its limits: when one passes, the received output decides whether it was too late, and silence does not count
+/// while the CLI waits for the caller.
 impl Exchange for Print {
     type Unusable = Infallible;
 
@@ -451,7 +453,7 @@ impl Exchange for Print {
     async fn finish(self) -> Finish<Infallible> {
         let tail: Vec<u8> = self.tail.into();
         let mut exit = self.running.exit().await;
-        // A limit of time that passed when all had come already, only not been decoded yet, has cut nothing off.
+        // A time limit that passed when all output had come already, only not been decoded yet, has cut nothing off.
         let whole = self.complete_at.is_some_and(|at| at <= exit.stdout_bytes_at_end);
         let is_complete = whole && matches!(exit.end, End::Timeout | End::IdleTimeout);
         let was_ended = matches!(exit.end, End::Cancelled | End::Closed);

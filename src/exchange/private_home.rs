@@ -1,6 +1,6 @@
 //! The home that a CLI gets in place of the user's: a private folder with links to the user's login, and nothing else of theirs.
 //!
-//! In: a command line with a [`PrivateHome`]. Out: the same with the links, and the variable that names the folder.
+//! In: a command line with a [`PrivateHome`]. Out: the command line with the links, and with the variable that names the folder.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,19 +8,19 @@ use std::path::PathBuf;
 use crate::command::{CommandLine, EnvText, PrivateLink};
 use crate::provider::PrivateHome;
 
-/// Gives `line` the home that it is to have. `variable`: what a variable is for the process.
+/// Gives `line` its private home. `variable` looks up a variable of the process.
 pub(super) fn prepare(line: &mut CommandLine, variable: impl Fn(&CommandLine, &str) -> Option<OsString>) {
     let Some(home) = line.home.take() else { return };
     let users = users_home(&home, |name| variable(line, name));
     if let Some(users) = &users {
         let rest = home.rest.iter().filter(|name| users.join(name).exists());
-        // A login may come later.
+        // The linked file may not exist yet: a login may come later.
         line.links.extend(home.login.iter().chain(rest).map(|name| PrivateLink {
             name: format!("{}/{name}", home.folder),
             target: users.join(name),
         }));
     }
-    // What the user names by this variable, wins, as does a call that is to have no login.
+    // A file that the user names by this variable has precedence, as has a call that must not have a login.
     if let Some(((variable, file), users)) = home.named.zip(users)
         && line.set_env.iter().all(|(set, _)| *set != variable)
     {

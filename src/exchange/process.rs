@@ -10,38 +10,38 @@ use crate::judge::{ProcessEnd, ProcessEvidence};
 use crate::process::{End, Exit, ProcessLimits};
 use crate::provider::same_flag;
 
-/// What a process was started as, as far as its end is judged by it.
+/// The facts of a process's start by which its end is judged.
 #[derive(Debug, Clone)]
 pub struct Invocation {
     pub provider: String,
-    /// What it is to print.
+    /// The wire format that it should print.
     pub wire: Wire,
     /// The names of its flags.
     pub flags: Vec<String>,
-    /// Those that the run can do without.
+    /// The names of the flags that the run can do without.
     pub optional_flags: Vec<String>,
-    /// It is told the schema of the call's answer.
+    /// Whether it is told the schema of the call's answer.
     pub has_schema: bool,
 }
 
-/// A process that is no more.
+/// A process that has exited.
 #[derive(Debug, Clone)]
 pub struct EndedProcess {
     pub exit: Exit,
-    /// Standard output where it held no event at all.
+    /// Standard output, if it held no event at all.
     pub plain: Option<String>,
-    /// Standard output ended in the middle of a line.
+    /// Whether standard output ended in the middle of a line.
     pub cut_short: bool,
-    /// The bytes of the longest line that was dropped for its length.
+    /// The length in bytes of the longest line that was dropped for its length.
     pub dropped_line: Option<u64>,
-    /// Lines that were no events.
+    /// The lines that were no events.
     pub diagnostics: Vec<String>,
     /// The last bytes of standard output.
     pub stdout_tail: String,
 }
 
 impl Invocation {
-    /// That of `line`, a command line of `provider`.
+    /// Describes the start of `line`, a command line of `provider`.
     pub fn of(provider: &str, line: &CommandLine) -> Invocation {
         Invocation {
             provider: provider.to_owned(),
@@ -52,7 +52,7 @@ impl Invocation {
         }
     }
 
-    /// The end of what was started so, with these limits.
+    /// The end of the process that was started so, with these limits.
     pub fn ended(self, process: EndedProcess, limits: &ProcessLimits) -> Ended {
         let exit = process.exit;
         let refused_flag = self.refused_flag(&exit);
@@ -90,7 +90,7 @@ impl Invocation {
         }
     }
 
-    /// Why a CLI has refused the schema of ours before it did anything.
+    /// The reason for which the CLI has refused our schema before it did anything.
     fn refused_schema(&self, exit: &Exit) -> Option<String> {
         if !self.has_schema || did_something(exit) {
             return None;
@@ -98,14 +98,14 @@ impl Invocation {
         classify::refused_schema(&self.provider, &exit.stderr)
     }
 
-    /// The flag of ours that a CLI too old for it has refused before it did anything.
+    /// The optional flag that a CLI too old for it has refused before it did anything.
     fn refused_flag(&self, exit: &Exit) -> Option<String> {
         if did_something(exit) {
             return None;
         }
         let refused = classify::unsupported_flag(&self.provider, &exit.stderr)?;
         let ours = self.optional_flags.iter().find(|name| same_flag(name, &refused))?;
-        // A word that begins several flags is refused for all of them.
+        // If a word begins several flags, it is refused for all of them.
         Some(if ours.starts_with(&refused) {
             refused
         } else {
@@ -114,7 +114,7 @@ impl Invocation {
     }
 }
 
-/// Whether a process may have done more than refuse its arguments.
+/// Returns whether a process may have done more than refuse its arguments.
 fn did_something(exit: &Exit) -> bool {
     exit.code == Some(0) || exit.stdout_bytes > 0
 }

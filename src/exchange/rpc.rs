@@ -1,8 +1,9 @@
-//! JSON-RPC over the standard input and output of a process that serves many calls, whatever its methods mean.
+//! JSON-RPC over the standard input and output of a process that serves many calls, for any set of methods.
 //!
-//! In: requests of everybody who has a session in it ([`RpcHost::post`]) and the answers to its own ([`RpcHost::answer_request`]). Out: to each
-//! its answers, and to each session what the process tells of it ([`Inbox`]). What its methods mean is its [`Protocol`]'s to say. A task
-//! of its own reads and writes; it ends with the process, and the process ends with the last handle.
+//! In: requests of all sessions in the process ([`RpcHost::post`]) and the answers to its own requests
+//! ([`RpcHost::answer_request`]). Out: the answers, and for each session the messages of the process about it ([`Inbox`]). A
+//! [`Protocol`] knows the meaning of the methods. A task reads and writes; it ends with the process, and the process ends with
+//! the last handle.
 
 pub mod frames;
 pub mod message;
@@ -32,61 +33,61 @@ use crate::decode::cut::Cut;
 use crate::decode::lines::{Line, Lines};
 use crate::process::{Running, StartError, Stdin, StdinWriter};
 
-/// A line, or a message with a length, of more bytes than this has no end.
+/// The size in bytes beyond which a line, or a message with a length, is taken to have no end.
 const ENDLESS: u64 = 256 << 20;
 
-/// What the methods of a process mean.
+/// The meaning of the methods of a process.
 pub trait Protocol: std::fmt::Debug + Default + Send + Sync + 'static {
-    /// What it tells of a session.
+    /// A message about a session.
     type Event: std::fmt::Debug + Send + 'static;
 
-    /// What its lines name as the version of JSON-RPC.
+    /// The version of JSON-RPC that its lines name.
     const VERSION: Version;
 
-    /// How its messages are told from each other.
+    /// The way in which messages are separated.
     const FRAMING: Framing = Framing::Lines;
 
-    /// By which name parameters say of which session they are.
+    /// The name of the parameter that names the session.
     const SESSION: &'static str;
 
-    /// Whether a notification of this method tells anything that matters here.
+    /// Returns whether a notification of this method tells anything that matters here.
     fn matters(method: &str) -> bool;
 
-    /// What a notification tells, and of which session.
+    /// Reads a notification: the session, and the event for it.
     fn notification(&self, method: &str, params: &str) -> Option<(String, Self::Event)>;
 
-    /// What a request of the process is to a session of it.
+    /// Decides what a request of the process means for a session of it.
     fn asked(&self, _request: &Request<'_>) -> Asked<Self::Event> {
         Asked::Refused(None)
     }
 
-    /// What it gets for a request that nobody answers.
+    /// The answer to a request that nobody answers.
     fn refusal(request: &Request<'_>) -> String {
         message::refusal(Self::VERSION, request.id, &request.method)
     }
 }
 
-/// How messages are told from each other.
+/// The ways in which messages are separated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// Each is a line.
+    /// Each message is a line.
     Lines,
-    /// Each has a header with its length.
+    /// Each message has a header with its length.
     Length,
 }
 
-/// What becomes of a request of the process.
+/// The decision on a request of the process.
 #[derive(Debug)]
 pub enum Asked<E> {
-    /// The session answers it.
+    /// The session of this name answers it.
     Session(String, E),
-    /// It is answered with this, whoever is there.
+    /// It gets this answer at once, whatever sessions there are.
     Answered(Value),
-    /// It is refused, which the session is told.
+    /// It is refused, and the session, if any, gets the event.
     Refused(Option<(String, E)>),
 }
 
-/// A request that came to nothing.
+/// The error of a request that came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestError {
     /// The process refused it.
@@ -95,21 +96,21 @@ pub enum RequestError {
     Unanswered(Unanswered),
     /// The answer has more bytes than can be taken.
     TooLong,
-    /// The process is no more.
+    /// The process has exited.
     Gone,
 }
 
-/// What a request comes to.
+/// The result of a request.
 pub type Answer = Result<Box<RawValue>, RequestError>;
 
 /// An answer that is still to come.
 pub type Answering = oneshot::Receiver<Answer>;
 
-/// A running process of a protocol.
+/// A running process that speaks a protocol.
 #[derive(Debug)]
 pub struct RpcHost<P: Protocol> {
     host: Host,
-    /// Its private folder, where it has one.
+    /// The process's private folder, if it has one.
     private: Option<PathBuf>,
     shared: Arc<Shared<P>>,
 }
@@ -118,11 +119,11 @@ pub struct RpcHost<P: Protocol> {
 struct Shared<P: Protocol> {
     protocol: P,
     outbox: mpsc::UnboundedSender<Bytes>,
-    /// How much of it was not taken yet, bytes.
+    /// The bytes of the outbox that the process has not taken yet.
     owed: AtomicUsize,
     life: Life,
     next_id: AtomicU64,
-    /// What comes for the sessions.
+    /// The inboxes of the sessions.
     inboxes: Inboxes<P::Event>,
     requests: Mutex<Requests>,
 }
@@ -130,7 +131,7 @@ struct Shared<P: Protocol> {
 #[derive(Debug, Default)]
 struct Requests {
     askers: HashMap<u64, oneshot::Sender<Answer>>,
-    /// The process is no more: nothing will be answered.
+    /// Whether the process has exited, so that nothing will be answered.
     over: bool,
 }
 
@@ -178,22 +179,22 @@ impl<P: Protocol> RpcHost<P> {
         Ok(server)
     }
 
-    /// The process.
+    /// The host of the process.
     pub fn host(&self) -> &Host {
         &self.host
     }
 
-    /// Its private folder, where it has one.
+    /// The process's private folder, if it has one.
     pub fn private_folder(&self) -> Option<&Path> {
         self.private.as_deref()
     }
 
-    /// What its methods mean, and what it has told of all sessions.
+    /// The meaning of the methods, with what the process has told about all sessions.
     pub fn protocol(&self) -> &P {
         &self.shared.protocol
     }
 
-    /// Asks for something that needs nothing but the process, and waits for the answer, as long as it may take.
+    /// Sends a request that needs only the process, and waits for the answer as long as the host's patience allows.
     ///
     /// # Errors
     /// [`RequestError`].
@@ -201,7 +202,7 @@ impl<P: Protocol> RpcHost<P> {
         self.answer(self.post(method, params)).await
     }
 
-    /// The same, of what was asked for by [`RpcHost::post`].
+    /// Waits for the answer to a request that [`RpcHost::post`] has sent.
     ///
     /// # Errors
     /// [`RequestError`].
@@ -212,8 +213,8 @@ impl<P: Protocol> RpcHost<P> {
         }
     }
 
-    /// Asks for something; the answer comes out of what is returned, however long that takes. What is asked for in one breath is done in
-    /// order.
+    /// Sends a request; the answer comes through the returned receiver, however long that takes. Requests that are posted one
+    /// after the other are handled in order.
     pub fn post(&self, method: &str, params: &impl Serialize) -> Answering {
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
@@ -227,22 +228,22 @@ impl<P: Protocol> RpcHost<P> {
         answer
     }
 
-    /// Tells it something.
+    /// Sends a notification.
     pub fn notify<T: Serialize>(&self, method: &str, params: Option<&T>) {
         self.shared.send(message::notification(P::VERSION, method, params));
     }
 
-    /// Answers its request `id`.
+    /// Answers the process's request `id`.
     pub fn answer_request(&self, id: &RawValue, result: &impl Serialize) {
         self.shared.send(message::answer(P::VERSION, id, result));
     }
 
-    /// Whether anybody waits for what comes for `session`.
+    /// Returns whether anybody waits for messages for `session`.
     pub fn has_inbox(&self, session: &str) -> bool {
         self.shared.inboxes.has(session)
     }
 
-    /// What comes for `session` from now on.
+    /// Opens the inbox for `session`: it gets everything that comes from now on.
     pub fn inbox(&self, session: &str) -> Inbox<P::Event> {
         self.shared.inboxes.open(session)
     }
@@ -259,7 +260,7 @@ impl<P: Protocol> Shared<P> {
             Framing::Length => framed(&line),
         };
         self.owed.fetch_add(line.len() + LINE_ITSELF, Ordering::Relaxed);
-        // Refused only where the process is gone, which everybody learns who waits for something.
+        // Sending fails only if the process is gone, which everybody who waits for something learns.
         let _ = self.outbox.send(line.into());
     }
 
@@ -298,19 +299,19 @@ impl<P: Protocol> Shared<P> {
 
     fn answered(&self, id: u64, answer: Answer) {
         if let Some(asker) = self.requests().askers.remove(&id) {
-            // Who has gone needs no answer.
+            // An asker that has gone needs no answer.
             let _ = asker.send(answer);
         }
     }
 
-    /// A line was too long to be kept: whom it is for must not wait for what was in it.
+    /// Handles a line that was too long to be kept: its receiver must not wait for what was in it.
     fn lost(&self, line: &Cut) {
         let id = line.member(&[], "id").and_then(|id| id.parse().ok());
         match (line.text(&[], "method"), id, line.text(&["params"], P::SESSION)) {
             (None, Some(id), _) => self.answered(id, Err(RequestError::TooLong)),
             (Some(method), None, _) if !P::matters(&method) => {}
             (Some(_), _, Some(session)) => self.inboxes.end(&session),
-            // Whose it was can't be told.
+            // The line's receiver is unknown.
             _ => {
                 self.requests().askers.clear();
                 self.inboxes.clear();
@@ -333,7 +334,7 @@ async fn serve<P: Protocol>(
     loop {
         let chunk = tokio::select! {
             biased;
-            // Listening all the while: a process that waits for us to listen would never take what is sent.
+            // Reading goes on all the while: a process that waits until its output is read would never take what is sent.
             chunk = running.next() => chunk,
             sent = stdin.write_all(outbox.front().cloned().unwrap_or_default()), if !outbox.is_empty() => {
                 let taken = outbox.pop_front().map_or(0, |line| line.len() + LINE_ITSELF);
@@ -361,7 +362,7 @@ async fn serve<P: Protocol>(
                 Frame::TooLong(cut) => shared.lost(&cut),
             }),
         }
-        // It asks on and on and reads no answer, or says what has no end.
+        // The process asks on and on and reads no answer, or sends a message without an end.
         let unfinished = in_lines.unfinished() + in_frames.unfinished();
         if shared.owed.load(Ordering::Relaxed) > MOST_OWED || unfinished > ENDLESS {
             running.closer().close();
@@ -433,7 +434,7 @@ mod tests {
             r#"{{"method":"x","params":{{"threadId":"a","text":"{long}"}}}}"#
         ));
         assert_eq!(open(), [false, true, true, true]);
-        // Whose it is stands behind what is long.
+        // The session's name comes after the long part.
         lose(format!(
             r#"{{"method":"x","params":{{"item":{{"text":"{long}"}},"threadId":"b"}},"at":1}}"#
         ));
@@ -449,7 +450,7 @@ mod tests {
                 .is_err_and(|error| error == oneshot::error::TryRecvError::Empty)
         );
         assert_eq!(open(), [false, false, true, true]);
-        // Whose it is can't be told.
+        // The line's receiver is unknown.
         lose(format!(r#"{{"method":"x","params":{{"text":"{long}"}}}}"#));
         assert_eq!(open(), [false; 4]);
         assert!(

@@ -1,8 +1,8 @@
-//! Private folders of runs: an empty folder to run in, and files that must not show in argv. Gone with the run, and with
-//! the owner of the run.
+//! Private folders of runs: an empty folder to run in, and files that must not show in argv. They are removed at the end of the
+//! run, or of the run's owner.
 //!
-//! In: a [`CommandLine`]. Out: paths. A folder is made and listed in one step for [`remove_all`]: after that, no folder of
-//! the owner is left and none comes any more, though the threads that run its calls may still go on for a moment.
+//! In: a [`CommandLine`]. Out: paths. A folder is made and listed for [`remove_all`] in one step: after that call, no folder of
+//! the owner is left and no new one can be made, though the threads that run its calls may still go on for a moment.
 
 #[cfg(windows)]
 mod windows;
@@ -17,10 +17,10 @@ use crate::command::{CommandLine, Cwd, EnvText, RUN_FOLDER};
 #[cfg(unix)]
 use crate::process::FolderGuard;
 
-/// How often a folder is tried again that a killed process has just written into, 5 ms apart.
+/// The number of tries, 5 ms apart, to remove a folder into which a killed process has just written.
 const REMOVE_TRIES: u32 = 10;
 
-/// One owner's folders.
+/// The folders of one owner.
 #[derive(Debug, Default)]
 struct Folders {
     ended: bool,
@@ -37,7 +37,7 @@ fn folders(owner: u64) -> Arc<Mutex<Folders>> {
     locked(&OWNERS).entry(owner).or_default().clone()
 }
 
-/// Removes every folder of `owner` and refuses new ones. Blocks, for milliseconds as a rule; needs no runtime. Its
+/// Removes every folder of `owner` and refuses new ones. Blocks, for milliseconds as a rule; needs no runtime. The owner's
 /// processes must have been killed before.
 pub fn remove_all(owner: u64) {
     let folders = folders(owner);
@@ -53,7 +53,7 @@ pub fn remove_all(owner: u64) {
     }
 }
 
-/// Whether nothing is there any more.
+/// Removes the file or folder, and returns whether nothing is there any more.
 fn remove(path: &Path) -> bool {
     let removed = match std::fs::symlink_metadata(path) {
         Ok(found) if !found.is_dir() => std::fs::remove_file(path),
@@ -69,26 +69,27 @@ fn remove(path: &Path) -> bool {
 #[derive(Debug)]
 pub(super) struct Scratch {
     path: PathBuf,
-    /// What was made in it, in this order: to look what is there takes a descriptor, and there may be none left.
+    /// The files and folders that were made in it, in this order: listing a folder takes a descriptor, and there may be none
+    /// left.
     made: Vec<PathBuf>,
     owner: Arc<Mutex<Folders>>,
-    /// Has it removed should the host be killed.
+    /// The guard that removes the folder if the host is killed.
     #[cfg(unix)]
     _guard: Option<FolderGuard>,
-    /// Says as long as it is there whose folder this is.
+    /// Tells, as long as it is held, to which host the folder belongs.
     #[cfg(windows)]
     host: Option<Arc<windows::Host>>,
 }
 
-/// A file elsewhere that the CLI leaves behind when it is killed, removed as a [`Scratch`] is.
+/// A file elsewhere that the CLI leaves behind when it is killed, removed like a [`Scratch`].
 #[derive(Debug)]
 pub(super) struct Leftover {
-    /// Held for its drop.
+    /// Held only for its drop.
     _file: Scratch,
 }
 
 impl Leftover {
-    /// The file at `path`, which the run of `owner` has made.
+    /// Takes over the file at `path`, which the run of `owner` has made.
     pub fn adopt(path: PathBuf, owner: u64) -> Leftover {
         let owner = folders(owner);
         locked(&owner).live.insert(path.clone());
@@ -107,7 +108,7 @@ impl Leftover {
 }
 
 impl Scratch {
-    /// `None` where the run needs nothing of the kind.
+    /// Makes the folder and the files that `line` needs; `None` if it needs none.
     pub fn for_line(line: &CommandLine, owner: u64) -> io::Result<Option<Scratch>> {
         let folders_of_env = line.set_env.iter().filter_map(|(_, value)| match value {
             EnvText::Folder(name) => Some(*name),
@@ -124,7 +125,7 @@ impl Scratch {
         if listed.ended {
             return Err(io::Error::other("the environment that asked for it has ended"));
         }
-        // Until all is there, an error takes it away again.
+        // Until everything is there, an error removes it again.
         let mut making = Making::begin()?;
         making.folder(&making.path.join(RUN_FOLDER))?;
         for name in further {
@@ -157,17 +158,17 @@ impl Scratch {
         }))
     }
 
-    /// Writes a file at `path` below its folder `name`.
+    /// Writes a file at `path` below the folder `name`.
     pub fn write(&self, name: &str, path: &Path, content: &[u8]) -> io::Result<()> {
         write_below(&self.path, &Path::new(name).join(path), content)
     }
 
-    /// All of it.
+    /// The whole private folder.
     pub fn path(&self) -> PathBuf {
         self.path.clone()
     }
 
-    /// The one to run in.
+    /// The folder to run in.
     pub fn folder(&self) -> PathBuf {
         self.path.join(RUN_FOLDER)
     }
@@ -180,12 +181,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Taken off the list when it is gone: what is on the list is removed when the owner ends.
+        // The folder is taken off the list only when it is gone: listed folders are removed when the owner ends.
         let is_gone = take_away(&self.path, &self.made);
         if is_gone {
             locked(&self.owner).live.remove(&self.path);
         }
-        // What has just exited, or looks for viruses, may still hold it there for a moment.
+        // A process that has just exited, or a virus scanner, may still hold the folder for a moment.
         #[cfg(windows)]
         if !is_gone {
             let (path, owner) = (self.path.clone(), Arc::clone(&self.owner));
@@ -200,8 +201,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes the folder at `path`, or the file. Mostly the CLI has left nothing in the folder it ran in, and there is nothing else: then nothing
-/// has to be looked through. Where no descriptor is left to look with, what was `made` is removed by its names.
+/// Removes the folder at `path`, or the file. Mostly the CLI has left nothing in the folder it ran in, and there is nothing else:
+/// then nothing has to be listed. If no descriptor is left to list with, the paths in `made` are removed one by one.
 fn take_away(path: &Path, made: &[PathBuf]) -> bool {
     let emptied = std::fs::remove_dir(path.join(RUN_FOLDER)).is_ok() && std::fs::remove_dir(path).is_ok();
     if emptied || remove(path) {
@@ -213,7 +214,7 @@ fn take_away(path: &Path, made: &[PathBuf]) -> bool {
     std::fs::remove_dir(path).is_ok()
 }
 
-/// A private folder that is not whole yet: dropped, it goes with what is in it.
+/// A private folder in the making: if it is dropped before it is complete, it is removed with its content.
 struct Making {
     path: PathBuf,
     made: Vec<PathBuf>,
@@ -225,14 +226,14 @@ struct Making {
 }
 
 impl Making {
-    /// A new folder that nobody else can look into or change, whatever the umask is: with a folder of mode 0777 anybody could put
-    /// another system prompt in the place of the run's.
+    /// Makes a folder that nobody else can look into or change, whatever the umask is: with a folder of mode 0777 anybody could
+    /// put another system prompt in the place of the run's.
     #[cfg(unix)]
     fn begin() -> io::Result<Making> {
         use std::os::unix::fs::DirBuilderExt;
         let mut builder = tempfile::Builder::new();
         builder.prefix("deep-factor-");
-        // Guarded by its name before it is there: a host that is killed in between would leave it.
+        // The guard knows the name before the folder exists: a host that is killed in between would leave the folder.
         let made = builder.make_in(std::path::absolute(std::env::temp_dir())?, |path| {
             let guard = FolderGuard::new(path);
             std::fs::DirBuilder::new().mode(0o700).create(path)?;
@@ -249,7 +250,7 @@ impl Making {
         Ok(making)
     }
 
-    /// The same; what is made in it is the user's alone, too.
+    /// Makes a folder that nobody else can look into or change; what is made in it is the user's alone, too.
     #[cfg(windows)]
     fn begin() -> io::Result<Making> {
         let (path, host) = windows::new_folder()?;
@@ -261,7 +262,7 @@ impl Making {
         })
     }
 
-    /// A folder inside of it, and those above that. A file's name may lead into the folder the CLI runs in.
+    /// Makes a folder inside of it, with the folders above that. A file's name may lead into the folder the CLI runs in.
     fn folder(&mut self, path: &Path) -> io::Result<()> {
         if path.is_dir() {
             return Ok(());
@@ -304,7 +305,7 @@ impl Drop for Making {
     }
 }
 
-/// Sees that the folder at `path` is one of ours, no link, and of mode 0700.
+/// Checks that the folder at `path` is one of ours and no link, and sets its mode to 0700.
 #[cfg(unix)]
 fn make_private(path: &Path) -> io::Result<()> {
     use rustix::fs::{Mode, OFlags, fchmod, fstat, open};
@@ -317,7 +318,7 @@ fn make_private(path: &Path) -> io::Result<()> {
     Ok(fchmod(&folder, Mode::RWXU)?)
 }
 
-/// A link to the file `target`, which is neither read nor changed, nor removed with the folder.
+/// Makes a link to the file `target`, which is neither read nor changed, nor removed with the folder.
 fn make_link(target: &Path, path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     return std::os::unix::fs::symlink(target, path);
@@ -325,7 +326,7 @@ fn make_link(target: &Path, path: &Path) -> io::Result<()> {
     return windows::make_link(target, path);
 }
 
-/// Sets what the umask has taken from the mode of what lies in a private folder, where nobody else can put a link.
+/// Sets the mode that the umask has reduced. `path` is in a private folder, where nobody else can put a link.
 fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     #[cfg(unix)]
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))?;
@@ -334,8 +335,8 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a file (mode 0600) at `path` below `private`, a private folder, and the folders between (0700). One that is gone is not made again:
-/// nobody would remove it.
+/// Writes a file (mode 0600) at `path` below `private`, a private folder, and the folders between (0700). A private folder that
+/// is gone is not made again: nobody would remove it.
 pub(super) fn write_below(private: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
     let mut folder = private.to_owned();
     for name in path.parent().into_iter().flatten() {

@@ -1,6 +1,7 @@
-//! A thread as a session of the CLI's own, written where the CLI looks for its sessions: for one that takes no foreign text as a prompt.
+//! A thread as a session of the CLI's own, written where the CLI looks for its sessions: for a CLI that takes no foreign text as
+//! a prompt.
 //!
-//! In: a [`PrivateSession`], the private folder of a process, and the folder it runs in. Out: the session's files.
+//! In: a [`PrivateSession`], the private folder of a process, and the folder that the process runs in. Out: the session's files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,14 +9,15 @@ use std::path::{Path, PathBuf};
 use super::scratch;
 use crate::command::PrivateSession;
 
-/// The files of a session that somebody else removes: those of a process for one call go with its private folder.
+/// Writes the files of a session that somebody else removes: those of a process for one call go with its private folder.
 pub(super) fn write(session: &PrivateSession, private: &Path, cwd: &Path) -> io::Result<()> {
     let place = Path::new(session.folder).join(session.place(&real(cwd)?));
     let mut files = session.files.iter();
     files.try_for_each(|file| scratch::write_below(private, &place.join(file.name), file.content.as_bytes()))
 }
 
-/// How the CLI knows the folder it runs in: by its real path. On Windows that has another spelling here.
+/// The folder's path as the CLI knows it: the real path. On Windows that would be spelled differently here, so the path stays as
+/// it is.
 pub(super) fn real(cwd: &Path) -> io::Result<PathBuf> {
     match cfg!(windows) {
         true => Ok(cwd.to_owned()),
@@ -23,14 +25,14 @@ pub(super) fn real(cwd: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The files of a session among others, gone when it is dropped.
+/// The files of a session among others; they are removed on drop.
 #[derive(Debug)]
 pub(super) struct SessionFiles {
     folder: PathBuf,
 }
 
 impl SessionFiles {
-    /// Writes `session`.
+    /// Writes the files of `session`.
     pub fn write(session: &PrivateSession, private: &Path, cwd: &Path) -> io::Result<SessionFiles> {
         let files = SessionFiles {
             folder: private.join(session.folder).join(session.place(&real(cwd)?)),
@@ -42,7 +44,7 @@ impl SessionFiles {
 
 impl Drop for SessionFiles {
     fn drop(&mut self) {
-        // What is still there goes with the private folder.
+        // Files that can't be removed here go with the private folder.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -83,7 +85,7 @@ mod tests {
             };
             assert_eq!((mode(&place.join("history")), mode(&place)), (0o600, 0o700));
         }
-        // Another of the same name is none of ours.
+        // A session of the same name is not ours.
         assert!(write(&session(), private.path(), &cwd).is_err());
         drop(files);
         assert!(!place.exists() && place.parent().unwrap().exists());

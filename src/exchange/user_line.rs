@@ -1,7 +1,8 @@
-//! User lines: what a claude is sent that reads lines, in a session or in print form, as the API's own content blocks.
+//! User lines: the lines that a claude which reads lines is sent, in a session or in print form, with the API's own content
+//! blocks.
 //!
-//! In: messages. Out: one line of JSON. A line that the CLI can't read kills it (CLI-FACTS 1.6), so all of it goes through
-//! serde, and what has no place in the API's vocabulary goes over as text.
+//! In: messages. Out: one line of JSON. A line that the CLI can't read kills it (CLI-FACTS 1.6), so everything goes through
+//! serde, and content that has no place in the API's vocabulary is sent as text.
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -17,7 +18,7 @@ use crate::provider::Guard;
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Block {
     Text {
-        /// Never blank: the API refuses that.
+        /// The text, never blank: the API refuses blank text.
         text: String,
     },
     /// The result of a call of the turn before.
@@ -25,23 +26,23 @@ pub enum Block {
         /// The API's id of the call.
         tool_use_id: String,
         content: Value,
-        /// The tool failed.
+        /// Whether the tool failed.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
-    /// A block of another kind: `{type, source}` and what else the API has for it.
+    /// A block of another kind: `{type, source}`, and the other members that the API has for it.
     #[serde(untagged)]
     Other(Value),
 }
 
 impl Block {
-    /// A block of text.
+    /// Makes a block of text.
     pub fn text(text: impl Into<String>) -> Block {
         Block::Text { text: text.into() }
     }
 }
 
-/// The line that says `blocks`.
+/// The line with `blocks` as a message of the user.
 pub fn user(blocks: &[Block]) -> String {
     #[derive(Serialize)]
     struct Line<'a> {
@@ -69,7 +70,7 @@ pub fn user(blocks: &[Block]) -> String {
     serde_json::to_string(&line).unwrap_or_default() + "\n"
 }
 
-/// What the user says in `messages`; `None` if one of them is somebody else's, or all are empty.
+/// The user's blocks in `messages`; `None` if one of the messages is somebody else's, or all are empty.
 pub fn of_humans<'a>(messages: impl Iterator<Item = &'a Message>, guard: Option<Guard>) -> Option<Vec<Block>> {
     let mut blocks = Vec::new();
     for message in messages {
@@ -83,7 +84,8 @@ pub fn of_humans<'a>(messages: impl Iterator<Item = &'a Message>, guard: Option<
     }
     blocks.retain(|block| !matches!(block, Block::Text { text } if text.trim().is_empty()));
     for block in &mut blocks {
-        // The CLI looks at the last block of text only (CLI-FACTS 1.6); which one that is, is its business.
+        // The CLI looks at the last block of text only (CLI-FACTS 1.6), but which one that is, is its own business: all are
+        // guarded.
         if let (Block::Text { text }, Some(guard)) = (block, guard)
             && text.starts_with(guard.first)
         {
@@ -93,8 +95,8 @@ pub fn of_humans<'a>(messages: impl Iterator<Item = &'a Message>, guard: Option<
     (!blocks.is_empty()).then_some(blocks)
 }
 
-/// A thread as text, with `before` in front of it and its blocks at their places. No block of text but the first begins with what
-/// somebody has said: the others begin with the end of a block's place, so the CLI takes none for a command.
+/// Writes a thread as text, with `before` in front of it and its blocks at their places. No block of text but the first begins
+/// with words of a message: the others begin with the end of a block's place, so the CLI takes none for a command.
 pub fn of_rendered(before: &str, rendered: &Rendered) -> Vec<Block> {
     let mut before = Some(before);
     let pieces = rendered.pieces().into_iter();
@@ -117,7 +119,7 @@ pub fn result(tool_use_id: &str, message: &Message) -> Block {
     }
 }
 
-/// A message's blocks in the API's vocabulary. What has no place there has been refused before (`run::content`).
+/// A message's blocks in the API's vocabulary. Content that has no place there has been refused before (`run::content`).
 fn blocks_of(raw: &RawValue, role: &Role) -> Vec<Block> {
     let parts = content::parts(raw, role).into_iter();
     let blocks = parts.filter_map(|part| match part {
@@ -128,7 +130,7 @@ fn blocks_of(raw: &RawValue, role: &Role) -> Vec<Block> {
     blocks.collect()
 }
 
-/// An image, a document or a search result, as the API has it.
+/// An image, a document or a search result, in the API's shape.
 fn block(media: &Media) -> Option<Block> {
     let kind = match media.kind {
         Kind::Image => "image",
@@ -138,7 +140,7 @@ fn block(media: &Media) -> Option<Block> {
     };
     let text = media.text().filter(|_| media.kind == Kind::Document);
     let source = match (media.dialect, media.block.get("source"), &media.source) {
-        // The API has base64 for PDFs alone.
+        // The API takes base64 for PDFs only.
         (.., Source::Base64(_)) if let Some(text) = &text => {
             json!({"type": "text", "media_type": "text/plain", "data": text})
         }

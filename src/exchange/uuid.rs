@@ -1,4 +1,4 @@
-//! Ids that nobody else has made.
+//! Ids that are unique without coordination.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};

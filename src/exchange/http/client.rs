@@ -1,7 +1,7 @@
 //! Connections to an API.
 //!
-//! In: a [`Client`], a request, bytes. Out: the status, and the body piece by piece, or why there is none ([`HttpEnd`]). Time
-//! limits and cancelling are the caller's: dropping a future or an [`Response`] closes its connection.
+//! In: a [`Client`], a request, bytes. Out: the status, and the body piece by piece, or the reason why there is none
+//! ([`HttpEnd`]). Time limits and cancelling are the caller's: dropping a future or a [`Response`] closes its connection.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Debug};
@@ -24,26 +24,26 @@ use crate::judge::{ConnectError, HttpEnd};
 use crate::process::Vars;
 use crate::redact::{Channel, Redactor, Secret};
 
-/// How long a connection may take, name, proxy and TLS included.
+/// The time that a connection may take, with name resolution, proxy and TLS.
 const CONNECT: Duration = Duration::from_secs(30);
-/// Unused connections that are kept for the next request.
+/// The number of unused connections that are kept for the next request.
 const IDLE_CONNECTIONS: usize = 8;
-/// How much of an error's body is read, bytes.
+/// The length of an error's body that is read, bytes.
 const ERROR_BODY: usize = 64 * 1024;
 
-/// The variable of Node's that names a file of further certificates to trust.
+/// Node's variable that names a file of further certificates to trust.
 const EXTRA_CERTIFICATES: &str = "NODE_EXTRA_CA_CERTS";
 
-/// How to get to the API: directly or by a proxy, and whose certificates are trusted on the way besides the system's.
+/// The route to the API: directly or by a proxy, and the certificates that are trusted on the way besides the system's.
 #[derive(Clone)]
 pub struct Route {
     proxy: Option<Intercept>,
-    /// A file of certificates, as `NODE_EXTRA_CA_CERTS` names it.
+    /// The file of certificates that `NODE_EXTRA_CA_CERTS` names.
     certificates: Option<PathBuf>,
 }
 
 impl Route {
-    /// Straight to the API.
+    /// The route straight to the API.
     pub fn direct() -> Route {
         Route {
             proxy: None,
@@ -51,8 +51,8 @@ impl Route {
         }
     }
 
-    /// The route to `to`. Reads the environment, `env` or this process's own, and the system's settings; to be called where
-    /// nobody changes the former. A loopback address is never asked of a proxy, whatever they say.
+    /// Finds the route to `to`. Reads the environment (`env`, or this process's own) and the system's settings; must be called
+    /// where nobody changes the process's environment. A loopback address never goes through a proxy, whatever they say.
     pub fn find(to: &Uri, env: Option<&Vars>) -> Route {
         let certificates = match env {
             None => std::env::var_os(EXTRA_CERTIFICATES),
@@ -107,7 +107,8 @@ fn is_loopback(host: &str) -> bool {
 #[derive(Clone)]
 pub struct Client {
     client: reqwest::Client,
-    /// Why the certificates of `NODE_EXTRA_CA_CERTS` are not trusted, if there is such a file: Node goes on without it, too.
+    /// The reason why the certificates of `NODE_EXTRA_CA_CERTS` are not trusted, if there is such a file. Node goes on without
+    /// them, too.
     untrusted: Option<Arc<str>>,
 }
 
@@ -118,10 +119,10 @@ impl Debug for Client {
 }
 
 impl Client {
-    /// A client that goes to `to` by `route`. Connects to nothing yet, but may read the system's certificates.
+    /// Makes a client that goes to `to` by `route`. It connects to nothing yet, but may read the system's certificates.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// The reason why there can be no client.
     pub fn new(to: &Uri, route: Route) -> Result<Client, String> {
         let proxy_uri = route.proxy.as_ref().map(|proxy| proxy.uri().clone());
         let secure = [Some(to), proxy_uri.as_ref()]
@@ -135,7 +136,7 @@ impl Client {
         };
         let builder = reqwest::Client::builder()
             .tls_backend_preconfigured(tls(secure, extra).map_err(|error| error.to_string())?)
-            // To another host, a redirect would take the thread and the caller's own headers along.
+            // A redirect to another host would take the thread and the caller's own headers along.
             .redirect(Policy::none())
             .referer(false)
             .connect_timeout(CONNECT)
@@ -155,10 +156,10 @@ impl Client {
         Ok(Client { client, untrusted })
     }
 
-    /// Asks for a chat completion.
+    /// Requests a chat completion.
     ///
     /// # Errors
-    /// Why there is no answer, or what a status other than 2xx came with.
+    /// The reason why there is no answer, or the content of a status other than 2xx.
     pub async fn chat(&self, settings: &Settings, key: Option<&Secret>, body: Bytes) -> Result<Response, HttpEnd> {
         let accept = if settings.stream {
             "text/event-stream, application/json"
@@ -172,10 +173,10 @@ impl Client {
         self.open(request).await
     }
 
-    /// Asks for the list of models.
+    /// Requests the list of models.
     ///
     /// # Errors
-    /// As [`Client::chat`].
+    /// The errors of [`Client::chat`].
     pub async fn models(&self, settings: &Settings, key: Option<&Secret>) -> Result<Response, HttpEnd> {
         let request = self
             .client
@@ -186,10 +187,10 @@ impl Client {
 }
 
 impl Client {
-    /// Asks for `url`.
+    /// Sends a request for `url`.
     ///
     /// # Errors
-    /// As [`Client::chat`].
+    /// The errors of [`Client::chat`].
     pub async fn send(
         &self,
         method: http::Method,
@@ -217,10 +218,10 @@ impl Client {
     }
 }
 
-/// The certificates in `file`, in PEM.
+/// Reads the certificates in `file`, in PEM.
 ///
 /// # Errors
-/// Why there are none.
+/// The reason why there are none.
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let trusted = |found: &Vec<CertificateDer>| {
@@ -240,7 +241,8 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
-/// ring, whatever else is linked; no default is installed for the process. Without `secure` no certificate is ever looked at.
+/// The TLS configuration, with ring, whatever else is linked; no default is installed for the process. Without `secure`, no
+/// certificate is ever looked at.
 fn tls(secure: bool, extra: Vec<CertificateDer<'static>>) -> Result<rustls::ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider));
@@ -256,7 +258,7 @@ fn tls(secure: bool, extra: Vec<CertificateDer<'static>>) -> Result<rustls::Clie
     })
 }
 
-/// The key, and the caller's headers over it.
+/// The headers of all requests: the key, and the caller's headers, which win over it.
 fn common(settings: &Settings, key: Option<&Secret>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let bearer = key.and_then(|key| HeaderValue::from_str(&format!("Bearer {}", key.reveal())).ok());
@@ -270,7 +272,7 @@ fn common(settings: &Settings, key: Option<&Secret>) -> HeaderMap {
     headers
 }
 
-/// An answer whose body comes.
+/// An answer whose body is being received.
 #[derive(Debug)]
 pub struct Response {
     response: reqwest::Response,
@@ -287,12 +289,12 @@ impl Response {
         }
     }
 
-    /// The status.
+    /// The HTTP status.
     pub fn status(&self) -> u16 {
         self.response.status().as_u16()
     }
 
-    /// The server's name of the request, which its operators ask for.
+    /// The server's id of the request, which its operators ask for.
     pub fn request_id(&self) -> Option<&str> {
         let id = self.response.headers().get("x-request-id")?;
         id.to_str().ok().filter(|id| id.len() <= 128)
@@ -301,21 +303,21 @@ impl Response {
     /// The next piece of the body; `None` at its end.
     ///
     /// # Errors
-    /// Why the connection broke.
+    /// The reason why the connection broke.
     pub async fn next(&mut self) -> Result<Option<Bytes>, String> {
         self.response.chunk().await.map_err(|error| innermost(&error))
     }
 
-    /// Takes what is left, up to `limit` of time: a connection is used again only when its body was read to the end.
+    /// Reads the rest of the body, up to `limit` of time: a connection is used again only if its body was read to the end.
     pub async fn drain(mut self, limit: Duration) {
         let rest = async { while let Ok(Some(_)) = self.next().await {} };
-        // Whatever it comes to, the connection is free or closed afterwards.
+        // Whatever the result, the connection is free or closed afterwards.
         let _ = tokio::time::timeout(limit, rest).await;
     }
 
     async fn refused(mut self) -> HttpEnd {
         let mut body = BytesMut::new();
-        // A body that breaks off says as much as has come.
+        // If a body breaks off, the part that has come is used.
         while let Ok(Some(piece)) = self.next().await
             && body.len() < ERROR_BODY
         {
@@ -337,7 +339,7 @@ impl Response {
     }
 }
 
-/// Why nothing came back.
+/// The reason why nothing came back.
 fn ending(error: &reqwest::Error) -> HttpEnd {
     if !error.is_connect() {
         return HttpEnd::Lost(innermost(error));
@@ -368,8 +370,8 @@ fn trouble(error: &reqwest::Error) -> ConnectError {
     ConnectError::Other(innermost(error))
 }
 
-/// The error and what is behind it, outermost first. The source of an `io::Error` is that of the error it wraps: here, the
-/// wrapped one comes first.
+/// The error and its causes, outermost first. The source of an `io::Error` is that of the error it wraps: here, the wrapped one
+/// comes first.
 fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     std::iter::successors(Some(error), |error| {
         let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
@@ -380,7 +382,7 @@ fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (
     })
 }
 
-/// What is behind everything: the outer errors only say where it happened, some with the URL.
+/// The innermost cause: the outer errors only say where it happened, some with the URL.
 fn innermost(error: &reqwest::Error) -> String {
     let last = causes(error).skip(1).last();
     last.map_or_else(

@@ -1,21 +1,21 @@
-//! Bytes to the messages of JSON-RPC, for a process that frames them as editors' language servers do: a header with `Content-Length`, a blank
-//! line, and so many bytes.
+//! Splits bytes into the messages of JSON-RPC, for a process that frames them as editors' language servers do: a header with
+//! `Content-Length`, a blank line, and so many bytes.
 //!
-//! In: a process's standard output in whatever pieces the pipe delivers. Out: [`Frame`]s, in order. What stands before a header and is none
-//! is skipped: a process may print a line of its own.
+//! In: a process's standard output in whatever pieces the pipe delivers. Out: [`Frame`]s, in order. Text before a header that is
+//! no header itself is skipped: a process may print a line of its own.
 
 use std::borrow::Cow;
 
 use crate::decode::cut::Cut;
 use crate::decode::lines::MAX_LINE;
 
-/// The longest header that is looked for, bytes.
+/// The longest header that is searched for, bytes.
 const MAX_HEADER: usize = 64 << 10;
 
-/// What ends a header.
+/// The end of a header: a blank line.
 const BLANK: &[u8] = b"\r\n\r\n";
 
-/// What [`Frames`] delivers.
+/// The output of [`Frames`].
 #[derive(Debug)]
 pub enum Frame<'a> {
     /// A message; invalid UTF-8 is U+FFFD.
@@ -28,17 +28,17 @@ pub enum Frame<'a> {
 #[derive(Debug)]
 pub struct Frames {
     header: Vec<u8>,
-    /// How much of a message is still to come.
+    /// The number of bytes of the message that are still to come.
     missing: usize,
     body: Body,
     limit: usize,
-    /// How many bytes have come since the last message was whole.
+    /// The number of bytes that have come since the last message was whole.
     unfinished: u64,
 }
 
 #[derive(Debug)]
 enum Body {
-    /// None has begun.
+    /// No message has begun.
     None,
     Kept(Vec<u8>),
     Cut(Cut),
@@ -51,7 +51,7 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// Keeps messages of at most `limit` bytes.
+    /// Makes a splitter that keeps messages of at most `limit` bytes.
     pub fn with_limit(limit: usize) -> Frames {
         Frames {
             header: Vec::new(),
@@ -62,12 +62,12 @@ impl Frames {
         }
     }
 
-    /// How many bytes have come of a message that is not whole yet, and before its header.
+    /// The number of bytes that have come of an incomplete message, and before its header.
     pub fn unfinished(&self) -> u64 {
         self.unfinished
     }
 
-    /// Takes the next bytes; hands over the messages that are whole with them.
+    /// Takes the next bytes, and hands over the messages that they complete.
     pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(Frame<'_>)) {
         while !bytes.is_empty() {
             if let Body::None = self.body {
@@ -91,7 +91,7 @@ impl Frames {
         }
     }
 
-    /// A message is whole.
+    /// Hands over a message that is complete.
     fn end(&mut self, each: &mut impl FnMut(Frame<'_>)) {
         self.unfinished = 0;
         match std::mem::replace(&mut self.body, Body::None) {
@@ -101,9 +101,9 @@ impl Frames {
         }
     }
 
-    /// Looks for the end of a header; what stands behind it.
+    /// Searches for the end of a header, and returns the bytes after it.
     fn take_header<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        // What ends it may have begun in the piece before.
+        // The end of the header may have begun in the piece before.
         let from = self.header.len().saturating_sub(BLANK.len() - 1);
         let before = self.header.len();
         self.header.extend_from_slice(bytes);
@@ -128,7 +128,7 @@ impl Frames {
     }
 }
 
-/// What a header says of the length of its message, bytes.
+/// The length of its message that a header tells, bytes.
 fn length_of(header: &[u8]) -> Option<usize> {
     let header = String::from_utf8_lossy(header);
     let mut lengths = header.lines().filter_map(|line| {
@@ -139,7 +139,7 @@ fn length_of(header: &[u8]) -> Option<usize> {
     lengths.next_back()
 }
 
-/// `message`, a line of JSON, with its header.
+/// Frames `message`, a line of JSON: puts a header before it.
 pub fn framed(message: &str) -> String {
     let message = message.trim_end_matches('\n');
     format!("Content-Length: {}\r\n\r\n{message}", message.len())

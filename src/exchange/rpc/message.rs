@@ -1,4 +1,4 @@
-//! The messages of JSON-RPC, a line each: reading those that come, writing those that go.
+//! The messages of JSON-RPC, a line each: reading incoming ones, writing outgoing ones.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// What JSON-RPC calls a method that nobody knows.
+/// The code of JSON-RPC for a method that nobody knows.
 const UNKNOWN_METHOD: i64 = -32_601;
 
 /// A message of the process.
@@ -15,46 +15,46 @@ pub enum Message<'a> {
     /// The answer to a request of ours.
     Answer {
         id: u64,
-        /// What came of it.
+        /// The result, or the error.
         result: Result<Box<RawValue>, RpcError>,
     },
     /// A request of the process.
     Request(Request<'a>),
     Notification {
         method: Cow<'a, str>,
-        /// More of it, as JSON.
+        /// The parameters, as JSON.
         params: &'a str,
     },
-    /// Nothing that can be read.
+    /// A line that can't be read as a message.
     Nothing,
 }
 
-/// A request of the process. Its numbers are not ours.
+/// A request of the process. Its ids are numbered separately from ours.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// To be repeated in the answer.
+    /// The id to be repeated in the answer.
     pub id: &'a RawValue,
     pub method: Cow<'a, str>,
-    /// More of it, as JSON.
+    /// The parameters, as JSON.
     pub params: &'a str,
 }
 
 /// An error answer.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct RpcError {
-    /// codex: -32600 for nearly everything; gemini: the API's HTTP status.
+    /// The code. codex: -32600 for nearly everything; gemini: the API's HTTP status.
     #[serde(default)]
     pub code: i64,
     /// The reason.
     #[serde(default)]
     pub message: String,
-    /// More of it.
+    /// Further data of the error.
     #[serde(default)]
     pub data: Value,
 }
 
 impl RpcError {
-    /// One without a code, for this reason.
+    /// Makes an error without a code, for this reason.
     pub fn of(message: impl Into<String>) -> RpcError {
         RpcError {
             code: 0,
@@ -63,7 +63,7 @@ impl RpcError {
         }
     }
 
-    /// The reason, where `data` has a finer one than the message.
+    /// The reason: that in `data`, if it has a finer one than the message.
     pub fn reason(&self) -> &str {
         let details = self.data.get("details").and_then(Value::as_str);
         details.or(self.data.as_str()).unwrap_or(&self.message)
@@ -215,7 +215,7 @@ mod tests {
         );
     }
 
-    /// Its numbers and ours are separate (CODEX-LIVE pitfall 16).
+    /// The process's ids and ours are separate (CODEX-LIVE pitfall 16).
     #[test]
     fn what_has_a_method_and_a_number_is_the_processs_request() {
         let line = r#"{"method":"item/tool/call","id":0,"params":{"a":1}}"#;

@@ -1,9 +1,9 @@
-//! What private folders take on Windows: an access list instead of a mode, a file of the host instead of a watchdog, and links without
-//! the right to make them.
+//! Private folders on Windows: an access list instead of a mode, a file of the host instead of a watchdog, and links without the
+//! right to make them.
 //!
-//! A host that is killed leaves its folders, with the system prompts in them. So a host that has any holds a file open beside them that
-//! Windows removes when the host ends, in whichever way, and its private folders carry the same name: folders whose host's file is gone
-//! are nobody's any more, and the next host removes them when it makes its own first one.
+//! A host that is killed leaves its folders, with the system prompts in them. So a host that has any holds a file open beside
+//! them that Windows removes when the host ends, in whichever way, and its private folders carry the same name. Folders whose
+//! host's file is gone belong to nobody any more, and the next host removes them when it makes its own first one.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -25,25 +25,25 @@ use windows_sys::Win32::Security::{
 use windows_sys::Win32::Storage::FileSystem::{CreateDirectoryW, FILE_FLAG_DELETE_ON_CLOSE};
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken};
 
-/// What the names of private folders begin with, and behind it their host's.
+/// The beginning of the names of private folders; the host's name follows.
 const FOLDER: &str = "deep-factor-";
-/// What the name of a host's file begins with.
+/// The beginning of the name of a host's file.
 const HOST: &str = "deep-factor-host-";
-/// How long a host's name is, and a folder's own behind it: hexadecimal digits.
+/// The length of a host's name, and of a folder's own name after it, in hexadecimal digits.
 const DIGITS: usize = 16;
-/// How often, and how long apart, a folder is tried again that could not be removed: five seconds.
+/// The number of tries, [`PAUSE`] apart, to remove a folder that could not be removed: five seconds in all.
 const TRIES: u32 = 250;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What this process knows of a folder for temporary files that it has used.
+/// This process's host in each folder for temporary files that it has used.
 type Known = HashMap<PathBuf, Weak<Host>>;
 static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
 
-/// A host that is there: held by its private folders, so that one without any holds nothing open.
+/// A living host: held by its private folders, so that a host without folders holds nothing open.
 #[derive(Debug)]
 pub(super) struct Host {
     name: String,
-    /// Open as long as the host is there, and gone with it.
+    /// Open as long as the host lives, and removed with it.
     _file: File,
 }
 
@@ -61,10 +61,10 @@ impl Host {
     }
 }
 
-/// A new folder in the one for temporary files that nobody but the user can look into or change, and its host.
+/// Makes a new folder in the one for temporary files that nobody but the user can look into or change, and names its host.
 pub(super) fn new_folder() -> io::Result<(PathBuf, Option<Arc<Host>>)> {
     let temporary = std::env::temp_dir();
-    // Where a file can't be held open, a folder may be made all the same; no other host removes it.
+    // If no file can be held open, the folder is made all the same; no other host removes it.
     let host = host_in(&temporary).ok();
     let own = digits()?;
     let name = match &host {
@@ -76,7 +76,7 @@ pub(super) fn new_folder() -> io::Result<(PathBuf, Option<Arc<Host>>)> {
     Ok((path, host))
 }
 
-/// This host in a folder for temporary files. The first time, what dead hosts have left there is removed, by a thread of its own.
+/// This host in a folder for temporary files. The first time, a thread removes the folders that dead hosts have left there.
 fn host_in(temporary: &Path) -> io::Result<Arc<Host>> {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let before = known.get(temporary);
@@ -89,14 +89,14 @@ fn host_in(temporary: &Path) -> io::Result<Arc<Host>> {
     drop(known);
     if is_first {
         let temporary = temporary.to_owned();
-        // Where no thread can be started, the next host removes it.
+        // If no thread can be started, the next host removes them.
         let _ = std::thread::Builder::new().spawn(move || remove_orphans(&temporary));
     }
     Ok(host)
 }
 
-/// Tries again to have a folder gone that is still held by somebody, by a thread of its own, while `host` is there. What is held for longer
-/// is removed by the next host.
+/// Tries in a thread, while `host` lives, to remove a folder that is still held by somebody. A folder that is held for longer is
+/// removed by the next host.
 pub(super) fn remove_soon(host: Option<Arc<Host>>, remove: impl Fn() -> bool + Send + 'static) {
     let tries = move || {
         for _ in 0..TRIES {
@@ -124,23 +124,23 @@ fn remove_orphans(temporary: &Path) {
     }
 }
 
-/// The host that a private folder of this name belongs to.
+/// The host to which a private folder of this name belongs.
 fn host_of(name: &str) -> Option<&str> {
     let (host, own) = name.strip_prefix(FOLDER)?.split_once('-')?;
     let is_ours = |text: &str| text.len() == DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     (is_ours(host) && is_ours(own)).then_some(host)
 }
 
-/// Digits that nobody can foretell.
+/// Random digits that nobody can predict.
 fn digits() -> io::Result<String> {
     let number = getrandom::u64().map_err(io::Error::other)?;
     Ok(format!("{number:0DIGITS$x}"))
 }
 
-/// Makes a folder whose access list names the user alone, and is handed on to what is made in it: the folder for temporary files may be
-/// one that others can read. Fails where there is anything of this name.
+/// Makes a folder whose access list names the user alone, and is inherited by what is made in it: the folder for temporary files
+/// may be one that others can read. Fails if anything of this name exists.
 fn create_private(path: &Path) -> io::Result<()> {
-    // Protected from what the folder above would hand down; full access for the user, for folders and files in it, too.
+    // Protected from the access list of the folder above; full access for the user, for folders and files in it, too.
     let list = wide(format!("D:P(A;OICI;FA;;;{})", user()?).as_ref());
     let name = wide(path.as_os_str());
     let mut descriptor: PSECURITY_DESCRIPTOR = std::ptr::null_mut();
@@ -174,7 +174,7 @@ fn create_private(path: &Path) -> io::Result<()> {
 
 /// The security identifier of the user whose process this is, as access lists write it.
 fn user() -> io::Result<String> {
-    // Room for the structure and the longest identifier behind it (68 bytes), aligned as the structure is.
+    // Room for the structure and the longest identifier after it (68 bytes), aligned like the structure.
     let mut room = [0_u64; 16];
     let mut length = 0;
     #[expect(unsafe_code, reason = "the standard library knows no users")]
@@ -207,8 +207,8 @@ fn wide(text: &std::ffi::OsStr) -> Vec<u16> {
     text.encode_wide().chain([0]).collect()
 }
 
-/// A link to the file `target`. Links take a right of their own, which few have, and Wine says that it has made one where there is none;
-/// a second name of the file takes no right.
+/// Makes a link to the file `target`. Symbolic links take a right of their own, which few have, and Wine says that it has made
+/// one where there is none; a second name of the file takes no right.
 pub(super) fn make_link(target: &Path, path: &Path) -> io::Result<()> {
     if std::os::windows::fs::symlink_file(target, path).is_ok() && path.symlink_metadata().is_ok() {
         return Ok(());
