@@ -1,9 +1,9 @@
-//! What a thread comes to, however an agent writes it down.
+//! The history of a thread, independent of the way in which an agent writes it down.
 //!
-//! In: messages. Out: [`Entry`]s, which are the same for every way in which agents rebuild what a model did: prose beside a
-//! call left out or put into a message of its own, the calls of one message split over several, their results between them
-//! or behind them. The calls' ids say what belongs together; a model's prose may be missing beside them, but where there is some it has
-//! to be the model's ([`Prose`]): who goes on with changed words wants the model to read them.
+//! In: messages. Out: [`Entry`]s, which are the same for every way in which agents rebuild a model's turns: prose beside a call
+//! left out or put into a message of its own, the calls of one message split over several, their results between them or after
+//! them. The calls' ids tell which parts belong together. A model's prose may be missing beside calls, but prose that is there
+//! must be the model's ([`Prose`]): a caller who continues with changed words wants the model to read them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,10 +19,10 @@ use crate::prompt::is_js_space;
 /// A part of a thread that is compared with its counterpart.
 #[derive(Debug, Clone)]
 pub enum Entry {
-    /// A message of the user, of an unknown role, a result of a call that is not there, or what the model says in more than text:
-    /// compared as a whole.
+    /// A message that is compared as a whole: of the user, of an unknown role, a result of a call that is not there, or a model's
+    /// message with more than text.
     Message(Fingerprint),
-    /// The model's text where no call belongs to it.
+    /// The model's text that belongs to no call.
     Answer(Prose),
     /// The model's calls up to its next answer or the next message of the user, and their results.
     Calls(Calls),
@@ -31,33 +31,33 @@ pub enum Entry {
 /// Calls that follow each other, and their results.
 #[derive(Debug, Clone, Default)]
 pub struct Calls {
-    /// Id, and name with arguments, in the model's order.
+    /// Id, and fingerprint of name and arguments, in the model's order.
     calls: Vec<(String, Fingerprint)>,
-    /// By the call's id. A result without its call before it is no result.
+    /// The results by the call's id. A result without its call before it does not count as a result.
     results: BTreeMap<String, Fingerprint>,
-    /// What the model said beside them.
+    /// The model's words beside the calls.
     prose: Prose,
 }
 
-/// A thread's entries.
+/// The entries of a thread.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     entries: Vec<Entry>,
-    /// Behind which message each entry ends.
+    /// The index behind the last message of each entry.
     ends: Vec<usize>,
 }
 
-/// What a thread has that its beginning had not.
+/// The part of a thread that comes after its known beginning.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Beyond {
     /// The ids of the calls that have a result now.
     pub results: Vec<String>,
-    /// Where the messages behind the last entry of the beginning start.
+    /// The index of the first message after the last entry of the beginning.
     pub rest: usize,
 }
 
 impl History {
-    /// The history of `messages`, whose fingerprints are `prints`.
+    /// Makes the history of `messages`, whose fingerprints are `prints`.
     pub fn new(messages: &[&Message], prints: &[Fingerprint]) -> History {
         let before_calls = before_calls(messages);
         let mut history = History::default();
@@ -68,7 +68,7 @@ impl History {
                 prose.push(&words_of(&message.content));
             }
             match (&message.role, history.entries.last_mut(), text_of(&message.content)) {
-                // Belongs to the calls that come.
+                // The prose belongs to the calls that follow.
                 (Role::Ai, ..) if prose_only && before_calls[at] => continue,
                 (Role::Ai, Some(Entry::Calls(run)), _) if !prose_only => {
                     run.extend(&message.tool_calls, std::mem::take(&mut prose));
@@ -100,7 +100,7 @@ impl History {
         history
     }
 
-    /// The same to be kept between calls: to be begun with, not to be gone on with.
+    /// The history in the small shape that is kept between calls: it can be compared as a beginning, but not be continued.
     pub fn remembered(mut self) -> History {
         for entry in &mut self.entries {
             let (Entry::Answer(prose) | Entry::Calls(Calls { prose, .. })) = entry else {
@@ -111,7 +111,7 @@ impl History {
         self
     }
 
-    /// What is beyond `beginning`; `None` if this does not begin so.
+    /// The part after `beginning`; `None` if this history does not begin so.
     pub fn beyond(&self, beginning: &History) -> Option<Beyond> {
         let (last, before) = beginning.entries.split_last()?;
         let mut entries = self.entries.iter();
@@ -126,7 +126,7 @@ impl History {
         })
     }
 
-    /// How much there is of it: every call, every result and every other entry counts.
+    /// The length: every call, every result and every other entry counts.
     pub fn len(&self) -> usize {
         let len = |entry: &Entry| match entry {
             Entry::Calls(run) => run.calls.len() + run.results.len(),
@@ -135,14 +135,14 @@ impl History {
         self.entries.iter().map(len).sum()
     }
 
-    /// Whether there is nothing of it.
+    /// Returns whether the history has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 }
 
 impl Entry {
-    /// The ids of the calls that have a result here and had none `then`; `None` if this is not the same.
+    /// The ids of the calls that have a result here and had none `then`; `None` if the entries are not the same.
     fn beyond(&self, then: &Entry) -> Option<Vec<String>> {
         match (self, then) {
             (Entry::Message(now), Entry::Message(then)) if now == then => Some(Vec::new()),
@@ -157,7 +157,7 @@ impl Entry {
 }
 
 impl Calls {
-    /// Further calls, and what was said beside them.
+    /// Adds calls, and the words beside them.
     fn extend(&mut self, calls: &[ToolCall], prose: Prose) {
         self.calls
             .extend(calls.iter().map(|call| (call.id.clone(), print_of_call(call))));
@@ -168,7 +168,7 @@ impl Calls {
         !self.results.contains_key(id) && self.calls.iter().any(|(call, _)| call == id)
     }
 
-    /// The calls that have a result here and had none `then`; `None` if these are not the same calls.
+    /// The ids of the calls that have a result here and had none `then`; `None` if these are not the same calls.
     fn results_beyond(&self, then: &Calls) -> Option<Vec<String>> {
         let kept = then
             .results
@@ -179,7 +179,7 @@ impl Calls {
     }
 }
 
-/// For each message, whether a model's message with calls is the next that is not prose of the model.
+/// For each message, whether the next message that is not mere prose of the model is a model's message with calls.
 fn before_calls(messages: &[&Message]) -> Vec<bool> {
     let mut before = vec![false; messages.len()];
     for at in (1..messages.len()).rev() {
@@ -189,7 +189,7 @@ fn before_calls(messages: &[&Message]) -> Vec<bool> {
     before
 }
 
-/// What the result of a tool says that has failed, where only its text can say so.
+/// The text of a failed tool's result, for a CLI in which only the text can tell of a failure.
 pub fn failed(text: String) -> String {
     match text.trim_start().to_lowercase() {
         lower if lower.is_empty() => "Error: the tool failed".to_owned(),
@@ -222,17 +222,17 @@ pub fn print_of(message: &Message) -> Fingerprint {
     })
 }
 
-/// The fingerprint of a thread up to each of its messages. A model's message with calls is known by them, as in a [`History`].
+/// The fingerprint of a thread up to each of its messages. A model's message with calls counts by its calls, as in a [`History`].
 #[derive(Debug)]
 pub struct Chain(Fingerprint);
 
 impl Chain {
-    /// That of a thread of `kind` without messages.
+    /// The fingerprint of a thread of `kind` without messages.
     pub fn new(kind: &impl Hash) -> Chain {
         Chain(print(|state| kind.hash(state)))
     }
 
-    /// The fingerprint of the thread with `message` behind it.
+    /// Adds `message`, and returns the fingerprint of the thread with it.
     pub fn push(&mut self, message: &Message) -> Fingerprint {
         let before = self.0;
         self.0 = match message.tool_calls.as_slice() {
@@ -254,8 +254,8 @@ pub(in crate::exchange) fn print_of_call(call: &ToolCall) -> Fingerprint {
     print(|state| hash_call(call, state))
 }
 
-/// Arguments are known by either form that they come in: as the model wrote them, and as claude tells them later, which has resolved the
-/// escapes that stood in them as text.
+/// Hashes a call. Its arguments have the same hash in either form in which they come: as the model wrote them, and as claude
+/// reports them later, with the escapes resolved that stood in them as text.
 fn hash_call(call: &ToolCall, state: &mut impl Hasher) {
     (&call.id, &call.name).hash(state);
     let args = call.args.get();
@@ -278,7 +278,7 @@ fn resolve_texts(value: &mut Value) {
     }
 }
 
-/// `text` without a `\u` before four hexadecimal digits: what such an escape stands for is there in its place, until there is none.
+/// Replaces each `\u` with four hexadecimal digits in `text` by the character for which it stands, until there is none.
 fn resolved(text: &str) -> String {
     let mut whole: Vec<char> = Vec::with_capacity(text.len());
     for next in text.chars() {
@@ -291,7 +291,7 @@ fn resolved(text: &str) -> String {
     whole.into_iter().collect()
 }
 
-/// The length of the escape with which `text` ends, and what it stands for.
+/// The length of the escape at the end of `text`, and the character for which it stands.
 fn escape_at_the_end(text: &[char]) -> Option<(usize, char)> {
     let last = unit(text)?;
     match char::from_u32(last) {
@@ -304,7 +304,7 @@ fn escape_at_the_end(text: &[char]) -> Option<(usize, char)> {
     }
 }
 
-/// The UTF-16 unit that the escape with which `text` ends stands for.
+/// The UTF-16 unit for which the escape at the end of `text` stands.
 fn unit(text: &[char]) -> Option<u32> {
     let ['\\', 'u', digits @ ..] = text.last_chunk::<6>()? else {
         return None;
@@ -314,7 +314,7 @@ fn unit(text: &[char]) -> Option<u32> {
         .try_fold(0, |unit, digit| Some(unit << 4 | digit.to_digit(16)?))
 }
 
-/// The text of content that is nothing else.
+/// The text of content that is nothing but text.
 fn text_of(content: &Content) -> Option<Cow<'_, str>> {
     match content {
         Content::Text(text) => Some(Cow::Borrowed(text)),
@@ -322,7 +322,7 @@ fn text_of(content: &Content) -> Option<Cow<'_, str>> {
     }
 }
 
-/// All text in content, whatever stands beside it: some agents keep a message's calls as blocks, too.
+/// All text in content, whatever else is in it: some agents keep a message's calls as blocks, too.
 pub(in crate::exchange) fn words_of(content: &Content) -> Cow<'_, str> {
     let raw = match content {
         Content::Text(text) => return Cow::Borrowed(text),
@@ -333,7 +333,7 @@ pub(in crate::exchange) fn words_of(content: &Content) -> Cow<'_, str> {
     texts.filter_map(|block| block["text"].as_str()).collect()
 }
 
-/// The text of content that is nothing else, however it is written down: some agents keep strings, some keep blocks.
+/// The text of content that is nothing but text, as a string or as blocks: agents keep either.
 fn only_text(content: &Content) -> Option<String> {
     let Content::Blocks(raw) = content else { return None };
     let Ok(Value::Array(items)) = serde_json::from_str(raw.get()) else {
@@ -348,10 +348,10 @@ fn only_text(content: &Content) -> Option<String> {
         .collect()
 }
 
-/// JSON by its meaning: neither key order nor the spelling of numbers survives JavaScript.
+/// Hashes JSON by its meaning: neither key order nor the spelling of numbers survives JavaScript.
 fn hash_json(json: &str, state: &mut impl Hasher) {
     match json_value(json) {
-        // What can't be read, too.
+        // Text that can't be read as JSON is hashed, too.
         Value::Null => json.trim().hash(state),
         value => hash_value(&value, state),
     }
@@ -362,7 +362,7 @@ fn hash_value(value: &Value, state: &mut impl Hasher) {
         Value::Null => 0_u8.hash(state),
         Value::Bool(flag) => (1_u8, flag).hash(state),
         Value::Number(number) => {
-            // What JavaScript makes of it; -0 is 0.
+            // The number that JavaScript makes of it; -0 is 0.
             let number = number.as_f64().unwrap_or_default() + 0.0;
             (2_u8, number.to_bits()).hash(state);
         }

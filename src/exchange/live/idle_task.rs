@@ -1,7 +1,6 @@
-//! The task that has a session while no call does: it answers the CLI, and ends the session where it must.
+//! The task that holds a session while no call does: it answers the CLI, and ends the session when necessary.
 //!
-//! In: a session, and orders. Out: the session, when it is asked for, and how far it is with what it was sent ahead
-//! ([`StartState`]).
+//! In: a session, and commands. Out: the session, when it is asked for, and the progress of its start ([`StartState`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,53 +12,53 @@ use tokio_util::task::TaskTracker;
 use super::keep::{HANDSHAKE, Idle, Keepable};
 use crate::exchange::EndedProcess;
 
-/// What the task is to do.
+/// A command to the task.
 pub(super) enum IdleCommand<S: Keepable> {
-    /// Give the session away.
+    /// Hand over the session.
     Hand(oneshot::Sender<Box<S>>),
-    /// Tell it this ahead of its first turn.
+    /// Send this setup ahead of the first turn.
     Prime(Arc<S::Setup>),
 }
 
-/// The way to the task; dropping it ends the session.
+/// The channel to the task; dropping it ends the session.
 pub(super) type IdleHandle<S> = mpsc::UnboundedSender<IdleCommand<S>>;
 
-/// How far a process is that was started ahead.
+/// The progress of a process that was started ahead.
 #[derive(Debug, Clone)]
 pub enum StartState {
-    /// It has not answered yet.
+    /// The process has not answered yet.
     Starting,
-    /// It has answered what it was sent ahead.
+    /// The process has answered what it was sent ahead.
     Ready {
-        /// That was its setup. Whoever has just ordered that may still see how it was before.
+        /// Whether that was its setup. Whoever has just ordered the setup may still see the state before.
         is_primed: bool,
     },
     Failed(Arc<NotReady>),
 }
 
-/// Why a process that was started ahead takes no turn.
+/// The reason why a process that was started ahead takes no turn.
 #[derive(Debug)]
 pub struct NotReady {
-    /// What it does not do; `None` where it has ended by itself.
+    /// The feature that it lacks; `None` if it has ended by itself.
     pub reason: Option<String>,
-    /// How it has ended.
+    /// The end of the process.
     pub process: EndedProcess,
 }
 
-/// Why a session is minded no longer.
+/// The reason why the task stops watching a session.
 enum End {
-    /// The line was dropped.
+    /// The channel was dropped.
     Unwanted,
-    /// It was unused for too long.
+    /// The session was unused for too long.
     Expired,
-    /// The process does not do what a session needs.
+    /// The process lacks something that a session needs.
     Unsupported(String),
     /// The process has ended.
     Gone,
 }
 
-/// Minds `session` until it is called for over the returned line, or must end, at the latest after `longest`. When it ends,
-/// `forget` is called, with whether it was unused for too long. The task is tracked by `tracker`.
+/// Watches `session` until it is fetched through the returned channel, or must end, at the latest after `longest`. When it ends,
+/// `forget` is called with whether it was unused for too long. The task is tracked by `tracker`.
 pub(super) fn watch<S: Keepable>(
     mut session: S,
     longest: Duration,
@@ -81,7 +80,7 @@ pub(super) fn watch<S: Keepable>(
                 biased;
                 order = orders.recv() => match order {
                     Some(IdleCommand::Hand(caller)) => {
-                        // A caller that has gone leaves the session in a state nobody knows.
+                        // A caller that is gone leaves the session in an unknown state.
                         if let Err(session) = caller.send(Box::new(session)) {
                             session.end();
                         }
@@ -118,7 +117,7 @@ pub(super) fn watch<S: Keepable>(
     line
 }
 
-/// The session of the task at the other end; `None` if its process has died meanwhile.
+/// Fetches the session from the task at the other end; `None` if its process has died meanwhile.
 pub(super) async fn fetch<S: Keepable>(line: IdleHandle<S>) -> Option<Box<S>> {
     let (caller, session) = oneshot::channel();
     line.send(IdleCommand::Hand(caller)).ok()?;

@@ -1,7 +1,7 @@
-//! What one process says of many sessions, delivered to the owner of each.
+//! The messages of one process about many sessions, delivered to the owner of each.
 //!
-//! In: events with the session they are of ([`Inboxes::deliver`]). Out: each session's, in order ([`Inbox::next`]). An owner that takes
-//! nothing neither holds up the others nor takes all memory.
+//! In: events with the names of their sessions ([`Inboxes::deliver`]). Out: the events of each session, in order
+//! ([`Inbox::next`]). An owner that takes nothing neither holds up the others nor uses up all memory.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::exchange::host::Host;
 
-/// How much may wait for a session's owner, bytes.
+/// The bytes that may wait for a session's owner.
 const MOST_WAITING: usize = 64 * 1024 * 1024;
 
 /// The inboxes of the sessions of one process.
@@ -23,34 +23,34 @@ pub struct Inboxes<E> {
 #[derive(Debug)]
 struct State<E> {
     routes: HashMap<String, Route<E>>,
-    /// The process is no more: nothing will come.
+    /// Whether the process has exited, so that nothing will come.
     closed: bool,
 }
 
-/// The way to a session's owner.
+/// The channel to a session's owner.
 #[derive(Debug)]
 struct Route<E> {
     events: mpsc::UnboundedSender<Delivered<E>>,
     waiting: Arc<AtomicUsize>,
 }
 
-/// An event, and how many bytes it had.
+/// An event, and its length in bytes as received.
 #[derive(Debug)]
 struct Delivered<E> {
     event: E,
     bytes: usize,
 }
 
-/// What comes for one session. Dropping it ends the delivery.
+/// The events of one session. Dropping it ends the delivery.
 #[derive(Debug)]
 pub struct Inbox<E> {
     session: String,
     events: mpsc::UnboundedReceiver<Delivered<E>>,
     waiting: Arc<AtomicUsize>,
     state: Arc<Mutex<State<E>>>,
-    /// Bytes so far.
+    /// The number of bytes so far.
     bytes: u64,
-    /// Another has this session's id, and what comes for it.
+    /// Whether another inbox has this session's id, and gets the events for it.
     is_second: bool,
 }
 
@@ -67,8 +67,8 @@ impl<E> Default for Inboxes<E> {
 }
 
 impl<E> Inboxes<E> {
-    /// What comes for `session` from now on: nothing, where somebody has it already. A server may give an id twice, and no conversation shall
-    /// hear of another.
+    /// Opens the inbox for `session`, which gets everything that comes from now on. It gets nothing if another inbox has the
+    /// session already: a server may give an id twice, and a conversation must not see another's messages.
     pub fn open(&self, session: &str) -> Inbox<E> {
         let (sender, events) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -92,7 +92,7 @@ impl<E> Inboxes<E> {
         }
     }
 
-    /// Whether anybody waits for what comes for `session`.
+    /// Returns whether an inbox for `session` is open.
     pub fn has(&self, session: &str) -> bool {
         locked(&self.state).routes.contains_key(session)
     }
@@ -105,22 +105,22 @@ impl<E> Inboxes<E> {
         };
         let waiting = route.waiting.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if waiting > MOST_WAITING || route.events.send(Delivered { event, bytes }).is_err() {
-            // Its owner learns that nothing more will come.
+            // The owner learns in this way that nothing more will come.
             state.routes.remove(session);
         }
     }
 
-    /// Nothing more will come for `session`.
+    /// Ends the delivery for `session`.
     pub fn end(&self, session: &str) {
         locked(&self.state).routes.remove(session);
     }
 
-    /// Nothing more will come for those that are open now.
+    /// Ends the delivery for all sessions that are open now.
     pub fn clear(&self) {
         locked(&self.state).routes.clear();
     }
 
-    /// Nothing more will come for anybody.
+    /// Ends the delivery for all sessions, also for those to come.
     pub fn close(&self) {
         let mut state = locked(&self.state);
         state.closed = true;
@@ -129,18 +129,18 @@ impl<E> Inboxes<E> {
 }
 
 impl<E> Inbox<E> {
-    /// Whether another has this session's id: nothing comes here.
+    /// Returns whether another inbox has this session's id, so that nothing comes here.
     pub fn is_second(&self) -> bool {
         self.is_second
     }
 
-    /// What comes next; `None` where nothing more will. Cancel safe.
+    /// Waits for the next event; `None` if nothing more will come. Cancel safe.
     pub async fn next(&mut self) -> Option<E> {
         let Delivered { event, bytes } = self.events.recv().await?;
         Some(self.counted(event, bytes))
     }
 
-    /// The same for a session that rests in `host`: `None`, too, where that takes no calls any more. Cancel safe.
+    /// Waits for the next event of a session that rests in `host`: `None` also if the host takes no calls any more. Cancel safe.
     pub async fn next_at_rest(&mut self, host: &Host) -> Option<E> {
         tokio::select! {
             biased;
@@ -149,7 +149,7 @@ impl<E> Inbox<E> {
         }
     }
 
-    /// What has come already, if there is anything.
+    /// Takes an event that has come already, if there is one.
     pub fn take(&mut self) -> Option<E> {
         let Delivered { event, bytes } = self.events.try_recv().ok()?;
         Some(self.counted(event, bytes))
@@ -161,7 +161,7 @@ impl<E> Inbox<E> {
         event
     }
 
-    /// How many bytes have come.
+    /// The number of bytes that have come.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

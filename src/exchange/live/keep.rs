@@ -1,4 +1,4 @@
-//! What a session is to the pool that keeps it between its turns.
+//! The interface between a session and the pool that keeps it between its turns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,75 +7,76 @@ use tokio::time::Instant;
 
 use crate::exchange::EndedProcess;
 
-/// How long a CLI may take to answer the handshake, as long as a host: half a second on an idle machine. qwen 0.24.4 was seen to take more than
-/// 30 s on two cores with a load of 20.
+/// The time that a CLI may take to answer the handshake, the same as for a host: half a second on an idle machine. qwen 0.24.4 was
+/// seen to take more than 30 s on two cores with a load of 20.
 pub const HANDSHAKE: Duration = Duration::from_secs(60);
 
-/// How far the handshake is.
+/// The progress of the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handshake {
-    /// Nothing was sent to it yet.
+    /// Nothing was sent to the CLI yet.
     Unasked,
-    /// `initialize` is under way since then.
+    /// `initialize` was sent at this time, and is not answered yet.
     Asked(Instant),
     /// The CLI speaks the protocol.
     Done,
 }
 
-/// What [`Keepable::idle`] found.
+/// The result of [`Keepable::idle`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// It has answered what it was sent ahead: a turn would not wait for its start. Found once for each priming.
+    /// The session has answered what it was sent ahead: a turn would not wait for its start. Reported once for each priming.
     Ready {
-        /// That was its [setup](Keepable::prime).
+        /// Whether that was its [setup](Keepable::prime).
         is_primed: bool,
     },
-    /// The CLI does not do what a session needs; the reason.
+    /// The CLI lacks something that a session needs; the reason.
     Unsupported(String),
-    /// The process is going or gone, or the session can't go on any more.
+    /// The process is going or gone, or the session can't continue.
     Ended,
 }
 
 /// A session that can be kept between its turns. The methods with a body are for forms that can be started ahead of a call, as
 /// spares.
 pub trait Keepable: Send + Sized + 'static {
-    /// Its setup.
+    /// The setup of the session.
     type Setup: PartialEq + Send + Sync + 'static;
 
-    /// Whether its CLI loses the result of a call whose id it has had before: a session whose API gives one again is not gone on with.
+    /// Whether the CLI loses the result of a call whose id it has had before: a session whose API repeats an id is not continued.
     const LOSES_REPEATED_IDS: bool = false;
 
-    /// Whether a process that was started without knowing its setup can be told this one.
+    /// Returns whether a process that was started without knowing its setup can be told this one.
     fn serves_any_start(_setup: &Self::Setup) -> bool {
         true
     }
 
-    /// Its process.
+    /// The id of its process.
     fn pid(&self) -> u32;
 
-    /// Whether its process is gone or ending already, though nobody has noticed yet.
+    /// Returns whether its process is gone or ending already, though nobody has noticed yet.
     fn is_ending(&self) -> bool {
         false
     }
 
-    /// Answers what it asks between turns, until there is something to report of it. Cancel safe.
+    /// Answers the CLI's requests between turns, until there is something to report of the session. Cancel safe.
     fn idle(&mut self) -> impl Future<Output = Idle> + Send;
 
-    /// Ends it in the background.
+    /// Ends the session in the background.
     fn end(self);
 
-    /// Tells it `setup` ahead of its first turn.
+    /// Sends `setup` ahead of the first turn.
     fn prime(&mut self, _setup: &Arc<Self::Setup>) {}
 
-    /// Asks it for its version, of a process that nothing else can be sent yet: an answer says that it has started.
+    /// Asks for the CLI's version, in a process that can't be sent anything else yet: an answer shows that it has started.
     fn ask_version(&mut self) {}
 
-    /// When it must have answered what it was asked ahead; `None` where nothing is due.
+    /// The deadline for the answer to what was sent ahead; `None` if nothing is due.
     fn answers_by(&self) -> Option<Instant> {
         None
     }
 
-    /// Waits for its end, which it is asked for unless it `has_ended` by itself. `None` for a form without spares.
+    /// Waits for the end of the process, after asking for it unless the process `has_ended` by itself. `None` for a form without
+    /// spares.
     fn ended(self, _has_ended: bool) -> impl Future<Output = Option<EndedProcess>> + Send {
         self.end();
         std::future::ready(None)

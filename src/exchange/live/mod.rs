@@ -1,9 +1,9 @@
-//! What the live forms share: threads compared by content, and sessions kept between calls.
+//! The parts that the live forms share: threads compared by content, and sessions kept between calls.
 //!
-//! In: the messages of a call ([`thread::SessionThread`]), sessions whose turn is over. Out: the session that knows a thread's beginning
-//! ([`pool::Pool`]), and what is new to it. What a session is (a process, a thread of a process that serves many) and how it
-//! is spoken to is each form's own: [`super::claude_live`], [`super::codex_live`],
-//! [`super::qwen_live`]. One turn of it is a [`turn::Turn`]; where it is a process, the work of that is [`process_turn`]'s.
+//! In: the messages of a call ([`thread::SessionThread`]), sessions whose turn is over. Out: the session that knows a thread's
+//! beginning ([`pool::Pool`]), and the new part for it. Each form has its own kind of session (a process, or a thread in a
+//! process that serves many) and its own protocol: [`super::claude_live`], [`super::codex_live`], [`super::qwen_live`] and
+//! others. One turn of a session is a [`turn::Turn`]; if the session is a process, [`process_turn`] does the turn's work.
 
 pub mod fingerprint;
 pub mod history;

@@ -1,15 +1,16 @@
-//! The sessions of one provider between its calls: those that rest after a turn, and spares: fresh, or primed with the
+//! The sessions of one provider between its calls: those that rest after a turn, and spares, which are fresh or primed with the
 //! setup that the next thread will have.
 //!
-//! In: sessions whose turn is over ([`Pool::park`]), processes started ahead ([`Pool::fill_spares`], [`Pool::prewarm`]). Out: for a thread
-//! the session that knows its beginning, or a spare, or the news that there is none ([`Pool::claim`], [`Pool::claim_spare`]).
+//! In: sessions whose turn is over ([`Pool::park`]), processes started ahead ([`Pool::fill_spares`], [`Pool::prewarm`]). Out: for
+//! a thread the session that knows its beginning, or a spare, or nothing if there is neither ([`Pool::claim`],
+//! [`Pool::claim_spare`]).
 //!
-//! Each waiting session has a task that answers the CLI and ends it: when it was unused for too long, when room is needed, and when its
-//! process dies. The tasks neither keep Node alive nor outlive the provider, whose token ends the processes.
+//! Each waiting session has a task that answers the CLI, and that ends the session when it was unused for too long, when room is
+//! needed, and when its process dies. The tasks neither keep Node alive nor outlive the provider, whose token ends the processes.
 //!
-//! Sessions that wait have a bound of their own, apart from calls that work. Beyond it, the answered thread that was unused for longest
-//! makes room: nobody knows whether it goes on. A session that waits for a tool's result stays, for its thread is about to go on. Where
-//! all of them wait for results, it is the one that comes last that is not kept: agents take turns, so the one unused for
+//! Waiting sessions have a bound of their own, apart from calls at work. Beyond it, the answered thread that was unused for
+//! longest makes room: nobody knows whether it goes on. A session that waits for a tool's result stays, since its thread is about
+//! to go on. If all of them wait for results, the one that comes last is not kept: agents take turns, so the one unused for
 //! longest is the one that is needed next.
 
 use std::collections::VecDeque;
@@ -26,21 +27,21 @@ use super::spare::Spare;
 use super::thread::{KnownThread, SessionThread};
 use crate::process::{Vars, machine_bytes, resident_bytes};
 
-/// How many ended sessions are remembered, so that a thread that comes back can be informed why it starts anew.
+/// The number of ended sessions that are remembered, so that a thread that comes back can be told why it starts anew.
 const REMEMBERED: usize = 32;
-/// A spare older than this is replaced: logins and the CLI itself change on disk.
+/// The age at which a spare is replaced: logins and the CLI itself change on disk.
 const SPARE_AGE: Duration = Duration::from_secs(30 * 60);
 
-/// A session that has grown beyond this is not kept: 220 to 235 MB are usual after twenty turns (2.1.197, 2.1.330), and what
-/// is far beyond grows on.
+/// The memory, in bytes, beyond which a session is not kept: 220 to 235 MB are usual after twenty turns (2.1.197, 2.1.330), and a
+/// process far beyond grows on.
 const MOST_MEMORY: u64 = 1 << 30;
 
-/// The setup of a session: it serves no call that differs in it.
+/// The key of a session: it serves only calls with an equal key.
 #[derive(Debug)]
 pub struct SessionKey<T> {
-    /// System prompt and tools.
+    /// The system prompt and the tools.
     pub setup: Arc<T>,
-    /// The environment its process inherits.
+    /// The environment that its process inherits.
     pub env: Arc<Vars>,
 }
 
@@ -59,16 +60,16 @@ impl<T: PartialEq> PartialEq for SessionKey<T> {
     }
 }
 
-/// Why a session ended that a thread would have gone on with.
+/// The reason why a session ended from which a thread would have continued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EvictionReason {
-    /// It was unused for too long.
+    /// The session was unused for too long.
     Expired,
-    /// Other threads needed its place: so many may wait.
+    /// Other threads needed its place: the number of waiting sessions is bounded.
     Displaced,
-    /// The sessions that waited took too much memory together.
+    /// The waiting sessions took too much memory together.
     Crowded,
-    /// Its process took too much memory.
+    /// The session's process took too much memory.
     Grown,
 }
 
@@ -76,21 +77,21 @@ struct Waiting<S: Keepable> {
     id: u64,
     key: SessionKey<S::Setup>,
     known: KnownThread,
-    /// What its process took when it came, bytes.
+    /// The memory of its process when the session was parked, bytes.
     memory: u64,
     line: IdleHandle<S>,
 }
 
-/// How many sessions may wait, spares included.
+/// The bounds of the waiting sessions, spares included.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     pub number: usize,
-    /// What their processes may take together, bytes; the last one that is left may take more.
+    /// The memory that their processes may take together, bytes; the last one that is left may take more.
     pub memory: u64,
 }
 
 impl Bounds {
-    /// At most `number` processes of their own, of a third of the machine's memory: twenty claudes are about 4 GB, of 16.
+    /// At most `number` processes, in a third of the machine's memory: twenty claudes take about 4 GB, of 16.
     pub fn of_processes(number: usize) -> Bounds {
         Bounds {
             number,
@@ -98,7 +99,7 @@ impl Bounds {
         }
     }
 
-    /// At most `number` sessions in processes that others have as well.
+    /// At most `number` sessions in processes that serve others as well.
     pub fn of_sessions(number: usize) -> Bounds {
         Bounds {
             number,
@@ -109,10 +110,10 @@ impl Bounds {
 
 struct State<S: Keepable> {
     bounds: Bounds,
-    /// The longest unused first.
+    /// The waiting sessions, the longest unused first.
     waiting: Vec<Waiting<S>>,
     spares: Vec<Spare<S>>,
-    /// Spares that are being started.
+    /// The number of spares that are being started.
     coming: usize,
     evicted: VecDeque<(SessionKey<S::Setup>, KnownThread, EvictionReason)>,
 }
@@ -120,7 +121,7 @@ struct State<S: Keepable> {
 /// The waiting sessions of one provider.
 pub struct Pool<S: Keepable> {
     bounds: Bounds,
-    /// One for each process there may be, at work or not, returned when it is no more.
+    /// One permit for each process there may be, at work or not; it is returned when the process is gone.
     places: Arc<Semaphore>,
     keep_alive: Duration,
     spares: usize,
@@ -138,8 +139,8 @@ impl<S: Keepable> std::fmt::Debug for Pool<S> {
 }
 
 impl<S: Keepable> Pool<S> {
-    /// A pool for as many sessions as `bounds` says, each kept for `keep_alive` after its turn, with `spares` started ahead, beside
-    /// `at_work` processes that work. Its tasks are tracked by `tracker`.
+    /// Makes a pool within `bounds`. Each session is kept for `keep_alive` after its turn, `spares` are started ahead, and
+    /// `at_work` processes may work beside them. The pool's tasks are tracked by `tracker`.
     pub fn new(bounds: Bounds, at_work: usize, keep_alive: Duration, spares: usize, tracker: TaskTracker) -> Self {
         let places = bounds.number.saturating_add(at_work.max(1));
         Pool {
@@ -159,16 +160,16 @@ impl<S: Keepable> Pool<S> {
         }
     }
 
-    /// The session for `thread`, taken out of the pool, and what `next` makes of what it knows: of those for which that is something,
-    /// the one that knows most.
-    /// Where calls have ids that are not unique, several may know as much: then it is the one whose messages are the thread's, or none.
+    /// Takes the session for `thread` out of the pool, with the result of `next` for what the session knows. Of the sessions for
+    /// which `next` has a result, it is the one that knows most. If calls have ids that are not unique, several sessions may know
+    /// as much: then it is the one whose messages are the thread's, or none.
     pub async fn claim<T>(
         &self,
         key: &SessionKey<S::Setup>,
         thread: &SessionThread,
         mut next: impl FnMut(&KnownThread) -> Option<T>,
     ) -> Option<(Box<S>, T)> {
-        // More than one round only where a process has died just now.
+        // There is more than one round only if a process has died just now.
         loop {
             let found = {
                 let mut state = self.lock();
@@ -194,12 +195,12 @@ impl<S: Keepable> Pool<S> {
         }
     }
 
-    /// A spare for sessions of this kind, taken out of the pool; those that have inherited another environment end.
+    /// Takes a spare for sessions of this key out of the pool; spares that have inherited another environment end.
     pub async fn claim_spare(&self, key: &SessionKey<S::Setup>) -> Option<Box<S>> {
         loop {
             let spare = {
                 let mut state = self.lock();
-                // Dropping the line of the others ends them.
+                // Dropping the channels of the others ends them.
                 state.spares.retain(|spare| spare.env == key.env);
                 let best = (0..state.spares.len())
                     .filter(|at| state.spares[*at].serves(&key.setup))
@@ -212,7 +213,7 @@ impl<S: Keepable> Pool<S> {
         }
     }
 
-    /// Why `thread` does not find the session it left, if it left one: reported once.
+    /// The reason why `thread` does not find its earlier session, if it had one: reported once.
     pub fn eviction(&self, key: &SessionKey<S::Setup>, thread: &SessionThread) -> Option<EvictionReason> {
         let mut state = self.lock();
         let at = state
@@ -222,13 +223,13 @@ impl<S: Keepable> Pool<S> {
         state.evicted.remove(at).map(|(_, _, why)| why)
     }
 
-    /// The place of a process that is to be started for a call. Those that wait leave one for each call that may work: a place is
-    /// waited for only where processes that end still have theirs.
+    /// Waits for the place of a process that is to be started for a call. Waiting sessions leave a place for each call that may
+    /// work: a place is waited for only while ending processes still have theirs.
     pub async fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).acquire_owned().await.ok()
     }
 
-    /// The place of a process to be started ahead, if there is room for it.
+    /// Takes the place of a process to be started ahead, if there is room for it.
     pub fn place_now(&self) -> Option<OwnedSemaphorePermit> {
         let has_room = self.lock().has_room();
         has_room
@@ -246,7 +247,7 @@ impl<S: Keepable> Pool<S> {
             self.lock().remember(key, known, EvictionReason::Grown);
             return session.end();
         }
-        // Locked all the while: of two that come at once, each sees the other.
+        // The lock is held all the while: of two sessions that come at once, each counts the other.
         let mut state = self.lock();
         if let Err(why) = state.make_room(known.waits_for_results(), memory) {
             state.remember(key, known, why);
@@ -264,8 +265,8 @@ impl<S: Keepable> Pool<S> {
         });
     }
 
-    /// Starts spares until there are as many as there should be, as far as there is room. Where it is known the setup of the next
-    /// thread's session, `setup`, they are sent it ahead.
+    /// Starts spares until there are as many as there should be, as far as there is room. They are sent `setup` ahead, if the
+    /// setup of the next thread's session is known.
     pub fn fill_spares(
         self: &Arc<Self>,
         env: &Arc<Vars>,
@@ -274,7 +275,7 @@ impl<S: Keepable> Pool<S> {
     ) {
         if let (Some(setup), true) = (setup, self.spares > 0) {
             let mut state = self.lock();
-            // Dropping the line ends it. What a caller has asked for stays.
+            // Dropping the channel ends a spare. Spares that a caller has asked for stay.
             state.spares.retain(|spare| spare.is_asked_for || spare.serves(setup));
             let own = state
                 .spares
@@ -303,11 +304,11 @@ impl<S: Keepable> Pool<S> {
         }
     }
 
-    /// Sees to it that there are `number` spares which are sent `setup` ahead (nothing, if that is not known), as far as there is
-    /// room. How far each is comes out of the receivers, which close when it is taken or has ended.
+    /// Makes sure that there are `number` spares which are sent `setup` ahead (nothing, if that is not known), as far as there is
+    /// room. The receivers report the progress of each spare, and close when it is taken or has ended.
     ///
     /// # Errors
-    /// What `start` says.
+    /// The error of `start`.
     pub fn prewarm<E>(
         self: &Arc<Self>,
         number: usize,
@@ -331,7 +332,7 @@ impl<S: Keepable> Pool<S> {
         while warm.len() < number {
             let place = {
                 let mut state = self.lock();
-                // Those that serve another setup were started on a guess.
+                // Spares for another setup were started on a guess.
                 while !state.has_room()
                     && let Some(at) = state.spares.iter().position(|spare| !spare.is_asked_for)
                 {
@@ -349,7 +350,7 @@ impl<S: Keepable> Pool<S> {
         Ok(warm)
     }
 
-    /// A spare that was started elsewhere and has answered already. It counts as one that was asked for.
+    /// Adds a spare that was started elsewhere and has answered already. It counts as one that was asked for.
     pub fn add_ready(self: &Arc<Self>, session: S, env: &Arc<Vars>, setup: Option<&Arc<S::Setup>>) {
         drop(self.add(session, env, setup, true));
     }
@@ -379,7 +380,7 @@ impl<S: Keepable> Pool<S> {
         start_state
     }
 
-    /// How many spares are wanted.
+    /// The number of spares that are wanted.
     pub fn spares(&self) -> usize {
         self.spares
     }
@@ -409,7 +410,7 @@ impl<S: Keepable> State<S> {
         self.waiting.len() + self.spares.len() + self.coming < self.bounds.number
     }
 
-    /// What there is no room for beside a session that comes and takes `memory` bytes.
+    /// The reason why there is no room beside a new session that takes `memory` bytes; `None` if there is room.
     fn lacks_room(&self, memory: u64) -> Option<EvictionReason> {
         let taken: u64 = self.waiting.iter().map(|waiting| waiting.memory).sum();
         let is_crowded = taken > 0 && taken.saturating_add(memory) > self.bounds.memory;
@@ -419,10 +420,10 @@ impl<S: Keepable> State<S> {
         }
     }
 
-    /// Makes room for a session that takes `memory` bytes and perhaps `waits_for_results`.
+    /// Makes room for a session that takes `memory` bytes, and which may be one that `waits_for_results`.
     ///
     /// # Errors
-    /// It is to end itself, for this reason: those that wait are more likely to be needed.
+    /// The new session must end, for this reason: the waiting ones are more likely to be needed.
     fn make_room(&mut self, waits_for_results: bool, memory: u64) -> Result<(), EvictionReason> {
         while let Some(why) = self.lacks_room(memory) {
             let answered = self
@@ -430,7 +431,7 @@ impl<S: Keepable> State<S> {
                 .iter()
                 .position(|waiting| !waiting.known.waits_for_results());
             if let Some(at) = answered {
-                // Dropping the line ends it.
+                // Dropping the channel ends it.
                 let Waiting { key, known, .. } = self.waiting.remove(at);
                 self.remember(key, known, why);
             } else if !waits_for_results || self.spares.pop().is_none() {

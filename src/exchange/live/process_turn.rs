@@ -1,6 +1,6 @@
-//! A turn of a session that is a process of its own.
+//! The work of a turn in a session that is a process of its own.
 //!
-//! In: a [`ProcessSession`] whose turn has just begun. Out: its events, until the turn's result is there, or the process is gone.
+//! In: a [`ProcessSession`] whose turn has just begun. Out: its events, until the turn's result has come, or the process is gone.
 
 use std::future::pending;
 use std::time::Duration;
@@ -13,21 +13,22 @@ use super::turn::{Origin, Report, TurnEnd, Work};
 use crate::event::Event;
 use crate::exchange::EndedProcess;
 
-/// How long a turn that is interrupted may take to say so before its process is asked to end: 1 ms on an idle machine.
+/// The time that an interrupted turn may take to say so before its process is asked to end: 1 ms on an idle machine.
 const INTERRUPT: Duration = Duration::from_millis(500);
 
-/// How long a process that has waited for a turn may take to say anything of it: claude and qwen print a line of their own before they ask
-/// their API, in milliseconds on an idle machine. One that does not is stopped or hangs, and the model has heard nothing of the turn.
+/// The time that a process that has waited for a turn may take to print something of it: claude and qwen print a line of their
+/// own before they ask their API, in milliseconds on an idle machine. A process that prints nothing is stopped or hangs, and the
+/// model has seen nothing of the turn.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What [`ProcessSession::next`] found.
+/// The result of [`ProcessSession::next`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pulse {
-    /// A line, and perhaps events.
+    /// A line came, and perhaps events.
     Alive,
     /// The turn's result is among the events.
     TurnOver,
-    /// The CLI does not do what a session needs; the reason.
+    /// The CLI lacks something that a session needs; the reason.
     Unsupported(String),
     /// Standard output has ended: the process is going or gone.
     Ended,
@@ -35,10 +36,10 @@ pub enum Pulse {
 
 /// A session that is a process of its own and takes one turn after the other.
 pub trait ProcessSession: Keepable {
-    /// Waits for the next line of the turn; what it means goes to `events`. Cancel safe.
+    /// Waits for the next line of the turn, and adds its meaning to `events`. Cancel safe.
     fn next(&mut self, events: &mut Vec<Event>) -> impl Future<Output = Pulse> + Send;
 
-    /// Has the CLI asked to stop the turn.
+    /// Queues the request to stop the turn.
     fn say_interrupt(&mut self);
 
     /// Asks the CLI to stop the turn, and waits for its result or its end, `patience` at most.
@@ -61,21 +62,21 @@ pub trait ProcessSession: Keepable {
     /// Waits for the exit of a process whose output has [ended](Pulse::Ended).
     fn finished(self) -> impl Future<Output = EndedProcess> + Send;
 
-    /// How far the handshake is.
+    /// The progress of the handshake.
     fn handshake(&self) -> Handshake;
 
     /// The figures of the turn.
     fn figures(&self) -> &Figures;
 
-    /// Lines of this turn that were no events.
+    /// The lines of this turn that were no events.
     fn diagnostics(&self) -> &[String];
 
-    /// The CLI's version, where it has reported it when it was [asked](Keepable::ask_version).
+    /// The CLI's version, if the CLI has reported it when it was [asked](Keepable::ask_version).
     fn version(&self) -> Option<&str> {
         None
     }
 
-    /// Whether it can take no more turns, though nothing is wrong with it.
+    /// Returns whether the session can take no more turns, though nothing is wrong with it.
     fn is_worn_out(&self) -> bool {
         false
     }
@@ -83,14 +84,15 @@ pub trait ProcessSession: Keepable {
 
 /// A turn that has just begun in a process.
 pub struct ProcessWork<S: ProcessSession> {
-    /// Until its turn is over.
+    /// The session, until its turn is over.
     session: Option<S>,
     origin: Origin,
     kill_grace: Duration,
 }
 
 impl<S: ProcessSession> ProcessWork<S> {
-    /// The turn that `session` has just begun. One that is given up is killed `kill_grace` after it was asked to end.
+    /// The work of the turn that `session` has just begun. If the turn is given up, the process is killed `kill_grace` after it
+    /// was asked to end.
     pub fn new(session: S, origin: Origin, kill_grace: Duration) -> ProcessWork<S> {
         ProcessWork {
             session: Some(session),
@@ -100,7 +102,7 @@ impl<S: ProcessSession> ProcessWork<S> {
     }
 }
 
-/// Waits for what is next in the turn of `session`; a CLI that is asked for the handshake has to answer it in time.
+/// Waits for the next line in the turn of `session`; a CLI that is asked for the handshake has to answer it in time.
 async fn pulse<S: ProcessSession>(session: &mut S, events: &mut Vec<Event>) -> Pulse {
     let handshake = match session.handshake() {
         Handshake::Asked(asked) => Some(asked + HANDSHAKE),
@@ -145,7 +147,7 @@ impl<S: ProcessSession> Work for ProcessWork<S> {
                 }
             };
             report.received(session.figures().bytes as u64);
-            // Of a process that has waited nobody knows before whether it is still there.
+            // Until a process that has waited prints something, nobody knows whether it is still there.
             if session.figures().lines > 0 {
                 report.begun();
             }

@@ -1,24 +1,26 @@
-//! What the model said, in an order of its own: to tell words that a caller has changed from words that it wrote down in its way.
+//! The model's words in comparable form, to tell words that a caller has changed from words that an agent wrote down in its own
+//! way.
 //!
-//! In: the texts of a model's messages. Out: whether they are those of another time, as an agent rebuilds them: some left out, one split
-//! over several messages, one repeated beside each of its calls, white space as it likes. Any other word is a changed one.
+//! In: the texts of a model's messages. Out: whether they are the texts of an earlier time, as an agent rebuilds them: some left
+//! out, one split over several messages, one repeated beside each of its calls, white space as the agent likes. Any other word is
+//! a changed one.
 
 use std::hash::Hash;
 
 use super::fingerprint::{Fingerprint, print};
 use crate::prompt::is_js_space;
 
-/// The texts between two messages of somebody else's.
+/// The model's texts between two messages of somebody else's.
 #[derive(Debug, Clone, Default)]
 pub struct Prose {
-    /// Each of them without white space: its bytes, and its fingerprint.
+    /// Of each text without white space: its length in bytes, and its fingerprint.
     texts: Vec<(usize, Fingerprint)>,
-    /// All of them, without white space; empty once they are only remembered.
+    /// All texts joined, without white space; empty once they are only remembered.
     joined: String,
 }
 
 impl Prose {
-    /// One more text; a blank one is none.
+    /// Adds a text; a blank one does not count.
     pub fn push(&mut self, text: &str) {
         let before = self.joined.len();
         self.joined.extend(text.chars().filter(|c| !is_js_space(*c)));
@@ -28,18 +30,18 @@ impl Prose {
         }
     }
 
-    /// All of `more` behind it.
+    /// Adds all texts of `more`.
     pub fn append(&mut self, more: Prose) {
         self.texts.extend(more.texts);
         self.joined.push_str(&more.joined);
     }
 
-    /// Whether nothing was said.
+    /// Returns whether nothing was said.
     pub fn is_empty(&self) -> bool {
         self.texts.is_empty()
     }
 
-    /// The same with its texts' fingerprints alone: what is kept between calls is small, whatever a model writes.
+    /// The fingerprints of the texts alone: the part that is kept between calls is small, whatever a model writes.
     pub fn remembered(self) -> Prose {
         Prose {
             joined: String::new(),
@@ -47,18 +49,18 @@ impl Prose {
         }
     }
 
-    /// Whether nothing is said here that was not said `then`, in that order.
+    /// Returns whether nothing is said here that was not said `then`, in the same order.
     pub fn repeats(&self, then: &Prose) -> bool {
         if self.is_empty() || self.texts == then.texts {
             return true;
         }
         let here = self.joined.as_str();
-        // How far this may be made of the texts so far.
+        // Marks each position up to which this may be composed of the texts so far.
         let mut is_end = vec![false; here.len() + 1];
         let mut ends = vec![0];
         for (len, print) in &then.texts {
             let mut at = 0;
-            // Those that are added are looked at, too: a text may come again.
+            // The positions that are added are visited, too: a text may be repeated.
             while let Some(begin) = ends.get(at) {
                 let end = begin + len;
                 let is_next = |text: &str| print_of_text(text) == *print;

@@ -1,6 +1,8 @@
-//! The setup of a session, sent before its first turn: the system prompt and the tools; with them, what its process is started with.
+//! The setup of a session, sent before its first turn: the system prompt and the tools, and with them the choices that its
+//! process is started with.
 //!
-//! In: the thread's system messages, the bound tools, the call's choices. Out: a [`Setup`], by which sessions are distinguished.
+//! In: the thread's system messages, the bound tools, the call's choices. Out: a [`Setup`]; sessions with equal setups are
+//! interchangeable.
 
 use crate::declare::Declared;
 use crate::declare::mcp::Declarations;
@@ -14,18 +16,18 @@ use crate::schema::Schema;
 pub const SYSTEM_PROMPT: &str = "You are the model behind an agent. Reply with the assistant's next message, and call tools where \
 you need them; you have no others than those of this request.";
 
-/// What a session's answers are to be.
+/// The kind of answers that a session gives.
 #[derive(Debug, Clone, Copy)]
 pub enum SessionOutput<'a> {
     Text,
-    /// Of a schema that the CLI gets.
+    /// JSON that fits a schema, which the CLI is given.
     Native(&'a Schema),
-    /// Of a schema that the system prompt asks for.
+    /// JSON that fits a schema, for which the system prompt asks.
     Asked(&'a Schema),
 }
 
 impl<'a> SessionOutput<'a> {
-    /// The schema that the CLI gets.
+    /// The schema that the CLI is given.
     pub fn native(self) -> Option<&'a Schema> {
         match self {
             SessionOutput::Native(schema) => Some(schema),
@@ -33,7 +35,7 @@ impl<'a> SessionOutput<'a> {
         }
     }
 
-    /// What the system prompt says of it.
+    /// The part of the system prompt that asks for the schema.
     pub fn instruction(self) -> Option<String> {
         match self {
             SessionOutput::Asked(schema) => Some(output_instruction(schema.text())),
@@ -42,7 +44,7 @@ impl<'a> SessionOutput<'a> {
     }
 }
 
-/// What the setup of a session is made of.
+/// The parts from which a session's setup is made.
 #[derive(Debug, Clone, Copy)]
 pub struct SetupParts<'a> {
     /// The text of the thread's system messages.
@@ -51,9 +53,9 @@ pub struct SetupParts<'a> {
     pub tools: &'a [ToolSpec],
     /// The options that the call is made with.
     pub options: &'a Options,
-    /// What of them is the call's own choice.
+    /// The options among them that the call itself chose.
     pub choices: Option<&'a Choices>,
-    /// What the answer is to be.
+    /// The wanted kind of answer.
     pub output: SessionOutput<'a>,
 }
 
@@ -63,14 +65,15 @@ pub struct Setup {
     system: Option<String>,
     append: Option<String>,
     declarations: Declarations,
-    /// What its process is started with that is not the provider's own.
+    /// The choices that the process is started with, if they are not the provider's own.
     choices: Option<Choices>,
-    /// The schema of its answers, JSON.
+    /// The schema of its answers, as JSON.
     output: Option<String>,
 }
 
 impl Setup {
-    /// That of a process for one conversation. The thread's system messages are its system prompt, behind that of the options.
+    /// Makes the setup of a process for one conversation. Its system prompt is that of the options, then the thread's system
+    /// messages.
     pub fn of(parts: &SetupParts<'_>) -> Setup {
         let SetupParts { options, output, .. } = *parts;
         let system = parts.system.map(str::to_owned);
@@ -97,7 +100,7 @@ impl Setup {
         }
     }
 
-    /// `system` replaces the CLI's own system prompt, `append` is added to it.
+    /// Makes a setup: `system` replaces the CLI's own system prompt, `append` is added to it.
     pub fn new(system: Option<String>, append: Option<String>, tools: &[ToolSpec]) -> Setup {
         Setup {
             system,
@@ -108,7 +111,7 @@ impl Setup {
         }
     }
 
-    /// What its process is started with; `None` for the provider's own.
+    /// The choices that the process is started with; `None` for the provider's own.
     pub fn choices(&self) -> Option<&Choices> {
         self.choices.as_ref()
     }
@@ -118,7 +121,7 @@ impl Setup {
         self.output.as_deref()
     }
 
-    /// The same with other tools.
+    /// The same setup with other tools.
     pub fn with_tools(&self, tools: &[ToolSpec]) -> Setup {
         Setup {
             declarations: Declarations::new(tools),
@@ -126,7 +129,7 @@ impl Setup {
         }
     }
 
-    /// The same with other system prompts, those of `other`.
+    /// The same tools and choices with the system prompts of `other`.
     pub fn with_system_of(&self, other: &Setup) -> Setup {
         Setup {
             declarations: self.declarations.clone(),
@@ -140,17 +143,17 @@ impl Setup {
         self.declarations.tools()
     }
 
-    /// What replaces the CLI's own system prompt.
+    /// The text that replaces the CLI's own system prompt.
     pub fn system_prompt(&self) -> Option<&str> {
         self.system.as_deref()
     }
 
-    /// What is added to it.
+    /// The text that is added to the CLI's own system prompt.
     pub fn append_system_prompt(&self) -> Option<&str> {
         self.append.as_deref()
     }
 
-    /// The caller's name of the tool that a CLI calls `name`; `None` for what is none of them.
+    /// The caller's name of the tool that a CLI calls `name`; `None` for a tool that is not one of the caller's.
     pub fn ours(&self, name: &str) -> Option<&str> {
         self.declarations.ours(name)
     }

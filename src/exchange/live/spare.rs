@@ -11,19 +11,19 @@ use crate::process::Vars;
 /// A process that was started ahead.
 pub(super) struct Spare<S: Keepable> {
     pub id: u64,
-    /// What its process has inherited.
+    /// The environment that the process has inherited.
     pub env: Arc<Vars>,
     /// The setup sent ahead; `None` for nothing.
     pub setup: Option<Arc<S::Setup>>,
-    /// A caller wanted it, so it stays although others would be more likely to be used.
+    /// Whether a caller asked for it: it stays then, although others would be more likely to be used.
     pub is_asked_for: bool,
-    /// How far it is.
+    /// The progress of its start.
     pub start_state: watch::Receiver<StartState>,
     pub line: IdleHandle<S>,
 }
 
 impl<S: Keepable> Spare<S> {
-    /// Whether a session that needs `setup` can begin with it.
+    /// Returns whether a session that needs `setup` can begin with it.
     pub fn serves(&self, setup: &Arc<S::Setup>) -> bool {
         match &self.setup {
             Some(own) => own == setup,
@@ -31,14 +31,15 @@ impl<S: Keepable> Spare<S> {
         }
     }
 
-    /// Tells it `setup`, if it has none yet.
+    /// Sends it `setup`, if it has none yet.
     pub fn prime(&mut self, setup: &Arc<S::Setup>) {
         if self.setup.is_none() && self.serves(setup) && self.line.send(IdleCommand::Prime(Arc::clone(setup))).is_ok() {
             self.setup = Some(Arc::clone(setup));
         }
     }
 
-    /// How long a turn would wait for it, compared with others: a process takes half a second to start, a setup 40 ms to be sent.
+    /// The rank of the time that a turn would wait for it, compared with other spares: a process takes half a second to start, a
+    /// setup 40 ms to be sent.
     pub fn distance(&self) -> u8 {
         let has_setup = self.setup.is_some();
         let is_ready = matches!(*self.start_state.borrow(), StartState::Ready { is_primed } if is_primed == has_setup);

@@ -1,7 +1,7 @@
 //! The lines of a process: those it has printed, and those it is to read.
 //!
-//! In: bytes of its standard output, lines for its standard input. Out: one [`StreamEvent`] after the other, and the figures of the turn
-//! they belong to.
+//! In: bytes of its standard output, lines for its standard input. Out: one [`StreamEvent`] after the other, and the figures of
+//! the turn to which they belong.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -16,23 +16,23 @@ use crate::exchange::EndedProcess;
 use crate::exchange::print::TAIL_BYTES;
 use crate::process::{Exit, Running, StdinWriter};
 
-/// How much may wait for a process that does not read, bytes: a process that owes us more is ended. Several threads with images fit.
+/// The bytes that may wait for a process that does not read; beyond that, the process is ended. Several threads with images fit.
 pub const MOST_OWED: usize = 128 << 20;
 
-/// What a line takes beside its text, bytes.
+/// The bytes that a line takes in memory beside its text.
 pub const LINE_ITSELF: usize = 64;
 
-/// What has happened to the streams of a process.
+/// An event on the streams of a process.
 pub enum StreamEvent {
     /// A line came; `None` if it was too long.
     Line(Option<String>),
     /// A line of ours was taken, or a piece of a line came.
     Progress,
-    /// There are no more lines.
+    /// Output has ended: there are no more lines.
     Ended,
 }
 
-/// Figures of the turn that is going on.
+/// Figures of the turn in progress.
 #[derive(Debug)]
 pub struct Figures {
     pub began: Instant,
@@ -51,7 +51,7 @@ impl Figures {
         }
     }
 
-    /// The last bytes of its output.
+    /// The last bytes of the process's output.
     pub fn tail(&self) -> String {
         let (head, rest) = self.tail.as_slices();
         String::from_utf8_lossy(&[head, rest].concat()).into_owned()
@@ -74,13 +74,13 @@ pub struct Streams {
     stdin: StdinWriter,
     /// Lines of ours that wait to be taken.
     outbox: VecDeque<Bytes>,
-    /// How many bytes they are.
+    /// The number of bytes in the outbox.
     owed: usize,
     splitter: Lines,
-    /// Lines of the CLI's that wait to be read; `None` where one was too long.
+    /// Lines of the CLI that wait to be read; `None` for a line that was too long.
     inbox: VecDeque<Option<String>>,
     turn: Figures,
-    /// Nothing was printed since it waited for a turn.
+    /// Whether nothing was printed since the process began to wait for a turn.
     rested: bool,
 }
 
@@ -98,19 +98,19 @@ impl Streams {
         }
     }
 
-    /// The next thing that happens. Cancel safe: what is written and what is read goes through queues.
+    /// Waits for the next event. Cancel safe: written and read lines go through queues.
     pub async fn step(&mut self) -> StreamEvent {
         loop {
             if self.owed > MOST_OWED {
-                // It asks on and on, and reads no answer.
+                // The process asks on and on, and reads no answer.
                 self.close();
                 return StreamEvent::Ended;
             }
             if let Some(line) = self.inbox.pop_front() {
                 return StreamEvent::Line(line);
             }
-            // A launcher that was ended leaves its CLI behind, which holds the pipes and would answer (qwen 0.24.4): that
-            // session is over. While a turn goes on, what is printed counts to the end.
+            // A launcher that was ended leaves its CLI behind, which holds the pipes and would answer (qwen 0.24.4): that session
+            // is over. During a turn, everything printed counts to the end.
             let exited = self.rested.then(|| self.running.exited());
             let gone = async move {
                 match exited {
@@ -124,7 +124,7 @@ impl Streams {
                     () = gone => return StreamEvent::Ended,
                     read = self.running.next() => read,
                 },
-                // Listening all the while: a CLI that waits for us to listen would never take what we say.
+                // Reading goes on all the while: a CLI that waits until its output is read would never take what is sent.
                 Some(line) => tokio::select! {
                     biased;
                     () = gone => return StreamEvent::Ended,
@@ -144,7 +144,7 @@ impl Streams {
             match read {
                 Some(bytes) => {
                     self.hear(&bytes);
-                    // A line that never ends counts before it does.
+                    // A line that never ends counts before its end.
                     if self.inbox.is_empty() {
                         return StreamEvent::Progress;
                     }
@@ -168,7 +168,7 @@ impl Streams {
         });
     }
 
-    /// What is left where output ends without a line's end.
+    /// Hands over a last line that has no line end.
     pub fn finish(&mut self, mut last: impl FnMut(&str)) {
         self.splitter.finish(|line| {
             if let Line::Text { text, .. } = line {
@@ -177,28 +177,28 @@ impl Streams {
         });
     }
 
-    /// A line for the process to read.
+    /// Queues a line for the process to read.
     pub fn say(&mut self, line: String) {
         self.owed += line.len() + LINE_ITSELF;
         self.outbox.push_back(line.into());
     }
 
-    /// Whether every line was taken.
+    /// Returns whether every line was taken.
     pub fn is_all_written(&self) -> bool {
         self.outbox.is_empty()
     }
 
-    /// The process waits for a turn.
+    /// Notes that the process waits for a turn.
     pub fn rest(&mut self) {
         self.rested = true;
     }
 
-    /// Counts anew from here.
+    /// Begins to count anew.
     pub fn begin_turn(&mut self) {
         self.turn = Figures::new();
     }
 
-    /// A line was read.
+    /// Counts a line that was read.
     pub fn count_line(&mut self) {
         self.turn.lines += 1;
         self.rested = false;
@@ -222,7 +222,7 @@ impl Streams {
         self.running.kill();
     }
 
-    /// Waits for the exit; the last output on the way out comes with it.
+    /// Waits for the exit; the result includes the last bytes of the output.
     pub async fn exit(self) -> (Exit, String) {
         let Streams {
             running, stdin, turn, ..
@@ -231,7 +231,8 @@ impl Streams {
         (running.exit().await, turn.tail())
     }
 
-    /// Waits for the end of the process, of whose output `decoder` has read all. What it may need until then is `kept`.
+    /// Waits for the end of the process, of whose output `decoder` has read all. `kept` is held until then, since the process may
+    /// need it.
     pub async fn ended(self, decoder: Decoder, kept: impl Send) -> EndedProcess {
         let (exit, stdout_tail) = self.exit().await;
         drop(kept);

@@ -1,10 +1,11 @@
-//! A thread as a live form sees it: what a session knows, and what is new.
+//! A thread as a live form sees it: the part that a session knows, and the new part.
 //!
-//! In: the messages of a call. Out: a [`SessionThread`] (the system prompt, and its [`History`]), and what of it a session that [knows](KnownThread)
-//! its beginning does not know ([`SessionThread::continuation`]). How that is said is each form's own.
+//! In: the messages of a call. Out: a [`SessionThread`] (the system prompt, and its [`History`]), and its part that is new to a
+//! session which [knows](KnownThread) its beginning ([`SessionThread::continuation`]). Each form has its own way to send that
+//! part.
 //!
-//! Messages are compared by content, never by identity: a thread that went through JSON, another copy of LangChain or a
-//! database is the same thread. What the model did is compared by its calls and its words ([`super::history`]), for agents rebuild that
+//! Messages are compared by content, never by identity: a thread that went through JSON, another copy of LangChain or a database
+//! is the same thread. The model's turns are compared by their calls and words ([`super::history`]), since agents rebuild that
 //! part.
 
 use super::fingerprint::Fingerprint;
@@ -12,12 +13,12 @@ use super::history::{History, print_of};
 use crate::event::Reply;
 use crate::message::{Message, MessageFields, Role};
 
-/// Which system messages are the session's system prompt.
+/// The system messages of a thread that make up the session's system prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SystemMessages {
     /// All of them, wherever they stand.
     All,
-    /// Those before any other message; later ones are messages of the thread.
+    /// Those before any other message; later ones are ordinary messages of the thread.
     Leading,
 }
 
@@ -31,40 +32,40 @@ pub struct SessionThread {
     history: History,
 }
 
-/// What a session that knows a thread's beginning does not know.
+/// The part of a thread that is new to a session which knows its beginning.
 #[derive(Debug)]
 pub struct Continuation<'a> {
-    /// The calls it waits for, in their order, each with its result.
+    /// The calls for which the session waits, in their order, each with its result.
     pub results: Vec<(&'a Pending, &'a Message)>,
-    /// The messages behind them.
+    /// The messages after the results.
     pub rest: &'a [Message],
 }
 
 /// A call the model has made and nobody has answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pending {
-    /// The id the API gave it.
+    /// The API's id of the call.
     pub api: String,
-    /// The id the caller has seen: another one where the API's was taken.
+    /// The id that the caller has seen: a different one if the API's was taken.
     pub id: String,
 }
 
-/// What a session knows: what was sent to it and what it answered.
+/// The part of a thread that a session knows: what was sent to it, and its answers.
 #[derive(Debug, Clone, Default)]
 pub struct KnownThread {
-    /// Its messages as they were, to choose between sessions whose calls have the same ids.
+    /// The fingerprints of its messages as they were, to choose between sessions whose calls have the same ids.
     prints: Vec<Fingerprint>,
     history: History,
     pending: Vec<Pending>,
 }
 
 impl SessionThread {
-    /// The thread of `messages`.
+    /// Makes the thread of `messages`.
     pub fn new(messages: Vec<Message>) -> SessionThread {
         SessionThread::with(messages, SystemMessages::All)
     }
 
-    /// The thread of `messages`, whose system prompt is made of `prompt`.
+    /// Makes the thread of `messages`, whose system prompt is made from the messages that `prompt` names.
     pub fn with(messages: Vec<Message>, prompt: SystemMessages) -> SessionThread {
         let mut leading = true;
         let (system, messages): (Vec<Message>, Vec<Message>) = messages.into_iter().partition(|message| {
@@ -85,12 +86,12 @@ impl SessionThread {
         }
     }
 
-    /// The system messages' text.
+    /// The text of the system messages.
     pub fn system(&self) -> Option<&str> {
         self.system.as_deref()
     }
 
-    /// The texts of all messages: to be counted where nobody tells usage.
+    /// The texts of all messages. Their tokens are estimated if the CLI reports no usage.
     pub fn text(&self) -> String {
         self.messages()
             .iter()
@@ -103,7 +104,8 @@ impl SessionThread {
         &self.messages
     }
 
-    /// What is new to a session that knows `known`. `None` if this is not that session's thread, or a call has no result yet.
+    /// The part that is new to a session which knows `known`. `None` if this is not that session's thread, or a call has no
+    /// result yet.
     pub fn continuation<'a>(&'a self, known: &'a KnownThread) -> Option<Continuation<'a>> {
         let beyond = self.history.beyond(&known.history)?;
         if beyond.results.len() != known.pending.len() {
@@ -119,24 +121,25 @@ impl SessionThread {
         })
     }
 
-    /// The last result of the call `id`: ids may have come twice in a thread's past, never in what a session waits for.
+    /// The last result of the call `id`: an id may have come twice in a thread's past, but never among the calls that a session
+    /// waits for.
     fn result_of(&self, id: &str) -> Option<&Message> {
         let is_result = |message: &&Message| message.role == Role::Tool && message.tool_call_id == id;
         self.messages.iter().rfind(is_result)
     }
 
-    /// Whether this is `known`'s thread, gone on.
+    /// Returns whether this thread is a continuation of `known`.
     pub fn extends(&self, known: &KnownThread) -> bool {
         let beyond = self.history.beyond(&known.history);
         beyond.is_some_and(|beyond| !beyond.results.is_empty() || beyond.rest < self.messages.len())
     }
 
-    /// Whether it begins with `known`'s messages as they were, prose and all.
+    /// Returns whether the thread begins with the messages of `known` exactly as they were, prose included.
     pub fn repeats(&self, known: &KnownThread) -> bool {
         self.prints.starts_with(&known.prints)
     }
 
-    /// What a session knows that got all of this thread and answered with `reply`, whose calls are `pending`.
+    /// The knowledge of a session that got this whole thread and answered with `reply`, whose calls are `pending`.
     pub fn known_with(&self, reply: &Reply, pending: Vec<Pending>) -> KnownThread {
         let said = |content: &str, tool_calls| {
             Message::from(MessageFields {
@@ -144,7 +147,7 @@ impl SessionThread {
                 ..MessageFields::new(Role::Ai, content)
             })
         };
-        // A reply of several messages comes back as its last one, or as all of them, which updates tell.
+        // A reply of several messages comes back as its last message, or as all of them, which updates report.
         let messages = reply.messages.iter().map(|message| message.content.as_str());
         let earlier = messages.filter(|content| content.trim() != reply.content);
         let mut answer: Vec<Message> = earlier.map(|content| said(content, Vec::new())).collect();
@@ -153,7 +156,7 @@ impl SessionThread {
         let mut prints = self.prints.clone();
         prints.extend(answer.iter().map(print_of));
         let history = History::new(&messages, &prints).remembered();
-        // The answer as it comes back as a rule: one message.
+        // The answer as it usually comes back: one message.
         prints.drain(self.prints.len()..prints.len() - 1);
         KnownThread {
             history,
@@ -164,17 +167,17 @@ impl SessionThread {
 }
 
 impl KnownThread {
-    /// How much was sent and answered.
+    /// The number of calls, results and other entries that were sent and answered.
     pub fn len(&self) -> usize {
         self.history.len()
     }
 
-    /// Whether its model waits for the results of calls.
+    /// Returns whether the model waits for the results of calls.
     pub fn waits_for_results(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Whether it knows nothing.
+    /// Returns whether the session knows nothing.
     pub fn is_empty(&self) -> bool {
         self.history.is_empty()
     }

@@ -1,8 +1,9 @@
-//! One turn of a session as an exchange, whatever form the session has.
+//! One turn of a session as an exchange, for every form.
 //!
-//! In: a [`Work`], the form's own code, from what is sent to the reply. Out: the [`Exchange`] that the driver polls. There is no task in
-//! between: the work goes on while [`Exchange::next`] is awaited, and stands still while nobody takes what it has [reported](Report::tell).
-//! Whatever a turn comes to but a reply ends its session: CLIs keep a failed turn in their history, and no thread shall hear of another.
+//! In: a [`Work`], the form's own code, from the input to the reply. Out: the [`Exchange`] that the driver polls. There is no
+//! task in between: the work goes on while [`Exchange::next`] is awaited, and stands still until its [reports](Report::tell) are
+//! taken. A turn that ends without a reply ends its session: CLIs keep a failed turn in their history, and a thread must not see
+//! another's messages.
 
 use std::collections::HashSet;
 use std::future::{poll_fn, ready};
@@ -27,123 +28,123 @@ use crate::exchange::{
 use crate::judge::{ProcessEnd, ProcessEvidence, TurnEvidence};
 use crate::process::{Exit, ProcessLimits};
 
-/// Where a turn's session comes from.
+/// The origin of a turn's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     Fresh,
-    /// Started ahead, and fresh.
+    /// A fresh session in a process that was started ahead.
     Spare,
-    /// It knows the thread's beginning.
+    /// A session that knows the thread's beginning.
     Continued,
 }
 
-/// Why a turn came to nothing that is no failure of the call's.
+/// The reason why a turn came to nothing that is no failure of the call.
 #[derive(Debug)]
 pub enum Unusable {
-    /// The process that waited for a turn has died before it got this one.
+    /// The process that waited for a turn died before it got this one.
     Vanished,
-    /// The CLI can't do this.
+    /// The CLI lacks a feature.
     Unsupported {
-        /// What it is that it can't.
+        /// The missing feature.
         reason: String,
-        /// It had answered the handshake, so the model may have been asked already.
+        /// Whether the CLI had answered the handshake, so that the model may have been asked already.
         may_have_asked: bool,
     },
 }
 
-/// A session that goes on: its calls, and what its reply is made of.
+/// A session that continues, with its open calls.
 #[derive(Debug)]
 pub struct Kept<S> {
     pub session: S,
-    /// The calls whose results it waits for.
+    /// The calls for whose results it waits.
     pub pending: Vec<Pending>,
 }
 
-/// Keeps what a turn with a reply leaves: the session, if it can go on, and what is known of the reply.
+/// Stores what a turn with a reply leaves: the session, if it can continue, and the facts known of the reply.
 pub type Park<S, R> = Box<dyn FnOnce(Option<Kept<S>>, &Reply, R) + Send>;
 
-/// The end of a process that is awaited.
+/// The awaited end of a process.
 pub type Exiting = Pin<Box<dyn Future<Output = EndedProcess> + Send>>;
 
-/// What a turn comes to. `R`: what is known of the reply beside its events.
+/// The result of a turn. `R`: the facts known of the reply beside its events.
 pub enum TurnEnd<S, R> {
-    /// The reply is there.
+    /// The reply has come.
     Reply {
-        /// The session, where it may go on.
+        /// The session, if it may continue.
         session: Option<Box<S>>,
-        /// What is known of the reply beside its events.
+        /// The facts known of the reply beside its events.
         known: R,
-        /// Lines that were no events.
+        /// The lines that were no events.
         diagnostics: Vec<String>,
-        /// The last bytes of an output that is this session's alone.
+        /// The last bytes of the output, if it is this session's alone.
         stdout_tail: String,
     },
-    /// It failed; why was an event.
+    /// The turn failed; an event has told why.
     Failed,
     /// The session was gone before it got anything of the turn.
     Vanished,
-    /// The CLI does not do what a session needs.
+    /// The CLI lacks something that a session needs.
     Unsupported {
-        /// What it does not do.
+        /// The missing feature.
         reason: String,
-        /// The model may have been asked already.
+        /// Whether the model may have been asked already.
         may_have_asked: bool,
-        /// The end of its process, where that is one for this session alone.
+        /// The end of the process, if it serves this session alone.
         process: Option<Exiting>,
     },
     /// The process is going or gone.
     ProcessGone {
         process: Exiting,
-        /// It had answered the handshake: its end says nothing of what the CLI can do.
+        /// Whether it had answered the handshake: then its end says nothing about the CLI's abilities.
         is_handshaken: bool,
     },
-    /// It was stopped. The end of its process, where that is one for this session alone.
+    /// The turn was stopped. The value is the end of the process, if it serves this session alone.
     Stopped(Option<Box<EndedProcess>>),
 }
 
-/// One turn of a form: what it says to its process, and what it makes of what comes.
+/// The work of one turn of a form: it speaks with the process, and interprets its output.
 pub trait Work: Send + Sized + 'static {
-    /// What goes on from call to call.
+    /// The session that is kept between calls.
     type Session: Keepable;
-    /// What is known of a reply beside its events.
+    /// The facts known of a reply beside its events.
     type ReplyFacts: Send + 'static;
 
-    /// Does the turn; dropped where it is given up.
+    /// Does the turn; dropped if the turn is given up.
     fn turn(&mut self, report: &Report) -> impl Future<Output = TurnEnd<Self::Session, Self::ReplyFacts>> + Send;
 
-    /// Stops what goes on, and ends the session. The end of its process, where that is one for this session alone.
+    /// Stops the turn, and ends the session. The result is the end of the process, if it serves this session alone.
     fn stop(self) -> impl Future<Output = Option<EndedProcess>> + Send;
 
-    /// Has what is left of the session end in the background: the turn came to nothing, or to a reply and left nothing.
+    /// Ends the rest of the session in the background: the turn came to nothing, or its reply left nothing to keep.
     fn end(self) {}
 }
 
-/// How a turn is begun.
+/// The parts with which a turn is begun.
 pub struct TurnStart<'a, S, R> {
-    /// As what its process was started.
+    /// The facts of the process's start.
     pub invocation: Invocation,
-    /// The limits it has.
+    /// The limits of the turn.
     pub limits: ProcessLimits,
     pub pid: u32,
-    /// It is certain that there is a turn, before anything was heard of it.
+    /// Whether it is certain that there is a turn, before any output of it.
     pub has_begun: bool,
-    /// Tracks what is left of a turn that nobody awaits any more.
+    /// Tracks the rest of a turn that nobody awaits any more.
     pub tracker: &'a TaskTracker,
-    /// What becomes of the session.
+    /// Stores the session, if it may continue.
     pub park: Park<S, R>,
 }
 
 #[derive(Debug, Default)]
 struct Reported {
     events: Vec<Event>,
-    /// Something has come that the driver has not seen yet.
+    /// Whether something has come that the driver has not seen yet.
     is_news: bool,
     has_begun: bool,
     has_acted: bool,
     received: u64,
 }
 
-/// What a turn reports while it goes on.
+/// The reports of a turn in progress.
 #[derive(Debug, Clone, Default)]
 pub struct Report(Arc<Mutex<Reported>>);
 
@@ -152,36 +153,36 @@ impl Report {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It is certain that there is a turn.
+    /// Notes that it is certain that there is a turn.
     pub fn begun(&self) {
         self.reported().has_begun = true;
     }
 
-    /// The CLI has done something that must not be done again: it may have run a tool of its own.
+    /// Notes that the CLI has done something that must not be done again: it may have run a tool of its own.
     pub fn acted(&self) {
         self.reported().has_acted = true;
     }
 
-    /// So many bytes have come.
+    /// Notes the number of bytes that have come.
     pub fn received(&self, bytes: u64) {
         let mut reported = self.reported();
         reported.is_news |= reported.received != bytes;
         reported.received = bytes;
     }
 
-    /// Adds `events` to what goes out next.
+    /// Adds `events` to the next ones that go out.
     pub fn push(&self, events: impl IntoIterator<Item = Event>) {
         self.reported().events.extend(events);
     }
 
-    /// Hands over that something has come, and `events`, which it means; waits until the driver has taken it.
+    /// Reports that something has come, with the `events` in it, and waits until the driver has taken them.
     pub async fn tell(&self, events: &mut Vec<Event>) {
         {
             let mut reported = self.reported();
             reported.events.append(events);
             reported.is_news = true;
         }
-        // Nobody wakes this: it is polled when the driver asks for more.
+        // No waker is needed: this is polled when the driver asks for more.
         poll_fn(|_| match self.reported().is_news {
             true => Poll::Pending,
             false => Poll::Ready(()),
@@ -189,12 +190,12 @@ impl Report {
         .await;
     }
 
-    /// The turn fails, for a reason that is an event.
+    /// Fails the turn, for a reason that becomes an event.
     pub fn fail<S, R>(&self, failure: Failure) -> TurnEnd<S, R> {
         self.fail_with(failure, Outcome::default())
     }
 
-    /// The same, with what is known of the turn.
+    /// Fails the turn like [`Report::fail`], with the facts known of it.
     pub fn fail_with<S, R>(&self, failure: Failure, known: Outcome) -> TurnEnd<S, R> {
         let outcome = Outcome {
             is_error: true,
@@ -204,9 +205,9 @@ impl Report {
         TurnEnd::Failed
     }
 
-    /// The host in which the turn was is no more, as `exit` says if that is known; `failure` says so where the system does not.
+    /// Ends a turn whose host is gone, with its `exit` if that is known; `failure` tells the reason if the system does not.
     pub fn host_gone<S, R>(&self, exit: Option<&Exit>, failure: Failure) -> TurnEnd<S, R> {
-        // A signal says so itself; an exit code, and the log on standard error, do not.
+        // A signal tells the reason itself; an exit code, and the log on standard error, do not.
         if exit.is_none_or(|exit| exit.signal.is_none()) {
             self.push([Event::Failure(failure)]);
         }
@@ -219,7 +220,7 @@ impl Report {
         }
     }
 
-    /// Moves what was told to `events`; whether anything was.
+    /// Moves the reported events to `events`, and returns whether there was any news.
     fn take(&self, events: &mut Vec<Event>) -> bool {
         let mut reported = self.reported();
         events.append(&mut reported.events);
@@ -229,7 +230,7 @@ impl Report {
 
 type Working<S, R> = Pin<Box<dyn Future<Output = TurnEnd<S, R>> + Send>>;
 
-/// Does `work` until it is over, or `stop` says that it was given up.
+/// Does `work` until it is over, or `stop` tells that it was given up.
 async fn done<W: Work>(mut work: W, report: Report, stop: CancellationToken) -> TurnEnd<W::Session, W::ReplyFacts> {
     let end = tokio::select! {
         biased;
@@ -245,7 +246,7 @@ async fn done<W: Work>(mut work: W, report: Report, stop: CancellationToken) -> 
     }
 }
 
-/// The work of a turn. Dropped before it is over, it is stopped in the background.
+/// The work of a turn. If it is dropped before it is over, it is stopped in the background.
 struct Going<S: Send + 'static, R: Send + 'static> {
     working: Option<Working<S, R>>,
     stop: CancellationToken,
@@ -286,7 +287,7 @@ pub struct Turn<S: Keepable, R: Send + 'static> {
 }
 
 impl<S: Keepable, R: Send + 'static> Turn<S, R> {
-    /// The turn that `work` does, as soon as it is asked what [comes](Exchange::next).
+    /// Begins the turn that `work` does, which starts when it is asked for its [next](Exchange::next) event.
     pub fn begin<W: Work<Session = S, ReplyFacts = R>>(work: W, start: TurnStart<'_, S, R>) -> Turn<S, R> {
         let report = Report::default();
         if start.has_begun {
@@ -337,7 +338,7 @@ impl<S: Keepable, R: Send + 'static> Exchange for Turn<S, R> {
             let is_news = self.report.take(events);
             match end {
                 Poll::Ready(Some(end)) => {
-                    // Of what came to nothing another turn tells.
+                    // A turn that came to nothing is not reported: another turn takes its place.
                     if !matches!(end, TurnEnd::Vanished | TurnEnd::Unsupported { .. }) {
                         self.report.begun();
                     }
@@ -428,7 +429,8 @@ impl<S: Keepable, R: Send + 'static> Exchange for Turn<S, R> {
     }
 }
 
-/// A turn of which no process tells. What all sessions of a host say is mixed, and holds what the users say: none of it is told.
+/// The end of a turn without any output of a process. The output of all sessions of a host is mixed, and contains the users'
+/// words: none of it is told.
 fn of_turn(invocation: Invocation, stopped: Option<StopReason>) -> Ended {
     Ended::new(Evidence::Turn(TurnEvidence {
         wire: invocation.wire,
@@ -444,13 +446,13 @@ fn stopped(mut ended: Ended, reason: StopReason) -> Ended {
     if let Evidence::Process(process) = &mut ended.evidence {
         process.end = ProcessEnd::Stopped(reason);
     }
-    // Its text when it was stopped is no refusal.
+    // Its text at the moment of the stop is no refusal.
     ended.refused_flag = None;
     ended.refused_schema = None;
     ended
 }
 
-/// The session of a turn that has its reply goes on, if it can.
+/// Keeps the session of a turn that has its reply, if it can continue.
 fn keep<S: Keepable, R>(
     session: Option<Box<S>>,
     verdict: Option<(&Reply, &[ProviderCallId])>,
@@ -469,7 +471,8 @@ fn keep<S: Keepable, R>(
     let is_renamed = |call: &ProviderCallId| call.provider != call.id;
     let is_repeated = ids.len() < calls.len() || (S::LOSES_REPEATED_IDS && calls.iter().any(is_renamed));
     if calls.len() != reply.tool_calls.len() || is_repeated {
-        // A call that the session does not wait for, or can't tell from another: no result of it can be returned natively.
+        // The session does not wait for one of the calls, or can't tell it from another, so that its result can't be returned
+        // natively.
         end(session);
         return park(None, reply, known);
     }
@@ -484,15 +487,15 @@ fn keep<S: Keepable, R>(
     park(kept, reply, known);
 }
 
-/// The end of a process that was started ahead as `invocation` says, and why it takes no sessions; `None` where the end says nothing
-/// of that.
+/// The end of a process that was started ahead as `invocation` tells, and the reason why it takes no sessions; `None` if the end
+/// tells none.
 pub fn why_not_ready(invocation: Invocation, not_ready: &NotReady, limits: &ProcessLimits) -> (Option<String>, Ended) {
     let ended = invocation.clone().ended(not_ready.process.clone(), limits);
     let reason = not_ready.reason.clone().or_else(|| unsupported(&invocation, &ended));
     (reason, ended)
 }
 
-/// Why a process that ended without having answered the handshake takes no sessions; `None` where the end says nothing of that.
+/// The reason why a process that ended without having answered the handshake takes no sessions; `None` if the end tells none.
 fn unsupported(invocation: &Invocation, ended: &Ended) -> Option<String> {
     let Evidence::Process(ProcessEvidence {
         end: ProcessEnd::Exited | ProcessEnd::Lingered,

@@ -29,7 +29,7 @@ impl Keepable for Named {
     }
 }
 
-/// A pool, and what has ended of what it was given.
+/// A pool, and the names of its sessions that have ended.
 struct Scene {
     pool: Arc<Pool<Named>>,
     tracker: TaskTracker,
@@ -51,7 +51,7 @@ impl Scene {
         }
     }
 
-    /// Parks a session whose thread is a message of its name, and what has ended for it.
+    /// Parks a session whose thread is a message of its name, and returns the sessions that have ended for it.
     async fn park(&self, name: &'static str, calls: usize) -> Vec<&'static str> {
         let call = Pending {
             api: "c".to_owned(),
@@ -63,7 +63,7 @@ impl Scene {
             ended: Arc::clone(&self.ended),
         };
         self.pool.park(session, self.key.clone(), known);
-        // The task of a session that was told to end ends it.
+        // A session that is told to end is ended by its task.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -111,7 +111,7 @@ async fn those_at_rest_have_a_bound_of_memory_as_well() {
     if resident_bytes(std::process::id()).is_none() {
         return;
     }
-    // The last one that is left may take more.
+    // The last session that is left may take more.
     let scene = Scene::new(Bounds { number: 10, memory: 1 });
     assert_eq!(scene.park("one", 0).await, [""; 0]);
     assert_eq!(scene.park("two", 0).await, ["one"]);

@@ -4,7 +4,7 @@ use super::*;
 use crate::decode::Wire;
 use crate::exchange::live::keep::Idle;
 
-/// What has happened to a session and its turn, in order.
+/// A log of what has happened to a session and its turn, in order.
 #[derive(Debug, Clone, Default)]
 struct Log(Arc<Mutex<Vec<&'static str>>>);
 
@@ -37,7 +37,7 @@ impl Keepable for Session {
     }
 }
 
-/// A turn that tells of two pieces, and then comes to this.
+/// A turn that reports two pieces, and then ends in this way.
 struct Pieces {
     log: Log,
     end: fn(&Log) -> Option<TurnEnd<Session, u8>>,
@@ -120,7 +120,7 @@ fn begin(end: fn(&Log) -> Option<TurnEnd<Session, u8>>) -> Begun {
     Begun { turn, log, tracker }
 }
 
-/// What `turn` tells, one step after the other, to its end.
+/// The number of events of each step of `turn`, to its end.
 async fn steps(turn: &mut Turn<Session, u8>) -> Vec<usize> {
     let mut steps = Vec::new();
     loop {
