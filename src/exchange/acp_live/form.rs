@@ -1,4 +1,4 @@
-//! The Agent Client Protocol as a form that remembers: its sessions go on from call to call.
+//! The Agent Client Protocol as a form that remembers: its sessions continue from call to call.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::provider::choices::Choices;
 /// One process of an agent for many conversations.
 #[derive(Debug)]
 pub struct KeptAgent {
-    /// What is the agent's own.
+    /// The agent's own data.
     pub own: WarmForm,
 }
 
@@ -41,7 +41,7 @@ impl Form for KeptAgent {
         }
     }
 
-    /// Results, or messages that are not the model's: while calls wait, no prompt can be sent.
+    /// Only results, or messages that are not the model's: while calls wait, no prompt can be sent.
     fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<New, WhyAnew> {
         let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
         let is_models = |message: &Message| matches!(message.role, Role::Ai | Role::Tool);
@@ -63,7 +63,8 @@ impl Form for KeptAgent {
     }
 }
 
-/// `messages` as a prompt of `call`: none that begins with a text of theirs, which an agent might take for a command of its own.
+/// Writes `messages` as a prompt of `call`. It never begins with a text of theirs, which an agent might take for a command of its
+/// own.
 fn prompt(call: &SessionCall<Setup>, messages: &[Message]) -> String {
     let style = Style {
         encoding: call.encoding,
@@ -80,7 +81,7 @@ fn prompt(call: &SessionCall<Setup>, messages: &[Message]) -> String {
     text
 }
 
-/// All of the thread as a prompt.
+/// Writes the whole thread as a prompt.
 fn whole(call: &SessionCall<Setup>) -> String {
     let system = call
         .setup
@@ -95,9 +96,9 @@ fn whole(call: &SessionCall<Setup>) -> String {
 }
 
 impl ServerForm for KeptAgent {
-    /// What each takes is the agent's own affair.
+    /// The memory that each session takes is the agent's own affair.
     const MOST_RESTING: usize = 20;
-    /// Each takes 230 MB (gemini 0.61.0).
+    /// Each server takes 230 MB (gemini 0.61.0).
     const MOST_SERVERS: usize = 4;
 
     type Server = AcpServer;
@@ -127,7 +128,7 @@ impl ServerForm for KeptAgent {
         if !server.takes_servers {
             return Some("it takes no MCP servers over HTTP, by which it would call the tools");
         }
-        // Sessions of one folder may call the tools of each other.
+        // Sessions of one folder may call each other's tools.
         (!server.is_private()).then_some("with `cwd`, its sessions share a folder, and may share their tools")
     }
 

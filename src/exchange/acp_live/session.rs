@@ -1,6 +1,6 @@
 //! One kept session, between its turns and in them.
 //!
-//! A session that rests either waits for a prompt, or its prompt waits for the results of calls.
+//! A resting session either waits for a prompt, or its prompt waits for the results of calls.
 
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ use crate::exchange::live::keep::{Idle, Keepable};
 /// A session that takes one turn after the other.
 #[derive(Debug)]
 pub struct KeptSession {
-    /// What is asked in it.
+    /// The call that is made in the session.
     pub call: CallWork,
-    /// What the agent tells of it.
+    /// The agent's messages about the session.
     pub inbox: Inbox<Update>,
     pub tools: Option<SessionTools>,
-    /// The calls whose results its prompt waits for.
+    /// The calls for whose results its prompt waits.
     pub open: Vec<ToolCallRequest>,
     tracker: TaskTracker,
 }
 
 impl KeptSession {
-    /// The session of `call`, in which the agent may call `tools`.
+    /// Makes the session of `call`, in which the agent may call `tools`.
     pub fn new(call: CallWork, inbox: Inbox<Update>, tools: Option<SessionTools>, tracker: TaskTracker) -> KeptSession {
         KeptSession {
             call,
@@ -40,12 +40,12 @@ impl KeptSession {
         }
     }
 
-    /// The process it lives in.
+    /// The process in which the session lives.
     pub fn server(&self) -> &Arc<AcpServer> {
         self.call.server()
     }
 
-    /// Has the prompt end, if there is one, and the agent forget the session where it can.
+    /// Ends the prompt, if there is one, and makes the agent forget the session if it can.
     pub async fn close(self) {
         let KeptSession {
             mut call,
@@ -60,7 +60,7 @@ impl KeptSession {
             server.rpc.protocol().permit_none(session);
         }
         call.cancel().await;
-        // Not before: a call that fails would have the agent ask its model what now.
+        // Not earlier: a call that fails would make the agent ask its model how to go on.
         drop((open, tools));
         call.close();
     }
@@ -77,7 +77,7 @@ impl Keepable for KeptSession {
         let server = Arc::clone(self.server());
         let host = server.host();
         match &mut self.call.asked {
-            // What is told meanwhile belongs to the turn that comes.
+            // Updates that come meanwhile belong to the next turn.
             Some(asked) => {
                 let first = self.open.first_mut();
                 let taken_back = async {
@@ -95,7 +95,7 @@ impl Keepable for KeptSession {
             }
             None => loop {
                 tokio::select! {
-                    // What comes behind an answer belongs to nobody.
+                    // Updates that come after an answer belong to nobody.
                     next = self.inbox.next_at_rest(host) => match next {
                         Some(_) => {}
                         None => return Idle::Ended,

@@ -1,24 +1,24 @@
-//! What a kept session is set up with: what its first prompt says beside the thread, and the tools.
+//! The setup of a kept session: the parts of its first prompt beside the thread, and the tools.
 
 use crate::declare::mcp::Declarations;
 use crate::exchange::acp_warm::choices::SessionChoices;
 use crate::exchange::live::setup::SetupParts;
 
-/// By this, sessions are distinguished.
+/// The setup of a session. Sessions with different setups are not exchangeable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
-    /// The thread's system messages: an agent has its own instructions, and takes none but in a prompt.
+    /// The thread's system messages: an agent has its own instructions, and takes further ones only in a prompt.
     pub system: Option<String>,
-    /// How its answers are to be.
+    /// The instruction on the form of its answers.
     pub instruction: Option<String>,
-    /// Its model, and how much that thinks.
+    /// Its model, and the model's level of reasoning.
     pub chosen: SessionChoices,
     /// The caller's tools.
     pub tools: Declarations,
 }
 
 impl Setup {
-    /// That of a session for a call of `parts`.
+    /// The setup of a session for a call of `parts`.
     pub fn of(parts: &SetupParts<'_>) -> Setup {
         Setup {
             system: parts.system.map(str::to_owned),

@@ -1,6 +1,7 @@
-//! The caller's tools in a session: a server of its own, and the calls that come over it.
+//! The caller's tools in a session: an MCP server for the session, and the calls that come over it.
 //!
-//! In: declarations. Out: what `session/new` says of the server, what agents call its tools, and [`ToolCallRequest`]s.
+//! In: declarations. Out: the description of the server for `session/new`, the names under which agents know its tools, and
+//! [`ToolCallRequest`]s.
 
 use std::io;
 
@@ -11,7 +12,7 @@ use crate::bridge::{self, Bridge, BridgeOptions, Connection, ToolCallRequest};
 use crate::declare::mcp::{Declarations, SERVER};
 use crate::exchange::acp_warm::wire;
 
-/// The server of a session's tools. Dropping it ends the server, and the calls that wait.
+/// The MCP server of a session's tools. Dropping it ends the server, and the calls that wait.
 #[derive(Debug)]
 pub struct SessionTools {
     bridge: Bridge,
@@ -21,7 +22,7 @@ pub struct SessionTools {
 }
 
 impl SessionTools {
-    /// Serves these tools; `None` where there are none. Must be called inside the runtime.
+    /// Serves these tools; `None` if there are none. Must be called inside the runtime.
     ///
     /// # Errors
     /// The system gives no port, or no random bytes.
@@ -37,23 +38,23 @@ impl SessionTools {
         }))
     }
 
-    /// What the agent is told of it.
+    /// The description of the server for the agent.
     pub fn server(&self) -> Value {
         wire::http_server(SERVER, self.bridge.url(), self.bridge.token())
     }
 
-    /// What the first prompt says of it: some agents hide tools until they are searched for (qwen 0.15.10).
+    /// The sentence about the server in the first prompt: some agents hide tools until they are searched for (qwen 0.15.10).
     pub fn introduction(&self) -> String {
         let names = self.tools.join(", ");
         format!("The tools of the MCP server \"{SERVER}\" are yours to call: {names}\n\n")
     }
 
-    /// Whether the agent has asked for them.
+    /// Returns whether the agent has asked for the list of tools.
     pub fn are_listed(&self) -> bool {
         *self.bridge.connected().borrow() >= Connection::Listed
     }
 
-    /// What agents call its tools: qwen and claude; gemini; opencode.
+    /// The names under which agents know the tools: of qwen and claude, of gemini, of opencode.
     pub fn names(&self) -> Vec<String> {
         let names = |tool: &String| {
             [
@@ -66,7 +67,7 @@ impl SessionTools {
     }
 }
 
-/// The next call; never one for a session without tools. Cancel safe.
+/// Waits for the next call; waits forever for a session without tools. Cancel safe.
 pub async fn next_call(tools: &mut Option<SessionTools>) -> ToolCallRequest {
     if let Some(tools) = tools
         && let Some(call) = tools.calls.recv().await
@@ -76,9 +77,9 @@ pub async fn next_call(tools: &mut Option<SessionTools>) -> ToolCallRequest {
     std::future::pending().await
 }
 
-/// Refuses the calls that have come: nobody has asked for them.
+/// Refuses the calls that have come already: nobody has asked for them.
 pub fn refuse_early(tools: &mut Option<SessionTools>) {
-    // Dropped, a call is answered with an error.
+    // A dropped call is answered with an error.
     while let Some(tools) = tools
         && tools.calls.try_recv().is_ok()
     {}

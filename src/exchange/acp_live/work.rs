@@ -1,8 +1,8 @@
-//! One turn of a kept session: opens the session where there is none, says what is new, and reads until the agent has answered or waits for
-//! the results of its calls.
+//! One turn of a kept session: opens the session if there is none, sends the new part of the thread, and reads until the agent
+//! has answered or waits for the results of its calls.
 //!
-//! In: a [`TurnInput`]. Out: events, and what the turn came to. Giving it up cancels the prompt and ends the session; so does whatever it
-//! comes to but a reply.
+//! In: a [`TurnInput`]. Out: events, and the result of the turn. Giving the turn up cancels the prompt and ends the session; so
+//! does every result but a reply.
 
 use std::io;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use crate::exchange::rpc::RequestError;
 use crate::message::{Content, ToolResult};
 use crate::provider::WarmForm;
 
-/// How long nothing may come behind a call until it is the last of those that are made at once: opencode makes them within a few
-/// milliseconds, gemini and qwen one after the other. What comes later is a call of the next turn.
+/// The time without an update after which a call counts as the last of those that are made at once: opencode makes them within a
+/// few milliseconds, gemini and qwen one after the other. A later call belongs to the next turn.
 const QUIET: Duration = Duration::from_millis(100);
-/// The failure of a session for which there are no tools.
+/// The kind of failure of a session for which there are no tools.
 const NO_TOOLS: &str = "no_tools";
 
 /// The result of a call, by the API's id.
@@ -39,38 +39,38 @@ pub struct CallResult {
     pub result: ToolResult,
 }
 
-/// What is new to a session.
+/// The new part of a thread for a session.
 #[derive(Debug)]
 pub enum New {
-    /// What is said next.
+    /// The next prompt.
     Prompt(String),
     /// The results of all calls that wait.
     Results(Vec<CallResult>),
 }
 
-/// What is sent, and where.
+/// The input of a turn, and its session.
 #[derive(Debug)]
 pub enum TurnInput {
-    /// All of a thread, to a session that is to be opened.
+    /// The whole thread as a prompt, for a session that is to be opened.
     Fresh {
         server: Arc<AcpServer>,
         form: WarmForm,
         prompt: String,
     },
-    /// What is new, to a session that knows the beginning.
+    /// The new part, for a session that knows the beginning.
     Continued { session: Box<KeptSession>, new: New },
 }
 
 type TurnEnd = turn::TurnEnd<KeptSession, ()>;
 
-/// A turn.
+/// The work of a turn.
 #[derive(Debug)]
 pub struct SessionWork {
-    /// Until it is said.
+    /// The input, until it is sent.
     unsent: Option<Unsent>,
-    /// The session, when there is one.
+    /// The session, as soon as there is one.
     session: Option<Box<KeptSession>>,
-    /// The session is opened for this turn.
+    /// Whether the session is opened for this turn.
     is_fresh: bool,
     setup: Arc<Setup>,
     tracker: TaskTracker,
@@ -83,7 +83,7 @@ enum Unsent {
 }
 
 impl SessionWork {
-    /// The turn that begins with `input`.
+    /// Makes the work of the turn that begins with `input`.
     pub fn new(input: TurnInput, parts: WorkParts<'_, Setup>) -> SessionWork {
         let (unsent, session) = match input {
             TurnInput::Fresh { server, form, prompt } => (Unsent::Whole(server, form, prompt), None),
@@ -137,7 +137,7 @@ impl SessionWork {
         Ok(())
     }
 
-    /// Says `new` to the session; whether it is there to hear it.
+    /// Sends `new` to the session, and returns whether the session could take it.
     async fn go_on(&mut self, new: New, report: &Report) -> bool {
         let Some(session) = self.session.as_deref_mut() else {
             return false;
@@ -146,7 +146,7 @@ impl SessionWork {
         match new {
             New::Prompt(prompt) if is_there && session.call.asked.is_none() => {
                 refuse_early(&mut session.tools);
-                // What came late belongs to nobody.
+                // Updates that came late belong to nobody.
                 while session.inbox.take().is_some() {}
                 session.call.begin(report);
                 session.call.say_to_it(&prompt).await;
@@ -165,7 +165,7 @@ impl SessionWork {
                 for CallResult { call, result } in results {
                     report.push(most.and_then(|most| cut(&call, &result.content, most)));
                     if let Some(at) = open.iter().position(|open| open.call.id == call) {
-                        // Who has gone since then says so by what comes next.
+                        // If the call's receiver is gone, the next update of the agent tells.
                         let _ = open.swap_remove(at).reply.send(result);
                     }
                 }
@@ -175,7 +175,7 @@ impl SessionWork {
         true
     }
 
-    /// Reads until the reply is there.
+    /// Reads until the reply has come.
     async fn read(&mut self, report: &Report) -> TurnEnd {
         let Some(session) = self.session.as_deref_mut() else {
             return TurnEnd::Vanished;
@@ -215,7 +215,7 @@ impl SessionWork {
             }
             match update {
                 Some(update) => call.update(update, &mut events, report),
-                // It has died since its last turn, and told nothing of this one.
+                // The process has died since its last turn, and told nothing of this one.
                 None if !is_fresh && inbox.bytes() == before && call.server().host().is_over() => {
                     return TurnEnd::Vanished;
                 }
@@ -230,7 +230,7 @@ impl SessionWork {
             open,
             ..
         } = &mut *session;
-        // What was told before it belongs to it.
+        // Updates that came before the answer belong to it.
         while let Some(update) = inbox.take() {
             call.update(update, &mut events, report);
         }
@@ -238,7 +238,7 @@ impl SessionWork {
         report.received(inbox.bytes() - before);
         call.asked = None;
         call.rest();
-        // It has ended its turn without their results.
+        // The agent has ended its turn without their results.
         open.clear();
         if tools.as_ref().is_some_and(|tools| !tools.are_listed()) {
             report.push([Event::Warning {
@@ -255,7 +255,7 @@ impl SessionWork {
         }
     }
 
-    /// The agent waits for the results of its calls.
+    /// Ends the turn with the agent's calls, for whose results the agent waits.
     fn calls(&mut self, report: &Report) -> TurnEnd {
         let Some(session) = self.session.as_deref_mut() else {
             return TurnEnd::Vanished;
@@ -290,7 +290,7 @@ impl SessionWork {
     }
 }
 
-/// Says that the agent's model gets the result of `call` up to `most` bytes of text alone, where it has more.
+/// The warning that the agent's model gets the result of `call` only up to `most` bytes of text, if the result has more.
 fn cut(call: &str, result: &Content, most: usize) -> Option<Event> {
     let bytes = match result {
         Content::Text(text) => text.len(),
@@ -310,7 +310,7 @@ fn cut(call: &str, result: &Content, most: usize) -> Option<Event> {
     })
 }
 
-/// What a turn came to that leaves no session.
+/// The result of a turn that leaves no session.
 fn without_session(end: turn::TurnEnd<NoSession, ()>) -> TurnEnd {
     match end {
         turn::TurnEnd::Reply { .. } | turn::TurnEnd::Failed => TurnEnd::Failed,
@@ -341,7 +341,7 @@ impl Work for SessionWork {
                 }
             }
             Some(Unsent::New(new)) => {
-                // Nothing was asked of the model yet: another session can be.
+                // The model was not asked anything yet: another session can take the turn.
                 if !self.go_on(new, report).await {
                     return TurnEnd::Vanished;
                 }

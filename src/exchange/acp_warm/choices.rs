@@ -1,7 +1,7 @@
-//! What is chosen for a session of an agent: its model, and how much that thinks.
+//! The choices for a session of an agent: its model, and the model's level of reasoning.
 //!
-//! In: what is chosen, and what the agent offers (`models`, which version 1 of the protocol had as a draft, or `configOptions`). Out: the
-//! request that chooses it, or why there is none.
+//! In: the wanted values, and the agent's offer (`models`, which version 1 of the protocol had as a draft, or `configOptions`).
+//! Out: the request that makes the choice, or the reason why there is none.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::error::clip;
 use crate::provider::options::Options;
 
-/// How many of an agent's values an error names.
+/// The number of an agent's values that an error names.
 const MOST_NAMED: usize = 300;
 
 /// A session: the answer to `session/new`.
@@ -17,10 +17,10 @@ const MOST_NAMED: usize = 300;
 #[serde(rename_all = "camelCase")]
 pub struct Session {
     pub session_id: String,
-    /// What may answer in it.
+    /// The models of the session.
     #[serde(default)]
     pub models: Models,
-    /// What else can be chosen in it.
+    /// The other options of the session.
     #[serde(default)]
     pub config_options: ConfigOptions,
 }
@@ -29,9 +29,9 @@ pub struct Session {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Models {
-    /// The one that answers.
+    /// The model that answers.
     pub current_model_id: Option<String>,
-    /// Those that there are.
+    /// The models to choose from.
     pub available_models: Vec<ModelInfo>,
 }
 
@@ -39,13 +39,13 @@ pub struct Models {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ModelInfo {
-    /// Its id in the protocol.
+    /// The model's id in the protocol.
     pub model_id: String,
     pub name: String,
 }
 
 impl Models {
-    /// The model that answers, by the name it has for the API: qwen makes an id of its own of it (`$runtime|openai|m(openai)`, 0.24.4).
+    /// The model that answers, by its name for the API: qwen makes an id of its own of it (`$runtime|openai|m(openai)`, 0.24.4).
     pub fn current(&self) -> Option<&str> {
         let id = self.current_model_id.as_deref()?;
         let named = self.available_models.iter().find(|model| model.model_id == id);
@@ -56,17 +56,17 @@ impl Models {
     }
 }
 
-/// What is chosen for a session.
+/// The choices for a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionChoices {
-    /// Its model.
+    /// The session's model.
     pub model: Option<String>,
-    /// How much that thinks.
+    /// The model's level of reasoning.
     pub effort: Option<String>,
 }
 
 impl SessionChoices {
-    /// What `options` choose.
+    /// The choices in `options`.
     pub fn of(options: &Options) -> SessionChoices {
         SessionChoices {
             model: options.choices.model.clone(),
@@ -75,7 +75,7 @@ impl SessionChoices {
     }
 }
 
-/// What can be chosen.
+/// A setting that can be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
     Model,
@@ -83,7 +83,7 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// The category of its option in the protocol.
+    /// The category of the setting's option in the protocol.
     fn category(self) -> &'static str {
         match self {
             Choice::Model => "model",
@@ -98,7 +98,7 @@ impl Choice {
         }
     }
 
-    /// The kind of the failure of a choice that the agent does not offer.
+    /// The kind of the failure if the agent does not offer the wanted value.
     fn kind(self, is_offered: bool) -> &'static str {
         match self {
             Choice::Model if is_offered => "model_not_found",
@@ -107,18 +107,18 @@ impl Choice {
     }
 }
 
-/// How something is chosen.
+/// The way in which a value is chosen.
 #[derive(Debug, PartialEq)]
 pub enum Way {
-    /// It is so already.
+    /// The session has the value already.
     Nothing,
-    /// By the request of this name.
+    /// The request of this name, with these parameters.
     Request(&'static str, Value),
-    /// Not at all: the kind of the failure, and the reason.
+    /// There is no way: the kind of the failure, and the reason.
     None(&'static str, String),
 }
 
-/// How `wanted` is chosen in `session`.
+/// The way to choose `wanted` in `session`.
 pub fn way(session: &Session, choice: Choice, wanted: &str) -> Way {
     let id = &session.session_id;
     if choice == Choice::Model && session.models.current_model_id.is_some() {
@@ -150,7 +150,7 @@ pub fn way(session: &Session, choice: Choice, wanted: &str) -> Way {
     }
 }
 
-/// The options of a session that its agent offers, those that can be read.
+/// The options that an agent offers for a session, as far as they can be read.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub struct ConfigOptions(Value);
@@ -170,7 +170,7 @@ struct ConfigOption {
     category: String,
     #[serde(default)]
     current_value: Value,
-    /// Values, or groups of them.
+    /// Values, or groups of values.
     #[serde(default)]
     options: Vec<Value>,
 }
@@ -195,7 +195,7 @@ impl ConfigOption {
         })
     }
 
-    /// The value that is `wanted`, or is called so (kimi 2.1.0: `__kimi_env_model__`).
+    /// The value that is `wanted`, or has this name (kimi 2.1.0: `__kimi_env_model__`).
     fn value(&self, wanted: &str) -> Option<&str> {
         let by_value = self.values().find(|value| value.value == wanted);
         let found = by_value.or_else(|| self.values().find(|value| value.name == wanted));
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_model_is_chosen_by_what_the_agent_offers() {
-        // As opencode 1.18.34 and kimi 2.1.0 offer them.
+        // The offers of opencode 1.18.34 and kimi 2.1.0.
         let by_option = session(json!({"configOptions": [
             {"id": "mode", "category": "mode", "type": "select", "currentValue": "build", "options": []},
             {"id": "x", "category": 7},

@@ -21,7 +21,7 @@ use crate::provider::choices::Choices;
 /// One process of an agent for many calls.
 #[derive(Debug)]
 pub struct Agent {
-    /// What is the CLI's own.
+    /// The CLI's own data.
     pub own: WarmForm,
 }
 
@@ -57,16 +57,16 @@ impl Form for Agent {
 
 impl ServerForm for Agent {
     const MOST_RESTING: usize = 0;
-    /// Each takes 230 MB.
+    /// Each server takes 230 MB.
     const MOST_SERVERS: usize = 4;
-    /// Nothing rests in it that would be lost with it.
+    /// No resting session would be lost with the server.
     const SERVES_WHEN_GROWN: bool = true;
 
     type Server = AcpServer;
     type TurnInput = CallWork;
     type Work = CallWork;
 
-    /// A call's choices stand on the command line and in the settings of the folder.
+    /// A call's choices are on the command line and in the settings of the folder.
     fn serves(server: &AcpServer, installed: &Installed, _: Option<&SessionChoices>) -> bool {
         server.line == installed.line
     }
@@ -79,7 +79,7 @@ impl ServerForm for Agent {
         Proof::Probe("it has answered the handshake".to_owned())
     }
 
-    /// With each session that is not closed, its memory grows.
+    /// The server's memory grows with each session that is not closed.
     fn is_worn(&self, server: &AcpServer) -> bool {
         server.held_sessions() >= self.own.max_sessions
     }

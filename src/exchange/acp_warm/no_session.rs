@@ -1,9 +1,9 @@
-//! What stays of a session that lives for one call.
+//! The kept session of a form whose sessions live for one call: there is none.
 
 use super::choices::SessionChoices;
 use crate::exchange::live::keep::{Idle, Keepable};
 
-/// The session of a form whose sessions live for one call: there is none to be kept.
+/// The session of a form whose sessions live for one call: no value exists, since none is kept.
 #[derive(Debug)]
 pub enum NoSession {}
 

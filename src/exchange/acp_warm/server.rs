@@ -17,58 +17,58 @@ use crate::exchange::print::Surroundings;
 use crate::exchange::rpc::{RequestError, RpcHost};
 use crate::exchange::session_files::SessionFiles;
 
-/// How long a process may take until it has answered the handshake: gemini 0.61.0 takes 2 to 5 s, and more on a busy machine.
+/// The time that a process may take to answer the handshake: gemini 0.61.0 takes 2 to 5 s, and more on a busy machine.
 const HANDSHAKE: Duration = Duration::from_secs(60);
 
-/// How long a process that serves may take to open a session: eight take 0.3 s (gemini 0.61.0), but a login may
+/// The time that a process which has served calls may take to open a session: eight take 0.3 s (gemini 0.61.0), but a login may
 /// have to be renewed for it, over a network.
 const PATIENCE: Patience = Patience {
     first: HANDSHAKE,
     later: Duration::from_secs(20),
 };
 
-/// How long the end of a process that has closed its output is waited for.
+/// The time to wait for the exit of a process that has closed its output.
 pub const EXIT: Duration = Duration::from_secs(5);
 
-/// How long sessions may take to close: 1 ms as a rule (grok 1.0.41).
+/// The time that sessions may take to close: 1 ms as a rule (grok 1.0.41).
 const CLOSE: Duration = Duration::from_secs(3);
 
 /// A running process.
 #[derive(Debug)]
 pub struct AcpServer {
-    /// The way to it.
+    /// The JSON-RPC connection to the process.
     pub rpc: RpcHost<Acp>,
-    /// What it was started with.
+    /// The command line that it was started with.
     pub line: CommandLine,
-    /// Held by who opens a session.
+    /// Held while a session is opened.
     opening: Arc<AsyncMutex<()>>,
-    /// Held for reading by calls that are under way, and for writing while sessions are closed.
+    /// Held for reading by calls under way, and for writing while sessions are closed.
     calls: Arc<RwLock<()>>,
-    /// The sessions that are over, until nothing is under way and they are closed.
+    /// The sessions that are over, until no call is under way and they are closed.
     over: Mutex<Vec<EndedSession>>,
-    /// How many sessions were closed.
+    /// The number of sessions that were closed.
     closed: AtomicU32,
-    /// The CLI's version, where it says it.
+    /// The CLI's version, if it tells one.
     version: Option<String>,
     /// Whether a session can be told a server of tools.
     pub takes_servers: bool,
     /// Whether a session can be closed.
     closes: bool,
-    /// How many sessions have had a folder of their own.
+    /// The number of sessions that have had a folder of their own.
     own_folders: AtomicUsize,
 }
 
-/// The right to open a session, until it is dropped.
+/// The permit to open a session, until it is dropped.
 pub type OpeningPermit = OwnedMutexGuard<()>;
 
-/// The right to ask the agent something: no session is closed while it is held.
+/// The permit to send the agent a request: no session is closed while it is held.
 pub type CallPermit = OwnedRwLockReadGuard<()>;
 
-/// A session that is not spoken to again.
+/// A session that is sent nothing more.
 #[derive(Debug)]
 pub(in crate::exchange) struct EndedSession {
     pub id: String,
-    /// Its files, which are removed when it is closed.
+    /// The session's files, which are removed when it is closed.
     pub _files: Option<SessionFiles>,
 }
 
@@ -103,26 +103,26 @@ impl AcpServer {
         })
     }
 
-    /// Its process.
+    /// The host of the process.
     pub fn host(&self) -> &Host {
         self.rpc.host()
     }
 
-    /// The CLI's version, where it says it.
+    /// The CLI's version, if it tells one.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
 
-    /// Whether it runs in a folder of ours.
+    /// Returns whether the process runs in a folder of ours.
     pub fn is_private(&self) -> bool {
         self.line.cwd == Cwd::Private
     }
 
-    /// A folder for one session, in that of the process: opencode keeps servers of tools by folder, and would have a session call those of
-    /// another (1.18.34).
+    /// Makes a folder for one session, in that of the process: opencode keeps MCP servers by folder, and would let a session call
+    /// those of another (1.18.34).
     ///
     /// # Errors
-    /// It can't be made.
+    /// The folder can't be made.
     pub fn own_folder(&self) -> io::Result<PathBuf> {
         let number = self.own_folders.fetch_add(1, Ordering::Relaxed);
         let folder = self.host().folder().join(format!("s{number}"));
@@ -130,20 +130,20 @@ impl AcpServer {
         Ok(folder)
     }
 
-    /// The right to open a session, of one at a time: gemini keeps a lock while it opens one, and who comes meanwhile tries it again after
-    /// 100 ms, 200 ms, 400 ms, … Eight at once took 13 s, one after the other 0.3 s (0.61.0). `None` where the process takes no new
-    /// calls any more.
+    /// Waits for the permit to open a session; one is opened at a time. gemini keeps a lock while it opens a session, and another
+    /// one tries it again after 100 ms, 200 ms, 400 ms, …: eight at once took 13 s, one after the other 0.3 s (0.61.0). `None` if
+    /// the process takes no new calls any more.
     pub async fn opening_permit(&self) -> Option<OpeningPermit> {
         let permit = Arc::clone(&self.opening).lock_owned();
         self.host().retired().run_until_cancelled(permit).await
     }
 
-    /// The right to ask the agent something, behind what is being closed.
+    /// Waits for the permit to send the agent a request, until no session is being closed.
     pub async fn call_permit(&self) -> CallPermit {
         Arc::clone(&self.calls).read_owned().await
     }
 
-    /// Nothing is said to `session` any more, whose call had `permit`: it is closed, where the agent can, as soon as no call is under way.
+    /// Ends `session`, whose call had `permit`: if the agent can close sessions, it is closed as soon as no call is under way.
     pub(in crate::exchange) fn end_session(
         self: &Arc<Self>,
         session: EndedSession,
@@ -153,13 +153,13 @@ impl AcpServer {
         if self.closes {
             self.over().push(session);
         }
-        // Behind that, so that who is the last under way finds it.
+        // Only afterwards, so that the last call under way finds the session in the list.
         drop(permit);
         self.close_ended(tracker);
     }
 
-    /// Closes the sessions that are over, unless a call is under way: the end of one session of grok's ends the requests of others that go
-    /// over a connection which that one has opened, and what they have so far is told as a whole answer (1.0.41).
+    /// Closes the sessions that are over, unless a call is under way: the end of one session of grok's ends the requests of
+    /// others over a connection that it has opened, and grok then reports their partial answers as whole ones (1.0.41).
     pub fn close_ended(self: &Arc<Self>, tracker: &TaskTracker) {
         let Ok(alone) = Arc::clone(&self.calls).try_write_owned() else {
             return;
@@ -174,7 +174,7 @@ impl AcpServer {
         }
         self.closed
             .fetch_add(u32::try_from(closing.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
-        // Nobody waits for the process: where that ends, so does the waiting.
+        // Nobody waits for the process: if it ends, this waiting ends, too.
         let (server, for_more) = (Arc::downgrade(self), tracker.clone());
         tracker.spawn(async move {
             let answers = async {
@@ -184,14 +184,15 @@ impl AcpServer {
             };
             let _ = tokio::time::timeout(CLOSE, answers).await;
             drop((over, alone));
-            // Those that have ended meanwhile.
+            // Closes the sessions that have ended meanwhile.
             if let Some(server) = server.upgrade() {
                 server.close_ended(&for_more);
             }
         });
     }
 
-    /// How many sessions it holds: those in use, those that can't be closed, and those that could not be closed yet.
+    /// The number of sessions that the process holds: those in use, those that can't be closed, and those that could not be
+    /// closed yet.
     pub fn held_sessions(&self) -> u32 {
         self.host()
             .sessions()

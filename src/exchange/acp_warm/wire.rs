@@ -1,7 +1,7 @@
-//! The methods of the Agent Client Protocol, those that are asked for and those that come.
+//! The methods of the Agent Client Protocol: those that we call, and those that the agent calls.
 //!
-//! In: the parameters of a request; what the agent tells. Out: the same as JSON; what it means ([`Update`], the answers).
-//! Sources: agentclientprotocol.com, version 1; gemini 0.61.0 and qwen 0.24.4 as measured.
+//! In: the parameters of a request; the agent's messages. Out: the request as JSON; the meaning of the message ([`Update`], the
+//! answers). Sources: agentclientprotocol.com, version 1; gemini 0.61.0 and qwen 0.24.4 as measured.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,16 +20,16 @@ use crate::provider::acp::{KnownAgent, known_agent};
 /// The version of the protocol.
 const VERSION: u32 = 1;
 
-/// What tells something of a session.
+/// The notification about a session.
 const UPDATE: &str = "session/update";
 
-/// What asks whether a tool may be run.
+/// The request for permission to run a tool.
 const PERMISSION: &str = "session/request_permission";
 
 /// The protocol of `--acp`.
 #[derive(Debug, Default)]
 pub struct Acp {
-    /// What is known of the agent by its name.
+    /// The facts that are known of the agent by its name.
     known: OnceLock<KnownAgent>,
     sessions: Mutex<HashMap<String, calls::SessionCalls>>,
 }
@@ -43,24 +43,24 @@ impl Acp {
         self.known().naming
     }
 
-    /// What is known of the agent.
+    /// The facts that are known of the agent.
     pub fn known(&self) -> KnownAgent {
         self.known.get().copied().unwrap_or_default()
     }
 
-    /// The agent says that it is `name`.
+    /// Notes that the agent calls itself `name`.
     pub fn is_agent(&self, name: &str) {
-        // It says so once.
+        // An agent tells its name once.
         let _ = self.known.set(known_agent(name));
     }
 
-    /// The agent may call the tools of these names in `session`.
+    /// Lets the agent call the tools of these names in `session`.
     pub fn permit(&self, session: &str, tools: Vec<String>) {
         let calls = calls::SessionCalls::new(tools);
         self.sessions().insert(session.to_owned(), calls);
     }
 
-    /// It may call none in `session` any more.
+    /// Lets the agent call no tool in `session` any more.
     pub fn permit_none(&self, session: &str) {
         self.sessions().remove(session);
     }
@@ -94,7 +94,7 @@ impl Protocol for Acp {
         Some((params.session_id, update))
     }
 
-    /// A tool of the caller's is run here, by nobody but the caller: it may be called.
+    /// Permits a call of the caller's tools: they are run for the caller alone, so the agent may call them.
     fn asked(&self, request: &Request<'_>) -> Asked<Update> {
         let permission = (request.method == PERMISSION)
             .then(|| serde_json::from_str::<Permission>(request.params).ok())
@@ -111,7 +111,7 @@ impl Protocol for Acp {
         }
     }
 
-    /// No: its own tools are its own, and there is neither a file nor a terminal for it.
+    /// The refusal: the agent's own tools may not run, and there is neither a file nor a terminal for it.
     fn refusal(request: &Request<'_>) -> String {
         match &*request.method {
             PERMISSION => {
@@ -140,20 +140,20 @@ struct PermissionOption {
     kind: String,
 }
 
-/// What the agent tells of a session.
+/// An update of the agent about a session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Update {
     /// A piece of the answer.
     pub text: Option<String>,
     /// A piece of the reasoning.
     pub thought: Option<String>,
-    /// What the prompt cost so far, where an update says so.
+    /// The usage of the prompt so far, if an update tells it.
     pub usage: Option<Usage>,
-    /// It tells of a call of a tool of the agent's own.
+    /// Whether the update is about a call of a tool of the agent's own.
     pub acts: bool,
 }
 
-/// Who answers, and what it is: the answer to `initialize`.
+/// The agent's description of itself: the answer to `initialize`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Agent {
@@ -166,27 +166,27 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Whether it speaks this version of the protocol.
+    /// Returns whether the agent speaks this version of the protocol.
     pub fn is_understood(&self) -> bool {
         self.protocol_version == VERSION
     }
 
-    /// What it calls itself.
+    /// The agent's name for itself.
     pub fn name(&self) -> &str {
         self.agent_info.name.as_deref().unwrap_or_default()
     }
 
-    /// Its own version, where it says it.
+    /// The agent's own version, if it tells one.
     pub fn version(self) -> Option<String> {
         self.agent_info.version.or(self.meta.agent_version)
     }
 
-    /// Whether a session can be told a server of tools that is there over HTTP.
+    /// Returns whether a session can be told of an MCP server over HTTP.
     pub fn takes_servers(&self) -> bool {
         self.agent_capabilities.pointer("/mcpCapabilities/http") == Some(&Value::Bool(true))
     }
 
-    /// Whether a session can be closed (opencode 1.18.34; a draft of the protocol).
+    /// Returns whether a session can be closed (opencode 1.18.34; a draft of the protocol).
     pub fn closes(&self) -> bool {
         let close = self.agent_capabilities.pointer("/sessionCapabilities/close");
         close.is_some_and(Value::is_object)
@@ -201,20 +201,20 @@ struct AgentInfo {
     version: Option<String>,
 }
 
-/// The same, as grok says it (1.0.41).
+/// The version of the agent where grok puts it (1.0.41).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct AgentMeta {
     agent_version: Option<String>,
 }
 
-/// A session that was there: the answer to `session/load`.
+/// A session that existed before: the answer to `session/load`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Loaded {
-    /// What may answer in it.
+    /// The models of the session.
     pub models: Models,
-    /// What else can be chosen in it. The answer to `session/set_config_option` has it as well.
+    /// The other options of the session. The answer to `session/set_config_option` has them as well.
     pub config_options: ConfigOptions,
 }
 
@@ -224,27 +224,27 @@ pub struct Loaded {
 pub struct Answered {
     /// `end_turn`, `max_tokens`, `max_turn_requests`, `refusal`, `cancelled`.
     pub stop_reason: Option<String>,
-    /// What no version of the protocol has a place for.
+    /// The data for which no version of the protocol has a place.
     #[serde(rename = "_meta")]
     pub meta: AnswerMeta,
-    /// What the prompt cost, where the agent is of that draft (opencode 1.18.34).
+    /// The usage of the prompt, if the agent follows that draft (opencode 1.18.34).
     usage: Value,
 }
 
 impl Answered {
-    /// What the prompt cost, where the answer itself says so.
+    /// The usage of the prompt, if the answer itself tells it.
     pub fn usage(&self) -> Option<Usage> {
         usage_of_update(&self.usage)
     }
 }
 
-/// What gemini (0.61.0) and grok (1.0.41) say beside their answers.
+/// The data that gemini (0.61.0) and grok (1.0.41) add to their answers.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct AnswerMeta {
-    /// gemini's.
+    /// The figures of gemini.
     quota: Option<Quota>,
-    /// grok's.
+    /// The figures of grok.
     usage: Value,
 }
 
@@ -270,7 +270,7 @@ struct ModelUsage {
 }
 
 impl AnswerMeta {
-    /// What the prompt cost. Neither what came from a cache nor what the model thought is among it (gemini 0.61.0).
+    /// The usage of the prompt. Neither cached input nor reasoning is part of it (gemini 0.61.0).
     pub fn usage(&self) -> Option<Usage> {
         let TokenCount {
             input_tokens,
@@ -284,12 +284,12 @@ impl AnswerMeta {
         })
     }
 
-    /// What the prompt cost, by grok's figures: its input includes what came from a cache.
+    /// The usage of the prompt by grok's figures: its input includes cached tokens.
     pub fn counted(&self) -> Option<Usage> {
         usage_of_update(&self.usage)
     }
 
-    /// How many times the model was asked.
+    /// The number of times that the model was asked.
     pub fn turns(&self) -> Option<u32> {
         let turns = self.usage.get("numTurns")?.as_u64()?;
         u32::try_from(turns).ok()
@@ -303,46 +303,46 @@ impl AnswerMeta {
     }
 }
 
-/// `initialize`: a client that has nothing to offer.
+/// `initialize`: the parameters of a client that has nothing to offer.
 pub fn initialize() -> Value {
     let nothing = json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
     json!({"protocolVersion": VERSION, "clientCapabilities": nothing})
 }
 
-/// `session/new` in `folder`, with these servers of tools.
+/// `session/new`: a session in `folder`, with these MCP servers.
 pub fn session_new(folder: &Path, servers: &[Value]) -> Value {
     json!({"cwd": folder.to_string_lossy(), "mcpServers": servers})
 }
 
-/// A server of tools that is there over HTTP.
+/// The description of an MCP server over HTTP.
 pub fn http_server(name: &str, url: &str, token: &str) -> Value {
     let header = json!({"name": "Authorization", "value": format!("Bearer {token}")});
     json!({"type": "http", "name": name, "url": url, "headers": [header]})
 }
 
-/// `session/load`: the session of this name that lies in the home of an agent that runs in `folder`.
+/// `session/load`: loads the session of this id from the home of an agent that runs in `folder`.
 pub fn session_load(session: &str, folder: &Path) -> Value {
     json!({"sessionId": session, "cwd": folder.to_string_lossy(), "mcpServers": []})
 }
 
-/// `session/prompt`: the one of a session.
+/// `session/prompt`: sends a prompt to a session.
 pub fn session_prompt(session: &str, prompt: &str) -> Value {
     json!({"sessionId": session, "prompt": [{"type": "text", "text": prompt}]})
 }
 
-/// The same, of a session that holds the thread: grok puts nothing around it (1.0.41).
+/// `session/prompt` for a session that holds the thread: grok puts nothing around the prompt (1.0.41).
 pub fn verbatim_prompt(session: &str, prompt: &str) -> Value {
     let mut params = session_prompt(session, prompt);
     params["_meta"] = json!({"verbatim": true});
     params
 }
 
-/// `session/close`: it is not spoken to again.
+/// `session/close`: ends a session that is sent nothing more.
 pub fn session_close(session: &str) -> Value {
     json!({"sessionId": session})
 }
 
-/// `session/cancel`: the prompt of `session` is to end.
+/// `session/cancel`: ends the prompt of `session`.
 pub fn session_cancel(session: &str) -> Value {
     json!({"sessionId": session})
 }
@@ -369,7 +369,7 @@ struct RawUpdate {
 }
 
 impl RawUpdate {
-    /// The call that it tells of.
+    /// The call that the update is about.
     fn call(&self) -> Option<calls::Call> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         matches!(&*self.session_update, "tool_call" | "tool_call_update").then(|| calls::Call {
@@ -399,7 +399,7 @@ impl RawUpdate {
     }
 }
 
-/// qwen's figures (0.24.4) and grok's (1.0.41): what the model thought is output there.
+/// Reads the figures of qwen (0.24.4) and grok (1.0.41), in which reasoning counts as output.
 fn usage_of_update(usage: &Value) -> Option<Usage> {
     let count = |name: &str| usage.get(name).and_then(Value::as_u64);
     let (input, output) = (count("inputTokens")?, count("outputTokens")?);

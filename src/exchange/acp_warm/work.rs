@@ -1,7 +1,7 @@
 //! One call: a session of its own, one prompt, one answer.
 //!
-//! In: the prompt of the print form, or the session that it has become. Out: the pieces of the answer as they come, and at the end what
-//! the process says of it. Nothing of the session is used again.
+//! In: the prompt of the print form, or the session that it has become. Out: the pieces of the answer as they come, and at the
+//! end the result that the process reports. Nothing of the session is used again.
 
 use std::io;
 use std::path::PathBuf;
@@ -29,33 +29,34 @@ use crate::message::Usage;
 use crate::process::Exit;
 use crate::provider::{AcpErrors, AcpUsage, WarmForm, WarmThread};
 
-/// How long a prompt that was cancelled may take to end: 9 ms as a rule. What takes longer is stuck, and so may be its process.
+/// The time that a cancelled prompt may take to end: 9 ms as a rule. A prompt that takes longer is stuck, and so may be its
+/// process.
 const CANCEL: Duration = Duration::from_secs(3);
 
-/// What the protocol calls it that the user has not logged in.
+/// The protocol's code for a user who has not logged in.
 const AUTH_REQUIRED: i64 = -32_000;
 
-/// The codes of JSON-RPC that say that a request is not known or not understood.
+/// The codes of JSON-RPC for a request that is not known or not understood.
 const NOT_UNDERSTOOD: [i64; 3] = [-32_601, -32_602, -32_600];
 
 /// The kind of a failure whose process has ended in the middle of the call.
 pub const GONE: &str = "process_gone";
 
-/// The kind of an answer without the figures that the agent tells of every whole one.
+/// The kind of failure of an answer without the usage that the agent reports for every whole one.
 const NO_USAGE: &str = "no_usage";
 
 type TurnEnd = turn::TurnEnd<NoSession, ()>;
 
-/// In what a session is opened.
+/// The surroundings in which a session is opened.
 #[derive(Debug, Default)]
 pub struct SessionPlace {
-    /// Its folder; `None` for that of the process.
+    /// The session's folder; `None` for that of the process.
     pub folder: Option<PathBuf>,
-    /// The servers of its tools.
+    /// The MCP servers with the session's tools.
     pub servers: Vec<Value>,
 }
 
-/// A call.
+/// The work of one call.
 #[derive(Debug)]
 pub struct CallWork {
     server: Arc<AcpServer>,
@@ -64,27 +65,27 @@ pub struct CallWork {
     prompt: Arc<str>,
     /// The thread as a session of the CLI's own.
     file: Option<Arc<PrivateSession>>,
-    /// What is chosen for its session.
+    /// The choices for its session.
     chosen: SessionChoices,
-    /// That session, written.
+    /// The files of that session, once they are written.
     files: Option<SessionFiles>,
-    /// Tracks what the call leaves to be done.
+    /// Tracks the tasks that the call leaves behind.
     tracker: TaskTracker,
     session: Option<String>,
-    /// What is to be the answer to the prompt that was sent.
+    /// The pending answer to the prompt that was sent.
     pub(in crate::exchange) asked: Option<Answering>,
-    /// Held while something of it is under way.
+    /// Held while a request of the call is under way.
     permit: Option<CallPermit>,
-    /// How many bytes its answers had.
+    /// The number of bytes of its answers.
     answered_bytes: u64,
     model: Option<String>,
     text: String,
     usage: Option<Usage>,
-    /// The prompt has had more turns than this: what its answer says that it cost is of all of them.
+    /// Whether the prompt has had earlier turns: then the usage in its answer is that of all of them.
     is_split: bool,
 }
 
-/// The CLI opens no sessions, for this reason: no prompt was sent.
+/// The result of a call whose CLI opens no sessions, for this reason: no prompt was sent.
 fn unsupported(reason: impl Into<String>) -> TurnEnd {
     TurnEnd::Unsupported {
         reason: reason.into(),
@@ -94,7 +95,7 @@ fn unsupported(reason: impl Into<String>) -> TurnEnd {
 }
 
 impl CallWork {
-    /// The call of `prompt`, whose thread may be the session `file`, in a process of `form`.
+    /// Makes the call of `prompt`, whose thread may be the session `file`, in a process of `form`.
     pub fn new(
         server: Arc<AcpServer>,
         form: WarmForm,
@@ -124,7 +125,7 @@ impl CallWork {
         }
     }
 
-    /// The same; what it leaves to be done is tracked.
+    /// The same call with a tracker for the tasks that it leaves behind.
     pub fn tracked(self, tracker: &TaskTracker) -> CallWork {
         CallWork {
             tracker: tracker.clone(),
@@ -132,12 +133,12 @@ impl CallWork {
         }
     }
 
-    /// The same, for whose session this is chosen.
+    /// The same call with choices for its session.
     pub(in crate::exchange) fn choosing(self, chosen: SessionChoices) -> CallWork {
         CallWork { chosen, ..self }
     }
 
-    /// The same, whose session is opened in `place`.
+    /// The same call with the place of its session.
     pub(in crate::exchange) fn placed(self, place: SessionPlace) -> CallWork {
         CallWork { place, ..self }
     }
@@ -147,12 +148,12 @@ impl CallWork {
         &self.server
     }
 
-    /// The session, once it is open.
+    /// The session's id, once it is open.
     pub(in crate::exchange) fn session(&self) -> Option<&str> {
         self.session.as_deref()
     }
 
-    /// Has a session opened, when it is this call's turn.
+    /// Opens a session, when it is this call's turn.
     pub(in crate::exchange) async fn open(&mut self, report: &Report) -> Result<Session, TurnEnd> {
         let Some(_permit) = self.server.opening_permit().await else {
             return Err(TurnEnd::Vanished);
@@ -168,7 +169,7 @@ impl CallWork {
             }
             Some(file) => match self.write(&file) {
                 Ok(folder) => server.rpc.post("session/load", &wire::session_load(&file.id, &folder)),
-                // Its folder has gone with it.
+                // The session's folder has gone with the process.
                 Err(_) if host.is_over() && host.has_served() => return Err(TurnEnd::Vanished),
                 Err(error) => {
                     let reason = format!("the thread can't be written as a session: {error}");
@@ -184,13 +185,13 @@ impl CallWork {
             Err(RequestError::Refused(error)) => return Err(self.failed(&error, report)),
             Err(RequestError::Gone) if !host.has_served() => {
                 return Err(match host.ended(EXIT).await {
-                    // That says nothing of the program.
+                    // A killed process says nothing about the program.
                     Some(exit) if exit.was_killed() => self.gone(report).await,
-                    // One that was never of use would not be the next time.
+                    // A process that never was of use would not be the next time.
                     _ => unsupported("it ended instead of opening a session"),
                 });
             }
-            // One that was never of use would hang again.
+            // A process that never was of use would hang again.
             Err(RequestError::Unanswered(unanswered)) if !host.has_served() => {
                 let reason = format!("the CLI's process hangs: {unanswered}");
                 return Err(self.fails(Failure::named(GONE, reason), report));
@@ -217,21 +218,21 @@ impl CallWork {
         }
         host.count_session();
         report.begun();
-        // Also one that is sent no prompt is closed.
+        // A session that is sent no prompt is closed as well.
         self.session = Some(session.session_id.clone());
         let session = self.choose(session, Choice::Model, report).await?;
         self.choose(session, Choice::Effort, report).await
     }
 
-    /// Whether a session that is refused with `error` says that the CLI can't do this at all.
+    /// Returns whether the refusal of a session with `error` means that the CLI can't do this at all.
     fn is_unserved(&self, error: &RpcError) -> bool {
         let is_ours = self.file.is_some();
-        // One of ours that is not found, or not read, lies where this version has none, or is written otherwise.
+        // If a session that we wrote is not found or not read, this version keeps its sessions elsewhere or in another shape.
         NOT_UNDERSTOOD.contains(&error.code) || is_ours && error.code != AUTH_REQUIRED
     }
 
-    /// Sees that what is chosen is so in `session`: what grok knows no model of this name for, it gives another one's, without a word
-    /// (1.0.41).
+    /// Makes a choice in `session`, and checks the agent's offer first: for a model that grok does not know, it takes another one
+    /// without a word (1.0.41).
     async fn choose(&mut self, mut session: Session, choice: Choice, report: &Report) -> Result<Session, TurnEnd> {
         let chosen = match choice {
             Choice::Model => self.chosen.model.clone(),
@@ -263,7 +264,7 @@ impl CallWork {
         }
     }
 
-    /// Writes the session `file` into the process's home. The folder that it belongs to.
+    /// Writes the session `file` into the process's home, and returns the folder that it belongs to.
     fn write(&mut self, file: &PrivateSession) -> io::Result<PathBuf> {
         let folder = session_files::real(self.server.host().folder())?;
         let private = self.server.rpc.private_folder();
@@ -272,7 +273,7 @@ impl CallWork {
         Ok(folder)
     }
 
-    /// Sends the prompt to `session`. What comes for it.
+    /// Sends the prompt to `session`, and returns the inbox for its updates.
     pub(in crate::exchange) fn ask(&mut self, session: Session, report: &Report) -> Inbox<Update> {
         let Session { session_id, models, .. } = session;
         let inbox = self.server.rpc.inbox(&session_id);
@@ -286,7 +287,7 @@ impl CallWork {
         inbox
     }
 
-    /// A turn begins in the session that is open.
+    /// Begins a turn in the session that is open.
     pub(in crate::exchange) fn begin(&mut self, report: &Report) {
         self.usage = None;
         self.answered_bytes = 0;
@@ -308,7 +309,7 @@ impl CallWork {
         }
     }
 
-    /// Reads until the answer is there.
+    /// Reads until the answer has come.
     async fn read(&mut self, mut inbox: Inbox<Update>, report: &Report) -> TurnEnd {
         let mut events = Vec::new();
         let answer = loop {
@@ -327,7 +328,7 @@ impl CallWork {
             }
             report.tell(&mut events).await;
         };
-        // What was told before it belongs to it.
+        // Updates that came before the answer belong to it.
         while let Some(update) = inbox.take() {
             self.update(update, &mut events, report);
         }
@@ -356,7 +357,7 @@ impl CallWork {
         }
     }
 
-    /// What the turn has cost as far as that was told, where it ends before its prompt.
+    /// The usage of the turn as far as it was told, for a turn that ends before its prompt.
     pub(in crate::exchange) fn take_usage(&mut self) -> Option<Usage> {
         self.is_split = true;
         self.usage.take()
@@ -399,7 +400,7 @@ impl CallWork {
                 let why = "the agent reached a limit before its answer was whole";
                 Some(Failure::named(kind, why))
             }
-            // What it had when the connection broke off is told as an answer.
+            // An agent whose connection broke off reports the part that it had as an answer.
             Some("end_turn") if self.form.usage == AcpUsage::Meta && !self.is_split && self.usage.is_none() => {
                 let why = "the agent ended its answer without saying what it cost: the answer has broken off";
                 Some(Failure::named(NO_USAGE, why))
@@ -423,13 +424,13 @@ impl CallWork {
         }
     }
 
-    /// Nothing is asked in its session for now.
+    /// Notes that no request is under way in its session for now.
     pub(in crate::exchange) fn rest(&mut self) {
         self.permit = None;
         self.server.close_ended(&self.tracker);
     }
 
-    /// Has the session closed, and what it has left removed behind that.
+    /// Closes the session, and then removes its files.
     pub(in crate::exchange) fn close(&mut self) {
         let permit = self.permit.take();
         match self.session.take() {
@@ -445,7 +446,7 @@ impl CallWork {
         }
     }
 
-    /// What an outcome says of a call in any case.
+    /// The facts that the outcome of any call has.
     pub(in crate::exchange) fn known(&self) -> Outcome {
         Outcome {
             session_id: self.session.clone(),
@@ -454,7 +455,7 @@ impl CallWork {
         }
     }
 
-    /// The whole message, of which the pieces were told.
+    /// Reports the whole message, of which the pieces were reported before.
     pub(in crate::exchange) fn say(&mut self, report: &Report) {
         if !self.text.is_empty() {
             report.push([Event::Message {
@@ -473,7 +474,7 @@ impl CallWork {
         report.fail_with(failure, self.known())
     }
 
-    /// Has the prompt that was sent end, and waits for that, so that nothing is asked of an API any more.
+    /// Cancels the prompt that was sent, and waits for its end, so that no more requests go to an API.
     pub(in crate::exchange) async fn cancel(&mut self) {
         let (Some(session), Some(answer)) = (&self.session, self.asked.take()) else {
             return;
@@ -485,7 +486,7 @@ impl CallWork {
         }
     }
 
-    /// Nothing more comes for this call.
+    /// Ends the call when nothing more comes for it.
     pub(in crate::exchange) async fn gone(&mut self, report: &Report) -> TurnEnd {
         self.say(report);
         let host = self.server.host();
@@ -494,7 +495,7 @@ impl CallWork {
             return report.host_gone(None, failure);
         }
         let exit = host.ended(EXIT).await.map(|exit| Exit {
-            // Where there were others, it speaks of them as well.
+            // If the process had other sessions, its standard error is about them as well.
             stderr: match host.sessions() {
                 0 | 1 => exit.stderr.clone(),
                 _ => String::new(),
@@ -531,13 +532,13 @@ impl Work for CallWork {
     }
 }
 
-/// What an error says of the call.
+/// The failure that an error of the agent means.
 fn failure(errors: AcpErrors, error: &RpcError) -> Failure {
     let failure = failure_of(error.reason());
     if error.code == AUTH_REQUIRED {
         return Failure {
             kind: failure.kind.or(Some("auth_required".to_owned())),
-            // What more grok says of it is for programs (1.0.41: "no auth method id provided").
+            // The rest of grok's message is for programs (1.0.41: "no auth method id provided").
             message: match error.message.is_empty() {
                 true => failure.message,
                 false => error.message.clone(),
@@ -545,13 +546,13 @@ fn failure(errors: AcpErrors, error: &RpcError) -> Failure {
             ..failure
         };
     }
-    // As grok says it, whose own provider it is not.
+    // The shape of grok's errors, from an agent that is not grok's own provider.
     let is_told_in_data = error.data.get("message").is_some_and(Value::is_string);
     match errors {
         _ if is_told_in_data => grok_failure(&error.message, &error.data),
         AcpErrors::Details => failure,
         AcpErrors::Data => grok_failure(&error.message, &error.data),
-        // 500 is also what the CLI's own failures have: a stream that broke off is "terminated".
+        // 500 is also the code of the CLI's own failures: a stream that broke off is "terminated".
         AcpErrors::HttpStatus => Failure {
             http_status: failure
                 .http_status

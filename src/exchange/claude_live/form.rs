@@ -27,7 +27,7 @@ impl Form for Claude {
         Setup::of(parts)
     }
 
-    /// Its system prompt and its tools are told when it runs.
+    /// The system prompt and the tools are sent to the running process, so they are not among its options.
     fn options(setup: Option<&Setup>, _: Option<&Choices>) -> ProcessOptions {
         ProcessOptions {
             choices: setup.and_then(Setup::choices).cloned(),

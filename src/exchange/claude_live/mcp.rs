@@ -1,7 +1,6 @@
-//! The MCP server that declares the caller's tools. It declares them and no more: the CLI's hook leaves every call to the
-//! caller.
+//! The MCP server that declares the caller's tools. It only declares them: the CLI's hook leaves every call to the caller.
 //!
-//! In: a JSON-RPC message of the CLI's. Out: the answer, or the news that the CLI runs a tool in spite of the hook.
+//! In: a JSON-RPC message of the CLI's. Out: the answer, or the fact that the CLI runs a tool in spite of the hook.
 
 use std::borrow::Cow;
 
@@ -11,15 +10,15 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::declare::Declared;
 use crate::declare::mcp::MAX_RESULT_CHARS;
 
-/// The protocol spoken where the CLI doesn't name one: what 2.1.197 and 2.1.330 name.
+/// The protocol version for a CLI that doesn't name one: the version that 2.1.197 and 2.1.330 name.
 const PROTOCOL: &str = "2025-11-25";
 
-/// What becomes of a message.
+/// The result of a message.
 #[derive(Debug)]
 pub enum Answered {
-    /// To be sent back.
+    /// An answer to send back.
     With(Box<RawValue>),
-    /// To be sent back: the CLI knows the tools then.
+    /// An answer to send back, after which the CLI knows the tools.
     Tools(Box<RawValue>),
     /// The CLI wants the tool run: its hook did not hold the call.
     ToolCallRequest,
@@ -90,7 +89,7 @@ struct Tool<'a> {
 
 #[derive(Serialize)]
 struct Meta {
-    /// Deferred results are no part of that; this keeps it so should the CLI change its mind.
+    /// Deferred results are not limited by it; this keeps it so if the CLI changes.
     #[serde(rename = "anthropic/maxResultSizeChars")]
     max_result_size_chars: u32,
 }
@@ -164,7 +163,7 @@ fn with<T: Serialize>(id: Option<&RawValue>, outcome: Outcome<T>) -> Answered {
 
 fn rpc<T: Serialize>(id: Option<&RawValue>, outcome: Outcome<T>) -> Box<RawValue> {
     let none = RawValue::NULL;
-    // What the recordings answer notifications with: id 0.
+    // The recordings answer notifications with id 0.
     let zero = serde_json::from_str::<&RawValue>("0").unwrap_or(none);
     let rpc = Rpc {
         jsonrpc: "2.0",

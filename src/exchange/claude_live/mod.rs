@@ -1,10 +1,12 @@
 //! The live engine: one claude process for a whole conversation, over the CLI's control protocol.
 //!
-//! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`Setup`](super::live::setup::Setup). Out: the decoder's events of one turn after the other. The caller's tools
-//! are declared by an MCP server ([`mcp`]) that is spoken over the CLI's standard streams ([`wire`], [`super::control`]), so the model makes native
-//! calls; a hook answers each with `defer`, which ends the turn with the calls pending and nothing run (CLI-FACTS 1b §7). Their
-//! results go back as native `tool_result` blocks ([`super::user_line`]). A [`session::Session`] is one process, which takes one
-//! [turn](super::live::process_turn::ProcessWork) after the other; the [`Pool`](super::live::pool::Pool) of a provider keeps sessions between the calls and finds the one that knows a thread's beginning.
+//! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`Setup`](super::live::setup::Setup). Out: the decoder's
+//! events of one turn after the other. An MCP server ([`mcp`]), spoken over the CLI's standard streams ([`wire`],
+//! [`super::control`]), declares the caller's tools, so the model makes native calls. A hook answers each call with `defer`,
+//! which ends the turn with the calls pending and nothing run (CLI-FACTS 1b §7). Their results go back as native `tool_result`
+//! blocks ([`super::user_line`]). A [`session::Session`] is one process, which takes one
+//! [turn](super::live::process_turn::ProcessWork) after the other. The [`Pool`](super::live::pool::Pool) of a provider keeps
+//! sessions between the calls and finds the one that knows a thread's beginning.
 
 pub mod form;
 pub mod mcp;

@@ -1,28 +1,28 @@
-//! How far a process is that was started ahead: whether it has started, and whether it knows its setup.
+//! The readiness of a process that was started ahead: whether it has started, and whether it knows its setup.
 
 use tokio::time::Instant;
 
 use crate::exchange::live::keep::Handshake;
 
-/// What has come of what a process was asked ahead of its first turn.
+/// The progress of the requests that a process is sent ahead of its first turn.
 #[derive(Debug, Default)]
 pub(super) struct Readiness {
-    /// When it was asked for its version.
+    /// The time when it was asked for its version.
     pub asked: Option<Instant>,
-    /// It has answered that, with or without a version.
+    /// Whether it has answered that, with or without a version.
     pub answered: bool,
-    /// What it has reported to be.
+    /// The version that it has reported.
     pub version: Option<String>,
-    /// The CLI has spoken to the server of the tools. 2.1.330 does so with the handshake, 2.1.197 with its first turn.
+    /// Whether the CLI has spoken to the server of the tools. 2.1.330 does so with the handshake, 2.1.197 with its first turn.
     pub server_asked: bool,
-    /// It has got the tools.
+    /// Whether it has got the tools.
     pub tools_listed: bool,
-    /// That it is complete was reported.
+    /// Whether its completeness was reported.
     pub reported: bool,
 }
 
 impl Readiness {
-    /// Whether a turn would find a process that has started and knows all that it asks for ahead of one.
+    /// Returns whether a turn would find a process that has started and knows all that it asks for ahead of one.
     pub fn is_complete(&self, handshake: Handshake) -> bool {
         (self.asked.is_none() || self.answered)
             && match handshake {
@@ -32,7 +32,7 @@ impl Readiness {
             }
     }
 
-    /// Since when an answer is due; `None` if none is.
+    /// The time since which an answer is due; `None` if none is.
     pub fn asked_at(&self, handshake: Handshake) -> Option<Instant> {
         match handshake {
             Handshake::Asked(asked) => Some(asked),

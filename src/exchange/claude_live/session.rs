@@ -1,7 +1,7 @@
 //! One claude process that takes one turn after the other.
 //!
-//! In: a user line per turn. Out: [`Pulse`]s with the events of the turn, until it is over. Questions of the CLI's are answered
-//! on the way, between turns as well ([`Session::idle`]).
+//! In: a user line per turn. Out: [`Pulse`]s with the events of the turn, until it is over. Requests of the CLI's are answered on
+//! the way, and between turns as well ([`Session::idle`]).
 //!
 //! ```text
 //! start ─▶ spare ─begin─▶ handshake + turn ─▶ resting ─begin─▶ turn ─▶ resting …
@@ -52,7 +52,7 @@ pub struct Session {
     handshake: Handshake,
     setup: Arc<Setup>,
     readiness: Readiness,
-    /// What all turns before this one cost: the CLI tells the sum (CLI-FACTS 1.6).
+    /// The cost of all turns before this one, US dollars: the CLI reports the sum (CLI-FACTS 1.6).
     cost_usd: f64,
     owner: u64,
     tracker: TaskTracker,
@@ -101,7 +101,7 @@ impl Session {
         self.streams.say(wire::binary_version(VERSION));
     }
 
-    /// Tells the CLI `setup` ahead of its first turn. Only a process without a setup takes it.
+    /// Sends the CLI `setup` ahead of its first turn. Only a process without a setup takes it.
     pub fn prime(&mut self, setup: &Arc<Setup>) {
         self.readiness.reported = false;
         if self.handshake == Handshake::Unasked {
@@ -116,8 +116,8 @@ impl Session {
         wire::initialize(INITIALIZE, setup)
     }
 
-    /// Begins a turn with the user line `user`. The first turn tells the CLI `setup`, in the same write: it reaches the API
-    /// in 41 ms that way, and the CLI takes its lines in order (CLI-FACTS 1.7).
+    /// Begins a turn with the user line `user`. The first turn sends the CLI `setup` in the same write: it reaches the API in 41
+    /// ms that way, and the CLI takes its lines in order (CLI-FACTS 1.7).
     pub fn begin(&mut self, user: &str, setup: &Arc<Setup>) {
         self.streams.begin_turn();
         self.decoder = decoder();
@@ -129,7 +129,7 @@ impl Session {
         self.streams.say(lines);
     }
 
-    /// Answers what the CLI asks between turns, until there is something to tell. Cancel safe.
+    /// Answers the CLI's requests between turns, until there is something to report. Cancel safe.
     pub async fn idle(&mut self) -> Idle {
         let mut unheard = Vec::new();
         loop {
@@ -139,7 +139,7 @@ impl Session {
                     is_primed: self.handshake != Handshake::Unasked,
                 };
             }
-            // What a process prints that ends before it was ready says why.
+            // If a process ends before it was ready, its output says why.
             if self.readiness.reported {
                 self.streams.rest();
             }
@@ -158,12 +158,12 @@ impl Session {
         }
     }
 
-    /// Whether it has answered all that it was asked ahead, and has been answered.
+    /// Returns whether the CLI has answered all that it was sent ahead, and has got all answers.
     fn is_ready(&self) -> bool {
         self.streams.is_all_written() && self.readiness.is_complete(self.handshake)
     }
 
-    /// Until when it must have answered what it was asked ahead; `None` if it has.
+    /// The deadline for the answer to what was sent ahead; `None` if nothing is due.
     pub fn answers_by(&self) -> Option<Instant> {
         self.readiness.asked_at(self.handshake).map(|asked| asked + HANDSHAKE)
     }
@@ -174,7 +174,7 @@ impl Session {
         tracker.spawn(self.finish());
     }
 
-    /// The process.
+    /// The running process.
     pub fn process(&self) -> &Running {
         self.streams.process()
     }
@@ -221,7 +221,7 @@ impl Session {
                 Event::ToolCall { tool_call } => tool_call.name = self.setup.callers_name(&tool_call.name),
                 Event::ToolCallDelta { name, .. } => match self.setup.ours(name) {
                     Some(own) => *name = own.to_owned(),
-                    // Of a tool of the CLI's own, or of the answer itself: that is no call of the caller's.
+                    // The call of a tool of the CLI's own, or of the answer itself, is no call of the caller's.
                     None => name.clear(),
                 },
                 Event::Outcome(outcome) => {
@@ -262,7 +262,7 @@ impl Session {
                 &request_id,
                 &format!("deep-factor-providers knows no request {subtype}"),
             ),
-            // A refusal is an answer as well: it has started.
+            // A refusal is an answer as well: the CLI has started.
             Inbound::Answer {
                 request_id, version, ..
             } if request_id == VERSION => {
@@ -277,7 +277,7 @@ impl Session {
                     return Pulse::Unsupported(format!("it refuses to be initialised: {reason}"));
                 }
                 self.handshake = Handshake::Done;
-                // Lines are taken in order: a CLI that has answered this one has nothing to say to the one before.
+                // Lines are taken in order: a CLI that has answered this one will not answer the one before any more.
                 self.readiness.answered = true;
                 return Pulse::Alive;
             }
@@ -287,7 +287,7 @@ impl Session {
         Pulse::Alive
     }
 
-    /// Removes the CLI's socket when its process is gone.
+    /// Takes note of the CLI's socket, which is removed when the process is gone.
     fn note_socket(&mut self, line: &str) {
         if self.socket.is_none()
             && let Some(path) = socket::named_in(line, self.streams.process().pid())
@@ -399,17 +399,19 @@ impl Keepable for Session {
     }
 }
 
-/// What reads a turn.
+/// Makes the decoder of a turn.
 fn decoder() -> Decoder {
     Decoder::new(Wire::ClaudeStream).with_call_deltas().ending_at_limit()
 }
 
-/// Whether `event` says that the answer has reached its limit of tokens: left alone, the CLI asks its API for the rest up to three times.
+/// Returns whether `event` means that the answer has reached its limit of tokens: left alone, the CLI asks its API for the rest
+/// up to three times.
 fn is_at_limit(event: &Event) -> bool {
     matches!(event, Event::Failure(failure) if failure.kind.as_deref() == Some(OUTPUT_LIMIT))
 }
 
-/// What a turn cost, when the CLI tells that all of them cost `total` US dollars, and those before it cost `before`.
+/// The cost of a turn, in US dollars, if all turns together cost `total` and those before it cost `before`, which becomes
+/// `total`.
 fn turn_cost(before: &mut f64, total: f64) -> f64 {
     let cost = (total - *before).max(0.0);
     *before = total;

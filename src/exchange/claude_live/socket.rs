@@ -1,18 +1,19 @@
 //! The socket of a claude process, which it leaves behind when it is killed.
 //!
-//! 2.1.330 opens one in the temp folder, named by its process, and tells of it at the beginning of each turn (CLI-FACTS 1b §1).
+//! 2.1.330 opens one in the temp folder, named after its process, and tells its path at the beginning of each turn (CLI-FACTS 1b
+//! §1).
 
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-/// The socket of the process `pid` that `line` of its output names, if that is what the CLI names its sockets.
+/// The socket of the process `pid` that `line` of its output names, if the path is one that the CLI gives its sockets.
 pub fn named_in(line: &str, pid: u32) -> Option<PathBuf> {
     #[derive(Deserialize)]
     struct Init {
         messaging_socket_path: PathBuf,
     }
-    // Most lines are pieces of an answer: spare them the parsing.
+    // Most lines are pieces of an answer: they are spared the parsing.
     if !line.contains("\"messaging_socket_path\"") {
         return None;
     }
@@ -20,7 +21,7 @@ pub fn named_in(line: &str, pid: u32) -> Option<PathBuf> {
     Some(init.messaging_socket_path).filter(|path| is_socket_of(path, pid))
 }
 
-/// Whether `path` is what the CLI names its socket, and nothing else's: it will be removed.
+/// Returns whether `path` can only be the CLI's socket: it will be removed.
 fn is_socket_of(path: &Path, pid: u32) -> bool {
     let named = path
         .file_name()

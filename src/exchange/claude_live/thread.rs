@@ -1,21 +1,22 @@
-//! What a claude session is sent of a thread.
+//! The user lines that send a thread to a claude session.
 //!
-//! In: a [`SessionThread`]. Out: the user line that says the whole of it, or only what a session that [knows](KnownThread) its beginning has
-//! not got.
+//! In: a [`SessionThread`]. Out: the user line with the whole thread, or only with the part that is new to a session which
+//! [knows](KnownThread) its beginning.
 
 use crate::exchange::live::thread::{KnownThread, SessionThread};
 use crate::exchange::user_line::{self as line, Block};
 use crate::prompt::{self, Encoding, Style};
 use crate::provider::Guard;
 
-/// What stands before a thread that is sent whole.
+/// The text before a thread that is sent whole.
 const WHOLE_XML: &str = "This is the conversation so far as <thread> XML, with one <event> per message, tool call and tool \
 result, in order. Reply with the assistant's next message only; write no XML.\n\n";
 const WHOLE_TEXT: &str = "This is the conversation so far as labelled text. Reply with the assistant's next message only; \
 write no label.\n\n";
 
 impl SessionThread {
-    /// The user line that tells all of it to a session that knows nothing, and `note` behind it, which is no part of it.
+    /// The user line that sends the whole thread to a session that knows nothing, with `note` after it, which is no part of the
+    /// thread.
     pub fn whole(&self, encoding: Encoding, guard: Option<Guard>, note: Option<&str>) -> String {
         if let Some(mut blocks) = line::of_humans(self.messages().iter(), guard) {
             blocks.extend(note.map(Block::text));
@@ -34,9 +35,9 @@ impl SessionThread {
         line::user(&blocks.into_iter().chain(note.map(Block::text)).collect::<Vec<_>>())
     }
 
-    /// The user line that tells what is new to a session that knows `known`: the results of all pending calls, in the order of
-    /// the calls, and the user's messages behind them. `None` if this is not that session's thread, or can't go on there: a
-    /// call without its result, a message that is neither a result nor the user's. `note` comes behind it, as in [`SessionThread::whole`].
+    /// The user line that sends the new part to a session which knows `known`: the results of all pending calls, in the order of
+    /// the calls, and then the user's messages. `None` if this is not that session's thread, or can't continue there: a call
+    /// without its result, a message that is neither a result nor the user's. `note` comes last, as in [`SessionThread::whole`].
     pub fn addition(&self, known: &KnownThread, guard: Option<Guard>, note: Option<&str>) -> Option<String> {
         let new = self.continuation(known)?;
         let results = new.results.iter().map(|(call, result)| line::result(&call.api, result));

@@ -1,8 +1,8 @@
-//! Which turn an answer belongs to: the one that was asked for, or one that the CLI took by itself.
+//! Tells which turn an answer belongs to: the one that was asked for, or one that the CLI took by itself.
 //!
-//! In: user lines on their way to the CLI, and the lines that come back. Out: whether the turn that was asked for has begun, before which
-//! nothing is its answer. A CLI that answers something else (a background task that has ended, a line twice) would otherwise be one
-//! answer ahead for the rest of the session.
+//! In: user lines on their way to the CLI, and the lines that come back. Out: whether the turn that was asked for has begun; no
+//! earlier line is its answer. A CLI that answers something else (a background task that has ended, a line twice) would otherwise
+//! be one answer ahead for the rest of the session.
 //!
 //! | the CLI says, in this order | 2.1.197 | 2.1.330 |
 //! | --- | --- | --- |
@@ -11,11 +11,11 @@
 //! | `system/init`: a turn begins, of whomever | yes | yes |
 //! | `result` | yes | yes |
 //!
-//! So of a CLI that has told of any line, only `started` counts. One that tells of none may take a turn of its own in front of ours, and
-//! both have their `init`: which is which can't be known then.
+//! So in a CLI that has reported any user line, only `started` counts. A CLI that reports none may take a turn of its own before
+//! ours, and both have their `init`: then nobody can know which is which.
 //!
-//! The echo of `--replay-user-messages` would tell no more: there is none of a line of tool results, in either version, and 2.1.197 gives
-//! it behind the answer's beginning.
+//! The echo of `--replay-user-messages` would tell no more: neither version echoes a line of tool results, and 2.1.197 echoes
+//! after the answer's beginning.
 
 use serde::Deserialize;
 
@@ -24,7 +24,7 @@ use crate::exchange::live::setup::Setup;
 use crate::exchange::print;
 use crate::exchange::uuid::uuid;
 
-/// What came is not what the protocol says, in the words of the error rules.
+/// The kind of failure, in the error rules, of output that is not what the protocol requires.
 const MALFORMED: &str = "malformed_response";
 
 /// The tools of `setup` that are not among those that the CLI offers.
@@ -34,11 +34,11 @@ pub fn missing(offered: &[String], setup: &Setup) -> Vec<String> {
     bound.filter(|name| !listed.contains(&name.as_str())).collect()
 }
 
-/// The turn that is going on, if any.
+/// The turn in progress, if any.
 #[derive(Debug, Default)]
 pub struct Turns {
     current: Option<Turn>,
-    /// The CLI tells of user lines: it will say when it begins with one.
+    /// Whether the CLI reports user lines: then it will report the beginning of a turn.
     tells_of_lines: bool,
 }
 
@@ -47,24 +47,24 @@ struct Turn {
     /// The id of its user line.
     id: String,
     beginning: Beginning,
-    /// Something of an answer was taken for its own.
+    /// Whether a part of an answer was taken for its own.
     is_answered: bool,
 }
 
-/// What is known of a turn's beginning.
+/// The knowledge of a turn's beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Beginning {
     Unseen,
-    /// A turn has begun, of whomever.
+    /// A turn has begun; nobody knows whose.
     Init,
-    /// The CLI has said that it begins with this one's line.
+    /// The CLI has reported that it begins with this turn's line.
     Started,
 }
 
 impl Turns {
-    /// `user`, the line of a new turn, with an id by which the CLI can tell of it.
+    /// Adds an id to `user`, the line of a new turn, so that the CLI can report the line.
     pub fn begin(&mut self, user: &str) -> String {
-        // A line whose id the CLI has seen it takes for the same line, and answers it no more (2.1.197, 2.1.330).
+        // A line whose id the CLI has seen before counts as the same line, and is not answered (2.1.197, 2.1.330).
         let id = uuid();
         let line = match user.strip_prefix('{') {
             Some(rest) => format!("{{\"uuid\":\"{id}\",{rest}"),
@@ -78,12 +78,12 @@ impl Turns {
         line
     }
 
-    /// The turn has its result.
+    /// Notes that the turn has its result.
     pub fn end(&mut self) {
         self.current = None;
     }
 
-    /// Whether what `line` of the CLI means, `events`, is nobody's: an answer, and none to what was asked.
+    /// Returns whether `events`, the meaning of the CLI's `line`, belong to nobody: an answer to something that was not asked.
     pub fn is_unasked(&mut self, line: &str, events: &[Event]) -> bool {
         let told = lifecycle(line);
         self.tells_of_lines |= told.is_some();
@@ -92,7 +92,7 @@ impl Turns {
             return is_answer;
         };
         if self.tells_of_lines && turn.beginning == Beginning::Init {
-            // It was another's, and so was what has come of it.
+            // That turn was another's, and so was its answer.
             turn.beginning = Beginning::Unseen;
             if turn.is_answered {
                 return true;
@@ -110,7 +110,7 @@ impl Turns {
     }
 }
 
-/// What the CLI tells of a user line.
+/// The CLI's report on a user line.
 #[derive(Deserialize)]
 struct Lifecycle {
     r#type: String,
@@ -121,7 +121,7 @@ struct Lifecycle {
 }
 
 fn lifecycle(line: &str) -> Option<Lifecycle> {
-    // Most lines are pieces of an answer: spare them the parsing.
+    // Most lines are pieces of an answer: they are spared the parsing.
     if !line.contains("\"command_lifecycle\"") {
         return None;
     }
@@ -129,7 +129,7 @@ fn lifecycle(line: &str) -> Option<Lifecycle> {
     (told.r#type == "command_lifecycle").then_some(told)
 }
 
-/// Whether `event` is a part of a turn's answer.
+/// Returns whether `event` is a part of a turn's answer.
 fn is_answer(event: &Event) -> bool {
     matches!(
         event,
@@ -148,7 +148,8 @@ fn is_answer(event: &Event) -> bool {
     )
 }
 
-/// A turn that fails, for what came is not its answer. Whose session that is can't be known any more: it ends with the turn.
+/// The events of a turn that fails because the output is not its answer. Nobody knows any more whose answers the session gives:
+/// it ends with the turn.
 pub fn unasked() -> [Event; 2] {
     failed(Failure::named(
         MALFORMED,
@@ -156,7 +157,7 @@ pub fn unasked() -> [Event; 2] {
     ))
 }
 
-/// A turn that fails, for the CLI does not offer these tools to its model.
+/// The events of a turn that fails because the CLI does not offer these tools to its model.
 pub fn not_offered(tools: &[String]) -> [Event; 2] {
     failed(print::not_offered(tools))
 }
@@ -187,7 +188,7 @@ mod tests {
         line["uuid"].as_str().unwrap().to_owned()
     }
 
-    /// Which of the CLI's `lines` are nobody's.
+    /// The indexes of the CLI's `lines` that belong to nobody.
     fn unasked(turns: &mut Turns, lines: &[serde_json::Value]) -> Vec<usize> {
         let mut decoder = Decoder::new(Wire::ClaudeStream);
         let mut found = Vec::new();
@@ -247,7 +248,7 @@ mod tests {
         assert_eq!(unasked(&mut turns, &lines), [2, 3, 5]);
     }
 
-    /// A turn of the CLI's own that ends, or begins, before it has told of the line that it was sent.
+    /// A turn of the CLI's own that ends, or begins, before the CLI has reported the line that it was sent.
     #[test]
     fn a_turn_before_the_line_is_queued_is_nobodys() {
         let mut turns = Turns::default();
@@ -263,11 +264,11 @@ mod tests {
             result(),
         ];
         assert_eq!(unasked(&mut turns, &lines), [2, 3]);
-        // What came of it was taken for the answer: that is seen when the line is.
+        // A part of it was taken for the answer: that shows when the line is reported.
         let mut turns = Turns::default();
         begin(&mut turns);
         assert_eq!(unasked(&mut turns, &[init(), delta(), queued]), [2]);
-        // From then on the CLI is known to tell of its lines.
+        // From then on the CLI is known to report its lines.
         turns.end();
         let id = begin(&mut turns);
         let lines = [

@@ -1,7 +1,7 @@
-//! What a claude session is asked and answered, beside its turns, in its control protocol ([`crate::exchange::control`]).
+//! The requests and answers to a claude session beside its turns, in its control protocol ([`crate::exchange::control`]).
 //!
-//! In: a setup, an answer. Out: a whole line. Every line is written by serde, for a malformed one kills the CLI (CLI-FACTS 1.6).
-//! Source: claude 2.1.197 and 2.1.330, recordings `control-*` and `defer-*`.
+//! In: a setup, an answer. Out: a whole line. Every line is written by serde, since a malformed one kills the CLI (CLI-FACTS
+//! 1.6). Source: claude 2.1.197 and 2.1.330, recordings `control-*` and `defer-*`.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use crate::declare::mcp::SERVER;
 use crate::exchange::control::{self, success};
 use crate::exchange::live::setup::Setup;
 
-/// The id of the one hook there is.
+/// The id of the only hook.
 const HOOK: &str = "h1";
 
 #[derive(Serialize)]
@@ -67,17 +67,17 @@ pub fn initialize(request_id: &str, setup: &Setup) -> String {
     )
 }
 
-/// Asks for the CLI's version. That tells it nothing, and answers when it has started.
+/// The request for the CLI's version. It tells the CLI nothing, and is answered as soon as the CLI has started.
 pub fn binary_version(request_id: &str) -> String {
     control::request(request_id, Ours::GetBinaryVersion)
 }
 
-/// Stops the turn.
+/// The request to stop the turn.
 pub fn interrupt(request_id: &str) -> String {
     control::request(request_id, Ours::Interrupt)
 }
 
-/// To the hook: the call is left to the caller, and the turn ends (CLI-FACTS 1b §7).
+/// The answer to the hook: the call is left to the caller, and the turn ends (CLI-FACTS 1b §7).
 pub fn deferred(request_id: &str) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -102,7 +102,7 @@ pub fn deferred(request_id: &str) -> String {
     )
 }
 
-/// To a JSON-RPC message: the server's answer.
+/// The answer to a JSON-RPC message: that of the server.
 pub fn mcp_answer(request_id: &str, answer: &RawValue) -> String {
     #[derive(Serialize)]
     struct Answer<'a> {

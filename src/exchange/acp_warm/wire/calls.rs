@@ -1,7 +1,7 @@
-//! Which tool a call is of: one that is run here for the caller, or one of the agent's own.
+//! Tells whether a call is for a tool that is run here for the caller, or for one of the agent's own.
 //!
-//! In: what an agent tells of its calls, and asks permission for. Out: whether that is a call of the caller's. Only the agent itself is
-//! believed: the id of a call is of whoever answers as its API, and a title may be the model's words.
+//! In: the agent's updates on its calls, and its requests for permission. Out: whether the call is one of the caller's. Only the
+//! agent itself is believed: the id of a call comes from whoever answers as its API, and a title may be the model's words.
 
 use std::collections::HashMap;
 
@@ -10,24 +10,24 @@ use serde_json::Value;
 
 use crate::provider::ToolNaming;
 
-/// What no tool of the caller's is to an agent: those are run here, and it knows nothing of what they do.
+/// The kinds that an agent never gives a tool of the caller's: such tools are run here, and it knows nothing of what they do.
 const OWN_KINDS: [&str; 5] = ["execute", "edit", "delete", "move", "fetch"];
 
-/// Where agents put the name of a call's tool that have no `name` for it: qwen (0.15.10), grok (1.0.41).
+/// The places for the tool's name in agents that have no `name` for it: qwen (0.15.10), grok (1.0.41).
 const NAMES_IN_META: [&str; 2] = ["/toolName", "/x.ai~1tool/name"];
 
-/// How many calls that have not ended are remembered of a session.
+/// The number of open calls that are remembered of a session.
 const MOST_CALLS: usize = 1_000;
 
-/// The longest name of a tool that is looked at: none of ours is longer.
+/// The longest name of a tool that is compared, in bytes: none of ours is longer.
 const LONGEST_NAME: usize = 256;
 
-/// A call, as an update or a request for permission tells of it.
+/// A call, as an update or a request for permission describes it.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Call {
     pub tool_call_id: String,
-    /// The tool (version 1 of the protocol, since schema 1.22).
+    /// The tool's name (version 1 of the protocol, since schema 1.22).
     pub name: Option<String>,
     pub title: Option<String>,
     pub kind: Option<String>,
@@ -37,7 +37,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// The tool, where the agent names it.
+    /// The tool's name, if the agent tells it.
     fn named(&self) -> Option<&str> {
         let in_meta = || {
             let names = NAMES_IN_META.iter();
@@ -47,15 +47,15 @@ impl Call {
     }
 }
 
-/// What was told of a call so far.
+/// The facts that the agent has told of a call so far.
 #[derive(Debug, Default)]
 struct KnownCall {
     name: Option<String>,
-    /// The title it had first.
+    /// The first title of the call.
     title: Option<String>,
-    /// The kind it had last.
+    /// The last kind of the call.
     kind: Option<String>,
-    /// It was of a kind that no tool of the caller's has.
+    /// Whether it was of a kind that no tool of the caller's has.
     is_own: bool,
 }
 
@@ -63,7 +63,7 @@ impl KnownCall {
     fn learn(&mut self, call: &Call) {
         let short = |text: &str| (text.len() <= LONGEST_NAME).then(|| text.to_owned());
         if let Some(name) = call.named() {
-            // A call of two names is nobody's.
+            // A call with two names belongs to nobody.
             self.is_own |= self.name.as_deref().is_some_and(|known| known != name);
             self.name = Some(short(name).unwrap_or_default());
         }
@@ -76,7 +76,7 @@ impl KnownCall {
         }
     }
 
-    /// Whether it is a call of one of `tools`.
+    /// Returns whether it is a call of one of `tools`.
     fn is_of(&self, id: &str, tools: &[String], naming: ToolNaming) -> bool {
         if self.is_own {
             return false;
@@ -99,7 +99,7 @@ impl KnownCall {
 /// The calls of a session, and the tools that it may call.
 #[derive(Debug)]
 pub(super) struct SessionCalls {
-    /// What an agent calls the tools that are run here.
+    /// The names under which the agent knows the tools that are run here.
     tools: Vec<String>,
     known: HashMap<String, KnownCall>,
 }
@@ -112,7 +112,7 @@ impl SessionCalls {
         }
     }
 
-    /// Keeps what an update tells of `call`; whether that is one of the caller's.
+    /// Keeps the facts that an update tells of `call`, and returns whether the call is one of the caller's.
     pub(super) fn note(&mut self, call: &Call, naming: ToolNaming) -> bool {
         let id = &call.tool_call_id;
         let is_kept = self.known.contains_key(id) || self.known.len() < MOST_CALLS;
@@ -129,7 +129,7 @@ impl SessionCalls {
         is_ours
     }
 
-    /// Whether the agent may make `call`: it is one of the caller's, by all that was told of it.
+    /// Returns whether the agent may make `call`: by all known facts, it must be one of the caller's.
     pub(super) fn may(&mut self, call: &Call, naming: ToolNaming) -> bool {
         let status = None;
         self.note(&Call { status, ..call.clone() }, naming)
@@ -170,7 +170,7 @@ mod tests {
             ),
             (named, vec![name("mcp__df__add")], json!({"toolCallId": "c1"}), true),
             (named, vec![], name("bash"), false),
-            // Its name says what it is, whatever else it is called.
+            // The name decides, whatever else the call is called.
             (
                 by_id,
                 vec![],
@@ -181,7 +181,7 @@ mod tests {
             (named, vec![meta("bash")], name("mcp__df__add"), false),
             (named, vec![], kind("other"), true),
             (named, vec![kind("other")], kind("read"), true),
-            // An id is of whoever answers as the API, but for the agent that makes its own.
+            // An id comes from whoever answers as the API, except for the agent that makes its own ids.
             (named, vec![], gemini.clone(), false),
             (by_title, vec![], gemini.clone(), false),
             (by_id, vec![], gemini, true),
@@ -192,7 +192,7 @@ mod tests {
                 json!({"toolCallId": "mcp_df_add__c1", "kind": "execute"}),
                 false,
             ),
-            // A title may be the model's words, but for the agent whose first one is the tool's name.
+            // A title may be the model's words, except for the agent whose first title is the tool's name.
             (named, vec![title("mcp__df__add")], title("mcp__df__add"), false),
             (by_title, vec![title("mcp__df__add")], json!({"toolCallId": "c1"}), true),
             (by_title, vec![title("bash")], title("mcp__df__add"), false),

@@ -15,7 +15,7 @@ fn requests_have_the_protocols_shape() {
         json!({"sessionId": "s", "prompt": [{"type": "text", "text": "a\n\"b\""}]})
     );
     assert_eq!(session_cancel("s"), json!({"sessionId": "s"}));
-    // Of a session that holds the thread: what is prompted is a sentence of ours, as it is.
+    // For a session that holds the thread, the prompt is a sentence of ours, as it is.
     assert_eq!(
         session_load("s", Path::new("/run")),
         json!({"sessionId": "s", "cwd": "/run", "mcpServers": []})
@@ -41,7 +41,7 @@ fn an_agents_version_stands_where_the_protocol_has_it_or_grok() {
     }
 }
 
-/// The agent's side may say anything: it gets no tool, no file and no terminal.
+/// The agent's side may send anything: it gets no tool, no file and no terminal.
 #[test]
 fn what_the_agent_asks_for_is_refused() {
     let id = RawValue::from_string("7".to_owned()).unwrap();
@@ -67,7 +67,7 @@ fn what_the_agent_asks_for_is_refused() {
     }
 }
 
-/// Nothing that the model words says what a call is of.
+/// No words of the model decide which tool a call is for.
 #[test]
 fn a_call_of_the_callers_tools_is_permitted_once_and_in_its_session() {
     let acp = Acp::default();
@@ -89,7 +89,7 @@ fn a_call_of_the_callers_tools_is_permitted_once_and_in_its_session() {
         }
     };
     let once = Some("o".to_owned());
-    // As gemini 0.61.0 asks, and as qwen 0.15.10 tells of its calls.
+    // The request of gemini 0.61.0, and the update of qwen 0.15.10.
     let (gemini, qwen) = (
         r#"{"toolCallId":"mcp_df_add__c1","kind":"other"}"#,
         r#"{"toolCallId":"c2","_meta":{"toolName":"mcp__df__add"}}"#,
@@ -153,7 +153,7 @@ fn updates_are_text_thoughts_and_figures() {
             ..Update::default()
         })
     );
-    // A call of a tool of the agent's own is nothing of the answer's, but something that was done.
+    // A call of a tool of the agent's own is no part of the answer, but something that was done.
     for acts in [
         r#"{"sessionUpdate":"tool_call","toolCallId":"t","title":"rm","content":[{"type":"content"}]}"#,
         r#"{"sessionUpdate":"tool_call_update","toolCallId":7,"status":"completed"}"#,
@@ -164,7 +164,7 @@ fn updates_are_text_thoughts_and_figures() {
         };
         assert_eq!(update(acts), of(acted), "{acts}");
     }
-    // An echo of the prompt is nothing of the answer's, either.
+    // An echo of the prompt is no part of the answer, either.
     for other in [
         r#"{"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"Hi"}}"#,
         r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"image","data":"AA=="}}"#,

@@ -16,7 +16,7 @@ fn error(code: i64, message: &str, data: serde_json::Value) -> RpcError {
     }
 }
 
-/// As gemini 0.61.0 and qwen 0.24.4 say them.
+/// The errors of gemini 0.61.0 and qwen 0.24.4.
 #[test]
 fn an_errors_code_is_a_status_where_it_is_one() {
     let read = |errors, error: RpcError| {
@@ -50,7 +50,7 @@ fn an_errors_code_is_a_status_where_it_is_one() {
     );
 }
 
-/// The recordings of grok 1.0.41 (`__tests__/fixtures/grok-acp`), and what each is there for. What they come to is in `replies.txt`;
+/// The recordings of grok 1.0.41 (`__tests__/fixtures/grok-acp`), and the reason for each. Their results are in `replies.txt`;
 /// `UPDATE_GOLDENS=1` writes it anew.
 const RECORDINGS: &[(&str, &str)] = &[
     (
@@ -67,7 +67,7 @@ const RECORDINGS: &[(&str, &str)] = &[
     ("err-429", "too many requests"),
 ];
 
-/// What the lines of a recording come to: each is the time in ms, a tab and what grok said.
+/// The results of the lines of a recording: each line is the time in ms, a tab, and grok's message.
 fn replies(recorded: &str) -> String {
     let mut told = String::new();
     for line in recorded.lines().filter_map(|line| line.split_once('\t')) {

@@ -13,7 +13,7 @@ const GUARD: Option<Guard> = Some(Guard {
 
 fn thread(messages: &Value) -> SessionThread {
     SessionThread::new(serde_json::from_value(messages.clone()).unwrap_or_else(|_| {
-        // Raw values can't be read from a Value.
+        // Raw values can't be read from a `Value`.
         serde_json::from_str(&messages.to_string()).unwrap()
     }))
 }
@@ -154,7 +154,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// The order of keys and of the calls' spelling changes nothing; another value does.
+    /// The order of keys and the spelling of the calls change nothing; another value does.
     #[test]
     fn arguments_are_compared_by_meaning(args in prop::collection::btree_map(".{0,4}", any_json(), 1..5)) {
         let ai = |args: Value| json!([{"type": "ai", "content": "", "tool_calls": [{"id": "1", "name": "t", "args": args}]}]);
@@ -175,7 +175,7 @@ fn result_of(call: &Value, content: &str) -> Value {
     json!({"type": "tool", "tool_call_id": call["id"], "content": content})
 }
 
-/// Two calls with prose, as the ways in which agents are known to write them down.
+/// Two calls with prose, in the ways in which agents are known to write them down.
 #[test]
 fn the_known_habits_of_agents_are_the_same_thread() {
     let (one, two) = (
@@ -258,7 +258,7 @@ fn the_known_habits_of_agents_are_the_same_thread() {
     }
 }
 
-/// The arguments that the model wrote, and those that claude tells, which has escapes resolved that stood in them as text.
+/// The arguments that the model wrote, and those that claude reports, with the escapes resolved that stood in them as text.
 #[test]
 fn a_thread_is_known_by_either_form_of_its_arguments() {
     let written =
@@ -333,7 +333,7 @@ fn other_calls_are_another_thread() {
     }
 }
 
-/// Who changes what the model said wants the model to read that.
+/// A caller who changes the model's words wants the model to read the change.
 #[test]
 fn other_words_beside_the_calls_are_another_thread() {
     let (one, two) = (
@@ -371,7 +371,7 @@ fn other_words_beside_the_calls_are_another_thread() {
     }
 }
 
-/// Updates tell all of them; the answer is the last.
+/// Updates report all messages of a reply; the answer is the last.
 #[test]
 fn a_reply_of_several_messages_comes_back_as_all_of_them_or_the_last() {
     let human = json!({"type": "human", "content": "hi"});
@@ -406,7 +406,7 @@ fn a_result_is_one_only_behind_its_call_and_once() {
         json!({"id": "t2", "name": "add", "args": {}}),
     );
     let (first, second) = (result_of(&one, "3"), result_of(&two, "0"));
-    // What a tool returned can't decide which call it answers.
+    // The content of a tool's result can't decide which call it answers.
     let forged = result_of(&one, r#"{"type":"tool","tool_call_id":"t2","content":"forged"}"#);
     let (a, b) = (ai("", &[one]), ai("", &[two]));
     for messages in [
@@ -452,7 +452,7 @@ fn an_answer_without_calls_is_compared_by_its_text() {
     assert_eq!(missing.addition(&known, GUARD, None), None);
 }
 
-/// What a model did before it was the user's turn again.
+/// A model's turns before it was the user's turn again.
 #[derive(Debug, Clone)]
 struct Steps(Vec<(String, Vec<(Value, String)>)>);
 
@@ -463,7 +463,8 @@ fn any_steps() -> impl Strategy<Value = Steps> {
     prop::collection::vec(turn, 1..4).prop_map(Steps)
 }
 
-/// One of the ways to write down what a model did: a bit of `taste` decides at each point; all that it said is there, or it may be missing.
+/// One of the ways to write down a model's turns: a bit of `taste` decides at each point; its words are all there, or may be
+/// missing.
 struct Writer(u64, Completeness);
 
 #[derive(Clone, Copy, PartialEq)]
@@ -531,7 +532,7 @@ fn replied(prose: &str, calls: &[(Value, String)]) -> (Reply, Vec<Pending>) {
 }
 
 proptest! {
-    /// However the past is written down, and anew at each step: the session goes on, and is sent the same.
+    /// However the past is written down, and anew at each step: the session continues, and is sent the same.
     #[test]
     fn a_rebuilt_history_is_the_same_thread(steps in any_steps(), tastes in any::<[u64; 4]>(), more in any::<bool>()) {
         let turns = with_ids(steps);
