@@ -1,17 +1,17 @@
-//! The model catalog that codex gets: the vendor's, changed where a model behind an agent needs it otherwise.
+//! The model catalog that codex gets: the vendor's, changed for models behind an agent.
 //!
-//! In: the vendor's catalog (`codex debug models --bundled`) and the models that are to be asked. Out: the JSON of
+//! In: the vendor's catalog (`codex debug models --bundled`) and the models that may be asked. Out: the JSON of
 //! `model_catalog_json`. Without it most models get our tools only through a JavaScript tool of codex's, results are cut to 12 or
-//! 48 KB, and a long history is replaced by a summary, all in silence (CODEX-LIVE pitfalls 1 and 2).
+//! 48 KB, and a long history is replaced by a summary, all without notice (CODEX-LIVE pitfalls 1 and 2).
 
 use serde_json::{Map, Value, json};
 
-/// No result is ever this long, in bytes.
+/// A limit for results that none ever reaches, in bytes.
 const NO_TRUNCATION: u64 = 1_000_000_000;
-/// No thread ever has so many tokens: what is too long, the API says.
+/// A limit for threads that none ever reaches, in tokens: the API itself refuses a thread that is too long.
 const NO_COMPACTION: u64 = 100_000_000;
 
-/// What entries say that makes codex offer tools of its own, hide ours, or send instructions of its own.
+/// The fields of entries that make codex offer tools of its own, hide ours, or send instructions of its own.
 const DROPPED: [&str; 9] = [
     "tool_mode",
     "apply_patch_tool_type",
@@ -24,7 +24,7 @@ const DROPPED: [&str; 9] = [
     "model_messages",
 ];
 
-/// The models that `catalog` has.
+/// The names of the models in `catalog`.
 pub fn slugs(catalog: &Value) -> Vec<&str> {
     let models = catalog.get("models").and_then(Value::as_array);
     let slugs = models
@@ -34,16 +34,16 @@ pub fn slugs(catalog: &Value) -> Vec<&str> {
     slugs.collect()
 }
 
-/// What of the vendor's entries stays as it is.
+/// The parts of the vendor's entries that stay as they are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// codex's own instructions.
+    /// Whether codex's own instructions stay.
     pub instructions: bool,
-    /// How models are offered tools: where ours are a namespace, which is never hidden.
+    /// Whether the way stays in which models are offered tools: then ours are a namespace, which is never hidden.
     pub tool_mode: bool,
 }
 
-/// The catalog for `models`, beside all that `vendor` has.
+/// Makes the catalog for `models`, beside all models that `vendor` has.
 pub fn catalog(vendor: &Value, models: &[&str], keep: Keep) -> Value {
     let known: Vec<&Value> = vendor
         .get("models")
@@ -57,7 +57,7 @@ pub fn catalog(vendor: &Value, models: &[&str], keep: Keep) -> Value {
         if entries.iter().any(|entry| slug(entry) == *name) {
             continue;
         }
-        // As codex does it: `gpt-5.5-2026-04-01` is a `gpt-5.5`.
+        // The same rule as codex's: `gpt-5.5-2026-04-01` is a `gpt-5.5`.
         let similar = known
             .iter()
             .filter(|model| name.starts_with(&slug(model)) && !slug(model).is_empty());
@@ -100,7 +100,7 @@ fn adapted(model: &Value, keep: Keep) -> Value {
     Value::Object(entry)
 }
 
-/// The entry of a model that the vendor does not know: as codex would treat it, without the cuts.
+/// The entry of a model that the vendor does not know: with codex's defaults, but without the cuts.
 fn unknown() -> Value {
     adapted(
         &json!({
@@ -121,7 +121,7 @@ fn unknown() -> Value {
 mod tests {
     use super::*;
 
-    /// An entry as 0.169.0 has it (`codex debug models --bundled`), shortened.
+    /// An entry of 0.169.0 (`codex debug models --bundled`), shortened.
     fn vendor() -> Value {
         json!({"models": [{
             "slug": "gpt-6-luna", "display_name": "GPT-6-Luna", "description": "d", "default_reasoning_level": "medium",

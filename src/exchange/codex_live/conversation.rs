@@ -1,7 +1,7 @@
 //! One thread of a codex server, between its turns and in them.
 //!
-//! In: what the server tells of the thread. Out: the calls that wait for results, and their answers. A thread that rests is idle, or has
-//! a turn whose calls are held open, for as long as it takes (CODEX-LIVE §2.3: 15 minutes were measured).
+//! In: the server's events on the thread. Out: the calls that wait for results, and their answers. A resting thread is idle, or
+//! has a turn whose calls are held open, for as long as it takes (CODEX-LIVE §2.3: 15 minutes were measured).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use super::wire::ToolAnswer;
 use crate::exchange::live::inbox::Inbox;
 use crate::exchange::live::keep::{Idle, Keepable};
 
-/// How long a turn that is interrupted may take to confirm it: 1 to 11 ms were measured.
+/// The time that an interrupted turn may take to confirm it: 1 to 11 ms were measured.
 const INTERRUPT: Duration = Duration::from_secs(1);
 
 /// A thread of a server.
 #[derive(Debug)]
 pub struct Conversation {
-    /// The server it lives in.
+    /// The server in which the thread lives.
     pub service: Arc<Service>,
     pub id: String,
     /// The model that answers.
     pub model: String,
-    /// What the server tells of it.
+    /// The server's events on the thread.
     pub inbox: Inbox<ThreadEvent>,
-    /// The turn that goes on, as soon as its id is known.
+    /// The turn in progress, as soon as its id is known.
     pub turn: Option<String>,
-    /// A turn was asked for, of which nothing is known yet.
+    /// Whether a turn was started of which nothing is known yet.
     pub is_starting: bool,
     /// The server's requests for results, by the call.
     requests: HashMap<String, Box<RawValue>>,
@@ -42,7 +42,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// The thread `id` of `service`, which has no item yet.
+    /// Makes the thread `id` of `service`, which has no item yet.
     pub fn new(service: Arc<Service>, id: String, model: String, tracker: TaskTracker) -> Conversation {
         Conversation {
             inbox: service.server.inbox(&id),
@@ -57,7 +57,7 @@ impl Conversation {
         }
     }
 
-    /// The result of the call `call`: it goes over as soon as the server asks for it.
+    /// Gives the result of the call `call`, which is sent as soon as the server asks for it.
     pub fn answer(&mut self, call: &str, answer: ToolAnswer) {
         match self.requests.remove(call) {
             Some(request) => self.service.server.answer_request(&request, &answer),
@@ -67,7 +67,7 @@ impl Conversation {
         }
     }
 
-    /// The server asks for the result of `call`.
+    /// Takes the server's request for the result of `call`.
     pub fn asked(&mut self, call: String, request: Box<RawValue>) {
         match self.answers.remove(&call) {
             Some(answer) => self.service.server.answer_request(&request, &answer),
@@ -79,7 +79,7 @@ impl Conversation {
 }
 
 impl Conversation {
-    /// Has the turn `turn` stop, and says whether it has in time.
+    /// Interrupts the turn `turn`, and returns whether it has stopped in time.
     async fn interrupt(&mut self, turn: &str) -> bool {
         drop(self.service.interrupt(&self.id, turn));
         let over = async {
@@ -92,7 +92,7 @@ impl Conversation {
         tokio::time::timeout(INTERRUPT, over).await.is_ok()
     }
 
-    /// Has the turn that was asked for stop whenever it begins. Its server ends meanwhile if nobody else is in it.
+    /// Interrupts the turn that was started whenever it begins. Its server ends meanwhile if it has no other thread.
     fn interrupt_late(self) {
         let Conversation {
             service,
@@ -113,7 +113,7 @@ impl Conversation {
     }
 }
 
-/// The turn that begins next.
+/// Waits for the next turn to begin, and returns its id.
 async fn begun(inbox: &mut Inbox<ThreadEvent>) -> Option<String> {
     while let Some(event) = inbox.next().await {
         if let ThreadEvent::TurnStarted { turn } = event {
@@ -124,11 +124,11 @@ async fn begun(inbox: &mut Inbox<ThreadEvent>) -> Option<String> {
 }
 
 impl Conversation {
-    /// Stops the turn, if one goes on, and has the server forget the thread. A server that takes too long gets no new calls: those that
-    /// others have in it go on.
+    /// Stops the turn in progress, if there is one, and makes the server forget the thread. A server that takes too long gets no
+    /// new calls, while those of others in it continue.
     pub async fn close(mut self) {
         if self.is_starting && self.turn.is_none() {
-            // Forgotten now, it would ask the API all the same, unseen (CODEX-LIVE pitfall 18).
+            // A thread that is forgotten now would ask the API all the same, unseen (CODEX-LIVE pitfall 18).
             match tokio::time::timeout(INTERRUPT, begun(&mut self.inbox)).await {
                 Ok(turn) => self.turn = turn,
                 Err(_) => {
@@ -157,7 +157,7 @@ impl Keepable for Conversation {
         loop {
             match self.inbox.next_at_rest(self.service.host()).await {
                 Some(ThreadEvent::ToolCall { request, call }) => self.asked(call, request),
-                // Its calls are answered by nobody any more, or its history is another one.
+                // Nobody answers its calls any more, or its history has changed.
                 None
                 | Some(
                     ThreadEvent::TurnStarted { .. }

@@ -32,18 +32,18 @@ use crate::process::ProcessLimits;
 use crate::provider::choices::Choices;
 use crate::provider::options::SystemPrompt;
 
-/// How long the question for the model catalog may take, and how much it may print: 745 KB (0.169.0).
+/// The limits of the request for the model catalog: the time, and the bytes of its output. The catalog has 745 KB (0.169.0).
 const CATALOG_LIMITS: (Duration, usize) = (Duration::from_secs(20), 32 * 1024 * 1024);
 
 /// One codex process for all conversations.
 #[derive(Debug, Default)]
 pub struct Codex {
-    /// The vendor's model catalog, of the binary that printed it.
+    /// The vendor's model catalog, and the binary that printed it.
     vendor: AsyncMutex<Option<(Binary, Arc<Value>)>>,
     recall: Mutex<Recall>,
 }
 
-/// What is new to a thread.
+/// The new part of a thread.
 #[derive(Debug)]
 pub struct New {
     /// The results of its calls, by the API's ids.
@@ -58,12 +58,12 @@ impl Server for Service {
 }
 
 impl Codex {
-    /// What is known of replies.
+    /// The replies that are remembered.
     fn recall(&self) -> MutexGuard<'_, Recall> {
         self.recall.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The vendor's model catalog, asked for once.
+    /// The vendor's model catalog, which is asked for once.
     async fn vendors_models(&self, start: &ServerStart<'_, Codex>) -> Arc<Value> {
         let Installed { line, binary } = start.installed;
         let mut known = self.vendor.lock().await;
@@ -88,7 +88,7 @@ impl Codex {
     }
 }
 
-/// The program behind npm's script is another file, which needs no search.
+/// The surroundings of a process. The program behind npm's script is another file, which needs no search.
 fn surroundings(start: &ServerStart<'_, Codex>) -> Surroundings {
     let is_direct = Path::new(&start.installed.line.program).is_absolute();
     let around = (start.surroundings)();
@@ -98,7 +98,7 @@ fn surroundings(start: &ServerStart<'_, Codex>) -> Surroundings {
     }
 }
 
-/// What is said behind a thread, and is no part of it.
+/// The item for text that is said after a thread and is no part of it.
 fn of_note(note: &str) -> Option<Value> {
     items::of_message(&Message::new(Role::System, note))
 }
@@ -116,7 +116,7 @@ impl Form for Codex {
     type Session = Conversation;
     type Input = New;
 
-    /// The thread's first system messages are its system prompt, behind that of the options; later ones stay where they are.
+    /// The thread's first system messages are its system prompt, after that of the options; later ones stay where they are.
     fn setup(parts: &SetupParts<'_>) -> Setup {
         let SetupParts { options, output, .. } = *parts;
         let own = match &options.system_prompt {
@@ -144,7 +144,7 @@ impl Form for Codex {
             .with_output(output.native().map(|schema| schema.value().clone()))
     }
 
-    /// Its server serves all choices: they are told with each thread.
+    /// The server serves all choices: they are sent with each thread.
     fn options(_: Option<&Setup>, _: Option<&Choices>) -> ProcessOptions {
         ProcessOptions::default()
     }
@@ -153,7 +153,7 @@ impl Form for Codex {
         native::direct(line, file)
     }
 
-    /// Results, and what is not the model's.
+    /// Only results, and messages that are not the model's.
     fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<New, WhyAnew> {
         let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
         let can_be_sent = |message: &Message| !matches!(message.role, Role::Ai | Role::Tool);
@@ -176,7 +176,7 @@ impl Form for Codex {
 }
 
 impl ServerForm for Codex {
-    /// About 1 MB each (0.169.0: 228 MB with 100, 130 without).
+    /// About 1 MB each (0.169.0: 228 MB with 100, 130 MB without).
     const MOST_RESTING: usize = 100;
 
     type Server = Service;
@@ -188,7 +188,7 @@ impl ServerForm for Codex {
     }
 
     async fn start(&self, start: ServerStart<'_, Codex>) -> Result<Service, NoHost> {
-        // With the models of those that run, this one serves all that they do.
+        // With the models of the running servers, this one serves everything that they serve.
         let own = start.options.choices.model.as_deref();
         let chosen = start.setup.and_then(|setup| setup.model.as_deref());
         let known = start.others.iter().flat_map(|service| service.models());

@@ -1,15 +1,15 @@
 //! The home that codex gets: a private folder with links to the user's login and configuration, and nothing else of theirs.
 //!
-//! In: a command line. Out: the same with `CODEX_HOME` in its private folder, and the model catalog beside it. AGENTS.md, skills, hooks,
-//! memories and prompts of the user's home are not there, and what codex writes goes with the folder; a token that it renews is
-//! written through the link (CODEX-LIVE §3.2).
+//! In: a command line. Out: the command line with `CODEX_HOME` in its private folder, and the model catalog beside it. AGENTS.md,
+//! skills, hooks, memories and prompts of the user's home are not there, and files that codex writes are removed with the folder;
+//! a token that it renews is written through the link (CODEX-LIVE §3.2).
 
 use serde_json::Value;
 
 use crate::command::{Arg, CommandLine, Cwd, EnvText, PrivateFile};
 use crate::provider::PrivateHome;
 
-/// Its folder in the private one.
+/// The home's folder within the private one.
 const FOLDER: &str = "codex-home";
 /// A home with nothing in it.
 const EMPTY: PrivateHome = PrivateHome {
@@ -23,21 +23,21 @@ const EMPTY: PrivateHome = PrivateHome {
     named: None,
     hides_folder: false,
 };
-/// The catalog's file.
+/// The file of the catalog.
 const CATALOG: &str = "catalog.json";
 
-/// Whose home it is.
+/// The kind of home that codex gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Home {
-    /// A private one with links.
+    /// A private home with links.
     Links,
-    /// The user's own: the key ring knows the login by it. Its AGENTS.md is sent.
+    /// The user's own home: the key ring finds the login by its path. Its AGENTS.md is sent.
     Users,
 }
 
-/// `line` with this home and this catalog. `with_config`: the user's configuration is in force.
+/// Gives `line` this home and this catalog. `with_config`: the user's configuration applies.
 pub fn prepare(line: &mut CommandLine, home: Home, with_config: bool, catalog: &Value) {
-    // Nothing of a project may be found.
+    // No project may be found.
     line.cwd = Cwd::Private;
     line.files.push(PrivateFile {
         name: CATALOG,
@@ -54,7 +54,7 @@ pub fn prepare(line: &mut CommandLine, home: Home, with_config: bool, catalog: &
             });
         }
         Home::Users => {
-            // Its databases and logs go to the private folder all the same.
+            // The databases and logs go to the private folder all the same.
             line.set_env.push(("CODEX_SQLITE_HOME", EnvText::Folder(FOLDER)));
             for setting in ["sqlite_home", "log_dir"] {
                 line.args.push(Arg::Text("-c".to_owned()));
@@ -64,7 +64,7 @@ pub fn prepare(line: &mut CommandLine, home: Home, with_config: bool, catalog: &
     }
 }
 
-/// `line` with an empty home: for a question about codex alone.
+/// Gives `line` an empty home, for a question about codex alone.
 pub fn with_empty_home(line: &mut CommandLine) {
     line.cwd = Cwd::Private;
     line.home = Some(EMPTY);

@@ -1,7 +1,7 @@
-//! What `codex app-server` says, line by line.
+//! The messages of `codex app-server`, line by line.
 //!
-//! In: a notification or a request of the server's. Out: what it tells of a thread ([`ThreadEvent`]) or of the account ([`RateLimits`]). What is
-//! sent to it is in [`super::wire`].
+//! In: a notification or a request of the server's. Out: its meaning for a thread ([`ThreadEvent`]) or for the account
+//! ([`RateLimits`]). [`super::wire`] has the messages in the other direction.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -59,16 +59,16 @@ impl Protocol for Codex {
     }
 }
 
-/// What a notification tells.
+/// The meaning of a notification.
 #[derive(Debug)]
 pub enum Notice {
-    /// Something about a thread.
+    /// An event of the thread with this id.
     Thread(String, ThreadEvent),
     /// The limits of the account, as far as the API has reported them.
     RateLimits(RateLimits),
 }
 
-/// The notifications that tell something that matters here.
+/// The notifications that matter here.
 const KNOWN: &[&str] = &[
     "turn/started",
     "turn/completed",
@@ -86,38 +86,38 @@ const KNOWN: &[&str] = &[
     "account/rateLimits/updated",
 ];
 
-/// What the server tells of a thread.
+/// An event of a thread.
 #[derive(Debug)]
 pub enum ThreadEvent {
     /// A turn has begun.
     TurnStarted {
         turn: String,
     },
-    /// A piece of a message.
+    /// A piece of a message has come.
     TextDelta {
         item: String,
         delta: String,
     },
-    /// A piece of the reasoning.
+    /// A piece of the reasoning has come.
     ReasoningDelta {
         item: String,
         delta: String,
     },
     /// An item of the API is complete: of an answer, or of the input.
     RawItem {
-        /// The turn; another one for what was injected.
+        /// The turn; an injected item has another one.
         turn: String,
         item: Value,
     },
-    /// A response is complete.
+    /// A response of the API is complete.
     ResponseCompleted {
         turn: String,
-        /// What it cost, if the API says so.
+        /// The usage of the response, if the API tells it.
         usage: Option<Usage>,
     },
     /// The server asks for the result of a call.
     ToolCall {
-        /// To be repeated in the answer.
+        /// The id of the request, to be repeated in the answer.
         request: Box<RawValue>,
         /// The API's id of the call.
         call: String,
@@ -131,49 +131,49 @@ pub enum ThreadEvent {
     },
     /// Something went wrong, and is tried again or not: `turn/completed` says the last word.
     Error {
-        /// codex tries again.
+        /// Whether codex tries again.
         will_retry: bool,
         error: TurnError,
     },
-    /// A message has begun, which may never come: a refusal begins one and says nothing.
+    /// A message has begun, which may never come: a refusal begins one and leaves it empty.
     MessageStarted,
-    /// Something began that changes the history behind the caller's back.
+    /// Something began that changes the history without the caller's knowledge.
     Compaction,
     /// The API answered with another model.
     Rerouted {
         model: String,
     },
-    /// Something that the user should know.
+    /// A message that the user should know.
     Warning {
         message: String,
     },
-    /// The server asked for something that nobody here understands, and was refused.
+    /// The server sent a request that nobody here understands, and which was refused.
     UnknownRequest {
         method: String,
     },
     Closed,
 }
 
-/// Why a turn failed, as codex reports it.
+/// The reason why a turn failed, as codex reports it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TurnError {
     pub message: String,
-    /// codex's word for it: `usageLimitExceeded`.
+    /// codex's name for the kind of error: `usageLimitExceeded`.
     pub kind: Option<String>,
-    /// HTTP status of the API's answer, if it is reported.
+    /// The HTTP status of the API's answer, if it is reported.
     pub http_status: Option<u16>,
 }
 
 /// The limits of the account that pays.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RateLimits {
-    /// The share of the fuller window that is used, 0 to 1, and when that window ends, s since the epoch.
+    /// The used share of the fuller window, 0 to 1, and when that window ends, s since the epoch.
     pub fullest: Option<(f64, Option<u64>)>,
-    /// Which limit has refused the request.
+    /// The limit that has refused the request.
     pub reached: Option<String>,
 }
 
-/// What a request of the server wants, and of which thread.
+/// The meaning of a request of the server, and its thread.
 pub fn asked(request: &Request<'_>) -> (Option<String>, ThreadEvent) {
     #[derive(Deserialize, Default)]
     #[serde(rename_all = "camelCase")]
@@ -254,7 +254,7 @@ struct WindowParams {
     resets_at: Option<u64>,
 }
 
-/// What the notification `method` tells with `params`; `None` for what matters to nobody here.
+/// Reads the notification `method` with `params`; `None` for one that does not matter here.
 pub fn read(method: &str, params: &str) -> Option<Notice> {
     if !KNOWN.contains(&method) {
         return None;
@@ -278,7 +278,7 @@ pub fn read(method: &str, params: &str) -> Option<Notice> {
             item: params.item_id,
             delta: params.delta,
         },
-        // Between two parts of a summary.
+        // The separator between two parts of a summary.
         "item/reasoning/summaryPartAdded" if params.summary_index > 0 => ThreadEvent::ReasoningDelta {
             item: params.item_id,
             delta: "\n\n".to_owned(),

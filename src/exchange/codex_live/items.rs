@@ -1,9 +1,9 @@
-//! Messages as items of the Responses API, which is how codex takes a history.
+//! Messages as items of the Responses API, the form in which codex takes a history.
 //!
-//! In: messages. Out: the items of `thread/inject_items`, and the answers to calls that wait for their results. What the model produced in
-//! this process goes over as it came, with its reasoning ([`super::recall`]); the rest is built of text and calls. Nothing a user or a
-//! tool says is looked at by codex: `$skill`, `/command` and the limit of 1,048,576 characters are `turn/start`'s (CODEX-LIVE
-//! pitfall 9).
+//! In: messages. Out: the items of `thread/inject_items`, and the answers to calls that wait for their results. The model's
+//! output of this process is sent as it came, with its reasoning ([`super::recall`]); the rest is built from text and calls.
+//! codex does not interpret the words of users or tools there: `$skill`, `/command` and the limit of 1,048,576 characters belong
+//! to `turn/start` (CODEX-LIVE pitfall 9).
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +18,7 @@ use crate::message::content::{self, Part};
 use crate::message::reasoning::{self, Origin, Returned};
 use crate::message::{Content, Message, Role};
 
-/// What a call is answered with that nobody has answered. Left alone, codex would say "aborted".
+/// The answer to a call that nobody has answered. Without it, codex would say "aborted".
 const NO_RESULT: &str = "Error: this call has no result";
 
 /// The fields of the API's items that are injected again; codex adds notes of its own.
@@ -37,8 +37,8 @@ const KEPT: [&str; 12] = [
     "output",
 ];
 
-/// The items of `messages`, a whole history. `recalled` are those of messages that came from codex itself, by their place; of others
-/// that came from this `origin` the reasoning is theirs.
+/// The items of `messages`, a whole history. `recalled` are the items of messages that came from codex itself, by their index;
+/// other messages from the same `origin` bring their own reasoning.
 pub fn of_history(
     messages: &[Message],
     setup: &Setup,
@@ -69,9 +69,9 @@ pub fn of_history(
     history.items
 }
 
-/// The item of what somebody says who is not the model and no tool; `None` where it is nothing.
+/// The item of a message that is neither the model's nor a tool's; `None` for an empty message.
 pub fn of_message(message: &Message) -> Option<Value> {
-    // "system" vanishes without a word (CODEX-LIVE pitfall 11).
+    // A "system" item vanishes without a word (CODEX-LIVE pitfall 11).
     let role = if message.role == Role::System {
         "developer"
     } else {
@@ -82,7 +82,7 @@ pub fn of_message(message: &Message) -> Option<Value> {
     (!parts.is_empty()).then(|| json!({"type": "message", "role": role, "content": parts}))
 }
 
-/// The answer to a call. That the tool failed, only its text can say.
+/// The answer to a call. Only its text can tell that the tool failed.
 pub fn answer(message: &Message) -> ToolAnswer {
     let pieces = result_pieces(message);
     ToolAnswer {
@@ -91,7 +91,7 @@ pub fn answer(message: &Message) -> ToolAnswer {
     }
 }
 
-/// An answer that is this text.
+/// The answer that consists of this text.
 pub fn answer_of(text: &str) -> ToolAnswer {
     ToolAnswer {
         content_items: vec![ContentItem::InputText { text: text.to_owned() }],
@@ -99,7 +99,7 @@ pub fn answer_of(text: &str) -> ToolAnswer {
     }
 }
 
-/// An item of the API without what codex has added to it.
+/// An item of the API without the fields that codex has added to it.
 pub fn plain(item: &Value) -> Value {
     let fields = item.as_object().into_iter().flatten();
     let kept = fields.filter(|(name, value)| KEPT.contains(&name.as_str()) && !value.is_null());
@@ -131,7 +131,7 @@ impl Piece {
     }
 }
 
-/// What a message holds. codex takes images as data alone; what else there may be has been refused before (`run::content`).
+/// The pieces of a message. codex takes images only as data; other content has been refused before (`run::content`).
 fn parts(content: &Content, role: &Role) -> Vec<Piece> {
     let text = |text: String| (!text.trim().is_empty()).then_some(Piece::Text(text));
     match content {
@@ -156,7 +156,7 @@ fn result_pieces(message: &Message) -> Vec<Piece> {
         }
     }
     if pieces.is_empty() {
-        // Nothing at all is refused: "dynamic tool response was invalid" (CODEX-LIVE pitfall 6).
+        // An empty result is refused: "dynamic tool response was invalid" (CODEX-LIVE pitfall 6).
         pieces.push(Piece::Text(String::new()));
     }
     pieces
@@ -170,23 +170,23 @@ fn output(message: &Message) -> Value {
     }
 }
 
-/// A history as it grows.
+/// A history that is being written.
 struct History<'a> {
     tools: &'a Tools,
-    /// That of calls of our tools.
+    /// The namespace of calls of our tools.
     namespace: Option<&'static str>,
-    /// Whose sealed reasoning can be read.
+    /// The origin whose sealed reasoning can be read.
     origin: &'a Origin,
     items: Vec<Value>,
     /// Calls without a result: the caller's id, and the one used here.
     open: Vec<(String, String)>,
-    /// Ids in use: each may be there once.
+    /// The ids in use: each may be there once.
     used: HashSet<String>,
     made: usize,
 }
 
 impl History<'_> {
-    /// An id for a call that the caller calls `id`.
+    /// Makes an id for a call that the caller calls `id`.
     fn open_call(&mut self, id: &str) -> String {
         let mut unique = id.to_owned();
         while unique.is_empty() || !self.used.insert(unique.clone()) {
@@ -197,7 +197,7 @@ impl History<'_> {
         unique
     }
 
-    /// Answers what nobody has answered before somebody else speaks.
+    /// Answers the calls that nobody has answered, before another message comes.
     fn close(&mut self) {
         for (_, id) in self.open.drain(..) {
             let output = json!({"type": "function_call_output", "call_id": id, "output": NO_RESULT});
@@ -205,7 +205,7 @@ impl History<'_> {
         }
     }
 
-    /// A message of the model, of what is known of it.
+    /// Adds a message of the model, built from the known parts of it.
     fn answer(&mut self, message: &Message) {
         let texts = parts(&message.content, &message.role).into_iter();
         let texts: Vec<Value> = texts
@@ -214,7 +214,7 @@ impl History<'_> {
                 Piece::Image(_) => None,
             })
             .collect();
-        // The API takes none that nothing follows. Of several, the last one led to the message.
+        // The API takes no reasoning that nothing follows. Of several, the last one led to the message.
         if !texts.is_empty() || !message.tool_calls.is_empty() {
             let details = Returned::to(self.origin, message).unwrap_or_default();
             self.items.extend(reasoning::items(&details).pop());
@@ -234,7 +234,7 @@ impl History<'_> {
         }
     }
 
-    /// A message of the model as it came. Its calls have the ids that the caller knows.
+    /// Adds a message of the model as it came. Its calls have the ids that the caller knows.
     fn recall(&mut self, message: &Message, recalled: &Recalled) {
         let mut calls = message.tool_calls.iter();
         for item in recalled.items() {
@@ -256,7 +256,7 @@ impl History<'_> {
         }
     }
 
-    /// The result of a call; of none that is there, what it says is all that is left of it.
+    /// Adds the result of a call. If there is no such call, the text of the result is added as a message.
     fn result(&mut self, message: &Message) {
         let at = match message.tool_call_id.as_str() {
             "" => (!self.open.is_empty()).then_some(0),

@@ -1,13 +1,14 @@
 //! The live engine of codex: one `codex app-server` for all conversations of a provider, over its JSON-RPC on standard streams.
 //!
-//! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`setup::Setup`]. Out: the events of one turn after the other. The caller's tools
-//! are codex's dynamic tools ([`tools`]): it asks for their results ([`wire`]) and waits, which ends a reply here with its calls
-//! pending and nothing run. The results answer those requests. A history that no thread knows is injected as the API's own items
-//! ([`items`]), with the model's reasoning where it is known ([`recall`]).
+//! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`setup::Setup`]. Out: the events of one turn after the
+//! other. The caller's tools are codex's dynamic tools ([`tools`]): codex asks for their results ([`wire`]) and waits, which ends
+//! a reply here with its calls pending and nothing run. The results answer those requests. A history that no thread knows is
+//! injected as the API's own items ([`items`]), with the model's reasoning if it is known ([`recall`]).
 //!
-//! A [`service::Service`] is a server that is ready, in a home of links ([`home`]), started without npm's script between ([`native`]), with a model catalog that leaves tools and history
-//! alone ([`catalog`]). A [`conversation::Conversation`] is one of its threads, which takes one turn ([`work`]) after the other;
-//! a [`reader::TurnReader`] makes events of what the server tells. All facts are those of CODEX-LIVE, measured with 0.150.0 and 0.169.0.
+//! A [`service::Service`] is a ready server in a home of links ([`home`]), started without npm's script in between ([`native`]),
+//! with a model catalog that leaves tools and history alone ([`catalog`]). A [`conversation::Conversation`] is one of its
+//! threads, which takes one turn ([`work`]) after the other; a [`reader::TurnReader`] makes events from the server's messages.
+//! All facts are those of CODEX-LIVE, measured with 0.150.0 and 0.169.0.
 
 pub mod catalog;
 pub mod conversation;

@@ -1,15 +1,15 @@
 //! The program behind npm's `codex`, which is a script that starts another program and waits for it.
 //!
-//! In: the file that a command line would execute. Out: the file of the program itself, where it is found as that script finds it. A
-//! server lives long: without the script between there is one process instead of two, whose memory is codex's own, and which is gone
-//! when it is killed.
+//! In: the file that a command line would execute. Out: the file of the program itself, found in the same way as by that script.
+//! A server lives long: without the script in between there is one process instead of two, whose memory is codex's own, and which
+//! is gone when it is killed.
 
 use std::env::consts::{ARCH, OS};
 use std::path::{Path, PathBuf};
 
 use crate::command::CommandLine;
 
-/// `line`, which executes `file`, with the program itself in place of the script.
+/// Replaces the script in `line`, which executes `file`, by the program itself.
 pub fn direct(line: CommandLine, file: &Path) -> CommandLine {
     match program(file) {
         Some(program) => CommandLine {
@@ -38,7 +38,7 @@ fn program(file: &Path) -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// The package of this platform, and what its folder is called.
+/// The package of this platform, and the name of the folder in it.
 fn target() -> Option<(&'static str, &'static str)> {
     Some(match (OS, ARCH) {
         ("linux" | "android", "x86_64") => ("codex-linux-x64", "x86_64-unknown-linux-musl"),

@@ -1,9 +1,9 @@
-//! What the server tells of a turn, as events.
+//! Makes the events of a reply from the server's events on a turn.
 //!
-//! In: [`ThreadEvent`]s. Out: the events of a reply, and whether it is over ([`TurnStep`]). A reply is over where calls of the caller's tools
-//! are pending at the end of a response, or with the turn. Calls that codex answers itself (of tools that are not there, with
-//! arguments that are no JSON) are none of the caller's: the reply then takes several responses, whose usage is added up (CODEX-LIVE
-//! pitfalls 3, 5 and 7).
+//! In: [`ThreadEvent`]s. Out: the events of a reply, and whether it is over ([`TurnStep`]). A reply is over if calls of the
+//! caller's tools are pending at the end of a response, or with the turn. Calls that codex answers itself (of tools that are not
+//! there, with arguments that are not JSON) are none of the caller's: the reply then takes several responses, whose usage is
+//! added up (CODEX-LIVE pitfalls 3, 5 and 7).
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -16,23 +16,23 @@ use crate::event::{Event, Failure, Outcome};
 use crate::message::reasoning::ReasoningDetail;
 use crate::message::{ToolCall, Usage};
 
-/// The failure of a turn that ended well and without a word, where the model had begun a message.
+/// The failure of a turn that ended well and without a word, though the model had begun a message.
 const REFUSED: &str = "refused_answer";
 /// The failure of a thread whose history codex has replaced.
 const COMPACTED: &str = "context_compaction";
-/// The failure of a thread for which codex wanted something that nobody here understands.
+/// The failure of a thread with a request of codex that nobody here understands.
 const UNKNOWN_REQUEST: &str = "unknown_server_request";
-/// The failure of a stream that fell silent behind a call.
+/// The failure of a stream that fell silent after a call.
 const SILENT: &str = "silent_stream";
 
-/// What to do with the turn.
+/// The next step for the turn.
 #[derive(Debug, PartialEq, Eq)]
 pub enum TurnStep {
     /// There is more to come.
     More,
-    /// The reply is there, the calls of the caller's among it.
+    /// The reply has come, with the calls of the caller's tools.
     Reply,
-    /// It failed; why is among the events.
+    /// The turn failed; the reason is among the events.
     Failed,
 }
 
@@ -41,36 +41,36 @@ pub enum TurnStep {
 struct Call {
     id: String,
     name: String,
-    /// Of our tools, or none.
+    /// Whether it is a call of one of the caller's tools.
     is_ours: bool,
     arguments: String,
 }
 
-/// A reply as it comes.
+/// A reply that is being read.
 #[derive(Debug)]
 pub struct TurnReader<'a> {
     tools: &'a Tools,
-    /// The turn, when it is known.
+    /// The turn's id, as soon as it is known.
     pub turn: Option<String>,
-    /// All items of the model's in this reply.
+    /// All items of the model in this reply.
     items: Vec<Value>,
-    /// Its calls since the last response ended.
+    /// The model's calls since the end of the last response.
     calls: Vec<Call>,
-    /// The ids of the caller's.
+    /// The ids of the calls that are the caller's to answer.
     callers: Vec<String>,
-    /// The ids of those that codex waits for and the caller can't answer.
+    /// The ids of calls that codex waits for and the caller can't answer.
     unfit: Vec<String>,
     usage: Option<Usage>,
     session: String,
     model: String,
-    /// Reasoning came piece by piece.
+    /// Whether reasoning came piece by piece.
     thought: bool,
     has_text: bool,
     has_begun_message: bool,
 }
 
 impl<'a> TurnReader<'a> {
-    /// For a reply in the thread `session`, of a turn that goes on or is to begin.
+    /// Makes the reader of a reply in the thread `session`, of a turn that is in progress or about to begin.
     pub fn new(tools: &'a Tools, session: &str, model: &str, turn: Option<String>) -> TurnReader<'a> {
         TurnReader {
             tools,
@@ -93,17 +93,17 @@ impl<'a> TurnReader<'a> {
         (self.items.iter().map(items::plain).collect(), self.callers)
     }
 
-    /// The calls that came with arguments which are JSON and no object: codex waits for them, and no tool can take them.
+    /// Takes the ids of calls whose arguments are JSON but not an object: codex waits for them, and no tool can take them.
     pub fn take_unfit(&mut self) -> Vec<String> {
         std::mem::take(&mut self.unfit)
     }
 
-    /// Whether calls have come whose response has not ended.
+    /// Returns whether calls have come whose response has not ended.
     pub fn waits_behind_call(&self) -> bool {
         !self.calls.is_empty()
     }
 
-    /// Takes one event of the thread; what it means is added to `events`. `limits` are those of the account by now.
+    /// Takes one event of the thread, and adds its meaning to `events`. `limits` are the account's current ones.
     pub fn push(&mut self, event: ThreadEvent, limits: &RateLimits, events: &mut Vec<Event>) -> TurnStep {
         match event {
             ThreadEvent::TurnStarted { turn } => self.turn = Some(turn),
@@ -121,7 +121,7 @@ impl<'a> TurnReader<'a> {
                     text: delta,
                 });
             }
-            // What was injected comes back as well, of another turn.
+            // Injected items come back as well, with another turn.
             ThreadEvent::RawItem { turn, item } if self.is_current(&turn) => self.item(item, events),
             ThreadEvent::RawItem { .. } => {}
             ThreadEvent::ResponseCompleted { turn, usage } if self.is_current(&turn) => {
@@ -136,7 +136,7 @@ impl<'a> TurnReader<'a> {
                 will_retry: true,
                 error,
             } => {
-                // What came of a message so far comes again.
+                // The pieces of a message that have come so far come again.
                 events.push(Event::Abandoned);
                 events.push(Event::Retry {
                     by: "cli",
@@ -147,7 +147,7 @@ impl<'a> TurnReader<'a> {
                     http_status: error.http_status,
                 });
             }
-            // `turn/completed` says it again.
+            // `turn/completed` tells it again.
             ThreadEvent::Error { .. } => {}
             ThreadEvent::MessageStarted => self.has_begun_message = true,
             ThreadEvent::Rerouted { model } => self.model = model,
@@ -173,7 +173,8 @@ impl<'a> TurnReader<'a> {
         TurnStep::More
     }
 
-    /// The stream fell silent behind a call: it broke, which codex keeps to itself until the call is answered (CODEX-LIVE pitfall 4).
+    /// Fails the turn because the stream fell silent after a call: it broke, which codex does not report until the call is
+    /// answered (CODEX-LIVE pitfall 4).
     pub fn silent(&mut self, limits: &RateLimits, events: &mut Vec<Event>) -> TurnStep {
         let reason = "stream disconnected before completion: nothing came behind a tool call";
         self.failed(SILENT, reason.to_owned(), limits, events)
@@ -189,7 +190,8 @@ impl<'a> TurnReader<'a> {
             "message" if text("role") == "assistant" => {
                 let content = joined(&item, "content");
                 self.has_text |= !content.is_empty();
-                // One that ends with a text, be it empty, is no refusal: of that, codex tells the beginning alone.
+                // A message that ends with a text, even an empty one, is no refusal: of a refusal, codex reports only the
+                // beginning.
                 self.has_begun_message &= !has_texts(&item);
                 events.push(Event::Message {
                     id: Some(text("id")).filter(|id| !id.is_empty()),
@@ -198,7 +200,7 @@ impl<'a> TurnReader<'a> {
             }
             "reasoning" => {
                 let summary = joined(&item, "summary");
-                // Whole, where it did not come piece by piece.
+                // The whole summary, if it did not come piece by piece.
                 if !std::mem::take(&mut self.thought) && !summary.is_empty() {
                     events.push(Event::ThinkingDelta {
                         message_id: Some(text("id")),
@@ -216,14 +218,14 @@ impl<'a> TurnReader<'a> {
                 is_ours: matches!(text("namespace").as_str(), "" | "functions" | NAMESPACE),
                 arguments: text("arguments"),
             }),
-            // codex's own answer to a call that it does not ask anybody for.
+            // codex's own answer to a call for which it asks nobody.
             "function_call_output" if self.items.iter().any(|known| is_call(known, &text("call_id"))) => {}
             _ => return,
         }
         self.items.push(item);
     }
 
-    /// A response is complete: its calls are known now.
+    /// Ends a response: its calls are known now.
     fn response(&mut self, usage: Option<Usage>, limits: &RateLimits, events: &mut Vec<Event>) -> TurnStep {
         if let Some(usage) = usage {
             match &mut self.usage {
@@ -244,7 +246,7 @@ impl<'a> TurnReader<'a> {
                     };
                     events.push(Event::ToolCall { tool_call });
                 }
-                // codex hands over what is JSON, and waits.
+                // codex hands over arguments that are JSON, and waits.
                 Ok(_) => self.unfit.push(call.id),
                 Err(_) => {}
             }
@@ -326,7 +328,7 @@ impl<'a> TurnReader<'a> {
         })));
     }
 
-    /// The account's limits, where the API has reported any.
+    /// Adds the account's limits, if the API has reported any.
     fn limits(&self, limits: &RateLimits, is_failure: bool, events: &mut Vec<Event>) {
         let Some((used, resets_at)) = limits.fullest else {
             return;
@@ -346,7 +348,7 @@ fn is_call(item: &Value, id: &str) -> bool {
         && item.get("call_id").and_then(Value::as_str) == Some(id)
 }
 
-/// Whether a message has any part that is text.
+/// Returns whether a message has any part that is text.
 fn has_texts(item: &Value) -> bool {
     let parts = item.get("content").and_then(Value::as_array);
     parts
@@ -355,7 +357,7 @@ fn has_texts(item: &Value) -> bool {
         .any(|part| part.get("text").is_some_and(Value::is_string))
 }
 
-/// The texts of an item's parts.
+/// Joins the texts of an item's parts.
 fn joined(item: &Value, field: &str) -> String {
     let parts = item.get(field).and_then(Value::as_array);
     let texts = parts

@@ -1,9 +1,10 @@
-//! The model's output, as the API gave it, with its reasoning: so that a thread that starts anew goes on as if it had not.
+//! Remembers the model's output as the API gave it, with its reasoning, so that a thread that starts anew continues as if it had
+//! not.
 //!
-//! In: the [`Scope`] and the thread that led to a reply, the reply, and its items. Out: the items again, for a message of the model that
-//! stands behind the same beginning in the same scope. A beginning that was edited is another one: its messages are then built of text
-//! and calls. Reasoning is sealed for the account that it was made for, and for its conversation: with another system prompt, other tools
-//! or another login it is nobody's.
+//! In: the [`Scope`] and the thread that led to a reply, the reply, and its items. Out: the items again, for a message of the
+//! model after the same beginning in the same scope. An edited beginning is another one: its messages are then built from text
+//! and calls. Reasoning is sealed for one account and one conversation: it can't be used with another system prompt, other tools
+//! or another login.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,14 +19,14 @@ use crate::exchange::live::pool::SessionKey;
 use crate::exchange::live::prose::Prose;
 use crate::message::{Message, Role};
 
-/// How much is kept, bytes: all that it takes.
+/// The limit of the memory that is used for all entries together, bytes.
 const MOST_BYTES: usize = 32 * 1024 * 1024;
 
-/// What an entry takes beside its JSON, bytes: its places in the table and in the order, three times, for either has room for twice as
-/// many where it has just grown, and stood beside its old self while it did; and what the allocator adds to the JSON.
+/// The memory of an entry beside its JSON, bytes: its places in the table and in the order, three times, since either has room
+/// for twice as many if it has just grown, and stood beside its old self while it did; and the allocator's overhead for the JSON.
 const ENTRY_BYTES: usize = 3 * (size_of::<(Fingerprint, Kept)>() + 1 + size_of::<Fingerprint>()) + 16;
 
-/// Whose conversation a thread is: what the model is told beside its messages, and as whom it is asked.
+/// The scope of a conversation: the instructions that the model gets beside the messages, and the account that asks it.
 #[derive(Debug, Clone, Copy)]
 pub struct Scope<'a> {
     /// The setup, and the environment, which chooses the login.
@@ -37,7 +38,8 @@ pub struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// The fingerprints of its threads. How much a model thinks and what its answer has to fit may change within a conversation.
+    /// The beginning of the fingerprints of its threads. The effort and the schema of the answer may change within a
+    /// conversation.
     fn chain(&self) -> Chain {
         let Setup {
             system,
@@ -62,7 +64,7 @@ pub struct Recalled {
 }
 
 impl Recalled {
-    /// `items` of a reply, whose calls `callers` are the caller's to answer.
+    /// Makes the entry of a reply with `items`, whose calls `callers` are the caller's to answer.
     pub fn new(items: Vec<Value>, callers: Vec<String>) -> Recalled {
         Recalled {
             items: Arc::new(items),
@@ -70,12 +72,12 @@ impl Recalled {
         }
     }
 
-    /// In the order in which they came.
+    /// The items, in the order in which they came.
     pub fn items(&self) -> &[Value] {
         &self.items
     }
 
-    /// Whether the call `id` was the caller's to answer.
+    /// Returns whether the call `id` was the caller's to answer.
     pub fn is_callers(&self, id: &str) -> bool {
         self.callers.iter().any(|known| known == id)
     }
@@ -84,7 +86,7 @@ impl Recalled {
         self.callers.len()
     }
 
-    /// Whether what `message` says is in the items; prose beside calls may be missing there.
+    /// Returns whether the words of `message` are in the items; prose beside calls may be missing from the message.
     fn says(&self, message: &Message) -> bool {
         let (mut now, mut then) = (Prose::default(), Prose::default());
         now.push(&words_of(&message.content));
@@ -96,7 +98,7 @@ impl Recalled {
     }
 }
 
-/// A reply as it is kept: the JSON of [`Packed`], one piece of memory whose size is known. As values it takes ten times as much.
+/// A reply as it is stored: the JSON of [`Packed`], one piece of memory of known size. As values it takes ten times as much.
 #[derive(Debug)]
 struct Kept(Box<str>);
 
@@ -108,7 +110,7 @@ struct Packed<Items, Ids> {
 }
 
 impl Kept {
-    /// `None` for what can't be written as JSON: nothing of an API's is.
+    /// Packs a reply; `None` for items that can't be written as JSON, which no API sends.
     fn pack(recalled: &Recalled) -> Option<Kept> {
         let packed = Packed {
             items: recalled.items(),
@@ -124,13 +126,13 @@ impl Kept {
         Some(Recalled::new(items, callers))
     }
 
-    /// All that keeping it takes.
+    /// The memory that storing it takes, bytes.
     fn bytes(&self) -> usize {
         self.0.len() + ENTRY_BYTES
     }
 }
 
-/// The replies of a provider, the latest ones.
+/// The latest replies of a provider.
 #[derive(Debug, Default)]
 pub struct Recall {
     replies: HashMap<Fingerprint, Kept>,
@@ -140,7 +142,7 @@ pub struct Recall {
 }
 
 impl Recall {
-    /// Keeps `recalled`, the reply to `thread`, which is its last message, in `scope`.
+    /// Stores `recalled`, the reply to `thread`, which is its last message, in `scope`.
     pub fn keep(&mut self, scope: &Scope, thread: &[&Message], recalled: &Recalled) {
         let mut chain = scope.chain();
         let Some(print) = thread.iter().map(|message| chain.push(message)).last() else {
@@ -162,7 +164,7 @@ impl Recall {
         self.order.push_back(print);
     }
 
-    /// What is known of the model's messages in `thread`, by their place.
+    /// The stored replies for the model's messages in `thread`, by their index.
     pub fn look_up(&self, scope: &Scope, thread: &[Message]) -> HashMap<usize, Recalled> {
         let mut chain = scope.chain();
         let mut found = HashMap::new();
@@ -172,7 +174,8 @@ impl Recall {
                 && let Some(recalled) = self.replies.get(&print).and_then(Kept::unpack)
                 && recalled.calls() == message.tool_calls.len()
             {
-                // Other words than the model's: from here on the beginning is another one. Without calls they are in the fingerprint.
+                // The words are not the model's: from here on the beginning is another one. Without calls, the words are in the
+                // fingerprint.
                 if !message.tool_calls.is_empty() && !recalled.says(message) {
                     break;
                 }
@@ -182,7 +185,7 @@ impl Recall {
         found
     }
 
-    /// Gives back what it holds, and keeps nothing any more: the provider is closed.
+    /// Drops all entries, and stores nothing any more: the provider is closed.
     pub fn close(&mut self) {
         *self = Recall {
             is_closed: true,

@@ -1,6 +1,6 @@
-//! A codex server that is ready: it has answered, its version can do what is needed, and the user's configuration is known.
+//! A ready codex server: it has answered, its version supports its sessions, and the user's configuration is known.
 //!
-//! In: a command line of `app-server` and the vendor's catalog. Out: a [`Service`], or why there is none.
+//! In: a command line of `app-server` and the vendor's catalog. Out: a [`Service`], or the reason why there is none.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,35 +19,35 @@ use crate::exchange::host::{Heartbeat, Host, NoHost, Patience};
 use crate::exchange::print::{self, Surroundings};
 use crate::exchange::rpc::{Answer, Answering, RequestError, RpcHost};
 
-/// How long a server may take to answer: a tenth of a second on an idle machine.
+/// The time that a server may take to answer: a tenth of a second on an idle machine.
 const HANDSHAKE: Duration = Duration::from_secs(30);
-/// How long a server that serves may leave unanswered what needs neither network nor model: `thread/start` takes 10 to 17 ms
-/// (0.169.0). Some hundred times that is no load of the machine.
+/// The time for which a server that has served may leave a request unanswered that needs neither network nor model:
+/// `thread/start` takes 10 to 17 ms (0.169.0). No load of the machine makes that a hundred times longer.
 const PATIENCE: Patience = Patience {
     first: HANDSHAKE,
     later: Duration::from_secs(10),
 };
-/// How long the exit of a process is waited for that has closed its output.
+/// The time to wait for the exit of a process that has closed its output.
 const EXIT: Duration = Duration::from_secs(10);
-/// The answer of a process that is no more.
+/// The answer of a process that has exited.
 const GONE: Answer = Err(RequestError::Gone);
-/// The first version that tells where a response ends (CODEX-LIVE §8).
+/// The first version that reports the end of a response (CODEX-LIVE §8).
 const OLDEST: (u32, u32) = (0, 150);
 
-/// What a server is started with.
+/// The parts with which a server is started.
 #[derive(Debug)]
 pub struct Plan<'a> {
-    /// `codex app-server` with the settings of a process.
+    /// The command line of `codex app-server` with the settings of a process.
     pub line: &'a CommandLine,
-    /// The vendor's model catalog; null where it can't be had: models get entries of our own then.
+    /// The vendor's model catalog; null if it is not available: models get entries of our own then.
     pub vendor: &'a Value,
     /// The models that calls have chosen.
     pub models: Vec<&'a str>,
-    /// The user's configuration may name the model.
+    /// Whether the user's configuration may name the model.
     pub asks_config: bool,
-    /// What of the vendor's catalog stays as it is.
+    /// The parts of the vendor's catalog that stay as they are.
     pub keep: Keep,
-    /// The user's configuration is in force.
+    /// Whether the user's configuration applies.
     pub with_config: bool,
 }
 
@@ -55,15 +55,15 @@ pub struct Plan<'a> {
 #[derive(Debug)]
 pub struct Service {
     pub server: Arc<RpcHost<Codex>>,
-    /// What the user has set.
+    /// The user's configuration.
     pub config: UserConfig,
-    /// codex's version, if it says one.
+    /// codex's version, if it tells one.
     pub version: Option<String>,
     /// The empty folder of its threads.
     pub folder: String,
-    /// The models that its catalog has: of others it would hide tools, cut results and shorten threads (CODEX-LIVE pitfalls 1 and 2).
+    /// The models in its catalog: for others it would hide tools, cut results and shorten threads (CODEX-LIVE pitfalls 1 and 2).
     models: Vec<String>,
-    /// Settings that it does not take.
+    /// The settings that it does not take.
     refused: Mutex<Vec<String>>,
 }
 
@@ -91,7 +91,7 @@ impl Service {
                 let reason = format!("it did not answer the handshake within {} s", HANDSHAKE.as_secs());
                 Err(NoHost::Unsupported(reason))
             })?;
-            // Only now is it known what it should have been started with.
+            // Only now the parts are known with which it should have been started.
             let listed = catalog::slugs(&catalog);
             let unlisted = service.config.model.as_deref().filter(|_| plan.asks_config);
             let unlisted = unlisted.filter(|model| !listed.contains(model));
@@ -146,12 +146,12 @@ impl Service {
         })
     }
 
-    /// Its process.
+    /// The host of the process.
     pub fn host(&self) -> &Host {
         self.server.host()
     }
 
-    /// Has the turn `turn` of the thread `thread` stop.
+    /// Interrupts the turn `turn` of the thread `thread`.
     pub fn interrupt(&self, thread: &str, turn: &str) -> Answering {
         let interrupt = Interrupt {
             thread_id: thread,
@@ -160,7 +160,7 @@ impl Service {
         self.server.post("turn/interrupt", &interrupt)
     }
 
-    /// Has the server forget the thread `thread`.
+    /// Makes the server forget the thread `thread`.
     pub fn unsubscribe(&self, thread: &str) {
         drop(
             self.server
@@ -168,28 +168,28 @@ impl Service {
         );
     }
 
-    /// Asks the server for what it knows at once: which threads it has.
+    /// Asks the server for the list of its threads, which it can answer at once, to check that it answers.
     pub fn heartbeat(&self) -> Heartbeat {
         self.host()
             .heartbeat(self.server.post("thread/loaded/list", &ThreadList {}))
     }
 
-    /// Whether threads of `model` can be opened; `None` is the model of the user's configuration.
+    /// Returns whether threads of `model` can be opened; `None` is the model of the user's configuration.
     pub fn serves(&self, model: Option<&str>) -> bool {
         model.is_none_or(|model| self.models.iter().any(|known| known == model))
     }
 
-    /// The models that its catalog has.
+    /// The models in its catalog.
     pub fn models(&self) -> impl Iterator<Item = &str> {
         self.models.iter().map(String::as_str)
     }
 
-    /// Settings of a thread that it has refused.
+    /// The settings of a thread that it has refused.
     pub fn refused_settings(&self) -> Vec<String> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// It does not take the setting `name`.
+    /// Notes that it does not take the setting `name`.
     pub fn remember_refused(&self, name: String) {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).push(name);
     }
@@ -205,7 +205,7 @@ async fn unready(server: &RpcHost<Codex>, error: RequestError) -> NoHost {
     }
 }
 
-/// The vendor's model catalog, of the binary that `line` starts; null where it can't be had.
+/// The vendor's model catalog, from the binary that `line` starts; null if it is not available.
 pub async fn vendors_catalog(line: &CommandLine, surroundings: Surroundings, cancel: &CancellationToken) -> Value {
     let mut line = line.clone();
     line.args = ["debug", "models", "--bundled"]
@@ -218,7 +218,7 @@ pub async fn vendors_catalog(line: &CommandLine, surroundings: Surroundings, can
     }
 }
 
-/// `0.169.0` of `deep_factor_providers/0.169.0 (Debian 12.0.0; x86_64) …`.
+/// The version in the user agent: `0.169.0` in `deep_factor_providers/0.169.0 (Debian 12.0.0; x86_64) …`.
 fn version_of(agent: &str) -> Option<&str> {
     agent
         .split_once('/')?

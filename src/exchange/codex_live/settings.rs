@@ -1,18 +1,18 @@
-//! What a thread is set to: nothing of codex's own, and as little as possible of the user's but login, provider and model.
+//! The settings of a thread: nothing of codex's own, and as little as possible of the user's beyond login, provider and model.
 //!
-//! In: what the server says of the user's configuration ([`UserConfig`]). Out: the settings of `thread/start`. Each one is there for what
-//! CODEX-LIVE §3.1 has measured that it removes. Those that act at a process's start are flags (`provider/codex`).
+//! In: the server's answer on the user's configuration ([`UserConfig`]). Out: the settings of `thread/start`. Each one removes
+//! something that CODEX-LIVE §3.1 has measured. Settings that act at a process's start are flags (`provider/codex`).
 
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// Our entry for the vendor's API, where the user has no provider of their own: retries of the built-in one can't be set
-/// (CODEX-LIVE pitfall 12). The address is codex's to choose, by the login.
+/// Our entry for the vendor's API, for users without a provider of their own: retries of the built-in one can't be set
+/// (CODEX-LIVE pitfall 12). codex itself chooses the address, by the login.
 const PROVIDER: &str = "df";
 
-/// What is the same for every thread.
+/// The settings that are the same for every thread.
 const THREAD: &[(&str, Fixed)] = &[
     ("developer_instructions", Fixed::Text("")),
     // A small limit of the user's would make each longer thread a summary, by another request.
@@ -46,7 +46,7 @@ const THREAD: &[(&str, Fixed)] = &[
     ("features.computer_use", Fixed::Off),
     ("features.code_mode_host", Fixed::Off),
     ("features.enable_request_compression", Fixed::Off),
-    // Off by default, and each a tool or a text more where the user's `[features]` turn it on (0.169.0).
+    // Off by default; each adds a tool or a text if the user's `[features]` turn it on (0.169.0).
     ("features.code_mode_only", Fixed::Off),
     ("features.current_time_reminder", Fixed::Off),
     ("features.deferred_executor", Fixed::Off),
@@ -62,7 +62,7 @@ const THREAD: &[(&str, Fixed)] = &[
 enum Fixed {
     Off,
     Zero,
-    /// No number that a thread comes to.
+    /// A number that no thread reaches.
     Unlimited,
     NoList,
     Text(&'static str),
@@ -80,20 +80,21 @@ impl Fixed {
     }
 }
 
-/// What the server says of the user's configuration (`config/read`). It holds keys: it is neither kept whole nor passed on.
+/// The user's configuration, from the server's answer to `config/read`. The answer holds keys: it is neither kept whole nor
+/// passed on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UserConfig {
     /// The model, if one is set.
     pub model: Option<String>,
     /// The model provider, if one is set.
     provider: Option<String>,
-    /// Providers that the user has described.
+    /// The providers that the user has described.
     providers: Vec<String>,
     /// Another address of the vendor's API.
     base_url: Option<String>,
-    /// MCP servers.
+    /// The user's MCP servers.
     servers: Vec<String>,
-    /// The login is where only the real home leads to: in a key ring.
+    /// Whether the login is where only the real home leads to: in a key ring.
     pub keyring: bool,
 }
 
@@ -114,7 +115,7 @@ struct Config {
 }
 
 impl UserConfig {
-    /// Of the answer to `config/read`; nothing of one that can't be read.
+    /// Reads the answer to `config/read`; an answer that can't be read counts as empty.
     pub fn read(answer: &str) -> UserConfig {
         let config = serde_json::from_str::<ConfigAnswer>(answer).map(|answer| answer.config);
         let config = config.unwrap_or_default();
@@ -129,17 +130,18 @@ impl UserConfig {
         }
     }
 
-    /// Whether the vendor's own API is asked.
+    /// Returns whether the vendor's own API is asked.
     fn is_vendors(&self) -> bool {
         matches!(self.provider.as_deref(), None | Some("openai"))
     }
 
-    /// The model provider of threads, where it is ours.
+    /// The model provider of threads, if it is our entry.
     pub fn thread_provider(&self) -> Option<&'static str> {
         self.is_vendors().then_some(PROVIDER)
     }
 
-    /// The settings of a thread whose stream may be silent for `silence`. Tools are functions, or in a namespace that codex never hides.
+    /// The settings of a thread whose stream may be silent for `silence`. Tools are functions, or in a namespace that codex never
+    /// hides.
     pub fn thread_settings(&self, silence: Duration, namespace: Option<&str>) -> Map<String, Value> {
         let fixed = THREAD.iter().map(|(name, value)| ((*name).to_owned(), value.value()));
         let mut settings: Map<String, Value> = fixed.collect();
@@ -151,7 +153,7 @@ impl UserConfig {
         if self.is_vendors() {
             settings.insert(format!("model_providers.{PROVIDER}"), self.vendors_entry(silence));
         } else if self.providers.iter().any(|known| known == own) {
-            // Retries are made above, in a new thread.
+            // Retries are made by the caller of this engine, in a new thread.
             let entry = format!("model_providers.{}", key(own));
             settings.insert(format!("{entry}.request_max_retries"), json!(0));
             settings.insert(format!("{entry}.stream_max_retries"), json!(0));
@@ -162,13 +164,13 @@ impl UserConfig {
                 "features.code_mode.direct_only_tool_namespaces".to_owned(),
                 json!([namespace]),
             ),
-            // Two tools more, which run what the model writes.
+            // Two more tools, which run code that the model writes.
             None => settings.insert("features.code_mode".to_owned(), json!(false)),
         };
         settings
     }
 
-    /// The built-in provider's entry as codex has it, with retries that can be set.
+    /// The built-in provider's entry as codex has it, but with retries that can be set.
     fn vendors_entry(&self, silence: u64) -> Value {
         let mut entry = json!({
             "name": "OpenAI",
@@ -187,7 +189,7 @@ impl UserConfig {
     }
 }
 
-/// A name within a dotted one, quoted where TOML wants it.
+/// A name within a dotted one, quoted if TOML needs it.
 fn key(name: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     match !name.is_empty() && name.chars().all(bare) {
@@ -196,7 +198,7 @@ fn key(name: &str) -> String {
     }
 }
 
-/// The setting that `refusal` names, of those that were sent: `failed to load configuration: …\nin `agents.enabled``.
+/// The setting that `refusal` names, among those that were sent: `failed to load configuration: …\nin `agents.enabled``.
 pub fn refused_setting(refusal: &str, settings: &Map<String, Value>) -> Option<String> {
     let named = refusal.split('`').skip(1).step_by(2).last()?;
     settings.contains_key(named).then(|| named.to_owned())
@@ -260,7 +262,7 @@ mod tests {
         assert_eq!(UserConfig::read("no JSON"), UserConfig::default());
     }
 
-    /// Recording codex-app-server/thread-config-bad.
+    /// From the recording `codex-app-server/thread-config-bad`.
     #[test]
     fn the_setting_that_a_version_refuses_is_found() {
         let settings = UserConfig::default().thread_settings(SILENCE, None);

@@ -1,4 +1,4 @@
-//! The setup of a codex thread, fixed when it begins: the system prompt, the tools, the model, how much that thinks.
+//! The setup of a codex thread, fixed when it begins: the system prompt, the tools, the model, and its level of reasoning.
 
 use serde_json::Value;
 
@@ -7,26 +7,26 @@ use super::wire::DynamicTool;
 use crate::declare::Tools;
 use crate::message::ToolSpec;
 
-/// By this, threads are distinguished.
+/// The setup of a thread. Threads with different setups are not exchangeable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
-    /// The system prompt; empty where there is none.
+    /// The system prompt; empty if there is none.
     pub system: String,
-    /// codex's own instructions stand before it.
+    /// Whether codex's own instructions come before it.
     pub own_instructions: bool,
-    /// The model, where one is chosen.
+    /// The model, if one is chosen.
     pub model: Option<String>,
-    /// How much it thinks, where that is chosen.
+    /// The model's level of reasoning, if it is chosen.
     pub effort: Option<String>,
     pub tools: Tools,
-    /// How they are offered.
+    /// The way in which the tools are offered.
     pub form: Form,
-    /// The schema of the answer, told with every turn.
+    /// The schema of the answer, sent with every turn.
     pub output: Option<Value>,
 }
 
 impl Setup {
-    /// A setup with functions for `tools`.
+    /// Makes a setup with functions for `tools`.
     pub fn new(system: String, own_instructions: bool, model: Option<String>, tools: &[ToolSpec]) -> Setup {
         Setup {
             system,
@@ -39,25 +39,25 @@ impl Setup {
         }
     }
 
-    /// The same whose answers have to fit the JSON Schema `output`.
+    /// The same setup with answers that have to fit the JSON Schema `output`.
     #[must_use]
     pub fn with_output(self, output: Option<Value>) -> Setup {
         Setup { output, ..self }
     }
 
-    /// The same with the tools in this form.
+    /// The same setup with the tools in this form.
     #[must_use]
     pub fn with_form(self, form: Form) -> Setup {
         Setup { form, ..self }
     }
 
-    /// The same for a model that thinks as much as `effort` says.
+    /// The same setup with the level of reasoning `effort`.
     #[must_use]
     pub fn with_effort(self, effort: Option<String>) -> Setup {
         Setup { effort, ..self }
     }
 
-    /// The namespace of the tools, where they are one.
+    /// The namespace of the tools, if they are in one.
     pub fn namespace(&self) -> Option<&'static str> {
         (self.form == Form::Namespace).then_some(tools::NAMESPACE)
     }

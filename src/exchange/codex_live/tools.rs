@@ -1,8 +1,8 @@
 //! The caller's tools as codex's dynamic tools.
 //!
-//! In: the declared tools. Out: [`DynamicTool`]s. codex rewrites schemas and drops much of them (CODEX-LIVE §2.3), so what it would
-//! drop goes into the description, and what it would refuse or change is written another way. Arguments are the caller's to
-//! validate all the same.
+//! In: the declared tools. Out: [`DynamicTool`]s. codex rewrites schemas and drops much of them (CODEX-LIVE §2.3), so dropped
+//! parts go into the description, and parts that it would refuse or change are written another way. The caller still has to
+//! validate the arguments.
 
 use serde_json::{Map, Value, json};
 
@@ -10,10 +10,10 @@ use super::wire::DynamicTool;
 use crate::declare::{Declared, MAX_NAME, Tools};
 use crate::message::ToolSpec;
 
-/// The name of our tools where they are a namespace.
+/// The name of the namespace of our tools.
 pub const NAMESPACE: &str = "df";
 
-/// What codex drops of a schema and a model should know. (It drops `title`, `$schema`, `$id` and comments as well.)
+/// The keywords of a schema that codex drops and a model should know. (It drops `title`, `$schema`, `$id` and comments as well.)
 const DROPPED: [&str; 18] = [
     "format",
     "pattern",
@@ -35,29 +35,30 @@ const DROPPED: [&str; 18] = [
     "patternProperties",
 ];
 
-/// Deeper than this nothing is looked at: a schema may be made to be endless.
+/// The depth beyond which a schema is not rewritten: a schema may be built to be endless.
 const DEEPEST: usize = 64;
 
-/// codex leaves out tools of these names without a word, and refuses those of MCP servers (0.169.0): ours are called otherwise.
+/// Returns whether codex takes a name for itself: it leaves out tools of these names without a word, and refuses those of MCP
+/// servers (0.169.0). Such tools of ours get another name.
 fn is_reserved(name: &str) -> bool {
     matches!(name, "exec_command" | "shell_command") || name.starts_with("mcp__")
 }
 
-/// The names of `tools`, as codex takes them.
+/// Declares `tools` under names that codex takes.
 pub fn declare(tools: &[ToolSpec]) -> Tools {
     Tools::avoiding(tools, MAX_NAME, is_reserved)
 }
 
-/// How tools are offered to the model.
+/// The form in which tools are offered to the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// Each as a function.
+    /// Each tool is a function.
     Functions,
-    /// All under one name, which codex never hides behind its code mode.
+    /// All tools are under one name, which codex never hides behind its code mode.
     Namespace,
 }
 
-/// `tools` for `thread/start`.
+/// The declaration of `tools` for `thread/start`.
 pub fn dynamic(tools: &Tools, form: Form) -> Vec<DynamicTool> {
     let functions: Vec<DynamicTool> = tools.declared().iter().map(function).collect();
     match form {
@@ -89,12 +90,12 @@ fn function(tool: &Declared) -> DynamicTool {
     }
 }
 
-/// Writes `schema`, which stands at `path`, as codex keeps it. What it would drop goes to `notes`.
+/// Rewrites `schema`, which is at `path`, into a form that codex keeps. Dropped parts go to `notes`.
 fn rewrite(schema: &mut Value, path: &str, notes: &mut Vec<String>, depth: usize) {
     if depth > DEEPEST {
         return;
     }
-    // Anything goes, which codex would make a string of.
+    // A schema for any value, which codex would make a string of.
     if schema.as_bool() == Some(true) {
         *schema = json!({});
     }
@@ -153,7 +154,7 @@ fn rewrite_tuple(map: &mut Map<String, Value>) {
     }
 }
 
-/// A constant, or values without a type, would become a string.
+/// Rewrites a constant, or values without a type, which would become a string.
 fn rewrite_values(map: &mut Map<String, Value>) {
     if let Some(value) = map.remove("const") {
         map.insert("enum".to_owned(), Value::Array(vec![value]));
@@ -257,7 +258,7 @@ mod tests {
         assert!(description.contains("- pair: items in this order [{\"type\":\"string\"},{\"type\":\"number\"}]"));
     }
 
-    /// OpenAI refuses every request of a thread with a tool that has one.
+    /// OpenAI refuses every request of a thread with a tool that has such a schema.
     #[test]
     fn a_union_at_the_top_is_one_object_and_told_in_the_description() {
         let branch = |kind: &str| json!({"type": "object", "properties": {"kind": {"const": kind}, kind: {"type": "string"}}, "required": ["kind", kind]});

@@ -1,12 +1,12 @@
-//! What `codex app-server` is sent: the parameters of requests, and the results of calls.
+//! The messages that `codex app-server` is sent: the parameters of requests, and the results of calls.
 //!
-//! All of it is written by serde. Every shape is compared with the schema that the installed codex generates (`__tests__/codex/live-schema.test.ts`). Source: codex 0.169.0 and
-//! 0.150.0, recordings `codex-app-server/*`.
+//! All of them are written by serde. Every shape is compared with the schema that the installed codex generates
+//! (`__tests__/codex/live-schema.test.ts`). Source: codex 0.169.0 and 0.150.0, recordings `codex-app-server/*`.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// How the client introduces itself.
+/// The name with which the client introduces itself.
 pub const CLIENT: &str = "deep_factor_providers";
 
 /// `initialize`: raw events and dynamic tools are experimental.
@@ -54,7 +54,7 @@ pub struct ConfigRead<'a> {
     pub cwd: &'a str,
 }
 
-/// `thread/loaded/list`: the threads that are in its memory.
+/// `thread/loaded/list`: asks for the threads in the server's memory.
 #[derive(Debug, Serialize)]
 pub struct ThreadList {}
 
@@ -63,19 +63,19 @@ pub struct ThreadList {}
 #[serde(rename_all = "camelCase")]
 pub struct ThreadStart<'a> {
     pub cwd: &'a str,
-    /// Nobody could be asked.
+    /// The policy for approvals: nobody could be asked.
     pub approval_policy: &'static str,
-    /// There is nothing to be sandboxed; the least all the same.
+    /// There is nothing to be sandboxed; it is the narrowest one all the same.
     pub sandbox: &'static str,
     /// Replaces codex's own instructions; `None` keeps them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_instructions: Option<&'static str>,
     pub developer_instructions: &'a str,
-    /// Nothing of it is written to a file.
+    /// Whether the thread is kept out of files.
     pub ephemeral: bool,
-    /// None: no project, no AGENTS.md of one.
+    /// No environments: no project, and no AGENTS.md of one.
     pub environments: [(); 0],
-    /// Without them nothing marks where a response ends.
+    /// Whether raw events are sent. Without them nothing marks the end of a response.
     pub experimental_raw_events: bool,
     /// The settings of this thread, by dotted names.
     pub config: &'a serde_json::Map<String, Value>,
@@ -88,7 +88,7 @@ pub struct ThreadStart<'a> {
     pub dynamic_tools: &'a [DynamicTool],
 }
 
-/// A tool, or tools under a name.
+/// A tool, or tools under a common name.
 #[derive(Debug, Clone, Serialize, PartialEq)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum DynamicTool {
@@ -98,13 +98,13 @@ pub enum DynamicTool {
         /// `[a-zA-Z0-9_-]{1,128}`.
         name: String,
         description: String,
-        /// JSON Schema, as far as codex keeps it.
+        /// The JSON Schema of the arguments, as far as codex keeps it.
         input_schema: Value,
     },
     /// Tools that the model calls by a common name (CODEX-LIVE §3.3, second best).
     Namespace {
         name: &'static str,
-        /// What they have in common.
+        /// The description of all of them together.
         description: &'static str,
         tools: Vec<DynamicTool>,
     },
@@ -119,17 +119,18 @@ pub struct InjectItems<'a> {
     pub items: &'a [Value],
 }
 
-/// `turn/start` with nothing but what was injected.
+/// `turn/start` with no input but the injected items.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnStart<'a> {
     pub thread_id: &'a str,
-    /// A text here would be searched for `$skill`, and may have 1,048,576 characters: the prompt is injected instead.
+    /// No input: a text here would be searched for `$skill`, and is limited to 1,048,576 characters, so the prompt is injected
+    /// instead.
     pub input: [(); 0],
-    /// How much the model thinks, for this turn and those behind it.
+    /// The model's level of reasoning, for this turn and later ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<&'a str>,
-    /// The schema of the answer: of this turn, all its requests (CODEX-LIVE, 0.150.0 and 0.169.0).
+    /// The schema of the answer, for all requests of this turn (CODEX-LIVE, 0.150.0 and 0.169.0).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<&'a Value>,
 }
@@ -139,7 +140,7 @@ pub struct TurnStart<'a> {
 #[serde(rename_all = "camelCase")]
 pub struct Interrupt<'a> {
     pub thread_id: &'a str,
-    /// The turn that goes on.
+    /// The turn in progress.
     pub turn_id: &'a str,
 }
 
@@ -154,9 +155,9 @@ pub struct Unsubscribe<'a> {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolAnswer {
-    /// Never empty.
+    /// The pieces of the result, never empty.
     pub content_items: Vec<ContentItem>,
-    /// Not seen by the model.
+    /// Whether the call succeeded, which the model does not see.
     pub success: bool,
 }
 

@@ -1,7 +1,8 @@
-//! One turn of a codex thread: opens the thread where there is none, says what is new, and reads until the reply is there.
+//! One turn of a codex thread: opens the thread if there is none, sends the new part, and reads until the reply has come.
 //!
-//! In: a [`TurnInput`]. Out: events, and what the turn came to. Giving it up stops the turn and forgets the thread; so does whatever it
-//! comes to but a reply, for codex keeps failed turns in its history (CODEX-LIVE pitfall 17): a new thread costs 10 to 17 ms.
+//! In: a [`TurnInput`]. Out: events, and the result of the turn. Giving the turn up stops it and forgets the thread; so does
+//! every result but a reply, since codex keeps failed turns in its history (CODEX-LIVE pitfall 17). A new thread costs 10 to 17
+//! ms.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,23 +30,23 @@ use crate::exchange::live::turn::{self, Report, Work};
 use crate::exchange::rpc::message::RpcError;
 use crate::exchange::rpc::{Answering, RequestError};
 
-/// How long a stream may be silent where no option says so: codex's own limit.
+/// The time for which a stream may be silent if no option sets it: codex's own limit.
 const SILENCE: Duration = Duration::from_secs(300);
-/// What codex needs longer than its own limit to say so.
+/// The time after its own limit that codex takes to report it.
 const SLACK: Duration = Duration::from_secs(1);
-/// How long the exit of a process is waited for that has closed its output.
+/// The time to wait for the exit of a process that has closed its output.
 const EXIT: Duration = Duration::from_secs(10);
 /// The failure of a turn whose process has ended.
 const GONE: &str = "server_gone";
-/// What codex gets for a call that no tool can take.
+/// The answer to a call that no tool can take.
 const UNFIT: &str = "Error: the arguments must be a JSON object";
 
-/// What is sent, and where.
+/// The input of a turn, and its thread.
 #[derive(Debug)]
 pub enum TurnInput {
-    /// A history, to a thread that is to be opened.
+    /// A history, for a thread that is to be opened.
     Fresh { service: Arc<Service>, items: Vec<Value> },
-    /// What is new, to a thread that knows the beginning.
+    /// The new part, for a thread that knows the beginning.
     Continued {
         conversation: Box<Conversation>,
         /// The results of its calls, by the API's ids.
@@ -56,30 +57,30 @@ pub enum TurnInput {
 
 type TurnEnd = turn::TurnEnd<Conversation, Recalled>;
 
-/// A turn.
+/// The work of a turn.
 #[derive(Debug)]
 pub struct ThreadWork {
     service: Arc<Service>,
     setup: Arc<Setup>,
-    /// How long nothing may come behind a call.
+    /// The time for which nothing may come after a call.
     silence: Duration,
-    /// The results of its calls that it begins with.
+    /// The results with which the turn begins.
     results: Vec<(String, ToolAnswer)>,
-    /// What follows them, or all of the history.
+    /// The items after the results, or those of the whole history.
     items: Vec<Value>,
-    /// The thread, when there is one.
+    /// The thread, as soon as there is one.
     conversation: Option<Box<Conversation>>,
-    /// The thread is opened for this turn.
+    /// Whether the thread is opened for this turn.
     is_fresh: bool,
-    /// A thread that is being opened.
+    /// The pending answer for a thread that is being opened.
     opened: Option<Answering>,
-    /// Whether the server answers, where nothing answers what it was sent.
+    /// The check whether the server answers, for messages that have no answer.
     heartbeat: Heartbeat,
     tracker: TaskTracker,
 }
 
 impl ThreadWork {
-    /// The turn that begins with `opening`.
+    /// Makes the work of the turn that begins with `opening`.
     pub fn new(opening: TurnInput, parts: WorkParts<'_, Setup>) -> ThreadWork {
         let (service, conversation, results, items) = match opening {
             TurnInput::Fresh { service, items } => (service, None, Vec::new(), items),
@@ -142,7 +143,8 @@ impl ThreadWork {
                     }
                     None => return Err(self.not_started(RequestError::Refused(refused), report).await),
                 },
-                // It has died since its last turn, or hangs, and got nothing of this one. One that was never of use would do it again.
+                // The process has died since its last turn, or hangs, and got nothing of this one. A process that never was of
+                // use would fail again.
                 Err(RequestError::Gone | RequestError::Unanswered(_)) if service.host().has_served() => {
                     return Err(TurnEnd::Vanished);
                 }
@@ -171,7 +173,7 @@ impl ThreadWork {
         let tracker = self.tracker.clone();
         let conversation = Conversation::new(service, id, model, tracker);
         if conversation.inbox.is_second() {
-            // Nothing is said to it: it is another's, and goes on as it is.
+            // The thread is sent nothing: it belongs to another call, and continues as it is.
             let error = RpcError::of("codex opened a thread with the id of one that is open");
             return Err(self.not_started(RequestError::Refused(error), report).await);
         }
@@ -179,7 +181,8 @@ impl ThreadWork {
         Ok(())
     }
 
-    /// Says `items` to an idle thread, and has it answer. In one breath: that loses nothing (CODEX-LIVE pitfall 10).
+    /// Injects `items` into an idle thread, and starts a turn. The two are sent one directly after the other, which loses nothing
+    /// (CODEX-LIVE pitfall 10).
     async fn start_turn(&mut self) -> Result<(), RequestError> {
         let items = std::mem::take(&mut self.items);
         let Some(conversation) = &mut self.conversation else {
@@ -208,7 +211,7 @@ impl ThreadWork {
         Ok(())
     }
 
-    /// Says what is new to a thread that waits.
+    /// Sends the new part to a thread that waits.
     async fn continue_turn(&mut self) -> Result<(), RequestError> {
         if self.results.is_empty() {
             return self.start_turn().await;
@@ -222,10 +225,10 @@ impl ThreadWork {
             return Err(RequestError::Gone);
         }
         if items.is_empty() {
-            // Nothing answers results.
+            // Results have no answer.
             self.heartbeat = service.heartbeat();
         } else {
-            // In one breath with the results, most of them would miss the request (CODEX-LIVE pitfall 10).
+            // Sent directly before the results, most of the items would miss the request (CODEX-LIVE pitfall 10).
             let inject = InjectItems {
                 thread_id: &conversation.id,
                 items: &items,
@@ -238,7 +241,7 @@ impl ThreadWork {
         Ok(())
     }
 
-    /// Reads until the reply is there.
+    /// Reads until the reply has come.
     async fn read(&mut self, report: &Report) -> TurnEnd {
         let setup = Arc::clone(&self.setup);
         let Some(conversation) = self.conversation.as_mut() else {
@@ -265,7 +268,7 @@ impl ThreadWork {
             let next = tokio::select! {
                 biased;
                 next = next => next,
-                // The results are on the way to nobody: the whole thread goes to another.
+                // Nobody gets the results any more: the whole thread goes to another server.
                 () = self.heartbeat.missed(), if session_event.is_some() => return TurnEnd::Vanished,
             };
             let received = conversation.inbox.bytes() - before;
@@ -309,19 +312,19 @@ impl ThreadWork {
             None if !conversation.service.host().is_over() => {
                 report.fail(Failure::of("more came for this thread than could be taken"))
             }
-            // Nothing was heard of what it was sent, results of calls included, of which codex tells at once: it was gone by then.
+            // Nothing came back after the input, not even for the results, which codex reports at once: it was gone by then.
             None if session_event.is_some() && !self.is_fresh => TurnEnd::Vanished,
             None => self.not_started(RequestError::Gone, report).await,
         }
     }
 
-    /// Whether a server that failed so has got nothing of the turn, and another may do better.
+    /// Returns whether a server that failed in this way has got nothing of the turn, and another one may do better.
     fn may_try_another(&self, error: &RequestError) -> bool {
-        // One that was never of use before would do it again.
+        // A server that never was of use would fail again.
         matches!(error, RequestError::Unanswered(_)) && self.service.host().sessions() > 1
     }
 
-    /// What becomes of a turn that could not be begun.
+    /// The end of a turn that could not be begun.
     async fn not_started(&mut self, error: RequestError, report: &Report) -> TurnEnd {
         match error {
             RequestError::Refused(refused) => report.fail(Failure::of(refused.message)),
@@ -353,7 +356,7 @@ impl Work for ThreadWork {
                 Err(end) => return end,
             },
             false => match self.continue_turn().await {
-                // Nothing was asked of the model yet: another thread can be.
+                // The model was not asked anything yet: another thread can take the turn.
                 Err(_) => return TurnEnd::Vanished,
                 sent => sent,
             },
@@ -383,7 +386,7 @@ impl Work for ThreadWork {
             conversation.end();
         }
         if let Some(answer) = self.opened {
-            // Opened for nobody. Who waits for that must not keep the server.
+            // The thread is opened for nobody. This wait must not keep the server alive.
             let service = Arc::downgrade(&self.service);
             self.tracker.spawn(async move {
                 if let Ok(Ok(answer)) = answer.await

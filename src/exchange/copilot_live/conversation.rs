@@ -1,7 +1,7 @@
 //! One session of a copilot server, between its turns and in them.
 //!
-//! A session that rests has calls whose results the server waits for, for as long as it takes (six minutes were measured); it costs nothing
-//! meanwhile.
+//! A resting session has calls for whose results the server waits, for as long as it takes (six minutes were measured); it costs
+//! nothing meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,24 +14,25 @@ use super::setup::Setup;
 use crate::exchange::live::inbox::Inbox;
 use crate::exchange::live::keep::{Idle, Keepable};
 
-/// How long a server may take to stop and forget a session: 2 ms on an idle machine. One that is later takes no new calls.
+/// The time that a server may take to stop and forget a session: 2 ms on an idle machine. A server that takes longer gets no new
+/// calls.
 const STOP: Duration = Duration::from_secs(3);
 
 /// A session of a server.
 #[derive(Debug)]
 pub struct Conversation {
-    /// The server it lives in.
+    /// The server in which the session lives.
     pub service: Arc<Service>,
     pub id: String,
-    /// What the server tells of it.
+    /// The server's events on the session.
     pub inbox: Inbox<SessionEvent>,
-    /// The server's requests for results: the call, and the request.
+    /// The server's requests for results: the call's id, and the request's.
     pub pending: Vec<(String, String)>,
     tracker: TaskTracker,
 }
 
 impl Conversation {
-    /// The session `id` of `service`, of which nothing has come yet.
+    /// Makes the session `id` of `service`, of which nothing has come yet.
     pub fn new(service: Arc<Service>, id: String, tracker: TaskTracker) -> Conversation {
         Conversation {
             inbox: service.server.inbox(&id),
@@ -42,7 +43,7 @@ impl Conversation {
         }
     }
 
-    /// Stops what goes on, and has the server forget the session.
+    /// Stops the turn in progress, and makes the server forget the session.
     pub async fn close(self) {
         let Conversation { service, id, inbox, .. } = self;
         drop(inbox);
@@ -63,7 +64,7 @@ impl Keepable for Conversation {
     async fn idle(&mut self) -> Idle {
         loop {
             match self.inbox.next_at_rest(self.service.host()).await {
-                // Its calls are answered by nobody any more, or its history is another one.
+                // Nobody answers its calls any more, or its history has changed.
                 None
                 | Some(
                     SessionEvent::CallStarted { .. }

@@ -1,7 +1,8 @@
-//! The file system of the sessions: a tree in memory for each, which the server asks for over its own pipe (`sessionFs.*`).
+//! The file system of the sessions: a tree in memory for each, which the server reads and writes over its own pipe
+//! (`sessionFs.*`).
 //!
-//! In: what the server asks for, with the session and a path. Out: the answer. There is no other tree: a path that is not in it, whoever has
-//! named it, is not there, and nothing here knows the disk.
+//! In: the server's requests, with the session and a path. Out: the answer. There is no other tree: a path that is not in it does
+//! not exist, whoever has named it, and nothing here accesses the disk.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,25 +10,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Where a session's state is, for the server.
+/// The folder of a session's state, for the server.
 pub const STATE: &str = "/state";
 /// The history of a session, in its state.
 pub const HISTORY: &str = "/state/events.jsonl";
 
-/// How much a session may write, bytes: what it appends to its history, above all.
+/// The bytes that a session may write: mostly appended history.
 const MOST: usize = 256 << 20;
-/// How many files and folders a session may make.
+/// The number of files and folders that a session may make.
 const MOST_ENTRIES: usize = 1_000;
-/// How long a path may be, bytes: as on Linux. One that is longer is of nobody's file, and each of its folders would be an entry.
+/// The longest path, in bytes, as on Linux. A longer one belongs to no file, and each of its folders would be an entry.
 const LONGEST_PATH: usize = 4096;
-/// The one time of all files.
+/// The time stamp of all files.
 const TIME: &str = "2026-01-01T00:00:00.000Z";
 
-/// The trees, by their sessions.
+/// The trees, by the ids of their sessions.
 #[derive(Debug, Default)]
 pub struct Files(Mutex<HashMap<String, Tree>>);
 
-/// What there is, by its path.
+/// The files and folders of a session, by their paths.
 #[derive(Debug)]
 struct Tree {
     entries: BTreeMap<String, Entry>,
@@ -57,7 +58,7 @@ impl Files {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tree of `session`, with this history.
+    /// Opens the tree of `session`, with this history.
     pub fn open(&self, session: &str, history: String) {
         let bytes = history.len();
         let folder = |path: &str| (path.to_owned(), Entry::Folder);
@@ -69,12 +70,12 @@ impl Files {
         self.trees().insert(session.to_owned(), tree);
     }
 
-    /// Takes the tree of `session` away.
+    /// Removes the tree of `session`.
     pub fn close(&self, session: &str) {
         self.trees().remove(session);
     }
 
-    /// The answer to the request `method`, without its prefix. `None` for one that nobody here understands.
+    /// The answer to the request `method`, given without its prefix. `None` for one that nobody here understands.
     pub fn answer(&self, method: &str, params: &str) -> Option<Value> {
         let params: Params = serde_json::from_str(params).unwrap_or_default();
         let mut trees = self.trees();
@@ -116,12 +117,12 @@ impl Files {
     }
 }
 
-/// The error of what is not there, or can't be.
+/// The error for a path that does not exist, or can't.
 fn missing() -> Value {
     json!({"code": "ENOENT", "message": "no such file or directory"})
 }
 
-/// An operation that says nothing but that it is done, or the error.
+/// The answer to an operation without a result: null, or the error.
 fn done(done: Option<()>) -> Value {
     match done {
         Some(()) => Value::Null,
@@ -146,7 +147,7 @@ impl Entry {
     }
 }
 
-/// `path`, if it is a plain one in the state's folder.
+/// `path`, if it is a plain path in the state's folder.
 fn inner(path: &str) -> Option<&str> {
     let path = path.trim_end_matches('/');
     if path.len() > LONGEST_PATH {
@@ -224,7 +225,7 @@ impl Tree {
         }
     }
 
-    /// Whether it was there.
+    /// Removes an entry, and returns whether it existed.
     fn remove(&mut self, path: &str, recursive: bool) -> bool {
         let Some(path) = inner(path).map(str::to_owned) else {
             return false;

@@ -33,7 +33,7 @@ impl Form for Copilot {
     type Session = Conversation;
     type Input = Vec<CallResult>;
 
-    /// The thread's system messages are its system prompt, behind that of the options.
+    /// The thread's system messages are its system prompt, after that of the options.
     fn setup(parts: &SetupParts<'_>) -> Setup {
         let SetupParts { options, output, .. } = *parts;
         let own = match &options.system_prompt {
@@ -58,12 +58,13 @@ impl Form for Copilot {
         }
     }
 
-    /// Its server serves all choices: they are told with each session.
+    /// The server serves all choices: they are sent with each session.
     fn options(_: Option<&Setup>, _: Option<&Choices>) -> ProcessOptions {
         ProcessOptions::default()
     }
 
-    /// Results alone, of words alone: a message of the user's would be a prompt of copilot's, and images would be one ([`history`]).
+    /// Only results, and only of text: a message of the user's would be a prompt of copilot's, and images would be one
+    /// ([`history`]).
     fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<Vec<CallResult>, WhyAnew> {
         let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
         let is_text = |(_, result): &(_, &Message)| matches!(result.content, Content::Text(_));
@@ -80,7 +81,7 @@ impl Form for Copilot {
 }
 
 impl ServerForm for Copilot {
-    /// About 3 MB each (1.0.102: 287 MB with 8, 262 with one).
+    /// About 3 MB each (1.0.102: 287 MB with 8, 262 MB with one).
     const MOST_RESTING: usize = 100;
 
     type Server = Service;

@@ -1,7 +1,7 @@
 //! A thread as copilot's own history: the file of events from which a session is resumed (NEW-CLIS 1.4).
 //!
-//! In: messages. Out: the lines of `events.jsonl`. Nothing a user, a model or a tool has said is looked at by copilot: what stands there goes to
-//! the API as it is, in the order of the thread.
+//! In: messages. Out: the lines of `events.jsonl`. copilot does not interpret the words in them: they go to the API as they are,
+//! in the order of the thread.
 
 use std::collections::HashSet;
 
@@ -13,31 +13,31 @@ use crate::exchange::live::history::failed;
 use crate::message::content::{self, Part};
 use crate::message::{Content, Message, Role};
 
-/// What a call is answered with that nobody has answered.
+/// The answer to a call that nobody has answered.
 const NO_RESULT: &str = "Error: this call has no result";
-/// What stands before the result of a call that is not there.
+/// The text before a result whose call does not exist.
 const ORPHAN: &str = "The result of an earlier tool call:";
-/// What stands before the images of results.
+/// The text before the images of results.
 const SHOWN: &str = "The images of the tool results:";
-/// The one time of all events.
+/// The time stamp of all events.
 const TIME: &str = "2026-01-01T00:00:00.000Z";
 
-/// Of which session a history is to be.
+/// The session for which a history is written.
 #[derive(Debug)]
 pub struct Of<'a> {
-    /// Its id.
+    /// The session's id.
     pub session: &'a str,
-    /// The model that is to answer, where it is known.
+    /// The model that will answer, if it is known.
     pub model: &'a str,
     /// The server's version.
     pub version: &'a str,
-    /// Its folder.
+    /// The session's folder.
     pub folder: &'a str,
-    /// Its tools.
+    /// The session's tools.
     pub tools: &'a Tools,
 }
 
-/// The history of `messages`, and of what is said behind them.
+/// Writes the history of `messages`, and of the note after them.
 pub fn write(messages: &[Message], note: Option<&str>, of: &Of<'_>) -> String {
     let mut history = History {
         of,
@@ -82,7 +82,7 @@ pub fn write(messages: &[Message], note: Option<&str>, of: &Of<'_>) -> String {
     history.text
 }
 
-/// What a message says in words.
+/// The text of a message.
 fn text_of(message: &Message) -> String {
     match &message.content {
         Content::Text(text) => text.clone(),
@@ -97,7 +97,7 @@ fn text_of(message: &Message) -> String {
     }
 }
 
-/// What the result of a call says in words.
+/// The text of a call's result.
 pub fn result_of(message: &Message) -> String {
     match message.is_error {
         true => failed(text_of(message)),
@@ -143,7 +143,7 @@ struct User<'a> {
     attachments: &'a [Attachment],
 }
 
-/// An image, which the API gets behind the message's text and a text of its own, its name.
+/// An image, which the API gets after the message's text and after a text of its own, its name.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Attachment {
@@ -186,20 +186,21 @@ struct Output<'a> {
     content: &'a str,
 }
 
-/// A history as it grows.
+/// A history that is being written.
 struct History<'a> {
     of: &'a Of<'a>,
     text: String,
     events: u64,
     /// Calls without a result: the caller's id, and the one used here.
     open: Vec<(String, String)>,
-    /// Ids in use: each may be there once.
+    /// The ids in use: each may be there once.
     used: HashSet<String>,
     made: usize,
-    /// So many images are in it.
+    /// The number of images so far.
     images: usize,
-    /// Images of results. No result holds one (a model that is said to see would have them behind the results, too, but not more than 50,
-    /// and made smaller from 2000 pixels a side on): they are a user's message, which comes when all the results are there.
+    /// The images of results. A result can't hold one, so they become a user's message, which comes after all the results. (For a
+    /// model that is said to see, copilot would put them after the results by itself, but no more than 50, and made smaller from
+    /// 2000 pixels a side on.)
     unshown: Vec<Attachment>,
 }
 
@@ -223,7 +224,7 @@ impl<'a> History<'a> {
         self.text.push('\n');
     }
 
-    /// The text of a message, and its images, each of which has its number at its place in the text.
+    /// The text of a message, and its images; each image's number is at its place in the text.
     fn said(&mut self, message: &Message) -> (String, Vec<Attachment>) {
         let raw = match &message.content {
             Content::Text(text) => return (text.clone(), Vec::new()),
@@ -234,7 +235,7 @@ impl<'a> History<'a> {
             match part {
                 Part::Text(more) => text.push_str(&more),
                 Part::Media(media) => {
-                    // What is no image has been refused before (`run::content`).
+                    // Media that are not images have been refused before (`run::content`).
                     let Some((mime, data)) = media.inline() else { continue };
                     self.images += 1;
                     let name = format!("image {}", self.images);
@@ -287,7 +288,7 @@ impl<'a> History<'a> {
         self.event("assistant.message", &answer);
     }
 
-    /// An id for a call that the caller calls `id`.
+    /// Makes an id for a call that the caller calls `id`.
     fn open_call(&mut self, id: &str) -> String {
         let mut unique = id.to_owned();
         while unique.is_empty() || !self.used.insert(unique.clone()) {
@@ -298,7 +299,7 @@ impl<'a> History<'a> {
         unique
     }
 
-    /// The result of a call; of none that is there, what it says is all that is left of it.
+    /// Adds the result of a call. If there is no such call, the text of the result is added as a message.
     fn result(&mut self, message: &Message) {
         let at = match message.tool_call_id.as_str() {
             "" => (!self.open.is_empty()).then_some(0),
@@ -324,7 +325,7 @@ impl<'a> History<'a> {
         self.event("tool.execution_complete", &done);
     }
 
-    /// Answers what nobody has answered, and shows what results have shown, before somebody else speaks.
+    /// Answers the calls that nobody has answered, and shows the images of results, before another message comes.
     fn close(&mut self) {
         for (_, id) in std::mem::take(&mut self.open) {
             self.done(&id, NO_RESULT);

@@ -1,7 +1,8 @@
-//! What `copilot --headless` says: its notifications as events of a session ([`SessionEvent`]), and its requests for the files of one.
+//! The messages of `copilot --headless`: its notifications as events of a session ([`SessionEvent`]), and its requests for a
+//! session's files.
 //!
-//! In: a notification or a request of the server's. Out: what it tells of a session, or the answer of [`super::files`]. What is sent to it is in
-//! [`super::wire`].
+//! In: a notification or a request of the server's. Out: its meaning for a session, or the answer of [`super::files`].
+//! [`super::wire`] has the messages in the other direction.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -13,7 +14,7 @@ use crate::exchange::rpc::message::{Request, Version};
 use crate::exchange::rpc::{Asked, Framing, Protocol};
 use crate::message::Usage;
 
-/// How the requests for files begin.
+/// The prefix of the requests for files.
 const FILES: &str = "sessionFs.";
 /// The notification that holds an event of a session.
 const EVENT: &str = "session.event";
@@ -94,7 +95,7 @@ pub enum SessionEvent {
     },
     /// What an answer cost, and why it ended.
     Usage {
-        /// Of an API that tells none: none.
+        /// The usage; `None` if the API tells none.
         usage: Option<Usage>,
         finish_reason: Option<String>,
         model: String,
@@ -103,7 +104,7 @@ pub enum SessionEvent {
     RawCalls(Vec<(String, String)>),
     /// A message of the model, whole.
     Message(Box<ModelReply>),
-    /// What a request came to.
+    /// The result of a request.
     CallEnded {
         is_success: bool,
     },
@@ -112,7 +113,7 @@ pub enum SessionEvent {
         request: String,
         call: String,
     },
-    /// A call has a result, whoever gave it.
+    /// A call has a result, from whomever.
     CallAnswered {
         call: String,
         is_success: bool,
@@ -121,26 +122,26 @@ pub enum SessionEvent {
     CallFailed(Box<Failure>),
     /// The turn failed.
     Failed(Box<Failure>),
-    /// Something that the user should know.
+    /// A message that the user should know.
     Warning {
         code: String,
         message: String,
     },
-    /// Something began that changes the history behind the caller's back.
+    /// Something began that changes the history without the caller's knowledge.
     Compaction,
-    /// Nothing goes on any more.
+    /// Nothing is in progress any more.
     Idle,
     Closed,
 }
 
-/// A message of the model, as it is told.
+/// A whole message of the model, as the server reports it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ModelReply {
     pub message_id: String,
     pub content: String,
     pub reasoning_text: Option<String>,
-    /// What its API has sealed of the reasoning, JSON.
+    /// The reasoning that its API has sealed, as JSON.
     pub reasoning_blocks: Option<Box<RawValue>>,
     pub tool_requests: Vec<ToolRequest>,
 }
@@ -151,11 +152,11 @@ pub struct ModelReply {
 pub struct ToolRequest {
     pub tool_call_id: String,
     pub name: String,
-    /// Read and written again: numbers may have lost digits.
+    /// The arguments, read and written again by the server: numbers may have lost digits.
     pub arguments: Option<Box<RawValue>>,
 }
 
-/// The fields of all events that matter, but those of messages and failures.
+/// The fields of all events that matter, except those of messages and failures.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Data {
@@ -169,7 +170,7 @@ struct Data {
     success: bool,
     finish_reason: Option<String>,
     warning_type: String,
-    // `model.call_final_result` has a word here, and others an object.
+    // A word in `model.call_final_result`, an object in other events.
     result: Option<Box<RawValue>>,
     message: Option<Box<RawValue>>,
     input_tokens: Option<u64>,
@@ -197,7 +198,7 @@ struct Function {
     arguments: String,
 }
 
-/// What the event `kind` tells with `data`; `None` for what matters to nobody here.
+/// Reads the event `kind` with `data`; `None` for one that does not matter here.
 pub fn read(kind: &str, data: &str) -> Option<SessionEvent> {
     match kind {
         "assistant.message" => return serde_json::from_str(data).ok().map(SessionEvent::Message),
@@ -234,7 +235,7 @@ pub fn read(kind: &str, data: &str) -> Option<SessionEvent> {
             delta: data.input_delta,
         },
         "assistant.usage" => SessionEvent::Usage {
-            // With what was cached.
+            // The input includes cached tokens.
             usage: data.input_tokens.zip(data.output_tokens).map(|(input, output)| Usage {
                 input_tokens: input,
                 output_tokens: output,

@@ -1,14 +1,16 @@
-//! The live engine of copilot: one `copilot --headless --stdio` for all conversations of a provider, over its JSON-RPC on standard streams.
+//! The live engine of copilot: one `copilot --headless --stdio` for all conversations of a provider, over its JSON-RPC on
+//! standard streams.
 //!
-//! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`setup::Setup`]. Out: the events of one turn after the other. A thread becomes
-//! the history of a session ([`history`]), a file in a tree that this process serves over the same pipe ([`files`]): nothing is on the disk, and
-//! nothing of it is a prompt, which copilot would put a date before. The caller's tools are the session's only ones: the server asks for
-//! their results and waits, which ends a reply here with its calls pending and nothing run. The results answer those requests. A session whose
-//! answer has no calls is over: the next call replays its thread, which takes a tenth of a second.
+//! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`setup::Setup`]. Out: the events of one turn after the
+//! other. A thread becomes the history of a session ([`history`]), a file in a tree that this process serves over the same pipe
+//! ([`files`]): nothing is on the disk, and nothing of it is a prompt, before which copilot would put a date. The caller's tools
+//! are the session's only ones: the server asks for their results and waits, which ends a reply here with its calls pending and
+//! nothing run. The results answer those requests. A session whose answer has no calls is over: the next call replays its thread,
+//! which takes a tenth of a second.
 //!
-//! A [`service::Service`] is a server that is ready; a [`conversation::Conversation`] one of its sessions, which takes one turn ([`work`])
-//! after the other while its calls wait; a [`reader::TurnReader`] makes events of what the server tells ([`inbound`]). All facts are those of
-//! NEW-CLIS 1, measured with 1.0.102.
+//! A [`service::Service`] is a ready server; a [`conversation::Conversation`] one of its sessions, which takes one turn
+//! ([`work`]) after the other while its calls wait; a [`reader::TurnReader`] makes the events of a reply from the server's events
+//! ([`inbound`]). All facts are those of NEW-CLIS 1, measured with 1.0.102.
 
 pub mod conversation;
 pub mod files;

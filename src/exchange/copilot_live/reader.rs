@@ -1,9 +1,9 @@
-//! What the server tells of a turn, as events of a reply.
+//! Makes the events of a reply from the server's events on a turn.
 //!
-//! In: [`SessionEvent`]s. Out: events, and whether the reply is over ([`TurnStep`]). It is over where all its calls of the caller's tools are pending,
-//! or with an answer without calls. Calls that copilot answers itself (of tools that are not there, with arguments that are no JSON) are
-//! none of the caller's: the reply then takes several responses, whose usage is added up. What copilot would do by itself after a failure
-//! or a cut answer is no part of a reply: either fails the turn at once.
+//! In: [`SessionEvent`]s. Out: events, and whether the reply is over ([`TurnStep`]). It is over if all its calls of the caller's
+//! tools are pending, or with an answer without calls. Calls that copilot answers itself (of tools that are not there, with
+//! arguments that are not JSON) are none of the caller's: the reply then takes several responses, whose usage is added up.
+//! copilot's own continuation after a failure or a cut answer is no part of a reply: either fails the turn at once.
 
 use std::collections::HashMap;
 use std::slice;
@@ -41,29 +41,29 @@ const TOOL_RAN: &str = "tool_ran";
 /// The failure of a session that was closed.
 const CLOSED: &str = "session_closed";
 
-/// What to do with the turn.
+/// The next step for the turn.
 #[derive(Debug, PartialEq, Eq)]
 pub enum TurnStep {
     /// There is more to come.
     More,
-    /// The reply is there, and so are its calls.
+    /// The reply has come, with its calls.
     Reply,
-    /// It failed; why is among the events.
+    /// The turn failed; the reason is among the events.
     Failed,
 }
 
-/// A call of the caller's that the server has not answered.
+/// A call of the caller's tools that the server has not answered itself.
 #[derive(Debug)]
 struct OpenCall {
     /// The API's id: two calls of one answer may have the same.
     api_id: String,
-    /// Under an id of its own.
+    /// The call, under a unique id.
     call: ToolCall,
-    /// The server's request for its result, when there is one.
+    /// The server's request for its result, as soon as there is one.
     request: Option<String>,
 }
 
-/// A reply as it comes.
+/// A reply that is being read.
 #[derive(Debug)]
 pub struct TurnReader<'a> {
     tools: &'a Tools,
@@ -73,24 +73,24 @@ pub struct TurnReader<'a> {
     finish_reason: Option<String>,
     /// The arguments of calls as the model wrote them, by the API's ids, in their order.
     raw: Vec<(String, String)>,
-    /// The caller's calls of this answer, as far as the server has not answered them itself.
+    /// The calls of the caller's tools in this answer, as far as the server has not answered them itself.
     calls: Vec<OpenCall>,
-    /// The ids that they have.
+    /// The ids that are taken by calls.
     taken: TakenIds,
-    /// How far the arguments of the calls have come that are told piece by piece, by the API's ids.
+    /// The progress of the arguments of calls that are told piece by piece, by the API's ids.
     deltas: HashMap<String, DocumentEnd>,
-    /// Those whose results it waits for: the call, and its request.
+    /// The calls for whose results the server waits: the call, and its request.
     pending: Vec<(String, String)>,
     /// The requests of calls that no tool can take.
     unfit: Vec<String>,
-    /// Reasoning came piece by piece.
+    /// Whether reasoning came piece by piece.
     has_thought: bool,
-    /// An answer with a word has come, and no call.
+    /// Whether an answer with a word, and without a call, has come.
     has_answer: bool,
 }
 
 impl<'a> TurnReader<'a> {
-    /// For a reply in `session`, of this model as far as it is known.
+    /// Makes the reader of a reply in `session`, of this model as far as it is known.
     pub fn new(tools: &'a Tools, session: &str, model: &str) -> TurnReader<'a> {
         TurnReader {
             tools,
@@ -114,12 +114,12 @@ impl<'a> TurnReader<'a> {
         self.pending
     }
 
-    /// The requests of calls that came with arguments which no tool can take.
+    /// Takes the requests of calls with arguments that no tool can take.
     pub fn take_unfit(&mut self) -> Vec<String> {
         std::mem::take(&mut self.unfit)
     }
 
-    /// Takes one event of the session; what it means is added to `events`.
+    /// Takes one event of the session, and adds its meaning to `events`.
     pub fn push(&mut self, event: SessionEvent, events: &mut Vec<Event>) -> TurnStep {
         match event {
             SessionEvent::CallStarted { model } => self.named(model),
@@ -135,7 +135,7 @@ impl<'a> TurnReader<'a> {
                 text: delta,
             }),
             SessionEvent::CallDelta { call, name, delta } => {
-                // What comes behind whole arguments is another call's of the same id, which is told whole.
+                // Pieces that come after whole arguments belong to another call with the same id, which is reported whole.
                 let told = self.deltas.entry(call.clone()).or_default();
                 let is_over = told.is_over();
                 told.push(delta.as_bytes());
@@ -193,7 +193,7 @@ impl<'a> TurnReader<'a> {
                 let at = self.calls.iter().position(unasked);
                 let at = at.or_else(|| self.calls.iter().position(of_id));
                 let answered = at.map(|at| self.calls.remove(at));
-                // Only who was asked has the results of the caller's tools. A failure is copilot's own word on arguments that are no JSON.
+                // Only the caller has the results of its tools. A failure is copilot's own answer to arguments that are not JSON.
                 if is_success && answered.is_some() {
                     let reason = format!("copilot ran the call {call} by itself");
                     return self.failed(Failure::named(TOOL_RAN, reason), events);
@@ -208,7 +208,7 @@ impl<'a> TurnReader<'a> {
                 let reason = "copilot shortens the history by itself, with which the thread would go on unseen";
                 return self.failed(Failure::named(COMPACTED, reason), events);
             }
-            // An empty answer is told as an error: a turn that ends without either was ended by something else.
+            // An empty answer is reported as an error: a turn that ends without either was ended by something else.
             SessionEvent::Idle => {
                 let reason = "the turn ended well, without a word and without a call";
                 return self.failed(Failure::named(NO_ANSWER, reason), events);
@@ -264,7 +264,7 @@ impl<'a> TurnReader<'a> {
             let raw = raw.map(|at| self.raw.remove(at).1);
             let raw = raw.map(|raw| serde_json::from_str::<Box<RawValue>>(&raw));
             let args = match raw {
-                // It answers what is no JSON itself.
+                // copilot itself answers arguments that are not JSON.
                 Some(Err(_)) => continue,
                 Some(Ok(args)) => Some(args),
                 None => request.arguments,
@@ -286,7 +286,7 @@ impl<'a> TurnReader<'a> {
         }
     }
 
-    /// The reply is over where the server waits for all that it has of the caller's.
+    /// Ends the reply if the server waits for all calls of the caller's tools.
     fn with_calls(&mut self, events: &mut Vec<Event>) -> TurnStep {
         if self.calls.is_empty() || self.calls.iter().any(|open| open.request.is_none()) {
             return TurnStep::More;
@@ -299,7 +299,7 @@ impl<'a> TurnReader<'a> {
         TurnStep::Reply
     }
 
-    /// The turn fails with this.
+    /// Fails the turn with this failure.
     pub fn failed(&mut self, failure: Failure, events: &mut Vec<Event>) -> TurnStep {
         events.push(Event::Failure(failure));
         self.outcome(true, events);

@@ -1,6 +1,6 @@
-//! A copilot server that is ready: it speaks the protocol that is understood here, and has its sessions' files here.
+//! A ready copilot server: it speaks the protocol that is understood here, and has its sessions' files here.
 //!
-//! In: a command line of `copilot --headless --stdio`. Out: a [`Service`], or why there is none.
+//! In: a command line of `copilot --headless --stdio`. Out: a [`Service`], or the reason why there is none.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +17,17 @@ use crate::exchange::print::{self, Surroundings};
 use crate::exchange::rpc::{Answer, RequestError, RpcHost};
 use crate::redact::Secret;
 
-/// How long a server may take to answer: half a second on an idle machine, and 6 s where it unpacks itself first.
+/// The time that a server may take to answer: half a second on an idle machine, and 6 s if it unpacks itself first.
 const HANDSHAKE: Duration = Duration::from_secs(60);
-/// How long a server that serves may leave unanswered what needs neither network nor model: `session.resume` takes 40 to 210 ms.
+/// The time for which a server that has served may leave a request unanswered that needs neither network nor model:
+/// `session.resume` takes 40 to 210 ms.
 const PATIENCE: Patience = Patience {
     first: HANDSHAKE,
     later: Duration::from_secs(15),
 };
-/// How long the exit of a process is waited for that has closed its output.
+/// The time to wait for the exit of a process that has closed its output.
 const EXIT: Duration = Duration::from_secs(10);
-/// The variables of a model API. Offline, a process without one does not start.
+/// The variables of a model API, which sessions are told instead. Offline, a process without one does not start.
 const TOLD_BY_SESSION: &[&str] = &[
     "COPILOT_OFFLINE",
     "COPILOT_PROVIDER_BASE_URL",
@@ -42,7 +43,7 @@ const TOLD_BY_SESSION: &[&str] = &[
     "COPILOT_PROVIDER_WIRE_MODEL",
     "COPILOT_PROVIDER_MAX_PROMPT_TOKENS",
 ];
-/// The answer of a process that is no more.
+/// The answer of a process that has exited.
 const GONE: Answer = Err(RequestError::Gone);
 
 /// A server that is ready.
@@ -50,11 +51,11 @@ const GONE: Answer = Err(RequestError::Gone);
 pub struct Service {
     /// The process.
     pub server: Arc<RpcHost<Copilot>>,
-    /// copilot's version, if it says one.
+    /// copilot's version, if it tells one.
     pub version: Option<String>,
     /// The empty folder of its sessions.
     pub folder: String,
-    /// The model API of its sessions, where that is the user's own.
+    /// The model API of its sessions, if that is the user's own.
     pub api: Option<Api>,
     /// The model that its environment names.
     pub model: Option<String>,
@@ -105,22 +106,22 @@ impl Service {
         })
     }
 
-    /// Its process.
+    /// The host of the process.
     pub fn host(&self) -> &Host {
         self.server.host()
     }
 
-    /// Asks the server for what it knows at once.
+    /// Sends a request that the server can answer at once, to check that it answers.
     pub fn heartbeat(&self) -> Heartbeat {
         self.host().heartbeat(self.server.post("ping", &json!({})))
     }
 
-    /// Has what goes on in the session `id` stop.
+    /// Stops the turn in progress in the session `id`.
     pub fn abort(&self, id: &str) {
         drop(self.server.post("session.abort", &wire::of_session(id)));
     }
 
-    /// Has the server forget the session `id`, and takes its files away when it has.
+    /// Makes the server forget the session `id`, and then removes its files.
     pub async fn forget(&self, id: &str) {
         let forgotten = self.server.request("session.destroy", &wire::of_session(id)).await;
         drop(forgotten);
@@ -128,12 +129,13 @@ impl Service {
     }
 }
 
-/// A model API in its environment would be that of the process, which then wants a model before it starts: sessions are told it.
+/// Removes a model API from the environment of `line`: it would be that of the process, which then needs a model before it
+/// starts. The sessions are told it instead.
 fn told_by_session(line: &mut CommandLine) {
     let is_told = |name: &str| TOLD_BY_SESSION.contains(&name);
     line.user_env.retain(|(name, _)| !is_told(name));
     line.set_env.retain(|(name, _)| !is_told(name));
-    // Empty is not set.
+    // An empty variable counts as not set.
     let unset = TOLD_BY_SESSION.iter().map(|name| (*name, EnvText::Text(String::new())));
     line.set_env.extend(unset);
 }
@@ -142,7 +144,7 @@ fn folder(server: &RpcHost<Copilot>) -> String {
     server.host().folder().to_string_lossy().into_owned()
 }
 
-/// The server's version, if it says one.
+/// Makes the handshake, and returns the server's version, if it tells one.
 async fn handshake(server: &RpcHost<Copilot>) -> Result<Option<String>, NoHost> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -1,25 +1,25 @@
-//! The setup of a session, fixed when it begins: the system prompt, the tools, the model, how much that thinks.
+//! The setup of a session, fixed when it begins: the system prompt, the tools, the model, and its level of reasoning.
 
 use crate::declare::{MAX_NAME, Tools};
 use crate::message::ToolSpec;
 
-/// By this, sessions are distinguished.
+/// The setup of a session. Sessions with different setups are not exchangeable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
-    /// The system prompt; none where copilot's own is all there is.
+    /// The system prompt; `None` if only copilot's own is used.
     pub system: Option<String>,
-    /// Copilot's own instructions stand before it.
+    /// Whether copilot's own instructions come before it.
     pub own_instructions: bool,
-    /// The model, where one is chosen.
+    /// The model, if one is chosen.
     pub model: Option<String>,
-    /// How much it thinks, where that is chosen.
+    /// The model's level of reasoning, if it is chosen.
     pub effort: Option<String>,
     /// The caller's tools.
     pub tools: Tools,
 }
 
 impl Setup {
-    /// That of a session with `tools`, whose model is the server's to choose.
+    /// Makes the setup of a session with `tools`, whose model the server chooses.
     pub fn new(system: Option<String>, own_instructions: bool, tools: &[ToolSpec]) -> Setup {
         Setup {
             system,

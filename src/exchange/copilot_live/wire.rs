@@ -1,7 +1,7 @@
-//! What the server is sent: the parameters of requests, and the results of calls.
+//! The messages that the server is sent: the parameters of requests, and the results of calls.
 //!
-//! The server refuses a field that it does not know, by its name. Source: copilot 1.0.102, recordings `sdk-recipe-whole` and
-//! `sdk-sessionfs-history`; what each field removes is in NEW-CLIS 1.2 and 1.6.
+//! The server refuses an unknown field by its name. Source: copilot 1.0.102, recordings `sdk-recipe-whole` and
+//! `sdk-sessionfs-history`; NEW-CLIS 1.2 and 1.6 tell what each field removes.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,8 @@ use crate::redact::Secret;
 /// The protocol that is understood here.
 pub const PROTOCOL: u64 = 3;
 
-/// So many tokens may be in a request: of a model that it does not know, copilot would refuse what has more than 128,000, unsent.
+/// The token limits that are declared for any model: for a model that it does not know, copilot would refuse a request of more
+/// than 128,000 tokens, unsent.
 const ANY: u64 = 10_000_000;
 
 /// A model API of the user's own, as the environment of the server names it (`COPILOT_PROVIDER_*`).
@@ -32,7 +33,7 @@ pub struct Api {
     pub key: Option<Secret>,
     /// `API_KEY_COMMAND`.
     pub key_command: Option<Secret>,
-    /// `HEADERS`: a line each.
+    /// `HEADERS`: one per line.
     pub headers: Option<Secret>,
     /// `BEARER_TOKEN`.
     pub bearer: Option<Secret>,
@@ -83,7 +84,7 @@ pub fn resume(session: &str, setup: &Setup, model: Option<&str>, api: Option<&Ap
             "name": tool.name,
             "description": tool.description.as_deref().unwrap_or_default(),
             "parameters": schema,
-            // One of copilot's own of this name is not meant.
+            // A tool of copilot's own with this name is not meant.
             "overridesBuiltInTool": true,
             "skipPermission": true,
             "defer": "never",
@@ -132,7 +133,8 @@ pub fn resume(session: &str, setup: &Setup, model: Option<&str>, api: Option<&Ap
     if let Some(api) = api {
         params["provider"] = api.fields();
         params["modelCapabilities"] = json!({
-            // Images of a history go to any model. Of one that is said to see, copilot makes them smaller, and leaves out all but 50.
+            // Images of a history go to any model. For a model that is said to see, copilot makes them smaller, and leaves out
+            // all but 50.
             "supports": {"vision": false},
             "limits": {"max_prompt_tokens": ANY, "max_context_window_tokens": ANY},
         });
@@ -140,7 +142,7 @@ pub fn resume(session: &str, setup: &Setup, model: Option<&str>, api: Option<&Ap
     params
 }
 
-/// `session.options.update`: what only this takes away.
+/// `session.options.update`: the things that only this request turns off.
 pub fn options(session: &str) -> Value {
     json!({
         "sessionId": session,
@@ -153,12 +155,12 @@ pub fn options(session: &str) -> Value {
     })
 }
 
-/// `session.sendMessages`: go on, without a new message.
+/// `session.sendMessages`: continues the session without a new message.
 pub fn go_on(session: &str) -> Value {
     json!({"sessionId": session, "messages": []})
 }
 
-/// `session.abort`, `session.destroy`.
+/// The parameters of `session.abort` and `session.destroy`.
 pub fn of_session(session: &str) -> Value {
     json!({"sessionId": session})
 }

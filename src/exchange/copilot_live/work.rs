@@ -1,8 +1,8 @@
-//! One turn of a copilot session: opens the session where there is none, with the thread as its history, or gives the results that it waits
-//! for; and reads until the reply is there.
+//! One turn of a copilot session: opens the session if there is none, with the thread as its history, or gives it the results
+//! that it waits for; and reads until the reply has come.
 //!
-//! In: a [`TurnInput`]. Out: events, and what the turn came to. Giving it up aborts the turn and forgets the session; so does whatever it comes
-//! to but calls that wait.
+//! In: a [`TurnInput`]. Out: events, and the result of the turn. Giving the turn up aborts it and forgets the session; so does
+//! every result except waiting calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,11 +25,11 @@ use crate::exchange::live::turn::{self, Report, Work};
 use crate::exchange::rpc::RequestError;
 use crate::exchange::uuid::uuid;
 
-/// How long the exit of a process is waited for that has closed its output.
+/// The time to wait for the exit of a process that has closed its output.
 const EXIT: Duration = Duration::from_secs(10);
 /// The failure of a turn whose process has ended.
 const GONE: &str = "server_gone";
-/// What the server gets for a call that no tool can take.
+/// The answer to a call that no tool can take.
 const UNFIT: &str = "Error: the arguments must be a JSON object";
 
 /// The result of a call, by the API's id.
@@ -40,17 +40,17 @@ pub struct CallResult {
     pub is_error: bool,
 }
 
-/// What is sent, and where.
+/// The input of a turn, and its session.
 #[derive(Debug)]
 pub enum TurnInput {
-    /// A history, to a session that is to be opened.
+    /// A thread, for a session that is to be opened.
     Fresh {
         service: Arc<Service>,
         thread: Arc<SessionThread>,
-        /// What is said behind it, and is no part of it.
+        /// Text that is said after the thread and is no part of it.
         note: Option<String>,
     },
-    /// Results, to a session that waits for them.
+    /// Results, for a session that waits for them.
     Continued {
         conversation: Box<Conversation>,
         results: Vec<CallResult>,
@@ -59,22 +59,22 @@ pub enum TurnInput {
 
 type TurnEnd = turn::TurnEnd<Conversation, ()>;
 
-/// A turn.
+/// The work of a turn.
 #[derive(Debug)]
 pub struct SessionWork {
     service: Arc<Service>,
     setup: Arc<Setup>,
-    /// Until it is said.
+    /// The input, until it is sent.
     unsent: Option<Unsent>,
-    /// The session, when there is one.
+    /// The session, as soon as there is one.
     conversation: Option<Box<Conversation>>,
     is_fresh: bool,
-    /// Whether the server answers, where nothing answers what it was sent.
+    /// The check whether the server answers, for messages that have no answer.
     heartbeat: Heartbeat,
     tracker: TaskTracker,
 }
 
-/// What is to be said.
+/// The input that is still to be sent.
 #[derive(Debug)]
 enum Unsent {
     Whole(Arc<SessionThread>, Option<String>),
@@ -82,7 +82,7 @@ enum Unsent {
 }
 
 impl SessionWork {
-    /// The turn that begins with `input`.
+    /// Makes the work of the turn that begins with `input`.
     pub fn new(input: TurnInput, parts: WorkParts<'_, Setup>) -> SessionWork {
         let (service, conversation, unsent) = match input {
             TurnInput::Fresh { service, thread, note } => (service, None, Unsent::Whole(thread, note)),
@@ -103,12 +103,12 @@ impl SessionWork {
         }
     }
 
-    /// The model that answers, as far as it is known before it has.
+    /// The model that answers, as far as it is known before its answer.
     fn model(&self) -> Option<&str> {
         self.setup.model.as_deref().or(self.service.model.as_deref())
     }
 
-    /// Opens a session whose history is `thread`, and has its model answer.
+    /// Opens a session whose history is `thread`, and lets its model answer.
     async fn open(&mut self, thread: &SessionThread, note: Option<&str>, report: &Report) -> Result<(), RequestError> {
         let service = Arc::clone(&self.service);
         let id = uuid();
@@ -147,7 +147,7 @@ impl SessionWork {
         if service.host().is_over() {
             return Err(RequestError::Gone);
         }
-        // The answers to these say nothing of the model.
+        // The answers to these requests tell nothing of the model.
         self.heartbeat = service.heartbeat();
         let pending = std::mem::take(&mut conversation.pending);
         for CallResult { call, text, is_error } in results {
@@ -161,7 +161,7 @@ impl SessionWork {
         Ok(())
     }
 
-    /// Reads until the reply is there.
+    /// Reads until the reply has come.
     async fn read(&mut self, report: &Report) -> TurnEnd {
         let setup = Arc::clone(&self.setup);
         let model = self.model().unwrap_or_default().to_owned();
@@ -181,7 +181,7 @@ impl SessionWork {
             let next = tokio::select! {
                 biased;
                 next = conversation.inbox.next() => next,
-                // The results are on the way to nobody: the whole thread goes to another.
+                // Nobody gets the results any more: the whole thread goes to another server.
                 () = self.heartbeat.missed(), if session_event.is_some() => return TurnEnd::Vanished,
             };
             let received = conversation.inbox.bytes() - before;
@@ -202,7 +202,7 @@ impl SessionWork {
                 TurnStep::More => report.tell(&mut events).await,
                 step => {
                     if step == TurnStep::Failed {
-                        // At once: the request would be made again (NEW-CLIS 1.5).
+                        // At once, since the request would be made again (NEW-CLIS 1.5).
                         conversation.service.abort(&conversation.id);
                     }
                     report.push(events);
@@ -216,7 +216,7 @@ impl SessionWork {
                 conversation.pending = pending;
                 let waits = !conversation.pending.is_empty();
                 TurnEnd::Reply {
-                    // What is said next to one that waits for nothing would get a date before it.
+                    // A session that waits for nothing is not kept: copilot would put a date before its next message.
                     session: self.conversation.take_if(|_| waits),
                     known: (),
                     diagnostics: Vec::new(),
@@ -227,13 +227,13 @@ impl SessionWork {
             None if !conversation.service.host().is_over() => {
                 report.fail(Failure::of("more came for this session than could be taken"))
             }
-            // Nothing was heard of the results: it was gone by then.
+            // Nothing came back after the results: the server was gone by then.
             None if session_event.is_some() && !self.is_fresh => TurnEnd::Vanished,
             None => self.not_started(RequestError::Gone, report).await,
         }
     }
 
-    /// What becomes of a turn that could not be begun.
+    /// The end of a turn that could not be begun.
     async fn not_started(&mut self, error: RequestError, report: &Report) -> TurnEnd {
         match error {
             RequestError::Refused(refused) => report.fail(Failure::of(refused.message)),
@@ -254,7 +254,7 @@ impl SessionWork {
     }
 }
 
-/// Gives a result; what answers that says nothing of the model.
+/// Sends a result; its answer tells nothing of the model.
 fn give(service: &Service, result: &Value) {
     drop(service.server.post("session.tools.handlePendingToolCall", result));
 }
@@ -268,7 +268,7 @@ impl Work for SessionWork {
         let sent = match self.unsent.take() {
             Some(Unsent::Whole(thread, note)) => self.open(&thread, note.as_deref(), report).await,
             Some(Unsent::Results(results)) => match self.answer(results) {
-                // Nothing was asked of the model yet: another session can be.
+                // The model was not asked anything yet: another session can take the turn.
                 Err(_) => return TurnEnd::Vanished,
                 sent => sent,
             },
@@ -276,7 +276,8 @@ impl Work for SessionWork {
         };
         match sent {
             Ok(()) => self.read(report).await,
-            // It has died since its last turn, or hangs, and got nothing of this one. One that was never of use would do it again.
+            // The process has died since its last turn, or hangs, and got nothing of this one. A process that never was of use
+            // would fail again.
             Err(RequestError::Gone | RequestError::Unanswered(_)) if had_served => TurnEnd::Vanished,
             Err(error) => self.not_started(error, report).await,
         }

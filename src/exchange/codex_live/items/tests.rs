@@ -121,7 +121,7 @@ fn images_go_over_as_data() {
     );
 }
 
-/// Pitfall 6: an empty result is refused, and that a tool failed only its text can say.
+/// Pitfall 6: an empty result is refused, and only its text can tell that a tool failed.
 #[test]
 fn results_say_that_they_are_failures_and_are_never_nothing() {
     let answered = |content: &str, is_error: bool| {
@@ -214,6 +214,6 @@ fn sealed_reasoning_goes_before_what_it_led_to_and_only_to_its_own_account() {
     ] {
         assert_eq!(kinds(&thread(other, "Yes.")), ["message"]);
     }
-    // The API takes none that nothing follows.
+    // The API takes no reasoning that nothing follows.
     assert_eq!(kinds(&thread(json!({}), "")), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! What the recordings of 0.169.0 and 0.150.0 come to (`__tests__/fixtures/codex-app-server`).
+//! The results of the recordings of 0.169.0 and 0.150.0 (`__tests__/fixtures/codex-app-server`).
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn line_of(event: &Event) -> Option<String> {
     })
 }
 
-/// What a recording tells, thread by thread in the order in which they begin; each reply ends with `reply` or `failed`.
+/// The events of a recording, thread by thread in the order in which they begin; each reply ends with `reply` or `failed`.
 fn play(case: &str) -> Vec<String> {
     let tools = tools();
     let mut threads: Vec<String> = Vec::new();
@@ -83,7 +83,7 @@ fn play(case: &str) -> Vec<String> {
     lines.flat_map(|(_, lines)| lines).collect()
 }
 
-/// The recordings, and what each is there for. Their replies are in `replies.txt`; `UPDATE_GOLDENS=1` writes it anew.
+/// The recordings, and the reason for each. Their replies are in `replies.txt`; `UPDATE_GOLDENS=1` writes it anew.
 const CASES: &[(&str, &str)] = &[
     (
         "recipe-whole",
@@ -158,7 +158,7 @@ fn a_stream_that_breaks_behind_a_call_is_known_by_its_silence() {
     );
 }
 
-/// Arguments that are JSON and no object are handed over by codex, which waits then.
+/// codex hands over arguments that are JSON but not an object, and waits then.
 #[test]
 fn arguments_that_no_tool_can_take_are_answered_here() {
     let tools = tools();

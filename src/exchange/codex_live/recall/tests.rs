@@ -63,7 +63,7 @@ fn recall() -> Recall {
     recall
 }
 
-/// Where `recall` knows something of `thread`.
+/// The indexes in `thread` for which `recall` has an entry.
 fn places(recall: &Recall, scope: &Scope, thread: &[Message]) -> Vec<usize> {
     recall.look_up(scope, thread).into_keys().collect()
 }
@@ -92,7 +92,7 @@ fn a_reply_is_recalled_behind_the_same_beginning_alone() {
         ..MessageFields::clone(&reworded[1])
     });
     assert_eq!(places(&recall, &own, &reworded), NOWHERE);
-    // As agents write it down anew: without its prose, the arguments' keys in another order.
+    // The thread as agents rewrite it: without its prose, the arguments' keys in another order.
     let mut rewritten = thread("go");
     rewritten[1] = messages(&json!([
         {"type": "ai", "content": "", "tool_calls": [{"id": "a", "name": "add", "args": {"y": 2.0, "x": 1}}]}
@@ -151,7 +151,7 @@ fn no_other_conversation_gets_the_reasoning_of_one() {
         ),
         NOWHERE
     );
-    // It goes on, though it is asked to think more, or for an answer in a form.
+    // The conversation continues with another effort, or another form of the answer.
     for key in [
         key(setup().with_effort(Some("high".to_owned())), &home),
         key(setup().with_output(Some(json!({"type": "object"}))), &home),
@@ -160,8 +160,8 @@ fn no_other_conversation_gets_the_reasoning_of_one() {
     }
 }
 
-/// What `recall` has allocated: its table with all its places (a byte each beside the entry, and an eighth is never used), its order, and
-/// each entry's JSON.
+/// The memory that `recall` has allocated: its table with all its places (a byte each beside the entry, and an eighth is never
+/// used), its order, and each entry's JSON.
 fn held(recall: &Recall) -> usize {
     let table = (recall.replies.capacity() * 8).div_ceil(7) * (size_of::<(Fingerprint, Kept)>() + 1);
     let order = recall.order.capacity() * size_of::<Fingerprint>();
@@ -169,7 +169,7 @@ fn held(recall: &Recall) -> usize {
     table + order + json
 }
 
-/// Keeps `count` replies, each of `text`.
+/// Stores `count` replies, each of `text`.
 fn keep_many(recall: &mut Recall, count: usize, text: &str) {
     let key = own_key();
     let scope = scope(&key);

@@ -16,7 +16,7 @@ fn value(line: &str) -> Value {
     serde_json::from_str(line).unwrap()
 }
 
-/// The lines of ours in the recording of the whole protocol.
+/// Our lines in the recording of the whole protocol.
 fn recorded() -> Vec<Value> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("__tests__/fixtures/codex-app-server/recipe-whole.stdin");
     let text = std::fs::read_to_string(file).unwrap();
@@ -150,7 +150,7 @@ fn a_call_is_of_a_thread() {
 #[test]
 fn other_notifications_are_nothing() {
     assert!(read("thread/started", "{}").is_none() && read("turn/started", "7").is_none());
-    // A user's text may say anything.
+    // A user's text may contain anything.
     let item = r#"{"threadId":"t","item":{"type":"userMessage","text":"contextCompaction"}}"#;
     assert!(read("item/started", item).is_none());
 }

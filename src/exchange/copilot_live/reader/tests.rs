@@ -1,4 +1,4 @@
-//! What the recordings of 1.0.102 come to (`__tests__/fixtures/copilot-headless`), and how that is judged.
+//! The results of the recordings of 1.0.102 (`__tests__/fixtures/copilot-headless`), and the verdicts on them.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -58,19 +58,20 @@ fn verdict(events: Vec<Event>) -> String {
     }
 }
 
-/// A session that is read.
+/// A session that is being read.
 struct Reading<'a> {
     reader: TurnReader<'a>,
-    /// Those of the reply so far.
+    /// The events of the reply so far.
     events: Vec<Event>,
-    /// The turn is over: what comes is of no turn, until the model is asked again or, after a failure, the session rests.
+    /// Whether the turn is over: further events belong to no turn, until the model is asked again or, after a failure, the
+    /// session rests.
     is_over: bool,
     has_failed: bool,
-    /// What its turns come to.
+    /// The results of its turns.
     text: String,
 }
 
-/// What a recording tells, session by session in the order in which they begin.
+/// The replies of a recording, session by session in the order in which they begin.
 fn play(case: &str) -> String {
     let tools = tools();
     let protocol = Copilot::default();
@@ -137,7 +138,7 @@ fn play(case: &str) -> String {
     text
 }
 
-/// Their replies are in `replies.txt`; `UPDATE_GOLDENS=1` writes it anew.
+/// The replies are in `replies.txt`; `UPDATE_GOLDENS=1` writes it anew.
 #[test]
 fn recordings_come_to_these_replies() {
     let folder = fixtures().join("copilot-headless");
