@@ -23,12 +23,12 @@ use crate::provider::options::SystemPrompt;
 #[derive(Debug)]
 pub struct Opencode;
 
-/// What is new to a session.
+/// The new part of a thread for a session.
 #[derive(Debug)]
 pub struct New {
     /// The results of its calls, by the API's ids.
     results: Vec<(String, CallResult)>,
-    /// The messages behind them.
+    /// The messages after the results.
     messages: Vec<Vec<InputPart>>,
 }
 
@@ -43,7 +43,7 @@ impl Form for Opencode {
     type Session = Session;
     type Input = New;
 
-    /// All system messages are the system prompt, behind that of the options: opencode has no other place for them.
+    /// All system messages are the system prompt, after that of the options: opencode has no other place for them.
     fn setup(parts: &SetupParts<'_>) -> Setup {
         let options = parts.options;
         let own = match &options.system_prompt {
@@ -66,7 +66,7 @@ impl Form for Opencode {
         }
     }
 
-    /// Results, and what is not the model's.
+    /// Only results, and messages that are not the model's.
     fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<New, WhyAnew> {
         let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
         let can_be_sent = |message: &Message| !matches!(message.role, Role::Ai | Role::Tool);
@@ -93,7 +93,7 @@ impl ServerForm for Opencode {
     type TurnInput = TurnInput;
     type Work = SessionWork;
 
-    /// Choices of its model stand on its command line.
+    /// The choices of its model are on its command line.
     fn serves(service: &Service, installed: &Installed, _: Option<&Setup>) -> bool {
         service.line == installed.line
     }
@@ -108,7 +108,7 @@ impl ServerForm for Opencode {
         Proof::Probe(format!("it is opencode {version}, which does what is needed"))
     }
 
-    /// Its folders are made ahead. What it can't load, the call itself will say.
+    /// Makes the folder ahead. If it can't be loaded, the call itself will report that.
     async fn prepare(service: &Service, setup: &Setup) {
         if let Ok(set) = service.tool_set(&setup.tools).await {
             let _ = service.warm(&set.directory).await;
@@ -124,7 +124,7 @@ impl ServerForm for Opencode {
                 (service, model, set)
             }
         };
-        // What can't be asked, the turn itself will say.
+        // If the server can't be asked, the turn itself will report that.
         let takes = service.takes_images(&model, &set.directory).await.ok()?;
         (!takes).then(|| format!("opencode's model {model} (by its `modalities.input`)"))
     }

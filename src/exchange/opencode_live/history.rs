@@ -1,7 +1,7 @@
-//! Messages as opencode's own history, which is replayed into a session that nobody has asked anything yet.
+//! Messages as opencode's own history, which is replayed into a session without a turn.
 //!
-//! In: messages. Out: the events of `POST /sync/replay` ([`replay`]), and the parts of a message of the user's ([`user_parts`]). Nothing a
-//! user or a tool says is looked at by opencode: parts are data.
+//! In: messages. Out: the events of `POST /sync/replay` ([`replay`]), and the parts of a user's message ([`user_parts`]).
+//! opencode does not interpret the words in them: parts are data.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,13 +16,14 @@ use crate::exchange::live::history::failed;
 use crate::message::content::{self, Media, Part};
 use crate::message::{Content, Message, Role};
 
-/// What a call is answered with that nobody has answered.
+/// The answer to a call that nobody has answered.
 const NO_RESULT: &str = "Error: this call has no result";
 
-/// How the ids begin that are made here. Behind the prefix, opencode's have the time: these sort below the present for ever.
+/// The beginning of the ids that are made here, after their prefix. opencode's own ids have the time there: these sort before the
+/// present for ever.
 const OLD: &str = "000000000000";
 
-/// Ids for what is replayed: unique in a process, in the order in which they are made.
+/// Makes ids for replayed items: unique in a process, in the order in which they are made.
 #[derive(Debug, Default)]
 pub struct Ids(AtomicU64);
 
@@ -36,13 +37,13 @@ fn id(kind: &str, number: u64) -> String {
     format!("{kind}_{OLD}{number:014x}")
 }
 
-/// Whether a message was replayed, and is not the model's in this process.
+/// Returns whether a message was replayed, and is not the model's in this process.
 pub fn is_replayed(message: &Id) -> bool {
     let number = message.as_str().split_once('_').map_or("", |(_, number)| number);
     number.starts_with(OLD)
 }
 
-/// Where a history is replayed.
+/// The session into which a history is replayed.
 #[derive(Debug)]
 pub struct ReplayTarget<'a> {
     /// The folder of the session.
@@ -51,11 +52,11 @@ pub struct ReplayTarget<'a> {
     /// The model that is to answer.
     pub model: &'a Model,
     pub tools: &'a Declarations,
-    /// Where the ids come from.
+    /// The source of the ids.
     pub ids: &'a Ids,
 }
 
-/// `file` as a part of the message `message` of `session`.
+/// Makes `file` a part of the message `message` of `session`.
 pub fn attachment(file: &InputPart, session: &str, message: &str, ids: &Ids) -> Value {
     let mut part = json!(file);
     part["id"] = json!(id("prt", ids.next()));
@@ -64,7 +65,7 @@ pub fn attachment(file: &InputPart, session: &str, message: &str, ids: &Ids) -> 
     part
 }
 
-/// The body of the replay of `messages`, a whole history, and the session that comes of it.
+/// The body of the replay of `messages`, a whole history, and the id of the new session.
 pub fn replay(messages: &[Message], place: &ReplayTarget) -> (Value, String) {
     let session = id("ses", place.ids.next());
     let mut replay = Replay {
@@ -89,7 +90,7 @@ pub fn replay(messages: &[Message], place: &ReplayTarget) -> (Value, String) {
     (body, session)
 }
 
-/// A message that is not the model's; nothing where it says nothing.
+/// The parts of a message that is not the model's; empty for an empty message.
 pub fn user_parts(message: &Message) -> Vec<InputPart> {
     pieces(&message.content, &message.role)
 }
@@ -108,7 +109,7 @@ pub fn result(message: &Message) -> CallResult {
         }
     }
     if message.is_error {
-        // The API has another place for it, but not where there are files.
+        // The API has another place for the failure, but not if there are files.
         text = failed(text);
     }
     CallResult {
@@ -119,7 +120,7 @@ pub fn result(message: &Message) -> CallResult {
     }
 }
 
-/// What a result says whose call is not there.
+/// The content of a result whose call does not exist.
 fn orphan(message: &Message) -> Vec<InputPart> {
     let CallResult { text, files, .. } = result(message);
     let text = InputPart::Text {
@@ -143,7 +144,7 @@ fn pieces(content: &Content, role: &Role) -> Vec<InputPart> {
     }
 }
 
-/// An image as a data URL. What is no image has been refused before (`run::content`).
+/// An image as a data URL. Other media have been refused before (`run::content`).
 fn file(media: &Media) -> Option<InputPart> {
     let (mime, _) = media.inline()?;
     Some(InputPart::File {
@@ -152,15 +153,15 @@ fn file(media: &Media) -> Option<InputPart> {
     })
 }
 
-/// Which result belongs to which call.
+/// The assignment of results to calls.
 struct Results {
-    /// By the places of the message and of the call in it: the place of the result.
+    /// The index of the result, by the index of the message and that of the call in it.
     of: HashMap<(usize, usize), usize>,
     taken: Vec<bool>,
 }
 
 impl Results {
-    /// A result answers the last call before it that has its id and no other; without an id, the first that waits.
+    /// A result answers the last call before it that has its id and no result; without an id, the first that waits.
     fn of(messages: &[Message]) -> Results {
         let mut open: Vec<(&str, (usize, usize))> = Vec::new();
         let mut results = Results {
@@ -189,15 +190,15 @@ impl Results {
     }
 }
 
-/// A history as it grows.
+/// A history that is being written.
 struct Replay<'a> {
     place: &'a ReplayTarget<'a>,
     messages: &'a [Message],
     session: String,
     events: Vec<Value>,
-    /// The last message of the user's.
+    /// The id of the user's last message.
     user: Option<String>,
-    /// The ids of calls so far: each may be there once.
+    /// The ids of the calls so far: each may be there once.
     used: Vec<String>,
 }
 
@@ -220,7 +221,7 @@ impl Replay<'_> {
         self.push("session.created.1", json!({"sessionID": self.session, "info": info}));
     }
 
-    /// A message, and its id and time.
+    /// Adds a message, and returns its id. `make` gets the id and the time.
     fn message(&mut self, make: impl FnOnce(&str, u64) -> Value) -> String {
         let number = self.place.ids.next();
         let id = id("msg", number);
@@ -274,7 +275,7 @@ impl Replay<'_> {
         let answer = self.message(|own, time| {
             json!({
                 "role": "assistant", "time": {"created": time, "completed": time},
-                // Whom it answers, where somebody has spoken before.
+                // The message that it answers, if there is one before it.
                 "parentID": parent.as_deref().unwrap_or(own),
                 "modelID": model.id, "providerID": model.provider, "mode": AGENT, "agent": AGENT,
                 "path": {"cwd": directory, "root": "/"}, "cost": 0,

@@ -11,22 +11,22 @@ use crate::exchange::host::Unanswered;
 use crate::exchange::http::client::{Client, Response, Route};
 use crate::judge::HttpEnd;
 
-/// How long an answer may be, bytes: the longest that was measured had 4 MiB.
+/// The longest answer, bytes: the longest that was measured had 4 MiB.
 const MOST_BYTES: usize = 256 * 1024 * 1024;
 
-/// How much of a refusal's body is told, characters.
+/// The length of a refusal's body that is reported, characters.
 const MOST_OF_BODY: usize = 200;
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HttpFailure {
-    /// The server answered with this status, and this.
+    /// The server answered with this status and this body.
     Refused(u16, String),
     /// The connection broke, or the server is gone.
     Lost(String),
-    /// It answered, and not with what was asked for.
+    /// The server's answer is not what was asked for.
     Unfit(String),
-    /// It answered with more than so many bytes.
+    /// The answer has more bytes than this.
     TooLong(usize),
     /// It did not answer in time.
     Unanswered(Unanswered),
@@ -51,7 +51,7 @@ impl fmt::Display for HttpFailure {
     }
 }
 
-/// The way to a server.
+/// A client of one server.
 #[derive(Debug, Clone)]
 pub struct Http {
     client: Client,
@@ -60,10 +60,10 @@ pub struct Http {
 }
 
 impl Http {
-    /// The way to the server at `base` (`http://127.0.0.1:4096`), whose password is `password`.
+    /// Makes the client of the server at `base` (`http://127.0.0.1:4096`), whose password is `password`.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// The reason why there can be none.
     pub fn new(base: &str, password: &str) -> Result<Http, String> {
         use base64::Engine as _;
         let uri: Uri = base.parse().map_err(|_| "its address is none".to_owned())?;
@@ -79,7 +79,7 @@ impl Http {
         })
     }
 
-    /// Opens `path`: its body comes piece by piece.
+    /// Sends a request for `path`, whose answer comes piece by piece.
     ///
     /// # Errors
     /// [`HttpFailure`].
@@ -96,7 +96,7 @@ impl Http {
         })
     }
 
-    /// Asks for `path`, and reads the answer.
+    /// Sends a request for `path`, and reads the answer.
     ///
     /// # Errors
     /// [`HttpFailure`].
@@ -104,7 +104,7 @@ impl Http {
         self.ask_up_to(MOST_BYTES, method, path, body).await
     }
 
-    /// The same for an answer of at most `most` bytes.
+    /// Sends a request like [`Http::ask`], for an answer of at most `most` bytes.
     ///
     /// # Errors
     /// [`HttpFailure`].

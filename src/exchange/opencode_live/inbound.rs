@@ -1,7 +1,7 @@
-//! What the server's event stream tells, by session.
+//! Reads the server's event stream, by session.
 //!
-//! In: the data of one event of `GET /global/event`. Out: the session and a [`ServerEvent`]; `None` for what nobody here needs, the
-//! stream's own second telling of everything (`sync`) among it.
+//! In: the data of one event of `GET /global/event`. Out: the session and a [`ServerEvent`]; `None` for events that nobody here
+//! needs, among them the stream's own repetition of everything (`sync`).
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -10,12 +10,12 @@ use super::parts::{Info, Part, text};
 use super::wire::Id;
 use crate::decode::cut::Cut;
 
-/// What is told of a session.
+/// An event of a session.
 #[derive(Debug)]
 pub enum ServerEvent {
-    /// A message is there, or has changed.
+    /// A message is new, or has changed.
     Message(Info),
-    /// The same of a part.
+    /// A part is new, or has changed.
     Part(Box<Part>),
     /// More of a part's text.
     Delta {
@@ -23,14 +23,14 @@ pub enum ServerEvent {
         part: Id,
         text: String,
     },
-    /// A tool may run only if this request is permitted.
+    /// A tool may run only if the request of this id is permitted.
     PermissionAsked(Id),
     /// A request failed, and opencode would make it again.
     Retry {
         reason: String,
     },
     Idle,
-    /// It is gone, or its history is another one.
+    /// The session is gone, or its history has changed.
     Gone,
 }
 
@@ -59,7 +59,7 @@ pub fn session_of(event: &Cut) -> Option<String> {
     event.text(&["payload", "properties"], "sessionID")
 }
 
-/// Whether such an event is of the second telling, which nobody here listens to.
+/// Returns whether such an event is a repetition, which nobody here reads.
 pub fn is_told_twice(event: &Cut) -> bool {
     event.text(&["payload"], "type").as_deref() == Some("sync")
 }

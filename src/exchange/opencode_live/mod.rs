@@ -1,12 +1,13 @@
 //! The live engine of opencode: one `opencode serve` for all conversations of a provider, over HTTP on the loopback interface.
 //!
-//! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`setup::Setup`]. Out: the events of one turn after the other. The caller's tools
-//! are declared by an MCP server of ours ([`tools`]), and nobody may run them: opencode asks for permission, is answered `reject`, and
-//! ends its turn with the calls unexecuted ([`reader`]). Their results are written over the rejected calls, and the next message goes on
-//! from there: nothing is held open, for however long. A history that no session knows is replayed natively ([`history`]).
+//! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`setup::Setup`]. Out: the events of one turn after the
+//! other. An MCP server of ours declares the caller's tools ([`tools`]), and nobody may run them: opencode asks for permission,
+//! is answered `reject`, and ends its turn with the calls unexecuted ([`reader`]). Their results are written over the rejected
+//! calls, and the next message continues from there: nothing is held open, for however long. A history that no session knows is
+//! replayed natively ([`history`]).
 //!
-//! A [`service::Service`] is a server that is ready; a [`session::Session`] is one of its conversations, which takes one
-//! turn ([`work`]) after the other. All facts are those of OTHER-LIVE §1, measured with 1.18.34.
+//! A [`service::Service`] is a ready server; a [`session::Session`] is one of its conversations, which takes one turn ([`work`])
+//! after the other. All facts are those of OTHER-LIVE §1, measured with 1.18.34.
 
 pub mod form;
 pub mod history;

@@ -1,6 +1,7 @@
-//! Messages and their parts as opencode tells them.
+//! Messages and their parts, as opencode reports them.
 //!
-//! In: foreign JSON. Out: what is read of it; a field of another type makes the piece it is in unreadable, and that counts as absent.
+//! In: foreign JSON. Out: the fields that can be read; a field of another type makes the piece around it unreadable, and that
+//! counts as absent.
 
 use std::collections::HashMap;
 
@@ -17,24 +18,24 @@ use crate::message::Usage;
 #[derive(Debug, Deserialize)]
 pub struct Info {
     pub id: Id,
-    /// Who has said it.
+    /// The role of the speaker.
     #[serde(deserialize_with = "text")]
     pub role: String,
-    /// Why the model stopped.
+    /// The reason why the model stopped.
     #[serde(default, deserialize_with = "optional")]
     pub finish: Option<String>,
-    /// Why it came to nothing.
+    /// The error by which the message came to nothing.
     #[serde(default)]
     pub error: Option<ErrorInfo>,
-    /// Whose model answered.
+    /// The provider of the model that answered.
     #[serde(default, rename = "providerID", deserialize_with = "optional")]
     pub provider: Option<String>,
-    /// Which.
+    /// The id of the model that answered.
     #[serde(default, rename = "modelID", deserialize_with = "optional")]
     pub model: Option<String>,
 }
 
-/// Why a message came to nothing.
+/// The reason why a message came to nothing.
 #[derive(Debug, Deserialize)]
 pub struct ErrorInfo {
     #[serde(default, deserialize_with = "optional")]
@@ -52,7 +53,7 @@ struct ErrorData {
 }
 
 impl ErrorInfo {
-    /// As a failure.
+    /// Makes a failure of the error.
     pub fn into_failure(self) -> Failure {
         let ErrorData { message, status_code } = self.data.unwrap_or(ErrorData {
             message: None,
@@ -71,45 +72,45 @@ impl ErrorInfo {
 #[derive(Debug, Deserialize)]
 pub struct Part {
     pub id: Id,
-    /// Its message.
+    /// The id of the part's message.
     #[serde(rename = "messageID")]
     pub message: Id,
-    /// What it is.
+    /// The kind of the part.
     #[serde(rename = "type", deserialize_with = "text")]
     pub kind: String,
-    /// Of `text` and `reasoning`: so far.
+    /// The text so far, of a `text` or `reasoning` part.
     #[serde(default, deserialize_with = "text")]
     pub text: String,
-    /// Of a call: the tool.
+    /// The tool, of a call.
     #[serde(default, deserialize_with = "text")]
     pub tool: String,
-    /// Of a call: the API's id of it.
+    /// The API's id of the call, of a call.
     #[serde(default, rename = "callID", deserialize_with = "text")]
     pub call_id: String,
-    /// Of a call: how far it is.
+    /// The progress, of a call.
     #[serde(default)]
     pub state: Option<CallState>,
-    /// Of `step-finish`: why the model stopped.
+    /// The reason why the model stopped, of a `step-finish`.
     #[serde(default, deserialize_with = "optional")]
     pub reason: Option<String>,
-    /// Of `step-finish`: what it took.
+    /// The usage, of a `step-finish`.
     #[serde(default)]
     pub tokens: Option<Tokens>,
-    /// Of `step-finish`: US dollars.
+    /// The cost in US dollars, of a `step-finish`.
     #[serde(default)]
     pub cost: Option<f64>,
-    /// When.
+    /// When the part began and ended.
     #[serde(default)]
     pub time: Option<Time>,
 }
 
-/// How far a call is.
+/// The progress of a call.
 #[derive(Debug, Clone, Deserialize)]
 pub struct CallState {
     /// `pending`, `running`, `completed`, `error`.
     #[serde(deserialize_with = "text")]
     pub status: String,
-    /// Its arguments.
+    /// The arguments of the call.
     #[serde(default)]
     pub input: Option<Box<RawValue>>,
 }
@@ -122,7 +123,7 @@ pub struct Time {
     pub end: Option<f64>,
 }
 
-/// `input` leaves out what the cache served, `output` what the model thought.
+/// The usage of a step: `input` leaves out cached tokens, `output` reasoning.
 #[derive(Debug, Default, Deserialize)]
 pub struct Tokens {
     #[serde(default)]
@@ -144,7 +145,7 @@ struct Cache {
 }
 
 impl Tokens {
-    /// As usage.
+    /// Converts the figures to the usage that is reported.
     pub fn usage(&self) -> Usage {
         let count = |count: &Option<Count>| count.as_ref().map_or(0, |count| count.0);
         let none = Cache::default();
@@ -167,14 +168,14 @@ impl Tokens {
 /// The answer to a message.
 #[derive(Debug)]
 pub struct Answer {
-    /// The last message of the model's.
+    /// The last message of the model.
     pub info: Info,
-    /// Its parts, as far as they can be read.
+    /// The message's parts, as far as they can be read.
     pub parts: Vec<Part>,
 }
 
 impl Answer {
-    /// Reads it.
+    /// Reads the body of an answer.
     pub fn read(body: &[u8]) -> Option<Answer> {
         #[derive(Deserialize)]
         struct Whole<'a> {
@@ -193,7 +194,7 @@ impl Answer {
     }
 }
 
-/// Whether `model` takes images, as the answer to `GET /provider` has it; not, where it does not name it.
+/// Returns whether `model` takes images, by the answer to `GET /provider`; false if the answer does not name it.
 pub fn takes_images(answer: &[u8], model: &Model) -> bool {
     #[derive(Deserialize)]
     struct Providers<'a> {
@@ -232,7 +233,7 @@ pub fn takes_images(answer: &[u8], model: &Model) -> bool {
     read.is_some_and(|found| found.capabilities.input.image)
 }
 
-/// A string, lone surrogates replaced.
+/// Reads a string; lone surrogates are replaced.
 pub(super) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     Text::deserialize(deserializer).map(Text::into_string)
 }

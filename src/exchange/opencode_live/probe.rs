@@ -1,7 +1,7 @@
-//! Whether a server keeps what is written into its sessions. That is no promise of the vendor's, so a version that was not measured is
-//! asked to do it with a session of its own; no model hears of that.
+//! Checks whether a server keeps what is written into its sessions. The vendor does not promise that, so a version that was not
+//! measured is tested with a session of its own; no model sees it.
 //!
-//! In: a server of any version. Out: nothing, or what it does not do, by the request that shows it.
+//! In: a server of any version. Out: nothing, or the missing feature, with the request that shows it.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ pub(super) fn tools() -> Declarations {
 /// Writes a history with a call of one of `set`'s [`tools`] into a session, and a result over that call, and reads both back.
 ///
 /// # Errors
-/// What the server does not do.
+/// The feature that the server lacks.
 pub(super) async fn run(http: &Http, set: &ToolSet, version: &str, ids: &Ids) -> Result<(), Lack> {
     let model = Model {
         provider: "probe".to_owned(),
@@ -89,7 +89,7 @@ pub(super) async fn run(http: &Http, set: &ToolSet, version: &str, ids: &Ids) ->
     let written = http.send(Method::PATCH, &path, &result).await;
     written.map_err(|failure| Lack::answered("it takes no result of a call: PATCH /session/…/part", &failure))?;
     let kept = read().await?;
-    // Only memory is lost with it.
+    // A failure here costs only memory.
     let _ = http.ask(Method::DELETE, &at(&wire::session(&session)), None).await;
     match kept[1]["parts"][1]["state"]["output"] == json!("two") {
         true => Ok(()),

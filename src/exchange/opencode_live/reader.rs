@@ -1,8 +1,9 @@
-//! What the server tells of a turn, as events.
+//! Makes the events of a reply from the server's events on a turn.
 //!
-//! In: [`ServerEvent`]s, and at the end the [`Answer`]. Out: the events of a reply, what is to be done ([`TurnStep`]), and the calls that it
-//! ended with ([`OpenCall`]). opencode answers calls of tools that are not there itself and asks the model again: the reply then takes
-//! several requests, whose usage is added up. The answer is the authority: what the stream did not tell is taken from it.
+//! In: [`ServerEvent`]s, and at the end the [`Answer`]. Out: the events of a reply, the next step ([`TurnStep`]), and the calls
+//! with which it ended ([`OpenCall`]). opencode itself answers calls of tools that are not there and asks the model again: the
+//! reply then takes several requests, whose usage is added up. The answer is the authority: parts that the stream did not tell
+//! are taken from it.
 
 use std::slice;
 
@@ -22,49 +23,49 @@ use crate::toolcall::{TakenIds, make_unique};
 
 /// The failure of a request that opencode would make again.
 const RETRIED: &str = "retried_request";
-/// Of a turn that did not say how it ended.
+/// The failure of a turn that did not tell how it ended.
 const NO_FINISH: &str = "no_finish";
-/// Of a session that was taken away in the middle of its turn.
+/// The failure of a session that was removed in the middle of its turn.
 const GONE: &str = "session_gone";
-/// Of a call that was run, although nobody permitted it.
+/// The failure of a call that was run, although nobody permitted it.
 const TOOL_RAN: &str = "tool_ran";
 
-/// What to do with the turn.
+/// The next step for the turn.
 #[derive(Debug, PartialEq, Eq)]
 pub enum TurnStep {
     /// There is more to come.
     More,
-    /// This is not permitted.
+    /// The request of this id must be rejected.
     Reject(Id),
-    /// Nothing goes on any more.
+    /// Nothing is in progress any more.
     Idle,
-    /// It failed, and would go on: it is to be aborted. Why is among the events.
+    /// The turn failed, and would go on: it must be aborted. The reason is among the events.
     Abort,
 }
 
-/// A call that the turn ended with, and where its result belongs.
+/// A call with which the turn ended, and the place of its result.
 #[derive(Debug, Clone)]
 pub struct OpenCall {
-    /// Its id among the calls of the turn: two of them may have one from the API.
+    /// The id among the calls of the turn: two of them may have the same from the API.
     pub id: String,
-    /// The API's id of it.
+    /// The API's id of the call.
     pub api_id: String,
     pub message: Id,
     pub part: Id,
-    /// The tool, as opencode calls it.
+    /// The tool, by opencode's name.
     pub tool: String,
     pub input: Box<RawValue>,
 }
 
-/// The calls that a turn ended with.
+/// The calls with which a turn ended.
 #[derive(Debug, Default)]
 pub struct OpenCalls {
     pub calls: Vec<OpenCall>,
-    /// opencode has lost a call to another one of the same id: no result can be given to it.
+    /// Whether opencode has lost a call to another one with the same id: it can't be given a result.
     pub has_lost: bool,
 }
 
-/// A message of the model as it comes.
+/// A message of the model that is being received.
 #[derive(Debug)]
 struct Message {
     id: Id,
@@ -76,20 +77,20 @@ struct Message {
 struct Piece {
     id: Id,
     is_reasoning: bool,
-    /// What was handed on.
+    /// The text that was reported.
     text: String,
     is_over: bool,
 }
 
-/// A reply as it comes.
+/// A reply that is being read.
 #[derive(Debug)]
 pub struct TurnReader<'a> {
     tools: &'a Declarations,
     session: String,
     model: Option<String>,
-    /// The message that comes just now.
+    /// The message that is being received.
     message: Option<Message>,
-    /// Those that have come, with the one that comes.
+    /// The messages so far, including the current one.
     seen: Vec<Id>,
     /// The steps whose usage is counted.
     counted: Vec<Id>,
@@ -97,12 +98,12 @@ pub struct TurnReader<'a> {
     cost: f64,
     finish: Option<String>,
     failed: bool,
-    /// The calls that have begun: id, tool and arguments. One that has another's id takes its place with opencode (1.18.34).
+    /// The calls that have begun: id, tool and arguments. In opencode (1.18.34), a call with another's id replaces it.
     begun: Vec<(String, String, Box<RawValue>)>,
 }
 
 impl<'a> TurnReader<'a> {
-    /// For a reply in `session`.
+    /// Makes the reader of a reply in `session`.
     pub fn new(tools: &'a Declarations, session: &str) -> TurnReader<'a> {
         TurnReader {
             tools,
@@ -119,12 +120,12 @@ impl<'a> TurnReader<'a> {
         }
     }
 
-    /// Whether the model has begun to answer.
+    /// Returns whether the model has begun to answer.
     pub fn has_begun(&self) -> bool {
         !self.seen.is_empty()
     }
 
-    /// Takes one event of the session; what it means is added to `events`.
+    /// Takes one event of the session, and adds its meaning to `events`.
     pub fn push(&mut self, event: ServerEvent, events: &mut Vec<Event>) -> TurnStep {
         match event {
             ServerEvent::Message(info) => {
@@ -152,7 +153,7 @@ impl<'a> TurnReader<'a> {
         TurnStep::More
     }
 
-    /// The turn is over with this answer. The calls that are the caller's to answer; `None` where it failed.
+    /// Ends the turn with this answer, and returns the calls that are the caller's to answer; `None` if the turn failed.
     pub fn finish(mut self, answer: Answer, events: &mut Vec<Event>) -> Option<OpenCalls> {
         let Answer { info, parts } = answer;
         if !self.seen.contains(&info.id) {
@@ -222,7 +223,7 @@ impl<'a> TurnReader<'a> {
                 input,
             });
         }
-        // With calls it may be any (1.18.34).
+        // With calls, any reason may be given (1.18.34).
         let is_whole = |finish: &str| matches!(finish, "stop" | "length" | "tool-calls");
         if let Some(finish) = self
             .finish
@@ -277,7 +278,7 @@ impl<'a> TurnReader<'a> {
                 if piece.is_over {
                     return TurnStep::More;
                 }
-                // The end of a text is trimmed once it is whole.
+                // opencode trims the end of a text once it is complete.
                 if let Some(more) = part
                     .text
                     .strip_prefix(piece.text.as_str())
@@ -320,7 +321,7 @@ impl<'a> TurnReader<'a> {
         TurnStep::More
     }
 
-    /// The message is whole.
+    /// Ends the message, which is complete.
     fn end_message(&mut self, events: &mut Vec<Event>) {
         let Some(message) = self.message.take() else { return };
         let texts = message.parts.iter().filter(|piece| !piece.is_reasoning);
@@ -343,7 +344,7 @@ impl<'a> TurnReader<'a> {
         TurnStep::Abort
     }
 
-    /// It is told once: what comes behind it belongs to attempts that opencode makes by itself.
+    /// Reports a failure, once: later events belong to attempts that opencode makes by itself.
     fn failure(&mut self, failure: Failure, events: &mut Vec<Event>) {
         if std::mem::replace(&mut self.failed, true) {
             return;
@@ -383,7 +384,7 @@ impl Piece {
     }
 }
 
-/// Whether these are the same arguments.
+/// Returns whether these are the same arguments.
 fn is_same(one: &RawValue, other: &RawValue) -> bool {
     one.get() == other.get() || json_value(one.get()) == json_value(other.get())
 }

@@ -1,8 +1,8 @@
 //! One `opencode serve` process.
 //!
-//! In: requests of everybody who has a session in it ([`OpencodeServer::http`]). Out: their answers, and to each session what the server
-//! tells of it. It listens on a port of its choosing on the loopback interface, which it prints, with a password nobody else knows. It
-//! survives the end of its standard input and its parent's death (OTHER-LIVE 1.1): the supervisor ends it, and the watchdog where
+//! In: requests of all sessions in the process ([`OpencodeServer::http`]). Out: their answers, and for each session its events.
+//! The server listens on a port of its choice on the loopback interface, which it prints, with a password that nobody else knows.
+//! It survives the end of its standard input and its parent's death (OTHER-LIVE 1.1): the supervisor ends it, and the watchdog if
 //! Node is killed.
 
 use std::sync::{Arc, OnceLock};
@@ -27,41 +27,41 @@ use crate::exchange::print::{self, NotStarted, Surroundings};
 use crate::exchange::scratch::Scratch;
 use crate::process::{Closer, Running, StartError, Stdin};
 
-/// What the line says before the address.
+/// The text before the address in the printed line.
 const LISTENING: &str = "listening on ";
-/// The variables of the password, and of the name it belongs to.
+/// The variables of the password, and of its user name.
 const PASSWORD: &str = "OPENCODE_SERVER_PASSWORD";
 const USERNAME: &str = "OPENCODE_SERVER_USERNAME";
 
-/// How long an event may be, bytes: one tells a whole part, of which the longest that was measured had 4 MiB. A longer one is dropped, and
-/// fails the call that it is of.
+/// The longest event, bytes: an event holds a whole part, of which the longest that was measured had 4 MiB. A longer one is
+/// dropped, and fails its call.
 const MOST_KEPT: usize = 64 * 1024 * 1024;
-/// What has more bytes than this has no end.
+/// The size in bytes beyond which an event is taken to have no end.
 const ENDLESS: u64 = 256 * 1024 * 1024;
 
-/// How long the exit of a process is waited for that has closed its output.
+/// The time to wait for the exit of a process that has closed its output.
 const EXIT: Duration = Duration::from_secs(10);
 
-/// How long the end of a process may be unknown whose connection broke.
+/// The time within which the end of a process becomes known after its connection broke.
 const NEWS: Duration = Duration::from_secs(2);
 
-/// Why a server was ended whose stream of events is no more, or of no use.
+/// The reason for ending a server whose stream of events has ended.
 const STREAM_ENDED: &str = "opencode's stream of events ended in the middle of a turn";
 const EVENT_TOO_LONG: &str = "opencode's stream of events told one of more than 256 MiB";
 
 /// A running server.
 #[derive(Debug)]
 pub struct OpencodeServer {
-    /// The way to it.
+    /// The client of the server.
     pub http: Http,
     pub host: Host,
     inboxes: Arc<Inboxes<ServerEvent>>,
-    /// Why it was ended, where its stream of events is the reason.
+    /// The reason why it was ended, if its stream of events is the reason.
     fault: Arc<OnceLock<&'static str>>,
 }
 
 impl OpencodeServer {
-    /// Starts a process, and waits until it listens, as long as its first session may take.
+    /// Starts a process, and waits until it listens, at most as long as its first session may take.
     ///
     /// # Errors
     /// [`NoHost`].
@@ -121,7 +121,7 @@ impl OpencodeServer {
         })
     }
 
-    /// Asks for what needs neither network nor model.
+    /// Sends a request that needs neither network nor model.
     ///
     /// # Errors
     /// [`HttpFailure`].
@@ -129,7 +129,7 @@ impl OpencodeServer {
         self.in_time(self.http.ask(method, path, None)).await
     }
 
-    /// The same with `body` as JSON.
+    /// Sends a request like [`OpencodeServer::ask`], with `body` as JSON.
     ///
     /// # Errors
     /// [`HttpFailure`].
@@ -144,17 +144,18 @@ impl OpencodeServer {
         }
     }
 
-    /// What comes for `session` from now on.
+    /// Opens the inbox for `session`: it gets everything that comes from now on.
     pub fn inbox(&self, session: &str) -> Inbox<ServerEvent> {
         self.inboxes.open(session)
     }
 
-    /// Whether a connection that broke was the end of the process: the news of that comes a moment later.
+    /// Returns whether a connection broke because the process has ended, which becomes known a moment later.
     pub async fn has_ended(&self) -> bool {
         has_ended(&self.host).await
     }
 
-    /// Why it is of no use that lacks this: it has ended, which says nothing of what it can, or it does not do what is needed.
+    /// The reason why a server with this `lack` is of no use: it has ended, which tells nothing about its features, or it lacks
+    /// one.
     pub async fn no_host(&self, lack: Lack) -> NoHost {
         let no_host = no_host(&self.host, lack).await;
         match (no_host, self.fault()) {
@@ -163,23 +164,23 @@ impl OpencodeServer {
         }
     }
 
-    /// Why it was ended, where that was its stream of events.
+    /// The reason why it was ended, if that was its stream of events.
     pub fn fault(&self) -> Option<&'static str> {
         self.fault.get().copied()
     }
 }
 
-/// What a server does not do that is needed.
+/// A needed feature that a server lacks.
 #[derive(Debug)]
 pub struct Lack {
-    /// In words, with the request that shows it.
+    /// The feature in words, with the request that shows it.
     pub what: String,
-    /// It has not refused it: the connection broke.
+    /// Whether it was not refused, but the connection broke.
     is_lost: bool,
 }
 
 impl Lack {
-    /// What is known without an answer, or by one.
+    /// A lack that is known without a request, or from an answer.
     pub fn of(what: impl Into<String>) -> Lack {
         Lack {
             what: what.into(),
@@ -187,7 +188,7 @@ impl Lack {
         }
     }
 
-    /// What `failure` shows, the answer to a request.
+    /// The lack that `failure`, the result of a request, shows.
     pub fn answered(what: &str, failure: &HttpFailure) -> Lack {
         Lack {
             what: format!("{what} ({failure})"),
@@ -207,14 +208,14 @@ async fn no_host(host: &Host, lack: Lack) -> NoHost {
     }
 }
 
-/// What nobody can guess.
+/// A random password that nobody can guess.
 fn password() -> std::io::Result<String> {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).map_err(|error| std::io::Error::other(format!("no random bytes: {error}")))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The address that a line of its output tells: on the loopback interface, or none.
+/// The address that a line of the output tells, if it is on the loopback interface.
 fn address(line: &str) -> Option<String> {
     let (_, rest) = line.split_once(LISTENING)?;
     let port: u16 = rest
@@ -226,7 +227,7 @@ fn address(line: &str) -> Option<String> {
     Some(format!("http://127.0.0.1:{port}"))
 }
 
-/// Reads what it prints until the process is gone.
+/// Reads the process's output until the process is gone.
 async fn serve(
     mut running: Running,
     scratch: Option<Scratch>,
@@ -245,7 +246,7 @@ async fn serve(
                 && let Some(address) = address(&text)
                 && let Some(listening) = listening.take()
             {
-                // Nobody may wait any more.
+                // It may be that nobody waits any more.
                 let _ = listening.send(address);
             }
         });
@@ -253,7 +254,7 @@ async fn serve(
     drop(listening);
     ending.over();
     inboxes.close();
-    // Its own exit code says more than that it was closed; one that lives on without output is ended.
+    // The process's own exit code says more than that it was closed; a process that lives on without output is ended.
     if tokio::time::timeout(NEWS, running.exited()).await.is_err() {
         running.closer().close();
     }
@@ -262,7 +263,7 @@ async fn serve(
     ending.exited(exit);
 }
 
-/// The stream of what a server tells. Without it, nobody would learn what a turn does: its end is the server's.
+/// The stream of a server's events. Without it, nobody would learn what a turn does: its end is the end of the server.
 struct Stream {
     body: Response,
     inboxes: Arc<Inboxes<ServerEvent>>,
@@ -273,10 +274,10 @@ struct Stream {
 }
 
 impl Stream {
-    /// Delivers what it tells, until it ends.
+    /// Delivers the events until the stream ends.
     async fn listen(mut self) {
         let fault = self.deliver().await;
-        // A process that ends takes it with it, and is what there is to tell of then.
+        // The stream also ends with its process; then the end of the process is what is reported.
         let is_over = tokio::time::timeout(NEWS, self.over.cancelled()).await.is_ok();
         if !is_over {
             // Nobody else sets it.
@@ -289,17 +290,17 @@ impl Stream {
         }
     }
 
-    /// An event was too long to be kept: whom it is for must not wait for what was in it.
+    /// Handles an event that was too long to be kept: its receiver must not wait for its content.
     fn lose(&self, event: &Cut) {
         match inbound::session_of(event) {
             Some(session) => self.inboxes.end(&session),
             None if inbound::is_told_twice(event) => {}
-            // Whose it was can't be told.
+            // The event's receiver is unknown.
             None => self.inboxes.clear(),
         }
     }
 
-    /// Why there is no more.
+    /// Delivers the events, and returns the reason why there are no more.
     async fn deliver(&mut self) -> &'static str {
         let mut events = Events::with_limit(MOST_KEPT);
         loop {

@@ -1,7 +1,8 @@
-//! An opencode server that is ready: it listens, and its version does what is needed.
+//! A ready opencode server: it listens, and its version supports its sessions.
 //!
-//! In: a command line of `serve`. Out: a [`Service`], or why there is none. What is written into sessions is no promise of the vendor's:
-//! a version other than the measured ones is asked to do it with a session that no model hears of ([`Service::start`]).
+//! In: a command line of `serve`. Out: a [`Service`], or the reason why there is none. The vendor does not promise that text can
+//! be written into sessions: a version other than the measured ones is tested with a session that no model sees
+//! ([`Service::start`]).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -28,36 +29,36 @@ use crate::declare::mcp::{Declarations, SERVER};
 use crate::exchange::host::{Heartbeat, Host, NoHost, Patience};
 use crate::exchange::print::Surroundings;
 
-/// How long a server may take to listen: two to three seconds on an idle machine.
+/// The time that a server may take to listen: two to three seconds on an idle machine.
 const HANDSHAKE: Duration = Duration::from_secs(60);
-/// How long a server that serves may leave unanswered what needs neither network nor model: 20 ms as a rule; but the first request in a
-/// folder loads what belongs to it (1.18.34).
+/// The time for which a server that has served may leave a request unanswered that needs neither network nor model: 20 ms as a
+/// rule; but the first request in a folder loads everything for the folder (1.18.34).
 const PATIENCE: Patience = Patience {
     first: HANDSHAKE,
     later: Duration::from_secs(20),
 };
-/// What every server answers at once.
+/// The path that every server answers at once.
 const HEALTH: &str = "/global/health";
 /// The versions whose exchanges were recorded.
 const MEASURED: &[&str] = &["1.18.34"];
-/// How many folders with tools are kept that no session is in: each takes 50 MB.
+/// The number of folders with tools that are kept without a session in them: each takes 50 MB.
 const MOST_SETS: usize = 4;
 
 /// A server that is ready.
 #[derive(Debug)]
 pub struct Service {
     pub server: OpencodeServer,
-    /// With what it was started: it serves no other calls.
+    /// The command line that it was started with: it serves no other calls.
     pub line: CommandLine,
     pub version: String,
-    /// Ids for what is replayed in it.
+    /// The ids for replayed items.
     pub ids: Ids,
-    /// Its folders, the longest unused first. Held while one is being made.
+    /// Its folders, the longest unused first. Locked while one is being made.
     sets: AsyncMutex<Vec<Arc<ToolSet>>>,
     made: AtomicUsize,
     /// The model of sessions that choose none.
     model: Mutex<Option<Model>>,
-    /// Which models take images, as far as that was asked.
+    /// Whether models take images, as far as that was asked.
     seeing: Mutex<HashMap<Model, bool>>,
 }
 
@@ -98,19 +99,19 @@ impl Service {
         Ok(service)
     }
 
-    /// Whether it does what sessions need.
+    /// Tests whether the server supports its sessions.
     async fn probe(&self) -> Result<(), Lack> {
         let set = self.tool_set(&probe::tools()).await;
         let set = set.map_err(|failure| Lack::answered("it takes no tools: POST /mcp", &failure))?;
         probe::run(&self.server.http, &set, &self.version, &self.ids).await
     }
 
-    /// Its process.
+    /// The host of the process.
     pub fn host(&self) -> &Host {
         &self.server.host
     }
 
-    /// Asks the server whether it is there.
+    /// Sends a request that the server can answer at once, to check that it answers.
     pub fn heartbeat(&self) -> Heartbeat {
         let http = self.server.http.clone();
         self.server
@@ -118,10 +119,10 @@ impl Service {
             .heartbeat(async move { http.ask(Method::GET, HEALTH, None).await })
     }
 
-    /// The folder of sessions with `tools`: one that is there, or a new one.
+    /// The folder of sessions with `tools`: an existing one, or a new one.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is none.
     pub async fn tool_set(&self, tools: &Declarations) -> Result<Arc<ToolSet>, HttpFailure> {
         let mut sets = self.sets.lock().await;
         if let Some(at) = sets.iter().position(|set| set.tools == *tools) {
@@ -135,7 +136,7 @@ impl Service {
         {
             let set = sets.remove(at);
             let path = wire::of_directory("/instance/dispose", &set.directory);
-            // What it keeps instead is memory only.
+            // If this fails, the server only keeps the memory.
             let _ = self.server.ask(Method::POST, &path).await;
         }
         let unfit = |why: String| HttpFailure::Unfit(why);
@@ -145,7 +146,7 @@ impl Service {
         let bridge = match tools.tools() {
             [] => None,
             _ => {
-                // Nobody listens: what got past the permission is answered with an error.
+                // Nobody receives the calls: a call that got past the permission is answered with an error.
                 let (nobody, _) = mpsc::channel(1);
                 let bridge = Bridge::start_for(tools.clone(), BridgeOptions::default(), nobody);
                 let bridge = bridge.map_err(|error| unfit(format!("the tools can't be declared: {error}")))?;
@@ -184,7 +185,7 @@ impl Service {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let folder: PathBuf = self.server.host.folder().join(format!("t{number}"));
         std::fs::create_dir_all(&folder)?;
-        // As opencode will call it.
+        // The real path, by which opencode will name the folder.
         let folder = std::fs::canonicalize(folder)?;
         folder
             .into_os_string()
@@ -192,8 +193,8 @@ impl Service {
             .map_err(|_| std::io::Error::other("its path is no Unicode"))
     }
 
-    /// The model of a session whose setup chooses `chosen`, in the folder `directory`; `None` where nobody has chosen one and opencode
-    /// knows none.
+    /// The model of a session whose setup chooses `chosen`, in the folder `directory`; `None` if nobody has chosen one and
+    /// opencode knows none.
     pub async fn model(&self, chosen: Option<&Model>, directory: &str) -> Option<Model> {
         if let Some(model) = chosen {
             return Some(model.clone());
@@ -205,8 +206,8 @@ impl Service {
         self.known_model()
     }
 
-    /// Whether `model` takes images, by what opencode knows of it in the folder `directory`: to others it would send a text in the place
-    /// of an image, and tell nobody.
+    /// Returns whether `model` takes images, by opencode's data on it in the folder `directory`: to other models it would send a
+    /// text in place of an image, and tell nobody.
     ///
     /// # Errors
     /// [`HttpFailure`].
@@ -226,7 +227,7 @@ impl Service {
         self.model.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Has the instance of `directory` load what it needs for a turn, without asking a model anything.
+    /// Makes the instance of `directory` load everything for a turn, without a request to a model.
     ///
     /// # Errors
     /// [`HttpFailure`].
@@ -258,7 +259,7 @@ impl Service {
             parts: &parts,
         };
         let added = server.send(Method::POST, &at(&wire::messages(&id)), &prompt).await;
-        // The rest of it is needed by the first request, whoever makes it.
+        // The rest is loaded by these requests, which the first turn would otherwise wait for.
         let _ = server.ask(Method::GET, &at("/agent")).await;
         let _ = server.ask(Method::GET, &at("/provider")).await;
         let _ = server.ask(Method::DELETE, &at(&wire::session(&id))).await;

@@ -1,6 +1,6 @@
 //! One session of an opencode server, between its turns and in them.
 //!
-//! A session that rests holds nothing: its calls are in the history as rejected ones, and their results are written over them.
+//! A resting session holds nothing open: its calls are in the history as rejected ones, and their results are written over them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +20,11 @@ use super::wire::{self, Id};
 use crate::exchange::live::inbox::Inbox;
 use crate::exchange::live::keep::{Idle, Keepable};
 
-/// How long a turn that is aborted may take to end: 15 to 50 ms were measured.
+/// The time that an aborted turn may take to end: 15 to 50 ms were measured.
 const ABORT: Duration = Duration::from_secs(3);
-/// How often that is asked for: what is asked before the turn has begun is asked of nobody.
+/// The interval at which the abort is repeated: an abort before the turn has begun has no effect.
 const AGAIN: Duration = Duration::from_millis(100);
-/// How long the server may take to forget it.
+/// The time that the server may take to forget the session.
 const FORGET: Duration = Duration::from_secs(3);
 
 /// A message that was sent, and its answer.
@@ -33,16 +33,16 @@ pub type PromptTask = JoinHandle<Result<Bytes, HttpFailure>>;
 /// A session of a server.
 #[derive(Debug)]
 pub struct Session {
-    /// The server it lives in.
+    /// The server in which the session lives.
     pub service: Arc<Service>,
-    /// Its folder, and the tools in it.
+    /// The session's folder, and the tools in it.
     pub set: Arc<ToolSet>,
     pub id: Id,
     /// The model that answers.
     pub model: Option<Model>,
-    /// What the server tells of it.
+    /// The server's events on the session.
     pub inbox: Inbox<ServerEvent>,
-    /// The calls whose results it waits for.
+    /// The calls for whose results it waits.
     pub calls: Vec<OpenCall>,
     /// The message that is being answered.
     pub asking: Option<PromptTask>,
@@ -50,7 +50,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// The session `id` of `service`, in the folder of `set`.
+    /// Makes the session `id` of `service`, in the folder of `set`.
     pub fn new(
         service: Arc<Service>,
         set: Arc<ToolSet>,
@@ -70,14 +70,14 @@ impl Session {
         }
     }
 
-    /// `path`, asked of its folder.
+    /// `path` with the session's folder as its instance.
     pub fn path(&self, path: &str) -> String {
         wire::of_directory(path, &self.set.directory)
     }
 
     /// Sends a message; its answer, of at most `most` bytes, comes when the turn is over, whoever waits for it.
     pub fn ask(&mut self, body: Vec<u8>, most: usize) {
-        // Who waits for an answer does not keep the server.
+        // Waiting for an answer does not keep the server alive.
         let http = self.service.server.http.clone();
         let path = self.path(&wire::messages(&self.id));
         self.asking = Some(
@@ -97,7 +97,8 @@ impl Session {
     }
 
     /// Has the turn end, and waits for that: whether it has ended in time. A server that takes too long gets no new calls, and is asked for it
-    /// as long as it lives: those that others have in it go on.
+    /// Aborts the turn, and returns whether it has ended in time. A server that takes too long gets no new calls, and the abort
+    /// is repeated as long as it lives; the sessions of others in it continue.
     pub async fn abort(&mut self) -> bool {
         let Some(mut asking) = self.asking.take() else {
             return true;
@@ -151,7 +152,7 @@ impl Session {
             return;
         }
         let forgotten = self.service.server.http.ask(Method::DELETE, &path, None);
-        // Only memory is lost where it does not.
+        // If it does not, that costs only memory.
         let _ = tokio::time::timeout(FORGET, forgotten).await;
     }
 }

@@ -3,12 +3,12 @@
 use crate::declare::mcp::Declarations;
 use crate::message::ToolSpec;
 
-/// By this, sessions are distinguished.
+/// The setup of a session. Sessions with different setups are not exchangeable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
-    /// The system prompt, told with every message; empty where there is none.
+    /// The system prompt, sent with every message; empty if there is none.
     pub system: String,
-    /// The model, where one is chosen.
+    /// The model, if one is chosen.
     pub model: Option<Model>,
     pub tools: Declarations,
 }
@@ -16,16 +16,16 @@ pub struct Setup {
 /// A model as opencode names it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Model {
-    /// Its provider in opencode's configuration.
+    /// The model's provider in opencode's configuration.
     #[serde(rename = "providerID")]
     pub provider: String,
-    /// Its name there.
+    /// The model's name there.
     #[serde(rename = "modelID")]
     pub id: String,
 }
 
 impl Setup {
-    /// The setup of a session whose `model` is written `provider/model`.
+    /// Makes the setup of a session whose `model` is written `provider/model`.
     pub fn new(system: String, model: Option<&str>, tools: &[ToolSpec]) -> Setup {
         Setup {
             system,
@@ -36,7 +36,7 @@ impl Setup {
 }
 
 impl Model {
-    /// That of `provider/model`.
+    /// Reads a name of the form `provider/model`.
     pub fn read(name: &str) -> Option<Model> {
         let (provider, id) = name.split_once('/')?;
         Some(Model {

@@ -1,21 +1,21 @@
-//! The caller's tools in opencode: a folder of the server's in which they are declared, and by whom.
+//! The caller's tools in opencode: a folder of the server's in which an MCP server of ours declares them.
 //!
-//! In: the tools. Out: a [`ToolSet`]. MCP servers belong to a folder (OTHER-LIVE 1.5), so conversations with other tools have another
-//! one. The server only declares: whoever got past the permission would be answered with an error, and nothing would run.
+//! In: the tools. Out: a [`ToolSet`]. MCP servers belong to a folder (OTHER-LIVE 1.5), so conversations with other tools have
+//! another one. Ours only declares: a call that got past the permission would be answered with an error, and nothing would run.
 
 use crate::bridge::Bridge;
 use crate::declare::mcp::{Declarations, SERVER};
 
-/// What opencode puts before the names of the server's tools.
+/// The prefix that opencode puts before the names of our server's tools.
 pub const PREFIX: &str = "df_";
 
 /// Tools, and the folder in which they are declared.
 #[derive(Debug)]
 pub struct ToolSet {
     pub tools: Declarations,
-    /// The folder of sessions that have them.
+    /// The folder of the sessions that have these tools.
     pub directory: String,
-    /// Who declares them; `None` where there are none.
+    /// The MCP server that declares them; `None` if there are none.
     pub bridge: Option<Bridge>,
 }
 
@@ -24,7 +24,7 @@ pub fn callers_name<'a>(tools: &'a Declarations, name: &str) -> Option<&'a str> 
     tools.known(name.strip_prefix(PREFIX)?)
 }
 
-/// What opencode calls the caller's tool `name`.
+/// The name that opencode gives the caller's tool `name`.
 pub fn wire_name(tools: &Declarations, name: &str) -> String {
     format!("{SERVER}_{}", tools.wire_name(name))
 }

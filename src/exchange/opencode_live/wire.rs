@@ -1,6 +1,6 @@
-//! What is sent to `opencode serve`: paths, and bodies.
+//! The requests to `opencode serve`: paths, and bodies.
 //!
-//! Ids come from the server, and calls' ids from the API behind it: what is no plain word never becomes part of a path ([`Id`]).
+//! Ids come from the server, and calls' ids from the API behind it: only a plain word may become part of a path ([`Id`]).
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::setup::Model;
 
-/// The agent that is ours (`provider::opencode` configures it).
+/// The name of our agent (`provider::opencode` configures it).
 pub const AGENT: &str = "pipe";
 
-/// The longest id that is one, bytes: opencode's have 30.
+/// The longest text that counts as an id, bytes: opencode's ids have 30.
 const MOST_ID: usize = 64;
 
 /// An id of opencode's, fit to be a segment of a path.
@@ -25,7 +25,7 @@ impl Id {
         ((1..=MOST_ID).contains(&text.len()) && text.bytes().all(fits)).then(|| Id(text.to_owned()))
     }
 
-    /// It.
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -38,7 +38,7 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
-/// `path` asked of the instance of `directory`.
+/// `path` with `directory` as its instance.
 pub fn of_directory(path: &str, directory: &str) -> String {
     let mut query = String::with_capacity(path.len() + directory.len() + 16);
     query.push_str(path);
@@ -55,47 +55,47 @@ pub fn of_directory(path: &str, directory: &str) -> String {
     query
 }
 
-/// The session `id`.
+/// The path of the session `id`.
 pub fn session(id: &Id) -> String {
     format!("/session/{}", id.as_str())
 }
 
-/// The messages of the session `id`.
+/// The path of the messages of the session `id`.
 pub fn messages(id: &Id) -> String {
     format!("/session/{}/message", id.as_str())
 }
 
-/// A part of a message.
+/// The path of a part of a message.
 pub fn part(session: &Id, message: &Id, part: &Id) -> String {
     let (session, message, part) = (session.as_str(), message.as_str(), part.as_str());
     format!("/session/{session}/message/{message}/part/{part}")
 }
 
-/// The end of what a session does.
+/// The path that aborts the turn of a session.
 pub fn abort(id: &Id) -> String {
     format!("/session/{}/abort", id.as_str())
 }
 
-/// The answer to a request for permission.
+/// The path of the answer to a request for permission.
 pub fn permission(id: &Id) -> String {
     format!("/permission/{}/reply", id.as_str())
 }
 
-/// A session with a title: without one, the model is asked for it.
+/// The body of a new session, with a title: without one, the model is asked for it.
 pub fn new_session() -> Value {
     json!({"title": "x"})
 }
 
-/// No.
+/// The body that rejects a request for permission.
 pub fn reject() -> Value {
     json!({"reply": "reject"})
 }
 
-/// How long opencode may wait for an answer of the server of the caller's tools, ms: by itself it gives up after 5 s (1.18.34). Less than
-/// the server may take for the request that declares them.
+/// The time that opencode may wait for an answer of the MCP server of the caller's tools, ms: by default it gives up after 5 s
+/// (1.18.34). It is less than the server may take for the request that declares them.
 const TOOLS_WITHIN: u64 = 15_000;
 
-/// The server of the caller's tools.
+/// The body that adds the MCP server of the caller's tools.
 pub fn mcp(name: &str, url: &str, token: &str) -> Value {
     json!({
         "name": name,
@@ -109,18 +109,18 @@ pub fn mcp(name: &str, url: &str, token: &str) -> Value {
     })
 }
 
-/// A message of the user, and what is told with it.
+/// A message of the user, and the settings that are sent with it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Prompt<'a> {
     pub agent: &'static str,
-    /// With which model.
+    /// The model that answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<&'a Model>,
     /// The system prompt.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub system: &'a str,
-    /// It is only added; nobody answers.
+    /// Whether the message is only added, and not answered.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_reply: bool,
     pub parts: &'a [InputPart],
@@ -135,25 +135,25 @@ pub enum InputPart {
     },
     File {
         mime: String,
-        /// Its data, as a `data:` URL.
+        /// The file's data, as a `data:` URL.
         url: String,
     },
 }
 
-/// What a call came to.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallResult {
     pub text: String,
     pub is_error: bool,
-    /// What is no text.
+    /// The content that is not text.
     pub files: Vec<InputPart>,
 }
 
 impl CallResult {
-    /// The state of a call of `input` with this result. `attached` makes a file a part of the message that the call is in.
+    /// The state of a call of `input` with this result. `attached` makes a file a part of the call's message.
     pub fn state(&self, input: &RawValue, attached: impl Fn(&InputPart) -> Value) -> Value {
         let time = json!({"start": 1, "end": 1});
-        // What was JSON stays it.
+        // Arguments that are not JSON become an empty object.
         let input: Value = serde_json::from_str(input.get()).unwrap_or_else(|_| json!({}));
         if self.is_error {
             return json!({"status": "error", "input": input, "error": self.text, "time": time});

@@ -1,8 +1,8 @@
-//! One turn of an opencode session: opens the session where there is none, says what is new, and reads until the answer is there.
+//! One turn of an opencode session: opens the session if there is none, sends the new part, and reads until the answer has come.
 //!
-//! In: a [`TurnInput`]. Out: events, and what the turn came to. Giving it up aborts the turn and forgets the session; so does whatever it
-//! comes to but a reply, for opencode keeps failed turns in its history (OTHER-LIVE 1.7): the next call replays what it knows, which
-//! costs 20 ms.
+//! In: a [`TurnInput`]. Out: events, and the result of the turn. Giving the turn up aborts it and forgets the session; so does
+//! every result but a reply, since opencode keeps failed turns in its history (OTHER-LIVE 1.7). The next call then replays the
+//! thread, which costs 20 ms.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,77 +30,77 @@ use crate::exchange::live::thread::SessionThread;
 use crate::exchange::live::turn::{self, Report, Work};
 use crate::message::{Message, Role};
 
-/// How long the stream may tell the end of a turn later than its answer is there: some milliseconds were measured.
+/// The time by which the stream may report the end of a turn later than its answer: some milliseconds were measured.
 const LATE: Duration = Duration::from_secs(5);
-/// How long the exit of a process is waited for that has closed its output.
+/// The time to wait for the exit of a process that has closed its output.
 const EXIT: Duration = Duration::from_secs(10);
-/// The failure of a message that opencode itself refuses: its cause is in opencode's log only.
+/// The failure of a message that opencode itself refuses: the cause is only in opencode's log.
 const REFUSED: &str = "refused_message";
-/// The failure of a turn whose answer has more bytes than it may have.
+/// The failure of a turn whose answer has more bytes than allowed.
 const TOO_LONG: &str = "answer_too_long";
 /// The failure of a turn whose process has ended.
 const GONE: &str = "server_gone";
 /// The failure of a turn for which there is no session.
 const NO_SESSION: &str = "no_session";
 
-/// What is sent, and where.
+/// The input of a turn, and its session.
 #[derive(Debug)]
 pub enum TurnInput {
-    /// A history, to a session that is to be opened.
+    /// A thread, for a session that is to be opened.
     Fresh {
         service: Arc<Service>,
         thread: Arc<SessionThread>,
-        /// What is said behind it, and is no part of it.
+        /// Text that is said after the thread and is no part of it.
         note: Option<String>,
     },
-    /// What is new, to a session that knows the beginning.
+    /// The new part, for a session that knows the beginning.
     Continued {
         session: Box<Session>,
         /// The results of its calls, by the API's ids.
         results: Vec<(String, CallResult)>,
-        /// The messages behind them.
+        /// The messages after the results.
         messages: Vec<Vec<InputPart>>,
     },
 }
 
-/// What is to be said.
+/// The input that is still to be sent.
 #[derive(Debug)]
 enum Unsent {
-    /// All of a thread, and what is said behind it.
+    /// A whole thread, and the note after it.
     Whole(Arc<SessionThread>, Option<String>),
-    /// The results of calls, by the API's ids, and the messages behind them.
+    /// The results of calls, by the API's ids, and the messages after them.
     New(Vec<(String, CallResult)>, Vec<Vec<InputPart>>),
 }
 
 type TurnEnd = turn::TurnEnd<Session, ()>;
 
-/// A turn.
+/// The work of a turn.
 #[derive(Debug)]
 pub struct SessionWork {
     service: Arc<Service>,
     setup: Arc<Setup>,
-    /// Until it is said.
+    /// The input, until it is sent.
     unsent: Option<Unsent>,
-    /// The session, when there is one.
+    /// The session, as soon as there is one.
     session: Option<Box<Session>>,
-    /// The session is opened for this turn.
+    /// Whether the session is opened for this turn.
     is_fresh: bool,
-    /// Whether the server answers, where nothing but a whole turn does.
+    /// The check whether the server answers, during a turn that is answered only at its end.
     heartbeat: Heartbeat,
-    /// How long its answer may be, bytes.
+    /// The longest answer, bytes.
     most: usize,
     tracker: TaskTracker,
 }
 
-/// Why a session did not take a message.
+/// The reason why a session did not take a message.
 enum NotSent {
-    /// It is gone: nothing was asked of the model.
+    /// The session is gone: the model was not asked anything.
     Vanished,
     Failed(HttpFailure),
 }
 
 impl SessionWork {
-    /// The turn that begins with `opening`.
+    /// Makes the work of the turn that begins with `opening`.
     pub fn new(opening: TurnInput, parts: WorkParts<'_, Setup>) -> SessionWork {
         let (service, session, unsent) = match opening {
             TurnInput::Fresh { service, thread, note } => (service, None, Unsent::Whole(thread, note)),
@@ -126,7 +126,7 @@ impl SessionWork {
         }
     }
 
-    /// Opens a session for `thread`. What is left to be unsent in it: the user's last messages, and `note`.
+    /// Opens a session for `thread`, and returns the messages that are still to be sent to it: the user's last ones, and `note`.
     async fn open(
         &mut self,
         thread: &SessionThread,
@@ -176,7 +176,7 @@ impl SessionWork {
         Ok(with_note(vec![last], note))
     }
 
-    /// Says `messages` to the session, the last of which is answered.
+    /// Sends `messages` to the session, the last of which is answered.
     async fn say(&mut self, messages: &[Vec<InputPart>]) -> Result<(), NotSent> {
         let Some(session) = &mut self.session else {
             return Err(NotSent::Vanished);
@@ -196,7 +196,7 @@ impl SessionWork {
         Ok(())
     }
 
-    /// Reads until the answer is there.
+    /// Reads until the answer has come.
     async fn read(&mut self, report: &Report) -> TurnEnd {
         let setup = Arc::clone(&self.setup);
         let Some(session) = self.session.as_deref_mut() else {
@@ -215,9 +215,9 @@ impl SessionWork {
         let mut answer = None;
         let mut latest: Option<Instant> = None;
         let (mut idle, mut aborted) = (false, false);
-        // The stream tells the end of a turn, too: what it told before it belongs to the reply.
+        // The stream reports the end of a turn, too: events before that belong to the reply.
         while answer.is_none() || !idle {
-            // Who gives this up finds in the session what is to be aborted.
+            // If this is given up, the running request must be in the session, to be aborted.
             let Session { inbox, asking, .. } = &mut *session;
             let done = async {
                 match asking {
@@ -238,12 +238,12 @@ impl SessionWork {
                     continue;
                 }
                 () = sleep_until(latest.unwrap_or_else(Instant::now)), if latest.is_some() => break,
-                // Nothing was heard of it: the whole thread goes to another.
+                // Nothing came back: the whole thread goes to another server.
                 () = self.heartbeat.missed(), if session_event.is_some() => return TurnEnd::Vanished,
             };
             let Some(event) = next else { break };
             let step = reader.push(event, &mut events);
-            // What comes before the turn may be the last of the one before.
+            // Events before the turn may be the last ones of the turn before.
             if reader.has_begun() || !events.is_empty() {
                 report.received(session.inbox.bytes() - before);
                 report.begun();
@@ -252,7 +252,7 @@ impl SessionWork {
             match step {
                 TurnStep::More => {}
                 TurnStep::Reject(request) => session.reject(&request),
-                // Before the turn, it is the one before that is over.
+                // Before the turn begins, this is the end of the turn before.
                 TurnStep::Idle => idle = reader.has_begun() || answer.is_some(),
                 TurnStep::Abort => {
                     aborted = true;
@@ -269,7 +269,7 @@ impl SessionWork {
         }
         let body = match answer {
             Some(Ok(body)) => body,
-            // It has died since its last turn, and told nothing of this one.
+            // The process has died since its last turn, and told nothing of this one.
             Some(Err(HttpFailure::Lost(_)))
                 if session_event.is_some() && !self.is_fresh && session.service.server.has_ended().await =>
             {
@@ -314,17 +314,18 @@ impl SessionWork {
         }
     }
 
-    /// What becomes of a turn for which there is no session, or whose message was not taken.
+    /// The end of a turn for which there is no session, or whose message was not taken.
     async fn no_session(&mut self, failure: HttpFailure, report: &Report) -> TurnEnd {
         match failure {
             HttpFailure::Lost(reason) => match self.service.server.has_ended().await {
-                // It has died since its last turn, and got nothing of this one. One that was never of use would die again.
+                // The process has died since its last turn, and got nothing of this one. A process that never was of use would
+                // die again.
                 true if self.session.is_none() && self.service.host().has_served() => TurnEnd::Vanished,
                 true => self.gone(report).await,
                 false => report.fail(Failure::named(NO_SESSION, reason)),
             },
             HttpFailure::Unfit(reason) => report.fail(Failure::named(NO_SESSION, reason)),
-            // One that was never of use would hang again.
+            // A process that never was of use would hang again.
             HttpFailure::Unanswered(_) if self.session.is_none() && self.service.host().has_served() => {
                 TurnEnd::Vanished
             }
@@ -363,7 +364,7 @@ impl SessionWork {
                     return Err(NotSent::Vanished);
                 };
                 self.heartbeat = session.service.heartbeat();
-                // Nothing was asked of the model yet: another session can be.
+                // The model was not asked anything yet: another session can take the turn.
                 let written = write_results(session, results).await;
                 written.map_err(|_| NotSent::Vanished)?;
                 self.say(&messages).await
@@ -413,7 +414,7 @@ fn prompt<'a>(setup: &'a Setup, session: &'a Session, parts: &'a [InputPart], no
     }
 }
 
-/// `messages` with `note` in the last of them.
+/// Adds `note` to the last of `messages`.
 pub fn with_note(mut messages: Vec<Vec<InputPart>>, note: Option<String>) -> Vec<Vec<InputPart>> {
     if let Some(text) = note {
         match messages.last_mut() {

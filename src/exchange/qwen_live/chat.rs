@@ -1,4 +1,4 @@
-//! A thread as qwen keeps it: the file that `--resume` reads (0.24.4; no promise of its vendor's).
+//! A thread as qwen keeps it: the file that `--resume` reads (0.24.4; its vendor does not promise the format).
 //!
 //! In: messages, and the names by which the CLI knows the tools. Out: JSON lines, and the place where the CLI looks for them.
 
@@ -13,8 +13,8 @@ use crate::exchange::live::history::failed;
 use crate::message::content::{self, Part};
 use crate::message::{Content, Message, Role};
 
-/// Of results that are longer together, and with which the model is to go on, the CLI sends no more than 200,000 characters (0.24.4). Some are
-/// left for an error's own words.
+/// The longest sum of results, in characters, with which the CLI lets the model continue in full: of more, it sends only 200,000
+/// characters (0.24.4). Some are left for the words of an error.
 pub const LONGEST_RESULTS: usize = 199_000;
 
 /// A thread for a process to begin with.
@@ -24,14 +24,14 @@ pub struct Chat {
     pub id: String,
     messages: Vec<Message>,
     tools: Declarations,
-    /// Whether its calls get ids of ours: the CLI knows calls and results by them, so of two with one id it would lose one.
+    /// Whether its calls get ids of ours: the CLI knows calls and results by their ids, so of two with one id it would lose one.
     renames: bool,
-    /// From which message on results stand where the CLI does not count their characters.
+    /// The index of the first message whose results are put where the CLI does not count their characters.
     whole_from: usize,
 }
 
 impl Chat {
-    /// That of `messages`, whose calls are of `tools`; `id` is 128 random bits.
+    /// Makes the file of `messages`, whose calls are of `tools`; `id` is 128 random bits.
     pub fn new(id: u128, messages: Vec<Message>, tools: Declarations) -> Chat {
         // Version 4, variant 1: the CLI takes no other names.
         let bits = id & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
@@ -46,7 +46,8 @@ impl Chat {
         }
     }
 
-    /// Where the CLI looks for it when it runs in `cwd`, a real path, below its folder for what it keeps.
+    /// The place where the CLI looks for the file when it runs in `cwd`, a real path; relative to the folder in which it keeps
+    /// its data.
     pub fn place(&self, cwd: &Path) -> PathBuf {
         let cwd = cwd.to_string_lossy();
         let cwd = if cfg!(windows) {
@@ -64,7 +65,7 @@ impl Chat {
         ["projects", &name, "chats", &file].iter().collect()
     }
 
-    /// Its lines, for a CLI that runs in `cwd`.
+    /// The lines of the file, for a CLI that runs in `cwd`.
     pub fn lines(&self, cwd: &Path) -> String {
         let mut lines = String::new();
         let mut before = Value::Null;
@@ -99,7 +100,7 @@ impl Chat {
         text.into_iter().chain(calls).collect()
     }
 
-    /// The result at `at`, of the last call before it that has its id.
+    /// The result at the index `at`, for the last call before it that has its id.
     fn result(&self, at: usize, message: &Message) -> Value {
         let before = self.messages[..at].iter().enumerate().rev();
         let mut calls = before.flat_map(|(at, message)| message.tool_calls.iter().map(move |call| (at, call)));
@@ -110,7 +111,7 @@ impl Chat {
             true => failed(text_of(message)),
             false => text_of(message),
         };
-        // The model sees the text alone, wherever it stands.
+        // The model sees only the text, wherever it is.
         match at >= self.whole_from {
             true => {
                 json!({"functionResponse": {"id": id, "name": name, "response": {"output": ""}, "parts": [{"text": text}]}})
@@ -122,7 +123,7 @@ impl Chat {
         }
     }
 
-    /// The id of the call `id` of the message at `at`.
+    /// The id of the call `id` of the message at the index `at`.
     fn call_id(&self, at: usize, id: &str) -> String {
         match self.renames {
             true => format!("{id}__df_{at}"),
@@ -130,7 +131,7 @@ impl Chat {
         }
     }
 
-    /// What the CLI calls the caller's tool `name`.
+    /// The name by which the CLI knows the caller's tool `name`.
     fn name(&self, name: &str) -> String {
         let declared = self.tools.tools().iter();
         let mut own = declared.filter(|tool| self.tools.known(&tool.name) == Some(name));
@@ -139,7 +140,7 @@ impl Chat {
     }
 }
 
-/// Whether the ids of the calls come from an API that numbers them anew in each answer. The next one it gives may then be one of these
+/// Returns whether the calls' ids come from an API that numbers them anew in each answer. The next id may then be one of these
 /// again.
 fn reuses_ids(messages: &[Message]) -> bool {
     let mut ids = HashSet::new();
@@ -147,12 +148,13 @@ fn reuses_ids(messages: &[Message]) -> bool {
     calls.any(|call| is_reused(&call.id) || !ids.insert(call.id.as_str()))
 }
 
-/// How long a message's text is, as JavaScript counts.
+/// The length of a message's text, in UTF-16 units, as JavaScript counts.
 pub fn length_of(message: &Message) -> usize {
     text_of(message).encode_utf16().count()
 }
 
-/// From which of `messages` on results stand where the CLI does not count their characters: the results with which the model goes on.
+/// The index from which results of `messages` are put where the CLI does not count their characters: the results with which the
+/// model continues.
 fn whole_from(messages: &[Message]) -> usize {
     let last = messages.iter().rev().take_while(|message| message.role == Role::Tool);
     let (count, chars) = last.fold((0, 0), |(count, chars), message| {
@@ -248,7 +250,7 @@ mod tests {
             parts(thread())[1]["functionResponse"],
             json!({"id": "c", "name": "add.it", "response": {"output": ""}, "parts": [{"text": long}]})
         );
-        // Behind it, the model goes on with something else.
+        // After it, the model continues with something else.
         let before = parts([thread(), vec![Message::new(Role::Ai, "ok")]].concat());
         assert_eq!(before[1]["functionResponse"]["response"], json!({"output": long}));
     }

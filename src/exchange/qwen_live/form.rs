@@ -19,7 +19,7 @@ use crate::provider::options::SystemPrompt;
 /// One qwen process for each conversation, in which its calls wait.
 #[derive(Debug)]
 pub struct Qwen {
-    /// What it prints when it is about to wait for long.
+    /// The beginnings of lines on standard error with which the CLI announces a long pause.
     pub long_pauses: &'static [&'static str],
 }
 
@@ -32,7 +32,7 @@ impl Form for Qwen {
         Setup::of(parts)
     }
 
-    /// What its system prompt is, it is started with.
+    /// The process is started with its system prompt.
     fn options(setup: Option<&Setup>, _: Option<&Choices>) -> ProcessOptions {
         let system_prompt = |setup: &Setup| {
             let texts = [setup.system_prompt(), setup.append_system_prompt()];
@@ -77,7 +77,7 @@ impl ProcessForm for Qwen {
         }
     }
 
-    /// A chat file is read by a process that is started with it.
+    /// Only a process that is started with a chat file reads it.
     fn needs_own_process(opening: &FirstInput) -> bool {
         opening.chat.is_some()
     }

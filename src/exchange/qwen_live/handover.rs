@@ -1,6 +1,6 @@
-//! The end of a turn whose model has made calls: the CLI says nothing of it, since it waits for their results.
+//! The end of a turn whose model has made calls: the CLI does not report it, since it waits for the results.
 //!
-//! In: what is known of the model's message. Out: the events that a turn ends with.
+//! In: the known facts of the model's message. Out: the events with which a turn ends.
 
 use crate::event::{Event, Outcome};
 use crate::message::Usage;
@@ -15,7 +15,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The `session` event that each turn of this session begins with.
+    /// The `session` event with which each turn of this session begins.
     pub fn session_event(&self) -> Event {
         Event::Session {
             session_id: self.session_id.clone(),
@@ -26,7 +26,7 @@ impl Names {
     }
 }
 
-/// The turn's last word, in the CLI's place.
+/// The events at the end of the turn, in the CLI's place.
 pub(super) fn last_word(usage: Option<Usage>, names: &Names) -> impl Iterator<Item = Event> {
     let stop_reason = Some("tool_use".to_owned());
     let tokens = usage.clone().map(|usage| Event::Usage {
@@ -50,7 +50,7 @@ pub(super) fn last_word(usage: Option<Usage>, names: &Names) -> impl Iterator<It
     tokens.into_iter().chain([outcome])
 }
 
-/// That the model has also called the tool `name`, which there is not.
+/// The warning that the model has also called the tool `name`, which does not exist.
 pub(super) fn unknown_tool(name: &str) -> Event {
     Event::Warning {
         code: "UNKNOWN_TOOL".to_owned(),

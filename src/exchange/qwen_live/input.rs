@@ -1,6 +1,7 @@
-//! What a turn of a qwen session begins with.
+//! The input with which a turn of a qwen session begins.
 //!
-//! In: a [`SessionThread`], and what a session knows of it. Out: an [`Input`] for the session that goes on, or a [`FirstInput`] for a new one.
+//! In: a [`SessionThread`], and the part of it that a session knows. Out: an [`Input`] for a session that continues, or a
+//! [`FirstInput`] for a new one.
 
 use super::chat::{Chat, LONGEST_RESULTS, length_of, text_of};
 use crate::declare::mcp::Declarations;
@@ -9,36 +10,37 @@ use crate::exchange::live::thread::{KnownThread, SessionThread};
 use crate::message::{Message, Role, ToolResult};
 use crate::prompt::{self, Encoding, Style};
 
-/// Of a longer result that is given to a running process, the CLI shows its model a preview of 2.4 KB (0.24.4), characters.
+/// The longest result for a running process, in characters: of a longer one, the CLI shows its model a preview of 2.4 KB
+/// (0.24.4).
 pub const LONGEST_RESULT: usize = 25_000;
 
-/// In what a running process is told by the user, the CLI puts a file, a session or a server in the place of `@name`, and spaces before what
-/// it does not find: `a@b.c` becomes `a @b.c` (0.24.4).
+/// The sign of a reference: in a user's text to a running process, the CLI replaces `@name` by a file, a session or a server, and
+/// puts a space before a name that it does not find: `a@b.c` becomes `a @b.c` (0.24.4).
 const REFERENCE: char = '@';
-/// What begins so, it carries out.
+/// The sign at the beginning of a text that the CLI carries out as a command.
 const COMMAND: char = '/';
 
-/// What a turn begins with.
+/// The input with which a turn begins.
 #[derive(Debug, Clone)]
 pub enum Input {
-    /// The user says this, in which there is nothing that the CLI would not send as it is.
+    /// The user's text, without anything that the CLI would not send as it is.
     User(String),
     /// The results of all calls that the session waits for, by the API's ids of the calls.
     Results(Vec<(String, ToolResult)>),
-    /// The thread that the process has read is to be answered: it ends with results, or with what the user says.
+    /// The thread that the process has read must be answered: it ends with results, or with the user's text.
     GoOn,
 }
 
-/// How a new process begins.
+/// The input with which a new process begins.
 #[derive(Debug, Clone)]
 pub struct FirstInput {
-    /// The thread it reads first.
+    /// The thread that it reads first.
     pub chat: Option<Chat>,
-    /// What comes behind it.
+    /// The input after that thread.
     pub input: Input,
 }
 
-/// What is new in `thread` to a session that knows `known`. `note` is said behind it.
+/// The new part of `thread` for a session that knows `known`, with `note` after it.
 ///
 /// # Errors
 /// [`WhyAnew`]: a new process is needed.
@@ -53,7 +55,7 @@ pub fn addition(thread: &SessionThread, known: &KnownThread, note: Option<&str>)
             _ => Err(WhyAnew::OtherThread),
         };
     }
-    // What the user says beside results would be sent behind the model's answer to them.
+    // A user's text beside results would be sent only after the model's answer to them.
     if !new.rest.is_empty() || note.is_some() {
         return Err(WhyAnew::OtherThread);
     }
@@ -75,7 +77,7 @@ pub fn addition(thread: &SessionThread, known: &KnownThread, note: Option<&str>)
     Ok(Input::Results(results.collect()))
 }
 
-/// How a process that knows nothing begins with all of `thread`. `id`: 128 random bits.
+/// The input with which a process that knows nothing begins: the whole `thread`. `id`: 128 random bits.
 pub fn opening(
     thread: &SessionThread,
     tools: &Declarations,
@@ -84,7 +86,7 @@ pub fn opening(
     id: u128,
 ) -> FirstInput {
     let chat = |messages: Vec<Message>| (!messages.is_empty()).then(|| Chat::new(id, messages, tools.clone()));
-    // What stands in a chat, the CLI sends as it is.
+    // The CLI sends a text in a chat as it is.
     let said = |before: &[Message], text: String| match is_sent_as_it_is(&text) {
         true => FirstInput {
             chat: chat(before.to_vec()),
@@ -106,7 +108,7 @@ pub fn opening(
             chat: chat(thread.messages().to_vec()),
             input: Input::GoOn,
         },
-        // The CLI asks no model about a thread that the model ended: it reads the thread as text.
+        // The CLI asks no model about a thread that the model ended: it gets the thread as text.
         _ => {
             let style = Style {
                 encoding,
@@ -117,7 +119,7 @@ pub fn opening(
     }
 }
 
-/// What the user says in `message`, and `note` behind it.
+/// The user's text in `message`, with `note` after it.
 fn of_user(message: &Message, note: Option<&str>) -> String {
     let text = text_of(message);
     match note {
@@ -126,7 +128,7 @@ fn of_user(message: &Message, note: Option<&str>) -> String {
     }
 }
 
-/// Whether a running process sends `text` byte for byte.
+/// Returns whether a running process sends `text` byte for byte.
 fn is_sent_as_it_is(text: &str) -> bool {
     !text.starts_with(COMMAND) && !text.contains(REFERENCE)
 }

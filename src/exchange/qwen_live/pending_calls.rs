@@ -1,8 +1,9 @@
 //! The calls of a session that wait for their results.
 //!
-//! In: the calls that the model's message has named, the requests that the CLI makes of them, the caller's results. Out: each result to
-//! the request of its call. The protocol between them has no id of the model's calls: a request is known by the tool's name and
-//! the arguments, and of several that are alike the first is the first's. A request that belongs to no call is answered with an error.
+//! In: the calls in the model's message, the CLI's requests for their results, the caller's results. Out: each result to the
+//! request of its call. The protocol in between does not have the model's ids of the calls: a request is known by the tool's name
+//! and the arguments, and of several equal ones the first belongs to the first call. A request that belongs to no call is
+//! answered with an error.
 
 use crate::bridge::ToolCallRequest;
 use crate::exchange::live::fingerprint::Fingerprint;
@@ -12,22 +13,22 @@ use crate::message::{ToolCall, ToolResult};
 /// A call that the model has made and the caller has to answer.
 #[derive(Debug)]
 struct Expected {
-    /// The model's id of it.
+    /// The model's id of the call.
     id: String,
     print: Fingerprint,
     request: Option<ToolCallRequest>,
     result: Option<ToolResult>,
 }
 
-/// See the module.
+/// The calls that wait, and the requests for them; the module's description tells how they are matched.
 #[derive(Debug, Default)]
 pub struct PendingCalls {
     expected: Vec<Expected>,
-    /// Requests of which the output has not spoken yet: both come by ways of their own.
+    /// Requests for calls that the output has not reported yet: the two come over separate channels.
     early: Vec<ToolCallRequest>,
 }
 
-/// A call by its name and arguments alone.
+/// The fingerprint of a call by its name and arguments alone.
 pub(super) fn print_of(call: &ToolCall) -> Fingerprint {
     print_of_call(&ToolCall {
         id: String::new(),
@@ -36,7 +37,7 @@ pub(super) fn print_of(call: &ToolCall) -> Fingerprint {
 }
 
 impl PendingCalls {
-    /// The model has made `call`, of one of the caller's tools, under its caller's name.
+    /// Adds `call`, which the model has made of one of the caller's tools, under its caller's name.
     pub fn expect(&mut self, call: &ToolCall) {
         self.expected.push(Expected {
             id: call.id.clone(),
@@ -46,13 +47,13 @@ impl PendingCalls {
         });
     }
 
-    /// The CLI asks for a call's result.
+    /// Adds the CLI's request for the result of a call.
     pub fn ask(&mut self, request: ToolCallRequest) {
         self.early.push(request);
         self.settle();
     }
 
-    /// The result of the call `id`.
+    /// Gives the result of the call `id`.
     pub fn answer(&mut self, id: &str, result: ToolResult) {
         let open = |expected: &&mut Expected| expected.id == id && expected.result.is_none();
         if let Some(expected) = self.expected.iter_mut().find(open) {
@@ -61,13 +62,13 @@ impl PendingCalls {
         self.settle();
     }
 
-    /// The model's message is complete: what it has not named is no call, and is answered with an error.
+    /// Ends the model's message: a request for a call that it does not contain is answered with an error.
     pub fn close(&mut self) {
         self.settle();
         self.early.clear();
     }
 
-    /// Whether any call waits for its result.
+    /// Returns whether any call waits for its result.
     pub fn is_waiting(&self) -> bool {
         self.expected.iter().any(|expected| expected.result.is_none())
     }
@@ -85,7 +86,7 @@ impl PendingCalls {
             .retain_mut(|expected| match (&expected.result, &expected.request) {
                 (Some(_), Some(_)) => {
                     if let (Some(result), Some(request)) = (expected.result.take(), expected.request.take()) {
-                        // Where nobody waits any more, the session is over.
+                        // If nobody waits any more, the session is over.
                         let _ = request.reply.send(result);
                     }
                     false
@@ -131,7 +132,7 @@ mod tests {
     #[test]
     fn results_find_their_requests_by_name_arguments_and_order() {
         let mut held = PendingCalls::default();
-        // Before the output speaks of it, and spelled otherwise.
+        // Before the output reports it, and spelled in another way.
         let (early, first) = request(r#"{"b":2.0,"a":1}"#);
         held.ask(early);
         for call in [call("c1", r#"{"a":1,"b":2}"#), call("c2", "{}"), call("c3", "{}")] {

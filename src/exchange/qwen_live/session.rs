@@ -1,8 +1,8 @@
 //! One qwen process that takes one turn after the other.
 //!
-//! In: an [`Input`] per turn. Out: [`Pulse`]s with the events of the turn, until the model's message is over: with calls in it, it is
-//! the turn's end, and the calls wait in the process for the next turn. Between turns, the CLI's requests of their results are
-//! taken ([`Keepable::idle`]).
+//! In: an [`Input`] per turn. Out: [`Pulse`]s with the events of the turn, until the model's message is over. If it has calls,
+//! that is the turn's end, and the calls wait in the process for the next turn. Between turns, the CLI's requests for their
+//! results are taken ([`Keepable::idle`]).
 
 use std::io;
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ const INITIALIZE: &str = "df-initialize";
 const INTERRUPT: &str = "df-interrupt";
 const GO_ON: &str = "df-go-on";
 
-/// The private folder that the CLI keeps its chats in.
+/// The private folder in which the CLI keeps its chats.
 pub const RUNTIME_FOLDER: &str = "runtime";
 
 /// A live process.
@@ -46,38 +46,38 @@ pub struct Session {
     streams: Streams,
     decoder: Decoder,
     handshake: Handshake,
-    /// Since when it has to answer what it was sent ahead of its first turn.
+    /// The time since which an answer to what was sent ahead of the first turn is due.
     asked_ahead: Option<Instant>,
-    /// That it is ready was reported.
+    /// Whether its readiness was reported.
     is_reported: bool,
     setup: Arc<Setup>,
     tools: Option<Tools>,
     held: PendingCalls,
     wear: Wear,
-    /// What the first turn begins with, until the CLI knows the tools: a request that is made before goes without them.
+    /// The input of the first turn, until the CLI knows the tools: a request that it makes earlier would go without them.
     opening: Option<String>,
-    /// The results that this turn began with: the CLI repeats them.
+    /// The ids of the results with which this turn began: the CLI repeats them.
     answered: Vec<String>,
     usage: Tokens,
     stderr: StderrWatch,
     long_pauses: &'static [&'static str],
     names: Names,
-    /// The turn has not told its session yet: the CLI tells it once.
+    /// Whether the turn has not reported its session yet: the CLI reports it only once.
     is_untold: bool,
     tracker: TaskTracker,
     scratch: Option<Scratch>,
 }
 
-/// What a process begins with.
+/// The parts with which a process begins.
 #[derive(Debug)]
 pub struct SessionStart<'a> {
-    /// Its system prompt, which is on its command line already, and its tools.
+    /// The setup: its system prompt, which is on its command line already, and its tools.
     pub setup: Arc<Setup>,
-    /// The server of these tools.
+    /// The MCP server of these tools.
     pub tools: Option<Tools>,
     /// The thread that it reads first.
     pub chat: Option<&'a Chat>,
-    /// What it prints when it is about to wait for long.
+    /// The beginnings of lines on standard error with which the CLI announces a long pause.
     pub long_pauses: &'static [&'static str],
 }
 
@@ -169,7 +169,7 @@ impl Session {
         self.open();
     }
 
-    /// Tells the CLI where its tools are, unless it knows.
+    /// Sends the CLI the address of its tools, unless it knows it.
     fn initialize(&mut self) {
         if self.handshake == Handshake::Unasked {
             self.handshake = Handshake::Asked(Instant::now());
@@ -178,12 +178,12 @@ impl Session {
         }
     }
 
-    /// Whether it has answered the handshake, and knows the tools.
+    /// Returns whether it has answered the handshake, and knows the tools.
     fn is_ready(&self) -> bool {
         self.handshake == Handshake::Done && self.tools.as_ref().is_none_or(Tools::are_listed)
     }
 
-    /// Says what the turn begins with, once the CLI is ready for it.
+    /// Sends the turn's input, once the CLI is ready for it.
     fn open(&mut self) {
         if self.is_ready()
             && let Some(line) = self.opening.take()
@@ -198,7 +198,7 @@ impl Session {
         tracker.spawn(ProcessSession::finish(self));
     }
 
-    /// The process.
+    /// The running process.
     pub fn process(&self) -> &Running {
         self.streams.process()
     }
@@ -259,7 +259,7 @@ impl Session {
             }
         }
         if calls == 0 {
-            // The CLI tells its model itself that there is no such tool, and goes on.
+            // The CLI itself tells its model that there is no such tool, and continues.
             events.append(&mut foreign);
             if over {
                 self.held.close();
@@ -362,7 +362,7 @@ impl ProcessSession for Session {
             held,
             ..
         } = self;
-        // A call whose server goes away has failed, and the CLI would ask its model what now.
+        // If the server of a call went away first, the call would fail, and the CLI would ask its model how to go on.
         streams.ended(decoder, (tools, held, scratch)).await
     }
 
@@ -406,7 +406,7 @@ impl Keepable for Session {
                 self.is_reported = true;
                 return Idle::Ready { is_primed: true };
             }
-            // What a process prints that ends before it was ready says why.
+            // If a process ends before it was ready, its output says why.
             if self.is_reported {
                 self.streams.rest();
             }
@@ -444,7 +444,7 @@ impl Keepable for Session {
         }
     }
 
-    /// It was started with this setup: only the handshake is left.
+    /// The process was started with this setup: only the handshake is left.
     fn prime(&mut self, _: &Arc<Setup>) {
         self.asked_ahead = Some(Instant::now());
         self.initialize();

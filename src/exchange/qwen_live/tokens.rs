@@ -1,6 +1,6 @@
-//! What the turns of a session take.
+//! The usage of the turns of a session.
 //!
-//! In: the figures of each message of the model's, and what the CLI counts up over all turns. Out: the figures of one turn.
+//! In: the figures of each message of the model's, and the CLI's sum over all turns. Out: the figures of one turn.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -9,17 +9,17 @@ use crate::decode::json::Fields;
 use crate::decode::usage::read_usage;
 use crate::message::Usage;
 
-/// What the model has read and written.
+/// The tokens that the model has read and written.
 #[derive(Debug, Default)]
 pub(super) struct Tokens {
-    /// What was reported of all turns: the CLI tells the sum.
+    /// The usage reported for all turns so far: the CLI tells the sum.
     reported: Usage,
-    /// Of the message that is coming in.
+    /// The usage of the message that is being received.
     message: Option<Usage>,
 }
 
 impl Tokens {
-    /// Takes in what the line `line` of the CLI's output says of a message, if it is one of the model's.
+    /// Reads the usage in the line `line` of the CLI's output, if it is about one of the model's messages.
     pub fn note(&mut self, line: &str) {
         #[derive(Deserialize)]
         struct Line<'a> {
@@ -42,14 +42,14 @@ impl Tokens {
         }
     }
 
-    /// What a turn has taken that ends with a message with calls.
+    /// The usage of a turn that ends with a message with calls.
     pub fn of_message(&mut self) -> Option<Usage> {
         let usage = self.message.take()?;
         self.reported.add(&usage);
         Some(usage)
     }
 
-    /// What a turn has taken at whose end the CLI reports `total`.
+    /// The usage of a turn at whose end the CLI reports `total`.
     pub fn of_turn(&mut self, total: &Usage) -> Usage {
         let turn = self.left(total);
         self.reported = total.clone();

@@ -1,6 +1,6 @@
-//! The caller's tools as a session has them.
+//! The caller's tools in a session.
 //!
-//! In: declarations. Out: a server of its own for each session, and the calls that come over it.
+//! In: declarations. Out: an MCP server for each session, and the calls that come over it.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::bridge::{self, Bridge, BridgeOptions, Connection, ToolCallRequest};
 use crate::declare::mcp::Declarations;
 use crate::provider::callbacks::Callbacks;
 
-/// The server of a session's tools, and the calls that come over it. Dropping it ends the server.
+/// The MCP server of a session's tools, and the calls that come over it. Dropping it ends the server.
 #[derive(Debug)]
 pub struct Tools {
     bridge: Bridge,
@@ -18,7 +18,7 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Serves these tools; `None` where there are none. Must be called inside the runtime.
+    /// Serves these tools; `None` if there are none. Must be called inside the runtime.
     ///
     /// # Errors
     /// The system gives no port, or no random bytes.
@@ -31,7 +31,7 @@ impl Tools {
         Ok(Some(Tools { bridge, calls }))
     }
 
-    /// What the CLI has to be told of the server.
+    /// The address and the token of the server, which the CLI has to be told.
     pub(super) fn callbacks(&self) -> Callbacks {
         Callbacks {
             url: self.bridge.url().to_owned(),
@@ -39,12 +39,12 @@ impl Tools {
         }
     }
 
-    /// How far the CLI has come with it.
+    /// The progress of the CLI's connection to the server.
     pub(super) fn connection(&self) -> watch::Receiver<Connection> {
         self.bridge.connected()
     }
 
-    /// Whether the CLI has asked for the tools: a request that it makes before goes without them.
+    /// Returns whether the CLI has asked for the list of tools: a request that it makes earlier goes without them.
     pub(super) fn are_listed(&self) -> bool {
         *self.connection().borrow() >= Connection::Listed
     }
@@ -61,7 +61,7 @@ pub(super) async fn listed(connection: Option<watch::Receiver<Connection>>) {
     std::future::pending().await
 }
 
-/// The next call over the session's server; never where it has none. Cancel safe.
+/// Waits for the next call over the session's server; forever if there is no server. Cancel safe.
 pub(super) async fn next_call(tools: &mut Option<Tools>) -> ToolCallRequest {
     let call = match tools {
         Some(tools) => tools.calls.recv().await,

@@ -1,47 +1,49 @@
-//! When a session can take no more calls, though nothing is wrong with it.
+//! Tells when a session can take no more calls, though nothing is wrong with it.
 //!
-//! In: the calls of its model, one after the other. Out: whether the next could come to grief: then the thread's next call begins another
-//! process, which counts from the start. Measured with 0.24.4, which reads no settings with `--bare` that would switch any of it off:
-//! - the fifth call in a row of the same tool with the same arguments ends the turn ("Loop detection halted the run"), whoever polls;
-//! - so does one beyond the hundredth where six of the turn's are alike;
-//! - a call under an id that the API has used before gets another one, and one that has the arguments of the first as well is never asked
-//!   for: the CLI answers it itself, and asks its model again.
+//! In: the calls of its model, one after the other. Out: whether the next call could fail: then the thread's next call begins
+//! another process, which counts from the start. Measured with 0.24.4, which reads no settings with `--bare` that would switch
+//! any of it off:
+//! - the fifth call in a row of the same tool with the same arguments ends the turn ("Loop detection halted the run"), whoever
+//!   polls;
+//! - so does a call beyond the hundredth if six of the turn's are alike;
+//! - a call under an id that the API has used before gets another id, and a call that also has the arguments of the first is
+//!   never asked for: the CLI answers it itself, and asks its model again.
 
 use super::pending_calls::print_of;
 use crate::exchange::live::fingerprint::Fingerprint;
 use crate::message::ToolCall;
 
-/// So many calls in a row may be alike.
+/// The number of calls in a row that may be alike.
 const MOST_ALIKE: usize = 4;
 
-/// So many calls a turn may have, and the message that makes the last of them a few more.
+/// The number of calls that a turn may have; the message with the last of them may have a few more.
 const MOST_CALLS: usize = 80;
 
-/// What the CLI puts behind an id that the API has used before, with a number.
+/// The text that the CLI puts after an id that the API has used before, with a number.
 const REUSED: &str = "__qwen_dup_";
 
-/// Whether `id` stands for one that the API has used before.
+/// Returns whether `id` stands for one that the API has used before.
 pub(super) fn is_reused(id: &str) -> bool {
     id.contains(REUSED)
 }
 
-/// The calls of a turn as the CLI has it: all that follow one message of the user's.
+/// The calls of a turn in the CLI's sense: all that follow one message of the user's.
 #[derive(Debug, Default)]
 pub(super) struct Wear {
     last: Option<Fingerprint>,
-    /// How many calls in a row are like the last one.
+    /// The number of calls in a row that are like the last one.
     alike: usize,
     calls: usize,
     has_reused: bool,
 }
 
 impl Wear {
-    /// A turn of the CLI's begins.
+    /// Begins a turn in the CLI's sense.
     pub fn begin(&mut self) {
         *self = Wear::default();
     }
 
-    /// The model has made `call`.
+    /// Counts `call`, which the model has made.
     pub fn note(&mut self, call: &ToolCall) {
         let print = print_of(call);
         self.alike = match self.last {
@@ -53,7 +55,7 @@ impl Wear {
         self.has_reused |= is_reused(&call.id);
     }
 
-    /// Whether the session can't go on with the results of these calls.
+    /// Returns whether the session can't continue with the results of these calls.
     pub fn is_worn_out(&self) -> bool {
         self.alike >= MOST_ALIKE || self.calls >= MOST_CALLS || self.has_reused
     }

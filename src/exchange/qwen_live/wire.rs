@@ -1,6 +1,7 @@
-//! The lines that a qwen session is sent. What it asks and answers is read as claude's lines are ([`crate::exchange::control`]).
+//! The lines that a qwen session is sent. Its own requests and answers have the form of claude's control lines
+//! ([`crate::exchange::control`]).
 //!
-//! Every line is written by serde: one that is no object kills the CLI (recording session-malformed-line).
+//! Every line is written by serde: a line that is not an object kills the CLI (recording `session-malformed-line`).
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -16,11 +17,11 @@ fn request(request_id: &str, request: &Value) -> String {
     line(&json!({"type": "control_request", "request_id": request_id, "request": request}))
 }
 
-/// The first line of a session: where its tools are.
+/// The first line of a session: it tells where the tools are.
 pub fn initialize(request_id: &str, tools: Option<&Callbacks>) -> String {
     let mut servers = Map::new();
     if let Some(bridge) = tools {
-        // A trusted server's tools run unasked: who may call what is the caller's to decide.
+        // A trusted server's tools run without permission: the caller decides which calls run.
         let server =
             json!({"httpUrl": bridge.url, "headers": bridge.headers(), "timeout": CALL_LIMIT_MS, "trust": true});
         servers.insert(SERVER.to_owned(), server);
@@ -28,17 +29,17 @@ pub fn initialize(request_id: &str, tools: Option<&Callbacks>) -> String {
     request(request_id, &json!({"subtype": "initialize", "mcpServers": servers}))
 }
 
-/// Stops the turn.
+/// The request to stop the turn.
 pub fn interrupt(request_id: &str) -> String {
     request(request_id, &json!({"subtype": "interrupt"}))
 }
 
-/// Has the model go on behind a thread that ends with the results of its calls.
+/// The request to let the model continue after a thread that ends with the results of its calls.
 pub fn go_on(request_id: &str) -> String {
     request(request_id, &json!({"subtype": "continue_last_turn"}))
 }
 
-/// What the user says.
+/// The line with a text of the user's.
 pub fn user(text: &str) -> String {
     line(
         &json!({"type": "user", "message": {"role": "user", "content": text}, "session_id": "", "parent_tool_use_id": null}),
@@ -51,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    /// The recording's lines, but for its ids.
+    /// The recording's lines, except for its ids.
     #[test]
     fn lines_are_those_of_the_recordings() {
         let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("__tests__/fixtures/recordings/qwen-0.24.4");
