@@ -231,9 +231,9 @@ pub struct ProcessStart<'a, I> {
 
 /// A form with a process for each conversation.
 pub trait ProcessForm: Form<Setup = Setup, Session: ProcessSession> {
-    /// Whether a CLI of which nothing is known must pass the handshake before it is sent anything of a thread.
+    /// True if a CLI of which nothing is known must pass the handshake before it is sent anything of a thread.
     const IS_TRIED_FIRST: bool;
-    /// Whether a process can be started without knowing its setup.
+    /// True if a process can be started without knowing its setup.
     const STARTS_BARE: bool;
 
     /// The input for a session that knows nothing: the whole thread.
@@ -333,7 +333,7 @@ pub trait ServerForm: Form {
     /// The number of servers that a provider may have, if `maxConcurrency` allows more.
     const MOST_SERVERS: usize = usize::MAX;
 
-    /// Whether a server that has grown too large serves calls until another is there. Otherwise it takes no new ones at once.
+    /// True if a server that has grown too large serves calls until another is there. Otherwise it takes no new ones at once.
     const SERVES_WHEN_GROWN: bool = false;
 
     /// The process that serves the sessions.

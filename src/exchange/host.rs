@@ -156,7 +156,7 @@ pub struct Host {
     closer: Closer,
     /// The number of sessions that the host has opened.
     sessions: AtomicU32,
-    /// Whether the host was made ready ahead of its first session.
+    /// True if the host was made ready ahead of its first session.
     prewarmed: AtomicBool,
     patience: Patience,
     life: Life,

@@ -38,7 +38,7 @@ impl Binary {
         }
     }
 
-    /// The same binary as the agent that it is with these arguments.
+    /// This binary as the agent that it is with these arguments.
     #[must_use]
     pub fn with_args(self, args: &[String]) -> Binary {
         Binary {
@@ -47,13 +47,13 @@ impl Binary {
         }
     }
 
-    /// The same binary in surroundings with this digest.
+    /// This binary in surroundings with this digest.
     #[must_use]
     pub fn in_surroundings(self, surroundings: u64) -> Binary {
         Binary { surroundings, ..self }
     }
 
-    /// The same binary with its file looked at again.
+    /// This binary with the marks of its file read again, after an update for example.
     #[must_use]
     pub fn looked_at_again(&self) -> Binary {
         let again = Binary::new(self.resolved.clone(), self.login.as_deref());

@@ -49,7 +49,7 @@ pub trait Exchange: Send {
     /// happen.
     type Unusable: Send;
 
-    /// Whether the exchange keeps the call's limits (time, silence, output, cancelling) itself: its [`next`](Exchange::next) then
+    /// True if the exchange keeps the call's limits (time, silence, output, cancelling) itself: its [`next`](Exchange::next) then
     /// ends in time. The driver keeps the limits of all others.
     const KEEPS_LIMITS: bool = false;
 
@@ -117,7 +117,7 @@ pub struct Ended {
     pub refused_flag: Option<String>,
     /// The reason for which a CLI has refused the schema of the answer before it did anything.
     pub refused_schema: Option<String>,
-    /// Whether something was done that must not be done again.
+    /// True if something was done that must not be done again.
     pub has_side_effects: bool,
     /// The work to be done when the verdict is known, before the last events go out.
     pub on_verdict: Option<OnVerdict>,

@@ -59,7 +59,7 @@ pub struct Print {
     stderr: StderrWatch,
     /// The amount of text that may be printed before its end may be lost.
     whole_text: Option<u64>,
-    /// Whether a hopeless failure has come: the process was ended from here, so its end says nothing about the run.
+    /// True if a hopeless failure has come: the process was ended from here, so its end says nothing about the run.
     is_hopeless: bool,
     /// The caller's wish to end the process.
     cancel: CancellationToken,

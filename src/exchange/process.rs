@@ -20,7 +20,7 @@ pub struct Invocation {
     pub flags: Vec<String>,
     /// The names of the flags that the run can do without.
     pub optional_flags: Vec<String>,
-    /// Whether it is told the schema of the call's answer.
+    /// True if it is told the schema of the call's answer.
     pub has_schema: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct EndedProcess {
     pub exit: Exit,
     /// Standard output, if it held no event at all.
     pub plain: Option<String>,
-    /// Whether standard output ended in the middle of a line.
+    /// True if standard output ended in the middle of a line.
     pub cut_short: bool,
     /// The length in bytes of the longest line that was dropped for its length.
     pub dropped_line: Option<u64>,

@@ -81,18 +81,18 @@ pub enum Framing {
 pub enum Asked<E> {
     /// The session of this name answers it.
     Session(String, E),
-    /// It gets this answer at once, whatever sessions there are.
+    /// The request gets this answer at once, whatever sessions there are.
     Answered(Value),
-    /// It is refused, and the session, if any, gets the event.
+    /// The request is refused, and the session, if any, gets the event.
     Refused(Option<(String, E)>),
 }
 
 /// The error of a request that came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestError {
-    /// The process refused it.
+    /// The process refused the request.
     Refused(RpcError),
-    /// It was not answered in time.
+    /// The request was not answered in time.
     Unanswered(Unanswered),
     /// The answer has more bytes than can be taken.
     TooLong,
@@ -131,7 +131,7 @@ struct Shared<P: Protocol> {
 #[derive(Debug, Default)]
 struct Requests {
     askers: HashMap<u64, oneshot::Sender<Answer>>,
-    /// Whether the process has exited, so that nothing will be answered.
+    /// True if the process has exited, so that nothing will be answered.
     over: bool,
 }
 

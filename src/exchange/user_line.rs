@@ -26,7 +26,7 @@ pub enum Block {
         /// The API's id of the call.
         tool_use_id: String,
         content: Value,
-        /// Whether the tool failed.
+        /// True if the tool failed.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },

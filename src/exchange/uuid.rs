@@ -1,4 +1,4 @@
-//! Ids that are unique without coordination.
+//! Random ids that are not given twice.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};

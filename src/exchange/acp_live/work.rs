@@ -70,7 +70,7 @@ pub struct SessionWork {
     unsent: Option<Unsent>,
     /// The session, as soon as there is one.
     session: Option<Box<KeptSession>>,
-    /// Whether the session is opened for this turn.
+    /// True if the session is opened for this turn.
     is_fresh: bool,
     setup: Arc<Setup>,
     tracker: TaskTracker,

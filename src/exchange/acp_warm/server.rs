@@ -50,9 +50,9 @@ pub struct AcpServer {
     closed: AtomicU32,
     /// The CLI's version, if it tells one.
     version: Option<String>,
-    /// Whether a session can be told a server of tools.
+    /// True if a session can be told a server of tools.
     pub takes_servers: bool,
-    /// Whether a session can be closed.
+    /// True if a session can be closed.
     closes: bool,
     /// The number of sessions that have had a folder of their own.
     own_folders: AtomicUsize,

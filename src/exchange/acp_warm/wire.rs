@@ -149,7 +149,7 @@ pub struct Update {
     pub thought: Option<String>,
     /// The usage of the prompt so far, if an update tells it.
     pub usage: Option<Usage>,
-    /// Whether the update is about a call of a tool of the agent's own.
+    /// True if the update is about a call of a tool of the agent's own.
     pub acts: bool,
 }
 

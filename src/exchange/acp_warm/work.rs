@@ -81,7 +81,7 @@ pub struct CallWork {
     model: Option<String>,
     text: String,
     usage: Option<Usage>,
-    /// Whether the prompt has had earlier turns: then the usage in its answer is that of all of them.
+    /// True if the prompt has had earlier turns: then the usage in its answer is that of all of them.
     is_split: bool,
 }
 
@@ -125,7 +125,7 @@ impl CallWork {
         }
     }
 
-    /// The same call with a tracker for the tasks that it leaves behind.
+    /// Adds a tracker for the tasks that the call leaves behind.
     pub fn tracked(self, tracker: &TaskTracker) -> CallWork {
         CallWork {
             tracker: tracker.clone(),
@@ -133,12 +133,12 @@ impl CallWork {
         }
     }
 
-    /// The same call with choices for its session.
+    /// Adds the choices for the call's session.
     pub(in crate::exchange) fn choosing(self, chosen: SessionChoices) -> CallWork {
         CallWork { chosen, ..self }
     }
 
-    /// The same call with the place of its session.
+    /// Sets the place in which the call's session is opened.
     pub(in crate::exchange) fn placed(self, place: SessionPlace) -> CallWork {
         CallWork { place, ..self }
     }

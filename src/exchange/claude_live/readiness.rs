@@ -9,15 +9,15 @@ use crate::exchange::live::keep::Handshake;
 pub(super) struct Readiness {
     /// The time when it was asked for its version.
     pub asked: Option<Instant>,
-    /// Whether it has answered that, with or without a version.
+    /// True if it has answered that, with or without a version.
     pub answered: bool,
     /// The version that it has reported.
     pub version: Option<String>,
-    /// Whether the CLI has spoken to the server of the tools. 2.1.330 does so with the handshake, 2.1.197 with its first turn.
+    /// True if the CLI has spoken to the server of the tools. 2.1.330 does so with the handshake, 2.1.197 with its first turn.
     pub server_asked: bool,
-    /// Whether it has got the tools.
+    /// True if it has got the tools.
     pub tools_listed: bool,
-    /// Whether its completeness was reported.
+    /// True if its completeness was reported.
     pub reported: bool,
 }
 

@@ -38,7 +38,7 @@ pub fn missing(offered: &[String], setup: &Setup) -> Vec<String> {
 #[derive(Debug, Default)]
 pub struct Turns {
     current: Option<Turn>,
-    /// Whether the CLI reports user lines: then it will report the beginning of a turn.
+    /// True if the CLI reports user lines: then it will report the beginning of a turn.
     tells_of_lines: bool,
 }
 
@@ -47,7 +47,7 @@ struct Turn {
     /// The id of its user line.
     id: String,
     beginning: Beginning,
-    /// Whether a part of an answer was taken for its own.
+    /// True if a part of an answer was taken for its own.
     is_answered: bool,
 }
 

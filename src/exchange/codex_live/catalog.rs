@@ -37,9 +37,9 @@ pub fn slugs(catalog: &Value) -> Vec<&str> {
 /// The parts of the vendor's entries that stay as they are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// Whether codex's own instructions stay.
+    /// True if codex's own instructions stay.
     pub instructions: bool,
-    /// Whether the way stays in which models are offered tools: then ours are a namespace, which is never hidden.
+    /// True if the way stays in which models are offered tools: then ours are a namespace, which is never hidden.
     pub tool_mode: bool,
 }
 

@@ -32,7 +32,7 @@ pub struct Conversation {
     pub inbox: Inbox<ThreadEvent>,
     /// The turn in progress, as soon as its id is known.
     pub turn: Option<String>,
-    /// Whether a turn was started of which nothing is known yet.
+    /// True if a turn was started of which nothing is known yet.
     pub is_starting: bool,
     /// The server's requests for results, by the call.
     requests: HashMap<String, Box<RawValue>>,

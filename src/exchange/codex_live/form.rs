@@ -103,7 +103,7 @@ fn of_note(note: &str) -> Option<Value> {
     items::of_message(&Message::new(Role::System, note))
 }
 
-/// The model that answers, as far as it is known before it has.
+/// The model that answers, as far as it is known before its answer.
 fn model_of(service: &Service, setup: &Setup) -> String {
     let model = setup.model.as_ref().or(service.config.model.as_ref());
     model.cloned().unwrap_or_default()

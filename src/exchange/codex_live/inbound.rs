@@ -129,9 +129,9 @@ pub enum ThreadEvent {
         status: String,
         error: Option<TurnError>,
     },
-    /// Something went wrong, and is tried again or not: `turn/completed` says the last word.
+    /// Something went wrong, and is tried again or not; `turn/completed` decides.
     Error {
-        /// Whether codex tries again.
+        /// True if codex tries again.
         will_retry: bool,
         error: TurnError,
     },

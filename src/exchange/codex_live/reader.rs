@@ -41,7 +41,7 @@ pub enum TurnStep {
 struct Call {
     id: String,
     name: String,
-    /// Whether it is a call of one of the caller's tools.
+    /// True if it is a call of one of the caller's tools.
     is_ours: bool,
     arguments: String,
 }
@@ -63,7 +63,7 @@ pub struct TurnReader<'a> {
     usage: Option<Usage>,
     session: String,
     model: String,
-    /// Whether reasoning came piece by piece.
+    /// True if reasoning came piece by piece.
     thought: bool,
     has_text: bool,
     has_begun_message: bool,

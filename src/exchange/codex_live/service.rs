@@ -43,11 +43,11 @@ pub struct Plan<'a> {
     pub vendor: &'a Value,
     /// The models that calls have chosen.
     pub models: Vec<&'a str>,
-    /// Whether the user's configuration may name the model.
+    /// True if the user's configuration may name the model.
     pub asks_config: bool,
     /// The parts of the vendor's catalog that stay as they are.
     pub keep: Keep,
-    /// Whether the user's configuration applies.
+    /// True if the user's configuration applies.
     pub with_config: bool,
 }
 

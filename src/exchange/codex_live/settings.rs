@@ -94,7 +94,7 @@ pub struct UserConfig {
     base_url: Option<String>,
     /// The user's MCP servers.
     servers: Vec<String>,
-    /// Whether the login is where only the real home leads to: in a key ring.
+    /// True if the login is where only the real home leads to: in a key ring.
     pub keyring: bool,
 }
 

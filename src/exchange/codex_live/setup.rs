@@ -12,7 +12,7 @@ use crate::message::ToolSpec;
 pub struct Setup {
     /// The system prompt; empty if there is none.
     pub system: String,
-    /// Whether codex's own instructions come before it.
+    /// True if codex's own instructions come before it.
     pub own_instructions: bool,
     /// The model, if one is chosen.
     pub model: Option<String>,
@@ -39,19 +39,19 @@ impl Setup {
         }
     }
 
-    /// The same setup with answers that have to fit the JSON Schema `output`.
+    /// This setup with answers that have to fit the JSON Schema `output`.
     #[must_use]
     pub fn with_output(self, output: Option<Value>) -> Setup {
         Setup { output, ..self }
     }
 
-    /// The same setup with the tools in this form.
+    /// This setup with the tools in another form.
     #[must_use]
     pub fn with_form(self, form: Form) -> Setup {
         Setup { form, ..self }
     }
 
-    /// The same setup with the level of reasoning `effort`.
+    /// This setup with the level of reasoning `effort`.
     #[must_use]
     pub fn with_effort(self, effort: Option<String>) -> Setup {
         Setup { effort, ..self }

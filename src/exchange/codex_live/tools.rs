@@ -146,7 +146,7 @@ fn note_dropped(map: &Map<String, Value>, path: &str, notes: &mut Vec<String>) {
     }
 }
 
-/// A tuple is refused whole ("input schema is not supported"): an array of any of its items is as near as can be.
+/// Rewrites a tuple, which codex refuses whole ("input schema is not supported"): an array of any of its items comes closest.
 fn rewrite_tuple(map: &mut Map<String, Value>) {
     if let Some(Value::Array(places)) = map.get("items") {
         let any = json!({"anyOf": places});

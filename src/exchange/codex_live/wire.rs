@@ -71,11 +71,11 @@ pub struct ThreadStart<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_instructions: Option<&'static str>,
     pub developer_instructions: &'a str,
-    /// Whether the thread is kept out of files.
+    /// True if the thread is kept out of files.
     pub ephemeral: bool,
     /// No environments: no project, and no AGENTS.md of one.
     pub environments: [(); 0],
-    /// Whether raw events are sent. Without them nothing marks the end of a response.
+    /// True if raw events are sent. Without them nothing marks the end of a response.
     pub experimental_raw_events: bool,
     /// The settings of this thread, by dotted names.
     pub config: &'a serde_json::Map<String, Value>,
@@ -157,7 +157,7 @@ pub struct Unsubscribe<'a> {
 pub struct ToolAnswer {
     /// The pieces of the result, never empty.
     pub content_items: Vec<ContentItem>,
-    /// Whether the call succeeded, which the model does not see.
+    /// True if the call succeeded, which the model does not see.
     pub success: bool,
 }
 

@@ -70,7 +70,7 @@ pub struct ThreadWork {
     items: Vec<Value>,
     /// The thread, as soon as there is one.
     conversation: Option<Box<Conversation>>,
-    /// Whether the thread is opened for this turn.
+    /// True if the thread is opened for this turn.
     is_fresh: bool,
     /// The pending answer for a thread that is being opened.
     opened: Option<Answering>,

@@ -71,7 +71,7 @@ struct EventLine<'a> {
     data: Option<&'a RawValue>,
 }
 
-/// Something that the server tells of a session.
+/// An event of a session.
 #[derive(Debug)]
 pub enum SessionEvent {
     /// A request goes to the model.
@@ -93,14 +93,14 @@ pub enum SessionEvent {
         name: String,
         delta: String,
     },
-    /// What an answer cost, and why it ended.
+    /// The usage of an answer, and the reason why it ended.
     Usage {
         /// The usage; `None` if the API tells none.
         usage: Option<Usage>,
         finish_reason: Option<String>,
         model: String,
     },
-    /// The calls of an answer as the model wrote them: ids and arguments.
+    /// The ids and arguments of an answer's calls, as the model wrote them.
     RawCalls(Vec<(String, String)>),
     /// A message of the model, whole.
     Message(Box<ModelReply>),

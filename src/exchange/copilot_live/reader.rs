@@ -83,9 +83,9 @@ pub struct TurnReader<'a> {
     pending: Vec<(String, String)>,
     /// The requests of calls that no tool can take.
     unfit: Vec<String>,
-    /// Whether reasoning came piece by piece.
+    /// True if reasoning came piece by piece.
     has_thought: bool,
-    /// Whether an answer with a word, and without a call, has come.
+    /// True if an answer with a word, and without a call, has come.
     has_answer: bool,
 }
 

@@ -8,7 +8,7 @@ use crate::message::ToolSpec;
 pub struct Setup {
     /// The system prompt; `None` if only copilot's own is used.
     pub system: Option<String>,
-    /// Whether copilot's own instructions come before it.
+    /// True if copilot's own instructions come before it.
     pub own_instructions: bool,
     /// The model, if one is chosen.
     pub model: Option<String>,

@@ -133,7 +133,7 @@ pub fn resume(session: &str, setup: &Setup, model: Option<&str>, api: Option<&Ap
     if let Some(api) = api {
         params["provider"] = api.fields();
         params["modelCapabilities"] = json!({
-            // Images of a history go to any model. For a model that is said to see, copilot makes them smaller, and leaves out
+            // Images of a history go to any model. For a model that is declared to take images, copilot makes them smaller, and leaves out
             // all but 50.
             "supports": {"vision": false},
             "limits": {"max_prompt_tokens": ANY, "max_context_window_tokens": ANY},

@@ -30,7 +30,7 @@ pub enum StartState {
     Starting,
     /// The process has answered what it was sent ahead.
     Ready {
-        /// Whether that was its setup. Whoever has just ordered the setup may still see the state before.
+        /// True if that was its setup. Whoever has just ordered the setup may still see the state before.
         is_primed: bool,
     },
     Failed(Arc<NotReady>),

@@ -23,7 +23,7 @@ pub struct Inboxes<E> {
 #[derive(Debug)]
 struct State<E> {
     routes: HashMap<String, Route<E>>,
-    /// Whether the process has exited, so that nothing will come.
+    /// True if the process has exited, so that nothing will come.
     closed: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct Inbox<E> {
     state: Arc<Mutex<State<E>>>,
     /// The number of bytes so far.
     bytes: u64,
-    /// Whether another inbox has this session's id, and gets the events for it.
+    /// True if another inbox has this session's id, and gets the events for it.
     is_second: bool,
 }
 

@@ -27,7 +27,7 @@ pub enum Handshake {
 pub enum Idle {
     /// The session has answered what it was sent ahead: a turn would not wait for its start. Reported once for each priming.
     Ready {
-        /// Whether that was its [setup](Keepable::prime).
+        /// True if that was its [setup](Keepable::prime).
         is_primed: bool,
     },
     /// The CLI lacks something that a session needs; the reason.
@@ -42,7 +42,7 @@ pub trait Keepable: Send + Sized + 'static {
     /// The setup of the session.
     type Setup: PartialEq + Send + Sync + 'static;
 
-    /// Whether the CLI loses the result of a call whose id it has had before: a session whose API repeats an id is not continued.
+    /// True if the CLI loses the result of a call whose id it has had before: a session whose API repeats an id is not continued.
     const LOSES_REPEATED_IDS: bool = false;
 
     /// Returns whether a process that was started without knowing its setup can be told this one.

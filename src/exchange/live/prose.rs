@@ -13,7 +13,7 @@ use crate::prompt::is_js_space;
 /// The model's texts between two messages of somebody else's.
 #[derive(Debug, Clone, Default)]
 pub struct Prose {
-    /// Of each text without white space: its length in bytes, and its fingerprint.
+    /// The texts without white space, each as its length in bytes and its fingerprint.
     texts: Vec<(usize, Fingerprint)>,
     /// All texts joined, without white space; empty once they are only remembered.
     joined: String,

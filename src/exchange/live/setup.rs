@@ -121,7 +121,7 @@ impl Setup {
         self.output.as_deref()
     }
 
-    /// The same setup with other tools.
+    /// This setup with other tools.
     pub fn with_tools(&self, tools: &[ToolSpec]) -> Setup {
         Setup {
             declarations: Declarations::new(tools),
@@ -129,7 +129,7 @@ impl Setup {
         }
     }
 
-    /// The same tools and choices with the system prompts of `other`.
+    /// The tools and choices of this setup with the system prompts of `other`.
     pub fn with_system_of(&self, other: &Setup) -> Setup {
         Setup {
             declarations: self.declarations.clone(),

@@ -15,7 +15,7 @@ pub(super) struct Spare<S: Keepable> {
     pub env: Arc<Vars>,
     /// The setup sent ahead; `None` for nothing.
     pub setup: Option<Arc<S::Setup>>,
-    /// Whether a caller asked for it: it stays then, although others would be more likely to be used.
+    /// True if a caller asked for it: it stays then, although others would be more likely to be used.
     pub is_asked_for: bool,
     /// The progress of its start.
     pub start_state: watch::Receiver<StartState>,

@@ -80,7 +80,7 @@ pub struct Streams {
     /// Lines of the CLI that wait to be read; `None` for a line that was too long.
     inbox: VecDeque<Option<String>>,
     turn: Figures,
-    /// Whether nothing was printed since the process began to wait for a turn.
+    /// True if nothing was printed since the process began to wait for a turn.
     rested: bool,
 }
 

@@ -47,7 +47,7 @@ pub enum Unusable {
     Unsupported {
         /// The missing feature.
         reason: String,
-        /// Whether the CLI had answered the handshake, so that the model may have been asked already.
+        /// True if the CLI had answered the handshake, so that the model may have been asked already.
         may_have_asked: bool,
     },
 }
@@ -87,7 +87,7 @@ pub enum TurnEnd<S, R> {
     Unsupported {
         /// The missing feature.
         reason: String,
-        /// Whether the model may have been asked already.
+        /// True if the model may have been asked already.
         may_have_asked: bool,
         /// The end of the process, if it serves this session alone.
         process: Option<Exiting>,
@@ -95,7 +95,7 @@ pub enum TurnEnd<S, R> {
     /// The process is going or gone.
     ProcessGone {
         process: Exiting,
-        /// Whether it had answered the handshake: then its end says nothing about the CLI's abilities.
+        /// True if it had answered the handshake: then its end says nothing about the CLI's abilities.
         is_handshaken: bool,
     },
     /// The turn was stopped. The value is the end of the process, if it serves this session alone.
@@ -126,7 +126,7 @@ pub struct TurnStart<'a, S, R> {
     /// The limits of the turn.
     pub limits: ProcessLimits,
     pub pid: u32,
-    /// Whether it is certain that there is a turn, before any output of it.
+    /// True if it is certain that there is a turn, before any output of it.
     pub has_begun: bool,
     /// Tracks the rest of a turn that nobody awaits any more.
     pub tracker: &'a TaskTracker,
@@ -137,7 +137,7 @@ pub struct TurnStart<'a, S, R> {
 #[derive(Debug, Default)]
 struct Reported {
     events: Vec<Event>,
-    /// Whether something has come that the driver has not seen yet.
+    /// True if something has come that the driver has not seen yet.
     is_news: bool,
     has_begun: bool,
     has_acted: bool,

@@ -49,7 +49,7 @@ pub struct ReplayTarget<'a> {
     /// The folder of the session.
     pub directory: &'a str,
     pub version: &'a str,
-    /// The model that is to answer.
+    /// The model that will answer.
     pub model: &'a Model,
     pub tools: &'a Declarations,
     /// The source of the ids.

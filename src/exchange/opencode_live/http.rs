@@ -28,7 +28,7 @@ pub enum HttpFailure {
     Unfit(String),
     /// The answer has more bytes than this.
     TooLong(usize),
-    /// It did not answer in time.
+    /// The server did not answer in time.
     Unanswered(Unanswered),
 }
 

@@ -115,10 +115,10 @@ pub struct CallState {
     pub input: Option<Box<RawValue>>,
 }
 
-/// When a part began and ended.
+/// The times of a part, of which only the end is read.
 #[derive(Debug, Deserialize)]
 pub struct Time {
-    /// It has.
+    /// When the part ended; `None` while it is still growing.
     #[serde(default)]
     pub end: Option<f64>,
 }

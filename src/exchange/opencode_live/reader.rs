@@ -61,7 +61,7 @@ pub struct OpenCall {
 #[derive(Debug, Default)]
 pub struct OpenCalls {
     pub calls: Vec<OpenCall>,
-    /// Whether opencode has lost a call to another one with the same id: it can't be given a result.
+    /// True if opencode has lost a call to another one with the same id: it can't be given a result.
     pub has_lost: bool,
 }
 

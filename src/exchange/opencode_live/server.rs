@@ -175,7 +175,7 @@ impl OpencodeServer {
 pub struct Lack {
     /// The feature in words, with the request that shows it.
     pub what: String,
-    /// Whether it was not refused, but the connection broke.
+    /// True if it was not refused, but the connection broke.
     is_lost: bool,
 }
 

@@ -58,7 +58,7 @@ pub struct Service {
     made: AtomicUsize,
     /// The model of sessions that choose none.
     model: Mutex<Option<Model>>,
-    /// Whether models take images, as far as that was asked.
+    /// For each model that was asked about, whether it takes images.
     seeing: Mutex<HashMap<Model, bool>>,
 }
 

@@ -91,12 +91,11 @@ impl Session {
         let http = self.service.server.http.clone();
         let path = self.path(&wire::permission(request));
         self.tracker.spawn(async move {
-            // One that was rejected with another is not there any more.
+            // A request that was rejected together with another one does not exist any more.
             let _ = http.send(Method::POST, &path, &wire::reject()).await;
         });
     }
 
-    /// Has the turn end, and waits for that: whether it has ended in time. A server that takes too long gets no new calls, and is asked for it
     /// Aborts the turn, and returns whether it has ended in time. A server that takes too long gets no new calls, and the abort
     /// is repeated as long as it lives; the sessions of others in it continue.
     pub async fn abort(&mut self) -> bool {
@@ -113,7 +112,7 @@ impl Session {
         let mut aborted = Box::pin(async move {
             loop {
                 let asked = async {
-                    // A server that is gone answers neither.
+                    // A server that is gone does not answer this, nor the message.
                     let _ = http.ask(Method::POST, &path, None).await;
                     tokio::time::timeout(AGAIN, &mut asking).await.is_ok()
                 };
@@ -134,7 +133,7 @@ impl Session {
 }
 
 impl Session {
-    /// Stops the turn, if one goes on, and has the server forget the session.
+    /// Stops the turn in progress, if there is one, and makes the server forget the session.
     pub async fn close(mut self) {
         let is_in_time = self.abort().await;
         let host = self.service.host();
@@ -143,7 +142,7 @@ impl Session {
         }
         let path = self.path(&wire::session(&self.id));
         if !is_in_time {
-            // Nobody waits for a server that may hang, twice.
+            // Nobody waits a second time for a server that may hang.
             let (http, over) = (self.service.server.http.clone(), host.over().clone());
             self.tracker.spawn(async move {
                 let forgotten = http.ask(Method::DELETE, &path, None);

@@ -120,7 +120,7 @@ pub struct Prompt<'a> {
     /// The system prompt.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub system: &'a str,
-    /// Whether the message is only added, and not answered.
+    /// True if the message is only added, and not answered.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_reply: bool,
     pub parts: &'a [InputPart],

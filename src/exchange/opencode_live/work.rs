@@ -83,7 +83,7 @@ pub struct SessionWork {
     unsent: Option<Unsent>,
     /// The session, as soon as there is one.
     session: Option<Box<Session>>,
-    /// Whether the session is opened for this turn.
+    /// True if the session is opened for this turn.
     is_fresh: bool,
     /// The check whether the server answers, during a turn that is answered only at its end.
     heartbeat: Heartbeat,

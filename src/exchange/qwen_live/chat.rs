@@ -24,7 +24,7 @@ pub struct Chat {
     pub id: String,
     messages: Vec<Message>,
     tools: Declarations,
-    /// Whether its calls get ids of ours: the CLI knows calls and results by their ids, so of two with one id it would lose one.
+    /// True if its calls get ids of ours: the CLI knows calls and results by their ids, so of two with one id it would lose one.
     renames: bool,
     /// The index of the first message whose results are put where the CLI does not count their characters.
     whole_from: usize,

@@ -48,7 +48,7 @@ pub struct Session {
     handshake: Handshake,
     /// The time since which an answer to what was sent ahead of the first turn is due.
     asked_ahead: Option<Instant>,
-    /// Whether its readiness was reported.
+    /// True if its readiness was reported.
     is_reported: bool,
     setup: Arc<Setup>,
     tools: Option<Tools>,
@@ -62,7 +62,7 @@ pub struct Session {
     stderr: StderrWatch,
     long_pauses: &'static [&'static str],
     names: Names,
-    /// Whether the turn has not reported its session yet: the CLI reports it only once.
+    /// True if the turn has not reported its session yet: the CLI reports it only once.
     is_untold: bool,
     tracker: TaskTracker,
     scratch: Option<Scratch>,

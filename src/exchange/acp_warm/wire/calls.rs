@@ -55,7 +55,7 @@ struct KnownCall {
     title: Option<String>,
     /// The last kind of the call.
     kind: Option<String>,
-    /// Whether it was of a kind that no tool of the caller's has.
+    /// True if it was of a kind that no tool of the caller's has.
     is_own: bool,
 }
 

@@ -63,7 +63,7 @@ struct Reading<'a> {
     reader: TurnReader<'a>,
     /// The events of the reply so far.
     events: Vec<Event>,
-    /// Whether the turn is over: further events belong to no turn, until the model is asked again or, after a failure, the
+    /// True if the turn is over: further events belong to no turn, until the model is asked again or, after a failure, the
     /// session rests.
     is_over: bool,
     has_failed: bool,
