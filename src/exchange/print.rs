@@ -405,6 +405,8 @@ impl Exchange for Print {
         self.decoded_bytes
     }
 
+    /// Decodes the next piece of output. A long pause that standard error announces, and a failure after which the CLI would
+    /// never end, end the process. A call of the CLI's answer tool becomes the answer.
     async fn next(&mut self, events: &mut Vec<Event>) -> Progress {
         let bytes = tokio::select! {
             biased;

@@ -363,6 +363,8 @@ impl CallWork {
         self.usage.take()
     }
 
+    /// Ends the turn with the agent's answer to the prompt: its usage, and a reply if it stopped with `end_turn`. Any other stop
+    /// reason is a failure, and so is a missing usage for an agent that reports one in every whole answer.
     pub(in crate::exchange) async fn answered(&mut self, answer: Answer, report: &Report) -> TurnEnd {
         let answer = match answer {
             Ok(answer) => answer,

@@ -179,6 +179,9 @@ impl Session {
         self.streams.process()
     }
 
+    /// Reads a line of the turn: a control line is answered, any other decoded. Three things fail the turn at once: an answer
+    /// that was not asked for, a bound tool that the CLI does not offer, and an answer that has reached its limit. Calls get the
+    /// caller's names, and the cost becomes the turn's own.
     fn read(&mut self, line: &str, events: &mut Vec<Event>) -> Pulse {
         self.streams.count_line();
         if let Some(inbound) = control::read(line) {
@@ -239,6 +242,7 @@ impl Session {
         Pulse::TurnOver
     }
 
+    /// Answers a control line, and keeps what it tells of the process's readiness.
     fn control(&mut self, inbound: Inbound) -> Pulse {
         let answer = match inbound {
             Inbound::Hook { request_id } => wire::deferred(&request_id),

@@ -184,6 +184,7 @@ impl<'a> TurnReader<'a> {
         self.turn.as_deref() == Some(turn)
     }
 
+    /// Takes a complete item of the API: a message, reasoning or a call. Items of other types are not part of a reply.
     fn item(&mut self, item: Value, events: &mut Vec<Event>) {
         let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         match item.get("type").and_then(Value::as_str).unwrap_or_default() {
@@ -258,6 +259,7 @@ impl<'a> TurnReader<'a> {
         TurnStep::More
     }
 
+    /// Ends the turn: a reply if it was completed and the model did not refuse, a failure otherwise.
     fn turn_over(
         &mut self,
         status: &str,

@@ -106,6 +106,7 @@ impl Service {
         }
     }
 
+    /// Makes the handshake, checks codex's version, and reads the user's configuration.
     async fn handshake(server: RpcHost<Codex>) -> Result<Service, NoHost> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]

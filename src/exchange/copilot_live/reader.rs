@@ -227,6 +227,8 @@ impl<'a> TurnReader<'a> {
         }
     }
 
+    /// Takes a whole message of the model: its reasoning, its text, and its calls of the caller's tools. Their arguments are
+    /// taken as the model wrote them, if those came before; calls that copilot answers itself are left out.
     fn message(&mut self, said: ModelReply, events: &mut Vec<Event>) {
         let ModelReply {
             message_id,

@@ -358,6 +358,8 @@ impl<S: Keepable, R: Send + 'static> Exchange for Turn<S, R> {
         self.going.stop.cancel();
     }
 
+    /// Waits for the end of the work, and makes of it what is judged. A stop is judged as a stop, even if the reply came in the
+    /// meantime; its session is not kept.
     async fn finish(mut self) -> Finish<Unusable> {
         if let Some(end) = poll_fn(|context| self.going.poll(context)).await {
             self.end = Some(end);

@@ -254,6 +254,7 @@ impl Replay<'_> {
         self.user = Some(message);
     }
 
+    /// Adds a message of the model, with its calls and their results. A call whose id is missing or already used gets a new one.
     fn answer(&mut self, at: usize, message: &Message, results: &Results) {
         let texts = pieces(&message.content, &message.role).into_iter();
         let texts: Vec<String> = texts

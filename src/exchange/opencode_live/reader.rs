@@ -258,6 +258,8 @@ impl<'a> TurnReader<'a> {
         self.message = Some(Message { id, parts: Vec::new() });
     }
 
+    /// Takes the state of a part: reports the text that is new, keeps a call that has begun, and counts the usage of a finished
+    /// step once.
     fn part(&mut self, part: &Part, events: &mut Vec<Event>) -> TurnStep {
         match part.kind.as_str() {
             "text" | "reasoning" => {

@@ -203,6 +203,8 @@ impl Session {
         self.streams.process()
     }
 
+    /// Reads a line of the turn: a control line is answered, any other decoded. A message with calls of the caller's tools ends
+    /// the turn, and the calls are held; usage becomes the turn's own.
     fn read(&mut self, line: &str, events: &mut Vec<Event>) -> Pulse {
         self.streams.count_line();
         if let Some(inbound) = read(line) {
@@ -305,6 +307,8 @@ impl Session {
 }
 
 impl ProcessSession for Session {
+    /// Waits for the next line. In the meantime, it takes the CLI's requests for results, sends the first input once the tools
+    /// are listed, and ends the turn when the CLI announces a long pause.
     async fn next(&mut self, events: &mut Vec<Event>) -> Pulse {
         loop {
             let waits = self.opening.is_some() && self.handshake == Handshake::Done;
