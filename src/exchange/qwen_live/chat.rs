@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::wear::is_reused;
+use super::call_limits::is_reused;
 use crate::declare::mcp::{Declarations, SERVER};
 use crate::exchange::live::history::failed;
 use crate::message::content::{self, Part};

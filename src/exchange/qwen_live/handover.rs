@@ -27,7 +27,7 @@ impl Names {
 }
 
 /// The events at the end of the turn, in the CLI's place.
-pub(super) fn last_word(usage: Option<Usage>, names: &Names) -> impl Iterator<Item = Event> {
+pub(super) fn end_events(usage: Option<Usage>, names: &Names) -> impl Iterator<Item = Event> {
     let stop_reason = Some("tool_use".to_owned());
     let tokens = usage.clone().map(|usage| Event::Usage {
         usage,

@@ -8,6 +8,7 @@
 //! process can be started ahead of its first turn, for a setup that is known: it has answered the handshake then, and got the
 //! tools.
 
+mod call_limits;
 pub mod chat;
 pub mod form;
 mod handover;
@@ -16,5 +17,4 @@ pub mod pending_calls;
 pub mod session;
 mod tokens;
 pub mod tools;
-mod wear;
 pub mod wire;

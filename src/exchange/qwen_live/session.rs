@@ -12,13 +12,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::call_limits::CallLimits;
 use super::chat::Chat;
-use super::handover::{Names, last_word, unknown_tool};
+use super::handover::{Names, end_events, unknown_tool};
 use super::input::Input;
 use super::pending_calls::PendingCalls;
 use super::tokens::Tokens;
 use super::tools::{Tools, listed, next_call};
-use super::wear::Wear;
 use super::wire;
 use crate::command::{Arg, CommandLine};
 use crate::decode::{Decoder, Wire};
@@ -53,7 +53,7 @@ pub struct Session {
     setup: Arc<Setup>,
     tools: Option<Tools>,
     held: PendingCalls,
-    wear: Wear,
+    call_limits: CallLimits,
     /// The input of the first turn, until the CLI knows the tools: a request that it makes earlier would go without them.
     opening: Option<String>,
     /// The ids of the results with which this turn began: the CLI repeats them.
@@ -133,7 +133,7 @@ impl Session {
             setup,
             tools,
             held: PendingCalls::default(),
-            wear: Wear::default(),
+            call_limits: CallLimits::default(),
             opening: None,
             answered: Vec::new(),
             usage: Tokens::default(),
@@ -154,7 +154,7 @@ impl Session {
         self.is_untold = self.names.session_id.is_some();
         self.initialize();
         if !matches!(input, Input::Results(_)) {
-            self.wear.begin();
+            self.call_limits.begin();
         }
         match input {
             Input::User(text) => self.opening = Some(wire::user(&text)),
@@ -227,7 +227,7 @@ impl Session {
                     Some(name) => {
                         tool_call.name = name.to_owned();
                         self.held.expect(&tool_call);
-                        self.wear.note(&tool_call);
+                        self.call_limits.note(&tool_call);
                         calls += 1;
                         events.push(Event::ToolCall { tool_call });
                     }
@@ -273,7 +273,7 @@ impl Session {
             _ => None,
         }));
         self.held.close();
-        events.extend(last_word(self.usage.of_message(), &self.names));
+        events.extend(end_events(self.usage.of_message(), &self.names));
         Pulse::TurnOver
     }
 
@@ -383,7 +383,7 @@ impl ProcessSession for Session {
     }
 
     fn is_worn_out(&self) -> bool {
-        self.wear.is_worn_out()
+        self.call_limits.are_reached()
     }
 }
 

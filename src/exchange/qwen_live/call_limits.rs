@@ -27,9 +27,9 @@ pub(super) fn is_reused(id: &str) -> bool {
     id.contains(REUSED)
 }
 
-/// The calls of a turn in the CLI's sense: all that follow one message of the user's.
+/// Counts the calls of a turn in the CLI's sense, which are all that follow one message of the user's, against its limits.
 #[derive(Debug, Default)]
-pub(super) struct Wear {
+pub(super) struct CallLimits {
     last: Option<Fingerprint>,
     /// The number of calls in a row that are like the last one.
     alike: usize,
@@ -37,10 +37,10 @@ pub(super) struct Wear {
     has_reused: bool,
 }
 
-impl Wear {
+impl CallLimits {
     /// Begins a turn in the CLI's sense.
     pub fn begin(&mut self) {
-        *self = Wear::default();
+        *self = CallLimits::default();
     }
 
     /// Counts `call`, which the model has made.
@@ -56,7 +56,7 @@ impl Wear {
     }
 
     /// Returns whether the session can't continue with the results of these calls.
-    pub fn is_worn_out(&self) -> bool {
+    pub fn are_reached(&self) -> bool {
         self.alike >= MOST_ALIKE || self.calls >= MOST_CALLS || self.has_reused
     }
 }
@@ -67,24 +67,24 @@ mod tests {
 
     use super::*;
 
-    fn worn_out(calls: &[(&str, &str)]) -> bool {
-        let mut wear = Wear::default();
+    fn are_reached(calls: &[(&str, &str)]) -> bool {
+        let mut limits = CallLimits::default();
         for (id, args) in calls {
             let args = RawValue::from_string((*args).to_owned()).unwrap();
-            wear.note(&ToolCall {
+            limits.note(&ToolCall {
                 id: (*id).to_owned(),
                 name: "poll".to_owned(),
                 args,
             });
         }
-        wear.is_worn_out()
+        limits.are_reached()
     }
 
     #[test]
     fn four_calls_alike_in_a_row_are_the_most() {
         let (one, same, other) = (r#"{"a":1,"b":2}"#, r#"{"b":2.0, "a":1}"#, "{}");
-        assert!(worn_out(&[("c1", one), ("c2", same), ("c3", one), ("c4", same)]));
-        assert!(!worn_out(&[("c1", one), ("c2", one), ("c3", one)]));
+        assert!(are_reached(&[("c1", one), ("c2", same), ("c3", one), ("c4", same)]));
+        assert!(!are_reached(&[("c1", one), ("c2", one), ("c3", one)]));
         let broken = [
             ("c1", one),
             ("c2", one),
@@ -94,19 +94,19 @@ mod tests {
             ("c6", one),
             ("c7", one),
         ];
-        assert!(!worn_out(&broken));
+        assert!(!are_reached(&broken));
     }
 
     #[test]
     fn a_turn_of_the_clis_has_no_hundred_calls() {
         let args: Vec<String> = (0..80).map(|n| format!(r#"{{"n":{}}}"#, n % 2)).collect();
         let calls: Vec<(&str, &str)> = args.iter().map(|args| ("c", args.as_str())).collect();
-        assert_eq!([&calls[1..], &calls].map(worn_out), [false, true]);
+        assert_eq!([&calls[1..], &calls].map(are_reached), [false, true]);
     }
 
     #[test]
     fn an_id_that_was_used_before_is_the_last() {
-        assert!(worn_out(&[("call_0__qwen_dup_2", "{}")]));
-        assert!(!worn_out(&[("call_0", "{}")]));
+        assert!(are_reached(&[("call_0__qwen_dup_2", "{}")]));
+        assert!(!are_reached(&[("call_0", "{}")]));
     }
 }
