@@ -1,4 +1,5 @@
-//! What an installed CLI says of itself: other arguments than a request's, in the very surroundings of a request.
+//! Asks an installed CLI about itself, for example for its version: with other arguments than a request's, in a request's own
+//! surroundings.
 //!
 //! In: an engine, its environment, arguments. Out: the file a request would execute, or what the CLI printed and how it
 //! ended. Commands like these are over in a moment, so they don't wait in the queue of requests.
@@ -18,10 +19,10 @@ use crate::error::ProviderError;
 use crate::exchange::print::{self, Surroundings};
 use crate::process::{Output, ProcessLimits, Tees, Vars};
 
-/// How much a command may print, bytes: a version or a login's state.
+/// The most that a command may print, bytes: a version or the state of a login.
 const MAX_STDOUT: usize = 256 * 1024;
 
-/// How long an interpreter may take to tell its version: 40 ms on an idle machine.
+/// The time that an interpreter may take to print its version: it needs 40 ms on an idle machine.
 const INTERPRETER: Duration = Duration::from_secs(5);
 
 /// The file a request would execute.
@@ -39,7 +40,7 @@ pub fn file(engine: &Base, base: &Arc<Vars>) -> Result<PathBuf, Box<ProviderErro
     Ok(program.binary().file().to_owned())
 }
 
-/// Which of `names` are in the environment of a request, and not empty.
+/// Returns those of `names` that are set in the environment of a request and not empty.
 ///
 /// # Errors
 /// As `file`.
@@ -49,7 +50,7 @@ pub fn present<'a>(engine: &Base, names: &[&'a str], base: &Arc<Vars>) -> Result
     Ok(names.iter().filter(is_set).copied().collect())
 }
 
-/// What `name` is in the environment of a request, if it is there as text and not empty.
+/// Returns the value of `name` in the environment of a request, if it is text and not empty.
 ///
 /// # Errors
 /// As `file`.
@@ -59,18 +60,18 @@ pub fn variable(engine: &Base, name: &str, base: &Arc<Vars>) -> Result<Option<St
     Ok(text.filter(|text| !text.is_empty()))
 }
 
-/// Whether calls get the variable `name` from the provider, or not at all for its sake, whatever the user's settings say.
+/// Returns whether the provider sets the variable `name` for its calls, or takes it away, whatever the user's settings say.
 pub fn holds(engine: &Base, name: &str) -> bool {
     let held = ours(engine).and_then(|mut settings| settings.remove("env"));
     held.is_some_and(|env| env.get(name).is_some())
 }
 
-/// Whether the provider's settings have the member `name`, which wins over the user's.
+/// Returns whether the provider's settings have the member `name`; it wins over the user's.
 pub fn settles(engine: &Base, name: &str) -> bool {
     ours(engine).is_some_and(|settings| settings.contains_key(name))
 }
 
-/// Whether the provider has settings that win over the user's.
+/// Returns whether the provider has settings that win over the user's.
 pub fn has_settings(engine: &Base) -> bool {
     engine.provider.user_settings.is_some_and(|own| own.ours.is_some())
 }
@@ -98,7 +99,7 @@ pub async fn ask(
     output(engine, probe(engine, args, without)?, base, limit, cancel).await
 }
 
-/// The same with the settings by which calls win over the user's: what it says is what holds in a call.
+/// Asks the CLI with the settings with which calls win over the user's, so that its answer holds for calls.
 ///
 /// # Errors
 /// As [`ask`].
@@ -126,7 +127,7 @@ pub async fn ask_as_in_calls(
     output(engine, line, base, limit, cancel).await
 }
 
-/// What `file`, the interpreter of the CLI, says its version is; `None` if it says nothing.
+/// Returns the version that `file`, the interpreter of the CLI, prints; `None` if it prints none.
 async fn interpreter_version(
     engine: &Base,
     file: &Path,

@@ -1,4 +1,5 @@
-//! One attempt, whatever engine makes it: tells that it has begun, keeps its limits, hands on its events, and has it judged.
+//! An attempt, whatever engine makes it: it reports its beginning, keeps its limits, hands on its events, and has its result
+//! judged.
 //!
 //! In: an [`Exchange`] that was started. Out: events on the way, and what the attempt came to. Nothing in here knows which kind
 //! of exchange it is.
@@ -27,20 +28,20 @@ use crate::message::Usage;
 use crate::process::activity::{self, RateLimitWindow};
 use crate::provider::models::is_another;
 
-/// What an attempt needs beside its exchange.
+/// The parts of an attempt beside its exchange.
 pub(super) struct Attempt<'a> {
     pub provider: &'a str,
-    /// Nothing for an API.
+    /// The rules by which a CLI's failure is classified; empty for an API.
     pub rules: CliRules<'a>,
     pub limits: CallLimits,
-    /// From 1.
+    /// The attempt's number, from 1.
     pub number: u32,
     pub cancel: &'a CancellationToken,
     pub sink: &'a Sink,
     /// All that was sent: asked for where nobody tells usage.
     pub prompt: Box<dyn FnOnce() -> String + Send + 'a>,
     pub fold: Fold,
-    /// What its reply has to be.
+    /// The checks that the reply has to pass.
     pub checks: Checks,
     /// The model that is asked, where one is named.
     pub model: Option<&'a str>,
@@ -51,14 +52,14 @@ pub(super) struct Attempt<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallLimits {
     pub timeout: Option<Duration>,
-    /// When that began to run, where it was before the exchange: its process was started first.
+    /// When the attempt's time began to run, if that was before the exchange: its process was started first.
     pub since: Option<Instant>,
     pub idle_timeout: Option<Duration>,
     /// Bytes.
     pub max_output: usize,
 }
 
-/// What is known of an exchange when it has begun.
+/// The log record with which an exchange reports its beginning.
 #[derive(Debug)]
 pub(super) struct AttemptStart {
     pub message: &'static str,
@@ -67,10 +68,11 @@ pub(super) struct AttemptStart {
     pub notes: Vec<Event>,
 }
 
-/// What an exchange came to that is no failure.
+/// The result of an exchange, unless it failed.
 pub(super) enum Attempted<U> {
     Outcome(AttemptOutcome),
-    /// It was none, for this reason; how it ended, if there is anything to tell of that.
+    /// The engine turned out to be unusable, for this reason; the second part tells how the exchange ended, if there is anything to
+    /// tell.
     Unusable(U, Option<Box<Ended>>),
 }
 
@@ -145,7 +147,7 @@ struct Driven<'a> {
     /// Ready to go out.
     events: Vec<Event>,
     info: &'a mut RunInfo,
-    /// For whoever looks at what goes on; from when it has begun.
+    /// The turn as `status` shows it, from its beginning.
     turn: Option<activity::Turn>,
 }
 
@@ -191,7 +193,7 @@ impl Driven<'_> {
         }
     }
 
-    /// What `status` shows of it.
+    /// Notes the facts of `event` that `status` shows.
     fn note(&self, event: &Event) {
         match event {
             Event::Session {
@@ -257,7 +259,7 @@ impl Driven<'_> {
         }
     }
 
-    /// What it comes to; and the last events, with the reply only if somebody listens.
+    /// Judges the exchange, and returns the last events; the reply is among them only if somebody listens.
     fn settle(self, evidence: Evidence, on_verdict: Option<OnVerdict>) -> (CheckOutcome, Vec<Event>) {
         let Driven {
             attempt,
@@ -330,7 +332,7 @@ impl Driven<'_> {
     }
 }
 
-/// That another model has answered than was asked, where the reply names one.
+/// The warning that another model has answered than was asked, if the reply names its model.
 fn of_another_model(asked: Option<&str>, answered: Option<&str>) -> Option<Event> {
     let (asked, answered) = (asked?, answered?);
     is_another(asked, answered).then(|| Event::Warning {
@@ -339,7 +341,7 @@ fn of_another_model(asked: Option<&str>, answered: Option<&str>) -> Option<Event
     })
 }
 
-/// What is counted of an attempt: one that was asked for anew is counted with its own figures, not with those of both.
+/// The usage that is counted for an attempt. A repeated attempt is counted with its own figures, without those of the one before.
 fn used(usage: Option<&Usage>, cost_usd: Option<f64>, answered: bool) -> Used {
     Used {
         tokens: usage.map_or(0, |usage| usage.total_tokens),
@@ -398,7 +400,7 @@ impl<'a> Clocks<'a> {
         }
     }
 
-    /// What `next` comes to, unless one of the limits is reached first.
+    /// Waits for `next`, and returns its result unless one of the limits is reached first.
     async fn limit(&self, last_output: Instant, next: impl Future<Output = Progress>) -> Result<Progress, StopReason> {
         let CallLimits {
             timeout, idle_timeout, ..

@@ -1,4 +1,4 @@
-//! What `engine: "auto"` comes to with the CLI that is installed: live where that is known to serve it, print otherwise.
+//! Decides which engine `engine: "auto"` is with the installed CLI: live where the CLI is known to serve it, print otherwise.
 //!
 //! In: a binary, and the environment of its process. Out: a [`LiveSupport`], decided before anything is started
 //! ([`super::live_support`]). One of which nothing is known is tried ([`super::session::trial`]).
@@ -44,7 +44,8 @@ pub enum EngineUse {
 }
 
 impl Base {
-    /// Whether a caller who has said nothing of engines is told that `engine` is not what the installed CLI should have.
+    /// Returns whether a caller who has not chosen an engine is warned that `engine` is not served by the installed CLI, which
+    /// should serve it.
     pub(super) fn tells(&self, engine: EngineUsed, unserved: &Unserved, program: &Program) -> bool {
         match unserved.basis {
             Basis::Setting => false,
@@ -62,13 +63,14 @@ impl Base {
         }
     }
 
-    /// Whether a CLI that does not serve one engine is asked by another. What an agent does not serve in one, it does not serve in the
-    /// other: both are the same protocol.
+    /// Returns whether a CLI that does not serve one engine is called by another. An agent has no second one: both of its engines
+    /// use the same protocol.
     pub(super) fn has_another_form(&self) -> bool {
         self.options.engine == EngineKind::Auto && self.provider.has_print()
     }
 
-    /// Whether a caller who wants `engine` and nothing else is refused at once: nothing is started to find out what is known.
+    /// Returns whether a caller who wants `engine` and no other is refused at once. Nothing is started to find out what is known
+    /// already.
     pub(super) fn is_refused(&self, engine: EngineUsed, unserved: &Unserved) -> bool {
         let check = self.provider.check_of(engine);
         unserved.basis == Basis::Trial || check.is_none_or(|check| check.measured_only)
@@ -99,7 +101,7 @@ impl Base {
         self.engine_choice_by(|| self.look(base).map_err(|error| not_found(self, error)))
     }
 
-    /// The same, by what is known of the program: looked at only where nothing is.
+    /// Chooses the engine by the known facts of the program, and looks at the program only if none are known.
     pub(super) fn known_engine_choice(&self, base: &Arc<Vars>) -> Result<Option<EngineChoice>, Box<ProviderError>> {
         self.engine_choice_by(|| match self.programs.known(base) {
             Some(known) => Ok(known),
@@ -148,8 +150,8 @@ impl Base {
         Ok(Some(choice))
     }
 
-    /// Whether a server of `binary`, of which its file said nothing, is of a version that `engine: "auto"` takes; `version` is what it
-    /// says itself. Remembered where it is.
+    /// Checks whether the version of a server of `binary` is one that `engine: "auto"` takes, where its file does not tell;
+    /// `version` is the server's own report. A version that it takes is remembered.
     ///
     /// # Errors
     /// Why not.
@@ -166,7 +168,7 @@ impl Base {
     }
 }
 
-/// What a CLI takes that serves `engine`.
+/// The feature that a CLI has if it serves `engine`, in words.
 pub(super) fn takes(engine: EngineUsed) -> &'static str {
     match engine {
         EngineUsed::Warm => "warm calls",
@@ -200,7 +202,7 @@ pub(super) fn refused(
 mod tests {
     use super::*;
 
-    /// For which engines a caller is told that `package` in this version is asked in print form.
+    /// Returns the engines for which a caller is warned that `package` in this version is called in print form.
     fn announced(provider: &str, package: &str, version: &str) -> Vec<EngineUsed> {
         let root = tempfile::TempDir::new().unwrap();
         let manifest = format!(r#"{{"name":"{package}","version":"{version}"}}"#);

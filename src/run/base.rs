@@ -1,5 +1,5 @@
-//! What the calls of one provider object have in common, whichever engine makes them: the CLI, its options, its runs, its installed
-//! program. The processes that it keeps build on this ([`super::session`]); [`super::Engine`] is both together.
+//! The parts that the calls of one provider object share, whichever engine makes them: the CLI, its options, its runs, its
+//! installed program. The processes that it keeps build on this ([`super::session`]); [`super::Engine`] is both together.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -35,7 +35,7 @@ pub struct Base {
     pub(super) lifecycle: Lifecycle,
     /// The plans that are used up.
     pub(super) used_up: UsedUp,
-    /// What is known of the installed CLI.
+    /// The known facts of the installed CLI.
     pub(super) programs: Programs,
 }
 
@@ -48,7 +48,7 @@ impl Deref for Base {
 }
 
 impl Base {
-    /// That of provider `kind` with the options of `options_json`; its processes belong to `owner`.
+    /// Creates the base of the provider `kind` with the options of `options_json`; its processes belong to `owner`.
     ///
     /// # Errors
     /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
@@ -62,7 +62,7 @@ impl Base {
         )
     }
 
-    /// That of the CLI that `config_json` describes.
+    /// Creates the base of the CLI that `config_json` describes.
     ///
     /// # Errors
     /// `INVALID_CONFIG` or `INVALID_OPTION`, naming the field or the option, what it holds and what is allowed.
@@ -71,7 +71,7 @@ impl Base {
         Base::with(Cow::Owned(provider), options_json, owner)
     }
 
-    /// That of the agent that `config_json` describes.
+    /// Creates the base of the agent that `config_json` describes.
     ///
     /// # Errors
     /// `INVALID_CONFIG` or `INVALID_OPTION`, naming the field or the option, what it holds and what is allowed.
@@ -84,7 +84,7 @@ impl Base {
         &self.provider
     }
 
-    /// Whether a model alone answers: no tools of the CLI's own.
+    /// Returns whether the model alone answers, without tools of the CLI's own.
     pub fn is_pure(&self) -> bool {
         self.provider.capabilities.is_pure() && !self.options.built_in_tools
     }
@@ -103,7 +103,7 @@ impl Base {
         self.options.login.as_deref()
     }
 
-    /// That of `provider` with `options`; its processes belong to `owner`.
+    /// Creates the base of `provider` with `options`; its processes belong to `owner`.
     pub fn of(provider: Cow<'static, Provider>, options: Options, owner: u64) -> Base {
         limit::global().allow(&provider.id, options.max_concurrency);
         Base {
@@ -116,7 +116,7 @@ impl Base {
         }
     }
 
-    /// In which form its model is offered tools, where there are several.
+    /// The form in which the model is offered tools, for a CLI that has several.
     pub fn tool_form(&self) -> Option<&'static str> {
         self.provider.option("toolForm").filter(|_| self.keeps_sessions())?;
         Some(if self.options.tool_namespace {
@@ -126,17 +126,17 @@ impl Base {
         })
     }
 
-    /// Whether calls may be turns of sessions.
+    /// Returns whether calls may be turns of sessions.
     pub fn keeps_sessions(&self) -> bool {
         self.provider.live.is_some() && self.options.engine.may_be_live()
     }
 
-    /// Whether `start_with_callbacks` can come to anything with this provider.
+    /// Returns whether `start_with_callbacks` can succeed with this provider.
     pub fn takes_callbacks(&self) -> bool {
         command::takes_callbacks(&self.provider, &self.options)
     }
 
-    /// What knows the secrets of the environment this provider's processes get.
+    /// Makes the redactor that knows the secrets of the environment that this provider's processes get.
     pub(crate) fn redactor(&self, base_env: &Vars) -> Redactor {
         let own = self.options.env.iter();
         let own = own.filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)));
@@ -152,8 +152,8 @@ impl Base {
         self.programs.look(&self.provider, &self.options, env)
     }
 
-    /// What a process of `binary` has around it that serves many turns, and its place among those of the provider. Its turns have the
-    /// limits; it has none but the provider's end.
+    /// The surroundings of a process of `binary` that serves many turns, with its place among those of the provider. Limits hold
+    /// for its turns; the process itself ends only with the provider.
     pub(super) fn surroundings(&self, binary: &Binary, base_env: &Arc<Vars>, place: Option<Permit>) -> Surroundings {
         Surroundings {
             file: Some(binary.resolved().clone()),
@@ -203,7 +203,7 @@ fn login_folder(folder: &str) -> Result<String, String> {
     path.map_err(|_| wrong("whose whole path is not Unicode"))
 }
 
-/// What to do about a process of `provider` that can't be started.
+/// Advice for a process of `provider` that can't be started.
 pub(super) fn start_hint(provider: &str, error: &StartError) -> &'static str {
     match error {
         StartError::NotOnPath { skipped: Some(_), .. } => classify::SKIPPED_FOLDER,

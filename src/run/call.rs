@@ -1,4 +1,4 @@
-//! What every call does around its own work, whether a CLI or an API answers it: it tells of itself from its beginning to its end.
+//! The frame of every call, whether a CLI or an API answers it: it reports itself from its beginning to its end.
 //!
 //! In: what a call works with. Out: its [`Sink`], with a log that has begun where one is wanted, and how it ended.
 
@@ -12,7 +12,7 @@ use crate::error::ProviderError;
 use crate::redact::Redactor;
 use crate::runlog::Prompt;
 
-/// Where a call of the provider tells of itself. `recorded` is its thread as its log has it, `redactor` takes its secrets out.
+/// Makes the sink for the events of a call. `recorded` is its thread as its log has it; `redactor` takes its secrets out.
 ///
 /// # Errors
 /// `INVALID_OPTION`, where its log can't be begun.

@@ -22,8 +22,8 @@ use crate::process::Hold;
 use crate::provider::callbacks::Callbacks;
 use crate::provider::options::Options;
 
-/// How long a call waits for the CLI's output to speak of it. Output and call come by two ways, and on a busy machine the call
-/// may be the first: what the model said before it would be reported after it.
+/// The time for which a call waits for the CLI's output to announce it. Output and call come by two ways, and on a busy machine the
+/// call may be first; text that the model wrote before it would then be reported after it.
 const ANNOUNCED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A call's tools, to be served over a bridge.
@@ -33,7 +33,7 @@ pub(super) struct ToolServer {
     pub options: BridgeOptions,
 }
 
-/// One attempt's bridge.
+/// The open bridge of one attempt.
 pub(super) struct OpenBridge<'a> {
     server: &'a ToolServer,
     bridge: Bridge,
@@ -52,9 +52,9 @@ pub(super) struct OpenBridge<'a> {
 /// Calls on their way to the caller.
 #[derive(Debug, Default)]
 struct Queue {
-    /// Those that the output has not spoken of, each with the time at which it goes on without.
+    /// The calls that the output has not announced yet, each with the time at which it goes on without.
     early: VecDeque<(ToolCallRequest, Instant)>,
-    /// How many the output has spoken of, and how many have gone on.
+    /// The number of calls that the output has announced, and the number that have gone on.
     announced: usize,
     gone_on: usize,
     /// The output did not speak of a call in time: it is waited for no more.
@@ -77,7 +77,7 @@ impl Queue {
         self.early.pop_front().map(|(call, _)| call)
     }
 
-    /// When the first may go on whatever the output says. Never, where there is none.
+    /// Waits until the first early call may go on without an announcement; forever if there is none.
     async fn patience(&self) {
         match self.early.front() {
             Some((_, until)) => sleep_until(*until).await,
@@ -147,8 +147,8 @@ impl OpenBridge<'_> {
         }
     }
 
-    /// What the run reports of `event`: nothing, if it is about a call that was reported already. A call of what is no tool keeps the
-    /// name that the caller uses for it.
+    /// The event that the run reports for `event`: `None` if it is about a call that was reported already. A call of an unknown
+    /// tool keeps the name that the caller uses for it.
     fn pass(&mut self, event: Event) -> Option<Event> {
         let declarations = &self.server.declarations;
         match event {
@@ -169,12 +169,13 @@ impl OpenBridge<'_> {
         }
     }
 
-    /// Whether the CLI has asked for the tools.
+    /// Returns whether the CLI has asked for the tools.
     fn reached(&self) -> bool {
         *self.bridge.connected().borrow() >= Connection::Listed
     }
 
-    /// That the CLI has asked for the tools and does not offer all of them to its model, which it tells before it asks that.
+    /// The failure of a CLI that has asked for the tools and does not offer all of them to its model. The CLI reports its model's
+    /// tools before it calls the model.
     fn missing(&self, offered: &[String]) -> Option<Failure> {
         let declarations = &self.server.declarations;
         let listed: Vec<_> = offered.iter().filter_map(|name| declarations.ours(name)).collect();
@@ -184,7 +185,7 @@ impl OpenBridge<'_> {
         (self.reached() && !missing.is_empty()).then(|| not_offered(&missing))
     }
 
-    /// Whether any tool was called.
+    /// Returns whether any tool was called.
     fn used(&self) -> bool {
         self.traffic.borrow().all > 0
     }

@@ -1,5 +1,5 @@
-//! What is known of an installed CLI (flags and schemas it has refused, whether it serves live sessions), remembered for that binary: what it has
-//! turned out to do for [minutes](MEMORY), what its file says as long as the process lives.
+//! The known facts of an installed CLI, remembered for its binary: the flags and schemas it has refused, and whether it serves live
+//! sessions. Observed behaviour is remembered for [minutes](MEMORY), and what its file says as long as the process lives.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,40 +12,40 @@ use crate::event::EngineUsed;
 use crate::exchange::installed::Binary;
 use crate::provider::EngineCheck;
 
-/// How long it is remembered what a binary has turned out to do: it may have been the machine's fault, or that of something behind a
+/// The time for which a binary's observed behaviour is remembered. The cause may have been the machine, or something behind a
 /// launcher, which is replaced while the launcher stays.
 pub const MEMORY: Duration = Duration::from_secs(10 * 60);
 
-/// What a binary has turned out to do, and since when that is known.
+/// The observed support of an engine, and since when it is known.
 #[derive(Debug)]
 struct Remembered(LiveSupport, Instant);
 
 impl Remembered {
-    /// What it is, unless that is too long ago at `now`.
+    /// The support, unless it was observed too long before `now`.
     fn at(&self, now: Instant) -> Option<&LiveSupport> {
         is_known(self.1, now).then_some(&self.0)
     }
 }
 
-/// Whether what was found out `since` is still known at `now`.
+/// Returns whether a fact found out at `since` still counts at `now`.
 fn is_known(since: Instant, now: Instant) -> bool {
     now.saturating_duration_since(since) < MEMORY
 }
 
-/// What is known of one binary.
+/// The known facts of one binary.
 #[derive(Debug, Default)]
 struct Facts {
-    /// Which flags it has refused, and when.
+    /// The flags that it has refused, and when.
     refused_flags: HashMap<String, Instant>,
-    /// Which schemas it has refused, by their texts' hashes: when, and why.
+    /// The schemas that it has refused, by the hashes of their texts: when, and why.
     refused_schemas: HashMap<u64, (Instant, String)>,
-    /// Whether it serves an engine.
+    /// The support of each engine, as far as it was observed.
     engines: HashMap<EngineUsed, Remembered>,
-    /// By which engines it has given a reply.
+    /// The engines that have given a reply.
     replied: HashSet<EngineUsed>,
-    /// Its version; looked for once.
+    /// Its version, which is looked for once; `Some(None)` if none was found.
     version: Option<Option<[u64; 3]>>,
-    /// How often it has turned out to do something that was not known.
+    /// The number of new facts learned so far.
     news: Arc<AtomicU64>,
     /// Held by whoever tries it.
     trial: Arc<tokio::sync::Mutex<()>>,
@@ -53,7 +53,7 @@ struct Facts {
 
 static FACTS: LazyLock<Mutex<HashMap<Binary, Facts>>> = LazyLock::new(Mutex::default);
 
-/// Of how many binaries something is known, each with its surroundings, before all of it is found out anew: environments that change from
+/// The number of binaries, each with its surroundings, whose facts are kept before all are forgotten: environments that change from
 /// call to call must not fill the memory.
 const MOST_KNOWN: usize = 4096;
 
@@ -93,7 +93,8 @@ pub fn remember_refused(binary: &Binary, flag: &str) {
     of_binary.news.fetch_add(1, Ordering::Release);
 }
 
-/// How many refused schemas are remembered of one binary: whose answers have more is asked natively once more.
+/// The number of refused schemas that are remembered for one binary. A caller with more of them has its schema sent natively once
+/// more.
 const MAX_SCHEMAS: usize = 256;
 
 /// Why `binary` has refused `schema`, where it has.
@@ -132,7 +133,7 @@ pub fn version(check: &EngineCheck, binary: &Binary) -> Option<[u64; 3]> {
     found
 }
 
-/// Whether `binary` serves `engine`, by what it is or has turned out to do.
+/// Returns whether `binary` serves `engine`, by its file or its observed behaviour.
 pub fn support(engine: EngineUsed, check: &EngineCheck, binary: &Binary) -> LiveSupport {
     if let Some(known) = known(engine, binary) {
         return known;
@@ -186,13 +187,13 @@ pub fn settle(engine: EngineUsed, binary: &Binary, why: String) {
     }
 }
 
-/// What is known of `binary` and `engine`, if anything is.
+/// The remembered support of `engine` by `binary`, if there is any.
 fn known(engine: EngineUsed, binary: &Binary) -> Option<LiveSupport> {
     let facts = facts();
     facts.get(binary)?.engines.get(&engine)?.at(Instant::now()).cloned()
 }
 
-/// To be held while `binary` is tried: it is tried once.
+/// The lock to hold while `binary` is tried, so that it is tried only once.
 pub fn trial_of(binary: &Binary) -> Arc<tokio::sync::Mutex<()>> {
     Arc::clone(&facts().entry(binary.clone()).or_default().trial)
 }

@@ -1,4 +1,4 @@
-//! What one call chooses for itself, over what its provider's options choose for all of them.
+//! The options that one call chooses for itself, over those of its provider.
 //!
 //! In: the `choices` of a call's options. Out: [`Chosen`]: the options that the call is made with, which tools it is to call, and what
 //! is told of choices that were left out. Everything that can't be had is refused here, before anything starts.
@@ -12,12 +12,12 @@ use crate::provider::capability::Feature;
 use crate::provider::choices::{CallChoices, Choices, ToolChoice, check_effort};
 use crate::provider::options::{EngineKind, MODEL, Options, TextToolCalls};
 
-/// What a call chooses, as far as it can be had.
+/// The choices of a call, as far as its provider can serve them.
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
     /// The provider's options with the call's choices; `None` where they are the provider's own.
     pub options: Option<Box<Options>>,
-    /// Which tools are to be called.
+    /// The tools that are to be called.
     pub tool_choice: Option<ToolChoice>,
     /// Warnings of what was left out.
     pub left_out: Vec<Event>,
@@ -103,7 +103,7 @@ fn check_tool_choice(
     }
 }
 
-/// That a choice was left out, for this reason.
+/// The warning that a choice was left out, with the reason.
 pub(super) fn left_out_warning(reason: String) -> Event {
     Event::Warning {
         code: Code::UnsupportedOption.as_str().to_owned(),

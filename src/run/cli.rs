@@ -1,4 +1,4 @@
-//! One call of a CLI: which kind of exchange each attempt is.
+//! A call of a CLI, and the decision which kind of exchange each attempt is.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

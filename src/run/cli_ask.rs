@@ -17,7 +17,7 @@ use crate::error::ProviderError;
 use crate::message::Message;
 use crate::process::Vars;
 
-/// What all requests of one call have in common.
+/// The parts that all requests of one CLI call share.
 pub(super) struct CliAsking<'a> {
     pub engine: &'a Arc<Engine>,
     pub base_env: &'a Arc<Vars>,

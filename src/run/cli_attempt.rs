@@ -1,4 +1,4 @@
-//! What every attempt of a CLI needs, whichever kind of exchange it is.
+//! The parts that every attempt of a CLI needs, whichever kind of exchange it is.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -21,7 +21,7 @@ use crate::process::limit::Permit;
 use crate::process::{ProcessLimits, Vars};
 use crate::schema::Schema;
 
-/// One call of a CLI.
+/// A call of a CLI, for one request.
 pub(super) struct CliCall<'a> {
     pub engine: &'a Arc<Base>,
     pub request: &'a CliRequest,
@@ -31,7 +31,8 @@ pub(super) struct CliCall<'a> {
     pub dropped: Dropped,
 }
 
-/// What the CLI has refused in a call: what its file is known for helps nobody where it is not the same file twice.
+/// The features that the CLI has refused during this call. The facts remembered for its file don't help if each attempt starts
+/// another file.
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
     /// The flags, one for each time.
@@ -83,7 +84,7 @@ impl CliCall<'_> {
         self.dropped.schema.get_or_init(|| reason.to_owned());
     }
 
-    /// Whether an attempt of this call has ended with that.
+    /// Returns whether the CLI has refused the schema in an attempt of this call.
     pub fn has_dropped_schema(&self) -> bool {
         self.dropped.schema.get().is_some()
     }
@@ -95,19 +96,19 @@ impl CliCall<'_> {
     }
 }
 
-/// One attempt of a call.
+/// An attempt of a CLI call.
 pub(super) struct CliAttempt<'a> {
     pub call: &'a CliCall<'a>,
-    /// From 1.
+    /// The attempt's number, from 1.
     pub number: u32,
-    /// When the call's first attempt got its place.
+    /// When the call's first attempt got its place in the queue.
     pub began: &'a OnceLock<Instant>,
-    /// When its time began to run, where it is one in a process that serves many.
+    /// When the attempt's time began to run, if it is a turn of a process that serves many.
     pub clock: OnceLock<tokio::time::Instant>,
 }
 
 impl CliAttempt<'_> {
-    /// What a turn in a kept process is driven with: its time runs since that was looked for.
+    /// Makes the attempt for a turn in a kept process. Its time runs since such a process was looked for.
     pub fn attempt<'a>(
         &'a self,
         engine: EngineUsed,
@@ -118,7 +119,7 @@ impl CliAttempt<'_> {
         self.attempt_since(self.clock.get().copied(), &self.limits(engine), prompt, fold, opening)
     }
 
-    /// The same for a process of its own, which keeps `limits` from now on.
+    /// Makes the attempt for a process of its own, which keeps `limits` from now on.
     pub fn print_attempt<'a>(
         &'a self,
         limits: &ProcessLimits,
@@ -167,7 +168,7 @@ impl CliAttempt<'_> {
         }
     }
 
-    /// That a live session is asked in its system prompt for the schema of the answer, where its CLI can be told others.
+    /// The event that a live session is asked for the schema in its prompt, although its CLI takes other schemas.
     pub fn pending_note(&self) -> Option<Event> {
         let CliCall { engine, request, .. } = *self.call;
         let schema = request.output.as_deref()?;
@@ -197,12 +198,12 @@ impl CliAttempt<'_> {
         waiting.permit(info).await
     }
 
-    /// Its time runs from now on, whatever has to be started for it.
+    /// Starts the attempt's clock, unless it runs already, so that the start of a process counts; returns when it began.
     pub fn start_clock(&self) -> tokio::time::Instant {
         *self.clock.get_or_init(tokio::time::Instant::now)
     }
 
-    /// How much of its time an attempt has used that was to be made by another engine; nothing where it was not.
+    /// The time that the attempt has used with an engine that then could not make it; zero if there was none.
     pub fn spent(&self) -> Duration {
         self.clock.get().map_or(Duration::ZERO, tokio::time::Instant::elapsed)
     }

@@ -1,4 +1,4 @@
-//! One call as a CLI is asked: checked and rendered, for each kind of exchange that may come of it.
+//! A call as a CLI takes it: checked and rendered, for each kind of exchange that may serve it.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -34,17 +34,17 @@ use crate::runlog::Prompt;
 use crate::schema::Schema;
 use crate::toolcall::{Mark, TextCalls};
 
-/// One call, checked and rendered.
+/// A call of a CLI, checked and rendered.
 pub(super) struct CliRequest {
-    /// It as a prompt, from when somebody wants it.
+    /// The request as a prompt, written when it is first needed.
     printed: OnceLock<Printed>,
     /// The schema that the reply has to fit.
     pub output: Option<Arc<Schema>>,
     /// Why a CLI that takes schemas does not get this one in print form.
     pub emulated_because: Option<&'static str>,
-    /// It as a live session takes it.
+    /// The request as a live session takes it.
     pub session: Option<SessionParts>,
-    /// Which text of a live session's answer is a call.
+    /// The rule for which text of a live session's answer is a call.
     pub session_text_calls: TextCalls,
     /// The tools, where the CLI calls them itself.
     pub tool_server: Option<ToolServer>,
@@ -55,25 +55,25 @@ pub(super) struct CliRequest {
     /// Tools are bound that the model can't call in print form.
     pub uncallable: bool,
     pub options: CallOptions,
-    /// What the call chooses for itself.
+    /// The options that the call chooses for itself.
     pub chosen: Chosen,
     /// The thread as its run log has it, if there is to be one.
     pub recorded: Option<Prompt>,
     /// The CLI works for itself: its events are passed on as they are.
     pub watching: bool,
-    /// Who gets copies of what the process prints.
+    /// The receivers of copies of what the process prints.
     pub tees: Tees,
-    /// Who sees the lines it prints, as they are decoded.
+    /// The observer of the lines that the process prints, as they are decoded.
     pub observer: Option<Arc<dyn LineObserver>>,
     /// A place beside the queue.
     pub nested_permit: Option<NestedPermit>,
-    /// What the reply has to be.
+    /// The checks that the reply has to pass.
     pub checks: Checks,
-    /// What it is made of, where it may become a prompt or be made again.
+    /// The parts from which the request is rendered as a prompt, or made again.
     source: Option<Source>,
-    /// What is said behind the thread, and is no part of it.
+    /// The text behind the thread that is no part of it.
     note: Option<String>,
-    /// What the calls of its answer are marked with.
+    /// The mark that the calls of the answer carry.
     mark: Option<Mark>,
     /// The caller's own messages, where more stands behind them now: what its next call goes on with.
     callers_thread: Option<Arc<Vec<Message>>>,
@@ -84,15 +84,15 @@ pub(super) struct CliRequest {
 pub(super) struct Printed {
     /// The thread, with what it holds that is no text. Empty where it can't be a prompt.
     pub prompt: Rendered,
-    /// The same with the schema of the answer in words, where `prompt` leaves it to the CLI.
+    /// The prompt with the schema of the answer in words, if `prompt` leaves the schema to the CLI.
     pub asking_prompt: Option<Rendered>,
-    /// Which text of the answer is a call: none where calls are native.
+    /// The rule for which text of the answer is a call: none if calls are native.
     pub text_calls: TextCalls,
     /// Why it can't be a prompt, where a live session could take it.
     pub unprintable: Option<Box<ProviderError>>,
 }
 
-/// What a session is told of a call that is not in the call's request.
+/// The parts of a call that a session needs beside the request itself.
 pub(super) struct SessionParts(Source);
 
 /// A thread, and the tools that may be called.
@@ -103,8 +103,8 @@ struct Source {
 }
 
 impl CliRequest {
-    /// Whether the CLI is asked for pieces of messages. A log wants them, too: they are what a killed run leaves, and only with
-    /// them claude's calls come before their results (2.1.330), so that their durations are known.
+    /// Returns whether the CLI is asked for pieces of messages. A log wants them, too: a killed run leaves them, and only with them
+    /// do claude's calls come before their results (2.1.330), so that their durations are known.
     pub fn wants_pieces(&self) -> bool {
         self.options.partial || self.options.record.is_some()
     }
@@ -154,7 +154,7 @@ impl CliRequest {
         }))
     }
 
-    /// What is reported behind the beginning of attempt number `attempt`.
+    /// The events that are reported behind the beginning of attempt number `attempt`.
     pub fn notes(&self, attempt: u32, engine: &Base, used: EngineUsed, base_env: &Arc<Vars>) -> Vec<Event> {
         if attempt != 1 {
             return Vec::new();
@@ -165,7 +165,7 @@ impl CliRequest {
         notes
     }
 
-    /// One that asks for nothing yet.
+    /// Creates an empty request with these options.
     fn of(options: CallOptions) -> CliRequest {
         CliRequest {
             printed: OnceLock::new(),
@@ -261,7 +261,7 @@ impl CliRequest {
         blank.of_source(engine, source)
     }
 
-    /// The same request with `messages` behind its thread, made because of `rejected`.
+    /// Returns this request with `messages` behind its thread, made because of `rejected`.
     ///
     /// # Errors
     /// What the provider can't take.
@@ -319,7 +319,7 @@ impl CliRequest {
         })
     }
 
-    /// It as a prompt, which is written when the first asks for it: a session that goes on never does.
+    /// The request as a prompt, written at the first use: a session that goes on never needs it.
     pub fn printed(&self, engine: &Base) -> &Printed {
         self.printed.get_or_init(|| match &self.source {
             Some(source) => self.print(engine, source),
@@ -400,7 +400,7 @@ impl CliRequest {
     }
 }
 
-/// How a thread is written.
+/// The encoding of a thread.
 fn encoding_of(engine: &Base) -> Encoding {
     match engine.options.input_encoding {
         InputEncoding::Xml => Encoding::Xml,
@@ -423,7 +423,7 @@ fn why_emulated(engine: &Base, schema: &Schema, has_calls: bool) -> Option<&'sta
     is_long.then_some("it is longer than an argument of a program may be")
 }
 
-/// How a live session gets the schema of an answer.
+/// The way in which a live session gets the schema of an answer.
 fn output_in_session<'a>(engine: &Base, schema: Option<&'a Schema>) -> SessionOutput<'a> {
     let can_take = engine.provider.live.is_none_or(|live| live.takes_schema);
     match schema {

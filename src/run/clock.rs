@@ -1,4 +1,4 @@
-//! What time it is.
+//! The clock: the current time in ms since the epoch.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! What is in a thread that the one who is asked can't take, refused before anything starts.
+//! Refuses content of a thread that the provider can't take, before anything starts.
 //!
 //! In: messages, and what is taken. Out: the messages with text where they hold nothing else, or `UNSUPPORTED_CONTENT`, which names the
 //! block, who can't take it, and who can.
@@ -37,7 +37,7 @@ fn reason(Refused { at, what, why }: &Refused, who: &str, accepts: &Accepts) -> 
     }
 }
 
-/// What is taken, in words.
+/// The accepted kinds of content in words.
 fn taken(accepts: &Accepts) -> String {
     let (users, results) = match (accepts.users, accepts.results) {
         (Takes::TEXT, Takes::TEXT) => return "text only".to_owned(),
@@ -57,7 +57,7 @@ fn taken(accepts: &Accepts) -> String {
     format!("{}{types} of the user and {} of tools", kinds(users), kinds(results))
 }
 
-/// What this provider takes beside text, asked as its options say.
+/// The content beside text that this provider takes with the engine of its options.
 pub(super) fn accepts(engine: &Base) -> &Accepts {
     match engine.options.engine {
         EngineKind::Live => &engine.provider.media.live,
@@ -66,7 +66,7 @@ pub(super) fn accepts(engine: &Base) -> &Accepts {
     }
 }
 
-/// What one process per call takes beside text.
+/// The content beside text that one process per call takes.
 pub(super) fn print_accepts(engine: &Base) -> &Accepts {
     let options = &engine.options;
     match engine.provider.media.form {
@@ -82,7 +82,7 @@ pub(super) fn print_accepts(engine: &Base) -> &Accepts {
     }
 }
 
-/// What to do where the live engine takes what print does not.
+/// The hint for content that the live engine takes and print does not.
 const LIVE_TAKES_IT: &str = "set `engine: \"live\"`, whose engine takes it, with a version of the CLI that has one";
 
 /// Why `messages` can't be the prompt of one process per call.

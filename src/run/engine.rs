@@ -1,4 +1,4 @@
-//! One provider object of a CLI: its options, what its calls share, and the processes it keeps.
+//! A provider object of a CLI: its options, the parts that its calls share, and the processes it keeps.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -10,11 +10,11 @@ use crate::error::ProviderError;
 use crate::provider::Provider;
 use crate::provider::options::Options;
 
-/// One provider object: its options, and the runs it has.
+/// A provider object of a CLI: its options, its runs, and the processes it keeps.
 #[derive(Debug)]
 pub struct Engine {
     pub(super) base: Arc<Base>,
-    /// What it keeps between its calls, the best first: each call goes to the first that takes it.
+    /// The kinds of kept processes, the best first: each call goes to the first kind that takes it.
     pub(super) kept: Vec<Box<dyn Kept>>,
 }
 
@@ -71,7 +71,7 @@ impl Engine {
         }
     }
 
-    /// The same provider with tools that have a common name.
+    /// Returns the same provider with its tools in one namespace.
     pub fn with_tool_namespace(&self) -> Engine {
         let options = Options {
             tool_namespace: true,

@@ -17,7 +17,7 @@ use crate::redact::Redactor;
 /// default 1 MiB as in Node), `cwd` and `env`.
 const OPTIONS: &[OptionSpec] = &[options::TIMEOUT, options::MAX_BUFFER, options::CWD, options::ENV];
 
-/// What `maxBuffer` is in Node's `execFile`.
+/// The default of `maxBuffer` in Node's `execFile`.
 const DEFAULT_MAX_BUFFER: u64 = 1024 * 1024;
 
 /// Runs `file` with `args` and the environment `base`, standard input closed, and gives its standard output.

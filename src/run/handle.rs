@@ -19,7 +19,7 @@ use crate::event::{Event, Reply};
 /// Events that may wait for a slow consumer; then the process's output waits in its pipe.
 const EVENTS_WAITING: usize = 256;
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug)]
 pub enum Ended {
     Replied(Box<Reply>),
@@ -36,7 +36,7 @@ pub struct Run {
     task: AsyncMutex<Option<JoinHandle<Ended>>>,
     log: Arc<Log>,
     over: CancellationToken,
-    /// It is over, and has a reply.
+    /// True if the run is over and has a reply.
     replied: Arc<AtomicBool>,
 }
 
@@ -86,7 +86,7 @@ impl Run {
         }))
     }
 
-    /// As [`Run::next`], for this side. Nothing is lost if it is dropped before it is ready.
+    /// The next events, like [`Run::next`] for callers in Rust. Nothing is lost if the future is dropped before it is ready.
     pub async fn batch(&self) -> Option<Vec<Event>> {
         let mut events = self.events.lock().await;
         let mut batch = Vec::new();
@@ -150,7 +150,7 @@ impl Run {
         }
     }
 
-    /// What the run has logged since the last call, for the user's logger; `None` if nothing.
+    /// Takes the records that the run has logged since the last call, for the user's logger; `None` if there are none.
     pub fn take_log(&self) -> Option<LogBatch> {
         self.log.take()
     }

@@ -35,7 +35,7 @@ impl Moment {
         }
     }
 
-    /// As a ULID (github.com/ulid/spec): 26 characters.
+    /// The id as a ULID (github.com/ulid/spec): 26 characters.
     fn encoded(self) -> String {
         let bits = u128::from(self.ms) << 80 | self.random;
         let digit = |place: u32| char::from(ALPHABET[usize::try_from(bits >> (5 * place) & 31).unwrap_or_default()]);
@@ -52,7 +52,7 @@ pub(crate) fn next(prefix: &str) -> String {
     format!("{prefix}-{}", next.encoded())
 }
 
-/// From the system; a hasher's keys, which are seeded by it, where it has none to give.
+/// 128 random bits from the system; if it has none to give, from the keys of a hasher, which it has seeded.
 fn random() -> u128 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let mut bytes = [0; 16];

@@ -1,4 +1,4 @@
-//! From a provider object's first call to its close, whatever it asks: a CLI or an API.
+//! The life of a provider object from its first call to its close, whether it calls a CLI or an API.
 //!
 //! In: the work of one call. Out: a [`Run`] that counts as one of the provider's, is refused when that was closed, and ends with it.
 
@@ -20,7 +20,7 @@ use crate::ledger::Ledger;
 /// Why a closed provider takes no call.
 const CLOSED: &str = "the provider was closed";
 
-/// What the calls of one provider object share of beginning and end.
+/// The state of beginning and end that the calls of one provider object share.
 #[derive(Debug)]
 pub struct Lifecycle {
     identity: Identity,
@@ -28,15 +28,15 @@ pub struct Lifecycle {
     pub(super) closing: CancellationToken,
     /// No further call begins; those that have go on.
     draining: CancellationToken,
-    /// Those that go on or wait.
+    /// The calls that go on or wait.
     calls: TaskTracker,
     /// Everything that has to be over when the provider is closed.
     pub(super) runs: TaskTracker,
-    /// What is left of its budget, where it has one.
+    /// The rest of the provider's budget, if it has one.
     pub(super) ledger: Option<Arc<Ledger>>,
 }
 
-/// By what names a provider speaks of itself.
+/// The names by which a provider speaks of itself.
 #[derive(Debug, Clone)]
 struct Identity {
     id: Cow<'static, str>,
@@ -51,7 +51,7 @@ impl Identity {
     }
 }
 
-/// What a call works with: its records, where its events go, and what ends it.
+/// The handles of a call: its records, the receiver of its events, and the token that cancels it.
 pub(super) struct CallHandles {
     pub log: Arc<Log>,
     pub consumer: mpsc::Sender<Event>,
@@ -59,7 +59,8 @@ pub(super) struct CallHandles {
 }
 
 impl Lifecycle {
-    /// That of a provider with the id `id`, whose errors give the hints of `hints`; `None`: of that id.
+    /// Creates the lifecycle of a provider with the id `id`, whose errors give the hints of `hints`, or those of `id` if that is
+    /// `None`.
     pub(super) fn new(id: Cow<'static, str>, hints: Option<&'static str>) -> Lifecycle {
         Lifecycle {
             identity: Identity { id, hints },
@@ -71,7 +72,7 @@ impl Lifecycle {
         }
     }
 
-    /// The same for a provider that has this budget.
+    /// Returns this lifecycle with a budget.
     pub(super) fn with_budget(self, budget: Option<Budget>) -> Lifecycle {
         let ledger = budget.map(|budget| Arc::new(Ledger::new(self.id(), budget)));
         Lifecycle { ledger, ..self }
@@ -124,7 +125,7 @@ impl Lifecycle {
         is_closed.then(|| self.refuse(Code::Closed, CLOSED))
     }
 
-    /// Whether it takes no further call.
+    /// Returns whether the provider takes no further calls.
     fn refuses(&self) -> bool {
         self.closing.is_cancelled() || self.draining.is_cancelled()
     }

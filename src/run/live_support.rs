@@ -1,4 +1,4 @@
-//! Whether an installed CLI serves live sessions, by what it is: nothing is started.
+//! Decides whether an installed CLI serves live sessions by looking at its file: nothing is started.
 //!
 //! In: a file, and the provider's [`EngineCheck`]. Out: a [`LiveSupport`] with its reason. What the file says of itself when it runs
 //! (`--version`) is no proof: test doubles say the same.
@@ -21,20 +21,21 @@ use serde::Deserialize;
 
 use crate::provider::{EngineCheck, Versions};
 
-/// How much of a script is read, bytes: a launcher has a few lines.
+/// The part of a script that is read, bytes: a launcher has a few lines.
 const SCRIPT_BYTES: u64 = 64 * 1024;
-/// How far above a program its package.json may stand: `bin/claude.exe`, `cli.js`, `vendor/x64/bin/codex`.
+/// The number of folders above a program in which its package.json is looked for: `bin/claude.exe`, `cli.js`,
+/// `vendor/x64/bin/codex`.
 const MANIFEST_LEVELS: usize = 4;
 /// A package.json is a few kilobytes.
 const MANIFEST_BYTES: u64 = 256 * 1024;
 
-/// Whether a file serves live sessions, and why that is thought.
+/// The support of live sessions by a file, with the reason for the finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LiveSupport {
     Served(String),
-    /// It may: only a handshake tells.
+    /// The file may serve them: only a handshake tells.
     Unknown(String),
-    /// It does not, or nothing speaks for it.
+    /// The file does not serve them, or nothing says that it does.
     Unserved(Unserved),
 }
 
@@ -42,11 +43,11 @@ pub enum LiveSupport {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unserved {
     pub why: String,
-    /// By what that is known.
+    /// The source of the finding.
     pub basis: Basis,
 }
 
-/// By what it is known that a file serves no live sessions.
+/// The source of the finding that a file serves no live sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
     /// The provider has no such form, or the environment forbids it.
@@ -55,26 +56,26 @@ pub enum Basis {
     Version,
     /// Nothing says that the file is the CLI.
     Program,
-    /// It was tried, a short while ago.
+    /// The file was tried, a short while ago.
     Trial,
 }
 
 impl LiveSupport {
-    /// That it serves none, known by `basis`.
+    /// Creates the finding that a file serves no live sessions, known by `basis`.
     pub fn unserved(basis: Basis, why: impl Into<String>) -> LiveSupport {
         LiveSupport::Unserved(Unserved { why: why.into(), basis })
     }
 }
 
-/// How many scripts may hand on their arguments to the next before the CLI comes.
+/// The number of scripts that may hand on their arguments to the next before the CLI comes.
 const MOST_SCRIPTS: usize = 4;
 
-/// What `file` is.
+/// Finds out whether `file` serves live sessions.
 pub fn look(check: &EngineCheck, file: &Path) -> LiveSupport {
     look_behind(check, file, MOST_SCRIPTS)
 }
 
-/// The same, through at most `scripts` scripts that hand their arguments on.
+/// Finds that out through at most `scripts` scripts that hand their arguments on.
 fn look_behind(check: &EngineCheck, file: &Path, scripts: usize) -> LiveSupport {
     // A shim on the PATH is a link to what is meant.
     let real = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
@@ -165,7 +166,7 @@ pub fn by_version(check: &EngineCheck, name: &str, version: &str, source: &str) 
     Err(format!("it is {name} {version}, says {source}: {wanted}"))
 }
 
-/// Whether `version`, as the CLI itself reports it, is too old.
+/// Returns whether `version`, as the CLI itself reports it, is too old.
 pub fn is_too_old(check: &EngineCheck, version: &str) -> bool {
     parse_version(version).is_some_and(|found| !check.versions.contains(found))
 }

@@ -1,4 +1,4 @@
-//! What a run tells its user's `logger`: few records, kept until JavaScript takes them.
+//! The records of a run for its user's `logger`: few of them, kept until JavaScript takes them.
 //!
 //! In: what happened, with figures and names. Out: records as JSON. Neither prompts, system prompts, environment values
 //! nor anything the model said gets in here: fields hold numbers, codes, and fixed texts of ours.
@@ -23,7 +23,7 @@ pub(super) fn lazy_redactor(make: impl FnOnce() -> Redactor + Send + 'static) ->
     Arc::new(LazyLock::new(Box::new(make)))
 }
 
-/// How much it matters.
+/// The level of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Level {
@@ -42,7 +42,7 @@ pub struct LogBatch {
     pub records: Vec<LogRecord>,
 }
 
-/// One record: index.d.ts's `LogRecord`.
+/// A log record: index.d.ts's `LogRecord`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LogRecord {
@@ -71,12 +71,12 @@ pub(super) struct Log {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether somebody takes them.
+    /// True if somebody takes the records.
     wanted: bool,
     /// The process of the attempt that goes on.
     pid: Option<u32>,
     records: Vec<LogRecord>,
-    /// How many batches were taken.
+    /// The number of batches that were taken.
     taken: u64,
 }
 
@@ -101,12 +101,12 @@ impl Log {
         self.locked().wanted = true;
     }
 
-    /// What takes secrets out of fields that a CLI or a server has worded: ids, file names.
+    /// Sets the redactor that takes secrets out of fields worded by a CLI or a server: ids, file names.
     pub fn redact_with(&self, redactor: RunRedactor) {
         let _ = self.redactor.set(redactor);
     }
 
-    /// When the attempt that goes on has used up its time; `None` where it may take as long as it likes.
+    /// Sets the moment at which the current attempt has used up its time; `None` if it has no limit.
     pub fn ends_at(&self, deadline: Option<Instant>) {
         *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
     }
@@ -125,7 +125,7 @@ impl Log {
         self.added.notified().await;
     }
 
-    /// Which process the next records are about.
+    /// Sets the process that the next records are about.
     pub fn about(&self, pid: Option<u32>) {
         self.locked().pid = pid;
     }

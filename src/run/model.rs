@@ -14,23 +14,24 @@ use crate::error::ProviderError;
 use crate::process::Vars;
 use crate::redact::Redactor;
 
-/// How a model's calls can reach the caller.
+/// The ways in which a model's calls can reach the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallDelivery {
-    /// With the end of a turn.
+    /// Calls come with the end of a turn.
     Turns,
-    /// Also in the middle of one, by a callback that waits for the result.
+    /// Calls come also in the middle of a turn, by a callback that waits for the result.
     Either,
     /// Either way, and natively only by a callback.
     Callbacks,
 }
 
-/// What answers threads.
+/// A model, which answers threads.
 pub trait Model: Debug + Send + Sync {
     /// The provider's id.
     fn id(&self) -> &str;
 
-    /// What is missing before it can answer, as far as a look at this machine tells; `env` is what its processes inherit.
+    /// Checks that nothing is missing before the model can answer, as far as a look at this machine tells; `env` is the environment
+    /// that its processes inherit.
     ///
     /// # Errors
     /// What a call would fail with: it was closed, its program is not there, …
@@ -39,35 +40,36 @@ pub trait Model: Debug + Send + Sync {
         Ok(())
     }
 
-    /// What takes secrets out of the log and the errors of a run it takes part in; `env` is what its processes inherit.
+    /// The redactor for the log and the errors of a run that the model takes part in; `env` is the environment that its processes
+    /// inherit.
     fn redactor(&self, env: &Vars) -> Redactor;
 
     /// Begins to answer. Must be called inside the runtime; returns at once.
     fn begin(self: Arc<Self>, request: Request) -> Run;
 
-    /// How its calls can come.
+    /// The ways in which the model's calls can come.
     fn calls(&self) -> CallDelivery {
         CallDelivery::Turns
     }
 
-    /// How they can come as the CLI is that is installed now, in the environment `env`; `None`: this process's own.
+    /// The ways in which they can come with the CLI as it is installed now, in the environment `env`; `None` is this process's own.
     fn calls_now(&self, _env: Option<&Arc<Vars>>) -> CallDelivery {
         self.calls()
     }
 
-    /// As [`Model::begin`], with the calls coming out of the receiver; neither the run's events nor its reply tell of them then.
-    /// There is none where they can't come so ([`Model::calls`]).
+    /// Begins a call like [`Model::begin`], with the tool calls coming out of the receiver; neither the run's events nor its reply
+    /// contain them then. There is no receiver if calls can't come this way ([`Model::calls`]).
     fn begin_with_callbacks(self: Arc<Self>, request: Request) -> (Run, Option<mpsc::Receiver<ToolCallRequest>>) {
         (self.begin(request), None)
     }
 }
 
-/// What takes its time, and is awaited.
+/// A boxed future, for work that takes its time.
 pub type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A provider object, as whoever made it holds it.
 pub trait ProviderObject: Model {
-    /// Its calls' beginning and end: whether it takes further ones, and their draining.
+    /// The lifecycle of the object's calls: whether it takes further ones, and their draining.
     fn lifecycle(&self) -> &Lifecycle;
 
     /// Begins a run of what JavaScript asks for. Must be called inside the runtime; returns at once, and reads it later.

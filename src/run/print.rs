@@ -25,7 +25,7 @@ use crate::prompt::Rendered;
 use crate::provider::options::Options;
 
 impl CliAttempt<'_> {
-    /// One process for this call alone.
+    /// Makes the attempt with one process for this call alone.
     pub async fn print(&self, info: &mut RunInfo) -> Result<AttemptOutcome, Box<ProviderError>> {
         let CliCall {
             engine,

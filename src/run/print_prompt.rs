@@ -12,7 +12,7 @@ use crate::message::content::{Media, Source};
 use crate::prompt::Rendered;
 use crate::provider::media::MediaForm;
 
-/// What stands before a thread whose blocks are attached as files.
+/// The sentence before a thread whose blocks are attached as files.
 const ATTACHED: &str =
     "The images and documents of this conversation are attached to this message, in the order of their indexes.\n\n";
 
@@ -84,7 +84,7 @@ fn files(
     files.collect()
 }
 
-/// What the name of a file with this block ends with: CLIs tell the type by it.
+/// The extension of a file with this block: CLIs tell the type by it.
 fn extension(media: &Media) -> &'static str {
     match media.mime.as_deref() {
         Some("image/png") => "png",

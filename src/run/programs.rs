@@ -1,4 +1,4 @@
-//! Which program the calls of a provider start, what it serves, and with which command lines: found out once, not for each call.
+//! The program that the calls of a provider start, the engines it serves, and its command lines: found out once, not for each call.
 //!
 //! In: a provider, its options, the environment of a call. Out: a [`Program`]. A call that a resting session may go on with is made with
 //! what is [known](Programs::known): nothing is searched, looked at or built for it. Whoever starts a process, or opens a session in one
@@ -24,10 +24,10 @@ use crate::process::{self, StartError, Vars};
 use crate::provider::Provider;
 use crate::provider::options::Options;
 
-/// For how many environments a provider keeps what it knows: a host has one, as a rule.
+/// The number of environments for which a provider remembers its program: a host has one, as a rule.
 const MOST_ENVIRONMENTS: usize = 8;
 
-/// How many command lines are kept of a program: those of other system prompts (qwen) and of other models differ.
+/// The number of command lines that are kept for a program: they differ by system prompt (qwen) and by model.
 const MOST_LINES: usize = 16;
 
 /// The programs of one provider, the oldest first.
@@ -44,13 +44,13 @@ pub(super) struct Program {
     live: OnceLock<LiveSupport>,
     warm: OnceLock<LiveSupport>,
     lines: Arc<Lines>,
-    /// Where it is counted what it turns out to do, and how much of that was known.
+    /// The counter of new facts about the program, and its value when the program was looked at.
     news: Arc<AtomicU64>,
     heard: u64,
     looked: Instant,
 }
 
-/// What is searched for in an environment, and what is set there.
+/// The inputs of the search for a program in an environment, and the variables set there.
 #[derive(Debug)]
 struct Search {
     name: String,
@@ -61,7 +61,7 @@ struct Search {
     surroundings: u64,
 }
 
-/// How a process is started in which calls are made.
+/// The way in which a process for calls is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct LineKey {
     engine: EngineUsed,
@@ -76,7 +76,7 @@ type Lines = Mutex<Vec<(LineKey, Arc<Installed>)>>;
 pub(super) enum NotFound {
     /// The options can't be handed to it.
     Refused(Box<ProviderError>),
-    /// There is none on the PATH, or none that can be executed.
+    /// There is no program on the PATH, or none that can be executed.
     Start(StartError),
 }
 
@@ -170,12 +170,12 @@ impl Search {
 }
 
 impl Program {
-    /// Its file.
+    /// The program's file.
     pub fn binary(&self) -> &Binary {
         &self.binary
     }
 
-    /// Whether it serves `engine`, as far as that was known when it was looked at. Nothing is started to find out.
+    /// The support of `engine` by the program, as it was known when the program was looked at. Nothing is started to find out.
     pub fn support(&self, provider: &Provider, engine: EngineUsed) -> &LiveSupport {
         let kept = match engine {
             EngineUsed::Warm => &self.warm,
@@ -184,7 +184,7 @@ impl Program {
         kept.get_or_init(|| self.support_now(provider, engine))
     }
 
-    /// The same as far as it is known now: somebody may have tried it meanwhile.
+    /// The support of `engine` as it is known now: another call may have tried the program meanwhile.
     pub fn support_now(&self, provider: &Provider, engine: EngineUsed) -> LiveSupport {
         let Some(check) = provider.check_of(engine) else {
             let why = format!("there is no {} form of it", engine.name());
@@ -200,8 +200,8 @@ impl Program {
         }
     }
 
-    /// It, as a kept process of `engine` is started with `process` over the provider's own `options`. `finish` has the last word on the
-    /// command line.
+    /// The program as a kept process of `engine` is started with `process` over the provider's own `options`. `finish` has the last
+    /// word on the command line.
     ///
     /// # Errors
     /// As [`command::build`].
@@ -238,7 +238,7 @@ impl Program {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It, as one process for one call is started.
+    /// The program as one process for one call is started.
     ///
     /// # Errors
     /// As [`command::build`].

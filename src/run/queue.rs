@@ -14,9 +14,9 @@ use crate::process::limit::{self, NestedPermit, Permit};
 
 /// An attempt that needs a place.
 pub(super) struct Waiting<'a> {
-    /// What places are counted by: the program, or where the API is.
+    /// The key by which places are counted: the program, or the API's address.
     pub at: &'a str,
-    /// How many there are.
+    /// The number of places.
     pub places: usize,
     /// A place beside the queue.
     pub nested: Option<&'a NestedPermit>,
@@ -29,7 +29,7 @@ pub(super) struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// Its place; `None` where the call was cancelled before there was one.
+    /// Waits for a place; `None` if the call was cancelled before there was one.
     pub async fn permit(&self, info: &mut RunInfo) -> Option<Permit> {
         let permit = limit::global().acquire_or(self.nested, self.at, self.places, self.cancel);
         let Ok(permit) = permit.await else {

@@ -14,7 +14,7 @@ use crate::retry::quota::reset_of;
 /// The longest stretch that is slept in one go: the clock of a machine that was suspended stands still, and the wall's does not.
 const STRETCH: Duration = Duration::from_secs(30);
 
-/// How many used-up plans of one provider object are known at a time: a host may change its environment for each call.
+/// The number of used-up plans that one provider object remembers: a host may change its environment for each call.
 const MOST_PLANS: usize = 64;
 
 /// The plans of one provider object that are known to be used up, the longest known first.
@@ -28,7 +28,7 @@ struct Known {
     reset: Reset,
 }
 
-/// When a plan is there again, ms since the epoch, and what it was that it refused.
+/// The end of a used-up plan's wait, ms since the epoch, and the error with which the plan refused.
 #[derive(Debug, Clone)]
 pub(super) struct Reset {
     pub at: u64,
@@ -38,7 +38,7 @@ pub(super) struct Reset {
 /// The plan that a call's attempts use up: that of a login, for a model.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan<'a> {
-    /// What is known of plans.
+    /// The known used-up plans.
     pub used_up: &'a UsedUp,
     /// The environment of the call, which chooses the login (a key, a token, a home folder) where the options do not. `None` where they do.
     pub env: Option<&'a Arc<Vars>>,
@@ -71,7 +71,7 @@ impl Plan<'_> {
         self.used_up.locked().retain(|known| !self.is(known));
     }
 
-    /// What is known of it, if it is not there again by `now_ms`.
+    /// The known reset of this plan, if that lies after `now_ms`.
     pub fn known(&self, now_ms: u64) -> Option<Reset> {
         let all = self.used_up.locked();
         let found = all.iter().find(|known| self.is(known));

@@ -1,4 +1,4 @@
-//! What a caller has given as JSON and what that says: read once, by the first who needs to know.
+//! A value that a caller has given as JSON, read once, by the first who needs it.
 //!
 //! An agent's turns share what it was given, so it is read once in a run. What it says may depend on who reads it: on the one provider
 //! that it was given for.
@@ -23,12 +23,12 @@ impl<G, T> ReadOnce<G, T> {
         ReadOnce(Arc::new(Contents { original, read }))
     }
 
-    /// As it was given.
+    /// The value as it was given.
     pub fn original(&self) -> &G {
         &self.0.original
     }
 
-    /// What it says, by `read`, which is asked the first time only.
+    /// The value as `read` reads it; `read` is called the first time only.
     ///
     /// # Errors
     /// What `read` has found wrong with it.

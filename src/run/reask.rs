@@ -14,12 +14,12 @@ use crate::error::ProviderError;
 use crate::event::Event;
 use crate::message::Message;
 
-/// How often a reply that does not fit is asked for again.
+/// The number of times that a reply that does not fit is asked for again.
 const FURTHER: u32 = 1;
 
 /// A call that can be asked again with more behind its thread.
 pub(super) trait Reaskable: Sync {
-    /// What is asked.
+    /// The request that is made.
     type Request: Send + Sync;
 
     /// Asks `request`, with retries, where so much of the same call is `spent`.
@@ -88,7 +88,7 @@ mod tests {
     /// A model that says these things, one after the other.
     struct Scripted {
         replies: Mutex<VecDeque<Reply>>,
-        /// What it was asked, and what was spent before.
+        /// The messages of each request, and the costs so far.
         asked: Mutex<Vec<(Vec<String>, Spent)>>,
         too_long: bool,
     }

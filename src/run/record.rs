@@ -53,7 +53,7 @@ impl RecordOptions {
         }
     }
 
-    /// The same for the call option.
+    /// Begins the record of a call, for the call option.
     ///
     /// # Errors
     /// `INVALID_OPTION`, naming it, where the log can't be begun.
@@ -73,7 +73,7 @@ impl RecordOptions {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RefusedCall {
-    /// By which it is known elsewhere.
+    /// The id by which the call is known elsewhere.
     run_id: String,
     provider: String,
     /// ms since the epoch.
@@ -108,7 +108,7 @@ impl RefusedCall {
     }
 }
 
-/// What knows the secrets of an environment.
+/// Makes the redactor that knows the secrets of an environment.
 pub(crate) fn redactor_of(env: &Vars) -> Redactor {
     Redactor::new(readable(env), [])
 }

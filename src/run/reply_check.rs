@@ -1,4 +1,4 @@
-//! What a reply is held against beside the verdict: what the call asked for and no judge of exchanges knows of.
+//! The checks of a reply beside the verdict: conditions of the call that no judge of exchanges knows of.
 //!
 //! In: a judged success. Out: [`CheckOutcome`]: it stands, it is to be asked for once more, or it is a failure after all. How it is asked
 //! for again is [`super::reask`]'s.
@@ -11,16 +11,16 @@ use crate::event::Reply;
 use crate::executor::Spent;
 use crate::message::{Message, MessageFields, Role};
 
-/// What a check finds.
+/// The result of a check.
 #[derive(Debug)]
 pub(super) enum Finding {
     /// The reply is what was asked for.
     Fits,
-    /// It is not, and the model may do better when it is told why.
+    /// The reply does not fit, and the model may do better when it is told why.
     AskAgain {
-        /// What comes behind the thread: the reply and what is wrong with it ([`correction`]).
+        /// The messages behind the thread: the reply and what is wrong with it ([`correction`]).
         messages: Vec<Message>,
-        /// What the call fails with where it was asked again already.
+        /// The error with which the call fails if it was asked again already.
         error: Box<ProviderError>,
     },
 }
@@ -30,7 +30,8 @@ pub(super) trait ReplyCheck: fmt::Debug + Send + Sync {
     /// Looks at `reply`, a judged success, and adds to it what is its to find.
     fn check(&self, reply: &mut Reply) -> Finding;
 
-    /// What comes behind the thread where a provider has failed for what this check is about, and may do better when it is asked again.
+    /// The messages behind the thread, if a provider has failed for the reason that this check is about and may succeed when it is
+    /// asked again.
     fn mend(&self, error: &ProviderError) -> Option<Vec<Message>> {
         let _ = error;
         None
@@ -50,13 +51,13 @@ pub(super) fn correction(reply: &Reply, reasons: impl Into<String>) -> Vec<Messa
 #[derive(Debug)]
 pub(super) struct RejectedReply {
     pub reply: Reply,
-    /// What comes behind the thread.
+    /// The messages that come behind the thread.
     pub messages: Vec<Message>,
-    /// What is wrong with it.
+    /// The error that says what is wrong with the reply.
     pub error: Box<ProviderError>,
 }
 
-/// What a verdict comes to.
+/// The outcome of a verdict after the checks.
 #[derive(Debug)]
 pub(super) enum CheckOutcome {
     Replied(Box<Reply>),
@@ -68,12 +69,12 @@ pub(super) enum CheckOutcome {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Checks {
     list: Vec<Arc<dyn ReplyCheck>>,
-    /// What the reply has cost that was no answer: it was asked for again.
+    /// The cost of the earlier reply that did not fit and was asked for again.
     spent: Option<Spent>,
 }
 
 impl Checks {
-    /// Whether nothing is asked.
+    /// Returns whether there are no checks.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -83,7 +84,8 @@ impl Checks {
         self.list.push(check);
     }
 
-    /// The same for a call that is made again because of `rejected`: the last time, and its costs come to those of the first.
+    /// Returns these checks for a call that is made again because of `rejected`: for the last time, and with its cost added to that
+    /// of the first.
     pub fn after_misfit(self, rejected: &RejectedReply) -> Checks {
         let spent = Spent {
             usage: rejected.reply.usage.clone(),
@@ -95,12 +97,12 @@ impl Checks {
         }
     }
 
-    /// Whether the call is made again: what its own events tell of usage is not all of it.
+    /// Returns whether the call is made again, so that its own events tell only part of the usage.
     pub fn asked_before(&self) -> bool {
         self.spent.is_some()
     }
 
-    /// What `verdict` comes to, which `events` public events have led to.
+    /// Applies the checks to `verdict`, after `events` public events.
     pub fn hold(&self, verdict: Result<Reply, Box<ProviderError>>, events: u64) -> CheckOutcome {
         let mut reply = match verdict {
             Ok(reply) => reply,

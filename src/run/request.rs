@@ -1,4 +1,4 @@
-//! One call, from the JSON of it to what was found in order.
+//! A call, from its JSON to its checked form.
 //!
 //! In: an [`EncodedRequest`] of JavaScript's, or a [`Request`] that was made here. Out: `Checked`. The JSON is read once, on the
 //! runtime's threads; behind it messages and tools are values, and only the arguments of tools stay the text they were.
@@ -29,7 +29,7 @@ use crate::runlog::Prompt;
 use crate::schema::Schema;
 use crate::thread::Thread;
 
-/// What a call asks for beside its messages and tools.
+/// The options of a call beside its messages and tools.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct CallOptions {
     /// Somebody reads the events.
@@ -38,13 +38,13 @@ pub struct CallOptions {
     pub partial: bool,
     /// ms, instead of the provider's; 0 is none.
     pub timeout: Option<u64>,
-    /// Whether it waits for a plan that is used up, instead of the provider's word.
+    /// Overrides the provider's option whether to wait for a used-up plan.
     #[serde(default)]
     pub quota: Option<QuotaChoice>,
     /// Somebody takes the records.
     #[serde(default)]
     pub log: bool,
-    /// Where the run is recorded.
+    /// The place where the run is recorded.
     pub record: Option<RecordOptions>,
     /// The caller of the adapter: a lone user message may be a whole thread. A user's text never is.
     #[serde(default)]
@@ -55,17 +55,17 @@ pub struct CallOptions {
     /// The JSON Schema that the reply has to fit.
     #[serde(default, rename = "outputSchema")]
     pub output_schema: Option<SchemaOnce>,
-    /// Its thread does not go on: no session is kept for it.
+    /// True if the thread does not go on, so that no session is kept for it.
     #[serde(default)]
     pub once: bool,
-    /// What it chooses for itself (`model`, `reasoning`, `toolChoice`, …), not checked yet.
+    /// The options that the call chooses for itself (`model`, `reasoning`, `toolChoice`, …), not checked yet.
     #[serde(default)]
     pub choices: ChoicesOnce,
 }
 
 /// The JSON Schema that a reply has to fit: only its text is shared, for what is compiled of that is kept by it anyway.
 pub type SchemaOnce = ReadOnce<Box<RawValue>, ()>;
-/// What a call chooses for itself.
+/// The options that a call chooses for itself, read once.
 pub type ChoicesOnce = ReadOnce<Map<String, Value>, CallChoices>;
 
 /// A call's own word on waiting for a plan.
@@ -77,13 +77,13 @@ pub struct QuotaChoice {
 }
 
 impl CallOptions {
-    /// How long one attempt may take, where the provider's own limit is `own`.
+    /// The time that one attempt may take, if the provider's own limit is `own`.
     pub(super) fn timeout_or(&self, own: Option<Duration>) -> Option<Duration> {
         self.timeout
             .map_or(own, |ms| (ms > 0).then(|| Duration::from_millis(ms)))
     }
 
-    /// Whether it waits for a plan that is used up, where the provider's own word is `own`.
+    /// The wait for a used-up plan, if the provider's own option is `own`.
     pub(super) fn quota_or(&self, own: Option<QuotaWait>) -> Option<QuotaWait> {
         let given = |choice: QuotaChoice| {
             choice.wait.then(|| QuotaWait {
@@ -94,23 +94,23 @@ impl CallOptions {
     }
 }
 
-/// One call: a thread, the tools it may call, and what the caller wants of it.
+/// A call: a thread, the tools it may call, and its options.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     pub messages: Vec<Message>,
     /// The tools the model may call.
     pub tools: Vec<ToolSpec>,
-    /// What else is asked for.
+    /// The further options of the call.
     pub options: CallOptions,
-    /// What a process of the call inherits; `None` is this process's own environment.
+    /// The environment that a process of the call inherits; `None` is this process's own.
     pub env: Option<Arc<Vars>>,
     /// A place beside the queue: of one who waits for the answer.
     pub nested_permit: Option<NestedPermit>,
-    /// What [`CallOptions::output_schema`] is, once it is compiled (`Request::compile`).
+    /// The compiled form of [`CallOptions::output_schema`] (set by `Request::compile`).
     pub output: Option<Arc<Schema>>,
 }
 
-/// One call as the façade writes it.
+/// A call as the façade encodes it.
 #[derive(Debug)]
 pub struct EncodedRequest {
     pub messages: Thread,
@@ -120,7 +120,7 @@ pub struct EncodedRequest {
     pub options: String,
 }
 
-/// What is wrong with a call, before anybody can say whose.
+/// The fault of a call that can't be read, before the provider is known.
 pub(super) type Unreadable = (Code, String);
 
 impl EncodedRequest {
@@ -149,13 +149,13 @@ fn unwritable(error: serde_json::Error) -> Unreadable {
     )
 }
 
-/// One call that the provider can take.
+/// A call that the provider can take.
 pub(super) struct Checked {
-    /// With text for content wherever it is nothing else.
+    /// The messages, with text as content wherever it is nothing else.
     pub messages: Vec<Message>,
     pub tools: Vec<ToolSpec>,
     pub options: CallOptions,
-    /// What its option `outputSchema` asks for.
+    /// The compiled schema of the option `outputSchema`.
     pub output: Option<Arc<Schema>>,
     /// The thread's call ids, which no new call may repeat.
     pub call_ids: HashSet<String>,
@@ -167,9 +167,9 @@ pub(super) struct Checked {
 /// Why a call has not come so far as to be checked.
 #[derive(Debug)]
 pub(super) enum NotCompiled {
-    /// It is not waited for any more.
+    /// The call was cancelled during the wait.
     Cancelled,
-    /// Its schema is none, or its time is over.
+    /// The text is no usable schema, or compiling it took too long.
     Refused(Code, String),
 }
 

@@ -1,4 +1,4 @@
-//! One call, from its first attempt to its last.
+//! The loop of a call, from its first attempt to its last.
 //!
 //! In: a request that is ready. Out: how it ended. Between two attempts nothing is held: no process, no place in the
 //! queue. What may be tried again, and when, is `retry`'s to decide.
@@ -23,7 +23,7 @@ use crate::event::{Event, Reply, RunInfo};
 use crate::retry::Policy;
 use crate::retry::quota::QuotaWait;
 
-/// What one attempt came to.
+/// The outcome of one attempt.
 pub(super) enum AttemptOutcome {
     Replied(Box<Reply>),
     Cancelled,
@@ -35,7 +35,7 @@ pub(super) enum AttemptOutcome {
     AskAgain(Box<RejectedReply>),
 }
 
-/// What all attempts of a call come to.
+/// The outcome of all attempts of a call.
 #[derive(Debug)]
 pub(super) enum Driven {
     Ended(Ended),
@@ -46,22 +46,22 @@ pub(super) enum Driven {
     },
 }
 
-/// What a call has used of its limits.
+/// The part of its limits that a call has used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Spent {
-    /// How many attempts were made.
+    /// The number of attempts that were made.
     pub attempts: u32,
-    /// How long it has waited for plans, ms.
+    /// The time spent waiting for plans, ms.
     pub waited_ms: u64,
 }
 
 /// A call that can be attempted any number of times.
 pub(super) trait RetryableCall: Sync {
-    /// How often it may be made.
+    /// The policy that says how often the call may be tried.
     fn retry(&self) -> &Policy;
-    /// Whether it waits for a plan that is used up.
+    /// The wait for a used-up plan, if the call waits for one.
     fn quota(&self) -> Option<QuotaWait>;
-    /// How long an attempt may take: it waits no longer for the store of a budget.
+    /// The time that an attempt may take. The loop waits no longer than this for the store of a budget.
     fn timeout(&self) -> Option<Duration>;
     /// The plan that it uses up.
     fn plan(&self) -> Plan<'_>;
@@ -234,11 +234,11 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
     }
 }
 
-/// How long a call has waited for plans.
+/// The time for which a call has waited for plans.
 #[derive(Debug)]
 struct Parked {
     ms: u64,
-    /// How often after an attempt of its own.
+    /// The number of waits that came after an attempt of the call's own.
     times: u32,
 }
 
@@ -267,7 +267,7 @@ impl Parked {
     }
 }
 
-/// What is known of the plan of a call that would wait for it.
+/// The known reset of the plan, for a call that would wait for it.
 fn known_reset(call: &impl RetryableCall) -> Option<Reset> {
     call.quota().and_then(|_| call.plan().known(call.now_ms()))
 }
@@ -281,7 +281,7 @@ fn complete(error: &mut ProviderError, number: u32, info: RunInfo, sink: &Sink) 
     sink.redactor().clean_error(error);
 }
 
-/// What becomes of a call that is given up after so many attempts: `info` is of the last one.
+/// The end of a call that was cancelled after so many attempts: `info` is of the last one.
 fn cancelled(call: &impl RetryableCall, attempts: u32, reasons: Vec<AttemptFailure>, info: RunInfo) -> Ended {
     match call.closed() {
         Some(closed) => Ended::Failed(last(closed, attempts, reasons, info)),
@@ -303,7 +303,7 @@ fn last(
     error
 }
 
-/// From 0 (included) to 1 (excluded). Only to spread callers over time, so a hasher's random keys are good enough.
+/// A random number from 0 (included) to 1 (excluded). It only spreads callers over time, so a hasher's random keys are good enough.
 fn random() -> f64 {
     let bits = RandomState::new().build_hasher().finish() >> 11;
     // 53 bits, as many as an f64 holds.

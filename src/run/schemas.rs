@@ -15,21 +15,22 @@ use tokio::time::timeout;
 
 use crate::schema::Schema;
 
-/// How long one may take. One of 100 KB takes milliseconds, a pattern of many letters a tenth of a second.
+/// The time that compiling one schema may take. A schema of 100 KB takes milliseconds, a pattern of many letters a tenth of a
+/// second.
 const TIME: Duration = Duration::from_secs(1);
-/// How many are compiled at a time.
+/// The number of schemas that are compiled at a time.
 const AT_A_TIME: usize = 2;
-/// How long a text may be that does not wait behind longer ones, bytes: with few patterns, it takes milliseconds.
+/// The greatest length of a text that does not wait behind longer ones, bytes: with few patterns, it takes milliseconds.
 const SMALL: usize = 16 * 1024;
 const SMALL_PATTERNS: usize = 8;
-/// For how long a text is refused at once that took too long: on a machine with nothing else to do, it may fit.
+/// The time for which a text that took too long is refused at once. Later it is tried again: on an idle machine it may fit.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
 /// The stack of the thread that compiles: a schema's depth and its references are limited by what needs less.
 const STACK: usize = 4 * 1024 * 1024;
 
-/// How many schemas are kept.
+/// The number of schemas that are kept.
 const KEPT: usize = 128;
-/// How many bytes of text they have together. What is compiled of it is some times larger.
+/// The bytes of text that the kept schemas have together. Their compiled form is some times larger.
 const KEPT_BYTES: usize = 2 * 1024 * 1024;
 
 /// The schema, or what is wrong with it.
@@ -39,9 +40,9 @@ type Compiled = Arc<OnceCell<Found>>;
 /// Why a text is no schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Wrong {
-    /// It never will be.
+    /// The text is no usable schema, for this reason, and never will be.
     Text(String),
-    /// It took too long, at this moment.
+    /// Compiling took too long, at this moment.
     Late(String, Instant),
 }
 
@@ -59,21 +60,21 @@ impl Wrong {
 
 static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
 static PLACES: Semaphore = Semaphore::const_new(AT_A_TIME);
-/// Where small ones are compiled: they don't wait for those that take long.
+/// The places in which small schemas are compiled: they don't wait for those that take long.
 static SMALL_PLACES: Semaphore = Semaphore::const_new(AT_A_TIME);
 
-/// How often each text was compiled: what tests see of the cache.
+/// The number of times that each text was compiled, with which tests observe the cache.
 #[cfg(test)]
 static COMPILED: LazyLock<Mutex<HashMap<String, u32>>> = LazyLock::new(Mutex::default);
 
-/// How often `text` was compiled.
+/// The number of times that `text` was compiled.
 #[cfg(test)]
 pub(crate) fn times(text: &str) -> u32 {
     let counts = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
     counts.get(text).copied().unwrap_or_default()
 }
 
-/// Those that were asked for last.
+/// The schemas that were asked for last.
 #[derive(Debug, Default)]
 struct Cache {
     entries: HashMap<String, (u64, Compiled)>,
@@ -142,7 +143,7 @@ pub(crate) fn aside<T>(check: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Whether to compile it takes no time to speak of.
+/// Returns whether compiling `text` takes hardly any time.
 fn is_small(text: &str) -> bool {
     text.len() <= SMALL
         && text.matches("\"pattern").take(SMALL_PATTERNS + 1).count() <= SMALL_PATTERNS
@@ -192,7 +193,7 @@ async fn compile(text: String) -> Result<Found, String> {
     }
 }
 
-/// What nobody waits for is ended.
+/// Stops a compilation that nobody waits for any more, when it is dropped.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {

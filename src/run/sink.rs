@@ -1,4 +1,5 @@
-//! Where a run's events and records go, its log first, and whether any of them was output: what was delivered can't be taken back by a further attempt.
+//! The receiver of a run's events and records: its log first, then its consumer. It remembers whether any of them was output, since
+//! output that was delivered can't be taken back by a further attempt.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +17,7 @@ use crate::recorder::Recorder;
 use crate::redact::Redactor;
 use crate::runlog::End;
 
-/// Where a run's events go.
+/// The receiver of a run's events.
 pub(super) struct Sink {
     /// `None` where nobody asked for events: then nothing is ever delivered.
     consumer: Option<mpsc::Sender<Event>>,
@@ -33,9 +34,9 @@ pub(super) struct Sink {
     redactor: RunRedactor,
     /// The run was cancelled.
     cancel: CancellationToken,
-    /// What counts its attempts, where its provider has a budget.
+    /// The ledger that counts the attempts, if the provider has a budget.
     pub ledger: Option<Arc<Ledger>>,
-    /// What the attempt that goes on is known to have used.
+    /// The known usage of the attempt that goes on.
     used: Mutex<Option<Used>>,
 }
 
@@ -76,33 +77,33 @@ impl Sink {
         Sink::new(consumer, false, log, recorder, options.partial)
     }
 
-    /// The same for a CLI whose tools that run are its own, if they are.
+    /// Returns this sink for a CLI; `tools_act` says whether the tools that it runs are its own.
     pub fn with_acting_tools(mut self, tools_act: bool) -> Sink {
         self.tools_act = tools_act;
         self
     }
 
-    /// The same, with the run's secrets taken out of what it tells of itself: news, errors, records.
+    /// Returns this sink with the run's secrets taken out of its events, errors and records.
     pub fn redacting(mut self, redactor: RunRedactor) -> Sink {
         self.log.redact_with(Arc::clone(&redactor));
         self.redactor = redactor;
         self
     }
 
-    /// The same for a run that `cancel` ends: nobody waits for its consumer then.
+    /// Returns this sink for a run that `cancel` ends: then nobody waits for its consumer.
     pub fn ending_with(mut self, cancel: &CancellationToken) -> Sink {
         self.cancel = cancel.clone();
         self
     }
 
-    /// The same for a provider whose attempts `ledger` counts.
+    /// Returns this sink with `ledger` counting the attempts.
     pub fn counting(mut self, ledger: Option<Arc<Ledger>>) -> Sink {
         self.ledger = ledger;
         self
     }
 
-    /// What the attempt that goes on has used, as far as it is known. One of an answer without a cost that is known comes to a warning
-    /// where costs are counted, once.
+    /// Notes the usage of the attempt that goes on. Returns a warning, once, if costs are counted and the cost of an answer is
+    /// unknown.
     pub fn note_used(&self, used: Used) -> Option<Event> {
         let ledger = self.ledger.as_ref()?;
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Some(used);
@@ -115,7 +116,7 @@ impl Sink {
         })
     }
 
-    /// What [`note_used`](Sink::note_used) was told of the attempt that is over.
+    /// Takes the usage that [`note_used`](Sink::note_used) was told of the attempt that is over.
     pub fn take_used(&self) -> Option<Used> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -135,24 +136,24 @@ impl Sink {
         }
     }
 
-    /// What takes the run's secrets out.
+    /// The redactor that takes the run's secrets out.
     pub fn redactor(&self) -> &Redactor {
         &self.redactor
     }
 
-    /// The same for who always speaks in pieces: whether its consumer gets them, too.
+    /// Returns this sink for an engine that always reports pieces; `wanted` says whether the consumer gets them, too.
     pub fn in_pieces(mut self, wanted: bool) -> Sink {
         self.whole_only = !wanted;
         self
     }
 
-    /// The same for a CLI that may speak in pieces: whether its consumer gets those of its texts.
+    /// Returns this sink for a CLI that may report pieces; `wanted` says whether the consumer gets those of texts.
     pub fn text_in_pieces(mut self, wanted: bool) -> Sink {
         self.whole_texts = !wanted;
         self
     }
 
-    /// Whether anybody reads the events. The CLI's retries, warnings and limits go to the log whoever does.
+    /// Returns whether anybody reads the events. The CLI's retries, warnings and limits go to the log in any case.
     pub fn has_listener(&self) -> bool {
         self.consumer.is_some() || self.recorder.is_some()
     }
@@ -216,7 +217,7 @@ impl Sink {
         self.send(&mut Vec::new()).await;
     }
 
-    /// Whether a further attempt would say, or do, something twice.
+    /// Returns whether a further attempt would say, or do, something twice.
     pub fn is_committed(&self) -> bool {
         self.committed.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! How a call of a CLI begins: checked, recorded, then tried until it ends.
+//! The beginning of a CLI call: it is checked and recorded, then tried until it ends.
 
 use std::sync::Arc;
 
@@ -23,12 +23,12 @@ use crate::provider::LiveForm;
 use crate::provider::options::EngineKind;
 use crate::redact::Redactor;
 
-/// What a call is to be, before it is looked at.
+/// The request of a call, before it is checked.
 enum Asked {
     Encoded(EncodedRequest),
-    /// By an agent, whose calls may come by callbacks.
+    /// A request of an agent, whose calls may come by callbacks.
     Request(Box<Request>, Option<(mpsc::Sender<ToolCallRequest>, BridgeOptions)>),
-    /// By the adapter: there is nothing to look at.
+    /// A request of the adapter, which is checked already.
     Ready(Box<CliRequest>),
 }
 
@@ -52,7 +52,7 @@ impl Engine {
         (engine.lifecycle).begin(move |handles| of_task.call(asked, base_env, handles))
     }
 
-    /// One call, to its end.
+    /// Makes one call, to its end.
     async fn call(
         self: Arc<Self>,
         asked: Asked,

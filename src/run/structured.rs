@@ -30,7 +30,7 @@ fn unusable(reason: String) -> String {
     format!("the call's option \"outputSchema\" can't be used: {reason}")
 }
 
-/// What can be seen of it without compiling it.
+/// Checks of a schema all that can be seen without compiling it.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -54,7 +54,7 @@ pub(super) fn own_flag(args: &[String]) -> Option<&str> {
     args.iter().find_map(name)
 }
 
-/// That the schema is asked for in the prompt, where the provider has another way.
+/// The event that the schema is asked for in the prompt, although the provider has another way.
 pub(super) fn emulated(provider: &str, why: &str) -> Event {
     Event::Warning {
         code: "OUTPUT_SCHEMA_EMULATED".to_owned(),
@@ -118,7 +118,7 @@ impl ReplyCheck for FitsSchema {
 }
 
 impl FitsSchema {
-    /// What the user says of an answer that does not fit.
+    /// The user message about an answer that does not fit.
     fn reasons(&self, reasons: &str) -> String {
         format!(
             "Your answer does not fit the JSON Schema that it has to fit: {reasons}. Answer again, with one JSON value that fits this \

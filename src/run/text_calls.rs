@@ -1,4 +1,4 @@
-//! Which text of an answer is a call.
+//! Decides which text of an answer is a tool call.
 //!
 //! In: the option `textToolCalls`, and a call's thread and tools. Out: the rules for its answer, [`TextCalls`].
 
@@ -11,10 +11,10 @@ use crate::prompt::{Encoding, Style};
 use crate::provider::options::{SystemPrompt, TextToolCalls};
 use crate::toolcall::{ForeignTexts, Mark, Marked, TextCalls, Unquoted};
 
-/// What a call's model may call.
+/// The tools that a call's model may call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
-    /// In an agent's run, what can't be read is told to the model, whatever it names.
+    /// True in an agent's run: a call that can't be read is reported back to the model, whatever tool it names.
     pub unknown_tools: bool,
     /// A model without tools may call some.
     pub may_call_untold: bool,
@@ -42,8 +42,8 @@ pub(super) fn text_calls(
     }
 }
 
-/// The same in a session whose calls are native: a model that writes one all the same means it where nobody else has written it. A
-/// session is told no mark.
+/// The rule for a session whose calls are native. A model that writes a call as text all the same means it, unless somebody else
+/// has written that text. A session gets no mark.
 pub(super) fn in_session(engine: &Base, messages: &Arc<Vec<Message>>, tools: &[ToolSpec], asked: Asked) -> TextCalls {
     match engine.options.text_tool_calls {
         TextToolCalls::Unquoted | TextToolCalls::Lenient if !tools.is_empty() => {
@@ -70,7 +70,7 @@ fn unquoted(
     TextCalls::Unquoted(Arc::new(Unquoted::new(thread, names, any_name)))
 }
 
-/// What a model is told that it has not said itself: by its thread, and by the provider's own `system` prompt.
+/// The texts that a model reads and has not written itself: those of its thread, and the provider's own `system` prompt.
 fn foreign_texts(messages: &[Message], system: Option<&str>, documents: bool) -> ForeignTexts {
     let texts = ForeignTexts::of(messages, documents);
     match system {

@@ -14,7 +14,7 @@ use crate::event::Reply;
 use crate::message::{Message, MessageFields, Role};
 use crate::provider::choices::ToolChoice;
 
-/// What a call that is not the one asked for is answered with when the model is asked again: it is not run.
+/// The result of a call that is not the one asked for, when the model is asked again: the call is not run.
 const NOT_RUN: &str = "Error: this call was not run";
 
 /// The sentence behind a thread that asks for the call; `None` where none is asked for.
@@ -23,7 +23,7 @@ pub(super) fn request(choice: Option<&ToolChoice>) -> Option<String> {
     Some(format!("This reply must be {what}, not an answer in words."))
 }
 
-/// What the reply of a call with this choice has to be.
+/// The checks that the reply of a call with this choice has to pass.
 pub(super) fn checks(provider: &str, choice: Option<&ToolChoice>) -> Checks {
     let mut checks = Checks::default();
     if let Some(choice @ (ToolChoice::Any | ToolChoice::Tool(_))) = choice {
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// Who says what, and to which call.
+    /// A message as its author, its text, and the id of the call that it answers.
     type Told = (Role, String, String);
 
     fn found(choice: ToolChoice, names: &[&str]) -> Option<(String, Vec<Told>)> {

@@ -25,11 +25,11 @@ const MOST: u64 = 1024 * 1024;
 /// Files that are read of a folder of the machine's.
 const MOST_FILES: usize = 64;
 
-/// What one file says.
+/// The content of one settings file.
 #[derive(Debug)]
 pub struct Found {
     of: SettingsFile,
-    /// Where it is.
+    /// The file's path.
     pub path: PathBuf,
     members: Map<String, Value>,
 }
@@ -66,7 +66,7 @@ impl Found {
         Some(Found { of, path, members })
     }
 
-    /// Whether it is the machine's, and wins over ours.
+    /// Returns whether it is the machine's file, which wins over our settings.
     pub fn is_machines(&self) -> bool {
         matches!(self.of.place, SettingsPlace::Machine { .. })
     }
@@ -81,7 +81,7 @@ impl Found {
         pairs.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)))
     }
 
-    /// Those of its variables that calls get although the provider says otherwise.
+    /// The file's variables that calls get although the provider sets them otherwise.
     pub fn beating_env(&self, engine: &Base) -> Vec<&str> {
         let has_ours = ask::has_settings(engine);
         let taken_away = |name: &str| {
@@ -96,18 +96,18 @@ impl Found {
         self.env().map(|(name, _)| name).filter(|name| beats(name)).collect()
     }
 
-    /// Its members by which calls are let in.
+    /// The file's members with which calls log in.
     pub fn logins(&self) -> impl Iterator<Item = &'static str> {
         let says = |name: &&'static str| self.members.get(*name).is_some_and(|value| !is_nothing(value));
         self.of.logins.iter().copied().filter(says)
     }
 
-    /// What it holds that changes calls whatever our settings say.
+    /// The file's members that change calls whatever our settings say.
     pub fn unbeaten(&self) -> impl Iterator<Item = &'static Unbeaten> {
         self.of.unbeaten.iter().filter(|one| self.matters(one))
     }
 
-    /// That it does, as a sentence.
+    /// The effect of such a member as a sentence.
     pub fn says(&self, one: &Unbeaten) -> String {
         let file = self.path.display();
         match one.path {
@@ -138,7 +138,7 @@ impl Found {
     }
 }
 
-/// Where the files of `place` are in a call.
+/// The paths of the files of `place` in a call.
 fn paths(engine: &Base, line: &CommandLine, base: &Arc<Vars>, place: SettingsPlace) -> Vec<PathBuf> {
     match place {
         SettingsPlace::User(folder, file) => {
@@ -176,7 +176,7 @@ fn json_in(folder: &Path) -> Vec<PathBuf> {
     files.into_iter().collect()
 }
 
-/// Of lines `NAME=value`, as `dotenv` reads them; what stands around a value does not matter here.
+/// Reads the lines `NAME=value` as `dotenv` does. Quotes around a value stay, since they don't matter here.
 fn variables(text: &str) -> Map<String, Value> {
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
     let pairs = lines.filter_map(|line| line.strip_prefix("export ").unwrap_or(line).split_once('='));
@@ -213,7 +213,7 @@ pub(super) fn warnings(engine: &Base, options: &Options, used: EngineUsed, base:
     told.collect()
 }
 
-/// That `found` sets `names` in spite of the provider.
+/// The sentence that `found` sets `names` in spite of the provider.
 pub fn beats(found: &Found, names: &[&str]) -> String {
     let file = found.path.display();
     format!(

@@ -1,4 +1,4 @@
-//! One attempt of an API: queue, and an HTTP exchange.
+//! An attempt of an API call: the wait in the queue, then one HTTP exchange.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -38,7 +38,7 @@ use crate::run::structured;
 use crate::schema::Schema;
 use crate::toolcall::TextCalls;
 
-/// One call of an API, whatever it asks.
+/// The parts that all requests of one API call share.
 pub(super) struct ApiAsking<'a> {
     pub engine: &'a ApiEngine,
     pub client: &'a Client,
@@ -140,7 +140,7 @@ impl Reaskable for ApiAsking<'_> {
     }
 }
 
-/// One call of an API.
+/// An API call for one question; each of its attempts is an HTTP request.
 struct ApiCall<'a> {
     asking: &'a ApiAsking<'a>,
     question: &'a ApiQuestion,
@@ -220,7 +220,7 @@ impl RetryableCall for ApiCall<'_> {
     }
 }
 
-/// Whether a request was refused for the schema that the server was sent. Servers say it in many ways.
+/// Returns whether a request was refused because of the schema that the server was sent. Servers word that in many ways.
 fn refuses_format(error: &ProviderError) -> bool {
     const WORDS: [&str; 6] = [
         "response_format",
@@ -235,7 +235,7 @@ fn refuses_format(error: &ProviderError) -> bool {
 }
 
 impl ApiCall<'_> {
-    /// One request.
+    /// Makes attempt `number` of the call: waits for a place in the queue, then sends one request.
     async fn of(
         &self,
         question: &ApiQuestion,

@@ -1,4 +1,4 @@
-//! One provider object of an API: its options, its connections, and what it takes from the environment.
+//! A provider object of an API: its options, its connections, and the facts it takes from the environment.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use crate::redact::{self, Redactor, Secret};
 use crate::run::lifecycle::Lifecycle;
 use crate::run::quota::UsedUp;
 
-/// One provider object: its options, its connections, and the runs it has.
+/// A provider object of an API: its options, its connections, and its runs.
 #[derive(Debug)]
 pub struct ApiEngine {
     pub(super) settings: Settings,
@@ -36,7 +36,7 @@ impl Deref for ApiEngine {
     }
 }
 
-/// What a call takes from the environment, on the thread that alone may change it.
+/// The facts that a call takes from the environment. They are read on JavaScript's thread, the only one that may change it.
 #[derive(Clone)]
 pub(super) struct Surroundings {
     pub key: Result<Option<Secret>, Box<ProviderError>>,
@@ -47,7 +47,7 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
-    /// What knows the secrets of a call: the request's own and the environment's.
+    /// Makes the redactor of a call, which knows the secrets of the request itself and of the environment.
     pub fn redactor(&self, settings: &Settings) -> Redactor {
         let of_env = self.secrets.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let key = self.key.as_ref().ok().and_then(Option::as_ref);
@@ -91,12 +91,12 @@ impl ApiEngine {
         })
     }
 
-    /// Whether the server is known to refuse the schema of an answer.
+    /// Returns whether the server is known to refuse the schema of an answer.
     pub(super) fn refuses_schemas(&self) -> bool {
         self.refuses_schemas.load(Ordering::Relaxed)
     }
 
-    /// It has refused one.
+    /// Notes that the server has refused the schema of an answer.
     pub(super) fn remember_refused_schemas(&self) {
         self.refuses_schemas.store(true, Ordering::Relaxed);
     }
@@ -112,7 +112,7 @@ impl ApiEngine {
         self.settings.place()
     }
 
-    /// What a call takes from `env` (from this process's environment).
+    /// Reads the facts that a call takes from `env`, or from this process's environment.
     pub(super) fn surroundings(&self, env: Option<&Vars>) -> Surroundings {
         // Not waited for: while it is being made, this is JavaScript's thread, and looking for the route costs next to nothing.
         let known = self.client.try_lock().is_ok_and(|client| client.is_some());
@@ -149,7 +149,7 @@ impl ApiEngine {
         }
     }
 
-    /// What a request needs.
+    /// Returns the key and the HTTP client that a request needs.
     pub(super) async fn connect(
         self: &Arc<Self>,
         surroundings: Surroundings,

@@ -1,4 +1,4 @@
-//! What can be found out about an API without a request that is billed: whether it is there, and whether it takes the key.
+//! Finds out about an API without a request that is billed: whether it is there, and whether it takes the key.
 //!
 //! In: an [`ApiEngine`] and an environment. Out: [`Probe`], by one `GET /models`.
 
@@ -17,7 +17,7 @@ use crate::run::clock::{local_offset_min, now_ms};
 use crate::run::handle::Run;
 use crate::run::request::Request;
 
-/// How long the answer may take.
+/// The time that the answer may take.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A look that can be taken, any number of times. Made where the environment may be read.
@@ -26,14 +26,14 @@ pub struct Prepared {
     surroundings: Surroundings,
 }
 
-/// What was found.
+/// The result of asking an API whether it is there.
 #[derive(Debug)]
 pub enum Probe {
     /// The server lists its models to this key.
     Listed,
     /// The server is there, and answers that for this reason. Its `http_status` is known.
     Answered(Box<ProviderError>),
-    /// Nothing was sent, or nothing came back.
+    /// Nothing was sent, or no response came.
     Nothing(Box<ProviderError>),
 }
 
@@ -51,7 +51,7 @@ impl Prepared {
         self.surroundings.key.as_ref().err().map(Box::as_ref)
     }
 
-    /// Whether there is a key to send.
+    /// Returns whether there is a key to send.
     pub fn has_key(&self) -> bool {
         matches!(self.surroundings.key, Ok(Some(_)))
     }

@@ -1,4 +1,4 @@
-//! How a call of an API begins: read, checked, connected, recorded, then tried until it ends.
+//! The beginning of an API call: it is read, checked, connected and recorded, then tried until it ends.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl ApiEngine {
         (engine.lifecycle).begin(move |handles| of_task.call(read, surroundings, handles))
     }
 
-    /// One call, to its end.
+    /// Makes one call, to its end.
     async fn call(
         self: Arc<Self>,
         read: impl FnOnce(&ApiEngine) -> Result<Request, Box<ProviderError>> + Send,

@@ -15,7 +15,7 @@ use crate::run::log::{Log, LogRecord};
 use crate::run::reply_check::tests::wants;
 use crate::toolcall::TextCalls;
 
-/// What an exchange does next.
+/// The next step of a scripted exchange.
 enum Step {
     /// Bytes come, which mean these events.
     Receive(u64, Vec<Event>),
@@ -28,15 +28,15 @@ enum Step {
 /// An engine without a process and without a connection.
 struct Scripted {
     steps: VecDeque<Step>,
-    /// It is one only when its first bytes have come.
+    /// True if the exchange counts as begun only when its first bytes have come.
     waits: bool,
     bytes: u64,
     stopped: Option<StopReason>,
-    /// It comes to nothing, for this reason.
+    /// The reason for which the exchange is unusable, if it is.
     unusable: Option<&'static str>,
     refused_flag: Option<String>,
     failing: bool,
-    /// What becomes of it is noted here.
+    /// The exchange notes here how it is ended.
     notes: Arc<Mutex<Vec<String>>>,
 }
 
@@ -129,7 +129,7 @@ impl Exchange for Scripted {
     }
 }
 
-/// What became of a scripted exchange: the outcome, the events' types, the log's messages, the notes.
+/// The traces of a scripted exchange: the outcome, the events' types, the log's messages, the notes.
 struct Seen {
     outcome: Result<Attempted<&'static str>, Box<ProviderError>>,
     info: RunInfo,

@@ -15,11 +15,11 @@ use crate::run::cli_request::CliRequest;
 use crate::run::print_prompt::media_prompt;
 use crate::run::request::Request;
 
-/// What a block is, whoever's way it is written in.
+/// The content of a block, whoever's notation it is written in.
 #[derive(Debug, Clone)]
 enum What {
     Text(String),
-    /// Its type, and its bytes.
+    /// The media type and the bytes.
     Media(&'static str, Vec<u8>),
 }
 
@@ -219,7 +219,7 @@ fn escaped(text: &str) -> String {
     least.replace("]]>", "]]&gt;")
 }
 
-/// What the events of `thread` hold: each text escaped, each block in its element.
+/// The expected text of the events of `thread`: each text escaped, each block in its element.
 fn bodies(thread: &[Written]) -> Vec<String> {
     let mut index = 0;
     let bodies = thread
@@ -238,7 +238,7 @@ fn bodies(thread: &[Written]) -> Vec<String> {
     bodies.collect()
 }
 
-/// Whether `text` has all of `parts`, one behind the other.
+/// Returns whether `text` contains all of `parts`, one behind the other.
 fn has_in_order(text: &str, parts: &[String]) -> bool {
     let mut rest = text;
     parts.iter().all(|part| match rest.split_once(part.as_str()) {

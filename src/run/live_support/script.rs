@@ -1,4 +1,4 @@
-//! Whether a script starts a CLI with the arguments that it was started with, or only acts like one.
+//! Tells a script that starts a CLI with the script's own arguments from one that only acts like the CLI.
 //!
 //! In: the text of a script. Out: yes or no. A launcher of a shell hands all its arguments on to a program that it names
 //! (`exec "$HOME/.claude/local/node_modules/.bin/claude" "$@"`). A test double reads or prints them instead, and must not be started
@@ -17,9 +17,9 @@ pub fn text(head: &[u8]) -> Option<&str> {
     (!text.contains('\0')).then_some(text)
 }
 
-/// What stands for all arguments in the shells' and Windows' command language.
+/// The spellings of "all arguments" in the shells' and Windows' command language.
 const ALL_ARGUMENTS: [&str; 6] = ["\"$@\"", "$@", "${@}", "\"$*\"", "$*", "%*"];
-/// Whether the script `text` starts `program` with its own arguments.
+/// Returns whether the script `text` starts `program` with its own arguments.
 pub fn starts(program: &str, text: &str) -> bool {
     let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
     let lines = joined.lines().map(str::trim);
@@ -33,7 +33,7 @@ fn is_comment(line: &str) -> bool {
     ["#", "rem ", "::", "@rem "].iter().any(|mark| line.starts_with(mark))
 }
 
-/// Whether a line of a shell's script names `program` and hands all arguments on behind it.
+/// Returns whether a line of a shell's script names `program` and hands all arguments on behind it.
 fn is_launch(program: &str, line: &str) -> bool {
     launched(line).any(|word| names(program, word))
 }
@@ -67,10 +67,10 @@ pub fn handed_to(text: &str, folder: &Path) -> Vec<PathBuf> {
     files.filter(|file| file.is_file()).collect()
 }
 
-/// What launchers of npm and pnpm call the folder that they are in.
+/// The names that launchers of npm and pnpm have for the folder that they are in.
 const BASE_FOLDERS: [&str; 2] = ["$basedir/", "${basedir}/"];
 
-/// Whether `word` is the program, a path to it, its npm package, or a variable that is called so.
+/// Returns whether `word` is the program, a path to it, its npm package, or a variable named after it.
 fn names(program: &str, word: &str) -> bool {
     if let Some(variable) = word.strip_prefix('$') {
         let variable = variable.trim_matches(['{', '}']);

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::provider::find;
 
-/// What no script is.
+/// The first bytes of a file that is no script.
 const PROGRAM: &[u8] = b"\x7fELF\x02\x01\x01\0\0";
 
 fn check() -> EngineCheck {
@@ -135,7 +135,7 @@ fn reasons_are_sentences_for_people() {
     assert!(is_too_old(&check(), "2.0.1") && !is_too_old(&check(), "2.1.330") && !is_too_old(&check(), "?"));
 }
 
-/// As pnpm 10 writes it beside a package's folder.
+/// The launcher is written as pnpm 10 writes it beside a package's folder.
 #[test]
 fn the_file_that_a_launcher_hands_its_arguments_to_says_what_it_is() {
     let pnpm = |target: &str| {

@@ -14,11 +14,11 @@ use crate::ledger::Ledger;
 use crate::run::log::Log;
 use crate::run::quota::UsedUp;
 
-/// When a test begins, ms since the epoch.
+/// The beginning of a test, ms since the epoch.
 const NOW: u64 = 1_800_000_000_000;
 const HOUR: u64 = 3_600_000;
 
-/// What attempts come to, one after the other; the moments at which they were made are noted.
+/// A call with scripted attempts, one after the other. It notes the moments at which they were made.
 struct Scripted<'a> {
     ends: Mutex<VecDeque<Option<ProviderError>>>,
     quota: Option<QuotaWait>,
@@ -28,7 +28,7 @@ struct Scripted<'a> {
     policy: Policy,
     /// The provider is closed in the middle of the attempt that none of `ends` is of.
     closes: bool,
-    /// Its attempts get a place in the queue.
+    /// True if its attempts get a place in the queue.
     in_queue: bool,
 }
 
@@ -139,7 +139,7 @@ fn sink() -> (Sink, mpsc::Receiver<Event>) {
     (Sink::new(Some(sender), false, log, None, true), receiver)
 }
 
-/// How it ended, and the events on the way.
+/// Drives `call`; returns how it ended, and the events on the way.
 async fn drive_it(call: &Scripted<'_>) -> (Result<RunInfo, (Code, u32)>, Vec<String>) {
     let (sink, mut events) = sink();
     let ended = drive(call, Spent::default(), &CancellationToken::new(), &sink).await;

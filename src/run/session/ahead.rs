@@ -35,14 +35,14 @@ use crate::run::live_support::LiveSupport;
 use crate::run::session::pools::Processes;
 use crate::toolcall::TextCalls;
 
-/// How often a process is started anew because the CLI has refused a flag that it can do without.
+/// The number of times that a process is started anew because the CLI has refused a flag that it can do without.
 const ATTEMPTS: usize = 8;
 
-/// How long after a turn that ended with tool calls a spare is started. The thread's next turn comes as soon as the tools are
-/// done, and the half second of processor time that a CLI's start takes is better spent when it has begun.
+/// The delay of a spare's start behind a turn that ended with tool calls. The thread's next turn comes as soon as the tools are
+/// done, and the half second of processor time that a CLI's start takes is better spent when that turn has begun.
 const LOOP_PAUSE: Duration = Duration::from_secs(1);
 
-/// What is known of the next call.
+/// The expected settings of the next call.
 #[derive(Debug, Default, Deserialize)]
 pub(in crate::run) struct NextCall {
     /// The text of the thread's system messages; an empty one says that there are none.
@@ -59,7 +59,7 @@ struct Starting<'a, F: ProcessForm> {
     setup: Option<&'a Arc<Setup>>,
 }
 
-/// What one round of starting ahead came to.
+/// The result of one round of starting ahead.
 enum Round {
     Ready,
     /// The CLI refused a flag that it can do without: once more.
@@ -136,7 +136,7 @@ impl<F: ProcessForm> Starting<'_, F> {
         self.processes.form.start(installed, surroundings, closing, start)
     }
 
-    /// As many processes as `spares` says, one at least, waited for until each is ready.
+    /// Starts as many processes as `spares` says, at least one, and waits until each is ready.
     async fn spares(&self) -> Result<Round, Box<ProviderError>> {
         let Starting { processes, engine, .. } = self;
         let pool = &processes.pool;
@@ -160,7 +160,7 @@ impl<F: ProcessForm> Starting<'_, F> {
         Ok(Round::Ready)
     }
 
-    /// One process of a CLI of which nothing is known.
+    /// Starts one process of a CLI of which nothing is known, and tries it.
     async fn tried(&self) -> Result<Round, Box<ProviderError>> {
         let Starting { processes, engine, .. } = self;
         let Some(place) = processes.pool.place_now() else {

@@ -28,19 +28,19 @@ use crate::run::retry_loop::AttemptOutcome;
 use crate::run::session::pools::warning;
 use crate::toolcall::TextCalls;
 
-/// What an engine has done with an attempt.
+/// The result of an attempt with one engine.
 pub(in crate::run) enum Way {
     Outcome(AttemptOutcome),
     /// Left it to the next one; what the caller is told of that.
     Next(Option<Event>),
 }
 
-/// What of a turn is not its form's.
+/// The parts of a turn that are the same for every form.
 #[derive(Default)]
 pub(in crate::run) struct Reading<'a> {
-    /// Which text of the answer is a call.
+    /// The rule for which text of the answer is a call.
     pub text_calls: TextCalls,
-    /// What is told when it has begun.
+    /// The events that are reported when the turn has begun.
     pub notes: Vec<Event>,
     /// Why the call can't be made with it.
     pub unfit: Option<&'a ProviderError>,
@@ -159,7 +159,7 @@ pub(in crate::run) async fn drive<S: Source>(
     Ok(Way::Next(Some(fallen_back(S::ENGINE, &reason))))
 }
 
-/// What is known of the installed CLI when a turn is begun.
+/// The known facts of the installed CLI at the beginning of a turn.
 struct Decided {
     program: Arc<Program>,
     installed: Arc<Installed>,
@@ -167,7 +167,7 @@ struct Decided {
 }
 
 impl Decided {
-    /// By what somebody has seen who looked at it a short while ago.
+    /// Decides from the cache; `None` if nobody has looked at the CLI a short while ago.
     fn known<S: Source>(engine: &Base, call: &S::Call, env: &Arc<Vars>) -> Result<Option<Decided>, Box<ProviderError>> {
         let known = engine.programs.known(env);
         known
@@ -175,7 +175,7 @@ impl Decided {
             .transpose()
     }
 
-    /// By a look at it.
+    /// Decides by a look at the CLI.
     fn looked_at<S: Source>(engine: &Base, call: &S::Call, env: &Arc<Vars>) -> Result<Decided, Box<ProviderError>> {
         let program = engine.look(env).map_err(|error| not_found(engine, error))?;
         Decided::of::<S>(engine, call, program, true)
@@ -198,7 +198,7 @@ impl Decided {
         self.program.binary().file()
     }
 
-    /// Where it is known not to serve `used`: the next engine's turn.
+    /// If the CLI is known not to serve `used`, says that it is the next engine's turn.
     ///
     /// # Errors
     /// `LIVE_UNSUPPORTED`, where the caller wants no other.
@@ -217,7 +217,7 @@ impl Decided {
     }
 }
 
-/// What `starting` comes to, unless the call is cancelled or its time is up before.
+/// Waits for `starting`, unless the call is cancelled or its time is up before.
 async fn in_time<T>(
     attempt: &CliAttempt<'_>,
     engine: EngineUsed,
@@ -288,12 +288,12 @@ where
     run_attempt(attempt.attempt(engine_used, sent, fold, opening), exchange, info).await
 }
 
-/// What a turn of a session is started as.
+/// The command line of a turn in a session, as it is reported.
 pub(in crate::run) fn invocation(attempt: &CliAttempt<'_>, installed: &Installed) -> Invocation {
     Invocation::of(attempt.call.engine.id(), &installed.line)
 }
 
-/// That the call is made by the next engine, for this reason.
+/// The warning that the next engine makes the call, with the reason.
 fn fallen_back(engine: EngineUsed, reason: &str) -> Event {
     let what = auto::takes(engine);
     let message = format!("the installed CLI takes no {what} ({reason}): asked in print form");

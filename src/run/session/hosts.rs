@@ -17,15 +17,15 @@ use crate::run::lifecycle::Lifecycle;
 /// opencode (1.18.34), 370 for gemini after 100 sessions (0.61.0).
 const MOST_MEMORY: u64 = 1 << 30;
 
-/// How often it is looked whether a server is still needed, at most.
+/// The shortest interval between two checks whether a server is still needed.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Whether `server` has grown too large.
+/// Returns whether `server` uses too much memory.
 pub(in crate::run) fn has_grown(server: &impl Server) -> bool {
     resident_bytes(server.host().pid()).is_some_and(|bytes| bytes > MOST_MEMORY)
 }
 
-/// What calls have to have in common to be served by one process.
+/// The facts that calls must share to be served by one process.
 #[derive(Debug, Clone)]
 pub(in crate::run) struct ServerKey {
     pub env: Arc<Vars>,
@@ -33,7 +33,7 @@ pub(in crate::run) struct ServerKey {
 }
 
 impl ServerKey {
-    /// What any call has in common that is made with this environment and this binary.
+    /// The key of the calls with this environment and this binary.
     pub fn new(env: &Arc<Vars>, binary: &Binary) -> ServerKey {
         ServerKey {
             env: Arc::clone(env),
@@ -58,12 +58,12 @@ pub(in crate::run) struct KeptServer<S> {
     pub is_being_replaced: bool,
 }
 
-/// How servers are kept.
+/// The rules for keeping servers.
 pub(in crate::run) struct Keeping<'a, S> {
     pub all: &'a Shared<S>,
-    /// How many there may be.
+    /// The greatest number of servers.
     pub most: usize,
-    /// For how long nobody may use one.
+    /// The time for which a server may stay unused.
     pub keep_alive: Duration,
     /// Whose tasks end them.
     pub lifecycle: &'a Lifecycle,
@@ -81,7 +81,7 @@ pub(in crate::run) type Shared<S> = Arc<AsyncMutex<Servers<S>>>;
 pub(in crate::run) struct Starts(Mutex<Vec<(ServerKey, Weak<AsyncMutex<()>>)>>);
 
 impl Starts {
-    /// To be held while a server for `key` is started: who waits for it looks again afterwards whether there is one.
+    /// The lock to hold while a server for `key` is started. After waiting for it, look again whether there is a server.
     pub fn of(&self, key: &ServerKey) -> Arc<AsyncMutex<()>> {
         let mut starts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         starts.retain(|(_, start)| start.strong_count() > 0);
@@ -112,7 +112,7 @@ impl<S: Server> Servers<S> {
         self.0.last_mut()
     }
 
-    /// Those of `which` take no calls any more, and end with those they have.
+    /// Retires the servers that `which` selects: they take no new calls, and end with those they have.
     pub fn retire(&mut self, which: impl Fn(&KeptServer<S>) -> bool) {
         self.0.retain(|known| {
             let goes = which(known);
@@ -123,7 +123,7 @@ impl<S: Server> Servers<S> {
         });
     }
 
-    /// Those of `key`.
+    /// The servers of `key`.
     pub fn of(&self, key: &ServerKey) -> impl Iterator<Item = &Arc<S>> {
         let of_key = self.0.iter().filter(move |known| known.key == *key);
         of_key.map(|known| &known.service)

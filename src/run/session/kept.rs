@@ -1,4 +1,4 @@
-//! What a provider keeps between its calls, whichever form that is.
+//! The processes that a provider keeps between its calls, whichever form they have.
 //!
 //! Which forms there are, and which of them a provider's kept processes have, stands here and nowhere else ([`of`]).
 
@@ -36,7 +36,7 @@ use crate::run::cli_request::CliRequest;
 use crate::run::live_support::LiveSupport;
 use crate::run::session::pools::Processes;
 
-/// What is to come of something, wherever it is awaited.
+/// A boxed future that may fail with a provider's error.
 pub(in crate::run) type Coming<'a, T> = Pin<Box<dyn Future<Output = Result<T, Box<ProviderError>>> + Send + 'a>>;
 
 /// The kept processes of a provider.

@@ -18,7 +18,7 @@ pub(in crate::run) fn warning(code: &str, message: String) -> Event {
     }
 }
 
-/// That the thread was sent whole to another session than the one that knew it. `places`: how many there are.
+/// The warning that the thread was sent whole to another session than the one that knew it. `places` names the limit of places.
 pub(in crate::run) fn evicted_warning(why: EvictionReason, options: &Options, places: &str) -> Event {
     let reason = match why {
         EvictionReason::Expired => format!(
@@ -47,15 +47,15 @@ pub(in crate::run) struct Processes<F: ProcessForm> {
 #[derive(Debug, Default)]
 struct Recent {
     setup: Option<Arc<Setup>>,
-    /// How many calls in a row.
+    /// The number of calls in a row with this setup.
     times: u32,
 }
 
-/// In how many calls in a row a setup is the same before it is thought that the next one has it, too.
+/// The number of calls in a row that need the same setup before the next call is expected to need it, too.
 const STABLE: u32 = 2;
 
 impl<F: ProcessForm> Processes<F> {
-    /// None yet.
+    /// Creates the set, without processes.
     pub fn new(form: F, options: &Options, runs: &TaskTracker) -> Processes<F> {
         let pool = Pool::new(
             Bounds::of_processes(options.max_processes),

@@ -118,7 +118,7 @@ impl<F: ProcessForm> Source for Processes<F> {
     }
 }
 
-/// What there is for a thread.
+/// The session that was found for a thread.
 enum Claimed<S, I> {
     /// The session that knows its beginning.
     Continued(Box<S>, I),
@@ -149,7 +149,7 @@ async fn start<F: ProcessForm>(
     started.map_err(|error| not_begun(asked.attempt.call.engine, &error))
 }
 
-/// What becomes of the session when its turn has a reply.
+/// The decision what becomes of the session when its turn has a reply.
 fn park<F: ProcessForm>(
     processes: &Arc<Processes<F>>,
     asked: &TurnAsked<'_, SessionCall<Setup>>,
@@ -173,7 +173,7 @@ fn park<F: ProcessForm>(
     })
 }
 
-/// That results can't go to the process that waits for them.
+/// The warning that results can't go to the process that waits for them.
 fn too_long(why: WhyAnew) -> Option<Event> {
     let WhyAnew::LongResults { length, longest } = why else {
         return None;

@@ -38,7 +38,7 @@ pub(in crate::run) struct ServerSessions<F: ServerForm> {
 }
 
 impl<F: ServerForm> ServerSessions<F> {
-    /// None yet.
+    /// Creates the set, without sessions.
     pub fn new(form: F, options: &Options, runs: &TaskTracker) -> ServerSessions<F> {
         ServerSessions {
             form,
@@ -174,7 +174,7 @@ impl<F: ServerForm> ServerSessions<F> {
 pub(super) struct Wanted<'a, F: ServerForm> {
     pub installed: &'a Installed,
     pub env: &'a Arc<Vars>,
-    /// What the session is set up with for which it is needed.
+    /// The setup of the session for which the server is needed.
     pub setup: Option<&'a Arc<F::Setup>>,
 }
 
@@ -309,7 +309,7 @@ impl<F: ServerForm> Source for ServerSessions<F> {
     }
 }
 
-/// What becomes of the session when its turn has a reply.
+/// The decision what becomes of the session when its turn has a reply.
 fn park<F: ServerForm>(
     source: &Arc<ServerSessions<F>>,
     asked: &TurnAsked<'_, SessionCall<F::Setup>>,

@@ -1,4 +1,4 @@
-//! Where the sessions of a form come from.
+//! The source of a form's sessions.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -23,11 +23,11 @@ pub(in crate::run) struct TurnAsked<'a, C> {
     /// The CLI as a process of the call is started. Whoever starts one, or opens a session, takes it of
     /// [`looked_at`](TurnAsked::looked_at).
     pub installed: &'a Installed,
-    /// Whether it serves the engine.
+    /// The known support of the engine by the CLI.
     pub support: &'a LiveSupport,
-    /// It was looked at for this turn.
+    /// True if the program was looked at for this turn.
     pub is_looked_at: bool,
-    /// Nothing that has waited for it was gone yet.
+    /// False once a waiting process turned out to be gone: then no other waiting one is taken.
     pub takes_waiting: bool,
 }
 
@@ -45,11 +45,11 @@ impl<'a, C> TurnAsked<'a, C> {
 pub(in crate::run) struct Begun<E> {
     pub exchange: E,
     pub origin: Origin,
-    /// What there is to say of its session.
+    /// The events that are reported about the session.
     pub notes: Vec<Event>,
-    /// What was sent: asked for where nobody tells usage.
+    /// The text that was sent; called only if nobody reports usage.
     pub sent: Box<dyn FnOnce() -> String + Send>,
-    /// What the log is told of its session: an object.
+    /// The fields of the session for the log: an object.
     pub figures: Value,
 }
 
@@ -69,13 +69,13 @@ pub(in crate::run) enum NotBegun {
     Failed(Box<ProviderError>),
 }
 
-/// That the installed CLI can't do what a form needs.
+/// The finding that the installed CLI lacks something that a form needs.
 pub(in crate::run) struct Unsupported {
-    /// What it is that it can't.
+    /// The missing feature, in words.
     pub reason: String,
     /// A model may have been asked already.
     pub may_have_asked: bool,
-    /// How its process has ended, if it has.
+    /// The evidence of how its process has ended, if it has.
     pub evidence: Option<Box<Evidence>>,
 }
 
@@ -99,10 +99,10 @@ pub(in crate::run) trait Source: Debug + Send + Sync + 'static {
     type Call: Send + Sync + 'static;
     type Turn: Exchange<Unusable = Unusable>;
 
-    /// Whether a session may know the beginning of this call's thread.
+    /// Returns whether a session may know the beginning of this call's thread.
     fn may_continue(call: &Self::Call) -> bool;
 
-    /// What the process of a call is started with.
+    /// The options with which the process of a call is started.
     fn options(call: &Self::Call) -> ProcessOptions;
 
     /// The command line of a process, made of that of the CLI in `file`.

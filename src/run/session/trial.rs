@@ -26,16 +26,16 @@ use crate::run::capabilities;
 use crate::run::live_support::{self, LiveSupport};
 use crate::run::session::pools::Processes;
 
-/// How long a CLI of which nothing is known may take to answer the handshake: half a second on an idle machine.
+/// The time in which a CLI of which nothing is known has to answer the handshake: it takes half a second on an idle machine.
 const TRIAL: Duration = Duration::from_secs(2);
 
-/// What a trial came to.
+/// The result of a trial.
 pub(super) enum Trial<S> {
     /// A process that has answered.
     Served(Box<S>),
-    /// It takes no sessions, for this reason.
+    /// The CLI takes no sessions, for this reason.
     Unserved(String),
-    /// It was killed, or a login is missing, which says nothing of it.
+    /// The process was killed, or a login is missing, which says nothing about the CLI.
     Crashed(Box<ProviderError>),
     /// The CLI refused a flag the run can do without.
     FlagRefused(String),

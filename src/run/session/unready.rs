@@ -1,4 +1,4 @@
-//! What a server comes to that did not become ready.
+//! Judges a server that did not become ready.
 
 use super::source::{NotBegun, Unsupported};
 use crate::classify::{self, classify};
@@ -96,7 +96,8 @@ mod tests {
     use crate::exchange::installed::Binary;
     use crate::process::{Resolved, Timings};
 
-    /// What comes of a codex server that ends with this, whose command line has `--some-flag` as one that it can do without.
+    /// The judgement of a codex server that ends with this code and stderr, whose command line has `--some-flag` as an optional
+    /// flag.
     fn of_end(code: i32, stderr: &str) -> NotBegun {
         let base = Base::new("codex", r#"{"engine": "live"}"#, u64::MAX).unwrap();
         let known = crate::command::Installed::default();

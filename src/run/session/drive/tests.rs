@@ -1,5 +1,5 @@
-//! What the calls of a provider find out of the installed CLI, and when: with a made-up source of sessions, whose processes are never
-//! started.
+//! Tests of what the calls of a provider find out about the installed CLI, and when: with a made-up source of sessions, whose
+//! processes are never started.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -74,7 +74,7 @@ struct MadeUp {
 impl Source for MadeUp {
     const ENGINE: EngineUsed = EngineUsed::Live;
 
-    /// Whether a session may know its thread.
+    /// True if a session may know the thread.
     type Call = bool;
     type Turn = Answered;
 
@@ -135,12 +135,12 @@ impl Folder {
     }
 }
 
-/// How often something was built, searched and rendered.
+/// The number of command lines built, programs searched and prompts rendered so far.
 fn counted() -> [usize; 3] {
     [BUILT.get(), RESOLVED.get(), RENDERED.get()]
 }
 
-/// What a call has come to, and what was built, searched and rendered for it.
+/// Makes a call; returns its outcome, and the number of things built, searched and rendered for it.
 async fn call(base: &Arc<Base>, source: &Arc<MadeUp>, env: &Arc<Vars>, may_continue: bool) -> (String, [usize; 3]) {
     let before = counted();
     let request = Request {
