@@ -1,4 +1,4 @@
-//! What comes back, as events.
+//! Decodes an API's response into events.
 //!
 //! In: the body of a successful answer in any pieces: a stream of chunks, or one object, distinguished by their first character
 //! (servers that can't stream answer with an object whatever was asked, and not all of them label it). Out: the events of
@@ -70,10 +70,10 @@ struct Part<'a> {
     refusal: Option<&'a RawValue>,
 }
 
-/// How a body ended.
+/// The end of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    /// As an answer does, or with an error: the events say which.
+    /// The body ended as an answer does, or with an error: the events say which.
     Complete,
     /// A stream without its end.
     Cut,
@@ -89,10 +89,10 @@ const BOM: &[u8] = b"\xEF\xBB\xBF";
 
 #[derive(Debug)]
 enum Form {
-    /// Nothing but white space has come: this.
+    /// Only white space has come: these bytes.
     Unknown(Vec<u8>),
     Stream(Events),
-    /// One object, or what is none.
+    /// The body is one JSON object, or none at all.
     Whole(Vec<u8>),
 }
 
@@ -111,9 +111,9 @@ struct AnswerReader {
     notes: Notes,
     voice: Voice,
     calls: AnswerCalls,
-    /// Whether the caller takes any: some servers hand over calls although `tool_choice` is `none`.
+    /// True if the caller takes calls: some servers send calls although `tool_choice` is `none`.
     takes_calls: bool,
-    /// They came in pieces, which are told.
+    /// True if calls that come in pieces are reported in pieces.
     calls_in_pieces: bool,
     /// A chunk, or a whole answer, was read.
     read: bool,
@@ -126,11 +126,11 @@ struct AnswerReader {
     done: bool,
 }
 
-/// What the model says, and what was taken out of it.
+/// The model's text and reasoning, and the parts that were taken out of them.
 #[derive(Debug, Default)]
 struct Voice {
     assembler: MessageAssembler,
-    /// There was some output, be it reasoning.
+    /// True if there was some output, be it reasoning.
     spoke: bool,
     text: StreamRedactor,
     thinking: StreamRedactor,
@@ -166,7 +166,7 @@ impl Answer {
         }
     }
 
-    /// The same of a call that takes no calls of tools.
+    /// Returns this answer for a call that takes no tool calls.
     #[must_use]
     pub fn without_calls(mut self) -> Answer {
         self.reader.takes_calls = false;
@@ -200,12 +200,12 @@ impl Answer {
         }
     }
 
-    /// Whether what may still come says nothing.
+    /// Returns whether the rest of the response can't change the answer.
     pub fn is_over(&self) -> bool {
         self.reader.done || self.reader.failure.is_some()
     }
 
-    /// What was odd about it.
+    /// The oddities of the response.
     pub fn diagnostics(&self) -> &[String] {
         self.reader.notes.texts()
     }
@@ -449,7 +449,7 @@ impl Voice {
             .push_str(&fields.string("refusal", raw).unwrap_or_default());
     }
 
-    /// Nothing follows: what was held back goes out.
+    /// Ends the text: the output that was held back goes out.
     fn end(&mut self, redactor: &Redactor, out: &mut Out) {
         let (thinking, text) = (self.thinking.finish(), self.text.finish());
         if !thinking.is_empty() {

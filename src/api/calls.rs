@@ -24,7 +24,8 @@ use crate::message::{json_value, wtf8_to_string};
 use crate::redact::{Channel, Redactor, StreamRedactor};
 use crate::toolcall::{TakenIds, make_unique};
 
-/// Of so many pieces that name neither a call nor a tool it is asked whether the call before them is whole: each costs a scan of it.
+/// The number of pieces without the name of a call or a tool before which it is checked whether the call before them is whole: each
+/// check costs a scan of it.
 const MOST_LOOKS: usize = 256;
 
 #[derive(Debug, Default, Deserialize)]
@@ -34,7 +35,7 @@ struct Function<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-/// What one element says.
+/// The content of one element.
 #[derive(Debug, Default)]
 struct Piece<'a> {
     index: Option<u64>,
@@ -42,7 +43,7 @@ struct Piece<'a> {
     name: String,
     /// WTF-8: a character may be cut between its UTF-16 halves.
     args: Wtf8<'a>,
-    /// What stands beside `function`.
+    /// The members beside `function`.
     beside: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
@@ -53,22 +54,22 @@ struct Open {
     name: String,
     args: Vec<u8>,
     telling: Telling,
-    /// What the server wants back beside it: Gemini's `extra_content` holds a signature.
+    /// The members that the server wants back with the call: Gemini's `extra_content` holds a signature.
     beside: Map<String, Value>,
 }
 
-/// What is told of a call's arguments before they are whole.
+/// The state of reporting a call's arguments before they are whole.
 #[derive(Debug, Default)]
 enum Telling {
-    /// Nothing yet.
+    /// Nothing is reported yet.
     #[default]
     Unbegun,
     InPieces(ToldPieces),
-    /// They are told whole.
+    /// The arguments are reported whole.
     Whole,
 }
 
-/// How a call's arguments are told piece by piece, without secrets that were cut apart.
+/// The reporting of a call's arguments piece by piece, without secrets that were cut apart.
 #[derive(Debug)]
 struct ToldPieces {
     /// Half of a character that waits for its other half, as WTF-8.
@@ -94,7 +95,7 @@ impl ToldPieces {
 }
 
 impl Open {
-    /// Whether `piece`, which names a tool, begins another call: this one has all it needs.
+    /// Returns whether `piece`, which names a tool, begins another call, since this one has all it needs.
     fn is_followed_by(&self, piece: &Piece) -> bool {
         let named = !piece.name.is_empty() && !self.name.is_empty();
         let news = piece.name != self.name || !piece.args.0.is_empty();
@@ -102,12 +103,12 @@ impl Open {
         named && news && !is_placeholder && serde_json::from_slice::<IgnoredAny>(&self.args).is_ok()
     }
 
-    /// Whether its arguments are what servers begin with where the real ones are still to come.
+    /// Returns whether the arguments are the `{}` with which servers begin before the real ones come.
     fn is_placeholder(&self) -> bool {
         self.args.trim_ascii() == b"{}"
     }
 
-    /// Whether it has no arguments, or none that say anything.
+    /// Returns whether the call has no arguments, or only empty ones.
     fn is_empty(&self) -> bool {
         matches!(self.args.trim_ascii(), b"" | b"null" | b"{}")
     }
@@ -136,12 +137,12 @@ impl Open {
     }
 }
 
-/// What a chunk adds to the arguments of calls.
+/// The receiver of what a chunk adds to the arguments of calls.
 #[derive(Debug)]
 pub struct DeltaSink<'a> {
     /// The tools, for the caller's names.
     pub tools: &'a Tools,
-    /// What is taken out of arguments.
+    /// The redactor that takes secrets out of arguments.
     pub redactor: &'a Redactor,
     /// The pieces, in their order.
     pub events: Vec<Event>,
@@ -161,7 +162,8 @@ fn delta_of(id: &str, name: &str, tools: &Tools, delta: String) -> Option<Event>
 #[derive(Debug, Default)]
 pub struct AnswerCalls {
     list: Vec<Open>,
-    /// Where the last one with an index is, and with an id: an answer may have tens of thousands.
+    /// The positions of the last call with an index, and with an id, so that a piece finds its call at once: an answer may have
+    /// tens of thousands.
     by_index: HashMap<u64, usize>,
     by_id: HashMap<String, SameId>,
     looks: usize,
@@ -175,7 +177,7 @@ struct SameId {
 }
 
 impl AnswerCalls {
-    /// Whether there is none.
+    /// Returns whether there are no calls.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What a message holds, as the API takes it: text, or parts.
+//! Writes a message's content as the API takes it: as text, or as parts.
 //!
 //! In: content that is taken ([`ACCEPTS`]). Out: text for the roles that take only text, and parts for the user's: `text`, `image_url`,
 //! `file`, and OpenAI's own, as they are.
@@ -19,7 +19,7 @@ const PARTS: Takes = Takes {
     texts: false,
 };
 
-/// What goes to an API beside text. Results of tools are text there. How much of it, each server says for itself.
+/// The content that an API takes beside text. Results of tools are text there. Each server has its own limits of size.
 pub const ACCEPTS: Accepts = Accepts {
     users: PARTS,
     results: Takes::TEXT,

@@ -1,4 +1,4 @@
-//! What a server says of its failure, in a body of its own or within a stream.
+//! Reads a server's failure from a body of its own or within a stream.
 //!
 //! In: the body's text. Out: a [`Failure`] for the classification, without any secret. Reading the identifiers (`code`, `type`,
 //! `message`) is the classification's: it knows how APIs write them.
@@ -10,11 +10,11 @@ use crate::error::clip;
 use crate::event::Failure;
 use crate::redact::Redactor;
 
-/// How much of a body is looked at, and kept for people, characters.
+/// The part of a body that is read, and kept for people, characters.
 const SHOWN: usize = 4096;
-/// How deep a body is looked into for a limit's details.
+/// The depth to which a body is searched for a limit's details.
 const DEPTH: usize = 12;
-/// How many quotas are named.
+/// The number of quotas that are named.
 const QUOTAS: usize = 16;
 
 /// A failure reported as JSON by an answer with this status; none for one that came within a stream.
@@ -61,7 +61,7 @@ pub fn failure_of(json: &str, status: Option<u16>, redactor: &Redactor) -> Failu
     }
 }
 
-/// What Google's `details` say of a limit, wherever in a body they stand: gateways quote them, as objects or as JSON in a text.
+/// The facts of a limit in Google's `details`, wherever in a body they stand: gateways quote them, as objects or as JSON in a text.
 #[derive(Default)]
 struct Limit {
     /// `RetryInfo.retryDelay`, ms.
@@ -130,7 +130,7 @@ pub fn refused(status: u16, reason: &str, body: &str, redactor: &Redactor) -> Fa
     }
 }
 
-/// What a web page calls itself.
+/// The title of a web page.
 pub fn title(page: &str) -> Option<String> {
     let lower = page.to_ascii_lowercase();
     let from = lower.find("<title>")? + "<title>".len();
@@ -139,7 +139,7 @@ pub fn title(page: &str) -> Option<String> {
     (!title.is_empty()).then(|| clip(&title, 120))
 }
 
-/// What a person may see of a body: its end is where servers say least, so its beginning.
+/// The part of a body that a person may see: the beginning, since a server says least at the end.
 pub fn shown(body: &str, redactor: &Redactor) -> Option<String> {
     let body = body.trim();
     (!body.is_empty()).then(|| clip(&redactor.redact_error(&clip(body, 2 * SHOWN)), SHOWN))

@@ -28,17 +28,17 @@ pub struct Request {
     pub tools: Tools,
 }
 
-/// What the answer is to be.
+/// The format of the answer.
 #[derive(Debug, Clone, Copy)]
 pub enum Format<'a> {
     Text,
     /// JSON of a schema that the server gets (`response_format`).
     Native(&'a Schema),
-    /// The same of one that the thread asks for.
+    /// A JSON value that the thread asks for, by this schema.
     Asked(&'a Schema),
 }
 
-/// What the server calls a schema: a name is obligatory.
+/// The name of a schema for the server, which requires one.
 const FORMAT_NAME: &str = "output";
 
 /// The fields of a body in their order. A field that comes twice replaces the first.
@@ -283,7 +283,7 @@ fn unreadable(call: &InvalidToolCall, result: &str) -> String {
     )
 }
 
-/// What `message` brings back that this server has said itself.
+/// The reasoning in `message` that this server itself has sent, and that goes back to it.
 fn returned(settings: &Settings, message: &Message) -> Vec<ReasoningDetail> {
     // Whether a block means anything to another model is the server's business.
     let origin = Origin {
@@ -293,8 +293,8 @@ fn returned(settings: &Settings, message: &Message) -> Vec<ReasoningDetail> {
     Returned::to(&origin, message).unwrap_or_default()
 }
 
-/// What the model has thought, in the field in which the server takes it back: nothing but what it has said itself. DeepSeek and Kimi want
-/// `reasoning_content` in every message of the model's, and not empty.
+/// Adds the model's reasoning in the field in which the server takes it back: only its own. DeepSeek and Kimi want
+/// `reasoning_content` in every message of the model, and not empty.
 fn add_reasoning(body: &mut Body, settings: &Settings, details: &[ReasoningDetail]) {
     let Some(field) = &settings.send_reasoning else { return };
     let thoughts = details.iter().filter(|detail| !detail.is_beside_call());

@@ -21,16 +21,16 @@ use crate::retry::quota::QuotaWait;
 /// `maxConcurrency`, where nothing is said: a request costs no process, and an API says itself when it is asked too much.
 const MAX_CONCURRENCY: u64 = 64;
 
-/// Where requests go without `baseURL`.
+/// The address of requests without `baseURL`.
 pub const OPENAI: &str = "https://api.openai.com/v1";
-/// Where the key is looked for without `apiKey`, `apiKeyEnv` and `baseURL`.
+/// The variable that holds the key without `apiKey`, `apiKeyEnv` and `baseURL`.
 pub const OPENAI_KEY: &str = "OPENAI_API_KEY";
 
 const fn option(name: &'static str, kind: Kind) -> OptionSpec {
     OptionSpec { name, kind }
 }
 
-/// Not in argv: it may begin as it likes.
+/// The option `model` without a rule for its first character, since it does not go into argv.
 const MODEL: OptionSpec = option("model", Kind::Text);
 
 /// The names that an API may have for the longest answer.
@@ -74,7 +74,8 @@ const SEND_REASONING: &[&str] = &["reasoning_content", "reasoning", "reasoning_d
 
 const CHOICES: &[&str] = &["auto", "none", "required"];
 
-/// What `extraBody` can't say: it would no longer be the caller's thread, or no answer that can be read.
+/// The members that `extraBody` can't have: without them, the request would no longer be the caller's thread, or its answer could
+/// not be read.
 const OURS: [&str; 3] = ["messages", "tools", "stream"];
 
 /// Headers that belong to the connection.
@@ -92,13 +93,13 @@ const CONNECTION: [&str; 6] = [
 pub struct Settings {
     /// `id`: what the provider calls itself.
     pub id: String,
-    /// Where chat completions are asked for.
+    /// The address of chat completions.
     pub chat: Uri,
-    /// Where the models are listed.
+    /// The address of the list of models.
     pub models: Uri,
     /// `model`.
     pub model: String,
-    /// Where the key comes from.
+    /// The source of the key.
     pub key: Key,
     /// `headers`, `organization`, `project`. Those that may hold secrets are marked as sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
@@ -108,7 +109,7 @@ pub struct Settings {
     pub parallel_tool_calls: Option<bool>,
     /// `toolChoice`, for requests with tools.
     pub tool_choice: Option<ToolChoice>,
-    /// What `maxTokens` is called there.
+    /// The server's name of `maxTokens`.
     pub max_tokens_field: &'static str,
     /// `sendReasoning`: the field of a model's message in which the server takes back what it has thought.
     pub send_reasoning: Option<String>,
@@ -130,7 +131,7 @@ pub struct Settings {
     pub budget: Option<Budget>,
 }
 
-/// Where the key comes from.
+/// The source of the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Key {
     /// `apiKey`.
@@ -140,7 +141,7 @@ pub enum Key {
     Nobody,
 }
 
-/// Which tools the model is to call.
+/// The choice of tools that the model is to call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolChoice {
     /// `auto`, `none` or `required`.
@@ -176,7 +177,7 @@ impl Settings {
         read(&map).map_err(|reason| Box::new(ProviderError::new(PROVIDER, Code::InvalidOption, reason)))
     }
 
-    /// Whether a call with these choices takes no calls of tools.
+    /// Returns whether a call with these choices takes no tool calls.
     pub fn takes_no_calls(&self, call: &CallChoices) -> bool {
         match &call.tool_choice {
             Some(choice) => *choice == choices::ToolChoice::None,
@@ -204,14 +205,14 @@ impl Settings {
         }
     }
 
-    /// What the limit of concurrency counts by, and messages say: scheme, host, port and path.
+    /// The key by which the limit of concurrency counts, and the server's name in messages: scheme, host, port and path.
     pub fn place(&self) -> String {
         let path = self.chat.path();
         let base = path.strip_suffix("/chat/completions").unwrap_or(path);
         format!("{}{base}", origin(&self.chat))
     }
 
-    /// What knows everything that no error and no record may hold: the key, and headers that may be one.
+    /// Makes the redactor that knows all that no error and no record may hold: the key, and headers that may be one.
     pub fn redactor(&self, key: Option<&Secret>) -> Redactor {
         let sensitive = self.headers.iter().filter(|(_, value)| value.is_sensitive());
         let headers = sensitive.filter_map(|(_, value)| value.to_str().ok());
@@ -388,7 +389,7 @@ fn tool_choice(value: &Value) -> Result<ToolChoice, String> {
     }
 }
 
-/// Whether something stands in it that is no JSON: the façade marks that.
+/// Returns whether the value contains a value that is no JSON: the façade marks those.
 fn holds_no_json(value: &Value) -> bool {
     match value {
         Value::Object(map) => map.contains_key("$notJson") || map.values().any(holds_no_json),

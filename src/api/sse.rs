@@ -19,7 +19,7 @@ pub struct Events {
     /// The first line has ended.
     begun: bool,
     limit: usize,
-    /// What is kept of the event that is being received, where that is too long.
+    /// The kept part of the event that is being received, if that is too long.
     cut: Option<Cut>,
     /// Such an event, when it is complete.
     lost: Option<Cut>,
@@ -63,7 +63,7 @@ impl Events {
         }
     }
 
-    /// How much has come of an event that is not complete, bytes.
+    /// The size of the part of an incomplete event that has come, bytes.
     pub fn waiting(&self) -> u64 {
         let dropped = self.cut.as_ref().map_or(0, Cut::bytes);
         dropped + (self.line.len() + self.data.len()) as u64
@@ -125,7 +125,7 @@ impl Events {
     }
 }
 
-/// What a line of data says. `data` alone is a field, too; `database: x` is another one.
+/// The value of a line of data. `data` alone is a field, too; `database: x` is another one.
 fn value_of(line: &[u8]) -> Option<&[u8]> {
     match line.strip_prefix(b"data")? {
         [b':', b' ', value @ ..] | [b':', value @ ..] => Some(value),

@@ -1,4 +1,5 @@
-//! What a CLI's commands have answered: (what was asked, output and exit code) -> a version, a login, or a description of what it did instead.
+//! Reads the output of a CLI's commands: (the question, output and exit code) -> a version, a login, or a description of what the
+//! command did instead.
 
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ use crate::process::{End, Output};
 use crate::provider::{LoginAnswer, LoginCheck, LoginKind, LoginSign, LoginWords};
 use crate::redact::{Redactor, plain};
 
-/// How long a command of the CLI may take: a cold disk has to bring hundreds of megabytes first (claude 2.1.330: 381 MB).
+/// The time that a command of the CLI may take: a cold disk has to bring hundreds of megabytes first (claude 2.1.330: 381 MB).
 pub(super) const COMMAND_LIMIT: Duration = Duration::from_secs(20);
 
-/// What a command that did not answer did instead.
+/// A description of a command that did not answer.
 pub(super) fn description(output: &Output, redactor: &Redactor) -> String {
     let exit = &output.exit;
     match (exit.end, exit.code, &exit.signal) {
@@ -48,7 +49,7 @@ pub(super) fn text(output: &Output) -> String {
     text.into_owned()
 }
 
-/// What the CLI says of its login.
+/// The login as the CLI reports it.
 pub(super) fn answer(check: &LoginCheck, output: &Output) -> Login {
     if output.exit.end != End::Exited {
         return Login::Unknown;
@@ -70,7 +71,7 @@ pub(super) fn answer(check: &LoginCheck, output: &Output) -> Login {
     }
 }
 
-/// Which kind of login the CLI says it has, and what it says of it. `is_set` knows its environment.
+/// The kind of login that the CLI reports, and its words about it. `is_set` knows its environment.
 pub(super) fn kind(
     check: &LoginCheck,
     output: &Output,

@@ -31,12 +31,12 @@ use crate::run::{Ended, Engine, FUNCTIONS, NAMESPACE, Run};
 use answers::{COMMAND_LIMIT, answer, description, host, kind, text, version};
 use report::Finding;
 
-/// How long the tiny request may take in all, waiting and further attempts included.
+/// The time that the tiny request may take in all, waiting and further attempts included.
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
-/// What the tiny request asks.
+/// The text of the tiny request.
 const QUESTION: &str = "Reply with the word OK.";
 
-/// The same where the form in which tools are offered is to be found out, with the tool it names.
+/// The text of the tiny request that finds out the form in which tools are offered, with the tool's name.
 const TOOL_QUESTION: &str = "Call the tool report_ready once, with ready set to true.";
 const TOOL: &str = "report_ready";
 const TOOL_SCHEMA: &str = r#"{"type":"object","properties":{"ready":{"type":"boolean"}},"required":["ready"]}"#;
@@ -134,7 +134,7 @@ impl Drop for Check {
 struct Look {
     engine: Arc<Engine>,
     base: Arc<Vars>,
-    /// What the user's settings of the CLI say.
+    /// The user's settings of the CLI.
     settings: Vec<user_settings::Found>,
     cancel: CancellationToken,
 }
@@ -225,7 +225,7 @@ impl Look {
         told.collect()
     }
 
-    /// What one file says, and what to do about it.
+    /// The problems of one settings file, each with advice.
     fn settings_of(&self, found: &user_settings::Found) -> Vec<(String, String)> {
         let file = found.path.display();
         let whose = match found.is_machines() {
@@ -292,7 +292,8 @@ impl Look {
         told
     }
 
-    /// What `name` is in a call, if it is there as text and not empty: the user's settings beat the environment, and the provider both.
+    /// The value of `name` in a call, if it is text and not empty: the user's settings beat the environment, and the provider beats
+    /// both.
     fn variable(&self, name: &str) -> Option<String> {
         let is_held = ask::holds(&self.engine, name);
         let has_ours = ask::has_settings(&self.engine);
@@ -308,7 +309,7 @@ impl Look {
         text.filter(|text| !text.is_empty())
     }
 
-    /// Whether there was something to ask.
+    /// Finds out the version; returns whether the CLI could be asked.
     async fn version(&self, report: &mut Report) -> bool {
         let provider = self.engine.provider();
         let args = provider.version_args();
@@ -409,7 +410,7 @@ impl Look {
         Some(SignedInBy { kind, why })
     }
 
-    /// What its vendor serves no more, where that may be what the CLI has.
+    /// The problem that the vendor has ended a kind of login, if the CLI may have that kind.
     fn ended_login(&self) -> Option<Problem> {
         let ended = self.engine.provider().checks.ended_login?;
         let is_another = ended.unless.iter().any(|name| self.is_set(name));
@@ -470,7 +471,7 @@ impl Look {
         Arc::clone(engine).begin(Request { env, ..request })
     }
 
-    /// What comes of the tiny request where a tool is to be called.
+    /// Makes the tiny request in which a tool is to be called.
     async fn offer(&self, engine: &Arc<Engine>) -> Ended {
         let run = self.begin(engine, tool_request());
         within_limit(&run, &self.cancel).await
@@ -509,17 +510,17 @@ fn request(question: &str, tools: Vec<ToolSpec>) -> Request {
     }
 }
 
-/// What came of the tiny request, into the report.
+/// Writes the result of the tiny request into the report.
 async fn answered(id: &str, run: &Run, cancel: &CancellationToken, report: &mut Report) {
     settled(id, within_limit(run, cancel).await, report);
 }
 
-/// Whether the model has made a call.
+/// Returns whether the model has made a call.
 fn calls(ended: &Ended) -> bool {
     matches!(ended, Ended::Replied(reply) if !reply.tool_calls.is_empty())
 }
 
-/// Whether another form of tools may do better.
+/// Returns whether another form of tools may succeed.
 fn may_be_the_form(category: Category) -> bool {
     matches!(category, Category::Validation | Category::Unknown | Category::Server)
 }
@@ -557,7 +558,7 @@ fn settled(id: &str, ended: Ended, report: &mut Report) {
     }
 }
 
-/// How the run ended; cancelled when the check is, or when it takes too long.
+/// Waits for the end of the run; the run is cancelled when the check is, or when it takes too long.
 async fn within_limit(run: &Run, cancel: &CancellationToken) -> Ended {
     let ended = run.result();
     tokio::pin!(ended);

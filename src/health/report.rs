@@ -1,4 +1,4 @@
-//! What is known of a provider's health, as JavaScript gets it.
+//! The report of a provider's health, as JavaScript gets it.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,28 +7,28 @@ use crate::error::ProviderError;
 use crate::provider::LoginKind;
 use crate::run::EngineChoice;
 
-/// How far to look. Each level includes those before it.
+/// The depth of the check. Each level includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// Whether the program is there. Nothing is started.
+    /// Checks that the program is there. Nothing is started.
     Command,
-    /// Which version it is.
+    /// Checks its version.
     Version,
-    /// Whether it is logged in, where the CLI can tell.
+    /// Checks that it is logged in, if the CLI can tell.
     Auth,
-    /// Whether it answers: one tiny request, which costs what it costs.
+    /// Checks that it answers: one tiny request, which is billed like any other.
     Request,
 }
 
-/// Whether the CLI is logged in: `true`, `false` or `"unknown"` in JSON.
+/// The state of the CLI's login: `true`, `false` or `"unknown"` in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Login {
-    /// It says so, or it has answered.
+    /// The CLI says that it is logged in, or it has answered.
     Yes,
-    /// It says so, or a request was refused for that reason.
+    /// The CLI says that it is not logged in, or a request was refused for that reason.
     No,
-    /// It was not asked, or can't tell.
+    /// The CLI was not asked, or can't tell.
     Unknown,
 }
 
@@ -47,29 +47,29 @@ impl Serialize for Login {
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     pub provider: String,
-    /// Whether the program is there and can be executed.
+    /// True if the program is there and can be executed.
     pub installed: bool,
-    /// Where it is.
+    /// The program's path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Its version.
+    /// The program's version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Whether that is one of the versions everything was measured with.
+    /// True if that is one of the versions that everything was measured with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version_tested: Option<bool>,
     /// The folder of its login, where the option `login` names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub login: Option<String>,
-    /// Whether it is logged in.
+    /// The state of the login.
     pub authenticated: Login,
-    /// By which kind of login, where the CLI tells.
+    /// The kind of the login, if the CLI tells it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signed_in_by: Option<SignedInBy>,
-    /// How calls are made, where there is more than one way.
+    /// The engine of calls, if there is more than one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineChoice>,
-    /// Whether it answers; only where that was asked.
+    /// True if a request was answered; only with the level that makes one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answering: Option<bool>,
     /// The form in which its model was offered a tool and called it; only where that was asked.
@@ -78,22 +78,22 @@ pub struct Report {
     /// `false` where tools of the CLI's or the agent's own may act; not said of a model alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pure: Option<bool>,
-    /// What is wrong, or worth knowing.
+    /// The problems, and facts that are worth knowing.
     pub problems: Vec<Problem>,
-    /// What each fact took, ms.
+    /// The time that each fact took, ms.
     pub timings_ms: Timings,
 }
 
 /// The kind of login that is in effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SignedInBy {
-    /// Who lets requests in, and who is paid.
+    /// The kind: who lets requests in, and who is paid.
     pub kind: LoginKind,
-    /// How that is known, in words; without a secret.
+    /// The sign of that in words, without a secret.
     pub why: String,
 }
 
-/// What each fact took, ms.
+/// The time that each fact took, ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Timings {
     /// Finding the program.
@@ -115,14 +115,14 @@ pub struct Timings {
 pub struct Problem {
     /// An error's code, or one of health's own.
     pub code: &'static str,
-    /// Whether it stands in the way.
+    /// The problem's severity.
     pub severity: Severity,
     pub message: String,
-    /// What to do about it.
+    /// Advice about it.
     pub hint: String,
 }
 
-/// How bad it is.
+/// The severity of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -131,7 +131,7 @@ pub enum Severity {
     Warning,
 }
 
-/// What no failed request would tell.
+/// A problem that no failed request would show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finding {
     VersionNotMeasured,

@@ -16,7 +16,7 @@ use crate::provider::{
     Word, flag, var,
 };
 
-/// What starts it.
+/// The fields with which a config says how the agent is started.
 const FIELDS: &[OptionSpec] = &[
     field("command", Kind::Text),
     field("args", Kind::TextList),
@@ -85,12 +85,12 @@ fn read(value: &Value) -> Result<Provider, String> {
     })
 }
 
-/// What is known of an agent by the name that it gives itself.
+/// The known facts of an agent, found by the name that it gives itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KnownAgent {
-    /// By which of its words a call's tool can be told, where it has no name for it.
+    /// The field of its messages by which a call's tool is recognised, if it does not name the tool.
     pub naming: ToolNaming,
-    /// How much of a tool's result its model gets, bytes; the rest stays in a file of the agent's own.
+    /// The part of a tool's result that its model gets, bytes; the rest stays in a file of the agent's own.
     pub most_of_result: Option<usize>,
 }
 
@@ -116,19 +116,19 @@ const KNOWN: &[(&str, KnownAgent)] = &[
     ("Kimi Code CLI", KnownAgent::naming(ToolNaming::FirstTitle)),
 ];
 
-/// What is known of the agent that calls itself `agent`.
+/// The known facts of the agent that calls itself `agent`; the defaults for an unknown one.
 pub fn known_agent(agent: &str) -> KnownAgent {
     let known = KNOWN.iter().find(|(name, _)| *name == agent);
     known.map(|(_, known)| *known).unwrap_or_default()
 }
 
-/// What it was said to be started with.
+/// The arguments with which its config says that it is started.
 const FLAGS: &[Flag] = &[flag(&[], &[Word::DefaultArgs])];
 
 /// A folder for temporary files, in which some leave theirs (opencode 1.18.34).
 const ENV: &[Var] = &[var("TMPDIR", EnvValue::Folder("tmp"))];
 
-/// What can be had of any agent.
+/// The capabilities that every agent has.
 pub const CAPABILITIES: ByEngine = ByEngine {
     print: OF_EACH,
     live: Some(OF_EACH),
@@ -143,7 +143,7 @@ const OF_EACH: Capabilities = Capabilities {
     ..Capabilities::LEAST
 };
 
-/// Nothing is known of any: the handshake tells.
+/// The check of an agent, which accepts any file: only the handshake tells what it serves.
 const CHECK: EngineCheck = EngineCheck {
     package: "",
     version_folders: &[],

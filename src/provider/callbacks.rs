@@ -1,4 +1,4 @@
-//! Where a run's tools are served: what a CLI learns of the bridge from its own configuration.
+//! The bridge that serves a run's tools, as a CLI's own configuration describes it.
 //!
 //! In: a run's URL and token. Out: the pieces of configuration that several CLIs share. The token goes to private files and
 //! variables only: argv can be read by every user of the machine.
@@ -21,23 +21,23 @@ where you need them, then reply with the assistant's next message, plain text, n
 /// The bridge of a run.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Callbacks {
-    /// Where it is; fit for argv.
+    /// The bridge's URL; it holds no secret, so it may stand in argv.
     pub url: String,
     pub token: String,
 }
 
-/// What the MCP client of a CLI does that others don't.
+/// The peculiarities of a CLI's MCP client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct McpClient {
-    /// Where it puts the model's own id of a call, in the `_meta` of a request.
+    /// The member of a request's `_meta` in which the client puts the model's own id of a call.
     pub call_id: Option<&'static str>,
-    /// How the name begins that it gives itself, where it takes a first text of a result that can be read as JSON for `structuredContent`,
-    /// and then refuses what is no object.
+    /// The beginning of the client's name, if it takes a first text of a result that can be read as JSON for `structuredContent`,
+    /// and then refuses any text that is no object.
     pub parsing: Option<&'static str>,
 }
 
 impl McpClient {
-    /// Nothing.
+    /// A client without peculiarities.
     pub const PLAIN: McpClient = McpClient {
         call_id: None,
         parsing: None,
@@ -45,7 +45,7 @@ impl McpClient {
 }
 
 impl fmt::Debug for Callbacks {
-    /// Without the token.
+    /// Prints the bridge without its token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Callbacks")
             .field("url", &self.url)

@@ -1,16 +1,16 @@
-//! What a provider can do, for each of its engines: the words for it.
+//! The capabilities of a provider, for each of its engines.
 //!
 //! In: nothing. Out: the types of a provider's [`Capabilities`], which stand as data in its folder. Who can do what is asked for in
 //! [`super::support`].
 
-/// How well something is supported.
+/// The level at which a feature is supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
     /// The backend has it, and it is handed over.
     Native,
     /// The backend has nothing of the kind: it is asked for in words and checked, or done here.
     Emulated,
-    /// It can't be had: who asks for it is refused, or told that it was left out.
+    /// The feature is missing: a call that needs it is refused, or warned that it was left out.
     Unsupported,
 }
 
@@ -25,17 +25,17 @@ impl Support {
     }
 }
 
-/// How well one thing is supported, with what is to be known about it.
+/// The support of one feature, with a remark for the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capability {
     pub support: Support,
-    /// What is to be known, a clause without a full stop; empty for nothing.
+    /// The remark, a clause without a full stop; empty for none.
     pub remark: &'static str,
-    /// With which options it can be had.
+    /// The options that the feature needs.
     pub needs: Needs,
 }
 
-/// What a provider's options must be for something to be had.
+/// The condition on a provider's options under which a feature is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     Nothing,
@@ -50,14 +50,14 @@ pub const NATIVE: Capability = Capability {
     needs: Needs::Nothing,
 };
 
-/// It is asked for in words and checked, or done here.
+/// The feature is asked for in words and checked, or done by this package.
 pub const EMULATED: Capability = Capability {
     support: Support::Emulated,
     remark: "",
     needs: Needs::Nothing,
 };
 
-/// It can't be had.
+/// The feature is missing.
 pub const UNSUPPORTED: Capability = Capability {
     support: Support::Unsupported,
     remark: "",
@@ -65,19 +65,19 @@ pub const UNSUPPORTED: Capability = Capability {
 };
 
 impl Capability {
-    /// The same, with what is to be known about it.
+    /// Returns this capability with a remark.
     #[must_use]
     pub const fn but(self, remark: &'static str) -> Capability {
         Capability { remark, ..self }
     }
 
-    /// The same, with options that are like this.
+    /// Returns this capability with a condition on the options.
     #[must_use]
     pub const fn with(self, needs: Needs) -> Capability {
         Capability { needs, ..self }
     }
 
-    /// Whether it can be had at all.
+    /// Returns whether the feature is there at all.
     pub fn is_supported(self) -> bool {
         self.support != Support::Unsupported
     }
@@ -94,13 +94,13 @@ pub enum Feature {
     Documents,
     /// Images in a tool's result.
     ResultImages,
-    /// What the model thought, in the answer.
+    /// The model's reasoning, in the answer.
     ReasoningOut,
-    /// How much the model is to think.
+    /// The choice of how much the model reasons.
     ReasoningEffort,
     /// Another model for one call.
     Model,
-    /// Which tools the model is to call.
+    /// The choice of the tools that the model is to call.
     ToolChoice,
     /// The longest answer, tokens.
     MaxOutputTokens,
@@ -110,7 +110,7 @@ pub enum Feature {
     Temperature,
     /// Waiting until a used-up plan is reset.
     QuotaWait,
-    /// One of several logins.
+    /// The choice among several logins.
     Login,
 }
 
@@ -132,7 +132,7 @@ impl Feature {
         Feature::Login,
     ];
 
-    /// What people call it.
+    /// The feature's name for people.
     pub fn title(self) -> &'static str {
         match self {
             Feature::StructuredOutput => "structured output",
@@ -168,12 +168,12 @@ impl Feature {
     }
 }
 
-/// What one engine of a provider can do. A field per [`Feature`].
+/// The capabilities of one engine of a provider, with a field per [`Feature`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the features are documented where they are named")]
 pub struct Capabilities {
-    /// Whether it is a model alone, unless options say otherwise: prompt in, answer out. `false` where tools of the CLI's or the agent's
-    /// own stay on, or nothing is known against them.
+    /// True if a model alone answers, unless options say otherwise: prompt in, answer out. `false` if tools of the CLI's or the
+    /// agent's own stay on, or that is unknown.
     pub pure: bool,
     pub structured_output: Capability,
     pub images: Capability,
@@ -191,7 +191,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Of a CLI of which nothing is known but that its flags can be called: a model, and what can be asked for in words.
+    /// The capabilities of a CLI of which only its flags are known: a model, and what can be asked for in words.
     pub const LEAST: Capabilities = Capabilities {
         pure: false,
         structured_output: EMULATED,
@@ -209,7 +209,7 @@ impl Capabilities {
         login: UNSUPPORTED,
     };
 
-    /// How well `feature` is supported.
+    /// The support of `feature`.
     pub fn of(&self, feature: Feature) -> Capability {
         match feature {
             Feature::StructuredOutput => self.structured_output,
@@ -229,10 +229,10 @@ impl Capabilities {
     }
 }
 
-/// What a provider can do, by the engine that is asked.
+/// The capabilities of a provider, by its engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByEngine {
-    /// One process per call.
+    /// The engine with one process per call.
     pub print: Capabilities,
     /// A process that stays; `None` where there is no such engine.
     pub live: Option<Capabilities>,
@@ -258,12 +258,12 @@ impl ByEngine {
         Feature::ALL.into_iter().filter(can).filter_map(named).collect()
     }
 
-    /// Whether it is a model alone in whichever engine, unless options say otherwise.
+    /// Returns whether a model alone answers with every engine, unless options say otherwise.
     pub fn is_pure(&self) -> bool {
         self.print.pure && self.live.is_none_or(|live| live.pure)
     }
 
-    /// Of a provider without a live engine.
+    /// The capabilities of a provider without a live engine.
     pub const fn print_only(print: Capabilities) -> ByEngine {
         ByEngine { print, live: None }
     }

@@ -1,36 +1,37 @@
-//! What is asked of an installed CLI, or seen of it, before it is called: the types of that part of a provider's data.
+//! The types of a provider's data for checking an installed CLI before a call: what it is asked, and what is read from its file.
 //!
 //! In: nothing. Out: [`Checks`] and what it is made of.
 
-/// How a CLI is asked about itself. Only commands that end by themselves without a terminal belong here.
+/// The ways to ask a CLI about itself. Only commands that end by themselves without a terminal belong here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checks {
-    /// What makes it print its version.
+    /// The arguments with which it prints its version.
     pub version: &'static [&'static str],
-    /// What makes it say whether it is logged in; `None` where it has no such command.
+    /// The command that says whether it is logged in; `None` if it has no such command.
     pub login: Option<LoginCheck>,
-    /// By what an installed copy is known to serve live sessions; `None` where it has no live form.
+    /// The check whether an installed copy serves live sessions; `None` if the CLI has no live form.
     pub live: Option<EngineCheck>,
-    /// By what an installed copy is known to serve warm calls; `None` where it has no warm form.
+    /// The check whether an installed copy serves warm calls; `None` if the CLI has no warm form.
     pub warm: Option<EngineCheck>,
     /// Logins that a version of it offers, and that its vendor serves no more.
     pub ended_login: Option<EndedLogin>,
-    /// With what of the user's its model reads what stands in no thread.
+    /// The user's options with which its model reads texts from outside the thread.
     pub reading: Reading,
 }
 
-/// With what of the user's a model reads what stands in no thread: by tools of the CLI's own, by servers, or in an older session.
+/// The user's options with which a model reads texts that stand in no thread: by tools of the CLI's own, by servers, or in an older
+/// session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
     pub flags: &'static [&'static str],
-    /// How settings begin that a flag takes (`mcp_servers` of codex's `-c mcp_servers.x.url=…`).
+    /// The beginnings of such settings that a flag takes (`mcp_servers` of codex's `-c mcp_servers.x.url=…`).
     pub settings: &'static [&'static str],
     /// Keys of the option `config`.
     pub config: &'static [&'static str],
 }
 
 impl Reading {
-    /// With nothing.
+    /// No options at all.
     pub const NONE: Reading = Reading {
         flags: &[],
         settings: &[],
@@ -43,7 +44,7 @@ impl Reading {
 pub struct EndedLogin {
     /// Variables by which another kind is chosen; with one of them, nothing needs to be said.
     pub unless: &'static [&'static str],
-    /// What has ended, and when.
+    /// The message that says which login has ended, and when.
     pub message: &'static str,
     pub hint: &'static str,
 }
@@ -60,15 +61,15 @@ impl Checks {
     };
 }
 
-/// By what an installed CLI is known to serve an engine other than print, before anything is started.
+/// The check whether an installed CLI serves an engine other than print, before anything is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineCheck {
-    /// Its npm package. Those that hold the binary of one platform are called so as well, with a `-` and the platform.
+    /// Its npm package. The packages with the binary of one platform have the same name with a `-` and the platform behind it.
     pub package: &'static str,
     /// Folders, one in the other, in which an installer puts a file or a folder that is named by the version, alone or behind the program's
     /// name and a `-`.
     pub version_folders: &'static [&'static [&'static str]],
-    /// What the program is called, and scripts that start it call it.
+    /// The name of the program, also in the scripts that start it.
     pub program: &'static str,
     /// The versions that serve it.
     pub versions: Versions,
@@ -76,37 +77,37 @@ pub struct EngineCheck {
     pub print_flags: &'static [&'static str],
     /// Variables with which, set to anything, its sessions leave no calls to the caller.
     pub print_env: &'static [&'static str],
-    /// Of what a caller is told who has said nothing of engines.
+    /// The reasons of which a caller who has not chosen an engine is warned.
     pub announces: Announced,
-    /// Who wants this engine and nothing else is refused with a file that is not known to serve it: what an older or a newer version
-    /// answers may be wrong.
+    /// True if a call that wants this engine alone is refused unless the file is known to serve it: an older or a newer version may
+    /// answer wrongly.
     pub measured_only: bool,
 }
 
-/// Of what a caller is told that is asked in another form than the installed CLI should have.
+/// The reasons of which a caller is warned who is served by another engine than the installed CLI should have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Announced {
-    /// That it has turned out not to serve it, or that its version does not. Not that the file is no such program: test doubles are usual (SPEC-01's of claude), which print
-    /// and do nothing else.
+    /// The CLI turned out not to serve the engine, or its version does not. A file that is no such program gives no warning: test
+    /// doubles are usual (SPEC-01's of claude), which print and do nothing else.
     Versions,
-    /// And that nothing says that the file is the program.
+    /// As well as those, that nothing says that the file is the program.
     All,
 }
 
 /// Versions of a CLI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Versions {
-    /// This one and every newer one.
+    /// This version and every newer one.
     Since([u64; 3]),
-    /// Those that were measured: what is relied on is no promise of the vendor's.
+    /// The versions that were measured: the vendor does not promise the behaviour that is relied on.
     Measured(&'static [[u64; 3]]),
-    /// The same, but a process of any other version is asked when it runs, without a model's hearing of it, and takes calls if it does what
-    /// is needed.
+    /// The versions that were measured. A process of any other version is tested when it runs, without a request to a model, and
+    /// takes calls if it passes.
     Probed(&'static [[u64; 3]]),
 }
 
 impl Versions {
-    /// Whether `version` is one of them.
+    /// Returns whether `version` is one of them.
     pub fn contains(self, version: [u64; 3]) -> bool {
         match self {
             Versions::Since(oldest) => version >= oldest,
@@ -115,13 +116,13 @@ impl Versions {
     }
 }
 
-/// How a CLI is asked whether it is logged in.
+/// The command that asks a CLI whether it is logged in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoginCheck {
     pub args: &'static [&'static str],
-    /// Where the answer stands.
+    /// The place of the answer.
     pub answer: LoginAnswer,
-    /// By what it tells which kind of login that is: the first that holds.
+    /// The signs of each kind of login in the answer: the first that holds counts.
     pub kinds: &'static [LoginSign],
     /// Members of its JSON that say more of the login; no secrets, and nobody's name.
     pub details: &'static [&'static str],
@@ -129,7 +130,7 @@ pub struct LoginCheck {
     pub gateways: &'static [GatewayVariable],
 }
 
-/// Who lets a CLI's requests in, and who is paid.
+/// The kind of a login: who lets a CLI's requests in, and who is paid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LoginKind {
@@ -141,12 +142,12 @@ pub enum LoginKind {
     Gateway,
 }
 
-/// By what a CLI tells the kind of its login.
+/// A sign of a kind of login in a CLI's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoginSign {
     pub kind: LoginKind,
     pub says: LoginWords,
-    /// Where that is not enough: and this variable is set.
+    /// The variable that has to be set as well, if the words alone don't decide.
     pub variable: Option<&'static str>,
 }
 
@@ -161,10 +162,10 @@ impl LoginSign {
     }
 }
 
-/// What a CLI says of its login.
+/// The words of a CLI about its login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoginWords {
-    /// This member of the JSON object on standard output is this text.
+    /// This member of the JSON object on standard output has this text.
     Member(&'static str, &'static str),
     /// A line of its output begins so.
     Line(&'static str),
@@ -173,17 +174,17 @@ pub enum LoginWords {
 /// A variable by which requests go to another server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GatewayVariable {
-    /// Its name; it holds a URL.
+    /// The variable's name; it holds a URL.
     pub name: &'static str,
     /// The vendor's own server.
     pub own_host: &'static str,
 }
 
-/// Where a CLI says whether it is logged in.
+/// The place where a CLI says whether it is logged in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoginAnswer {
-    /// In this boolean of the JSON object on standard output.
+    /// The answer is this boolean of the JSON object on standard output.
     JsonFlag(&'static str),
-    /// In the exit code: 0 is yes, and 1 with this on standard error is no.
+    /// The answer is the exit code: 0 is yes, and 1 with this on standard error is no.
     ExitCode(&'static str),
 }

@@ -1,5 +1,5 @@
-//! What may be chosen for one call as well as for all calls of a provider: the model, how much it thinks, how long its answer may be,
-//! how it is sampled, which tools it calls.
+//! The options that one call may choose as well as a provider: the model, how much it reasons, the length of its answer, its
+//! sampling, the tools it calls.
 //!
 //! In: the object of a call's options or of a provider's. Out: [`Choices`], checked; what of them a provider can't take is refused or
 //! left out ([`settle`]).
@@ -31,33 +31,34 @@ pub const EXTRA_BODY: OptionSpec = option("extraBody", Kind::Object);
 
 const WORDS: &[&str] = &["auto", "none", "any"];
 
-/// What both a provider and a call take, beside the model.
+/// The options that both a provider and a call take, beside the model.
 pub const COMMON: [OptionSpec; 5] = [REASONING, MAX_OUTPUT_TOKENS, STOP, TEMPERATURE, ON_UNSUPPORTED];
 
-/// Which tools the model is to call.
+/// The choice of tools that the model is to call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolChoice {
     /// Whichever it likes, or none.
     Auto,
-    /// None: no tools are offered.
+    /// The model calls no tool: none are offered.
     None,
-    /// At least one.
+    /// The model calls at least one tool.
     Any,
     /// The tool of this name.
     Tool(String),
 }
 
-/// What becomes of a choice that can't be had.
+/// The treatment of a choice that the provider can't serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnUnsupported {
     /// The call is refused.
     Error,
-    /// It is left out, and a warning says so.
+    /// The choice is left out, and a warning says so.
     Warn,
 }
 
 impl OnUnsupported {
-    /// What it is for `feature` where nobody has said: a hint at how to sample or how much to say does no harm when it is missed.
+    /// The default for `feature`. A choice of sampling or length is only a wish, whose absence does no harm, so it is left out with
+    /// a warning.
     fn by_default(feature: Feature) -> OnUnsupported {
         match feature {
             Feature::Temperature | Feature::Stop | Feature::MaxOutputTokens => OnUnsupported::Warn,
@@ -66,7 +67,7 @@ impl OnUnsupported {
     }
 }
 
-/// What is chosen; `None` is the backend's own.
+/// The choices; `None` is the backend's own default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Choices {
     /// `model`.
@@ -82,7 +83,7 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// Those of a checked object.
+    /// Reads the choices of a checked object.
     pub fn read(map: &Map<String, Value>) -> Choices {
         let text = |map: &Map<String, Value>, name: &str| map.get(name).and_then(Value::as_str).map(str::to_owned);
         let reasoning = map.get(REASONING.name).and_then(Value::as_object);
@@ -98,7 +99,7 @@ impl Choices {
         }
     }
 
-    /// These, and where nothing is chosen, `others`.
+    /// Returns these choices, with those of `others` in the place of missing ones.
     #[must_use]
     pub fn or(self, others: &Choices) -> Choices {
         Choices {
@@ -115,7 +116,7 @@ impl Choices {
         self.stop.as_deref().filter(|stop| !stop.is_empty())
     }
 
-    /// What is asked for.
+    /// The features that these choices need.
     fn features(&self) -> impl Iterator<Item = Feature> {
         let asked = [
             (Feature::Model, self.model.is_some()),
@@ -150,7 +151,7 @@ pub fn on_unsupported(map: &Map<String, Value>) -> Option<OnUnsupported> {
     })
 }
 
-/// What of `choices` can be had, and what is left out; `can` is whether the one who is asked can do something.
+/// Separates the choices that can be served from those that are left out; `can` says whether the provider supports a feature.
 ///
 /// # Errors
 /// What can't be had, and is not to be left out.
@@ -175,10 +176,10 @@ pub fn settle(
     Ok((choices, left_out))
 }
 
-/// What one call chooses, checked as far as it can be without knowing its tools.
+/// The choices of one call, checked as far as possible without its tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallChoices {
-    /// What a provider may choose as well.
+    /// The choices that a provider may make as well.
     pub choices: Choices,
     /// `toolChoice`.
     pub tool_choice: Option<ToolChoice>,
@@ -234,7 +235,7 @@ impl ToolChoice {
         }
     }
 
-    /// Whether one of `tools` can be what is asked for.
+    /// Checks that one of `tools` fits this choice.
     ///
     /// # Errors
     /// Why not, in words.
@@ -261,7 +262,7 @@ impl ToolChoice {
     }
 }
 
-/// Whether `effort` is one of `known`; an empty list is for whom any word may do.
+/// Checks that `effort` is one of `known`; an empty list allows any word.
 ///
 /// # Errors
 /// What is allowed.

@@ -37,7 +37,7 @@ const REQUIRED: &[OptionSpec] = &[
     options::TIMEOUT,
 ];
 
-/// Those without which any model will do, and ours.
+/// The optional fields: the document's, and this package's additions.
 const OPTIONAL: &[OptionSpec] = &[
     field("models", Kind::List),
     field("defaultModel", Kind::Model),
@@ -156,7 +156,7 @@ fn check_fields(map: &Map<String, Value>) -> Result<(), String> {
     }
 }
 
-/// Whether a provider can be called `id`.
+/// Returns whether a provider may have the id `id`.
 pub(super) fn is_id(id: &str) -> bool {
     let of_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     id.len() <= 64 && id.chars().all(of_id)
@@ -267,13 +267,13 @@ fn list<'a>(map: &'a Map<String, Value>, name: &str) -> &'a [Value] {
     map.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// What a CLI of the user's own can do.
+/// The capabilities of a CLI of the user's own.
 pub const CAPABILITIES: ByEngine = ByEngine::print_only(Capabilities {
     model: NATIVE.but("where the config has `modelArgs`"),
     ..Capabilities::LEAST
 });
 
-/// What all of them have in common.
+/// The data that all CLIs of users share.
 pub(super) static FORM: Provider = Provider {
     id: Cow::Borrowed("custom"),
     command: Cow::Borrowed(""),

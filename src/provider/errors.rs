@@ -1,50 +1,51 @@
-//! What a provider's failures look like and what helps: the vocabulary of its data.
+//! The types of a provider's data about its failures: how they look, and what helps.
 //!
 //! In: nothing. Out: the types of the tables in `<id>/errors.rs`, whose meaning is in `classify`.
 
 use crate::error::Code;
 
-/// What is known of one provider's failures.
+/// The data of one provider's failures.
 #[derive(Debug, Clone, Copy)]
 pub struct Errors {
-    /// What a failure is, by fields, exit codes and text. The first rule that holds decides.
+    /// The rules that classify a failure by fields, exit codes and text. The first rule that holds decides.
     pub rules: &'static [Rule],
-    /// What to do, where the code's general advice is not the best one.
+    /// Advice that is better than the code's general one.
     pub hints: &'static [(Code, &'static str)],
-    /// What its exit codes mean where no rule names them.
+    /// The meaning of exit codes that no rule names.
     pub exit_codes: ExitCodes,
-    /// How it refuses a flag that it does not know; none where its option parser is not known, or does not name the flag.
+    /// The wordings with which it refuses a flag that it does not know; none if its option parser is unknown, or does not name the
+    /// flag.
     pub refused_flags: &'static [RefusedFlag],
-    /// How it refuses, before it does anything, a schema that it was told for its answer: a regular expression, case ignored. What it finds is
-    /// the reason.
+    /// The wording with which it refuses, before it does anything, a schema for its answer: a regular expression, case ignored. The
+    /// match is the reason.
     pub refused_schema: Option<&'static str>,
-    /// How a line of standard error begins that tells of a request to be made again after a pause no caller waits for: the process is
-    /// ended there. What stands behind the line's first `): ` is the failure.
+    /// The beginnings of a line on standard error that announces a retry after a pause longer than any caller waits: the process is
+    /// ended there. The text behind the line's first `): ` is the failure.
     pub long_pauses: &'static [&'static str],
-    /// How many bytes of an answer in text form are sure to have come whole: of more, the CLI loses the end as it exits, with exit
-    /// code 0. `None` where it loses nothing.
+    /// The length up to which an answer in text form is sure to be whole, bytes: of a longer one, the CLI loses the end as it
+    /// exits, with exit code 0. `None` if it loses nothing.
     pub whole_text: Option<u64>,
-    /// What its error channel says besides.
+    /// The other text of its error channel.
     pub channel: Channel,
 }
 
-/// What a CLI's error channel says besides what its failure is. Read in every text, whoever's it is: who asks what a text means does
-/// not always say whose it is.
+/// The text of a CLI's error channel that is no failure. It is read in every text of any CLI, since a caller who asks for the
+/// meaning of a text does not always say whose it is.
 #[derive(Debug, Clone, Copy)]
 pub struct Channel {
     /// Whole lines that are no error: regular expressions, case ignored, in which white space does not count.
     pub noise: &'static [&'static str],
-    /// How a line begins that stands at the top of a transcript, echo of the prompt included, in which only marked lines
+    /// The beginning of a line at the top of a transcript, which includes an echo of the prompt. In a transcript, only marked lines
     /// (`ERROR: …`) are errors.
     pub transcript: Option<&'static str>,
-    /// In text form its failures stand on standard output, where others have their answer or half of it.
+    /// True if its failures in text form come on standard output, where others have their answer or half of it.
     pub fails_on_stdout: bool,
-    /// What stands before the reason and is about the CLI: a regular expression, in which `.` is also a line's end.
+    /// The text before the reason that is about the CLI: a regular expression, in which `.` also matches a line's end.
     pub preamble: Option<&'static str>,
 }
 
 impl Channel {
-    /// Nothing.
+    /// An error channel without such text.
     pub const PLAIN: Channel = Channel {
         noise: &[],
         transcript: None,
@@ -54,7 +55,7 @@ impl Channel {
 }
 
 impl Errors {
-    /// Nothing is known: a CLI of the user's own.
+    /// The data of a CLI whose failures are unknown: a CLI of the user's own.
     pub const NONE: Errors = Errors {
         rules: &[],
         hints: &[],
@@ -66,13 +67,13 @@ impl Errors {
         channel: Channel::PLAIN,
     };
 
-    /// What to do about `code`.
+    /// The advice for `code`.
     pub fn hint(&self, code: Code) -> Option<&'static str> {
         self.hints.iter().find(|(of, _)| *of == code).map(|(_, hint)| *hint)
     }
 }
 
-/// What exit codes mean that no rule names.
+/// The meaning of exit codes that no rule names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitCodes {
     /// No more than that the run failed.
@@ -86,7 +87,7 @@ pub enum ExitCodes {
 pub struct RefusedFlag {
     /// A regular expression, case ignored, whose first group is the flag. Only its first word: what follows may be a prompt.
     pub sentence: &'static str,
-    /// What a bare word is to be put behind.
+    /// The prefix that completes a bare word.
     pub prefix: &'static str,
 }
 
@@ -110,7 +111,7 @@ const fn refused_flag(sentence: &'static str) -> RefusedFlag {
     RefusedFlag { sentence, prefix: "--" }
 }
 
-/// One condition of a [`Rule`].
+/// A condition of a [`Rule`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
     /// A machine-readable word of the provider, in snake case (`classify::table::snake`): `RateLimitError` is `rate_limit_error`.
@@ -158,7 +159,7 @@ pub struct Rule {
     /// A text the rule is for, as the CLI prints it. The tests feed it back, so every rule has its own proof.
     #[cfg(test)]
     pub like: &'static str,
-    /// What to do, where the code's general advice is not the best one.
+    /// Advice that is better than the code's general one.
     pub hint: Option<&'static str>,
     /// The reason in this package's wording, where the provider's own are absent or of no use to people.
     pub say: Option<&'static str>,
@@ -184,19 +185,19 @@ impl Rule {
         }
     }
 
-    /// The same with a hint of its own.
+    /// Returns this rule with a hint of its own.
     pub const fn hint(mut self, hint: &'static str) -> Self {
         self.hint = Some(hint);
         self
     }
 
-    /// The same with the reason in this package's wording.
+    /// Returns this rule with the reason in this package's wording.
     pub const fn say(mut self, say: &'static str) -> Self {
         self.say = Some(say);
         self
     }
 
-    /// The same as a last resort.
+    /// Returns this rule as a last resort.
     pub const fn weak(mut self) -> Self {
         self.weak = true;
         self

@@ -1,4 +1,4 @@
-//! What may be set beside a list of providers: the options of `createFallbackProvider`.
+//! The options of `createFallbackProvider`, which stand beside its list of providers.
 //!
 //! In: their JSON. Out: the settings of the members' breakers, or an error that names the option.
 

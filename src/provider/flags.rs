@@ -1,4 +1,4 @@
-//! What a command line is declared with: flags, what they are made of, and when they are there.
+//! The types that declare a command line: its flags, their words, and the conditions under which they are there.
 //!
 //! In: nothing. Out: the types of a provider's `flags`, whose meaning is in `command`.
 
@@ -33,7 +33,7 @@ pub(super) const fn optional(when: &'static [When], args: &'static [Word]) -> Fl
 }
 
 impl Flag {
-    /// Its literal arguments, `--disable goals`: what an optional flag is known by.
+    /// The flag's literal arguments, for example `--disable goals`: an optional flag is recognised by them.
     pub fn name(&self) -> String {
         let literals = self.args.iter().map_while(|word| match word {
             Word::Lit(literal) => Some(*literal),
@@ -43,24 +43,25 @@ impl Flag {
     }
 }
 
-/// Whether the optional flag called `name` is what a CLI names `refused`: its own name, its first word, or what yargs makes
-/// of a leading `no-` (`--no-input` is refused as `--input`, recording gemini/bad-flag).
+/// Returns whether the optional flag `name` is the one that a CLI refuses as `refused`: by its own name, its first word, or the
+/// form in which yargs names a leading `no-` (`--no-input` is refused as `--input`, recording gemini/bad-flag).
 pub fn same_flag(name: &str, refused: &str) -> bool {
     let first = name.split(' ').next().unwrap_or_default();
     let plain = refused.trim_start_matches('-');
     name == refused || first == refused || first.strip_prefix("--no-") == Some(plain)
 }
 
-/// When a [`Flag`] is there.
+/// The condition under which a [`Flag`] is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
-    /// Not in SPEC-01's own form (`promptStyle: "arg"`, `outputFormat: "text"`, `noInput: true`), which has no other flags.
+    /// The options are not SPEC-01's own form (`promptStyle: "arg"`, `outputFormat: "text"`, `noInput: true`), which has no other
+    /// flags.
     Isolated,
-    /// One process per call (`exchange::print`).
+    /// The engine has one process per call (`exchange::print`).
     Print,
-    /// One process per conversation (`exchange::claude_live`).
+    /// The engine has one process per conversation (`exchange::claude_live`).
     Live,
-    /// One process for many calls, which remembers none of them (`exchange::acp_warm`).
+    /// The engine has one process for many calls, which remembers none of them (`exchange::acp_warm`).
     Warm,
     /// The prompt of a print run holds what is no text.
     Media,
@@ -102,37 +103,37 @@ pub enum When {
     NoCallbacks,
     /// The CLI is a model behind an agent; in a workspace it does the work itself ([`super::options::Workspace`]).
     NoWorkspace,
-    /// It is to be one of its agents.
+    /// One of the CLI's agents is chosen.
     Agent,
     /// Something is added to its system prompt.
     AppendedSystemPrompt,
     /// Some tools need no permission.
     AllowedTools,
-    /// Its answers are limited.
+    /// The length of answers is limited.
     MaxOutputTokens,
-    /// How much the model thinks is chosen.
+    /// The reasoning effort is chosen.
     Effort,
     /// Settings of ours are to win over the user's: always but in SPEC-01's own form, where only a choice of the caller's needs them.
     Settings,
     /// Texts end the answer.
     Stop,
-    /// Its answer has to fit a schema that it can be told ([`super::SchemaForm`]).
+    /// The answer has to fit a schema that the CLI can be told ([`super::SchemaForm`]).
     OutputSchema,
-    /// It is told no schema.
+    /// The CLI is told no schema.
     NoOutputSchema,
     /// The installed CLI is known to be of this version or a later one, by its npm package.
     Since([u64; 3]),
-    /// It is an earlier one, or nothing tells.
+    /// The installed version is older than this one, or unknown.
     Before([u64; 3]),
 }
 
-/// One word of a command line.
+/// A word of a command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word {
     Lit(&'static str),
     Prompt,
     Model,
-    /// How much the model thinks.
+    /// The reasoning effort.
     Effort,
     /// `key="effort"`: a setting in TOML whose value is how much the model thinks.
     EffortSetting(&'static str),
@@ -144,7 +145,8 @@ pub enum Word {
     File(&'static str),
     /// `key="path"`: a setting in TOML whose value is the path of a private file.
     FileSetting(&'static str, &'static str),
-    /// This and the path of a private file, as one argument for each of the prompt's blocks ([`super::media::MediaForm::Files`]).
+    /// This text and the path of a private file, as one argument for each of the prompt's blocks
+    /// ([`super::media::MediaForm::Files`]).
     MediaFiles(&'static str),
     PermissionMode,
     /// The sandbox, read-only unless the built-in tools are on and the user wants another.

@@ -11,22 +11,22 @@ use serde::Serialize;
 pub struct Models {
     /// LangChain's and LangSmith's name for who makes them; `None` where that depends on the model.
     pub vendor: Option<&'static str>,
-    /// The same in OpenTelemetry's semantic conventions (`gen_ai.provider.name`).
+    /// The vendor's name in OpenTelemetry's semantic conventions (`gen_ai.provider.name`).
     pub company: Option<&'static str>,
-    /// What they are called, as a regular expression that JavaScript and Rust understand alike.
+    /// The pattern of the models' names, a regular expression that JavaScript and Rust understand alike.
     pub names: Option<&'static str>,
-    /// What the CLI itself calls a family of them, whichever model that is in its version.
+    /// The CLI's own names for families of models; each version of the CLI decides which model that is.
     pub aliases: &'static [&'static str],
-    /// How many tokens fit, by a model's full name: what the CLI itself counts with. It cuts or refuses a thread by its own number,
-    /// whatever the model's API would take. Names that a CLI resolves itself (`sonnet`) mean another model in each version of it, and
-    /// stand in no table.
+    /// The sizes of models by their full names, in the tokens that the CLI itself counts with. It cuts or refuses a thread by its
+    /// own number, whatever the model's API would take. Names that a CLI resolves itself (`sonnet`) mean another model in each
+    /// version of it, and stand in no table.
     pub sizes: &'static [Size],
     /// Images go to the model as the addresses they have.
     pub takes_image_urls: bool,
 }
 
 impl Models {
-    /// Of a CLI whose models are anybody's.
+    /// The models of a CLI that takes those of any vendor.
     pub const ANY: Models = Models {
         vendor: None,
         company: None,
@@ -37,15 +37,15 @@ impl Models {
     };
 }
 
-/// How many tokens one model takes.
+/// The number of tokens that one model takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Size {
-    /// Its full name, without the day of a version.
+    /// The model's full name, without the day of a version.
     pub model: &'static str,
-    /// Of a request and its answer together.
+    /// The limit of a request and its answer together.
     pub max_input_tokens: u32,
-    /// Of an answer, where the CLI has such a limit.
+    /// The limit of an answer, if the CLI has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u32>,
 }
@@ -71,8 +71,8 @@ const MAKERS: [&str; 13] = [
     "claude", "gpt", "gemini", "deepseek", "grok", "qwen", "glm", "kimi", "llama", "mistral", "o1", "o3", "o4",
 ];
 
-/// Whether `answered` is certainly another model than `asked`. Names that leave the model to whoever serves it (`sonnet`, `gpt-latest`, a
-/// deployment's), dates, versions of a snapshot and the order of a name's parts make none.
+/// Returns whether `answered` is certainly another model than `asked`. Names that leave the model to the server (`sonnet`,
+/// `gpt-latest`, a deployment's), dates, versions of a snapshot and the order of a name's parts make no difference.
 pub fn is_another(asked: &str, answered: &str) -> bool {
     let (asked, answered) = (asked.to_ascii_lowercase(), answered.to_ascii_lowercase());
     if FAMILIES.contains(&asked.as_str()) {

@@ -1,4 +1,4 @@
-//! Who can do what: one place for error messages and for the table of docs/reference/providers.md.
+//! The support of features by all providers: one source for error messages and for the table of docs/reference/providers.md.
 //!
 //! In: the [`Capabilities`] of every provider and of an OpenAI-compatible API. Out: what one of them can do ([`Provider::can`]), who
 //! else can ([`providers_with`]), why something is refused ([`refusal`]), and the table's columns ([`columns`]).
@@ -10,8 +10,8 @@ use super::{ALL, Provider, acp, custom, openai};
 use crate::error::{Code, ProviderError};
 
 impl Provider {
-    /// How well `feature` is supported by whichever engine a call comes to with the option `engine`: by the one that can least,
-    /// with its name.
+    /// The support of `feature` with the option `engine`: that of the engine which supports it least among those a call may use,
+    /// with that engine's name.
     pub fn can(&self, feature: Feature, engine: EngineKind) -> (&'static str, Capability) {
         let engines = engines(&self.capabilities, engine);
         let rank = |(_, capability): &(&str, Capability)| match capability.support {
@@ -25,7 +25,7 @@ impl Provider {
 }
 
 impl Provider {
-    /// What of `choices` a call with `options` can have that comes to the option `engine`, and what is left out of it.
+    /// Separates the choices that a call with `options` and the option `engine` can make from those that are left out.
     ///
     /// # Errors
     /// `UNSUPPORTED_OPTION`, naming the option, who can't, and who can.
@@ -54,7 +54,7 @@ impl Provider {
         ProviderError::new(&self.id, Code::UnsupportedOption, reason).with_hint(hint)
     }
 
-    /// Whether `feature` can be had live, of a call that may come to another engine.
+    /// Returns whether the live engine supports `feature`, for a call that may use another engine.
     fn can_live(&self, feature: Feature, engine: EngineKind) -> bool {
         let live = self.capabilities.live.map(|can| can.of(feature));
         engine == EngineKind::Auto && live.is_some_and(|can| can.is_supported())
@@ -69,20 +69,20 @@ impl Provider {
     }
 }
 
-/// What keeps a call out of print form.
+/// The option that keeps a call out of print form.
 pub const ONLY_LIVE: &str = "engine: \"live\"";
 
-/// What to do about an option that can't be had.
+/// Advice for an option that the provider does not support.
 pub const HINT: &str = "leave it out, use a provider that can, or set `onUnsupported: \"warn\"`";
 
-/// What messages and the table call an OpenAI-compatible API.
+/// The name of an OpenAI-compatible API in messages and in the table.
 pub const API: &str = "an OpenAI-compatible API";
 
 /// A column of the table: a provider, one of its engines where it has two, and what that can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     pub name: String,
-    /// What it can do.
+    /// The column's capabilities.
     pub can: Capabilities,
 }
 
@@ -116,7 +116,7 @@ pub fn columns() -> Vec<Column> {
     named.chain([own, agent, api]).collect()
 }
 
-/// Who can do `feature`, in words: `claude, codex (live), an OpenAI-compatible API`. Empty where nobody can.
+/// The providers that support `feature`, in words: `claude, codex (live), an OpenAI-compatible API`. Empty if none does.
 pub fn providers_with(feature: Feature) -> String {
     let of = |provider: &&Provider| {
         let engines = engines(&provider.capabilities, EngineKind::Auto);

@@ -21,7 +21,7 @@ pub enum UserRuleError {
     #[error("error rule {pattern:?} is not a regular expression: {why}")]
     Pattern {
         pattern: String,
-        /// What the parser says.
+        /// The message of the parser.
         why: String,
     },
     /// The code does not exist.

@@ -1,4 +1,4 @@
-//! What a CLI is described with: the types of a provider's data, and the texts that several of them share.
+//! The types of a provider's data, which describe a CLI, and the texts that several CLIs share.
 //!
 //! In: nothing. Out: [`Provider`] and what it is made of; flags are in [`super::flags`], what is asked of an installed CLI in
 //! [`super::checks`], failures in [`super::errors`]. What a
@@ -19,16 +19,16 @@ use crate::decode::Wire;
 use crate::event::EngineUsed;
 use crate::schema::{Schema, strict};
 
-/// One CLI, described.
+/// The description of one CLI.
 #[derive(Debug, Clone)]
 pub struct Provider {
-    /// What it is called in options, events and errors.
+    /// The CLI's name in options, events and errors.
     pub id: Cow<'static, str>,
     /// The program looked up on PATH unless `cliPath` says otherwise.
     pub command: Cow<'static, str>,
-    /// What a person should know of it; docs/reference/providers.md is made of this.
+    /// The facts that a person should know; docs/reference/providers.md is made of them.
     pub about: About,
-    /// What its options are where the user says nothing.
+    /// The defaults of its options.
     pub defaults: Defaults,
     /// The command line, flag by flag, in order.
     pub flags: &'static [Flag],
@@ -47,7 +47,7 @@ pub struct Provider {
     /// The session of its own as which it gets a thread, where that is how it gets one
     /// (`promptStyle` [`PromptStyle::Session`]).
     pub session: Option<SessionSpec>,
-    /// What it prints for each `outputFormat`.
+    /// The wire format that it prints for each `outputFormat`.
     pub wires: &'static [(OutputFormat, Wire)],
     /// Options it takes beside [`options::COMMON`], and those of them that it takes with other limits.
     pub own_options: &'static [OptionSpec],
@@ -55,41 +55,41 @@ pub struct Provider {
     pub system_prompt: &'static str,
     /// Put before a prompt that begins with this character, which the CLI would take for a command of its own.
     pub guard: Option<Guard>,
-    /// Whether an `@name` anywhere in a prompt is the CLI's to read, a file of the folder it runs in for example: then no prompt of a thread
-    /// has an `@` in it, which is written as XML and JSON write a character by its number.
+    /// True if the CLI itself reads an `@name` anywhere in a prompt, for example as a file of the folder it runs in. Then no prompt
+    /// contains an `@`: XML and JSON write it by its number.
     pub reads_references: bool,
-    /// How it serves conversations with one process, where it does.
+    /// The form in which one process serves a conversation, if the CLI has one.
     pub live: Option<LiveForm>,
-    /// How one process of it serves calls without memory, one after the other or at once, where it does.
+    /// The form in which one process serves calls without memory, one after the other or at once, if the CLI has one.
     pub warm: Option<WarmForm>,
-    /// What it takes beside text, and how.
+    /// The content beside text that it takes, and how it gets it.
     pub media: MediaSupport,
     /// Whose its models are.
     pub models: Models,
-    /// How it gets the schema that an answer has to fit.
+    /// The way in which it gets the schema that an answer has to fit.
     pub schema: SchemaForm,
-    /// What its MCP client does that others don't.
+    /// The peculiarities of its MCP client.
     pub mcp: McpClient,
-    /// What it can do.
+    /// Its capabilities by engine.
     pub capabilities: ByEngine,
-    /// What `reasoning.effort` may be; none means any word, which is the model's to know.
+    /// The allowed words of `reasoning.effort`; an empty list allows any word and leaves the decision to the model.
     pub efforts: &'static [&'static str],
     /// The longest prompt it takes; it would cut a longer one, or refuse it late.
     pub prompt_limit: Option<PromptLimit>,
     /// Kinds of failure after which the CLI would go on for ever, or ask its API again: its process is killed there.
     pub stop_on: &'static [&'static str],
-    /// What standard error says where a run is no success, whatever its exit code and its output are.
+    /// Texts on standard error with which a run has failed, whatever its exit code and its output are.
     pub fatal_stderr: &'static [&'static str],
-    /// What all of standard output is in text form where a run is no success, whatever its exit code is. An answer of just
-    /// these words can't be distinguished from it.
+    /// Texts that are all of standard output in text form when a run has failed, whatever its exit code is. An answer of just these
+    /// words can't be distinguished from a failure.
     pub fatal_stdout: &'static [&'static str],
-    /// How a message of the model begins that is none, but the reason of a run that failed.
+    /// The beginning of a message of the model that is in truth the reason of a failed run.
     pub error_message: Option<&'static str>,
-    /// What its failures look like and what helps.
+    /// The forms of its failures, and what helps.
     pub errors: Errors,
-    /// How its health is asked for.
+    /// The commands and signs that its health check uses.
     pub checks: Checks,
-    /// How it is given another login than the default one; `None` where no variable is known to do it.
+    /// The way to give it another login than the default one; `None` if no variable is known for that.
     pub login_dir: Option<LoginDir>,
     /// A CLI of the user's own: what it has beside the above.
     pub custom: Option<Box<CustomCli>>,
@@ -104,7 +104,7 @@ impl Provider {
         common.chain(own).collect()
     }
 
-    /// Its option called `name`, if it takes that.
+    /// The option called `name`, if the CLI takes it.
     pub fn option(&self, name: &str) -> Option<OptionSpec> {
         let mut all = self.own_options.iter().chain(options::COMMON);
         let spec = all.find(|spec| spec.name == name).copied();
@@ -130,17 +130,17 @@ impl Provider {
         }
     }
 
-    /// Whether it is an agent of the user's own, whose instructions and tools stay its own.
+    /// Returns whether it is an agent of the user's own, whose instructions and tools stay its own.
     pub fn is_agent(&self) -> bool {
         self.custom.as_ref().is_some_and(|own| own.is_agent)
     }
 
-    /// Whether a call can have a process of its own.
+    /// Returns whether a call can have a process of its own.
     pub fn has_print(&self) -> bool {
         !self.is_agent()
     }
 
-    /// By what an installed copy is known to serve `engine`.
+    /// The check whether an installed copy serves `engine`.
     pub fn check_of(&self, engine: EngineUsed) -> Option<EngineCheck> {
         match engine {
             EngineUsed::Print => None,
@@ -149,12 +149,12 @@ impl Provider {
         }
     }
 
-    /// Whether it has another engine than print.
+    /// Returns whether it has another engine than print.
     pub fn has_engines(&self) -> bool {
         self.live.is_some() || self.warm.is_some()
     }
 
-    /// What makes the CLI print its version; nothing where it can't be asked.
+    /// The arguments with which the CLI prints its version; empty if it can't be asked.
     pub fn version_args(&self) -> Vec<&str> {
         match &self.custom {
             Some(own) => own.version_args.iter().map(String::as_str).collect(),
@@ -163,42 +163,42 @@ impl Provider {
     }
 }
 
-/// How a CLI serves conversations: the form of its kept processes, and what that can.
+/// The form in which a CLI serves conversations, and the abilities of its kept processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiveForm {
     /// The form's folder in `exchange/`, by which `run::session::kept` knows it.
     pub folder: &'static str,
-    /// Whether a session can be told the schema of its answers.
+    /// True if a session can be told the schema of its answers.
     pub takes_schema: bool,
-    /// Whether the CLI's own tools may be on.
+    /// True if the CLI's own tools may be on.
     pub may_have_tools: bool,
-    /// Whether an agent has turns of it in print form as well, rather than one run that calls back.
+    /// True if an agent takes turns of it in print form as well, rather than one run that calls back.
     pub has_turns_in_print: bool,
 }
 
-/// How one process of a CLI serves calls without memory: over the Agent Client Protocol, JSON-RPC on standard input and output, with a
-/// session for each call (`exchange::acp_warm`). What is asked is the prompt of the print form.
+/// The form in which one process of a CLI serves calls without memory: over the Agent Client Protocol, JSON-RPC on standard input
+/// and output, with a session for each call (`exchange::acp_warm`). It is asked the prompt of the print form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WarmForm {
-    /// Where an answer says what it cost.
+    /// The place of an answer's usage.
     pub usage: AcpUsage,
-    /// What an error's code means.
+    /// The meaning of an error's code.
     pub errors: AcpErrors,
-    /// How many sessions that are not closed a process holds before another takes its place: its memory grows with each.
+    /// The number of unclosed sessions that a process holds before another takes its place: its memory grows with each.
     pub max_sessions: u32,
-    /// How a session gets the thread of its call.
+    /// The way in which a session gets the thread of its call.
     pub thread: WarmThread,
-    /// Whether its sessions are told what is chosen: the command line of others says it, or their file.
+    /// True if its sessions are told the choices; with others, the command line or the session's file says them.
     pub is_told_choices: bool,
-    /// Whether it has tools of its own that it runs by itself: a call in which it may have is not made again.
+    /// True if it has tools of its own that it runs by itself: a call that may have run one is not repeated.
     pub has_own_tools: bool,
 }
 
-/// By which word of an agent of the Agent Client Protocol the tool of a call is known, where the agent does not name it (`ToolCall.name`,
-/// `_meta`). What others word is none: the id of a call is the API's as a rule, and its title the model's.
+/// The field of an agent of the Agent Client Protocol by which the tool of a call is known, if the agent does not name it
+/// (`ToolCall.name`, `_meta`). The other fields don't serve: the id of a call is the API's as a rule, and its title the model's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolNaming {
-    /// None.
+    /// No other field: only a name tells.
     #[default]
     Name,
     /// The agent itself makes the id, of the tool's name and the API's id (`mcp_df_add__c1`, gemini 0.61.0).
@@ -207,13 +207,13 @@ pub enum ToolNaming {
     FirstTitle,
 }
 
-/// How a session of a warm process gets the thread of its call.
+/// The way in which a session of a warm process gets the thread of its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WarmThread {
-    /// As the one prompt of a new session.
+    /// The thread is the one prompt of a new session.
     Prompt,
-    /// As the history of a session that is written into the process's home ([`Provider::session`]), loaded, prompted with this, and closed:
-    /// for a CLI that reads more into a prompt than there is in it.
+    /// The thread is the history of a session that is written into the process's home ([`Provider::session`]), loaded, prompted
+    /// with this, and closed: for a CLI that reads more into a prompt than there is in it.
     History {
         /// A sentence of ours.
         prompt: &'static str,
@@ -221,7 +221,7 @@ pub enum WarmThread {
 }
 
 impl WarmForm {
-    /// That of an agent of which nothing is known.
+    /// The form of an agent of which nothing is known.
     pub const ANY: WarmForm = WarmForm {
         usage: AcpUsage::Any,
         errors: AcpErrors::HttpStatus,
@@ -232,7 +232,7 @@ impl WarmForm {
     };
 }
 
-/// Where an agent of the Agent Client Protocol says what a prompt cost; the protocol itself has no place for it.
+/// The place where an agent of the Agent Client Protocol reports the usage of a prompt; the protocol itself has no place for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AcpUsage {
     /// `_meta.quota` of the answer to the prompt (gemini 0.61.0).
@@ -245,21 +245,23 @@ pub enum AcpUsage {
     Any,
 }
 
-/// What the code of a JSON-RPC error means.
+/// The meaning of the code of a JSON-RPC error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AcpErrors {
-    /// It is the API's HTTP status, where it is one (gemini 0.61.0).
+    /// The code is the API's HTTP status, if it is one (gemini 0.61.0).
     HttpStatus,
-    /// Nothing: the reason is `data.details` (qwen 0.24.4).
+    /// The code means nothing; the reason is `data.details` (qwen 0.24.4).
     Details,
-    /// Nothing: `data` is the reason as a text, or holds it with the status and the kind of the failure (grok 1.0.41).
+    /// The code means nothing; `data` is the reason as a text, or holds it with the status and the kind of the failure (grok
+    /// 1.0.41).
     Data,
 }
 
-/// How a CLI is told which schema an answer has to fit, in print form by the flags of [`When::OutputSchema`], and in its live form.
+/// The way in which a CLI is told the schema of an answer: in print form by the flags of [`When::OutputSchema`], and in its live
+/// form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchemaForm {
-    /// It has no way: the prompt asks for it.
+    /// The CLI has no way: the prompt asks for the schema.
     Asked,
     /// The model gives the answer by a tool of the CLI's own whose arguments are the answer. Of the schema of one object only.
     Tool {
@@ -267,12 +269,12 @@ pub enum SchemaForm {
         /// The CLI lets its model try once more, with the reasons, before it fails.
         asks_again: bool,
     },
-    /// Its API's strict mode: every field required, every object closed.
+    /// The CLI has its API's strict mode: every field required, every object closed.
     Strict,
 }
 
 impl SchemaForm {
-    /// Whether it can be told `schema`.
+    /// Returns whether the CLI can be told `schema`.
     pub fn takes(self, schema: &Schema) -> bool {
         match self {
             SchemaForm::Asked => false,
@@ -289,7 +291,7 @@ impl SchemaForm {
         }
     }
 
-    /// Whether the CLI itself asks once more for an answer that does not fit.
+    /// Returns whether the CLI itself asks once more for an answer that does not fit.
     pub fn asks_again(self) -> bool {
         matches!(self, SchemaForm::Tool { asks_again: true, .. })
     }
@@ -303,27 +305,27 @@ pub fn output_schema(_: &Provider, options: &Options) -> String {
     options.output_schema.clone().unwrap_or_default()
 }
 
-/// How a CLI is given a login of its own: by the folder in which that has its files.
+/// The way to give a CLI a login of its own: the folder that holds the login's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoginDir {
     /// The variable that names the folder.
     pub variable: &'static str,
-    /// What is in the folder; docs/reference/providers.md is made of this.
+    /// The content of the folder; docs/reference/providers.md is made of this.
     pub holds: &'static str,
 }
 
-/// What a person should know of a provider before using it.
+/// The facts that a person should know of a provider before using it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct About {
-    /// What JavaScript's names call it: `OpenCode` of `createOpenCodeCliProvider` and `OpenCodeCliProviderOptions`.
+    /// The CLI's name in JavaScript's names: `OpenCode` of `createOpenCodeCliProvider` and `OpenCodeCliProviderOptions`.
     pub name: &'static str,
     /// Versions of the CLI that everything here was measured with; none where only a document was at hand.
     pub versions: &'static [&'static str],
-    /// What goes to the model beside the thread.
+    /// The texts that go to the model beside the thread.
     pub sent: &'static str,
-    /// What of the user's surroundings still has a part in a run, or is written by it.
+    /// The parts of the user's surroundings that still affect a run, or are written by it.
     pub not_isolated: &'static str,
-    /// What it can't do, or does differently.
+    /// The things that it can't do, or does differently.
     pub limits: &'static str,
 }
 
@@ -343,7 +345,7 @@ pub struct Defaults {
 }
 
 impl Defaults {
-    /// What most have.
+    /// The defaults of most CLIs.
     pub const STANDARD: Defaults = Defaults {
         prompt_style: PromptStyle::Stdin,
         output_format: OutputFormat::StreamJson,
@@ -369,7 +371,7 @@ pub struct Var {
     pub when: &'static [When],
     pub name: &'static str,
     pub value: EnvValue,
-    /// It is a choice of the call's, and wins over the user's `env`.
+    /// True if this is a choice of the call's, which wins over the user's `env`.
     pub is_choice: bool,
 }
 
@@ -378,7 +380,7 @@ pub struct Var {
 pub struct FileSpec {
     /// All must hold; none means always.
     pub when: &'static [When],
-    /// What flags and variables call it by.
+    /// The file's name, by which flags and variables refer to it.
     pub name: &'static str,
     pub content: Compose,
 }
@@ -388,18 +390,18 @@ pub struct FileSpec {
 pub struct UserSettings {
     /// A private file of the same form as the first, which wins over the user's.
     pub ours: Option<OwnSettings>,
-    /// Those files, the user's own settings first.
+    /// The files, the user's own settings first.
     pub files: &'static [SettingsFile],
 }
 
 /// Settings of ours, in a private file.
 #[derive(Debug, Clone, Copy)]
 pub struct OwnSettings {
-    /// What our file is called; a flag names it ([`When::Settings`]).
+    /// The name of our file; a flag names it ([`When::Settings`]).
     pub file: &'static str,
-    /// That flag. JSON that the user adds behind it is merged into our file.
+    /// The flag for our file. JSON that the user adds behind it is merged into our file.
     pub flag: &'static str,
-    /// What our file holds beside the variables that the provider sets or takes away (its member `env`).
+    /// The content of our file beside the variables that the provider sets or takes away (its member `env`).
     pub content: fn(&Provider, &Options) -> serde_json::Map<String, serde_json::Value>,
 }
 
@@ -408,18 +410,18 @@ pub struct OwnSettings {
 pub struct SettingsFile {
     pub place: SettingsPlace,
     pub form: SettingsForm,
-    /// What of it holds whatever ours say.
+    /// The members of the file that count whatever ours say.
     pub unbeaten: &'static [Unbeaten],
     /// Members by which calls are let in, beside the variables.
     pub logins: &'static [&'static str],
 }
 
-/// Where a file of settings is.
+/// The place of a file of settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingsPlace {
     /// The user's: the folder below the user's own, for which the variable of [`Provider::login_dir`] may name another, and the file in it.
     User(&'static str, &'static str),
-    /// Of the machine's owner, for all its users: it wins over ours.
+    /// The file belongs to the machine's owner and holds for all its users: it wins over ours.
     Machine {
         /// The folder on Linux, on macOS and on Windows.
         folders: [&'static str; 3],
@@ -429,7 +431,7 @@ pub enum SettingsPlace {
     },
 }
 
-/// What a file of settings looks like.
+/// The format of a file of settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingsForm {
     Json,
@@ -445,15 +447,15 @@ pub enum SettingsForm {
 pub struct Unbeaten {
     /// The names that lead to it; none means the file as a whole.
     pub path: &'static [&'static str],
-    /// What it does to a call, behind the member's name.
+    /// The effect on a call, worded to stand behind the member's name.
     pub effect: &'static str,
     /// Texts of a list by which alone it matters begin with one of these; none means that all matter.
     pub begins: &'static [&'static str],
-    /// Whether calls with these options that come to this engine are told of it. One that fails for it tells so itself.
+    /// Returns whether calls with these options and this engine are warned of it. A call that fails because of it says so itself.
     pub concerns: fn(&Options, EngineUsed) -> bool,
 }
 
-/// One of any value.
+/// Makes such a member, whatever its value is.
 pub(in crate::provider) const fn unbeaten(
     path: &'static [&'static str],
     effect: &'static str,
@@ -472,7 +474,7 @@ pub(in crate::provider) fn pure(options: &Options, _: EngineUsed) -> bool {
     !options.built_in_tools
 }
 
-/// None: who is concerned hears of it otherwise.
+/// Warns no call: those concerned learn of it otherwise.
 pub(in crate::provider) fn nobody(_: &Options, _: EngineUsed) -> bool {
     false
 }
@@ -496,35 +498,35 @@ pub struct PrivateHome {
     pub folder: &'static str,
     /// The user's home without that variable, in the user's folder.
     pub users: &'static str,
-    /// Whether the CLI asks Windows for the user's folder, whatever `USERPROFILE` says.
+    /// True if the CLI asks Windows for the user's folder, whatever `USERPROFILE` says.
     pub by_system: bool,
-    /// Its files that hold a login; one may come later.
+    /// The files that hold a login; they may appear later.
     pub login: &'static [&'static str],
     /// Others, where they are there.
     pub rest: &'static [&'static str],
     /// A file with the login that is no link but named by a variable, and that variable: a CLI that renews a login by putting
     /// another file in its place would put it in the link's.
     pub named: Option<(&'static str, &'static str)>,
-    /// In print form with its own tools off, the CLI runs in a private folder also where `cwd` names another: of one that the login's
-    /// file calls trusted it would run hooks and servers.
+    /// True if the CLI runs in a private folder in print form with its own tools off, even if `cwd` names another: in a folder that
+    /// the login's file calls trusted, it would run hooks and servers.
     pub hides_folder: bool,
 }
 
 /// A session of the CLI's own, written before it is needed: `<folder>/<the folder it runs in, percent-encoded>/<id>/<file>`.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionSpec {
-    /// Where its sessions are, in the private folder.
+    /// The folder of its sessions, in the private folder.
     pub folder: &'static str,
-    /// What the one session of a process for one call is called, since its command line names it.
+    /// The id of the one session of a process for one call, which the command line names.
     pub id: &'static str,
-    /// Its files, made of the prompt.
+    /// The session's files, made of the prompt.
     pub files: &'static [(&'static str, ComposeSession)],
 }
 
-/// What a session is made of beside the options.
+/// The parts of a session beside the options.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionParts<'a> {
-    /// What it is called.
+    /// The session's id.
     pub id: &'a str,
     pub prompt: &'a str,
 }
@@ -539,7 +541,7 @@ pub type Compose = fn(&Provider, &Options) -> String;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Guard {
     pub first: char,
-    /// What is put before it.
+    /// The text that is put before it.
     pub prefix: &'static str,
 }
 
@@ -547,7 +549,7 @@ pub struct Guard {
 #[derive(Debug, Clone, Copy)]
 pub enum EnvValue {
     Fixed(&'static str),
-    /// None: what is inherited is taken away.
+    /// No value: an inherited variable is taken away.
     Unset,
     /// The `maxRetries` option.
     MaxRetries,
@@ -600,7 +602,7 @@ pub fn system_prompt(provider: &Provider, options: &Options) -> String {
     }
 }
 
-/// What is added to the CLI's own system prompt.
+/// The text that is added to the CLI's own system prompt.
 pub fn appended_prompt(_: &Provider, options: &Options) -> String {
     let workspace = options.workspace.as_ref();
     workspace

@@ -4,7 +4,7 @@
 use super::super::errors::{COMMANDER, Channel, Condition::*, Errors, JSON_SCHEMA, Rule};
 use crate::error::Code;
 
-/// What is known of its failures.
+/// The data of claude's failures.
 pub(super) const ERRORS: Errors = Errors {
     rules: RULES,
     hints: HINTS,
@@ -159,8 +159,8 @@ const RULES: &[Rule] = &[
     Rule::new(&[Subtype("error_during_execution")], Code::ServerError, "something broke").weak(),
 ];
 
-/// What claude says of a plan that is used up, as 2.1.330 lists it itself; `session`, `5-hour`, `Opus`, `org's monthly spend`:
-/// whatever the plan calls its window.
+/// The sentences of claude about a used-up plan, as 2.1.330 lists them itself; `session`, `5-hour`, `Opus`, `org's monthly spend`
+/// are the names that plans give their windows.
 const PLAN: &str = "<(?:hit|reached) your (?:[\\w-]+(?:'s)? ){0,4}limit>|<limit reached\\|\\d|<usage limit reached>|<limit reached ∙ resets>\
 |<out of (?:usage credits|extra usage)>|<org is out of usage>|<seat type doesn't include (?:extra )?usage>\
 |<usage allocation has been disabled>|<usage limit is set to \\$0>|<requires usage credits>";

@@ -34,7 +34,7 @@ const SETTINGS_FILE: &str = "settings.json";
 /// JSON of fields that go into every request.
 const EXTRA_BODY: &str = "CLAUDE_CODE_EXTRA_BODY";
 
-/// What the user's `env` puts there, and the texts that end an answer.
+/// The value of the variable for additional fields of a request: the fields of the user's `env`, and the texts that end an answer.
 fn extra_body(_: &Provider, options: &Options) -> String {
     let users = options.env.iter().rfind(|(name, _)| name == EXTRA_BODY);
     let users = users.and_then(|(_, value)| serde_json::from_str::<Map<String, Value>>(value.as_deref()?).ok());
@@ -79,13 +79,13 @@ fn settings(provider: &Provider, options: &Options) -> Map<String, Value> {
     settings
 }
 
-/// By which calls are let in, beside variables: a program that prints a key.
+/// The setting with which calls log in, beside variables: a program that prints a key.
 const LOGINS: &[&str] = &["apiKeyHelper"];
 
-/// Where the user's settings are.
+/// The place of the user's settings.
 const USERS: SettingsPlace = SettingsPlace::User(".claude", "settings.json");
 
-/// Where an organization's are, which win over all others (2.1.332).
+/// The place of an organization's settings, which win over all others (2.1.332).
 const MACHINES: SettingsPlace = SettingsPlace::Machine {
     folders: [
         "/etc/claude-code",
@@ -96,7 +96,8 @@ const MACHINES: SettingsPlace = SettingsPlace::Machine {
     more: Some("managed-settings.d"),
 };
 
-/// Of either: tried one by one with 2.1.332. Lists of ours are added to theirs, and of limits the lower one counts.
+/// Settings that count in a user's and in an organization's file, each tried with 2.1.332. Our lists are added to theirs, and of
+/// limits the lower one counts.
 const DENY: Unbeaten = Unbeaten {
     begins: &["mcp__", "*"],
     ..unbeaten(
@@ -122,7 +123,7 @@ const MODELS_ALLOWED: Unbeaten = unbeaten(
 );
 const OTHER_MODELS: Unbeaten = unbeaten(&["modelOverrides"], "has other models asked than `model` names", nobody);
 
-/// Of an organization's alone, for ours win over the user's.
+/// Settings that count only in an organization's file, since ours win over the user's.
 const OUTPUT_STYLE: Unbeaten = unbeaten(
     &["outputStyle"],
     "adds up to 5 KB of instructions to what the model reads",
@@ -480,7 +481,7 @@ pub static CLAUDE: Provider = Provider {
     custom: None,
 };
 
-/// In what its `auth status` says how it is logged in.
+/// The member of `auth status` that says how claude is logged in.
 const AUTH_METHOD: &str = "authMethod";
 
 /// npm's package (its program stands beside package.json or below it, and so does that of its platform packages), the native
@@ -522,7 +523,7 @@ const LIVE: EngineCheck = EngineCheck {
     measured_only: false,
 };
 
-/// The same in both forms; the choices of a live session are made when its process starts.
+/// The capabilities of both forms. The choices of a live session are made when its process starts.
 const CAPABILITIES: Capabilities = Capabilities {
     pure: true,
     structured_output: NATIVE.but("in print form asked for in the prompt where tools are bound"),
@@ -541,9 +542,9 @@ const CAPABILITIES: Capabilities = Capabilities {
     ..Capabilities::LEAST
 };
 
-/// The same in both forms. The API takes 10 MB of base64 of one image and 32 MB in a request (its pages "Vision" and "PDF support"; the
-/// text of a 413, CLI-FACTS 1.3). The CLI makes images of more than half a megabyte, or 2000 pixels a side, smaller before it sends them,
-/// and where it can't read one of those, it sends a note in its place (measured with 2.1.197 and 2.1.330).
+/// The content that both forms take. The API takes 10 MB of base64 of one image and 32 MB in a request (its pages "Vision" and "PDF
+/// support"; the text of a 413, CLI-FACTS 1.3). The CLI makes images of more than half a megabyte, or 2000 pixels a side, smaller
+/// before it sends them, and if it can't read one of those, it sends a note in its place (measured with 2.1.197 and 2.1.330).
 const ACCEPTS: Accepts = Accepts {
     users: BLOCKS,
     results: BLOCKS,
@@ -555,7 +556,7 @@ const ACCEPTS: Accepts = Accepts {
     },
 };
 
-/// What the Messages API takes in a user's turn and in a tool's result; claude hands it over as it is.
+/// The content that the Messages API takes in a user's turn and in a tool's result; claude hands it over unchanged.
 const BLOCKS: Takes = Takes {
     kinds: &[Kind::Image, Kind::Document],
     types: &["image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"],

@@ -29,7 +29,8 @@ use crate::provider::media::{MediaForm, MediaSupport};
 use crate::provider::models::{Models, size};
 use Word::Lit;
 
-/// What `modelContextWindow` of a turn of codex 0.169.0 says (`__tests__/langchain/sizes.test.ts`); it names no limit of an answer.
+/// The models of codex 0.169.0, with the sizes that `modelContextWindow` of a turn reports (`__tests__/langchain/sizes.test.ts`);
+/// it names no limit of an answer.
 const MODELS: Models = Models {
     vendor: Some("openai"),
     company: Some("openai"),
@@ -302,7 +303,7 @@ const INSTRUCTIONS: &[Unbeaten] = &[unbeaten(
     |options, used| pure(options, used) && used == EngineUsed::Print,
 )];
 
-/// What of the user's `config.toml` would reach the model in print form, or be run.
+/// The flags against those settings of the user's `config.toml` that would reach the model in print form, or run a program.
 const USERS_OWN: &[Word] = &[
     Lit("-c"),
     Lit("model_auto_compact_token_limit=9007199254740991"),
@@ -367,7 +368,7 @@ const EXEC_FLAGS: &[&str] = &[
     "--output-last-message",
 ];
 
-/// The same in both forms.
+/// The capabilities of both forms.
 const CAPABILITIES: Capabilities = Capabilities {
     pure: true,
     structured_output: NATIVE.but(
@@ -381,8 +382,8 @@ const CAPABILITIES: Capabilities = Capabilities {
     ..Capabilities::LEAST
 };
 
-/// The same in both forms. OpenAI's API takes 512 MB in a request (its page "Images and vision"). "remote image URLs are not supported"
-/// (CODEX-LIVE §2.3), and files of users are refused.
+/// The content that both forms take. OpenAI's API takes 512 MB in a request (its page "Images and vision"). "remote image URLs are
+/// not supported" (CODEX-LIVE §2.3), and files of users are refused.
 const ACCEPTS: Accepts = Accepts::images(512 << 20);
 
 const OPTIONS: &[OptionSpec] = &[

@@ -4,7 +4,7 @@
 use super::super::errors::{CLAP, Channel, Condition::*, Errors, Rule};
 use crate::error::Code;
 
-/// What is known of its failures.
+/// The data of copilot's failures.
 pub(super) const ERRORS: Errors = Errors {
     rules: RULES,
     hints: HINTS,

@@ -29,7 +29,7 @@ use Word::Lit;
 
 /// The agent that is ours.
 const AGENT: &str = "pipe";
-/// Its file, in our home.
+/// The agent's file, in our home.
 const AGENT_FILE: &str = "copilot-home/agents/pipe.agent.md";
 
 /// The copilot CLI.
@@ -227,7 +227,7 @@ const PRINT_FLAGS: &[&str] = &[
     "--reasoning-effort",
 ];
 
-/// What it can do.
+/// Copilot's capabilities.
 const CAPABILITIES: Capabilities = Capabilities {
     pure: true,
     reasoning_out: NATIVE,

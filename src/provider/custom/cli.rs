@@ -1,4 +1,4 @@
-//! What a provider of the user's own has beside what every provider has.
+//! The data that only a user's own CLI has, beside the data of every provider.
 
 use crate::error::clip;
 use crate::provider::user_rule::UserRule;
@@ -22,7 +22,7 @@ pub struct CustomCli {
     pub error_rules: Vec<UserRule>,
     /// `versionArgs`: what makes it print its version.
     pub version_args: Vec<String>,
-    /// It speaks the Agent Client Protocol, and nothing else: an agent that answers.
+    /// True if it speaks only the Agent Client Protocol, as an agent that answers.
     pub is_agent: bool,
 }
 
@@ -45,7 +45,7 @@ impl CustomCli {
         args
     }
 
-    /// Whether `model` is one of `models`.
+    /// Checks that `model` is one of `models`.
     ///
     /// # Errors
     /// What is allowed.

@@ -4,7 +4,7 @@
 use super::super::errors::{Channel, Condition::*, Errors, ExitCodes, Rule, YARGS};
 use crate::error::Code;
 
-/// What is known of its failures.
+/// The data of gemini's failures.
 pub(super) const ERRORS: Errors = Errors {
     rules: RULES,
     hints: HINTS,

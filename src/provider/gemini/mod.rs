@@ -34,7 +34,7 @@ use crate::provider::media::{MediaForm, MediaSupport};
 use crate::provider::models::{Models, size};
 use Word::Lit;
 
-/// In the folder it runs in: the settings of its "workspace".
+/// The settings of gemini's "workspace", in the folder that it runs in.
 const SETTINGS_FILE: &str = "empty/.gemini/settings.json";
 const POLICY_FILE: &str = "policy.toml";
 
@@ -248,7 +248,7 @@ pub static GEMINI: Provider = Provider {
     custom: None,
 };
 
-/// What the Gemini API takes of what the CLI takes for images and documents.
+/// The content that the Gemini API takes, among what the CLI recognises as images and documents.
 const FILES: Takes = Takes {
     kinds: &[Kind::Image, Kind::Document],
     types: &["image/png", "image/jpeg", "image/webp", "application/pdf"],
@@ -265,7 +265,7 @@ const LIMITS: ContentLimits = ContentLimits {
     all: Some(3 * 1024 * 1024),
 };
 
-/// What is chosen stands in the settings of the folder it runs in.
+/// Gemini's capabilities. The choices stand in the settings of the folder that it runs in.
 const CAPABILITIES: Capabilities = Capabilities {
     pure: true,
     images: NATIVE.with(Needs::PrivateFolder).but(IN_SETTINGS),
@@ -304,7 +304,7 @@ const USERS: &[Unbeaten] = &[
     ADMIN_POLICY,
 ];
 
-/// The same of the machine's, which win over ours.
+/// Settings of the machine's file that reach calls, since they win over ours.
 const MACHINES: &[Unbeaten] = &[
     INCLUDED,
     unbeaten(&["modelConfigs"], OTHER_MODEL, pure),
@@ -328,7 +328,7 @@ const ADMIN_POLICY: Unbeaten = unbeaten(
 const OTHER_MODEL: &str = "may have another model asked than `model` names, and in another way";
 const OTHER_CONFIG: &str = "holds for what a call does not choose, with `cwd`";
 
-/// Where no settings of ours are.
+/// Returns whether gemini runs in the user's folder with its own tools off, where we put no settings.
 fn in_users_folder(options: &Options, _: EngineUsed) -> bool {
     !options.built_in_tools && options.cwd.is_some()
 }
@@ -377,7 +377,7 @@ fn settings(_: &Provider, options: &Options) -> String {
     settings.to_string()
 }
 
-/// What is chosen, by the API's names.
+/// The choices, by the API's names.
 fn generate_content_config(choices: &Choices) -> Map<String, Value> {
     let mut config = Map::new();
     let mut set = |name: &str, value: Option<Value>| value.map(|value| config.insert(name.to_owned(), value));
@@ -387,7 +387,7 @@ fn generate_content_config(choices: &Choices) -> Map<String, Value> {
     config
 }
 
-/// Its `--acp` is no promise of the vendor's: what errors and figures look like was measured.
+/// The check of the warm form. The vendor promises nothing for `--acp`: the form of its errors and figures was measured.
 const WARM: EngineCheck = EngineCheck {
     package: "@google/gemini-cli",
     version_folders: &[],
@@ -425,7 +425,7 @@ mod tests {
 
     use crate::command::{Cwd, Mode};
 
-    /// Of a call that chooses nothing.
+    /// The settings of a call that chooses nothing.
     const SETTINGS: &str = concat!(
         r#"{"general":{"maxAttempts":1,"defaultApprovalMode":"default"},"context":{"includeDirectoryTree":false,"fileName":"GEMINI.md"},"#,
         r#""model":{"maxSessionTurns":-1,"compressionThreshold":0.5,"skipNextSpeakerCheck":true},"#,
@@ -462,7 +462,7 @@ mod tests {
         assert_eq!(line.env("GEMINI_CLI_NO_RELAUNCH"), "true");
     }
 
-    /// The same process, but for the protocol.
+    /// The process is the same, but for the protocol.
     #[test]
     fn a_warm_process_has_the_flags_of_print() {
         let options = Options::parse(&GEMINI, r#"{"engine":"warm","model":"gemini-2.5-flash"}"#).unwrap();

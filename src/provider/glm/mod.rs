@@ -85,7 +85,7 @@ pub(super) const NOT_ISOLATED: &str = "the prompt, in `ps`; the CLI's own config
 pub(super) const LIMITS: &str =
     "a prompt of 128 KiB on Linux, since it is an argument; known from its source and its document, and never run";
 
-/// How ax-cli prints an error, as a message of the assistant, by its source.
+/// The prefix with which ax-cli, by its source, prints an error as a message of the assistant.
 pub(super) const ERROR_MESSAGE: Option<&str> = Some("Error: ");
 
 pub(super) const OPTIONS: &[OptionSpec] = &[options::ARGV_PROMPT_STYLE];

@@ -35,9 +35,9 @@ const CONFIG_FILE: &str = "grok-home/config.toml";
 const AGENT_FILE: &str = "agent.md";
 /// A login that is none.
 const NO_LOGIN_FILE: &str = "no-login.json";
-/// Of the one session in the home of a process for one call.
+/// The id of the one session in the home of a process for one call.
 const SESSION: &str = "00000000-0000-4000-8000-000000000001";
-/// What is prompted, behind the thread.
+/// The sentence that is prompted behind the thread.
 const SENTENCE: &str = "Reply with the assistant's next message.";
 /// The variable with the file of a login.
 const AUTH_PATH: &str = "GROK_AUTH_PATH";
@@ -178,7 +178,7 @@ pub static GROK: Provider = Provider {
     custom: None,
 };
 
-/// What it can do.
+/// Grok's capabilities.
 const CAPABILITIES: Capabilities = Capabilities {
     pure: true,
     reasoning_out: NATIVE,
@@ -186,7 +186,8 @@ const CAPABILITIES: Capabilities = Capabilities {
     ..Capabilities::LEAST
 };
 
-/// What over its protocol holds a call's thread and tells its errors and figures was measured, not promised.
+/// The check of the warm form. The vendor does not promise how its protocol carries a thread, errors and figures: that was
+/// measured.
 const WARM: EngineCheck = EngineCheck {
     package: "@xai-official/grok",
     version_folders: &[&[".grok", "bin"]],
@@ -256,7 +257,8 @@ const OPTIONS: &[OptionSpec] = &[
 
 const OFF: EnvValue = EnvValue::Fixed("0");
 
-/// What is switched off: second requests, what is sent to others, and what it reads of other vendors' CLIs, which it does by default.
+/// The variables that switch off second requests, reports to others, and the files of other vendors' CLIs, which grok reads by
+/// default.
 const ENV: &[Var] = &[
     // It would try a 500 again for minutes, in silence.
     var("GROK_TURN_TRANSIENT_RETRY", OFF),
@@ -300,13 +302,13 @@ const ENV: &[Var] = &[
     choice_var(&[When::OwnApi], AUTH_PATH, EnvValue::File(NO_LOGIN_FILE)),
 ];
 
-/// Without a key, grok says that nobody is signed in.
+/// The key of the user's own API. Without any key, grok says that nobody is signed in, so `none` stands in its place.
 fn api_key(_: &Provider, options: &Options) -> String {
     let key = options.own_api.as_ref().and_then(|own| own.api_key.as_ref());
     key.map_or_else(|| "none".to_owned(), |key| key.reveal().to_owned())
 }
 
-/// Its settings, with the API of the user's own as a model.
+/// Grok's settings, with the user's own API as a model.
 fn config(_: &Provider, options: &Options) -> String {
     let own = options.own_api.as_ref().map(|own| {
         let model = toml(options.choices.model.as_deref().unwrap_or_default());
@@ -361,7 +363,8 @@ fn agent(_: &Provider, _: &Options) -> String {
         .to_owned()
 }
 
-/// What grok keeps of a session beside its messages. With a title it asks the model for none; the times are any.
+/// The file that grok keeps of a session beside its messages. With a title in it, grok does not ask the model for one; the times
+/// are arbitrary.
 fn summary(_: &Provider, options: &Options, parts: SessionParts<'_>) -> String {
     const TIME: &str = "2026-01-01T00:00:00Z";
     // Without one, grok can't read the file; one that is no model's name is its default's.
@@ -431,7 +434,7 @@ mod tests {
         assert_eq!(line.env(AUTH_PATH), "");
     }
 
-    /// Its sessions hold the thread, the system prompt and the model.
+    /// The thread, the system prompt and the model are part of a session, so one process serves all of them.
     #[test]
     fn a_warm_process_is_one_for_any_thread_and_model() {
         let warm = |json: &str| {

@@ -1,4 +1,4 @@
-//! What an OpenAI-compatible API can do. Its options and its protocol are `api`'s.
+//! The capabilities of an OpenAI-compatible API. Its options and its protocol stand in `api`.
 
 use super::capability::{Capabilities, EMULATED, NATIVE, UNSUPPORTED};
 

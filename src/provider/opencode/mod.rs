@@ -233,24 +233,24 @@ pub static OPENCODE: Provider = Provider {
     custom: None,
 };
 
-/// Where a machine's configuration is, which wins over ours (1.18.34).
+/// The folders of a machine's configuration, which wins over ours (1.18.34).
 const MANAGED: [&str; 3] = [
     "/etc/opencode",
     "/Library/Application Support/opencode",
     "C:\\ProgramData\\opencode",
 ];
 
-/// Its members that reach a call of a model alone.
+/// The members of that configuration that reach a call of a model alone.
 const MACHINES: &[Unbeaten] = &[
     unbeaten(&["agent", AGENT], "replaces the system prompt, or more, of calls", pure),
     unbeaten(&["instructions"], "is read by the model with every call", pure),
     unbeaten(&["mcp"], "starts servers with each process", pure),
 ];
 
-/// What an image needs.
+/// The remark that an image needs a model which is configured to see.
 const SIGHT: &str = "of models whose configuration says so (`modalities.input`, in `config` or opencode's own catalog); refused with others";
 
-/// As data only: opencode would fetch an address itself.
+/// The images that opencode takes: as data only, since it would fetch an address itself.
 const IMAGES: Accepts = Accepts::images(32 << 20);
 
 /// Flags of `run` that `serve` does not have.
@@ -282,7 +282,7 @@ const RUN_FLAGS: &[&str] = &[
     "--auto",
 ];
 
-/// The same in both forms.
+/// The capabilities of both forms.
 const CAPABILITIES: Capabilities = Capabilities {
     pure: true,
     reasoning_out: NATIVE,
@@ -308,9 +308,9 @@ fn config(provider: &Provider, options: &Options) -> String {
     Value::Object(config).to_string()
 }
 
-/// The same for a server: its agent asks before it calls a tool of the caller's, which is how calls come back unexecuted (OTHER-LIVE
-/// 1.3). The system prompt is told with every message. Nothing is summed up behind the caller's back, and no copy of the folder is
-/// made. The limits are the caller's: opencode's own of five minutes for a whole request would cut a long answer.
+/// The configuration of a server: its agent asks before it calls a tool of the caller's, which is how calls come back unexecuted
+/// (OTHER-LIVE 1.3). The system prompt is sent with every message. Nothing is summed up behind the caller's back, and no copy of
+/// the folder is made. The limits are the caller's: opencode's own of five minutes for a whole request would cut a long answer.
 fn live_config(_: &Provider, options: &Options) -> String {
     let mut config = common(options);
     config.insert("compaction".to_owned(), json!({"auto": false, "prune": false}));

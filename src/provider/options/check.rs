@@ -15,7 +15,7 @@ pub fn checked(who: &str, specs: &[OptionSpec], json: &str) -> Result<Map<String
     checked_within(who, specs, json, "")
 }
 
-/// As [`checked`], for an object that is itself called `path` (which ends with a dot).
+/// Checks an object like [`checked`], but names its fields behind `path`, which ends with a dot.
 ///
 /// # Errors
 /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
@@ -61,7 +61,7 @@ pub(in crate::provider) fn check_fields(
     Ok(())
 }
 
-/// What is wrong with the option `name`.
+/// The message about a wrong value of the option `name`.
 pub fn wrong(name: &str, allowed: &str, value: &Value) -> String {
     format!("option \"{name}\" must be {allowed}; given: {}", describe(value))
 }
@@ -86,7 +86,7 @@ pub fn nearest<'a>(names: &[&'a str], typed: &str) -> Option<&'a str> {
     near.filter(|known| distance(known) <= 2.min(typed.chars().count() / 2))
 }
 
-/// Whether `value` is what `spec` says.
+/// Checks that `value` is one that `spec` allows.
 ///
 /// # Errors
 /// What is allowed.

@@ -1,4 +1,4 @@
-//! Which engine the options want, and which of them want one process per call.
+//! The engine that the options want, and the options that need one process per call.
 //!
 //! In: a checked object of options. Out: the [`EngineKind`], and why `"auto"` is print with these options.
 
@@ -8,7 +8,7 @@ use super::{ENGINE, EngineKind, Kind, check as fits, describe, texts};
 use crate::error::{Code, ProviderError};
 use crate::provider::{ALL, Provider};
 
-/// Where the options say that the CLI has no tools of its own.
+/// The option that says that the CLI has no tools of its own.
 const TOOLS_OFF: &str = "disableBuiltInTools";
 
 /// The error of an object whose `engine` is one that this provider has not and others have.

@@ -1,4 +1,4 @@
-//! Whether a provider can be given a login of its own.
+//! Checks whether a provider can be given a login of its own.
 
 use serde_json::{Map, Value};
 

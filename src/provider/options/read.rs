@@ -32,7 +32,7 @@ impl Options {
         Options::read(provider, &checked(&provider.id, &provider.options(), json)?)
     }
 
-    /// The same of an object of which each field was checked.
+    /// Reads an object of which each field was checked.
     ///
     /// # Errors
     /// `INVALID_OPTION`, naming options that make no sense together; `UNSUPPORTED_OPTION` for one that this provider has not.
@@ -148,7 +148,7 @@ pub fn retry(map: &Map<String, Value>) -> Policy {
     }
 }
 
-/// Whether a call whose plan is used up waits for it, of a checked object.
+/// Reads from a checked object whether a call waits for its used-up plan.
 pub fn quota(map: &Map<String, Value>) -> Option<QuotaWait> {
     let fields = map.get("quota")?.as_object()?;
     (fields.get("wait") == Some(&Value::Bool(true))).then(|| QuotaWait {
@@ -188,7 +188,8 @@ pub fn budget(map: &Map<String, Value>) -> Result<Option<Budget>, String> {
     }
 }
 
-/// Whether the user has had the model read what stands in no thread: by the CLI's own tools, by servers, or in a session of theirs.
+/// Returns whether the user's options let the model read texts that stand in no thread: by the CLI's own tools, by servers, or in a
+/// session of the user's.
 fn reads_by_itself(provider: &Provider, map: &Map<String, Value>) -> bool {
     let Reading {
         flags,

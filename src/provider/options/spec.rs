@@ -14,13 +14,13 @@ pub enum Kind {
     Model,
     /// Any string, or null.
     NullableText,
-    /// Only null.
+    /// Null only.
     Null,
     /// `true` or `false`.
     Flag,
     /// A whole number in a range, both ends included.
     Whole(u64, u64),
-    /// The same, of milliseconds.
+    /// A number of milliseconds, from the first to the second.
     Ms(u64, u64),
     /// One of these values.
     OneOf(&'static [&'static str]),
@@ -39,7 +39,7 @@ pub enum Kind {
     Between(i32, i32),
     /// A string, or an array of strings.
     TextOrList,
-    /// What any of these allows.
+    /// A value that any of these kinds allows.
     AnyOf(&'static [Kind]),
     /// A number from 0 to 1, or a boolean: `true` for the default, `false` for 0.
     Share,
@@ -57,14 +57,14 @@ pub enum Kind {
     Fields(&'static [OptionSpec]),
     /// An object with a tool's name.
     NamedTool,
-    /// What a process may exit with: signed 32 bits, or unsigned ones as Node reports Windows' codes.
+    /// An exit code of a process: signed 32 bits, or unsigned ones as Node reports Windows' codes.
     ExitCode,
 }
 
-/// One option.
+/// The specification of one option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionSpec {
-    /// Its name in TypeScript.
+    /// The option's name in TypeScript.
     pub name: &'static str,
     pub kind: Kind,
 }
@@ -220,8 +220,8 @@ pub const BUDGET: OptionSpec = option(
 /// `login`: the folder of a login other than the default one, where the CLI has a variable for it ([`crate::provider::LoginDir`]).
 pub const LOGIN: OptionSpec = option("login", Kind::Fields(&[option("configDir", Kind::Text)]));
 
-/// What every CLI takes, a CLI of the user's own included: what it can't do of that, it says ([`crate::provider::support`]). A provider adds its own, and those of the same name with other
-/// limits.
+/// The options of every CLI, a user's own included; a CLI says which of them it can't serve ([`crate::provider::support`]). A
+/// provider adds its own options, and replaces those of the same name that have other limits.
 pub const COMMON: &[OptionSpec] = &[
     MODEL,
     CLI_PATH,

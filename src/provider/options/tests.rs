@@ -11,7 +11,7 @@ fn refusal(json: &str) -> String {
     error.message
 }
 
-/// Which engines there are to choose from follows from the forms that a provider has.
+/// The engines to choose from follow from the forms that a provider has.
 #[test]
 fn engines_are_those_that_a_provider_has() {
     let refused = |id: &str, engine: &str| {

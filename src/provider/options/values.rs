@@ -12,7 +12,7 @@ use crate::redact::Secret;
 use crate::retry::Policy;
 use crate::retry::quota::QuotaWait;
 
-/// How messages become a prompt.
+/// The way in which messages become a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputEncoding {
     /// `<thread>` XML.
@@ -20,7 +20,7 @@ pub enum InputEncoding {
     Text,
 }
 
-/// Which text of an answer is a tool call, where calls are written as text.
+/// The rule for which text of an answer is a tool call, for calls that are written as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextToolCalls {
     /// A block at the end that nothing in the thread has brought.
@@ -32,20 +32,21 @@ pub enum TextToolCalls {
     Off,
 }
 
-/// How the prompt reaches the CLI.
+/// The way in which the prompt reaches the CLI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptStyle {
     /// Over standard input: any length, nothing in `ps`.
     Stdin,
-    /// As an argument.
+    /// The prompt is an argument.
     Arg,
-    /// As the value of a flag.
+    /// The prompt is the value of a flag.
     Flag,
-    /// As a session of the CLI's own, which it resumes ([`crate::provider::SessionSpec`]): any length, nothing in `ps`.
+    /// The prompt is a session of the CLI's own, which it resumes ([`crate::provider::SessionSpec`]): of any length, and invisible
+    /// in `ps`.
     Session,
 }
 
-/// What the CLI is asked to print.
+/// The output that the CLI is asked to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputFormat {
     Text,
@@ -58,37 +59,37 @@ pub enum OutputFormat {
 /// Whose login pays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Auth {
-    /// As in the user's terminal.
+    /// The login of the user's terminal.
     Inherit,
     /// API keys of the environment are dropped, so that the subscription's login is used.
     Subscription,
 }
 
-/// How a CLI is driven.
+/// The way in which a CLI is driven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EngineKind {
     /// One process per call.
     Print,
     /// Conversations that a process knows; an error where the CLI can't.
     Live,
-    /// One process for many calls, which remembers none of them; an error where the CLI can't.
+    /// One process for many calls, which remembers none of them; an error if the CLI has no such form.
     Warm,
     /// The best that the installed CLI is known to serve: live, warm, print.
     Auto,
 }
 
 impl EngineKind {
-    /// Whether a call may come to the live engine of a provider that has one.
+    /// Returns whether a call may use the live engine of a provider that has one.
     pub fn may_be_live(self) -> bool {
         matches!(self, EngineKind::Live | EngineKind::Auto)
     }
 
-    /// Whether a call may come to the warm engine of a provider that has one.
+    /// Returns whether a call may use the warm engine of a provider that has one.
     pub fn may_be_warm(self) -> bool {
         matches!(self, EngineKind::Warm | EngineKind::Auto)
     }
 
-    /// Whether a call may come to print.
+    /// Returns whether a call may use print.
     pub fn may_be_print(self) -> bool {
         matches!(self, EngineKind::Print | EngineKind::Auto)
     }
@@ -177,7 +178,7 @@ pub struct Options {
     pub config: Map<String, Value>,
     /// `provider`.
     pub own_api: Option<OwnApi>,
-    /// Where the caller's tools are served. No option: an engine sets it for a run with callbacks.
+    /// The bridge that serves the caller's tools. This is no public option: an engine sets it for a run with callbacks.
     pub callbacks: Option<Callbacks>,
     /// The schema that the answer has to fit, JSON. No option: an engine sets it for a run whose CLI gets it.
     pub output_schema: Option<String>,
@@ -190,7 +191,7 @@ pub struct Options {
 pub struct Workspace {
     /// The agent it is to be, of those it knows.
     pub agent: Option<String>,
-    /// What is added to its system prompt.
+    /// The text that is added to the CLI's own system prompt.
     pub append_system_prompt: Option<String>,
     /// Tools it may use without asking, in its own syntax: `Bash(git *)`.
     pub allowed_tools: Vec<String>,
@@ -209,7 +210,7 @@ pub struct OwnApi {
     pub wire_api: String,
 }
 
-/// Which system prompt the model gets.
+/// The system prompt that the model gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SystemPrompt {
     /// The provider's constant one.
@@ -219,7 +220,7 @@ pub enum SystemPrompt {
 }
 
 impl Options {
-    /// The same for a call that makes these choices.
+    /// Returns the options of a call that makes these choices.
     #[must_use]
     pub fn with_choices(&self, choices: Choices) -> Options {
         Options {
@@ -228,7 +229,7 @@ impl Options {
         }
     }
 
-    /// The same for a call that makes these choices, if it makes any.
+    /// Returns the options of a call that makes these choices, if it makes any.
     pub fn chosen(&self, choices: Option<&Choices>) -> Cow<'_, Options> {
         match choices {
             Some(choices) => Cow::Owned(self.with_choices(choices.clone())),

@@ -4,7 +4,7 @@
 use super::super::errors::{Condition::*, Errors, JSON_SCHEMA, Rule, YARGS};
 use crate::error::Code;
 
-/// What is known of its failures.
+/// The data of qwen's failures.
 pub(super) const ERRORS: Errors = Errors {
     rules: RULES,
     hints: HINTS,

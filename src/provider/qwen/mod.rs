@@ -35,13 +35,13 @@ const SETTINGS_FILE: &str = "settings.json";
 /// The first that was measured to take a server of tools, and to answer by a schema, with `--bare`.
 const BARE_TAKES_ALL: [u64; 3] = [0, 24, 4];
 
-/// What 0.15.10 and 0.24.4 have without `--bare`, but for its tool for answers by a schema.
+/// The tools that 0.15.10 and 0.24.4 have without `--bare`, but for the one for answers by a schema.
 const EVERY_TOOL: &str = "edit,write_file,read_file,grep_search,glob,run_shell_command,todo_write,save_memory,agent,skill,\
 exit_plan_mode,web_fetch,list_directory,lsp,ask_user_question,cron_create,cron_list,cron_delete,task_stop,send_message,\
 monitor,tool_search,enter_worktree,exit_worktree,get_goal,list_agents,loop_wakeup,read_mcp_resource,record_artifact,\
 report_findings,update_goal";
 
-/// None of its own tools, without `--bare`.
+/// The flags without `--bare` that leave none of its own tools.
 const NO_TOOLS: &[Word] = &[
     Lit("--exclude-tools"),
     Lit(EVERY_TOOL),
@@ -49,7 +49,7 @@ const NO_TOOLS: &[Word] = &[
     Lit("none"),
 ];
 
-/// None of its own tools, with `--bare`. 0.24.4 has the two for goals even then; 0.15.10 takes the names.
+/// The flags with `--bare` that leave none of its own tools. 0.24.4 has the two for goals even then; 0.15.10 accepts their names.
 const NO_BARE_TOOLS: &[Word] = &[
     Lit("--exclude-tools"),
     Lit("read_file"),
@@ -59,8 +59,8 @@ const NO_BARE_TOOLS: &[Word] = &[
     Lit("update_goal"),
 ];
 
-/// What `--bare` leaves out, for the machine-wide layer of settings: a second request with the whole thread, hooks, and files with instructions
-/// (`~/.qwen/QWEN.md`, `AGENTS.md`), in whose place there is a name that no file has.
+/// The settings of the machine-wide layer against the things that `--bare` would leave out: a second request with the whole thread,
+/// hooks, and files with instructions (`~/.qwen/QWEN.md`, `AGENTS.md`), in whose place there is a name that no file has.
 fn settings(_: &Provider, _: &Options) -> String {
     let none = json!({"fileName": "deep-factor-providers.none"});
     json!({"memory": {"enableManagedAutoMemory": false}, "disableAllHooks": true, "context": none}).to_string()
@@ -75,7 +75,7 @@ fn mcp_config(_: &Provider, options: &Options) -> String {
     json!({"mcpServers": servers}).to_string()
 }
 
-/// What of the user's settings is read in spite of `--bare` (0.15.10, 0.24.4).
+/// The settings of the user that are read in spite of `--bare` (0.15.10, 0.24.4).
 const USERS: &[Unbeaten] = &[
     unbeaten(&["env", MOST_TOKENS], LIMITS_ANSWERS, chooses_no_limit),
     unbeaten(
@@ -90,7 +90,7 @@ const USERS: &[Unbeaten] = &[
     ),
 ];
 
-/// The same of variables that it sets where the process has none.
+/// The variables in the user's settings that are read likewise, if the process does not have them.
 const VARIABLES: &[Unbeaten] = &[unbeaten(&[MOST_TOKENS], LIMITS_ANSWERS, chooses_no_limit)];
 
 const MOST_TOKENS: &str = "QWEN_CODE_MAX_OUTPUT_TOKENS";
@@ -100,7 +100,7 @@ fn chooses_no_limit(options: &Options, used: EngineUsed) -> bool {
     pure(options, used) && options.choices.max_output_tokens.is_none()
 }
 
-/// What it can do in print form.
+/// The capabilities of the print form.
 const PRINT: Capabilities = Capabilities {
     pure: true,
     structured_output: NATIVE.but("asked for in the prompt where tools are bound, and with `engine: \"warm\"`"),
@@ -110,7 +110,7 @@ const PRINT: Capabilities = Capabilities {
     ..Capabilities::LEAST
 };
 
-/// By what an installed copy is known: its npm package.
+/// The check of the live form, by the npm package.
 const LIVE_CHECK: EngineCheck = EngineCheck {
     package: "@qwen-code/qwen-code",
     version_folders: &[],
@@ -122,8 +122,8 @@ const LIVE_CHECK: EngineCheck = EngineCheck {
     measured_only: true,
 };
 
-/// Not 0.24.4, which has a live form: an answer that the CLI asks for twice comes as one text over `--acp`, where its print form tells the
-/// two apart. 0.15.10 does in either form.
+/// The check of the warm form. It excludes 0.24.4, which has a live form: an answer that the CLI asks for twice comes as one text
+/// over `--acp`, where its print form separates the two. The two forms of 0.15.10 behave alike.
 const WARM_CHECK: EngineCheck = EngineCheck {
     versions: Versions::Measured(&[[0, 15, 10]]),
     ..LIVE_CHECK
@@ -443,7 +443,7 @@ mod tests {
         );
     }
 
-    /// The same process, but for the protocol.
+    /// The process is the same, but for the protocol.
     #[test]
     fn a_warm_process_has_the_flags_of_print() {
         let options = options::Options::parse(&QWEN, r#"{"engine":"warm","model":"qwen3-coder"}"#).unwrap();

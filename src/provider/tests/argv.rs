@@ -34,7 +34,7 @@ fn build(
 }
 
 impl Line<'_> {
-    /// Its arguments, joined by spaces.
+    /// The line's arguments, joined by spaces.
     pub fn argv(&self) -> String {
         let args = self.0.args.iter().map(|arg| match arg {
             Arg::Text(text) if !text.is_empty() && text == self.1.system_prompt => "SYSTEM".to_owned(),
@@ -57,7 +57,7 @@ impl Line<'_> {
         })
     }
 
-    /// Its private files.
+    /// The line's private files.
     pub fn files(&self) -> Vec<(&str, &str)> {
         self.0
             .files
@@ -66,7 +66,7 @@ impl Line<'_> {
             .collect()
     }
 
-    /// The same for a CLI that has refused this flag.
+    /// The line of a CLI that has refused this flag.
     pub fn without(&self, refused: &str) -> Self {
         let installed = Installed {
             refused: [refused.to_owned()].into(),
@@ -79,7 +79,7 @@ impl Line<'_> {
         )
     }
 
-    /// The same for another prompt.
+    /// The line for another prompt.
     pub fn with_prompt(&self, prompt: &str) -> Result<CommandLine, Box<ProviderError>> {
         build(self.1, &self.2, prompt, &Installed::default())
     }

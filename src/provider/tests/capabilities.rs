@@ -1,5 +1,5 @@
-//! What must hold of capabilities, whoever has them, and the table of docs/reference/providers.md.
-//! `UPDATE_DOCS=1 cargo test --lib provider::tests::capabilities` rewrites it.
+//! Tests of the capabilities of every provider, and of the table of docs/reference/providers.md. `UPDATE_DOCS=1 cargo test --lib
+//! provider::tests::capabilities` rewrites it.
 
 use std::fmt::Write;
 
@@ -118,7 +118,7 @@ fn there_are_capabilities_for_each_engine_there_is() {
     }
 }
 
-/// What a call comes to where the option `engine` is not said. `"auto"` needs something by which an installed copy is known.
+/// A provider's engine without the option `engine`. `"auto"` needs a check that recognises an installed copy.
 #[test]
 fn the_default_engines() {
     let defaults = [
@@ -153,7 +153,7 @@ fn the_default_engines() {
     }
 }
 
-/// What is taken natively beside text is said in two places, each for its own reader.
+/// The content that is taken natively stands in two places, each for its own reader.
 #[test]
 fn what_an_engine_takes_is_what_it_can() {
     for provider in every() {
@@ -176,7 +176,7 @@ fn what_an_engine_takes_is_what_it_can() {
     }
 }
 
-/// Who has a variable for it can be given another login.
+/// A provider supports another login exactly if it has a variable for its folder.
 #[test]
 fn logins_are_of_those_who_have_a_folder_for_them() {
     for provider in every() {

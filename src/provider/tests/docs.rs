@@ -39,7 +39,7 @@ fn table() -> String {
 const SENT_BEGIN: &str =
     "<!-- The sizes are those of the recordings (__tests__/fixtures/drift); a test compares them. -->\n";
 
-/// How large the first request of each CLI's recorded success is.
+/// The table of the sizes of the first request in each CLI's recorded success.
 fn sizes() -> String {
     let sets = Path::new(env!("CARGO_MANIFEST_DIR")).join("__tests__/fixtures/drift");
     let mut names: Vec<_> = std::fs::read_dir(&sets)

@@ -1,4 +1,4 @@
-//! What holds for every provider, and helpers of the tests beside each.
+//! Rules that hold for every provider, and helpers of the tests beside each.
 
 pub(super) mod argv;
 mod capabilities;

@@ -1,9 +1,9 @@
-//! How it fails: a sentence, exit codes that are HTTP statuses, and clap's refusal of a flag.
+//! The failures of the imaginary CLI: a sentence, exit codes that are HTTP statuses, and clap's refusal of a flag.
 
 use crate::error::Code;
 use crate::provider::errors::{CLAP, Condition::*, Errors, ExitCodes, Rule};
 
-/// What is known of its failures.
+/// The data of its failures.
 pub(super) const ERRORS: Errors = Errors {
     rules: RULES,
     hints: &[(Code::AuthenticationFailed, "run `imaginary login`")],

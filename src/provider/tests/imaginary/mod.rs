@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(made.without("--quiet").argv(), "ask --lines --model m1 --more");
     }
 
-    /// Those of every CLI, one with a limit of its own, and its own behind them.
+    /// The options are those of every CLI, one of them with another limit, and its own behind them.
     #[test]
     fn it_takes_every_common_option_and_its_own() {
         let refusal = |json: &str| Options::parse(&IMAGINARY, json).unwrap_err().message;
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(Code::QuotaExceeded.category(), Category::Quota);
     }
 
-    /// Its health asks for the version, for the login, and runs it; it does not know `--quiet`, and is asked without.
+    /// Its health check asks for the version and the login, and runs it; it does not know `--quiet`, and is run again without.
     #[cfg(unix)]
     #[tokio::test]
     async fn it_is_run() {
