@@ -90,7 +90,7 @@ pub enum Announced {
     /// The CLI turned out not to serve the engine, or its version does not. A file that is no such program gives no warning: test
     /// doubles are usual (SPEC-01's of claude), which print and do nothing else.
     Versions,
-    /// As well as those, that nothing says that the file is the program.
+    /// The reasons of `Versions`, and that nothing says that the file is the program.
     All,
 }
 

@@ -1,4 +1,4 @@
-//! The one door by which attempts come to a provider that has a budget: whoever asks, and whatever answers.
+//! Admission of attempts to a provider that has a budget: the one place that every attempt passes, of a CLI or an API.
 //!
 //! In: an attempt that is to be made, and what is known of it afterwards. Out: that it is counted, or the error of a budget that is used up.
 
@@ -16,7 +16,7 @@ use crate::error::{Code, ProviderError};
 /// An attempt that may be made.
 pub(super) struct Admission(Option<Admitted>);
 
-/// Lets an attempt in.
+/// Waits until the budget admits an attempt.
 ///
 /// # Errors
 /// `BUDGET_EXCEEDED`; `INVALID_OPTION` where the store of the budget can't be used; `OVERLOADED` where it can't be just now, and `TIMEOUT`
@@ -54,7 +54,7 @@ fn late(provider: &str, limit: Duration) -> Box<ProviderError> {
 }
 
 impl Admission {
-    /// The attempt is over; it `has_asked` the provider, or nobody. What it has used the sink was told.
+    /// Ends the attempt; `has_asked` says whether a request reached the provider. The sink knows the attempt's usage.
     pub async fn settle(self, sink: &Sink, has_asked: bool, now_ms: u64) {
         let used = sink.take_used();
         let (Admission(Some(admitted)), Some(ledger)) = (self, &sink.ledger) else {

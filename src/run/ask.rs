@@ -25,7 +25,7 @@ const MAX_STDOUT: usize = 256 * 1024;
 /// The time that an interpreter may take to print its version: it needs 40 ms on an idle machine.
 const INTERPRETER: Duration = Duration::from_secs(5);
 
-/// The file a request would execute.
+/// Returns the file that a request would execute.
 ///
 /// # Errors
 /// As a request: the file can't be found, or can't be executed.
@@ -84,7 +84,7 @@ fn ours(engine: &Base) -> Option<Map<String, Value>> {
     serde_json::from_str(&file.content).ok()
 }
 
-/// Runs the CLI with `args`, without the variables `without`, for at most `limit`. How it ends is in the output.
+/// Runs the CLI with `args`, without the variables `without`, for at most `limit`. The output says how it ended.
 ///
 /// # Errors
 /// It can't be started.
@@ -144,7 +144,7 @@ async fn interpreter_version(
         .then(|| version.to_owned())
 }
 
-/// `error`; where an old Node is the cause of it, with its version and where it is: the CLI tells neither.
+/// Returns `error`. If an old Node is its cause, the error names Node's version and path, which the CLI does not report.
 pub(super) async fn with_node(
     engine: &Base,
     mut error: Box<ProviderError>,
@@ -190,7 +190,7 @@ async fn output(
     output.map_err(|error| not_started(engine, &error))
 }
 
-/// The command line that asks `args`.
+/// The command line for a question with `args`.
 pub(super) fn probe(engine: &Base, args: &[&str], without: &[&str]) -> Result<CommandLine, Box<ProviderError>> {
     let mut line = command::bare(&engine.provider, &engine.options)?;
     line.args = args.iter().map(|arg| Arg::Text((*arg).to_owned())).collect();

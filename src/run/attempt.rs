@@ -38,24 +38,24 @@ pub(super) struct Attempt<'a> {
     pub number: u32,
     pub cancel: &'a CancellationToken,
     pub sink: &'a Sink,
-    /// All that was sent: asked for where nobody tells usage.
+    /// The whole text that was sent; called only if nobody reports usage.
     pub prompt: Box<dyn FnOnce() -> String + Send + 'a>,
     pub fold: Fold,
     /// The checks that the reply has to pass.
     pub checks: Checks,
-    /// The model that is asked, where one is named.
+    /// The model that is asked, if one is named.
     pub model: Option<&'a str>,
     pub opening: Option<AttemptStart>,
 }
 
-/// The limits of a call.
+/// The limits of an attempt.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallLimits {
     pub timeout: Option<Duration>,
     /// When the attempt's time began to run, if that was before the exchange: its process was started first.
     pub since: Option<Instant>,
     pub idle_timeout: Option<Duration>,
-    /// Bytes.
+    /// The most output, bytes.
     pub max_output: usize,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct CallLimits {
 pub(super) struct AttemptStart {
     pub message: &'static str,
     pub fields: Value,
-    /// Go out behind the first event.
+    /// The events that go out behind the first event.
     pub notes: Vec<Event>,
 }
 
@@ -85,7 +85,7 @@ impl Attempted<Infallible> {
     }
 }
 
-/// Drives `exchange` to its end. What becomes known of the run on the way is in `info`, also if it fails.
+/// Drives `exchange` to its end. `info` gets the facts of the run on the way, also if it fails.
 pub(super) async fn run_attempt<E: Exchange>(
     attempt: Attempt<'_>,
     mut exchange: E,
@@ -140,11 +140,11 @@ pub(super) async fn run_attempt<E: Exchange>(
     }
 }
 
-/// An attempt whose exchange goes on.
+/// An attempt while its exchange goes on.
 struct Driven<'a> {
     attempt: Attempt<'a>,
     clocks: Clocks<'a>,
-    /// Ready to go out.
+    /// The events that are ready to go out.
     events: Vec<Event>,
     info: &'a mut RunInfo,
     /// The turn as `status` shows it, from its beginning.
@@ -152,7 +152,7 @@ struct Driven<'a> {
 }
 
 impl Driven<'_> {
-    /// Hands on what comes until the exchange is over, one way or another.
+    /// Hands on the events until the exchange is over.
     async fn exchange<E: Exchange>(&mut self, exchange: &mut E) {
         let sink = self.attempt.sink;
         self.announce(exchange);
@@ -220,7 +220,7 @@ impl Driven<'_> {
         }
     }
 
-    /// Tells once, when it is certain, that the exchange has begun.
+    /// Reports the beginning once, when it is certain that the exchange has begun.
     fn announce(&mut self, exchange: &impl Exchange) {
         let Some(opening) = self.attempt.opening.take_if(|_| exchange.has_begun()) else {
             return;
@@ -350,7 +350,7 @@ fn used(usage: Option<&Usage>, cost_usd: Option<f64>, answered: bool) -> Used {
     }
 }
 
-/// Notes how the exchange ended, and tells the log. The end of a turn whose process goes on is logged with its verdict.
+/// Notes how the exchange ended, and logs it. The end of a turn whose process goes on is logged with its verdict.
 fn note_end(ended: &Ended, info: &mut RunInfo, sink: &Sink) {
     info.spawn_ms = ended.spawn.map(ms).or(info.spawn_ms);
     info.first_byte_ms = ended.first_byte.map(ms).or(info.first_byte_ms);

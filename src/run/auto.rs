@@ -29,7 +29,7 @@ pub struct EngineChoice {
     pub why: String,
 }
 
-/// An engine, or the news that a call has to find out.
+/// The engine, or that only a call can find it out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineUse {
@@ -39,7 +39,7 @@ pub enum EngineUse {
     Live,
     /// A process for many calls, which remembers none of them.
     Warm,
-    /// The first call tries the handshake.
+    /// The engine is unknown until the first call tries the handshake.
     Untried,
 }
 
@@ -76,7 +76,7 @@ impl Base {
         unserved.basis == Basis::Trial || check.is_none_or(|check| check.measured_only)
     }
 
-    /// The error of a process that was killed before it had answered anything: that says nothing of the CLI.
+    /// The error of a process that was killed before it had answered anything, which says nothing about the CLI.
     pub(super) fn crash(&self, exit: &Exit) -> Option<Box<ProviderError>> {
         let found = classify(&classify::Evidence {
             provider: self.id(),
@@ -93,7 +93,7 @@ impl Base {
         })
     }
 
-    /// The engine of the next call; `None` for a provider that has but one.
+    /// The engine of the next call; `None` for a provider that has only one.
     ///
     /// # Errors
     /// As a request: the file can't be found, or can't be executed.
@@ -176,7 +176,7 @@ pub(super) fn takes(engine: EngineUsed) -> &'static str {
     }
 }
 
-/// The error of a CLI that does not serve `engine`, for this reason. `evidence`: how its process has ended.
+/// The error of a CLI that does not serve `engine`, for this reason. `evidence` says how its process has ended.
 pub(super) fn refused(
     engine: &Base,
     used: EngineUsed,

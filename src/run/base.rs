@@ -23,10 +23,10 @@ use crate::redact::{Redactor, Secret};
 
 /// The form of native tools in which each is a function, as the option `toolForm` has it.
 pub const FUNCTIONS: &str = "functions";
-/// The form in which they have a common name.
+/// The form of native tools in which they are the members of one namespace.
 pub const NAMESPACE: &str = "namespace";
 
-/// A provider, its options, and the runs it has.
+/// A provider object of a CLI without its kept processes: its data, its options, and its runs.
 #[derive(Debug)]
 pub struct Base {
     pub(super) provider: Cow<'static, Provider>,
@@ -79,7 +79,7 @@ impl Base {
         Base::with(Cow::Owned(acp::agent(config_json)?), options_json, owner)
     }
 
-    /// The CLI, described.
+    /// The data of the CLI.
     pub fn provider(&self) -> &Provider {
         &self.provider
     }
@@ -98,7 +98,7 @@ impl Base {
         Ok(Base::of(provider, options, owner))
     }
 
-    /// The folder of its login, where the option `login` names one.
+    /// The folder of its login, if the option `login` names one.
     pub fn login(&self) -> Option<&str> {
         self.options.login.as_deref()
     }
@@ -144,7 +144,7 @@ impl Base {
         Redactor::new(record::readable(base_env).chain(own), key.map(Secret::reveal))
     }
 
-    /// The program of calls with this environment, looked at now.
+    /// The program of calls with this environment, looked for now.
     ///
     /// # Errors
     /// [`NotFound`].
@@ -179,7 +179,7 @@ pub(super) fn not_found(engine: &Base, error: NotFound) -> Box<ProviderError> {
     }
 }
 
-/// The login's folder as a path that is good wherever a process runs; `Err` says what is wrong with it.
+/// Returns the login's folder as an absolute path, which is valid in any working folder; `Err` says what is wrong with it.
 fn login_folder(folder: &str) -> Result<String, String> {
     let wrong = |why: &str| {
         format!("option \"login.configDir\" must be the folder of a login, which exists; given: {folder:?}, {why}")

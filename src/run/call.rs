@@ -38,7 +38,7 @@ pub(super) async fn sink(
     Ok(sink.counting(provider.ledger.clone()))
 }
 
-/// Asks `request` to its end, once more if what comes does not fit. All of the call's log is written when this returns.
+/// Makes `request` to its end, and once more if the reply does not fit. All of the call's log is written when this returns.
 pub(super) async fn ask<A: Reaskable>(asking: &A, request: A::Request, sink: &Sink) -> Ended {
     let ended = reask::ask(asking, request, sink).await;
     sink.close(record::end_of(&ended).as_ref()).await;

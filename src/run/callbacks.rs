@@ -1,4 +1,4 @@
-//! Runs in which the CLI calls the caller's tools itself, in the middle, over a bridge.
+//! Runs in which the CLI itself calls the caller's tools during its turn, over a bridge.
 //!
 //! In: a question, and a CLI that takes a server of tools. Out: the same [`Run`] as ever, and beside it the calls as they are
 //! made. Each attempt has a bridge of its own, so nothing of a failed one speaks to the next. The calls are reported once: as
@@ -38,12 +38,12 @@ pub(super) struct OpenBridge<'a> {
     server: &'a ToolServer,
     bridge: Bridge,
     traffic: watch::Receiver<Traffic>,
-    /// While calls wait for the caller, the CLI's silence is not its own.
+    /// Stops the CLI's idle clock while calls wait for the caller: that silence is not the CLI's.
     hold: Option<Hold>,
-    /// Calls of the CLI's events that are reported as [`ToolCallRequest`].
+    /// The ids of calls in the CLI's events that are reported as [`ToolCallRequest`] instead.
     hidden: HashSet<String>,
-    /// The arguments of those that have not gone on, by the model's ids: what the output tells of them is what the model wrote, and what claude
-    /// calls with has the escapes resolved that stood in it as text.
+    /// The arguments of the calls that have not gone on, by the model's ids. The output has them as the model wrote them; in the
+    /// arguments with which claude calls the bridge, escapes that stood there as text are resolved.
     written: HashMap<String, Box<RawValue>>,
     calls: mpsc::Receiver<ToolCallRequest>,
     queue: Queue,
@@ -57,7 +57,7 @@ struct Queue {
     /// The number of calls that the output has announced, and the number that have gone on.
     announced: usize,
     gone_on: usize,
-    /// The output did not speak of a call in time: it is waited for no more.
+    /// True if the output has not announced a call in time: then no call waits for it any more.
     unannounced: bool,
 }
 
@@ -87,7 +87,7 @@ impl Queue {
 }
 
 impl ToolServer {
-    /// A bridge for one attempt.
+    /// Opens a bridge for one attempt.
     pub fn open(&self) -> io::Result<OpenBridge<'_>> {
         let (consumer, calls) = bridge::call_channel();
         let bridge = Bridge::start_for(self.declarations.clone(), self.options, consumer)?;
@@ -105,7 +105,7 @@ impl ToolServer {
 }
 
 impl OpenBridge<'_> {
-    /// `options` of a CLI that knows the bridge.
+    /// Returns `options` for a CLI that knows the bridge.
     pub fn with_bridge(&self, options: &Options) -> Options {
         Options {
             callbacks: Some(Callbacks {
@@ -116,7 +116,7 @@ impl OpenBridge<'_> {
         }
     }
 
-    /// `print`'s events, and the CLI's clock of silence stands while it waits for the caller.
+    /// Waits for the events of `print`. The CLI's idle clock stands while it waits for the caller.
     async fn next(&mut self, print: &mut Print, events: &mut Vec<Event>) -> Progress {
         loop {
             if self.traffic.borrow_and_update().waiting == 0 {
@@ -136,7 +136,7 @@ impl OpenBridge<'_> {
         }
     }
 
-    /// Hands on the calls that the output has spoken of. To be called when what it said before them has been sent.
+    /// Hands on the calls that the output has announced. Call this when the events before them have been sent.
     async fn let_go_on(&mut self) {
         while let Some(mut call) = self.queue.pop() {
             if let Some(args) = self.written.remove(&call.call.id) {

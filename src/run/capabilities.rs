@@ -47,7 +47,7 @@ struct Facts {
     version: Option<Option<[u64; 3]>>,
     /// The number of new facts learned so far.
     news: Arc<AtomicU64>,
-    /// Held by whoever tries it.
+    /// The lock that is held while the binary is tried.
     trial: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -68,12 +68,12 @@ fn facts() -> MutexGuard<'static, HashMap<Binary, Facts>> {
     facts
 }
 
-/// Counts how often `binary` has turned out to do something that was not known: who has kept what was known before looks again.
+/// The number of new facts learned about `binary`: whoever keeps older facts looks again when it has grown.
 pub fn news(binary: &Binary) -> Arc<AtomicU64> {
     Arc::clone(&facts().entry(binary.clone()).or_default().news)
 }
 
-/// The flags `binary` has refused so far.
+/// The flags that `binary` has refused so far.
 pub fn refused_by(binary: &Binary) -> BTreeSet<String> {
     refused_at(binary, Instant::now())
 }
@@ -85,7 +85,7 @@ fn refused_at(binary: &Binary, now: Instant) -> BTreeSet<String> {
     known.map(|(flag, _)| flag.clone()).collect()
 }
 
-/// `binary` has refused `flag`.
+/// Remembers that `binary` has refused `flag`.
 pub fn remember_refused(binary: &Binary, flag: &str) {
     let mut facts = facts();
     let of_binary = facts.entry(binary.clone()).or_default();
@@ -97,14 +97,14 @@ pub fn remember_refused(binary: &Binary, flag: &str) {
 /// more.
 const MAX_SCHEMAS: usize = 256;
 
-/// Why `binary` has refused `schema`, where it has.
+/// The reason for which `binary` has refused `schema`, if it has.
 pub fn schema_refusal(binary: &Binary, schema: &str) -> Option<String> {
     let facts = facts();
     let (since, reason) = facts.get(binary)?.refused_schemas.get(&hash_of(schema))?;
     is_known(*since, Instant::now()).then(|| reason.clone())
 }
 
-/// `binary` has refused `schema`, for this reason. Of others that says nothing.
+/// Remembers that `binary` has refused `schema`, for this reason. That says nothing about other schemas.
 pub fn remember_refused_schema(binary: &Binary, schema: &str, reason: &str) {
     let now = Instant::now();
     let mut facts = facts();
@@ -123,7 +123,7 @@ fn hash_of(schema: &str) -> u64 {
     hasher.finish()
 }
 
-/// The version of `binary`, as the npm package that it stands in has it; `None` where it stands in none.
+/// The version of `binary`, from the npm package that contains it; `None` if there is none.
 pub fn version(check: &EngineCheck, binary: &Binary) -> Option<[u64; 3]> {
     if let Some(known) = facts().get(binary).and_then(|facts| facts.version) {
         return known;
@@ -147,7 +147,7 @@ pub fn support(engine: EngineUsed, check: &EngineCheck, binary: &Binary) -> Live
     })
 }
 
-/// `binary` has turned out to serve `engine`, or not to.
+/// Remembers whether `binary` has turned out to serve `engine`.
 pub fn remember(engine: EngineUsed, binary: &Binary, support: LiveSupport) {
     note(engine, binary, support);
     news(binary).fetch_add(1, Ordering::Release);
@@ -161,13 +161,13 @@ fn note(engine: EngineUsed, binary: &Binary, support: LiveSupport) {
         .insert(engine, Remembered(support, Instant::now()));
 }
 
-/// `binary` has turned out not to serve `engine`, for this reason.
+/// Remembers that `binary` has turned out not to serve `engine`, for this reason.
 pub fn remember_unserved(engine: EngineUsed, binary: &Binary, reason: impl Into<String>) {
     remember(engine, binary, LiveSupport::unserved(Basis::Trial, reason));
 }
 
-/// `binary` was refused before any model was asked, for this reason. One that has given replies by `engine` serves it, whatever was wrong
-/// this time.
+/// Remembers that `binary` was refused before any model was asked, for this reason. A binary that has given replies by `engine`
+/// serves it, whatever was wrong this time.
 pub fn remember_not_begun(engine: EngineUsed, binary: &Binary, reason: impl Into<String>) {
     let has_replied = facts().get(binary).is_some_and(|facts| facts.replied.contains(&engine));
     if !has_replied {
@@ -175,12 +175,12 @@ pub fn remember_not_begun(engine: EngineUsed, binary: &Binary, reason: impl Into
     }
 }
 
-/// `binary` has given a reply by `engine`.
+/// Remembers that `binary` has given a reply by `engine`.
 pub fn remember_reply(engine: EngineUsed, binary: &Binary) {
     facts().entry(binary.clone()).or_default().replied.insert(engine);
 }
 
-/// `binary`, of which its file did not tell, has turned out to serve `engine`, for this reason.
+/// Remembers that `binary`, whose file did not tell, has turned out to serve `engine`, for this reason.
 pub fn settle(engine: EngineUsed, binary: &Binary, why: String) {
     if !matches!(known(engine, binary), Some(LiveSupport::Served(_))) {
         remember(engine, binary, LiveSupport::Served(why));

@@ -15,15 +15,15 @@ use crate::provider::options::{EngineKind, MODEL, Options, TextToolCalls};
 /// The choices of a call, as far as its provider can serve them.
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
-    /// The provider's options with the call's choices; `None` where they are the provider's own.
+    /// The provider's options with the call's choices; `None` if those are the provider's own.
     pub options: Option<Box<Options>>,
     /// The tools that are to be called.
     pub tool_choice: Option<ToolChoice>,
-    /// Warnings of what was left out.
+    /// The warnings about choices that were left out.
     pub left_out: Vec<Event>,
 }
 
-/// The choices `given` of a call with `tools` bound, which may come to the option `engine`.
+/// Checks the choices `given` of a call with `tools` bound, which may use the option `engine`.
 ///
 /// # Errors
 /// `INVALID_OPTION`, `UNSUPPORTED_OPTION`.

@@ -84,7 +84,7 @@ impl RetryableCall for KeptOrPrinted<'_> {
 }
 
 impl KeptOrPrinted<'_> {
-    /// Made by the first engine that takes it: by a kept process, or by one of its own.
+    /// Makes the attempt with the first engine that takes it: with a kept process, or with one of its own.
     async fn made(&self, attempt: &CliAttempt<'_>, info: &mut RunInfo) -> Result<AttemptOutcome, Box<ProviderError>> {
         for call in self.kept {
             match call.attempt(attempt, info).await? {

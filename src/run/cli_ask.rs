@@ -1,4 +1,4 @@
-//! A call of a CLI that can be made again of a grown thread.
+//! A call of a CLI that can be made again with a longer thread.
 
 use std::sync::Arc;
 
@@ -25,14 +25,14 @@ pub(super) struct CliAsking<'a> {
     pub sink: &'a Sink,
 }
 
-/// A request, for whichever engine takes it.
+/// A request that any engine can take.
 pub(super) struct Ready {
     pub request: CliRequest,
     kept: Vec<Box<dyn KeptCall>>,
 }
 
 impl Ready {
-    /// `request`, for the kept processes of `engine`.
+    /// Prepares `request` for the kept processes of `engine`.
     pub fn of(engine: &Engine, mut request: CliRequest) -> Ready {
         let kept = engine.kept.iter();
         let kept = kept.filter_map(|kept| kept.call(engine, &mut request)).collect();

@@ -35,14 +35,14 @@ pub(super) struct CliCall<'a> {
 /// another file.
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
-    /// The flags, one for each time.
+    /// The refused flags, one for each refusal.
     flags: Mutex<Vec<String>>,
-    /// Why it does not take the schema of the answer.
+    /// The reason for which the CLI does not take the schema of the answer.
     schema: OnceLock<String>,
 }
 
 impl CliCall<'_> {
-    /// The file that is there now is asked without the flags that the call has seen refused.
+    /// Remembers, for the file that is there now, the flags that the call has seen refused.
     pub fn keep_dropped(&self) {
         let dropped = self
             .dropped
@@ -62,7 +62,7 @@ impl CliCall<'_> {
         }
     }
 
-    /// The CLI has refused `flag`.
+    /// Notes that the CLI has refused `flag`.
     ///
     /// # Errors
     /// `UNSUPPORTED_FLAG` where it has refused more often than there are flags to be left out.
@@ -79,7 +79,7 @@ impl CliCall<'_> {
         Err(self.engine.refuse(Code::UnsupportedFlag, reason))
     }
 
-    /// The CLI has refused the schema of the answer, for this reason.
+    /// Notes that the CLI has refused the schema of the answer, for this reason.
     pub fn drop_schema(&self, reason: &str) {
         self.dropped.schema.get_or_init(|| reason.to_owned());
     }
@@ -89,7 +89,7 @@ impl CliCall<'_> {
         self.dropped.schema.get().is_some()
     }
 
-    /// Why `binary` does not take `schema`, as far as that is known.
+    /// The reason for which `binary` does not take `schema`, if one is known.
     pub fn schema_refusal(&self, binary: &Binary, schema: &Schema) -> Option<String> {
         let of_call = self.dropped.schema.get().cloned();
         of_call.or_else(|| capabilities::schema_refusal(binary, schema.text()))
@@ -177,7 +177,7 @@ impl CliAttempt<'_> {
             .flatten()
     }
 
-    /// A place among the processes of the program `binary`; `None` where the call was cancelled before there was one.
+    /// A place among the processes of the program `binary`; `None` if the call was cancelled before there was one.
     pub async fn permit(&self, binary: &Path, info: &mut RunInfo) -> Option<Permit> {
         let CliCall {
             engine,

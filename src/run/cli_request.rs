@@ -40,32 +40,32 @@ pub(super) struct CliRequest {
     printed: OnceLock<Printed>,
     /// The schema that the reply has to fit.
     pub output: Option<Arc<Schema>>,
-    /// Why a CLI that takes schemas does not get this one in print form.
+    /// The reason for which a CLI that takes schemas does not get this one in print form.
     pub emulated_because: Option<&'static str>,
     /// The request as a live session takes it.
     pub session: Option<SessionParts>,
     /// The rule for which text of a live session's answer is a call.
     pub session_text_calls: TextCalls,
-    /// The tools, where the CLI calls them itself.
+    /// The tools, if the CLI calls them itself.
     pub tool_server: Option<ToolServer>,
     /// The thread's call ids, which no new call may repeat.
     pub call_ids: HashSet<String>,
-    /// The thread ends with a tool's result.
+    /// True if the thread ends with a tool's result.
     pub ends_with_result: bool,
-    /// Tools are bound that the model can't call in print form.
+    /// True if tools are bound that the model can't call in print form.
     pub uncallable: bool,
     pub options: CallOptions,
     /// The options that the call chooses for itself.
     pub chosen: Chosen,
     /// The thread as its run log has it, if there is to be one.
     pub recorded: Option<Prompt>,
-    /// The CLI works for itself: its events are passed on as they are.
+    /// True if the CLI works for itself: its events are passed on unchanged.
     pub watching: bool,
     /// The receivers of copies of what the process prints.
     pub tees: Tees,
     /// The observer of the lines that the process prints, as they are decoded.
     pub observer: Option<Arc<dyn LineObserver>>,
-    /// A place beside the queue.
+    /// A place beside the queue, for a call within another call.
     pub nested_permit: Option<NestedPermit>,
     /// The checks that the reply has to pass.
     pub checks: Checks,
@@ -75,20 +75,20 @@ pub(super) struct CliRequest {
     note: Option<String>,
     /// The mark that the calls of the answer carry.
     mark: Option<Mark>,
-    /// The caller's own messages, where more stands behind them now: what its next call goes on with.
+    /// The caller's own messages, if more stands behind them now: the caller's next call continues from them.
     callers_thread: Option<Arc<Vec<Message>>>,
 }
 
-/// A call as a process is asked that remembers nothing.
+/// A call as a process without memory takes it.
 #[derive(Debug, Default)]
 pub(super) struct Printed {
-    /// The thread, with what it holds that is no text. Empty where it can't be a prompt.
+    /// The thread with its content that is no text. It is empty if the thread can't be a prompt.
     pub prompt: Rendered,
     /// The prompt with the schema of the answer in words, if `prompt` leaves the schema to the CLI.
     pub asking_prompt: Option<Rendered>,
     /// The rule for which text of the answer is a call: none if calls are native.
     pub text_calls: TextCalls,
-    /// Why it can't be a prompt, where a live session could take it.
+    /// The reason for which the thread can't be a prompt, if a live session could take it.
     pub unprintable: Option<Box<ProviderError>>,
 }
 
@@ -109,12 +109,12 @@ impl CliRequest {
         self.options.partial || self.options.record.is_some()
     }
 
-    /// The schema of the answer, where the CLI gets it in print form.
+    /// The schema of the answer, if the CLI gets it in print form.
     pub fn native_schema(&self) -> Option<&Schema> {
         self.output.as_deref().filter(|_| self.emulated_because.is_none())
     }
 
-    /// `prompt`, as it is, for a CLI that is to work for itself.
+    /// A request with `prompt` unchanged, for a CLI that is to work for itself.
     pub fn watched(prompt: String, tees: Tees, observer: Arc<dyn LineObserver>) -> CliRequest {
         let options = CallOptions {
             events: true,
@@ -132,7 +132,7 @@ impl CliRequest {
         }
     }
 
-    /// The options that it is made with.
+    /// The provider options of this call.
     pub fn provider_options<'a>(&'a self, engine: &'a Base) -> &'a Options {
         self.chosen.options.as_deref().unwrap_or(&engine.options)
     }
@@ -192,7 +192,7 @@ impl CliRequest {
         }
     }
 
-    /// `callbacks`: the tools are to be called by the CLI itself.
+    /// Makes the request of a call. With `callbacks`, the CLI itself calls the tools.
     ///
     /// # Errors
     /// What the provider can't take.
@@ -286,7 +286,7 @@ impl CliRequest {
         self.of_source(engine, source)
     }
 
-    /// The request for `source`, for each kind of exchange that may come of it.
+    /// Makes the request for `source`, for each kind of exchange that may serve it.
     fn of_source(self, engine: &Base, source: Source) -> Result<CliRequest, Box<ProviderError>> {
         let options = &engine.options;
         let form = options.text_tool_calls;
@@ -388,8 +388,8 @@ impl CliRequest {
 }
 
 impl CliRequest {
-    /// SPEC-01's callers tell a model without tools of some in their own words. Not where they were taken away, in an agent's run that has
-    /// none, nor in an answer that is JSON anyway.
+    /// The tools that the model may call as text. SPEC-01's callers describe tools to a model without any in their own words, so it
+    /// may call those; not if its tools were taken away, in an agent's run without tools, or if its answer is JSON anyway.
     fn calls_asked(&self) -> text_calls::Asked {
         let unknown_tools = self.options.unknown_tools;
         let has_none = self.chosen.tool_choice == Some(ToolChoice::None);
@@ -408,7 +408,7 @@ fn encoding_of(engine: &Base) -> Encoding {
     }
 }
 
-/// Why a CLI that takes schemas can't get this one in print form. `has_calls`: calls are written as text.
+/// The reason for which a CLI that takes schemas can't get this one in print form. `has_calls` says that calls are written as text.
 fn why_emulated(engine: &Base, schema: &Schema, has_calls: bool) -> Option<&'static str> {
     let form = engine.provider.schema;
     if !form.takes(schema) {
@@ -433,13 +433,13 @@ fn output_in_session<'a>(engine: &Base, schema: Option<&'a Schema>) -> SessionOu
     }
 }
 
-/// The warning that a schema is asked for in the prompt for the reason `why`, where this CLI takes some.
+/// The warning that a schema is asked for in the prompt for the reason `why`, if this CLI takes other schemas.
 pub(super) fn emulated(engine: &Base, why: &str) -> Option<Event> {
     let can = engine.provider.schema != SchemaForm::Asked;
     can.then(|| structured::emulated(engine.id(), why))
 }
 
-/// Why a CLI does not get a schema that it has no form for.
+/// The reason for which a CLI does not get a schema that it has no form for.
 pub(super) const UNFIT: &str = "the CLI can't take this schema";
 
 /// # Errors

@@ -10,7 +10,7 @@ use crate::message::content::{self, Accepts, Refused, Takes, Why};
 use crate::provider::media::MediaForm;
 use crate::provider::options::{EngineKind, OutputFormat, PromptStyle};
 
-/// `messages` as text wherever they are nothing else.
+/// Turns the content of `messages` into text wherever it holds nothing else.
 ///
 /// # Errors
 /// A block of a type that is not known, or one that `accepts` does not have, which is what `who` takes.
@@ -85,7 +85,7 @@ pub(super) fn print_accepts(engine: &Base) -> &Accepts {
 /// The hint for content that the live engine takes and print does not.
 const LIVE_TAKES_IT: &str = "set `engine: \"live\"`, whose engine takes it, with a version of the CLI that has one";
 
-/// Why `messages` can't be the prompt of one process per call.
+/// The reason for which `messages` can't be the prompt of one process per call.
 pub(super) fn unprintable(engine: &Base, messages: &[Message]) -> Option<Box<ProviderError>> {
     let accepts = print_accepts(engine);
     let refused = content::check(messages, accepts).err()?;

@@ -63,7 +63,7 @@ impl Engine {
         }
     }
 
-    /// Ends all runs and waits until their processes are no more. Later calls fail with `CLOSED`.
+    /// Ends all runs and waits until their processes are gone. Later calls fail with `CLOSED`.
     pub async fn close(&self) {
         self.lifecycle.end().await;
         for kept in &self.kept {

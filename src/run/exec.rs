@@ -20,7 +20,7 @@ const OPTIONS: &[OptionSpec] = &[options::TIMEOUT, options::MAX_BUFFER, options:
 /// The default of `maxBuffer` in Node's `execFile`.
 const DEFAULT_MAX_BUFFER: u64 = 1024 * 1024;
 
-/// Runs `file` with `args` and the environment `base`, standard input closed, and gives its standard output.
+/// Runs `file` with `args` and the environment `base`, with standard input closed; returns its standard output.
 ///
 /// # Errors
 /// The program can't be started, exits with anything but 0, takes too long or prints too much.

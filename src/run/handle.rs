@@ -1,4 +1,4 @@
-//! A run as its caller holds it.
+//! The handle of a run for its caller.
 //!
 //! Out: batches of events while it goes, its records, and how it [`Ended`].
 
@@ -16,7 +16,7 @@ use super::log::{Log, LogBatch};
 use crate::error::{Code, ProviderError};
 use crate::event::{Event, Reply};
 
-/// Events that may wait for a slow consumer; then the process's output waits in its pipe.
+/// The number of events that may wait for a slow consumer; then the process's output waits in its pipe.
 const EVENTS_WAITING: usize = 256;
 
 /// The end of a run.
@@ -24,7 +24,7 @@ const EVENTS_WAITING: usize = 256;
 pub enum Ended {
     Replied(Box<Reply>),
     Failed(Box<ProviderError>),
-    /// Because it was cancelled.
+    /// The run was cancelled.
     Cancelled,
 }
 
@@ -41,7 +41,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Begins `work` as one of `runs`. It gets the run's records and where events go.
+    /// Begins `work` as one of `runs`. It gets the run's records and the receiver of its events.
     pub(super) fn begin<F>(
         provider: Cow<'static, str>,
         cancel: CancellationToken,
@@ -76,8 +76,8 @@ impl Run {
         }
     }
 
-    /// The next batch of events as a JSON array; `None` when no more will come. Waits for the consumer bound the memory a
-    /// run takes, so nothing is dropped.
+    /// The next batch of events as a JSON array; `None` when no more will come. A slow consumer makes the run wait, which bounds
+    /// its memory, so nothing is dropped.
     pub async fn next(&self) -> Option<String> {
         let batch = self.batch().await?;
         Some(serde_json::to_string(&batch).unwrap_or_else(|error| {
@@ -97,7 +97,7 @@ impl Run {
         Some(batch)
     }
 
-    /// Waits for the end. Events nobody has asked for by then are let go.
+    /// Waits for the end. Events that were not taken by then are dropped.
     pub async fn result(&self) -> Ended {
         if let Ok(mut events) = self.events.try_lock() {
             *events = None;
@@ -122,7 +122,7 @@ impl Run {
         }
     }
 
-    /// Waits until nobody needs to wait for the run's consumer any more: it has failed, was cancelled, or its time is up.
+    /// Waits until the run no longer needs its consumer: it has failed, was cancelled, or its time is up.
     pub async fn lost(&self) {
         self.over.cancelled().await;
         if self.replied.load(Ordering::Relaxed) {
@@ -133,7 +133,7 @@ impl Run {
         }
     }
 
-    /// The next records, for the user's logger, as soon as there are any: `None` when the run is over and all are taken.
+    /// The next records, for the user's logger, as soon as there are any; `None` when the run is over and all are taken.
     pub async fn next_log(&self) -> Option<LogBatch> {
         loop {
             let is_over = self.over.is_cancelled();
@@ -155,7 +155,7 @@ impl Run {
         self.log.take()
     }
 
-    /// Ends the run's processes; [`Run::result`] then gives [`Ended::Cancelled`].
+    /// Ends the run's processes; [`Run::result`] then returns [`Ended::Cancelled`].
     pub fn cancel(&self) {
         self.cancel.cancel();
     }
@@ -169,7 +169,7 @@ impl Drop for Run {
 
 #[cfg(test)]
 impl Run {
-    /// A run that tells `events` and ends as `end` does, which gets what cancels it.
+    /// A run that sends `events` and ends with the result of `end`, which gets the token that cancels the run.
     pub(crate) fn scripted<F>(events: Vec<crate::event::Event>, end: impl FnOnce(CancellationToken) -> F) -> Run
     where
         F: Future<Output = Ended> + Send + 'static,

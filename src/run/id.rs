@@ -1,10 +1,10 @@
-//! Ids of runs: unique over machines and containers, in the order of time.
+//! The ids of runs: unique over machines and containers, ordered by time.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::clock::now_ms;
 
-/// Crockford's base 32: no I, L, O, U.
+/// Crockford's base 32, without I, L, O and U.
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
 /// Milliseconds since the epoch, and 80 random bits. Later ids of one process are greater, also within a millisecond and when
@@ -16,7 +16,7 @@ struct Moment {
 }
 
 impl Moment {
-    /// The next after `last`, at `now_ms`.
+    /// The moment after `last`, at `now_ms`.
     fn after(last: Option<Moment>, now_ms: u64, fresh: impl FnOnce() -> u128) -> Moment {
         const RANDOM: u128 = (1 << 80) - 1;
         match last {

@@ -17,7 +17,7 @@ use crate::error::{Code, ProviderError};
 use crate::event::Event;
 use crate::ledger::Ledger;
 
-/// Why a closed provider takes no call.
+/// The reason for which a closed provider takes no call.
 const CLOSED: &str = "the provider was closed";
 
 /// The state of beginning and end that the calls of one provider object share.
@@ -26,11 +26,11 @@ pub struct Lifecycle {
     identity: Identity,
     /// Cancelled when the provider is closed.
     pub(super) closing: CancellationToken,
-    /// No further call begins; those that have go on.
+    /// Cancelled when no further call may begin; those that have begun go on.
     draining: CancellationToken,
     /// The calls that go on or wait.
     calls: TaskTracker,
-    /// Everything that has to be over when the provider is closed.
+    /// The tasks that have to be over before the provider is closed.
     pub(super) runs: TaskTracker,
     /// The rest of the provider's budget, if it has one.
     pub(super) ledger: Option<Arc<Ledger>>,
@@ -40,7 +40,7 @@ pub struct Lifecycle {
 #[derive(Debug, Clone)]
 struct Identity {
     id: Cow<'static, str>,
-    /// Whose hints its errors give; `None`: those of its own id.
+    /// The id of the provider whose hints its errors give; `None` means its own.
     hints: Option<&'static str>,
 }
 
@@ -109,17 +109,17 @@ impl Lifecycle {
         )
     }
 
-    /// The error of a call that can't be made for this reason.
+    /// The error of a call that is refused for this reason.
     pub(super) fn refuse(&self, code: Code, reason: impl Into<String>) -> Box<ProviderError> {
         self.identity.refuse(code, reason)
     }
 
-    /// The error of whoever asks a provider that was closed, or is about to be; `None` for an open one.
+    /// The error of a call to a provider that was closed, or is about to be; `None` for an open one.
     pub fn refusal(&self) -> Option<Box<ProviderError>> {
         self.refuses().then(|| self.refuse(Code::Closed, CLOSED))
     }
 
-    /// The error of a call whose provider was closed meanwhile.
+    /// The error of a call whose provider was closed during it.
     pub(super) fn closed(&self) -> Option<Box<ProviderError>> {
         let is_closed = self.closing.is_cancelled();
         is_closed.then(|| self.refuse(Code::Closed, CLOSED))
@@ -130,7 +130,7 @@ impl Lifecycle {
         self.closing.is_cancelled() || self.draining.is_cancelled()
     }
 
-    /// Cancelled when the provider is closed.
+    /// The token that is cancelled when the provider is closed.
     pub fn token(&self) -> CancellationToken {
         self.closing.child_token()
     }
@@ -140,7 +140,7 @@ impl Lifecycle {
         self.draining.cancel();
     }
 
-    /// Lets the calls that run or wait come to their ends, and takes no further ones. [`Lifecycle::end`] ends it.
+    /// Lets the calls that run or wait end by themselves, and takes no further ones. [`Lifecycle::end`] ends the wait.
     pub async fn drain(&self) {
         self.refuse_further();
         self.calls.close();

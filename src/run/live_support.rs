@@ -26,7 +26,7 @@ const SCRIPT_BYTES: u64 = 64 * 1024;
 /// The number of folders above a program in which its package.json is looked for: `bin/claude.exe`, `cli.js`,
 /// `vendor/x64/bin/codex`.
 const MANIFEST_LEVELS: usize = 4;
-/// A package.json is a few kilobytes.
+/// The most that is read of a package.json, bytes: it has a few kilobytes.
 const MANIFEST_BYTES: u64 = 256 * 1024;
 
 /// The support of live sessions by a file, with the reason for the finding.
@@ -39,7 +39,7 @@ pub enum LiveSupport {
     Unserved(Unserved),
 }
 
-/// Why a file serves no live sessions.
+/// The finding that a file serves no live sessions, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unserved {
     pub why: String,
@@ -52,7 +52,7 @@ pub struct Unserved {
 pub enum Basis {
     /// The provider has no such form, or the environment forbids it.
     Setting,
-    /// The file is the CLI, of a version that does not.
+    /// The file is the CLI, of a version that does not serve them.
     Version,
     /// Nothing says that the file is the CLI.
     Program,
@@ -115,7 +115,7 @@ fn look_behind(check: &EngineCheck, file: &Path, scripts: usize) -> LiveSupport 
     LiveSupport::unserved(Basis::Program, format!("nothing says that it is {program}"))
 }
 
-/// The version of the vendor's npm package that `file` stands in; `None` if it stands in none.
+/// The version of the vendor's npm package that contains `file`; `None` if there is none.
 pub fn version(check: &EngineCheck, file: &Path) -> Option<[u64; 3]> {
     version_behind(check, file, MOST_SCRIPTS)
 }
@@ -130,7 +130,7 @@ fn version_behind(check: &EngineCheck, file: &Path, scripts: usize) -> Option<[u
     targets.find_map(|target| version_behind(check, &target, scripts - 1))
 }
 
-/// The files that the script `text`, which is `file`, hands its arguments to: nobody's where it is the last that is looked at.
+/// The files to which the script `text`, which is `file`, hands its arguments; none if it is the last script that is looked at.
 fn targets(text: &str, file: &Path, scripts: usize) -> Vec<PathBuf> {
     match file.parent() {
         Some(folder) if scripts > 0 => script::handed_to(text, folder),
@@ -148,7 +148,7 @@ fn support_of(check: &EngineCheck, name: &str, version: &str, source: &str) -> L
     }
 }
 
-/// Why `version` of the program `name` serves sessions, as `source` has it.
+/// The finding by `version` of the program `name`, as `source` tells it.
 ///
 /// # Errors
 /// Why it does not.
@@ -175,14 +175,14 @@ fn text([major, minor, patch]: [u64; 3]) -> String {
     format!("{major}.{minor}.{patch}")
 }
 
-/// `2.1.330`, also with something behind a `-` or `+`.
+/// Parses `2.1.330`, also with something behind a `-` or `+`.
 fn parse_version(text: &str) -> Option<[u64; 3]> {
     let core = text.split(['-', '+']).next().unwrap_or_default();
     let numbers: Option<Vec<u64>> = core.split('.').map(|number| number.parse().ok()).collect();
     numbers?.try_into().ok()
 }
 
-/// Name and version of the vendor's package that `file` stands in.
+/// The name and version of the vendor's package that contains `file`.
 fn manifest(check: &EngineCheck, file: &Path) -> Option<(String, String)> {
     #[derive(Deserialize)]
     struct Manifest {
@@ -201,7 +201,7 @@ fn manifest(check: &EngineCheck, file: &Path) -> Option<(String, String)> {
     (rest.is_empty() || rest.starts_with('-')).then_some((name, version))
 }
 
-/// The version in whose folder, or as whose file, an installer has put `file`.
+/// The version in the name of the folder or the file under which an installer has put `file`.
 fn version_of_path(check: &EngineCheck, file: &Path) -> Option<String> {
     let names: Vec<&str> = file
         .components()

@@ -15,7 +15,7 @@ use super::clock::now_ms;
 use crate::event::Event;
 use crate::redact::{Channel, Redactor};
 
-/// Takes the run's secrets out of what leaves it. Made when it is first needed: most runs say nothing that has to be looked at.
+/// The redactor of a run's records, made when it is first needed: most runs log nothing that has to be redacted.
 pub(super) type RunRedactor = Arc<LazyLock<Redactor, Box<dyn FnOnce() -> Redactor + Send>>>;
 
 /// A redactor that `make` makes.
@@ -33,7 +33,8 @@ pub(super) enum Level {
     Error,
 }
 
-/// Records that were taken together, numbered from 0: who takes some by a promise and some without one orders them by that.
+/// Records that were taken together, numbered from 0: a caller that takes some through a promise and some directly orders them by
+/// number.
 #[derive(Debug, Serialize)]
 pub struct LogBatch {
     /// The number of batches of the run that were taken before.
@@ -47,7 +48,7 @@ pub struct LogBatch {
 #[serde(rename_all = "camelCase")]
 pub struct LogRecord {
     level: Level,
-    /// ms since the epoch.
+    /// The record's time, ms since the epoch.
     time: u64,
     message: &'static str,
     provider: Cow<'static, str>,
@@ -64,7 +65,7 @@ pub(super) struct Log {
     run_id: String,
     state: Mutex<State>,
     redactor: OnceLock<RunRedactor>,
-    /// A record was added.
+    /// Notified when a record was added.
     added: Notify,
     deadline: Mutex<Option<Instant>>,
 }
@@ -73,7 +74,7 @@ pub(super) struct Log {
 struct State {
     /// True if somebody takes the records.
     wanted: bool,
-    /// The process of the attempt that goes on.
+    /// The process of the current attempt.
     pid: Option<u32>,
     records: Vec<LogRecord>,
     /// The number of batches that were taken.
@@ -111,7 +112,7 @@ impl Log {
         *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
     }
 
-    /// Waits until the attempt's time is up: for ever, where it has no limit.
+    /// Waits until the attempt's time is up; forever if it has no limit.
     pub async fn time_up(&self) {
         let deadline = *self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
         match deadline {
@@ -167,7 +168,7 @@ impl Log {
         }
     }
 
-    /// Adds what an event has to say, if it has.
+    /// Adds the record of an event, if the event has one.
     pub fn event(&self, event: &Event) {
         match event {
             Event::Retry {
@@ -198,7 +199,7 @@ impl Log {
         }
     }
 
-    /// The records since the last call; `None` if there are none.
+    /// Takes the records since the last call; `None` if there are none.
     pub fn take(&self) -> Option<LogBatch> {
         let mut state = self.locked();
         let records = std::mem::take(&mut state.records);

@@ -1,4 +1,4 @@
-//! The orchestrator: render, queue, spawn, decode, fold, judge, try again.
+//! The orchestrator of calls: it renders, queues, starts, decodes, folds, judges and tries again.
 //!
 //! In: an [`Engine`] (one provider object) and the JSON of one call. Out: a [`Run`]: batches of events while it goes, and
 //! how it [`Ended`]. Everything here happens on the runtime's threads.

@@ -1,4 +1,5 @@
-//! The one thing an agent ([`Model`]) and the binding ([`ProviderObject`]) need of whatever answers a thread: a CLI's engine or an API's.
+//! The interfaces of a thing that answers a thread, a CLI's engine or an API's: for an agent ([`Model`]) and for the binding
+//! ([`ProviderObject`]).
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -21,7 +22,7 @@ pub enum CallDelivery {
     Turns,
     /// Calls come also in the middle of a turn, by a callback that waits for the result.
     Either,
-    /// Either way, and natively only by a callback.
+    /// Calls come either way, and natively only by a callback.
     Callbacks,
 }
 
@@ -72,14 +73,14 @@ pub trait ProviderObject: Model {
     /// The lifecycle of the object's calls: whether it takes further ones, and their draining.
     fn lifecycle(&self) -> &Lifecycle;
 
-    /// Begins a run of what JavaScript asks for. Must be called inside the runtime; returns at once, and reads it later.
+    /// Begins a run of a request from JavaScript. Must be called inside the runtime; returns at once, and reads the request later.
     ///
     /// `env` is what a process inherits, and where an API's key and proxy are looked up; `None` is this process's own, which is read
     /// here, on the caller's thread: that of JavaScript, which alone may change it.
     fn start(self: Arc<Self>, request: EncodedRequest, env: Option<Vars>) -> Run;
 
-    /// Starts processes for the next calls, of which `known` tells, and waits until they have answered; `env` as for
-    /// [`ProviderObject::start`]. Where no processes are kept, there is nothing to start.
+    /// Starts processes for the next calls, which `known` describes, and waits until they have answered; `env` is that of
+    /// [`ProviderObject::start`]. If no processes are kept, nothing is started.
     ///
     /// # Errors
     /// `CLOSED`; what the processes can't be started for.

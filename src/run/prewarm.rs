@@ -1,4 +1,4 @@
-//! Whatever a call will need, started ahead of it.
+//! Starts the processes that a call will need, ahead of it.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::error::{Code, ProviderError};
 use crate::event::EngineUsed;
 use crate::process::Vars;
 
-/// Starts a process for the next call, or as many as `spares` says, and waits until they have answered. `known` is the JSON of what
-/// is known of that call: `{"system": text?, "tools": [spec…]?}`; what it does not say is what the last call had. `env` is what
-/// they inherit.
+/// Starts a process for the next call, or as many as `spares` says, and waits until they have answered. `known` is JSON that
+/// describes that call: `{"system": text?, "tools": [spec…]?}`; what is missing there is taken from the last call. `env` is the
+/// environment that they inherit.
 ///
 /// Where calls are made in print form there is nothing to start. Where processes at rest leave no room within `maxProcesses`, nothing is
 /// started.

@@ -1,4 +1,4 @@
-//! Calls in print form: one process for each.
+//! Calls in print form, with one process for each.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -144,7 +144,7 @@ impl CliAttempt<'_> {
     }
 }
 
-/// The CLI as one process for one call is started.
+/// The CLI as it is started as one process for one call.
 fn printing(
     engine: &Base,
     mode: Mode,

@@ -1,4 +1,4 @@
-//! A prompt that holds what is no text, as one process per call is handed it.
+//! The prompt for one process per call, if the thread has content beside text.
 //!
 //! In: a rendered thread with its blocks. Out: what goes over standard input, and private files. Nothing is fetched and nothing of the
 //! machine is read: the bytes are those of the messages, and a file's name is made here.
@@ -16,7 +16,7 @@ use crate::provider::media::MediaForm;
 const ATTACHED: &str =
     "The images and documents of this conversation are attached to this message, in the order of their indexes.\n\n";
 
-/// `rendered`, which holds blocks, in the form of this provider.
+/// Writes `rendered`, which has blocks, in the form of this provider.
 ///
 /// # Errors
 /// `UNSUPPORTED_CONTENT` where data are no base64, or there is no form. `INTERNAL` where the system gives no random bytes.
@@ -59,7 +59,7 @@ pub(super) fn media_prompt(engine: &Base, rendered: &Rendered) -> Result<MediaPr
     }
 }
 
-/// The blocks of `rendered` as files; `name` is told the index of each, from 1.
+/// The blocks of `rendered` as files; `name` gets the index of each, from 1.
 fn files(
     engine: &Base,
     rendered: &Rendered,

@@ -34,7 +34,7 @@ const MOST_LINES: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Programs(Mutex<Vec<Arc<Program>>>);
 
-/// A program, as it was when somebody looked at it.
+/// A program, as it was when it was last looked at.
 #[derive(Debug)]
 pub(super) struct Program {
     env: Arc<Vars>,
@@ -55,9 +55,9 @@ pub(super) struct Program {
 struct Search {
     name: String,
     path: Option<OsString>,
-    /// The variable that forbids an engine.
+    /// The variables that forbid an engine.
     forbids: Vec<(EngineUsed, &'static str)>,
-    /// A digest of what its processes run with.
+    /// A digest of the environment and options with which its processes run.
     surroundings: u64,
 }
 
@@ -71,10 +71,10 @@ struct LineKey {
 /// The command lines of one program, the oldest first.
 type Lines = Mutex<Vec<(LineKey, Arc<Installed>)>>;
 
-/// Why there is no program.
+/// The reason for which there is no program.
 #[derive(Debug)]
 pub(super) enum NotFound {
-    /// The options can't be handed to it.
+    /// The options can't be handed to the program.
     Refused(Box<ProviderError>),
     /// There is no program on the PATH, or none that can be executed.
     Start(StartError),
@@ -93,15 +93,15 @@ impl Programs {
         found.cloned()
     }
 
-    /// The program of calls with this environment, as it was when somebody last looked; `None` where that is minutes ago, or a program has
-    /// turned out since to do something else than was known.
+    /// The program of calls with this environment, as it was at the last look; `None` if that was minutes ago, or new facts of the
+    /// program were learned since.
     pub fn known(&self, env: &Arc<Vars>) -> Option<Arc<Program>> {
         self.of(env).filter(|known| {
             known.news.load(Ordering::Acquire) == known.heard && known.looked.elapsed() < capabilities::MEMORY
         })
     }
 
-    /// The program of calls with this environment, looked at now.
+    /// The program of calls with this environment, looked for now.
     ///
     /// # Errors
     /// [`NotFound`].

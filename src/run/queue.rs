@@ -1,4 +1,4 @@
-//! A place in the queue, as an attempt of any provider gets it.
+//! The wait of an attempt for a place in the queue, of any provider.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -18,7 +18,7 @@ pub(super) struct Waiting<'a> {
     pub at: &'a str,
     /// The number of places.
     pub places: usize,
-    /// A place beside the queue.
+    /// A place beside the queue, for a call within another call.
     pub nested: Option<&'a NestedPermit>,
     /// The attempt's number, from 1.
     pub number: u32,

@@ -1,4 +1,4 @@
-//! Calls that wait until a plan is there again.
+//! Calls that wait until a used-up plan is available again.
 //!
 //! In: the errors of a provider's attempts. Out: until when a call waits, and the wait itself ([`sleep_until`]). What is decided is
 //! `retry::quota`'s; here is what one call has found out for those that come after it, login by login and model by model: plans have limits of
@@ -11,7 +11,8 @@ use crate::error::ProviderError;
 use crate::process::Vars;
 use crate::retry::quota::reset_of;
 
-/// The longest stretch that is slept in one go: the clock of a machine that was suspended stands still, and the wall's does not.
+/// The longest time that is slept in one go. The monotonic clock stands still while a machine is suspended, and the wall clock does
+/// not, so the latter is read again.
 const STRETCH: Duration = Duration::from_secs(30);
 
 /// The number of used-up plans that one provider object remembers: a host may change its environment for each call.
@@ -40,13 +41,14 @@ pub(super) struct Reset {
 pub(super) struct Plan<'a> {
     /// The known used-up plans.
     pub used_up: &'a UsedUp,
-    /// The environment of the call, which chooses the login (a key, a token, a home folder) where the options do not. `None` where they do.
+    /// The environment of the call, which chooses the login (a key, a token, a home folder) if the options do not; `None` if they
+    /// do.
     pub env: Option<&'a Arc<Vars>>,
     pub model: &'a str,
 }
 
 impl Plan<'_> {
-    /// An attempt has failed with `error`.
+    /// Notes that an attempt has failed with `error`.
     pub fn note(&self, error: &ProviderError, now_ms: u64) {
         let Some(at) = reset_of(error, now_ms) else { return };
         // Of another call's run.
@@ -66,7 +68,7 @@ impl Plan<'_> {
         });
     }
 
-    /// An attempt was answered.
+    /// Notes that an attempt was answered.
     pub fn clear(&self) {
         self.used_up.locked().retain(|known| !self.is(known));
     }
@@ -96,7 +98,7 @@ impl UsedUp {
     }
 }
 
-/// Sleeps until the clock says `until`, ms since the epoch.
+/// Sleeps until the clock shows `until`, ms since the epoch.
 pub(super) async fn sleep_until(until: u64, now_ms: impl Fn() -> u64) {
     loop {
         let left = Duration::from_millis(until.saturating_sub(now_ms()));

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Deserializer};
 
-/// Something given as a `G`, which says a `T`. To clone it is to share it.
+/// A value given as a `G`, which is read as a `T`. A clone shares both.
 #[derive(Debug)]
 pub struct ReadOnce<G, T>(Arc<Contents<G, T>>);
 

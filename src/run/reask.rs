@@ -1,4 +1,4 @@
-//! Asking once more: a reply that is not what the call asked for is sent back to the model with the reasons, one time.
+//! Asks once more: a reply that does not fit the call is sent back to the model with the reasons, one time.
 //!
 //! In: a call that can be made of a grown thread ([`Reaskable`]). Out: how it ended. The events of the reply that was no answer are
 //! out; an [`Event::Retry`] behind them says that they count no more, as it says of any other attempt.
@@ -22,10 +22,10 @@ pub(super) trait Reaskable: Sync {
     /// The request that is made.
     type Request: Send + Sync;
 
-    /// Asks `request`, with retries, where so much of the same call is `spent`.
+    /// Makes `request`, with retries; `spent` is the part of the limits that the same call has used before.
     fn ask(&self, request: &Self::Request, spent: Spent) -> impl Future<Output = Driven> + Send;
 
-    /// The request that has `messages` behind its thread, and is made because of `rejected`.
+    /// The request with `messages` behind its thread, made because of `rejected`.
     ///
     /// # Errors
     /// What the provider can't take of it.
@@ -37,7 +37,7 @@ pub(super) trait Reaskable: Sync {
     ) -> Result<Self::Request, Box<ProviderError>>;
 }
 
-/// Asks `request`, and once more if what comes does not fit.
+/// Makes `request`, and once more if the reply does not fit.
 pub(super) async fn ask<A: Reaskable>(asking: &A, request: A::Request, sink: &Sink) -> Ended {
     let (mut rejected, spent) = match asking.ask(&request, Spent::default()).await {
         Driven::Ended(ended) => return ended,
@@ -85,7 +85,7 @@ mod tests {
     use crate::run::reply_check::tests::{reply, tokens, wants};
     use crate::run::reply_check::{CheckOutcome, Checks};
 
-    /// A model that says these things, one after the other.
+    /// A model with scripted replies, one after the other.
     struct Scripted {
         replies: Mutex<VecDeque<Reply>>,
         /// The messages of each request, and the costs so far.

@@ -1,4 +1,4 @@
-//! A call's run log: where it goes, what its header says, and what is secret in it.
+//! A call's run log: its place, its header, and the secrets that are kept out of it.
 
 use std::path::{Path, PathBuf};
 
@@ -19,17 +19,17 @@ use crate::runlog::{End, Header, Prompt};
 pub struct RecordOptions {
     /// The file, absolute.
     pub path: PathBuf,
-    /// The thread's messages too.
+    /// True if the thread's messages are recorded, too.
     #[serde(default)]
     pub prompts: bool,
-    /// The run this one is part of.
+    /// The id of the run that this one is part of.
     #[serde(default)]
     pub parent_run_id: Option<String>,
 }
 
 impl RecordOptions {
-    /// Begins the log of the run `run_id` of `provider`. Where it can't be begun, a run that is part of another goes on
-    /// without: its log says so.
+    /// Begins the log of the run `run_id` of `provider`. If that fails, a run that is part of another goes on without a log of its
+    /// own, and says so there.
     ///
     /// # Errors
     /// What is wrong with the path.
@@ -69,14 +69,14 @@ impl RecordOptions {
     }
 }
 
-/// A call that came to no run: whoever serves it has refused it before.
+/// A call that was refused before it became a run.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RefusedCall {
     /// The id by which the call is known elsewhere.
     run_id: String,
     provider: String,
-    /// ms since the epoch.
+    /// The call's time, ms since the epoch.
     started_at: u64,
     /// A `ProviderError` as JSON.
     error: Box<RawValue>,
@@ -118,7 +118,7 @@ pub(super) fn readable(env: &Vars) -> impl Iterator<Item = (&str, &str)> {
         .filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)))
 }
 
-/// The line that a run's end adds: none where its last event says it.
+/// The line that a run's end adds to the log; `None` if its last event says it.
 pub(super) fn end_of(ended: &Ended) -> Option<End> {
     match ended {
         Ended::Replied(_) => None,

@@ -25,9 +25,9 @@ pub(super) enum Finding {
     },
 }
 
-/// Something that a call asks of its reply.
+/// A condition that a call sets for its reply.
 pub(super) trait ReplyCheck: fmt::Debug + Send + Sync {
-    /// Looks at `reply`, a judged success, and adds to it what is its to find.
+    /// Checks `reply`, a judged success, and adds the result of the check to it.
     fn check(&self, reply: &mut Reply) -> Finding;
 
     /// The messages behind the thread, if a provider has failed for the reason that this check is about and may succeed when it is
@@ -38,7 +38,7 @@ pub(super) trait ReplyCheck: fmt::Debug + Send + Sync {
     }
 }
 
-/// The reply and the user's answer to it, which says what is wrong with it: what is behind the thread when it is asked for again.
+/// The reply and a user message that says what is wrong with it. Both stand behind the thread when the model is asked again.
 pub(super) fn correction(reply: &Reply, reasons: impl Into<String>) -> Vec<Message> {
     let answer = Message::from(MessageFields {
         tool_calls: reply.tool_calls.clone(),
@@ -47,7 +47,7 @@ pub(super) fn correction(reply: &Reply, reasons: impl Into<String>) -> Vec<Messa
     vec![answer, Message::new(Role::Human, reasons)]
 }
 
-/// A reply that is not what was asked for, and how to ask for it again.
+/// A reply that does not fit, and how to ask for another.
 #[derive(Debug)]
 pub(super) struct RejectedReply {
     pub reply: Reply,
@@ -65,7 +65,7 @@ pub(super) enum CheckOutcome {
     Failed(Box<ProviderError>),
 }
 
-/// All that a call asks of its reply, the first thing first.
+/// All conditions that a call sets for its reply, in their order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Checks {
     list: Vec<Arc<dyn ReplyCheck>>,
@@ -79,7 +79,7 @@ impl Checks {
         self.list.is_empty()
     }
 
-    /// Asks for one thing more.
+    /// Adds a condition.
     pub fn push(&mut self, check: Arc<dyn ReplyCheck>) {
         self.list.push(check);
     }
@@ -156,7 +156,7 @@ impl Checks {
     }
 }
 
-/// `error` with what had come, `reply`.
+/// Returns `error` with `reply` as the partial output.
 fn with_partial(mut error: Box<ProviderError>, reply: Reply, events: u64) -> Box<ProviderError> {
     error.usage = Some(reply.usage.clone());
     error.partial = Some(Partial {
@@ -173,7 +173,7 @@ pub(super) mod tests {
     use crate::error::Code;
     use crate::message::Usage;
 
-    /// Wants the reply to say this.
+    /// A check that the reply has this text.
     #[derive(Debug)]
     pub struct Wants(pub &'static str);
 
@@ -193,7 +193,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Checks that want the reply to say `text`.
+    /// Checks that the reply has the text `text`.
     pub fn wants(text: &'static str) -> Checks {
         let mut checks = Checks::default();
         assert!(checks.is_empty());

@@ -32,24 +32,24 @@ use crate::thread::Thread;
 /// The options of a call beside its messages and tools.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct CallOptions {
-    /// Somebody reads the events.
+    /// True if somebody reads the events.
     pub events: bool,
-    /// Pieces of messages are wanted.
+    /// True if pieces of messages are wanted.
     pub partial: bool,
-    /// ms, instead of the provider's; 0 is none.
+    /// The limit of an attempt, ms, instead of the provider's; 0 means none.
     pub timeout: Option<u64>,
     /// Overrides the provider's option whether to wait for a used-up plan.
     #[serde(default)]
     pub quota: Option<QuotaChoice>,
-    /// Somebody takes the records.
+    /// True if somebody takes the records.
     #[serde(default)]
     pub log: bool,
     /// The place where the run is recorded.
     pub record: Option<RecordOptions>,
-    /// The caller of the adapter: a lone user message may be a whole thread. A user's text never is.
+    /// True for the caller of the adapter, whose lone user message may be a whole thread. A user's text never is.
     #[serde(default)]
     pub documents: bool,
-    /// An agent's run: a model that has no tools calls none, and what it writes that can't be read is told to it.
+    /// True in an agent's run: a model without tools calls none, and a call of its that can't be read is reported back to it.
     #[serde(default)]
     pub unknown_tools: bool,
     /// The JSON Schema that the reply has to fit.
@@ -63,12 +63,12 @@ pub struct CallOptions {
     pub choices: ChoicesOnce,
 }
 
-/// The JSON Schema that a reply has to fit: only its text is shared, for what is compiled of that is kept by it anyway.
+/// The JSON Schema that a reply has to fit. Only its text is shared here, since the compiled schema is cached elsewhere.
 pub type SchemaOnce = ReadOnce<Box<RawValue>, ()>;
 /// The options that a call chooses for itself, read once.
 pub type ChoicesOnce = ReadOnce<Map<String, Value>, CallChoices>;
 
-/// A call's own word on waiting for a plan.
+/// A call's own choice whether to wait for a plan.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuotaChoice {
@@ -104,7 +104,7 @@ pub struct Request {
     pub options: CallOptions,
     /// The environment that a process of the call inherits; `None` is this process's own.
     pub env: Option<Arc<Vars>>,
-    /// A place beside the queue: of one who waits for the answer.
+    /// A place beside the queue, for a call whose answer another call waits for.
     pub nested_permit: Option<NestedPermit>,
     /// The compiled form of [`CallOptions::output_schema`] (set by `Request::compile`).
     pub output: Option<Arc<Schema>>,
@@ -116,7 +116,7 @@ pub struct EncodedRequest {
     pub messages: Thread,
     /// The tools: an array of [`ToolSpec`]s.
     pub tools: String,
-    /// [`CallOptions`].
+    /// The [`CallOptions`] as JSON.
     pub options: String,
 }
 
@@ -164,7 +164,7 @@ pub(super) struct Checked {
     pub nested_permit: Option<NestedPermit>,
 }
 
-/// Why a call has not come so far as to be checked.
+/// The reason for which a call could not be compiled.
 #[derive(Debug)]
 pub(super) enum NotCompiled {
     /// The call was cancelled during the wait.
@@ -174,7 +174,7 @@ pub(super) enum NotCompiled {
 }
 
 impl Request {
-    /// Compiles its schema, which may take its time: before [`Request::check`], which needs it. `timeout` is the provider's.
+    /// Compiles the call's schema, which may take its time: before [`Request::check`], which needs it. `timeout` is the provider's.
     pub(super) async fn compile(
         &mut self,
         timeout: Option<Duration>,
@@ -203,7 +203,8 @@ impl Request {
         Ok(())
     }
 
-    /// `accepts` is what the provider `who` takes beside text, `check_timeout` says what it allows.
+    /// Checks the call. `accepts` is the content that the provider `who` takes beside text; `check_timeout` checks the call's own
+    /// timeout.
     ///
     /// # Errors
     /// What it can't take.

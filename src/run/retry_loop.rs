@@ -29,9 +29,9 @@ pub(super) enum AttemptOutcome {
     Cancelled,
     /// The CLI refused a flag the run can do without.
     FlagRefused(String),
-    /// The CLI refused the schema of the answer, for this reason: it is asked for in the prompt.
+    /// The CLI refused the schema of the answer, for this reason: the schema is asked for in the prompt then.
     SchemaRefused(String),
-    /// The reply is not what was asked for.
+    /// The reply does not fit the call.
     AskAgain(Box<RejectedReply>),
 }
 
@@ -39,7 +39,7 @@ pub(super) enum AttemptOutcome {
 #[derive(Debug)]
 pub(super) enum Driven {
     Ended(Ended),
-    /// The reply is not what was asked for; so much was spent, what was before this call included.
+    /// The reply does not fit the call. `spent` includes what was spent before this call.
     AskAgain {
         rejected: Box<RejectedReply>,
         spent: Spent,
@@ -63,18 +63,18 @@ pub(super) trait RetryableCall: Sync {
     fn quota(&self) -> Option<QuotaWait>;
     /// The time that an attempt may take. The loop waits no longer than this for the store of a budget.
     fn timeout(&self) -> Option<Duration>;
-    /// The plan that it uses up.
+    /// The plan that the call uses up.
     fn plan(&self) -> Plan<'_>;
-    /// The folder of its login, where that is not the default one.
+    /// The folder of its login, if that is not the default one.
     fn login(&self) -> Option<&str>;
-    /// Now, ms since the epoch.
+    /// The current time, ms since the epoch.
     fn now_ms(&self) -> u64 {
         now_ms()
     }
-    /// The error of a call whose provider was closed meanwhile.
+    /// The error of a call whose provider was closed during it.
     fn closed(&self) -> Option<Box<ProviderError>>;
-    /// Makes it once. `number` counts from 1; `began` is when the first attempt got its place. What becomes known of the run on the
-    /// way is in `info`, also if it fails.
+    /// Makes one attempt. `number` counts from 1; `began` is when the first attempt got its place. `info` gets the facts of the run
+    /// on the way, also if it fails.
     fn attempt(
         &self,
         number: u32,
@@ -83,7 +83,8 @@ pub(super) trait RetryableCall: Sync {
     ) -> impl Future<Output = Result<AttemptOutcome, Box<ProviderError>>> + Send;
 }
 
-/// Runs the call to its end, and again where that makes sense. So much of it was spent `before`, on another thread.
+/// Runs the call to its end, with further attempts where those make sense. `before` is the part of its limits that was used for a
+/// shorter thread of the same call.
 pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &CancellationToken, sink: &Sink) -> Driven {
     let run_id = sink.log.run_id().to_owned();
     let began = OnceLock::new();
@@ -242,11 +243,11 @@ struct Parked {
     times: u32,
 }
 
-/// The caller has turned away.
+/// The caller has cancelled.
 struct TurnedAway;
 
 impl Parked {
-    /// Waits until this moment, for this reason. Nothing is held meanwhile, and nothing counts but `maxWaitMs`.
+    /// Waits until this moment, for this reason. No place is held meanwhile, and only `maxWaitMs` limits the wait.
     async fn wait(
         &mut self,
         call: &impl RetryableCall,
@@ -272,7 +273,7 @@ fn known_reset(call: &impl RetryableCall) -> Option<Reset> {
     call.quota().and_then(|_| call.plan().known(call.now_ms()))
 }
 
-/// `error` of attempt `number` says which run it ended, and nothing secret.
+/// Adds to `error` of attempt `number` the run that it ended, and takes its secrets out.
 fn complete(error: &mut ProviderError, number: u32, info: RunInfo, sink: &Sink) {
     let fields = json!({"attempt": number, "code": error.code, "category": error.category,
                         "exitCode": error.exit_code, "httpStatus": error.http_status});
@@ -289,7 +290,7 @@ fn cancelled(call: &impl RetryableCall, attempts: u32, reasons: Vec<AttemptFailu
     }
 }
 
-/// The error the caller gets: the last attempt's, with what became of the others.
+/// The error that the caller gets: the last attempt's, with those of the others.
 fn last(
     mut error: Box<ProviderError>,
     attempts: u32,

@@ -1,4 +1,4 @@
-//! Schemas of callers, compiled: away from Node's thread, once for each text, and not beyond the wish of whoever waits for it.
+//! Compiles the schemas of callers: away from Node's thread, once for each text, and only while somebody waits.
 //!
 //! In: a schema's text. Out: the [`Schema`], which all that have the same text share, or why it is none. Compiling blocks and can't be
 //! cancelled from outside: it has a thread of its own, few at a time, and is told to stop when nobody waits for it any more.
@@ -33,11 +33,11 @@ const KEPT: usize = 128;
 /// The bytes of text that the kept schemas have together. Their compiled form is some times larger.
 const KEPT_BYTES: usize = 2 * 1024 * 1024;
 
-/// The schema, or what is wrong with it.
+/// The schema, or the reason why there is none.
 type Found = Result<Arc<Schema>, Wrong>;
 type Compiled = Arc<OnceCell<Found>>;
 
-/// Why a text is no schema.
+/// The reason for which a text is no schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Wrong {
     /// The text is no usable schema, for this reason, and never will be.
@@ -114,7 +114,7 @@ fn cache() -> MutexGuard<'static, Cache> {
     CACHE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The schema `text`, compiled now or before. Dropped, it leaves nothing at work.
+/// The compiled schema of `text`. Dropping the future stops the work.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -135,7 +135,7 @@ pub(crate) async fn compiled(text: &str) -> Result<Arc<Schema>, String> {
     found.clone().map_err(|wrong| wrong.reason())
 }
 
-/// Does `check`, which may take as long as a check may cost, where it costs a thread of the pool and keeps nobody else waiting.
+/// Runs `check`, which may take long: it occupies a thread of the pool, and keeps nobody else waiting.
 pub(crate) fn aside<T>(check: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(check),
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(cache.bytes, cache.entries.keys().map(String::len).sum::<usize>());
     }
 
-    /// Places that others hold for as long as they like are none that a small schema waits for.
+    /// A small schema does not wait for places that large ones may hold for long.
     #[tokio::test]
     async fn a_small_schema_waits_for_no_large_one() {
         let _large = PLACES.acquire_many(u32::try_from(AT_A_TIME).unwrap()).await.unwrap();

@@ -19,20 +19,20 @@ use crate::runlog::End;
 
 /// The receiver of a run's events.
 pub(super) struct Sink {
-    /// `None` where nobody asked for events: then nothing is ever delivered.
+    /// The consumer; `None` if nobody asked for events, so that nothing is ever delivered.
     consumer: Option<mpsc::Sender<Event>>,
-    /// Tools that run are the CLI's own, which change things: running them counts as output, whoever listens.
+    /// True if the tools that run are the CLI's own, which change things: running one counts as output, whoever listens.
     tools_act: bool,
     committed: AtomicBool,
     pub log: Arc<Log>,
     /// The run's log, if it is recorded.
     recorder: Option<Recorder>,
-    /// Pieces of messages are for the log alone.
+    /// True if pieces of messages are for the log alone.
     whole_only: bool,
-    /// Pieces of texts are for the log alone: the whole text comes, too. What a model thinks comes in no other form.
+    /// True if pieces of texts are for the log alone, since the whole text comes, too. Reasoning comes in no other form.
     whole_texts: bool,
     redactor: RunRedactor,
-    /// The run was cancelled.
+    /// Cancelled with the run.
     cancel: CancellationToken,
     /// The ledger that counts the attempts, if the provider has a budget.
     pub ledger: Option<Arc<Ledger>>,
@@ -121,8 +121,8 @@ impl Sink {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Hands `event` to the consumer. One that takes nothing is waited for until the run is cancelled or its time is up: a
-    /// consumer that is stuck must not hold what ends it.
+    /// Hands `event` to the consumer. Waits for a slow consumer until the run is cancelled or its time is up: a stuck consumer must
+    /// not hold up the run's end.
     async fn hand(&self, consumer: &mpsc::Sender<Event>, event: Event) {
         let event = match consumer.try_send(event) {
             Ok(()) | Err(TrySendError::Closed(_)) => return,
@@ -158,7 +158,7 @@ impl Sink {
         self.consumer.is_some() || self.recorder.is_some()
     }
 
-    /// Sends all of `events` in order. Waits while the consumer is slow; one that has gone is no reason to fail.
+    /// Sends all of `events` in order. Waits while the consumer is slow; a consumer that has gone is no failure.
     pub async fn send(&self, events: &mut Vec<Event>) {
         self.record(events).await;
         for mut event in events.drain(..) {
@@ -185,12 +185,12 @@ impl Sink {
         }
     }
 
-    /// Something was done that must not be done again.
+    /// Notes that something was done that must not be done again.
     pub fn mark_side_effect(&self) {
         self.committed.store(true, Ordering::Relaxed);
     }
 
-    /// Writes `events` into the run's log. One that fails is reported behind them, but before the last.
+    /// Writes `events` into the run's log. A failure to write is reported behind them, but before the last.
     async fn record(&self, events: &mut Vec<Event>) {
         let Some(recorder) = &self.recorder else { return };
         // The pieces of a call's arguments are in the call.
@@ -209,7 +209,7 @@ impl Sink {
         }
     }
 
-    /// The run is over: all of its log is in the file when this returns.
+    /// Ends the run: all of its log is in the file when this returns.
     pub async fn close(&self, end: Option<&End>) {
         let Some(recorder) = &self.recorder else { return };
         recorder.end(end).await;
@@ -230,7 +230,7 @@ fn not_recorded(reason: &str) -> Event {
     }
 }
 
-/// The model's own text and calls, as opposed to news about the run.
+/// Returns whether the event is the model's own text or a call, as opposed to news about the run.
 fn is_output(event: &Event) -> bool {
     matches!(
         event,

@@ -33,8 +33,8 @@ enum Asked {
 }
 
 impl Engine {
-    /// Begins a run of a CLI that is to work for itself: `prompt` goes to it as it is, its events are passed on as they are, and
-    /// `tees` get all it prints, `observer` sees every line of it as it is decoded. Otherwise as [`ProviderObject::start`].
+    /// Begins a run of a CLI that is to work for itself. `prompt` goes to it and its events are passed on unchanged; `tees` get all
+    /// that it prints, and `observer` sees every line of it as it is decoded. Otherwise this is [`ProviderObject::start`].
     pub fn watch(
         engine: &Arc<Engine>,
         prompt: String,
@@ -94,9 +94,9 @@ impl Engine {
         Ok(call::ask(&asking, Ready::of(&self, request), &sink).await)
     }
 
-    /// Begins a run in which the CLI calls the request's tools itself: they are declared to it natively, the prompt does not
-    /// speak of them, and every call comes out of the receiver. Only the permitted tools belong into the request. Must be
-    /// called inside the runtime; returns at once.
+    /// Begins a run in which the CLI itself calls the request's tools: they are declared to it natively, the prompt does not
+    /// describe them, and every call comes out of the receiver. The request must have only permitted tools. Must be called inside
+    /// the runtime; returns at once.
     ///
     /// The run's reply and events hold no calls of these tools. `timeout` counts on while a call waits, `idleTimeout` does not.
     /// No attempt is made again after a call. The run fails with `CALLBACKS_UNAVAILABLE` where the provider takes no such
@@ -147,7 +147,8 @@ impl Model for Engine {
         }
     }
 
-    /// A CLI that keeps no conversations after all, because the installed one is not known to, calls natively back in print form.
+    /// A CLI that turns out to keep no conversations, because the installed one is not known to, calls natively in print form
+    /// again.
     fn calls_now(&self, env: Option<&Arc<Vars>>) -> CallDelivery {
         let calls = self.calls();
         if calls != CallDelivery::Either || self.provider.live.is_some_and(|live| live.has_turns_in_print) {

@@ -1,4 +1,4 @@
-//! Answers by a schema: the call option `outputSchema`.
+//! Answers that fit a schema: the call option `outputSchema`.
 //!
 //! In: the schema as the call has it. Out: a check of the reply, which leaves the value in it, and how the model learns of it: natively
 //! where the provider's exchange has a way for it, in the prompt otherwise.
@@ -48,7 +48,7 @@ pub(crate) fn look(given: &RawValue) -> Result<(), String> {
     }
 }
 
-/// The flag in `args` by which a user asks for an answer by a schema.
+/// The flag in `args` with which a user asks for an answer by a schema.
 pub(super) fn own_flag(args: &[String]) -> Option<&str> {
     let name = |arg: &'_ String| provider::schema_flags().find(|flag| arg.split('=').next() == Some(flag));
     args.iter().find_map(name)
@@ -62,12 +62,12 @@ pub(super) fn emulated(provider: &str, why: &str) -> Event {
     }
 }
 
-/// The reply has to fit a schema, unless it calls tools.
+/// The check that the reply fits a schema, unless it calls tools.
 #[derive(Debug)]
 pub(super) struct FitsSchema {
     pub schema: Arc<Schema>,
     pub provider: String,
-    /// The CLI itself lets its model try again before it fails.
+    /// True if the CLI itself lets its model try again before it fails.
     pub cli_asks_again: bool,
 }
 

@@ -16,11 +16,11 @@ use crate::toolcall::{ForeignTexts, Mark, Marked, TextCalls, Unquoted};
 pub(super) struct Asked {
     /// True in an agent's run: a call that can't be read is reported back to the model, whatever tool it names.
     pub unknown_tools: bool,
-    /// A model without tools may call some.
+    /// True if a model without tools may call some.
     pub may_call_untold: bool,
 }
 
-/// The rules for the answer to `messages`, which are written in this `style`, with this `mark`.
+/// The rules for the answer to `messages`, written in this `style`, with this `mark`.
 pub(super) fn text_calls(
     engine: &Base,
     messages: &Arc<Vec<Message>>,
@@ -79,7 +79,7 @@ fn foreign_texts(messages: &[Message], system: Option<&str>, documents: bool) ->
     }
 }
 
-/// A mark that nobody can guess. One for all attempts of a call.
+/// A mark that nobody can guess, one for all attempts of a call.
 ///
 /// # Errors
 /// `INTERNAL` where the system gives no random bytes.

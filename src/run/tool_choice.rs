@@ -17,7 +17,7 @@ use crate::provider::choices::ToolChoice;
 /// The result of a call that is not the one asked for, when the model is asked again: the call is not run.
 const NOT_RUN: &str = "Error: this call was not run";
 
-/// The sentence behind a thread that asks for the call; `None` where none is asked for.
+/// The sentence behind a thread that asks for the call; `None` if no call is asked for.
 pub(super) fn request(choice: Option<&ToolChoice>) -> Option<String> {
     let what = wanted(choice?)?;
     Some(format!("This reply must be {what}, not an answer in words."))
@@ -35,7 +35,7 @@ pub(super) fn checks(provider: &str, choice: Option<&ToolChoice>) -> Checks {
     checks
 }
 
-/// The call in words.
+/// The wanted call in words.
 fn wanted(choice: &ToolChoice) -> Option<String> {
     match choice {
         ToolChoice::Auto | ToolChoice::None => None,
@@ -44,7 +44,7 @@ fn wanted(choice: &ToolChoice) -> Option<String> {
     }
 }
 
-/// A reply with a certain call, or any.
+/// The check that the reply has a certain call, or any.
 #[derive(Debug)]
 struct CallIsMade {
     choice: ToolChoice,
@@ -74,7 +74,7 @@ impl ReplyCheck for CallIsMade {
     }
 }
 
-/// The reply, an answer to each of its calls (an API takes no call without one), and what is wrong with it.
+/// The reply, an answer to each of its calls (an API requires one for each), and a message that says what is wrong.
 fn correction(reply: &Reply, wanted: &str) -> Vec<Message> {
     let not_run = reply.tool_calls.iter().map(|call| {
         Message::from(MessageFields {
@@ -162,7 +162,7 @@ mod tests {
         );
     }
 
-    /// A name is the caller's: whatever it holds, it is quoted.
+    /// The name of a tool is the caller's text, so it is quoted, whatever it contains.
     #[test]
     fn a_call_of_another_tool_is_answered_first() {
         let choice = ToolChoice::Tool("add \"it\"".to_owned());

@@ -1,4 +1,4 @@
-//! Settings of an installed CLI that are not ours, as far as they have a part in calls.
+//! The user's and the machine's settings of an installed CLI, as far as they affect calls.
 //!
 //! In: a provider, and the environment of a call. Out: [`Found`], what a file of the user's or of the machine's owner holds that beats the
 //! environment or that no setting of ours wins over. Files are read, and nothing is written.
@@ -19,10 +19,10 @@ use crate::process::Vars;
 use crate::provider::options::Options;
 use crate::provider::{SettingsFile, SettingsForm, SettingsPlace, Unbeaten};
 
-/// Settings are a few KB; what is larger is not read.
+/// The largest settings file that is read, bytes: they have a few KB.
 const MOST: u64 = 1024 * 1024;
 
-/// Files that are read of a folder of the machine's.
+/// The most files that are read of a folder of the machine's.
 const MOST_FILES: usize = 64;
 
 /// The content of one settings file.
@@ -35,8 +35,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// The files that the CLI reads in a call with the environment `base`, without those that are not there or can't be read as what they
-    /// should be.
+    /// The files that the CLI reads in a call with the environment `base`, without those that are missing or unreadable.
     pub fn all(engine: &Base, base: &Arc<Vars>) -> Vec<Found> {
         let Some(own) = engine.provider.user_settings else {
             return Vec::new();
@@ -71,7 +70,7 @@ impl Found {
         matches!(self.of.place, SettingsPlace::Machine { .. })
     }
 
-    /// The variables that it sets.
+    /// The variables that the file sets.
     pub fn env(&self) -> impl Iterator<Item = (&str, &str)> {
         let env = match self.of.form {
             SettingsForm::Variables => Some(&self.members),
@@ -195,7 +194,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// The warnings of a call with `options` that has come to the engine `used`: the settings of others that have a part in it.
+/// The warnings of a call with `options` and the engine `used`: the settings of others that affect it.
 pub(super) fn warnings(engine: &Base, options: &Options, used: EngineUsed, base: &Arc<Vars>) -> Vec<Event> {
     let mut told = Vec::new();
     for found in Found::all(engine, base) {

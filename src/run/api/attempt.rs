@@ -43,23 +43,23 @@ pub(super) struct ApiAsking<'a> {
     pub engine: &'a ApiEngine,
     pub client: &'a Client,
     pub key: Option<&'a Secret>,
-    /// Knows the request's own secrets.
+    /// The redactor that knows the request's own secrets.
     pub redactor: Redactor,
     pub call_ids: HashSet<String>,
     pub options: &'a CallOptions,
-    /// A place beside the queue.
+    /// A place beside the queue, for a call within another call.
     pub nested_permit: Option<NestedPermit>,
     pub cancel: &'a CancellationToken,
     pub sink: &'a Sink,
 }
 
-/// A request, and what its reply has to be.
+/// A request, and the checks of its reply.
 pub(super) struct ApiQuestion {
     choices: CallChoices,
     messages: Vec<Message>,
     bound: Vec<ToolSpec>,
     body: Bytes,
-    /// The thread ends with a tool's result.
+    /// True if the thread ends with a tool's result.
     ends_with_result: bool,
     tools: Tools,
     checks: Checks,
@@ -68,8 +68,8 @@ pub(super) struct ApiQuestion {
 }
 
 impl ApiQuestion {
-    /// The request that sends `messages` and allows the tools `bound`. `output`: the schema of the answer, and whether the server is
-    /// gets it.
+    /// Makes the request that sends `messages` and allows the tools `bound`. `output` is the schema of the answer, and whether the
+    /// server gets it.
     pub fn new(
         settings: &Settings,
         choices: CallChoices,
@@ -102,7 +102,7 @@ impl ApiQuestion {
         }
     }
 
-    /// The schema of the answer, where the server gets it.
+    /// The schema of the answer, if the server gets it.
     fn native_schema(&self) -> Option<&Arc<Schema>> {
         self.output
             .as_ref()

@@ -20,9 +20,9 @@ use crate::run::quota::UsedUp;
 pub struct ApiEngine {
     pub(super) settings: Settings,
     pub(super) lifecycle: Lifecycle,
-    /// The server was sent the schema of an answer and refused it: it is asked in words from then on.
+    /// True if the server was sent the schema of an answer and refused it: schemas are asked for in words from then on.
     refuses_schemas: AtomicBool,
-    /// Made with the first call.
+    /// The HTTP client, made with the first call.
     client: Mutex<Option<Client>>,
     /// The plans that are used up.
     pub(super) used_up: UsedUp,
@@ -40,9 +40,9 @@ impl Deref for ApiEngine {
 #[derive(Clone)]
 pub(super) struct Surroundings {
     pub key: Result<Option<Secret>, Box<ProviderError>>,
-    /// `None` where there is a client for certain.
+    /// The route to the API; `None` if there is a client already.
     pub route: Option<Route>,
-    /// Variables with names of secrets, and their values.
+    /// The variables with names of secrets, and their values.
     pub secrets: Arc<Vec<(String, String)>>,
 }
 
@@ -74,7 +74,7 @@ fn secrets_of(env: Option<&Vars>) -> Vec<(String, String)> {
 }
 
 impl ApiEngine {
-    /// The engine with the options of `options_json`. Nothing is connected to.
+    /// Creates the engine with the options of `options_json`. No connection is made.
     ///
     /// # Errors
     /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
@@ -107,7 +107,7 @@ impl ApiEngine {
         *self.client.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Scheme, host, port and path of the API, for people.
+    /// The scheme, host, port and path of the API, for people.
     pub fn place(&self) -> String {
         self.settings.place()
     }
@@ -123,7 +123,7 @@ impl ApiEngine {
         }
     }
 
-    /// The key, if one is to be sent.
+    /// Returns the key, if one is to be sent.
     pub(super) fn key(&self, env: Option<&Vars>) -> Result<Option<Secret>, Box<ProviderError>> {
         let name = match &self.settings.key {
             Key::Value(key) => return Ok(Some(key.clone())),
@@ -158,7 +158,7 @@ impl ApiEngine {
         Ok((key, self.client(surroundings.route).await?))
     }
 
-    /// The client, made now if there is none.
+    /// Returns the client, and makes it if there is none.
     pub(super) async fn client(self: &Arc<Self>, route: Option<Route>) -> Result<Client, Box<ProviderError>> {
         let engine = Arc::clone(self);
         // Reading the system's certificates takes tens of milliseconds, and a thread of its own.

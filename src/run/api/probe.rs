@@ -20,7 +20,7 @@ use crate::run::request::Request;
 /// The time that the answer may take.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A look that can be taken, any number of times. Made where the environment may be read.
+/// A prepared look at the API, which can be taken any number of times. It is made where the environment may be read.
 pub struct Prepared {
     engine: Arc<ApiEngine>,
     surroundings: Surroundings,
@@ -31,14 +31,14 @@ pub struct Prepared {
 pub enum Probe {
     /// The server lists its models to this key.
     Listed,
-    /// The server is there, and answers that for this reason. Its `http_status` is known.
+    /// The server is there, and answers with this error. Its `http_status` is known.
     Answered(Box<ProviderError>),
     /// Nothing was sent, or no response came.
     Nothing(Box<ProviderError>),
 }
 
 impl Prepared {
-    /// Reads the environment; `env` as for [`crate::run::model::ProviderObject::start`].
+    /// Reads the environment; `env` is that of [`crate::run::model::ProviderObject::start`].
     pub fn new(engine: &Arc<ApiEngine>, env: Option<&Vars>) -> Prepared {
         Prepared {
             engine: Arc::clone(engine),
@@ -46,7 +46,7 @@ impl Prepared {
         }
     }
 
-    /// Why there is no key, if there should be one.
+    /// The reason why a required key is missing.
     pub fn no_key(&self) -> Option<&ProviderError> {
         self.surroundings.key.as_ref().err().map(Box::as_ref)
     }
@@ -56,7 +56,7 @@ impl Prepared {
         matches!(self.surroundings.key, Ok(Some(_)))
     }
 
-    /// Begins a call, with what [`Prepared::new`] read.
+    /// Begins a call with the facts that [`Prepared::new`] read.
     pub fn call(&self, request: Request) -> Run {
         ApiEngine::run(&self.engine, self.surroundings.clone(), |_| Ok(request))
     }

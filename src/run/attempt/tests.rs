@@ -1,4 +1,4 @@
-//! A new engine is one type that implements [`Exchange`]: a scripted one, driven as every other.
+//! Tests of attempts with a scripted exchange, driven like every other: a new engine is one type that implements [`Exchange`].
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -17,11 +17,11 @@ use crate::toolcall::TextCalls;
 
 /// The next step of a scripted exchange.
 enum Step {
-    /// Bytes come, which mean these events.
+    /// Bytes come, which are decoded to these events.
     Receive(u64, Vec<Event>),
     End(Vec<Event>),
     Silence,
-    /// Somebody wants it no more.
+    /// The caller cancels.
     Cancelled(CancellationToken),
 }
 

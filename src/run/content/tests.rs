@@ -1,4 +1,5 @@
-//! Any mix of blocks, in any way of writing them: all of it arrives, in order, byte for byte, or the first that can't is named.
+//! Tests that any mix of blocks, in any notation, arrives complete, in order and byte for byte, or that the first refused block is
+//! named.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -33,7 +34,7 @@ impl What {
     }
 }
 
-/// A message as the façade writes it, and what it holds.
+/// A message as the façade writes it, and its content.
 #[derive(Debug, Clone)]
 struct Written {
     json: Value,
@@ -169,7 +170,7 @@ fn media(thread: &[Written]) -> Vec<(&'static str, &'static str, Vec<u8>)> {
     media.collect()
 }
 
-/// The first block that is no text and that `takes` has not, by its place and its name.
+/// The place and name of the first block that is no text and whose type `takes` refuses.
 fn first_refused(thread: &[Written], takes: impl Fn(&str) -> bool) -> Option<String> {
     thread.iter().enumerate().find_map(|(index, message)| {
         message.blocks.iter().enumerate().find_map(|(at, block)| match block {
@@ -185,7 +186,7 @@ fn first_refused(thread: &[Written], takes: impl Fn(&str) -> bool) -> Option<Str
     })
 }
 
-/// The blocks of a user line that are no text, and its text with `\u{1}` where they stand.
+/// The blocks of a user line that are no text, and its text with `\u{1}` in their places.
 fn read_line(line: &str) -> (Vec<(String, String, Vec<u8>)>, String) {
     assert_eq!((line.matches('\n').count(), line.ends_with('\n')), (1, true));
     let content = serde_json::from_str::<Value>(line).unwrap()["message"]["content"].take();
@@ -212,7 +213,7 @@ fn read_line(line: &str) -> (Vec<(String, String, Vec<u8>)>, String) {
     (media, text)
 }
 
-/// `text` with no more entities than an element's text needs.
+/// `text` with only the entities that an element's text needs.
 fn escaped(text: &str) -> String {
     let all = escape_xml(text);
     let least = all.replace("&gt;", ">").replace("&quot;", "\"").replace("&apos;", "'");

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// The text of a file that begins with `head`, if that is a script.
+/// The text of a file that begins with `head`, if it is a script.
 pub fn text(head: &[u8]) -> Option<&str> {
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,
@@ -38,7 +38,7 @@ fn is_launch(program: &str, line: &str) -> bool {
     launched(line).any(|word| names(program, word))
 }
 
-/// The words of a line before all the arguments that it hands on; none where it hands on none.
+/// The words of a line before all the arguments that it hands on; none if it hands on none.
 fn launched(line: &str) -> impl DoubleEndedIterator<Item = &str> {
     let at = ALL_ARGUMENTS.iter().filter_map(|all| line.find(all)).min();
     let command = at.map_or("", |at| &line[..at]);

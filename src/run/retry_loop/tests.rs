@@ -1,4 +1,4 @@
-//! Waiting for a plan, on a clock of its own: no test takes longer for it.
+//! Tests of waiting for a plan, with a paused clock, so that no test takes longer for it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -26,14 +26,14 @@ struct Scripted<'a> {
     began: Moment,
     made: Mutex<Vec<u64>>,
     policy: Policy,
-    /// The provider is closed in the middle of the attempt that none of `ends` is of.
+    /// True if the provider is closed in the middle of the attempt behind the last of `ends`.
     closes: bool,
     /// True if its attempts get a place in the queue.
     in_queue: bool,
 }
 
 impl<'a> Scripted<'a> {
-    /// `None` is an answer.
+    /// In `ends`, `None` is an answer.
     fn new(used_up: &'a UsedUp, began: Moment, ends: impl IntoIterator<Item = Option<ProviderError>>) -> Self {
         Scripted {
             ends: Mutex::new(ends.into_iter().collect()),

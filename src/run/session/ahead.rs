@@ -1,4 +1,4 @@
-//! Processes for one conversation each that are started ahead of the call that will need them.
+//! Starts processes for one conversation each ahead of the call that will need them.
 //!
 //! In: what is known of the next call ([`NextCall`]). Out: processes that have started and were set up with it, so that the call does
 //! not wait; or the error of one that is not ready.
@@ -45,12 +45,12 @@ const LOOP_PAUSE: Duration = Duration::from_secs(1);
 /// The expected settings of the next call.
 #[derive(Debug, Default, Deserialize)]
 pub(in crate::run) struct NextCall {
-    /// The text of the thread's system messages; an empty one says that there are none.
+    /// The text of the thread's system messages; an empty text says that there are none.
     pub system: Option<String>,
     pub tools: Option<Vec<ToolSpec>>,
 }
 
-/// A provider's processes, and what they are started of.
+/// A provider's processes, and the parts that they are started from.
 struct Starting<'a, F: ProcessForm> {
     processes: &'a Arc<Processes<F>>,
     engine: &'a Arc<Base>,
@@ -62,7 +62,7 @@ struct Starting<'a, F: ProcessForm> {
 /// The result of one round of starting ahead.
 enum Round {
     Ready,
-    /// The CLI refused a flag that it can do without: once more.
+    /// The CLI refused a flag that it can do without: start again without it.
     FlagRefused,
     /// The CLI takes no sessions, for this reason.
     Unsupported(String, Option<Box<Evidence>>),
@@ -203,8 +203,8 @@ fn likely_setup<F: ProcessForm>(processes: &Processes<F>, engine: &Base, next: N
     }
 }
 
-/// Starts the spares there should be behind a turn that has come to `reply`: at once, or when the thread's next turn has had time to
-/// come. That they can't be started will be the next call's own error.
+/// Starts the missing spares behind a turn that has come to `reply`: at once, or when the thread's next turn has had time to come.
+/// A failure to start them will be the next call's own error.
 pub(super) fn refill_spares_after<F: ProcessForm>(
     processes: &Arc<Processes<F>>,
     engine: &Arc<Base>,
@@ -268,8 +268,8 @@ fn not_ready_error(engine: &Base, evidence: Evidence) -> Box<ProviderError> {
     }
 }
 
-/// Waits until a process that was started ahead is ready, with its setup if it `has_setup`, or a call has taken it. Why it is not, if it
-/// has failed.
+/// Waits until a process that was started ahead is ready, with its setup if it `has_setup`, or a call has taken it. Returns the
+/// reason if it has failed.
 async fn failure(start_state: &mut watch::Receiver<StartState>, has_setup: bool) -> Option<Arc<NotReady>> {
     let is_settled = |now: &StartState| match now {
         StartState::Starting => false,

@@ -1,4 +1,5 @@
-//! The driver: a place of the queue, a session, a turn. Gone? Again, with another. Can't be served? The next engine.
+//! The driver of a turn: it waits for a place, gets a session, and runs the turn. If the session is gone, it takes another; if the
+//! CLI does not serve the engine, the next engine's turn comes.
 //!
 //! In: a call, and a [`Source`] of sessions. Out: a [`Way`]. The call's time runs from its place on, whatever has to be started for it.
 
@@ -31,7 +32,7 @@ use crate::toolcall::TextCalls;
 /// The result of an attempt with one engine.
 pub(in crate::run) enum Way {
     Outcome(AttemptOutcome),
-    /// Left it to the next one; what the caller is told of that.
+    /// The engine left the attempt to the next one, with this warning for the caller.
     Next(Option<Event>),
 }
 
@@ -42,11 +43,11 @@ pub(in crate::run) struct Reading<'a> {
     pub text_calls: TextCalls,
     /// The events that are reported when the turn has begun.
     pub notes: Vec<Event>,
-    /// Why the call can't be made with it.
+    /// The reason for which this engine can't make the call.
     pub unfit: Option<&'a ProviderError>,
 }
 
-/// An attempt of `call` with a session of `source`.
+/// Makes an attempt of `call` with a session of `source`.
 pub(in crate::run) async fn drive<S: Source>(
     source: &Arc<S>,
     attempt: &CliAttempt<'_>,

@@ -54,7 +54,7 @@ pub(in crate::run) struct KeptServer<S> {
     pub key: ServerKey,
     pub service: Arc<S>,
     used: Instant,
-    /// Another one that takes its place is being started.
+    /// True if another server that takes its place is being started.
     pub is_being_replaced: bool,
 }
 
@@ -65,7 +65,7 @@ pub(in crate::run) struct Keeping<'a, S> {
     pub most: usize,
     /// The time for which a server may stay unused.
     pub keep_alive: Duration,
-    /// Whose tasks end them.
+    /// The lifecycle whose tasks end the servers.
     pub lifecycle: &'a Lifecycle,
 }
 
@@ -73,10 +73,10 @@ pub(in crate::run) struct Keeping<'a, S> {
 #[derive(Debug)]
 pub(in crate::run) struct Servers<S>(Vec<KeptServer<S>>);
 
-/// Never held while one is being started: those that run serve their calls meanwhile.
+/// The servers behind a lock, which is never held while one is being started: those that run serve their calls meanwhile.
 pub(in crate::run) type Shared<S> = Arc<AsyncMutex<Servers<S>>>;
 
-/// The starts of servers that go on: of those for one key at a time.
+/// The locks of the starts that go on, one for each key.
 #[derive(Debug, Default)]
 pub(in crate::run) struct Starts(Mutex<Vec<(ServerKey, Weak<AsyncMutex<()>>)>>);
 
@@ -102,7 +102,7 @@ impl<S> Default for Servers<S> {
 }
 
 impl<S: Server> Servers<S> {
-    /// The first that `serves`, if there is one. Those that take no calls any more go.
+    /// Returns the first server that `serves` selects, and drops those that take no calls any more.
     pub fn find(&mut self, serves: impl Fn(&KeptServer<S>) -> bool) -> Option<&mut KeptServer<S>> {
         self.0.retain(|known| known.service.host().takes_calls());
         let at = self.0.iter().position(serves)?;
@@ -129,7 +129,7 @@ impl<S: Server> Servers<S> {
         of_key.map(|known| &known.service)
     }
 
-    /// Takes `service` in, which was started for `key`; the longest unused beyond the most there may be take no calls any more.
+    /// Adds `service`, which was started for `key`; the longest unused servers above the greatest number are retired.
     pub fn add(&mut self, key: ServerKey, service: S, keeping: &Keeping<'_, S>) -> Arc<S> {
         let Keeping {
             all,
@@ -163,7 +163,7 @@ impl<S: Server> Servers<S> {
     }
 }
 
-/// Lets go of `host` as soon as it takes no calls any more: it ends with those it has then.
+/// Drops `host` as soon as it takes no calls any more: it ends with those it has then.
 fn drop_retired<S: Server>(all: Shared<S>, host: &Host) -> impl Future<Output = ()> + Send + use<S> {
     let (retired, over) = (host.retired().clone(), host.over().clone());
     async move {
@@ -175,7 +175,7 @@ fn drop_retired<S: Server>(all: Shared<S>, host: &Host) -> impl Future<Output = 
     }
 }
 
-/// Ends servers that nobody has used for `keep_alive`, until there are none left.
+/// Ends servers that were unused for `keep_alive`, until there are none left.
 async fn end_unused<S: Server>(all: Shared<S>, keep_alive: Duration) {
     loop {
         tokio::time::sleep(keep_alive.clamp(LOOK, Duration::from_secs(30))).await;

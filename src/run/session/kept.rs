@@ -44,26 +44,26 @@ pub(in crate::run) trait Kept: Debug + Send + Sync {
     /// The engine that their calls have.
     fn engine(&self) -> EngineUsed;
 
-    /// `request` as they take it; `None` where it is none for them.
+    /// The call of `request` for these processes; `None` if they can't take it.
     fn call(&self, engine: &Base, request: &mut CliRequest) -> Option<Box<dyn KeptCall>>;
 
     /// Starts what the next call needs, and waits until it has answered.
     fn prewarm<'a>(&'a self, engine: &'a Arc<Base>, next: NextCall, env: &'a Arc<Vars>) -> Coming<'a, ()>;
 
-    /// Gives back what is kept beside the sessions, which end by themselves: the provider is closed.
+    /// Drops what is kept beside the sessions, since the provider is closed. The sessions end by themselves.
     fn forget(&self);
 }
 
-/// A call as kept processes take it.
+/// A call that kept processes take.
 pub(in crate::run) trait KeptCall: Send + Sync {
-    /// An attempt of it.
+    /// Makes an attempt of the call.
     fn attempt<'a>(&'a self, attempt: &'a CliAttempt<'a>, info: &'a mut RunInfo) -> Coming<'a, Way>;
 }
 
 /// Makes the kept processes of a provider.
 type Make = fn(&Provider, &Options, &TaskTracker) -> Box<dyn Kept>;
 
-/// The live forms there are, by their folders in `exchange/`.
+/// The live forms, by their folders in `exchange/`.
 const LIVE: &[(&str, Make)] = &[
     ("claude_live", |_, options, runs| processes(Claude, options, runs)),
     ("qwen_live", |provider, options, runs| {
@@ -89,7 +89,7 @@ fn servers<F: ServerForm>(form: F, options: &Options, runs: &TaskTracker) -> Box
     Box::new(Arc::new(ServerSessions::new(form, options, runs)))
 }
 
-/// The kept processes of `provider` that its calls may come to, the best first.
+/// The kept processes of `provider` that its calls may use, the best first.
 pub(in crate::run) fn of(provider: &Provider, options: &Options, runs: &TaskTracker) -> Vec<Box<dyn Kept>> {
     let live = provider.live.filter(|_| options.engine.may_be_live());
     let live = live.and_then(|live| LIVE.iter().find(|(folder, _)| *folder == live.folder));
@@ -99,7 +99,7 @@ pub(in crate::run) fn of(provider: &Provider, options: &Options, runs: &TaskTrac
     live.into_iter().chain(warm).collect()
 }
 
-/// A call, and where it is made.
+/// A call, and the source of its sessions.
 struct Bound<S: Source> {
     source: Arc<S>,
     call: S::Call,
@@ -116,7 +116,7 @@ impl<S: Source> KeptCall for Bound<S> {
     }
 }
 
-/// A call whose prompt is sent.
+/// A call that is sent as a prompt.
 struct Prompted<F: ServerForm>(Arc<ServerSessions<F>>);
 
 impl<F: ServerForm> KeptCall for Prompted<F> {
@@ -125,7 +125,7 @@ impl<F: ServerForm> KeptCall for Prompted<F> {
     }
 }
 
-/// `request` as sessions take it.
+/// Prepares `request` for sessions.
 fn in_session<F: Form, S>(source: &Arc<S>, engine: &Base, request: &mut CliRequest) -> Option<Box<dyn KeptCall>>
 where
     S: Source<Call = SessionCall<F::Setup>>,
@@ -174,8 +174,8 @@ impl<F: ServerForm> Kept for Arc<ServerSessions<F>> {
     }
 }
 
-/// Starts the server, if none runs, and waits until it has loaded what a session needs. It serves any setup: sessions are opened by
-/// the calls.
+/// Starts the server, if none runs, and waits until it has loaded what a session needs. The server serves any setup, since the
+/// calls open the sessions.
 async fn prewarm_server<F: ServerForm>(
     sessions: &Arc<ServerSessions<F>>,
     engine: &Arc<Base>,
@@ -215,7 +215,7 @@ async fn prewarm_server<F: ServerForm>(
     Ok(())
 }
 
-/// A server that was started ahead; `None` where a call will be asked in print form, or is not to be.
+/// A server that was started ahead; `None` if a call will use print form, or is refused.
 fn ready<T>(
     engine: &Base,
     used: EngineUsed,

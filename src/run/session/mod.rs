@@ -1,4 +1,4 @@
-//! Calls of processes that are kept: one driver for all forms.
+//! Calls served by kept processes: one driver for all forms.
 //!
 //! In: a call, and the processes of its provider. Out: what the attempt came to, or that the next engine is to be asked.
 //! [`drive`] is the driver; where its sessions come from, a [`source::Source`] says: [`processes`], one for each conversation, or

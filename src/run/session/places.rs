@@ -1,4 +1,4 @@
-//! The start of a process for one conversation, in its place among those of its provider.
+//! Starts a process for one conversation, in its place among those of its provider.
 
 use crate::exchange::form::{ProcessForm, ProcessStart, SessionCall};
 use crate::exchange::live::setup::Setup;
@@ -10,7 +10,7 @@ use crate::run::session::pools::Processes;
 
 use super::source::{NotBegun, TurnAsked};
 
-/// A fresh process for a turn, and its place among those of the provider.
+/// Starts a fresh process for a turn, with its place among those of the provider.
 pub(super) fn start<F: ProcessForm>(
     processes: &Processes<F>,
     asked: &TurnAsked<'_, SessionCall<Setup>>,
@@ -23,7 +23,7 @@ pub(super) fn start<F: ProcessForm>(
     processes.form.start(asked.installed, surroundings, closing, start)
 }
 
-/// Why there is no process.
+/// The reason for which there is no process.
 pub(super) fn not_begun(engine: &Base, error: &NotStarted) -> NotBegun {
     match error {
         NotStarted::Process(StartError::Cancelled) => NotBegun::Cancelled,
@@ -31,7 +31,8 @@ pub(super) fn not_begun(engine: &Base, error: &NotStarted) -> NotBegun {
     }
 }
 
-/// The place of a process to be started. A run that another waits for goes on without: the other one's may never be free.
+/// Waits for the place of a process. A run that another run waits for goes on without one, since the other's place may never become
+/// free.
 pub(super) async fn place<F: ProcessForm>(
     processes: &Processes<F>,
     asked: &TurnAsked<'_, SessionCall<Setup>>,

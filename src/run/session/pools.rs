@@ -1,4 +1,4 @@
-//! The sessions of one provider, those at work and those that wait.
+//! The sessions of one provider, both those at work and those that wait.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -71,7 +71,7 @@ impl<F: ProcessForm> Processes<F> {
         }
     }
 
-    /// A call's session is set up with `setup`.
+    /// Notes that a call's session has the setup `setup`.
     pub fn note(&self, setup: &Arc<Setup>) {
         let mut recent = self.recent();
         recent.times = match recent.setup.as_ref() == Some(setup) {

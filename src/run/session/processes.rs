@@ -1,4 +1,4 @@
-//! Processes for one conversation each: the one that knows the thread's beginning, a spare, or a new one.
+//! Sessions in processes for one conversation each: the one that knows the thread's beginning, a spare, or a new one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -120,9 +120,9 @@ impl<F: ProcessForm> Source for Processes<F> {
 
 /// The session that was found for a thread.
 enum Claimed<S, I> {
-    /// The session that knows its beginning.
+    /// The session that knows the thread's beginning.
     Continued(Box<S>, I),
-    /// A process that was started for it, and has answered.
+    /// A process that was started for the thread, and has answered.
     Started(Box<S>),
     Nothing,
 }
@@ -134,7 +134,7 @@ fn whole<F: ProcessForm>(asked: &TurnAsked<'_, SessionCall<Setup>>) -> Result<F:
     })
 }
 
-/// A process that begins with `input`.
+/// Starts a process whose first input is `input`.
 async fn start<F: ProcessForm>(
     processes: &Processes<F>,
     asked: &TurnAsked<'_, SessionCall<Setup>>,

@@ -1,4 +1,4 @@
-//! Calls for processes that remember none of them: what they are sent is the prompt of the print form.
+//! Calls of processes without memory, which are sent the prompt of the print form.
 //!
 //! In: a call's prompt; where a prompt may be more than a text to the CLI, the session that it becomes. Out: the same events and the same verdict as of a print run.
 
@@ -18,7 +18,7 @@ use crate::run::cli_request::emulated;
 use crate::run::print::not_callable;
 use crate::run::session::pools::warning;
 
-/// An attempt of a call in a process of `source`, where the prompt is one for it.
+/// Makes an attempt in a process of `source`, if the call can be a prompt.
 pub(super) async fn attempt<F: ServerForm>(
     source: &Arc<ServerSessions<F>>,
     attempt: &CliAttempt<'_>,

@@ -1,5 +1,5 @@
-//! Processes for many conversations each: a session that knows the thread's beginning, or a new one in a server that runs, or in
-//! one that is started.
+//! Sessions in processes for many conversations each: one that knows the thread's beginning, or a new one in a server that runs, or
+//! is started.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl<F: ServerForm> ServerSessions<F> {
         }
     }
 
-    /// The server that is `wanted`: one that runs, or a new one.
+    /// Returns the server that is `wanted`: one that runs, or a new one.
     pub(super) async fn server(
         self: &Arc<Self>,
         engine: &Arc<Base>,
@@ -76,7 +76,7 @@ impl<F: ServerForm> ServerSessions<F> {
         Ok(servers.add(key, server, &self.keeping(engine)))
     }
 
-    /// The server that is `wanted`, where it runs. One that is worn serves until the next one is there.
+    /// Returns the server that is `wanted`, if it runs. A server that has grown too large serves until the next one is there.
     async fn find(
         self: &Arc<Self>,
         engine: &Arc<Base>,
@@ -105,7 +105,7 @@ impl<F: ServerForm> ServerSessions<F> {
         }
     }
 
-    /// Starts a server. `others` run with the same environment and of the same file.
+    /// Starts a server. `others` run with the same environment and file.
     async fn start(
         &self,
         engine: &Base,
@@ -136,7 +136,7 @@ impl<F: ServerForm> ServerSessions<F> {
         Ok(server)
     }
 
-    /// Starts another server in place of the one that is `wanted`, which serves calls until it is there.
+    /// Starts another server in the place of the `wanted` one, which serves calls until then.
     fn replace(self: &Arc<Self>, engine: &Arc<Base>, key: ServerKey, wanted: Wanted<'_, F>) {
         let (sessions, of_task) = (Arc::clone(self), Arc::clone(engine));
         let (installed, setup) = (wanted.installed.clone(), wanted.setup.cloned());

@@ -20,7 +20,7 @@ use crate::run::live_support::{LiveSupport, Unserved};
 pub(in crate::run) struct TurnAsked<'a, C> {
     pub attempt: &'a CliAttempt<'a>,
     pub call: &'a C,
-    /// The CLI as a process of the call is started. Whoever starts one, or opens a session, takes it of
+    /// The CLI as the call's process is started. Code that starts a process, or opens a session, takes it from
     /// [`looked_at`](TurnAsked::looked_at).
     pub installed: &'a Installed,
     /// The known support of the engine by the CLI.
@@ -32,7 +32,7 @@ pub(in crate::run) struct TurnAsked<'a, C> {
 }
 
 impl<'a, C> TurnAsked<'a, C> {
-    /// The CLI as it is now.
+    /// The CLI as it is installed now.
     ///
     /// # Errors
     /// It was not looked at yet.
@@ -53,18 +53,18 @@ pub(in crate::run) struct Begun<E> {
     pub figures: Value,
 }
 
-/// Why a turn was not begun.
+/// The reason for which a turn was not begun.
 pub(in crate::run) enum NotBegun {
     Cancelled,
     /// The CLI serves the engine, but not this call, for this reason.
     Left(&'static str),
-    /// No session waits for it, and the installed CLI is to be looked at before there is another.
+    /// No session waits for the turn, and the installed CLI has to be looked at before another is started: look again, then retry.
     NotLookedAt,
     /// The CLI has refused a flag that the call can do without.
     FlagRefused(String),
-    /// Another call has just found out that the installed CLI can't.
+    /// Another call has just found out that the installed CLI does not serve the engine.
     Unserved(Unserved),
-    /// The installed CLI can't, which turned out now.
+    /// This turn has found out that the installed CLI does not serve the engine.
     Unsupported(Unsupported),
     Failed(Box<ProviderError>),
 }
@@ -73,14 +73,14 @@ pub(in crate::run) enum NotBegun {
 pub(in crate::run) struct Unsupported {
     /// The missing feature, in words.
     pub reason: String,
-    /// A model may have been asked already.
+    /// True if a model may have been asked already.
     pub may_have_asked: bool,
     /// The evidence of how its process has ended, if it has.
     pub evidence: Option<Box<Evidence>>,
 }
 
 impl Unsupported {
-    /// Before any model was asked.
+    /// The finding for this reason, made before any model was asked.
     pub fn because(reason: impl Into<String>) -> Unsupported {
         Unsupported {
             reason: reason.into(),
@@ -90,12 +90,12 @@ impl Unsupported {
     }
 }
 
-/// Sessions of one form, those that wait and those that can be had.
+/// A source of sessions of one form: of those that wait, and of new ones.
 pub(in crate::run) trait Source: Debug + Send + Sync + 'static {
     /// The engine that its calls have.
     const ENGINE: EngineUsed;
 
-    /// A call as it takes it.
+    /// A call as the source takes it.
     type Call: Send + Sync + 'static;
     type Turn: Exchange<Unusable = Unusable>;
 
@@ -105,13 +105,13 @@ pub(in crate::run) trait Source: Debug + Send + Sync + 'static {
     /// The options with which the process of a call is started.
     fn options(call: &Self::Call) -> ProcessOptions;
 
-    /// The command line of a process, made of that of the CLI in `file`.
+    /// Completes the command line of a process, from that of the CLI in `file`.
     fn line(line: CommandLine, _file: &Path) -> CommandLine {
         line
     }
 
-    /// Begins a turn: of a session that knows the thread's beginning, or of another. No longer than the call's time runs: it is dropped
-    /// then.
+    /// Begins a turn of a session that knows the thread's beginning, or of another. The future is dropped when the call's time is
+    /// up.
     fn begin(
         self: &Arc<Self>,
         asked: &TurnAsked<'_, Self::Call>,

@@ -1,5 +1,5 @@
-//! A CLI of which nothing is known, tried once: a process is started and asked for the handshake, for [`TRIAL`] at most and before any
-//! prompt is sent to it, and takes the call if it answers.
+//! Tries a CLI of which nothing is known, once: a process is started and asked for the handshake, for [`TRIAL`] at most and before
+//! any prompt is sent to it, and takes the call if it answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub(super) enum Trial<S> {
     FlagRefused(String),
 }
 
-/// Ends a session whose trial nobody waits for any more.
+/// A session that is ended if its trial is dropped.
 struct EndOnDrop<S: Keepable>(Option<S>);
 
 impl<S: Keepable> Drop for EndOnDrop<S> {
@@ -52,7 +52,8 @@ impl<S: Keepable> Drop for EndOnDrop<S> {
     }
 }
 
-/// The process that has answered, where `asked` has to try the CLI: once for all calls; nothing of the thread is sent to it.
+/// The process that has answered, if `asked` has to try the CLI. The CLI is tried once for all calls, and nothing of the thread is
+/// sent to it.
 pub(super) async fn of_call<F: ProcessForm>(
     processes: &Processes<F>,
     asked: &TurnAsked<'_, SessionCall<Setup>>,
@@ -93,7 +94,7 @@ pub(super) async fn of_call<F: ProcessForm>(
     }
 }
 
-/// Tries `session`, a fresh process of `installed`, with `setup` if that is known. What comes of it is remembered.
+/// Tries `session`, a fresh process of `installed`, with `setup` if that is known. The result is remembered.
 pub(super) async fn run<S: ProcessSession<Setup = Setup>>(
     engine: &Base,
     session: S,

@@ -11,7 +11,7 @@ use crate::process::{End, Exit, ProcessLimits, StartError};
 use crate::run::base::{Base, not_started};
 use crate::run::clock::{local_offset_min, now_ms};
 
-/// Why there is no server of `installed`.
+/// The reason for which there is no server of `installed`.
 pub(super) fn not_begun(engine: &Base, installed: &Installed, error: NoHost) -> NotBegun {
     match error {
         NoHost::NotStarted(NotStarted::Process(StartError::Cancelled)) => NotBegun::Cancelled,
@@ -27,8 +27,8 @@ pub(super) fn not_begun(engine: &Base, installed: &Installed, error: NoHost) -> 
     }
 }
 
-/// The error of a call that the CLI does not serve for this reason, where that is a login that is missing or refused: it says nothing of
-/// the program, which serves the next call with another login.
+/// The error of a call that fails because a login is missing or refused. That says nothing about the program, which serves the next
+/// call with another login.
 pub(super) fn login_missing(engine: &Base, reason: &str) -> Option<Box<ProviderError>> {
     let context = classify::Context {
         provider: engine.id(),
@@ -39,7 +39,8 @@ pub(super) fn login_missing(engine: &Base, reason: &str) -> Option<Box<ProviderE
     (found.category == Category::Authentication).then(|| Box::new(found.into_error(engine.id())))
 }
 
-/// A server that has refused to serve: its configuration is wrong, which is this call's failure, or it knows no such requests.
+/// Judges a server that has refused to serve: its configuration is wrong, which is this call's failure, or it does not know such
+/// requests.
 fn refused(engine: &Base, message: &str) -> NotBegun {
     let found = classify(&classify::Evidence {
         provider: engine.id(),
@@ -56,7 +57,7 @@ fn refused(engine: &Base, message: &str) -> NotBegun {
     }
 }
 
-/// A server that has ended before it was ready: its configuration is wrong, or it knows no servers.
+/// Judges a server that has ended before it was ready: its configuration is wrong, or the CLI has no servers.
 fn ended_early(engine: &Base, installed: &Installed, exit: &Exit) -> NotBegun {
     if let Some(error) = engine.crash(exit) {
         return NotBegun::Failed(error);

@@ -63,11 +63,11 @@ impl Exchange for Answered {
     }
 }
 
-/// Sessions that wait, or don't.
+/// A source of sessions that wait, or must be started.
 #[derive(Debug, Default)]
 struct MadeUp {
     waits: AtomicBool,
-    /// The programs of what was started, and the flags.
+    /// The programs that were started, and their flags.
     started: Mutex<Vec<(PathBuf, Vec<&'static str>)>>,
 }
 
@@ -120,7 +120,7 @@ impl Folder {
         self.0.path().join("claude")
     }
 
-    /// Puts another file in the place of what is there.
+    /// Installs another version in the place of the present one.
     fn install(&self, version: &str) {
         let (manifest, new) = (self.0.path().join("package.json"), self.0.path().join("new"));
         let text = json!({"name": "@anthropic-ai/claude-code", "version": version}).to_string();
