@@ -27,7 +27,7 @@ use crate::message::Usage;
 use crate::message::reasoning::ReasoningDetail;
 use crate::redact::{Channel, Redactor, StreamRedactor};
 
-/// A chunk, or a whole answer.
+/// The JSON of a chunk, or of a whole answer.
 #[derive(Debug, Deserialize)]
 struct Chunk<'a> {
     #[serde(borrow)]
@@ -56,13 +56,13 @@ struct Delta<'a> {
     content: Option<&'a RawValue>,
     reasoning_content: Option<&'a RawValue>,
     reasoning: Option<&'a RawValue>,
-    /// OpenRouter's: the same in blocks, with what is sealed.
+    /// OpenRouter's field: the reasoning in blocks, encrypted ones included.
     reasoning_details: Option<&'a RawValue>,
     refusal: Option<&'a RawValue>,
     tool_calls: Option<&'a RawValue>,
 }
 
-/// A part of a content that is an array.
+/// A part of content that is an array.
 #[derive(Debug, Deserialize)]
 struct Part<'a> {
     #[serde(borrow)]
@@ -75,9 +75,9 @@ struct Part<'a> {
 pub enum Body {
     /// The body ended as an answer does, or with an error: the events say which.
     Complete,
-    /// A stream without its end.
+    /// The stream broke off before its end.
     Cut,
-    /// No answer of this API.
+    /// The body is no answer of this API.
     Foreign {
         text: String,
     },
@@ -115,14 +115,14 @@ struct AnswerReader {
     takes_calls: bool,
     /// True if calls that come in pieces are reported in pieces.
     calls_in_pieces: bool,
-    /// A chunk, or a whole answer, was read.
+    /// True if a chunk, or a whole answer, was read.
     read: bool,
     model_reported: bool,
     model: Option<String>,
     usage: Option<Usage>,
     stop: Option<String>,
     failure: Option<Failure>,
-    /// `[DONE]` has come.
+    /// True if `[DONE]` has come.
     done: bool,
 }
 
@@ -139,7 +139,8 @@ struct Voice {
 }
 
 impl Answer {
-    /// A decoder of the answer to a request with these tools. What `redactor` knows is taken out of whatever comes.
+    /// Creates a decoder of the answer to a request with these tools. The secrets that `redactor` knows are taken out of the
+    /// events.
     pub fn new(tools: Tools, redactor: Redactor) -> Answer {
         Answer {
             form: Form::Unknown(Vec::new()),
@@ -210,7 +211,7 @@ impl Answer {
         self.reader.notes.texts()
     }
 
-    /// The body is over. `whole`: it ended by itself, and not because the connection broke.
+    /// Ends the body. `whole` says that it ended by itself, and not because the connection broke.
     pub fn finish(&mut self, whole: bool, events: &mut Vec<Event>) -> Body {
         let reader = &mut self.reader;
         match std::mem::replace(&mut self.form, Form::Unknown(Vec::new())) {
@@ -329,7 +330,7 @@ impl AnswerReader {
         true
     }
 
-    /// The answer is complete.
+    /// Ends a complete answer.
     fn end(&mut self, events: &mut Vec<Event>) {
         let failure = self
             .failure
@@ -366,7 +367,7 @@ impl AnswerReader {
         })));
     }
 
-    /// The answer breaks off: what was counted is counted.
+    /// Ends an answer that breaks off; its usage so far counts.
     fn end_early(&mut self, events: &mut Vec<Event>) {
         let mut out = Out::new(events, &mut self.notes, None);
         self.voice.end(&self.redactor, &mut out);
@@ -389,7 +390,7 @@ impl AnswerReader {
 }
 
 impl Voice {
-    /// Hands on what the model says.
+    /// Hands on the model's text, reasoning and calls.
     fn take(&mut self, delta: &Delta, fields: &mut Fields, out: &mut Out) {
         // Servers that send both send the same twice.
         let reasoning = [delta.reasoning_content, delta.reasoning].into_iter().flatten();
@@ -418,7 +419,7 @@ impl Voice {
         self.refuse(delta.refusal, fields);
     }
 
-    /// Keeps details of the reasoning, and returns what can be read of them.
+    /// Keeps details of the reasoning, and returns their readable text.
     fn add_details(&mut self, raw: Option<&RawValue>, fields: &mut Fields) -> String {
         let raw = raw.filter(|raw| is_array(raw));
         let details: Vec<Value> = fields.read("reasoning_details", raw).unwrap_or_default();
@@ -463,7 +464,7 @@ impl Voice {
     }
 }
 
-/// `details` without what `redactor` knows.
+/// Returns `details` without the secrets that `redactor` knows.
 fn cleaned(details: Vec<ReasoningDetail>, redactor: &Redactor) -> Vec<ReasoningDetail> {
     let Ok(json) = serde_json::to_string(&details) else {
         return Vec::new();
@@ -474,7 +475,7 @@ fn cleaned(details: Vec<ReasoningDetail>, redactor: &Redactor) -> Vec<ReasoningD
     }
 }
 
-/// The `finish_reason`s of a whole answer, in lower case: OpenAI's, and what other servers say in their place.
+/// The `finish_reason`s of a whole answer, in lower case: OpenAI's, and those that other servers use instead.
 const WHOLE: [&str; 13] = [
     "",
     "stop",
@@ -491,7 +492,7 @@ const WHOLE: [&str; 13] = [
     "completed",
 ];
 
-/// Why an answer with this `finish_reason` is none.
+/// The failure that this `finish_reason` means, if it is not that of a whole answer.
 fn stopped(stop: Option<&str>, refusal: &str) -> Option<Failure> {
     let told = stop.unwrap_or_default().to_ascii_lowercase();
     let unknown;

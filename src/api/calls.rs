@@ -41,13 +41,13 @@ struct Piece<'a> {
     index: Option<u64>,
     id: String,
     name: String,
-    /// WTF-8: a character may be cut between its UTF-16 halves.
+    /// The arguments as WTF-8: a character may be cut between its UTF-16 halves.
     args: Wtf8<'a>,
     /// The members beside `function`.
     beside: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
-/// A call whose end has not come.
+/// A call that is not complete yet.
 #[derive(Debug, Default)]
 struct Open {
     id: String,
@@ -140,7 +140,7 @@ impl Open {
 /// The receiver of what a chunk adds to the arguments of calls.
 #[derive(Debug)]
 pub struct DeltaSink<'a> {
-    /// The tools, for the caller's names.
+    /// The tools, which know the caller's names.
     pub tools: &'a Tools,
     /// The redactor that takes secrets out of arguments.
     pub redactor: &'a Redactor,
@@ -148,7 +148,7 @@ pub struct DeltaSink<'a> {
     pub events: Vec<Event>,
 }
 
-/// A piece of a call's arguments, if it says something and the tool is the caller's.
+/// The event for a piece of a call's arguments, if it has text and the tool is the caller's.
 fn delta_of(id: &str, name: &str, tools: &Tools, delta: String) -> Option<Event> {
     let name = tools.callers_name(name).filter(|_| !delta.is_empty())?;
     Some(Event::ToolCallDelta {
@@ -169,7 +169,7 @@ pub struct AnswerCalls {
     looks: usize,
 }
 
-/// The calls of one id.
+/// The calls that share one id.
 #[derive(Debug, Default)]
 struct SameId {
     last: usize,
@@ -182,7 +182,7 @@ impl AnswerCalls {
         self.list.is_empty()
     }
 
-    /// Takes the elements of a `tool_calls`. What they add to arguments is in `told` afterwards.
+    /// Takes the elements of a `tool_calls`. The pieces that they add to arguments are in `told` afterwards.
     pub fn take(&mut self, fields: &mut Fields, raw: Option<&RawValue>, told: &mut DeltaSink) {
         let elements: Vec<&RawValue> = fields.read("tool_calls", raw).unwrap_or_default();
         for element in elements {
@@ -220,8 +220,8 @@ impl AnswerCalls {
         }
     }
 
-    /// Tells the piece `args` of the call `at`, if it is one by the book: with an id of its own, a name, and an object for arguments. A first
-    /// `{}` may be no more than a placeholder: it is told at the answer's end ([`AnswerCalls::tell_rest`]).
+    /// Reports the piece `args` of the call `at`, if that is a regular one: with an id of its own, a name, and an object for
+    /// arguments. A first `{}` may be a placeholder, so it is reported at the answer's end ([`AnswerCalls::tell_rest`]).
     fn tell(&mut self, at: usize, args: &[u8], told: &mut DeltaSink) {
         let open = &mut self.list[at];
         let is_alone = self.by_id.get(&open.id).is_some_and(|known| known.count == 1);
@@ -249,7 +249,7 @@ impl AnswerCalls {
         }
     }
 
-    /// Tells what may have been a placeholder, behind which nothing came.
+    /// Reports a possible placeholder behind which nothing came.
     pub fn tell_rest(&mut self, told: &mut DeltaSink) {
         for open in &mut self.list {
             let is_alone = self.by_id.get(&open.id).is_some_and(|known| known.count == 1);
@@ -262,7 +262,7 @@ impl AnswerCalls {
         }
     }
 
-    /// The call that `piece` belongs to.
+    /// The position of the call that `piece` belongs to.
     fn place(&mut self, piece: &Piece) -> usize {
         let same_id = |open: &Open| piece.id.is_empty() || open.id.is_empty() || open.id == piece.id;
         let is_nameless = piece.id.is_empty() && piece.name.is_empty();
@@ -286,7 +286,7 @@ impl AnswerCalls {
         at
     }
 
-    /// The call that was opened last, unless all of it has come.
+    /// The call that was opened last, unless it is complete.
     fn unfinished(&mut self) -> Option<usize> {
         let at = self.list.len().checked_sub(1)?;
         let open = &self.list[at];
@@ -575,7 +575,7 @@ mod tests {
         }
     }
 
-    /// The pieces of arguments that elements tell, and the calls behind them.
+    /// The pieces of arguments that elements report, and the calls behind them.
     fn deltas_of(pieces: &[&str], redactor: &Redactor) -> Vec<String> {
         let tools = Tools::new(
             &[ToolSpec {

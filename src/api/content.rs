@@ -9,8 +9,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::message::content::{self, Accepts, ContentLimits, Dialect, Kind, Media, Part, Source, Takes};
 use crate::message::{Content, Role};
 
-/// Images and files in any way of writing them, and all that is written in the API's own way: whether the model sees, hears or reads it
-/// is the server's to say. A `file` part has data, never an address.
+/// Images and files in any notation, and all blocks in the API's own: whether the model sees, hears or reads it is the server's to
+/// say. A `file` part has data, never an address.
 const PARTS: Takes = Takes {
     kinds: &[Kind::Image, Kind::Document],
     types: &[],
@@ -48,7 +48,7 @@ pub fn text(content: &Content, role: &Role) -> String {
     texts.collect()
 }
 
-/// The content as a user's: text where it is nothing else.
+/// The content as a user's: text if it holds nothing else.
 pub fn parts(content: &Content, role: &Role) -> Parts {
     let Content::Blocks(raw) = content else {
         return Parts::Text(content.as_text().to_owned());
@@ -83,7 +83,8 @@ fn of_media(media: &Media) -> Option<Box<RawValue>> {
     to_raw_value(&json!({"type": "image_url", "image_url": {"url": url}})).ok()
 }
 
-/// The API wants one beside data: the block's own, as LangChain, the AI SDK, OpenAI's Responses and Anthropic write it.
+/// The file name that the API requires beside data: the block's own, as LangChain, the AI SDK, OpenAI's Responses and Anthropic
+/// write it.
 fn file_name(media: &Media) -> &str {
     const NAMES: [&str; 4] = ["filename", "file_name", "name", "title"];
     let holders = [Some(&media.block), media.block.get("metadata")];

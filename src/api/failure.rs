@@ -17,7 +17,7 @@ const DEPTH: usize = 12;
 /// The number of quotas that are named.
 const QUOTAS: usize = 16;
 
-/// A failure reported as JSON by an answer with this status; none for one that came within a stream.
+/// A failure reported as JSON by an answer with this status; `None` for one that came within a stream.
 pub fn failure_of(json: &str, status: Option<u16>, redactor: &Redactor) -> Failure {
     let json = redactor.redact_values(json);
     let value: Option<Value> = serde_json::from_str(&json).ok();

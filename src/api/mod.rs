@@ -1,4 +1,4 @@
-//! OpenAI-compatible APIs: chat completions.
+//! Calls of OpenAI-compatible APIs, by chat completions.
 //!
 //! In: options ([`settings`]), a thread and tools. Out: the request's body ([`request`]), and of what comes back, events
 //! ([`answer`], over [`sse`]) are judged in `judge`. The connection is elsewhere (`exchange::http`), and nothing in
@@ -15,5 +15,5 @@ pub mod sse;
 #[cfg(test)]
 mod tests;
 
-/// The provider's id where the options give none, and the name of its rules and hints.
+/// The provider's id if the options give none, and the name of its rules and hints.
 pub const PROVIDER: &str = "openai";

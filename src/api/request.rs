@@ -1,4 +1,4 @@
-//! A thread as a request for chat completions.
+//! Writes a thread as a request for chat completions.
 //!
 //! In: [`Settings`], messages and tools. Out: the body's JSON text, and the tools by whose names the answer is read. Schemas
 //! and arguments go over as the raw text they came as.
@@ -19,10 +19,10 @@ use crate::prompt::output_instruction;
 use crate::provider::choices::{self, CallChoices};
 use crate::schema::{Schema, strict};
 
-/// A body, and how to read what comes back.
+/// A request's body, and the tools with which its answer is read.
 #[derive(Debug)]
 pub struct Request {
-    /// JSON text.
+    /// The body as JSON.
     pub body: String,
     /// The tools as they were declared.
     pub tools: Tools,
@@ -70,7 +70,7 @@ impl Serialize for Body {
 }
 
 impl Request {
-    /// The request that sends this thread with what the call chooses.
+    /// Makes the request that sends this thread with the call's choices.
     pub fn new(
         settings: &Settings,
         call: &CallChoices,
@@ -145,7 +145,7 @@ fn of_call(choice: &choices::ToolChoice) -> ToolChoice {
     }
 }
 
-/// `messages` with `instruction` in its first system message: some models' templates take no other.
+/// Returns `messages` with `instruction` in the first system message: some models' templates accept only one.
 fn asking(messages: &[Message], instruction: &str) -> Vec<Message> {
     let mut messages = messages.to_vec();
     match messages.first_mut() {
@@ -157,7 +157,7 @@ fn asking(messages: &[Message], instruction: &str) -> Vec<Message> {
     messages
 }
 
-/// A tool as the API takes it.
+/// The declarations of the tools, as the API takes them.
 fn declared(tools: &Tools) -> Vec<Body> {
     let tools = tools.declared().iter().map(|tool| {
         let mut function = Body::default();
@@ -255,8 +255,8 @@ fn thread(settings: &Settings, messages: &[Message], tools: &Tools) -> Vec<Body>
     bodies
 }
 
-/// The `notes` as a message of the user's, which takes them. They stand behind the results of a message's calls: nothing else may stand
-/// between these.
+/// The `notes` as a message of the user's; it empties `notes`. It stands behind the results of a message's calls, since only
+/// results may stand between those.
 fn notes_message(notes: &mut Vec<String>) -> Option<Body> {
     if notes.is_empty() {
         return None;
@@ -267,7 +267,8 @@ fn notes_message(notes: &mut Vec<String>) -> Option<Body> {
     Some(body)
 }
 
-/// A call that could not be read, and what came of it, in words: servers refuse arguments that are no JSON, and a result without its call.
+/// A call that could not be read and its result, in words: servers refuse arguments that are no JSON, and a result without its
+/// call.
 fn unreadable(call: &InvalidToolCall, result: &str) -> String {
     let of = call
         .name
@@ -327,7 +328,7 @@ fn tool_call(id: &str, call: &ToolCall, tools: &Tools, beside: &Map<String, Valu
     body
 }
 
-/// The result of a tool. The API has no field that says that it failed: the text does.
+/// The result of a tool. The API has no field for a failure, so the text says it.
 fn result(message: &Message) -> String {
     let text = content::text(&message.content, &message.role);
     let says_so = || clip(text.trim_start(), 6).to_lowercase().starts_with("error");

@@ -1,4 +1,4 @@
-//! The options of an OpenAI-compatible API: a table, and the values read by it.
+//! The options of an OpenAI-compatible API: their table, and their values.
 //!
 //! In: the JSON text of the options object. Out: [`Settings`], or one error that names the option, what it holds and what is
 //! allowed. No key and no header's value is ever part of such an error.
@@ -18,7 +18,7 @@ use crate::redact::{Redactor, Secret};
 use crate::retry::Policy;
 use crate::retry::quota::QuotaWait;
 
-/// `maxConcurrency`, where nothing is said: a request costs no process, and an API says itself when it is asked too much.
+/// The default of `maxConcurrency`: a request costs no process, and an API itself refuses too many.
 const MAX_CONCURRENCY: u64 = 64;
 
 /// The address of requests without `baseURL`.
@@ -111,7 +111,7 @@ pub struct Settings {
     pub tool_choice: Option<ToolChoice>,
     /// The server's name of `maxTokens`.
     pub max_tokens_field: &'static str,
-    /// `sendReasoning`: the field of a model's message in which the server takes back what it has thought.
+    /// `sendReasoning`: the field of a model's message in which the server takes back its reasoning.
     pub send_reasoning: Option<String>,
     /// Fields of every request, in order: the sampling options, then `extraBody`, where null removes a field.
     pub fields: Map<String, Value>,
@@ -136,7 +136,7 @@ pub struct Settings {
 pub enum Key {
     /// `apiKey`.
     Value(Secret),
-    /// The variable of the environment that has this name. Without it, no request is made.
+    /// The name of the variable that holds the key. Without the variable, no request is made.
     Env(String),
     Nobody,
 }
@@ -151,7 +151,7 @@ pub enum ToolChoice {
 }
 
 impl Settings {
-    /// The fields of a request that say what `choices` chooses, and those that it replaces.
+    /// The fields of a request for `choices`, and those that they replace.
     pub fn fields_of(&self, choices: &Choices) -> (Map<String, Value>, &'static [&'static str]) {
         let mut fields = Map::new();
         let mut set = |name: &str, value: Option<Value>| value.map(|value| fields.insert(name.to_owned(), value));
@@ -185,7 +185,7 @@ impl Settings {
         }
     }
 
-    /// Why `timeout` may not be `ms` in a call.
+    /// Checks that a call may have the `timeout` `ms`.
     ///
     /// # Errors
     /// What is allowed.
@@ -274,7 +274,7 @@ fn read(map: &Map<String, Value>) -> Result<Settings, String> {
     })
 }
 
-/// No texts at all are said by no field.
+/// The value of `stop`; an empty list leaves the field out.
 fn stop_field(stop: Vec<String>) -> Value {
     match stop.is_empty() {
         true => Value::Null,
@@ -282,7 +282,7 @@ fn stop_field(stop: Vec<String>) -> Value {
     }
 }
 
-/// `base` with `path` behind its own. A query (`?api-version=…`) stays.
+/// Returns `base` with `path` added to its own. A query (`?api-version=…`) stays.
 fn endpoint(base: &str, path: &str) -> Result<Uri, String> {
     // The value is not repeated: it may hold a password.
     let refuse = |why: &str| {
@@ -404,7 +404,7 @@ fn max_tokens_field(map: &Map<String, Value>) -> &'static str {
     known.copied().unwrap_or(MAX_TOKENS[0])
 }
 
-/// Why a field of `extraBody` can't be `name`.
+/// The reason for which a field of `extraBody` can't be `name`.
 fn ours(name: &str) -> String {
     format!("option \"extraBody.{name}\" can't be set: it is what a call is about")
 }

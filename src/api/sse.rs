@@ -1,4 +1,4 @@
-//! Bytes to Server-Sent Events, as the HTML standard reads them ("Interpreting an event stream").
+//! Splits bytes into Server-Sent Events, as the HTML standard reads them ("Interpreting an event stream").
 //!
 //! In: the body in whatever pieces it comes. Out: the data of every event as soon as its blank line is there. Lines end with
 //! `\n`, `\r\n` or `\r`; several `data` lines are one text; comments and other fields (`event`, `id`, `retry`) say nothing an
@@ -7,21 +7,21 @@
 
 use crate::decode::cut::Cut;
 
-/// The splitter.
+/// A splitter of a stream into its events.
 #[derive(Debug)]
 pub struct Events {
     /// The line that is being received.
     line: Vec<u8>,
     /// The `data` lines of the event that is being received, each with a `\n` behind it.
     data: Vec<u8>,
-    /// The last byte was `\r`: a `\n` that follows belongs to it.
+    /// True if the last byte was `\r`: a `\n` that follows belongs to it.
     after_cr: bool,
-    /// The first line has ended.
+    /// True if the first line has ended.
     begun: bool,
     limit: usize,
     /// The kept part of the event that is being received, if that is too long.
     cut: Option<Cut>,
-    /// Such an event, when it is complete.
+    /// The rest of an event that was too long, when it is complete.
     lost: Option<Cut>,
 }
 
@@ -69,7 +69,7 @@ impl Events {
         dropped + (self.line.len() + self.data.len()) as u64
     }
 
-    /// An event that was too long: what there is left of its data. To be asked for behind each piece.
+    /// Takes the rest of an event that was too long. Call this behind each piece.
     pub fn lost(&mut self) -> Option<Cut> {
         self.lost.take()
     }
@@ -89,7 +89,7 @@ impl Events {
         }
     }
 
-    /// The body is over.
+    /// Ends the body.
     pub fn finish(&mut self, mut each: impl FnMut(&str)) {
         if !self.line.is_empty() {
             self.end_line(&mut each);

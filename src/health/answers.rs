@@ -93,7 +93,7 @@ pub(super) fn kind(
     Some((sign.kind, words.map(|word| clip(word, 60)).collect()))
 }
 
-/// The host of the URL `text`, with its port; nothing else of a URL is told, for it may hold a secret.
+/// The host of the URL `text`, with its port. The rest of the URL is never shown, since it may hold a secret.
 pub(super) fn host(text: &str) -> Option<String> {
     let url: http::Uri = text.trim().parse().ok()?;
     let host = url.host()?;

@@ -1,4 +1,4 @@
-//! Health of an API: is it there, does it take the key, does it answer.
+//! The health check of an API: is it there, does it take the key, does it answer.
 //!
 //! In: an [`ApiEngine`], how far to look, an environment. Out: the [`Report`] of every provider. "Installed" means here that
 //! the server answers at all; its list of models says whether it takes the key, where it has one.
@@ -58,7 +58,7 @@ fn empty(engine: &ApiEngine, level: Level) -> Report {
     }
 }
 
-/// Asks for the list of models: whoever answers is there.
+/// Asks for the list of models, whose answer shows that the API is there.
 async fn reach(prepared: &Prepared, level: Level, report: &mut Report) {
     let began = Instant::now();
     let probe = prepared.look().await;

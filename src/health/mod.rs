@@ -1,4 +1,4 @@
-//! Health: four separate facts about a provider, each with its time, and what to do about what is wrong.
+//! The health check: four separate facts about a provider, each with its time, and advice about each problem.
 //!
 //! In: an [`Engine`], how far to look ([`Level`]) and an environment. Out: a [`Report`]; an unhealthy CLI is a report, too,
 //! never an error. Which commands are asked and how their answers are read is data of the provider (`provider::Checks`).
@@ -41,19 +41,19 @@ const TOOL_QUESTION: &str = "Call the tool report_ready once, with ready set to 
 const TOOL: &str = "report_ready";
 const TOOL_SCHEMA: &str = r#"{"type":"object","properties":{"ready":{"type":"boolean"}},"required":["ready"]}"#;
 
-/// `None`: it was cancelled.
+/// The result of a check; `None` if it was cancelled.
 type Looked = Result<Option<Report>, Box<ProviderError>>;
 
-/// A check that goes on. Dropping it ends what it has started.
+/// A check that goes on. Dropping it ends the processes it has started.
 #[derive(Debug)]
 pub struct Check {
     cancel: CancellationToken,
     task: AsyncMutex<Option<JoinHandle<Looked>>>,
 }
 
-/// A provider object whose health can be looked at.
+/// A provider object whose health can be checked.
 pub trait Checkable: ProviderObject {
-    /// Begins to look. Must be called inside the runtime; returns at once. `env` as for [`ProviderObject::start`].
+    /// Begins a check. Must be called inside the runtime; returns at once. `env` is that of [`ProviderObject::start`].
     ///
     /// # Errors
     /// `CLOSED`.
@@ -79,7 +79,7 @@ impl Checkable for Engine {
 }
 
 impl Check {
-    /// Begins the look that `report` takes at `provider`, which ends early where it is cancelled.
+    /// Begins a check of `provider` with `report`, which ends early if it is cancelled.
     fn begin<P: ProviderObject + 'static, F>(
         provider: &Arc<P>,
         report: impl FnOnce(Arc<P>, CancellationToken) -> F,
@@ -214,7 +214,7 @@ impl Look {
         login.map_or(&[], |check| check.args)
     }
 
-    /// The user's settings that have a part in calls, or whose part was taken from them.
+    /// The problems of the user's settings that affect calls, or would.
     fn user_settings(&self) -> Vec<Problem> {
         let all = self.settings.iter().flat_map(|found| self.settings_of(found));
         let redactor = self.engine.redactor(&self.base);
@@ -249,7 +249,7 @@ impl Look {
         told
     }
 
-    /// The variables that one file sets, beside those that beat the provider's.
+    /// The problems of the variables that one file sets, beside those that beat the provider's.
     fn variables_of(&self, found: &user_settings::Found) -> Vec<(String, String)> {
         let file = found.path.display();
         let (held, left): (Vec<_>, Vec<_>) = found.env().partition(|(name, _)| ask::holds(&self.engine, name));
@@ -394,7 +394,7 @@ impl Look {
         self.variable(name).is_some()
     }
 
-    /// The kind of login that is in effect: as the CLI has `told` it, if it is the vendor who is asked.
+    /// The kind of login that is in effect: the CLI's own report (`told`), if requests go to the vendor.
     fn signed_in_by(&self, check: &LoginCheck, told: Option<(LoginKind, Vec<String>)>) -> Option<SignedInBy> {
         let gateway = check.gateways.iter().find_map(|gateway| {
             let url = self.variable(gateway.name)?;

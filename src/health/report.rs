@@ -42,7 +42,7 @@ impl Serialize for Login {
     }
 }
 
-/// index.d.ts's `HealthReport`.
+/// The report: index.d.ts's `HealthReport`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -58,7 +58,7 @@ pub struct Report {
     /// True if that is one of the versions that everything was measured with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version_tested: Option<bool>,
-    /// The folder of its login, where the option `login` names one.
+    /// The folder of its login, if the option `login` names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub login: Option<String>,
     /// The state of the login.
@@ -72,10 +72,10 @@ pub struct Report {
     /// True if a request was answered; only with the level that makes one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answering: Option<bool>,
-    /// The form in which its model was offered a tool and called it; only where that was asked.
+    /// The form in which its model was offered a tool and called it; only with the level that makes a request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_form: Option<&'static str>,
-    /// `false` where tools of the CLI's or the agent's own may act; not said of a model alone.
+    /// `false` if tools of the CLI's or the agent's own may act; absent for a model alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pure: Option<bool>,
     /// The problems, and facts that are worth knowing.
@@ -84,7 +84,7 @@ pub struct Report {
     pub timings_ms: Timings,
 }
 
-/// The kind of login that is in effect.
+/// The login that is in effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SignedInBy {
     /// The kind: who lets requests in, and who is paid.
@@ -96,13 +96,13 @@ pub struct SignedInBy {
 /// The time that each fact took, ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Timings {
-    /// Finding the program.
+    /// The search for the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<u64>,
-    /// Asking its version.
+    /// The question for its version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    /// Asking for its login.
+    /// The question for its login.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<u64>,
     /// The tiny request.
@@ -110,10 +110,10 @@ pub struct Timings {
     pub request: Option<u64>,
 }
 
-/// Something wrong, or worth knowing.
+/// A problem, or a fact that is worth knowing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// An error's code, or one of health's own.
+    /// The code of an error, or one of the health check's own.
     pub code: &'static str,
     /// The problem's severity.
     pub severity: Severity,
@@ -127,7 +127,7 @@ pub struct Problem {
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     Error,
-    /// Requests may go well.
+    /// Requests may succeed all the same.
     Warning,
 }
 

@@ -103,7 +103,7 @@ impl KnownAgent {
     }
 }
 
-/// gemini 0.61.0, opencode 1.18.34, kimi 2.1.0.
+/// The agents whose facts were measured: gemini 0.61.0, opencode 1.18.34, kimi 2.1.0.
 const KNOWN: &[(&str, KnownAgent)] = &[
     ("gemini-cli", KnownAgent::naming(ToolNaming::Id)),
     (
@@ -125,7 +125,7 @@ pub fn known_agent(agent: &str) -> KnownAgent {
 /// The arguments with which its config says that it is started.
 const FLAGS: &[Flag] = &[flag(&[], &[Word::DefaultArgs])];
 
-/// A folder for temporary files, in which some leave theirs (opencode 1.18.34).
+/// A private folder for temporary files, since some agents leave theirs (opencode 1.18.34).
 const ENV: &[Var] = &[var("TMPDIR", EnvValue::Folder("tmp"))];
 
 /// The capabilities that every agent has.

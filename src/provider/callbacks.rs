@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 /// The variable that holds the token for CLIs that take the name of one.
 pub const TOKEN_VARIABLE: &str = "DEEP_FACTOR_BRIDGE_TOKEN";
 
-/// Longer than any run, ms: how long a call may take is the caller's to say.
+/// The limit of a call, ms, longer than any run, since the caller decides how long a call may take.
 pub const CALL_LIMIT_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// The default system prompt of a run whose tools are called natively: the other one forbids what the thread does not list.
+/// The default system prompt of a run whose tools are called natively: the usual one forbids tools that the thread does not list.
 pub const SYSTEM_PROMPT: &str = "You are the model behind an agent. Each request is a conversation: as <thread> XML with one \
 <event> per message, tool call and tool result in order, or as labelled text. Do what its last message asks: call your tools \
 where you need them, then reply with the assistant's next message, plain text, not XML and no label.";
@@ -60,8 +60,8 @@ impl Callbacks {
     }
 }
 
-/// A configuration with the `bridge` in it, `{"mcpServers": {"df": …}}`, in which `server` says how a CLI spells it; empty
-/// without one.
+/// A configuration with the `bridge` in it, `{"mcpServers": {"df": …}}`, in which `server` writes the bridge as the CLI takes it;
+/// empty without one.
 pub(super) fn servers(bridge: Option<&Callbacks>, server: impl Fn(&Callbacks) -> Value) -> Value {
     match bridge {
         Some(callbacks) => json!({(crate::declare::mcp::SERVER): server(callbacks)}),
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(takers(r#"{"cwd":"/"}"#), ["claude", "codex", "qwen"]);
     }
 
-    /// Everybody on the machine can read argv.
+    /// The token is never in argv, since everybody on the machine can read that.
     #[test]
     fn the_token_is_in_a_file_or_a_variable_and_never_in_argv() {
         for id in ["claude", "codex", "gemini", "qwen"] {

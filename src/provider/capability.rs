@@ -6,9 +6,9 @@
 /// The level at which a feature is supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
-    /// The backend has it, and it is handed over.
+    /// The backend has the feature, and the request uses it.
     Native,
-    /// The backend has nothing of the kind: it is asked for in words and checked, or done here.
+    /// The backend does not have the feature: it is asked for in words and checked, or done by this package.
     Emulated,
     /// The feature is missing: a call that needs it is refused, or warned that it was left out.
     Unsupported,
@@ -39,11 +39,11 @@ pub struct Capability {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     Nothing,
-    /// The CLI's own tools are off, and it runs in a private folder, where it finds what is chosen: no `cwd` is given.
+    /// The CLI's own tools are off, and it runs in a private folder (no `cwd` is given), where it finds the choices.
     PrivateFolder,
 }
 
-/// The backend has it.
+/// The backend has the feature.
 pub const NATIVE: Capability = Capability {
     support: Support::Native,
     remark: "",
@@ -86,7 +86,7 @@ impl Capability {
 /// Something that not every provider can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Feature {
-    /// An answer by a schema.
+    /// An answer that fits a schema.
     StructuredOutput,
     /// Images in a user's message.
     Images,
@@ -115,7 +115,7 @@ pub enum Feature {
 }
 
 impl Feature {
-    /// All of them, in the table's order.
+    /// All features, in the table's order.
     pub const ALL: [Feature; 13] = [
         Feature::StructuredOutput,
         Feature::Images,
@@ -151,7 +151,7 @@ impl Feature {
         }
     }
 
-    /// The option that asks for it, where one does.
+    /// The option that asks for the feature, if there is one.
     pub fn option(self) -> Option<&'static str> {
         match self {
             Feature::StructuredOutput => Some("outputSchema"),
@@ -234,12 +234,12 @@ impl Capabilities {
 pub struct ByEngine {
     /// The engine with one process per call.
     pub print: Capabilities,
-    /// A process that stays; `None` where there is no such engine.
+    /// The engine with a process that stays; `None` if there is none.
     pub live: Option<Capabilities>,
 }
 
 impl ByEngine {
-    /// The kinds of content that go to the model, or come from it, beside text, in one engine at least.
+    /// The kinds of content beside text that go to the model, or come from it, with at least one engine.
     pub fn handed_over(&self) -> Vec<&'static str> {
         let engines = [Some(self.print), self.live];
         let can = |feature: &Feature| {

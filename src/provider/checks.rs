@@ -13,7 +13,7 @@ pub struct Checks {
     pub live: Option<EngineCheck>,
     /// The check whether an installed copy serves warm calls; `None` if the CLI has no warm form.
     pub warm: Option<EngineCheck>,
-    /// Logins that a version of it offers, and that its vendor serves no more.
+    /// The login that a version of the CLI offers and its vendor no longer serves.
     pub ended_login: Option<EndedLogin>,
     /// The user's options with which its model reads texts from outside the thread.
     pub reading: Reading,
@@ -26,7 +26,7 @@ pub struct Reading {
     pub flags: &'static [&'static str],
     /// The beginnings of such settings that a flag takes (`mcp_servers` of codex's `-c mcp_servers.x.url=…`).
     pub settings: &'static [&'static str],
-    /// Keys of the option `config`.
+    /// Keys of the option `config` with the same effect.
     pub config: &'static [&'static str],
 }
 
@@ -39,10 +39,10 @@ impl Reading {
     };
 }
 
-/// A kind of login that a vendor serves no more.
+/// A kind of login that a vendor no longer serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndedLogin {
-    /// Variables by which another kind is chosen; with one of them, nothing needs to be said.
+    /// The variables that choose another kind; if one of them is set, there is no problem.
     pub unless: &'static [&'static str],
     /// The message that says which login has ended, and when.
     pub message: &'static str,
@@ -50,7 +50,7 @@ pub struct EndedLogin {
 }
 
 impl Checks {
-    /// `--version`, and nothing to learn of a login.
+    /// The checks of a CLI that has `--version`, and no command that tells its login.
     pub const VERSION_ONLY: Checks = Checks {
         version: &["--version"],
         login: None,
@@ -66,16 +66,16 @@ impl Checks {
 pub struct EngineCheck {
     /// Its npm package. The packages with the binary of one platform have the same name with a `-` and the platform behind it.
     pub package: &'static str,
-    /// Folders, one in the other, in which an installer puts a file or a folder that is named by the version, alone or behind the program's
-    /// name and a `-`.
+    /// Nested folders in which an installer puts a file or a folder named by the version, alone or behind the program's name and a
+    /// `-`.
     pub version_folders: &'static [&'static [&'static str]],
     /// The name of the program, also in the scripts that start it.
     pub program: &'static str,
-    /// The versions that serve it.
+    /// The versions that serve the engine.
     pub versions: Versions,
-    /// Flags that the user may add and that make sense for one process per call only.
+    /// The flags that a user may add and that make sense only for one process per call.
     pub print_flags: &'static [&'static str],
-    /// Variables with which, set to anything, its sessions leave no calls to the caller.
+    /// The variables that, set to anything, keep a session from leaving calls to the caller.
     pub print_env: &'static [&'static str],
     /// The reasons of which a caller who has not chosen an engine is warned.
     pub announces: Announced,
@@ -124,7 +124,7 @@ pub struct LoginCheck {
     pub answer: LoginAnswer,
     /// The signs of each kind of login in the answer: the first that holds counts.
     pub kinds: &'static [LoginSign],
-    /// Members of its JSON that say more of the login; no secrets, and nobody's name.
+    /// The members of its JSON that tell more about the login, without secrets and names of persons.
     pub details: &'static [&'static str],
     /// Variables by which requests go to another server than the vendor's.
     pub gateways: &'static [GatewayVariable],
@@ -138,7 +138,7 @@ pub enum LoginKind {
     Plan,
     /// A key of the vendor's API.
     Key,
-    /// Somebody between: a cloud that serves the vendor's models, or a server that a base URL names.
+    /// A server between: a cloud that serves the vendor's models, or one that a base URL names.
     Gateway,
 }
 
@@ -152,7 +152,7 @@ pub struct LoginSign {
 }
 
 impl LoginSign {
-    /// `says` alone means `kind`.
+    /// Makes the sign that `says` alone means `kind`.
     pub const fn new(kind: LoginKind, says: LoginWords) -> LoginSign {
         LoginSign {
             kind,
@@ -167,7 +167,7 @@ impl LoginSign {
 pub enum LoginWords {
     /// This member of the JSON object on standard output has this text.
     Member(&'static str, &'static str),
-    /// A line of its output begins so.
+    /// A line of its output begins with this text.
     Line(&'static str),
 }
 

@@ -13,7 +13,7 @@ const fn option(name: &'static str, kind: Kind) -> OptionSpec {
     OptionSpec { name, kind }
 }
 
-/// `reasoning`: how much the model thinks.
+/// `reasoning`: how much the model reasons.
 pub const REASONING: OptionSpec = option("reasoning", Kind::Fields(&[option("effort", Kind::Word)]));
 /// `maxOutputTokens`: the longest answer, tokens.
 pub const MAX_OUTPUT_TOKENS: OptionSpec = option("maxOutputTokens", Kind::Whole(1, 1 << 53));
@@ -21,12 +21,13 @@ pub const MAX_OUTPUT_TOKENS: OptionSpec = option("maxOutputTokens", Kind::Whole(
 pub const STOP: OptionSpec = option("stop", Kind::NonEmptyTexts);
 /// `temperature`.
 pub const TEMPERATURE: OptionSpec = option("temperature", Kind::Between(0, 2));
-/// `onUnsupported`: what becomes of choices that can't be had.
+/// `onUnsupported`: the treatment of choices that the provider can't serve.
 pub const ON_UNSUPPORTED: OptionSpec = option("onUnsupported", Kind::OneOf(&["error", "warn"]));
 /// `toolChoice` of a call; [`ToolChoice::read`] checks the object's fields.
 const TOOL_CHOICE: OptionSpec = option("toolChoice", Kind::AnyOf(&[Kind::OneOf(WORDS), Kind::NamedTool]));
 
-/// `extraBody` of a call: further fields of an API's request. The gateway's: what its clients choose and nobody else has.
+/// `extraBody` of a call: further fields of an API's request. Only the gateway uses it, for choices of its clients that no other
+/// option has.
 pub const EXTRA_BODY: OptionSpec = option("extraBody", Kind::Object);
 
 const WORDS: &[&str] = &["auto", "none", "any"];
@@ -37,13 +38,13 @@ pub const COMMON: [OptionSpec; 5] = [REASONING, MAX_OUTPUT_TOKENS, STOP, TEMPERA
 /// The choice of tools that the model is to call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// Whichever it likes, or none.
+    /// The model calls any tool, or none.
     Auto,
     /// The model calls no tool: none are offered.
     None,
     /// The model calls at least one tool.
     Any,
-    /// The tool of this name.
+    /// The model calls the tool of this name.
     Tool(String),
 }
 
@@ -190,7 +191,7 @@ pub struct CallChoices {
 }
 
 impl CallChoices {
-    /// The choices of a call's options `map`, whose `model` and what else is its own are `own`.
+    /// Reads the choices of a call's options `map`; `own` are the specifications of `model` and of further options of the provider.
     ///
     /// # Errors
     /// What is wrong with which of them, in words.

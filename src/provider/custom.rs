@@ -166,7 +166,7 @@ pub(super) fn wrong(field: &str, allowed: &str, value: &Value) -> String {
     format!("config.{field} must be {allowed}; given: {}", options::describe(value))
 }
 
-/// `[{modelId, name}]`: the ids.
+/// Reads `[{modelId, name}]`, and returns the ids.
 fn models(map: &Map<String, Value>) -> Result<Vec<String>, String> {
     let mut ids: Vec<String> = Vec::new();
     for (index, model) in list(map, "models").iter().enumerate() {
@@ -187,7 +187,7 @@ fn models(map: &Map<String, Value>) -> Result<Vec<String>, String> {
     Ok(ids)
 }
 
-/// `[{pattern, code | category, hint?}]`.
+/// Reads `[{pattern, code | category, hint?}]`.
 fn error_rules(map: &Map<String, Value>) -> Result<Vec<UserRule>, String> {
     let rules = list(map, "errorRules").iter().enumerate();
     rules.map(|(index, rule)| error_rule(index, rule)).collect()
@@ -246,7 +246,7 @@ fn error_rule(index: usize, rule: &Value) -> Result<UserRule, String> {
     })
 }
 
-/// The code that says no more than its category.
+/// The code that means no more than its category.
 fn code_of(category: &str) -> Option<Code> {
     let category = Category::ALL.into_iter().find(|known| known.as_str() == category)?;
     Some(match category {

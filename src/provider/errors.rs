@@ -33,7 +33,7 @@ pub struct Errors {
 /// meaning of a text does not always say whose it is.
 #[derive(Debug, Clone, Copy)]
 pub struct Channel {
-    /// Whole lines that are no error: regular expressions, case ignored, in which white space does not count.
+    /// Whole lines that are no errors: regular expressions, case ignored, in which white space does not count.
     pub noise: &'static [&'static str],
     /// The beginning of a line at the top of a transcript, which includes an echo of the prompt. In a transcript, only marked lines
     /// (`ERROR: …`) are errors.
@@ -76,13 +76,13 @@ impl Errors {
 /// The meaning of exit codes that no rule names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitCodes {
-    /// No more than that the run failed.
+    /// The code means only that the run failed.
     Failed,
-    /// An HTTP status modulo 256.
+    /// The code is an HTTP status modulo 256.
     HttpStatus,
 }
 
-/// A sentence by which an option parser refuses a flag.
+/// The wording with which an option parser refuses a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefusedFlag {
     /// A regular expression, case ignored, whose first group is the flag. Only its first word: what follows may be a prompt.
@@ -91,20 +91,21 @@ pub struct RefusedFlag {
     pub prefix: &'static str,
 }
 
-/// commander (claude 2.1.197): `error: unknown option '--no-input'`.
+/// The wording of commander (claude 2.1.197): `error: unknown option '--no-input'`.
 pub const COMMANDER: RefusedFlag = refused_flag(r"unknown option '(--?\w[\w-]*)");
-/// clap (codex-cli 0.169.0): `error: unexpected argument '--no-input' found`.
+/// The wording of clap (codex-cli 0.169.0): `error: unexpected argument '--no-input' found`.
 pub const CLAP: RefusedFlag = refused_flag(r"unexpected argument '(--?\w[\w-]*)");
-/// yargs (gemini 0.61.0, qwen 0.15.10): `Unknown argument: input`; `Unknown arguments: core-tools, coreTools`.
+/// The wording of yargs (gemini 0.61.0, qwen 0.15.10): `Unknown argument: input`; `Unknown arguments: core-tools, coreTools`.
 pub const YARGS: RefusedFlag = refused_flag(r"unknown arguments?: (\w[\w-]*)");
-/// argparse: `unrecognized arguments: --frob`.
+/// The wording of argparse: `unrecognized arguments: --frob`.
 pub const ARGPARSE: RefusedFlag = refused_flag(r"unrecognized arguments?:? '?(--?\w[\w-]*)");
-/// Go: `flag provided but not defined: -frob`.
+/// The wording of Go's `flag`: `flag provided but not defined: -frob`.
 pub const GO_FLAG: RefusedFlag = refused_flag(r"flag provided but not defined: (--?\w[\w-]*)");
-/// pflag (Go): `unknown flag: --frob`.
+/// The wording of pflag (Go): `unknown flag: --frob`.
 pub const PFLAG: RefusedFlag = refused_flag(r"unknown flag:? '?(--?\w[\w-]*)");
 
-/// claude 2.1.332, qwen 0.15.10 and 0.24.4: `--json-schema is not a valid JSON Schema: strict mode: unknown keyword: "x-a"`.
+/// The refusal of a schema by claude 2.1.332, qwen 0.15.10 and 0.24.4: `--json-schema is not a valid JSON Schema: strict mode:
+/// unknown keyword: "x-a"`.
 pub const JSON_SCHEMA: &str = r"--json-schema (?:root )?(?:is not|must) [^\n]*";
 
 const fn refused_flag(sentence: &'static str) -> RefusedFlag {
@@ -120,11 +121,11 @@ pub enum Condition {
     Status(u16),
     /// Any HTTP status from the first to the last, both included.
     Statuses(u16, u16),
-    /// The provider's word for why the run ended (claude: `terminal_reason`).
+    /// The provider's word for the reason of the run's end (claude: `terminal_reason`).
     Terminal(&'static str),
-    /// The provider's word for how the run ended (claude: `subtype`).
+    /// The provider's word for the manner of the run's end (claude: `subtype`).
     Subtype(&'static str),
-    /// Why the model stopped, in the provider's word.
+    /// The model's stop reason, in the provider's word.
     Stop(&'static str),
     /// The run ended without asking the model anything.
     NoTurns,
@@ -140,30 +141,30 @@ pub enum Condition {
     /// The account's organisation has no plan, as a field says (claude: `rate_limit_event` with `overageDisabledReason`
     /// `org_level_disabled` and no window of a plan).
     NoPlan,
-    /// The provider asks for a wait of minutes at most, and does not speak of a day's quota: Google names seconds there, too.
+    /// The provider asks for a wait of minutes at most, and does not mention a day's quota: Google names seconds there, too.
     Soon,
     /// All error channels are empty.
     Silent,
-    /// The verdict of earlier tables: for the table that makes a verdict finer.
+    /// The verdict of earlier tables, in a table that makes it finer.
     Is(Code),
     /// A pattern (`classify::table::pattern`) found in an error channel.
     Text(&'static str),
 }
 
-/// Conditions, and the code they come to. All conditions must hold; in a table the first rule that holds decides.
+/// Conditions, and the code that they mean. All conditions must hold; in a table the first rule that holds decides.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
-    /// All of them must hold.
+    /// The conditions, all of which must hold.
     pub when: &'static [Condition],
     pub code: Code,
-    /// A text the rule is for, as the CLI prints it. The tests feed it back, so every rule has its own proof.
+    /// A text the rule is for, as the CLI prints it. The tests read it back, so every rule has its own proof.
     #[cfg(test)]
     pub like: &'static str,
     /// Advice that is better than the code's general one.
     pub hint: Option<&'static str>,
-    /// The reason in this package's wording, where the provider's own are absent or of no use to people.
+    /// The reason in this package's wording, if the provider's own is missing or of no use to people.
     pub say: Option<&'static str>,
-    /// Asked only when neither text nor anything else says more.
+    /// True for a last resort, which counts only if neither text nor anything else says more.
     pub weak: bool,
 }
 

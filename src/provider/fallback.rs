@@ -8,7 +8,7 @@ use super::options::{self, Kind, MAX_MS, OptionSpec};
 use crate::breaker::Settings;
 use crate::error::ProviderError;
 
-/// `fallback`: what the provider made of several calls itself.
+/// The provider's id for the parts of a result that the fallback provider itself makes of several calls.
 pub const ID: &str = "fallback";
 
 const OPTIONS: &[OptionSpec] = &[

@@ -7,14 +7,14 @@ use super::options::OutputFormat;
 /// Arguments that belong together: present or absent as one.
 #[derive(Debug)]
 pub struct Flag {
-    /// All must hold; none means always.
+    /// The conditions, all of which must hold; an empty list means always.
     pub when: &'static [When],
     pub args: &'static [Word],
-    /// The run still means the same without it: a CLI that refuses it is asked again without.
+    /// True if the run means the same without it: a CLI that refuses it is called again without.
     pub optional: bool,
 }
 
-/// A flag that is needed.
+/// Makes a flag that the run needs.
 pub(super) const fn flag(when: &'static [When], args: &'static [Word]) -> Flag {
     Flag {
         when,
@@ -23,7 +23,7 @@ pub(super) const fn flag(when: &'static [When], args: &'static [Word]) -> Flag {
     }
 }
 
-/// A flag that a run can do without.
+/// Makes a flag that the run can do without.
 pub(super) const fn optional(when: &'static [When], args: &'static [Word]) -> Flag {
     Flag {
         when,
@@ -63,7 +63,7 @@ pub enum When {
     Live,
     /// The engine has one process for many calls, which remembers none of them (`exchange::acp_warm`).
     Warm,
-    /// The prompt of a print run holds what is no text.
+    /// The prompt of a print run has content beside text.
     Media,
     /// The prompt goes to argv.
     PromptArg,
@@ -92,7 +92,7 @@ pub enum When {
     DefaultSystemPrompt,
     /// The user gave a system prompt: it never goes through argv.
     CustomSystemPrompt,
-    /// Any of the two.
+    /// Either of the two system prompts is used.
     SystemPrompt,
     /// A permission mode is to be passed on.
     PermissionMode,
@@ -135,11 +135,11 @@ pub enum Word {
     Model,
     /// The reasoning effort.
     Effort,
-    /// `key="effort"`: a setting in TOML whose value is how much the model thinks.
+    /// `key="effort"`: a setting in TOML whose value is the reasoning effort.
     EffortSetting(&'static str),
     /// The provider's constant system prompt, or that of runs with callbacks.
     SystemPrompt,
-    /// `key="url"`: a setting in TOML whose value is where the run's bridge is.
+    /// `key="url"`: a setting in TOML whose value is the address of the run's bridge.
     BridgeUrlSetting(&'static str),
     /// The path of the private file of this name.
     File(&'static str),
@@ -160,6 +160,6 @@ pub enum Word {
     AllowedTools,
     /// The arguments a CLI of the user's own always gets.
     DefaultArgs,
-    /// The arguments by which a CLI of the user's own gets the model.
+    /// The arguments with which a CLI of the user's own gets the model.
     ModelArgs,
 }

@@ -16,7 +16,7 @@ pub struct MediaSupport {
 }
 
 impl MediaSupport {
-    /// Text only.
+    /// The support of text alone.
     pub const NONE: MediaSupport = MediaSupport {
         print: Accepts::TEXT,
         form: None,

@@ -46,7 +46,7 @@ pub use vocabulary::{
 };
 pub(in crate::provider) use vocabulary::{choice_var, nobody, pure, unbeaten, var, var_when};
 
-/// Every provider there is.
+/// All providers.
 pub static ALL: &[&Provider] = &[
     &claude::CLAUDE,
     &codex::CODEX,
@@ -58,7 +58,7 @@ pub static ALL: &[&Provider] = &[
     &copilot::COPILOT,
 ];
 
-/// Every provider there is; in tests also the CLI that shows how one is added.
+/// All providers; in tests also the CLI that shows how one is added.
 pub fn every() -> impl Iterator<Item = &'static Provider> {
     #[cfg(test)]
     static MORE: &[&Provider] = &[&tests::imaginary::IMAGINARY];
@@ -67,7 +67,7 @@ pub fn every() -> impl Iterator<Item = &'static Provider> {
     ALL.iter().chain(MORE).copied()
 }
 
-/// The flags by which a CLI is asked for an answer by a schema.
+/// The flags with which a CLI is asked for an answer by a schema.
 pub fn schema_flags() -> impl Iterator<Item = &'static str> {
     let flags = every().flat_map(|provider| provider.flags);
     flags.filter_map(|flag| match flag.args {
@@ -76,14 +76,14 @@ pub fn schema_flags() -> impl Iterator<Item = &'static str> {
     })
 }
 
-/// Other programs that go by a provider's id: the dialect `ax` of a provider `x` is `ax-x`.
+/// Other programs under a provider's id: the dialect `ax` of a provider `x` is `ax-x`.
 static DIALECTS: &[&Provider] = &[
     // That of CLI-ADAPTER-PROTOCOL.
     &grok::AX_GROK,
 ];
 
-/// `provider` in the dialect that the options of `options_json` name, if they name one that is another program: by `dialect`, or else by
-/// the name of the file that `cliPath` is.
+/// Returns `provider` in the dialect that the options of `options_json` choose, if that is another program: by `dialect`, or else
+/// by the file name of `cliPath`.
 pub fn in_dialect(provider: &'static Provider, options_json: &str) -> &'static Provider {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -1,4 +1,4 @@
-//! Whose models a provider's are, and how much they take.
+//! The models of a provider: their vendor, names and sizes.
 //!
 //! In: nothing. Out: the types of a provider's `models`. JavaScript gets them with the registry, for what frameworks and telemetry ask of a
 //! model that is not in its answers.
@@ -9,7 +9,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Models {
-    /// LangChain's and LangSmith's name for who makes them; `None` where that depends on the model.
+    /// The vendor's name in LangChain and LangSmith; `None` if that depends on the model.
     pub vendor: Option<&'static str>,
     /// The vendor's name in OpenTelemetry's semantic conventions (`gen_ai.provider.name`).
     pub company: Option<&'static str>,
@@ -21,7 +21,7 @@ pub struct Models {
     /// own number, whatever the model's API would take. Names that a CLI resolves itself (`sonnet`) mean another model in each
     /// version of it, and stand in no table.
     pub sizes: &'static [Size],
-    /// Images go to the model as the addresses they have.
+    /// True if an image that is an address goes to the model as that address, not as data.
     pub takes_image_urls: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct Size {
     pub max_output_tokens: Option<u32>,
 }
 
-/// A row of a table of sizes.
+/// Makes a row of a table of sizes.
 pub(in crate::provider) const fn size(
     model: &'static str,
     max_input_tokens: u32,
@@ -66,7 +66,7 @@ pub(in crate::provider) const fn size(
 /// The names under which claude offers the newest model of a family.
 const FAMILIES: [&str; 4] = ["opus", "sonnet", "haiku", "fable"];
 
-/// First words of models' names by which their makers are known.
+/// The first words of models' names that show their makers.
 const MAKERS: [&str; 13] = [
     "claude", "gpt", "gemini", "deepseek", "grok", "qwen", "glm", "kimi", "llama", "mistral", "o1", "o3", "o4",
 ];
@@ -89,7 +89,7 @@ pub fn is_another(asked: &str, answered: &str) -> bool {
     }
 }
 
-/// The parts of a model's name that tell it from others.
+/// The parts that distinguish a model's name from others.
 fn parts(name: &str) -> Vec<String> {
     // `arn:aws:bedrock:…:inference-profile/us.anthropic.claude-…`, `models/gemini-…`, `anthropic/claude-…`; `claude-…[1m]`.
     let name = name.rsplit('/').next().unwrap_or(name);

@@ -44,7 +44,7 @@ impl Provider {
         settled.map_err(|feature| Box::new(self.unsupported(feature, engine, options)))
     }
 
-    /// The error of a call that asks for `feature` where it may come to an engine that can't do it.
+    /// The error of a call that asks for `feature` and may use an engine without it.
     pub fn unsupported(&self, feature: Feature, engine: EngineKind, options: &Options) -> ProviderError {
         let reason = self.why_not(feature, engine, options);
         let hint = match self.can_live(feature, engine) {
@@ -60,7 +60,7 @@ impl Provider {
         engine == EngineKind::Auto && live.is_some_and(|can| can.is_supported())
     }
 
-    /// Why `feature` can't be had where a call comes to the option `engine`.
+    /// The reason for which `feature` is missing for a call with the option `engine`.
     pub fn why_not(&self, feature: Feature, engine: EngineKind, options: &Options) -> String {
         let (name, can) = self.can(feature, engine);
         let lacks = lacks(can, options).filter(|_| can.is_supported()).unwrap_or_default();
@@ -78,7 +78,7 @@ pub const HINT: &str = "leave it out, use a provider that can, or set `onUnsuppo
 /// The name of an OpenAI-compatible API in messages and in the table.
 pub const API: &str = "an OpenAI-compatible API";
 
-/// A column of the table: a provider, one of its engines where it has two, and what that can do.
+/// A column of the table: a provider, one of its engines if it has two, and its capabilities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     pub name: String,
@@ -86,7 +86,7 @@ pub struct Column {
     pub can: Capabilities,
 }
 
-/// Every provider and engine there is, a CLI and an agent of the user's own and an API last.
+/// All providers and engines; a CLI and an agent of the user's own, and an API, come last.
 pub fn columns() -> Vec<Column> {
     let of = |provider: &Provider| -> Vec<Column> {
         let has_two = provider.capabilities.live.is_some();
@@ -135,8 +135,8 @@ pub fn providers_with(feature: Feature) -> String {
     all.join(", ")
 }
 
-/// Why the option of `feature` is refused for `provider`, of which `engine` can't do it; `engine` is `None` for one that has no choice
-/// of engines.
+/// The reason for which `provider` refuses the option of `feature`, since `engine` does not support it; `engine` is `None` for a
+/// provider that has no choice of engines.
 pub fn refusal(feature: Feature, provider: &str, engine: Option<&str>) -> String {
     let option = feature.option().unwrap_or(feature.title());
     let who = match engine {
@@ -151,7 +151,8 @@ pub fn refusal(feature: Feature, provider: &str, engine: Option<&str>) -> String
     format!("option \"{option}\" is not supported by {who}; {able}")
 }
 
-/// Why what `can` says can't be had with `options` although others can have it, behind the provider's name; `None` where it can.
+/// The reason for which `can` is missing with `options` although other options have it, worded to stand behind the provider's name;
+/// `None` if it is there.
 fn lacks(can: Capability, options: &Options) -> Option<&'static str> {
     match can.needs {
         Needs::PrivateFolder if options.built_in_tools => Some(" with its own tools on"),
@@ -160,7 +161,7 @@ fn lacks(can: Capability, options: &Options) -> Option<&'static str> {
     }
 }
 
-/// The engines that a call may come to with the option `engine`, each by its name.
+/// The engines that a call may use with the option `engine`, each with its name.
 pub fn engines(of: &ByEngine, engine: EngineKind) -> impl Iterator<Item = (&'static str, &Capabilities)> {
     // A warm process is asked what a process per call would be.
     let print = match engine {

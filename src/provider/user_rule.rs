@@ -6,7 +6,7 @@ use regex::{Regex, RegexBuilder};
 
 use crate::error::Code;
 
-/// A pattern that stands for a code.
+/// A pattern whose match means a code.
 #[derive(Debug, Clone)]
 pub struct UserRule {
     pattern: Regex,
@@ -14,7 +14,7 @@ pub struct UserRule {
     hint: Option<String>,
 }
 
-/// A user's rule that can't be one.
+/// The error of a user's rule that is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UserRuleError {
     /// The pattern is not a regular expression.
@@ -30,7 +30,7 @@ pub enum UserRuleError {
 }
 
 impl UserRule {
-    /// The rule that text matching `pattern` (a regular expression, case ignored) is `code`, `RATE_LIMITED`.
+    /// Makes the rule that text matching `pattern` (a regular expression, case ignored) means `code`, for example `RATE_LIMITED`.
     ///
     /// # Errors
     /// If the pattern does not compile, or the code does not exist.
@@ -54,7 +54,7 @@ impl UserRule {
     }
 }
 
-/// The code and hint of the first rule that finds its pattern.
+/// The code and hint of the first rule whose pattern matches.
 pub fn first(rules: &[UserRule], text: &str) -> Option<(Code, Option<String>)> {
     rules
         .iter()

@@ -32,28 +32,27 @@ pub struct Provider {
     pub defaults: Defaults,
     /// The command line, flag by flag, in order.
     pub flags: &'static [Flag],
-    /// Variables a run gets (the user's `env` wins over them).
+    /// The variables of a run; the user's `env` wins over them.
     pub env: &'static [Var],
-    /// Variables no run inherits, beside `command::COMMON_DROP_ENV`: they would change what the CLI does.
+    /// The variables that no run inherits, beside `command::COMMON_DROP_ENV`: they would change what the CLI does.
     pub drop_env: &'static [&'static str],
-    /// Further variables dropped with `auth: "subscription"`: keys that silently beat the login and bill real money.
+    /// The further variables that are removed with `auth: "subscription"`: keys that silently beat the login and bill real money.
     pub key_env: &'static [&'static str],
-    /// Private files a run gets, which a flag or a variable names.
+    /// The private files of a run, which a flag or a variable names.
     pub files: &'static [FileSpec],
-    /// The user's settings that it reads, and by which file ours win over them.
+    /// The user's settings that it reads, and the file with which ours win over them.
     pub user_settings: Option<UserSettings>,
-    /// A home of its own that a run gets, where the user's would have a part in it.
+    /// A private home of a run, if the user's would affect it.
     pub home: Option<PrivateHome>,
-    /// The session of its own as which it gets a thread, where that is how it gets one
-    /// (`promptStyle` [`PromptStyle::Session`]).
+    /// The CLI's own session that carries a thread, if it gets one this way (`promptStyle` [`PromptStyle::Session`]).
     pub session: Option<SessionSpec>,
     /// The wire format that it prints for each `outputFormat`.
     pub wires: &'static [(OutputFormat, Wire)],
-    /// Options it takes beside [`options::COMMON`], and those of them that it takes with other limits.
+    /// The options it takes beside [`options::COMMON`], and those of them that it takes with other limits.
     pub own_options: &'static [OptionSpec],
-    /// The system prompt unless `systemPrompt` replaces it.
+    /// The system prompt, unless `systemPrompt` replaces it.
     pub system_prompt: &'static str,
-    /// Put before a prompt that begins with this character, which the CLI would take for a command of its own.
+    /// The protection of a prompt whose first character the CLI would take for a command of its own.
     pub guard: Option<Guard>,
     /// True if the CLI itself reads an `@name` anywhere in a prompt, for example as a file of the folder it runs in. Then no prompt
     /// contains an `@`: XML and JSON write it by its number.
@@ -64,7 +63,7 @@ pub struct Provider {
     pub warm: Option<WarmForm>,
     /// The content beside text that it takes, and how it gets it.
     pub media: MediaSupport,
-    /// Whose its models are.
+    /// The models behind it.
     pub models: Models,
     /// The way in which it gets the schema that an answer has to fit.
     pub schema: SchemaForm,
@@ -76,7 +75,7 @@ pub struct Provider {
     pub efforts: &'static [&'static str],
     /// The longest prompt it takes; it would cut a longer one, or refuse it late.
     pub prompt_limit: Option<PromptLimit>,
-    /// Kinds of failure after which the CLI would go on for ever, or ask its API again: its process is killed there.
+    /// The kinds of failure after which the CLI would go on for ever, or call its API again: its process is killed there.
     pub stop_on: &'static [&'static str],
     /// Texts on standard error with which a run has failed, whatever its exit code and its output are.
     pub fatal_stderr: &'static [&'static str],
@@ -91,12 +90,12 @@ pub struct Provider {
     pub checks: Checks,
     /// The way to give it another login than the default one; `None` if no variable is known for that.
     pub login_dir: Option<LoginDir>,
-    /// A CLI of the user's own: what it has beside the above.
+    /// The further data of a CLI of the user's own.
     pub custom: Option<Box<CustomCli>>,
 }
 
 impl Provider {
-    /// The options it takes: what every CLI takes, with its own limits, then its own.
+    /// The options it takes: those of every CLI, with its own limits, then its own.
     pub fn options(&self) -> Vec<OptionSpec> {
         let is_common = |own: &&OptionSpec| options::COMMON.iter().any(|common| common.name == own.name);
         let common = options::COMMON.iter().filter_map(|common| self.option(common.name));
@@ -117,7 +116,7 @@ impl Provider {
         })
     }
 
-    /// The values of the option `engine`: the engines it has, and `"auto"` where there is a choice.
+    /// The values of the option `engine`: the engines it has, and `"auto"` if there is a choice.
     pub fn engines(&self) -> &'static [&'static str] {
         if !self.has_print() {
             return &["live", "warm", "auto"];
@@ -166,7 +165,7 @@ impl Provider {
 /// The form in which a CLI serves conversations, and the abilities of its kept processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiveForm {
-    /// The form's folder in `exchange/`, by which `run::session::kept` knows it.
+    /// The form's folder in `exchange/`, with which `run::session::kept` finds it.
     pub folder: &'static str,
     /// True if a session can be told the schema of its answers.
     pub takes_schema: bool,
@@ -215,7 +214,7 @@ pub enum WarmThread {
     /// The thread is the history of a session that is written into the process's home ([`Provider::session`]), loaded, prompted
     /// with this, and closed: for a CLI that reads more into a prompt than there is in it.
     History {
-        /// A sentence of ours.
+        /// The prompt, a sentence of ours.
         prompt: &'static str,
     },
 }
@@ -239,7 +238,7 @@ pub enum AcpUsage {
     Quota,
     /// `_meta.usage` of an update (qwen 0.24.4).
     Update,
-    /// `_meta.usage` of the answer to the prompt, of every one that is whole: one without has broken off (grok 1.0.41).
+    /// `_meta.usage` of the answer to the prompt. Every complete answer has it: one without has broken off (grok 1.0.41).
     Meta,
     /// Any of these, or `usage` of the answer (opencode 1.18.34; a draft of the protocol).
     Any,
@@ -263,10 +262,11 @@ pub enum AcpErrors {
 pub enum SchemaForm {
     /// The CLI has no way: the prompt asks for the schema.
     Asked,
-    /// The model gives the answer by a tool of the CLI's own whose arguments are the answer. Of the schema of one object only.
+    /// The model answers with a tool of the CLI's own, whose arguments are the answer. Only the schema of one object can be used
+    /// so.
     Tool {
         name: &'static str,
-        /// The CLI lets its model try once more, with the reasons, before it fails.
+        /// True if the CLI lets its model try once more, with the reasons, before it fails.
         asks_again: bool,
     },
     /// The CLI has its API's strict mode: every field required, every object closed.
@@ -283,7 +283,7 @@ impl SchemaForm {
         }
     }
 
-    /// The tool by which answers come.
+    /// The tool that carries answers.
     pub fn tool(self) -> Option<&'static str> {
         match self {
             SchemaForm::Tool { name, .. } => Some(name),
@@ -319,7 +319,7 @@ pub struct LoginDir {
 pub struct About {
     /// The CLI's name in JavaScript's names: `OpenCode` of `createOpenCodeCliProvider` and `OpenCodeCliProviderOptions`.
     pub name: &'static str,
-    /// Versions of the CLI that everything here was measured with; none where only a document was at hand.
+    /// The versions of the CLI that everything here was measured with; none if only a document was at hand.
     pub versions: &'static [&'static str],
     /// The texts that go to the model beside the thread.
     pub sent: &'static str,
@@ -340,7 +340,7 @@ pub struct Defaults {
     pub timeout_ms: u64,
     /// `ignoreUserConfig`.
     pub ignore_user_config: bool,
-    /// `engine`, where the option exists.
+    /// `engine`, if the option exists.
     pub engine: EngineKind,
 }
 
@@ -367,7 +367,7 @@ pub enum PromptLimit {
 /// A variable a run gets.
 #[derive(Debug, Clone, Copy)]
 pub struct Var {
-    /// All must hold; none means always.
+    /// The conditions, all of which must hold; an empty list means always.
     pub when: &'static [When],
     pub name: &'static str,
     pub value: EnvValue,
@@ -378,23 +378,23 @@ pub struct Var {
 /// A private file a run gets, of mode 0600 and gone afterwards.
 #[derive(Debug, Clone, Copy)]
 pub struct FileSpec {
-    /// All must hold; none means always.
+    /// The conditions, all of which must hold; an empty list means always.
     pub when: &'static [When],
     /// The file's name, by which flags and variables refer to it.
     pub name: &'static str,
     pub content: Compose,
 }
 
-/// Settings that a CLI reads from files which are not ours, as far as they have a part in calls.
+/// The settings that a CLI reads from files which are not ours, as far as they affect calls.
 #[derive(Debug, Clone, Copy)]
 pub struct UserSettings {
-    /// A private file of the same form as the first, which wins over the user's.
+    /// Our private file of the same form as the first, which wins over the user's.
     pub ours: Option<OwnSettings>,
     /// The files, the user's own settings first.
     pub files: &'static [SettingsFile],
 }
 
-/// Settings of ours, in a private file.
+/// Our settings, in a private file.
 #[derive(Debug, Clone, Copy)]
 pub struct OwnSettings {
     /// The name of our file; a flag names it ([`When::Settings`]).
@@ -412,14 +412,15 @@ pub struct SettingsFile {
     pub form: SettingsForm,
     /// The members of the file that count whatever ours say.
     pub unbeaten: &'static [Unbeaten],
-    /// Members by which calls are let in, beside the variables.
+    /// The members with which calls log in, beside the variables.
     pub logins: &'static [&'static str],
 }
 
 /// The place of a file of settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingsPlace {
-    /// The user's: the folder below the user's own, for which the variable of [`Provider::login_dir`] may name another, and the file in it.
+    /// The user's file: the folder below the user's own, which the variable of [`Provider::login_dir`] may replace, and the file in
+    /// it.
     User(&'static str, &'static str),
     /// The file belongs to the machine's owner and holds for all its users: it wins over ours.
     Machine {
@@ -436,20 +437,20 @@ pub enum SettingsPlace {
 pub enum SettingsForm {
     Json,
     Toml,
-    /// Lines `NAME=value`, of variables that the process lacks.
+    /// Lines `NAME=value`, with variables that the process does not have.
     Variables,
-    /// Text for the model: that it is there is all that is looked for.
+    /// Text for the model, of which only the existence matters.
     Text,
 }
 
 /// A member of such settings that changes calls whatever ours say.
 #[derive(Debug, Clone, Copy)]
 pub struct Unbeaten {
-    /// The names that lead to it; none means the file as a whole.
+    /// The names that lead to it; an empty path means the file as a whole.
     pub path: &'static [&'static str],
     /// The effect on a call, worded to stand behind the member's name.
     pub effect: &'static str,
-    /// Texts of a list by which alone it matters begin with one of these; none means that all matter.
+    /// The beginnings of those texts in a list that matter; an empty list means that all matter.
     pub begins: &'static [&'static str],
     /// Returns whether calls with these options and this engine are warned of it. A call that fails because of it says so itself.
     pub concerns: fn(&Options, EngineUsed) -> bool,
@@ -469,7 +470,7 @@ pub(in crate::provider) const fn unbeaten(
     }
 }
 
-/// Calls of a model alone.
+/// Returns whether a call is of a model alone.
 pub(in crate::provider) fn pure(options: &Options, _: EngineUsed) -> bool {
     !options.built_in_tools
 }
@@ -480,32 +481,32 @@ pub(in crate::provider) fn nobody(_: &Options, _: EngineUsed) -> bool {
 }
 
 impl Unbeaten {
-    /// `permissions.deny`.
+    /// The member's name with dots, for example `permissions.deny`.
     pub fn name(&self) -> String {
         self.path.join(".")
     }
 }
 
-/// A home of a CLI's that is a private folder, with links to the user's login and nothing else of theirs: what the CLI writes there is gone
-/// with the run, but for a login that it renews, which it writes through the link.
+/// A private folder as a CLI's home, with links to the user's login and nothing else of theirs. All that the CLI writes there is
+/// gone after the run, but for a renewed login, which it writes through the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrivateHome {
-    /// All of one of these must hold.
+    /// The conditions: all of at least one of these lists must hold.
     pub when: &'static [&'static [When]],
-    /// The variable that names a home.
+    /// The variable that names the home.
     pub variable: &'static str,
     /// The folder's name in the private one.
     pub folder: &'static str,
-    /// The user's home without that variable, in the user's folder.
+    /// The home without that variable, in the user's folder.
     pub users: &'static str,
     /// True if the CLI asks Windows for the user's folder, whatever `USERPROFILE` says.
     pub by_system: bool,
     /// The files that hold a login; they may appear later.
     pub login: &'static [&'static str],
-    /// Others, where they are there.
+    /// Other files of the user's that are linked if they exist.
     pub rest: &'static [&'static str],
-    /// A file with the login that is no link but named by a variable, and that variable: a CLI that renews a login by putting
-    /// another file in its place would put it in the link's.
+    /// A file with the login that is named by a variable instead of linked, and that variable. A CLI that renews a login by
+    /// replacing the file would replace the link.
     pub named: Option<(&'static str, &'static str)>,
     /// True if the CLI runs in a private folder in print form with its own tools off, even if `cwd` names another: in a folder that
     /// the login's file calls trusted, it would run hooks and servers.
@@ -537,7 +538,7 @@ pub type ComposeSession = fn(&Provider, &Options, SessionParts<'_>) -> String;
 /// A text that is made of the options: JSON of a configuration, a system prompt.
 pub type Compose = fn(&Provider, &Options) -> String;
 
-/// Keeps the first character of a prompt from being read as a command.
+/// The protection against a prompt whose first character would be read as a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Guard {
     pub first: char,
@@ -551,9 +552,9 @@ pub enum EnvValue {
     Fixed(&'static str),
     /// No value: an inherited variable is taken away.
     Unset,
-    /// The `maxRetries` option.
+    /// The option `maxRetries`.
     MaxRetries,
-    /// `maxOutputTokens`.
+    /// The option `maxOutputTokens`.
     MaxOutputTokens,
     /// The folder the CLI runs in.
     Cwd,
@@ -561,7 +562,7 @@ pub enum EnvValue {
     Folder(&'static str),
     /// The path of the private file of this name.
     File(&'static str),
-    /// Made of the options.
+    /// A text that is made of the options.
     Composed(Compose),
     /// The bearer token of the run's bridge.
     BridgeToken,
@@ -590,7 +591,7 @@ pub(super) const fn choice_var(when: &'static [When], name: &'static str, value:
 /// The name of the private file that holds the system prompt.
 pub const SYSTEM_PROMPT_FILE: &str = "system-prompt.txt";
 
-/// The name of the private file that holds what is added to the CLI's own system prompt.
+/// The name of the private file with the text that is added to the CLI's own system prompt.
 pub const APPENDED_PROMPT_FILE: &str = "appended-prompt.txt";
 
 /// The system prompt of a run, for CLIs that take it from a file or a configuration.
@@ -610,7 +611,7 @@ pub fn appended_prompt(_: &Provider, options: &Options) -> String {
         .unwrap_or_default()
 }
 
-/// The system prompt of providers that have no better one: what a thread is, and how to answer it.
+/// The system prompt of providers that have no better one. It says what a thread is, and how to answer it.
 pub const STANDARD_SYSTEM_PROMPT: &str = "You are the model behind an agent. Each request is a conversation: as <thread> \
 XML with one <event> per message, tool call and tool result in order, or as labelled text. Reply with the assistant's next \
 message only: plain text, not XML and no label. If the request lists available tools, follow its instructions to call them; \

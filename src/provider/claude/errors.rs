@@ -1,5 +1,5 @@
-//! Claude Code (2.1.197 and 2.1.330; CLI-FACTS 1.3, 1.9, 1b §3). Codes and fields decide; its wordings change with every
-//! release and serve only where no field came: text and json form, which have no `assistant.error`.
+//! The failures of Claude Code (2.1.197 and 2.1.330; CLI-FACTS 1.3, 1.9, 1b §3). Codes and fields decide. Its wordings change with
+//! every release, and count only if no field came: in text and json form, which have no `assistant.error`.
 
 use super::super::errors::{COMMANDER, Channel, Condition::*, Errors, JSON_SCHEMA, Rule};
 use crate::error::Code;
@@ -52,7 +52,7 @@ const NO_PLAN: &str =
 
 const EXTRA_USAGE: &str = "an allowance beside the plan, used up or never granted: add to it at claude.ai/settings/usage; API keys are not concerned";
 
-/// 2.1.332.
+/// The reason if a model alone can't be had with 2.1.332, since the machine's owner has servers of tools.
 const MANAGED_SERVERS: &str = "this machine's owner has servers of tools in `managed-mcp.json`, beside which a model can't be had alone: \
      use an API, or a CLI of another vendor";
 const MANAGED_LOGIN: &str =

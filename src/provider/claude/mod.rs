@@ -28,10 +28,10 @@ use Word::Lit;
 
 const MCP_FILE: &str = "mcp.json";
 
-/// The settings of ours.
+/// The name of the private file with our settings.
 const SETTINGS_FILE: &str = "settings.json";
 
-/// JSON of fields that go into every request.
+/// The variable with JSON of fields that go into every request.
 const EXTRA_BODY: &str = "CLAUDE_CODE_EXTRA_BODY";
 
 /// The value of the variable for additional fields of a request: the fields of the user's `env`, and the texts that end an answer.
@@ -46,7 +46,7 @@ fn extra_body(_: &Provider, options: &Options) -> String {
     Value::Object(body).to_string()
 }
 
-/// The bridge, for `--mcp-config`. `alwaysLoad`: its tools are in every request (CLI-FACTS 1.7).
+/// The configuration of the bridge, for `--mcp-config`. With `alwaysLoad`, its tools are in every request (CLI-FACTS 1.7).
 fn mcp_config(_: &Provider, options: &Options) -> String {
     let servers = callbacks::servers(
         options.callbacks.as_ref(),
@@ -55,7 +55,8 @@ fn mcp_config(_: &Provider, options: &Options) -> String {
     json!({"mcpServers": servers}).to_string()
 }
 
-/// The settings of a call, over the user's. Each is what the CLI does where the user's settings say nothing (tried one by one with 2.1.332).
+/// The settings of a call, which win over the user's. Each is what the CLI does without the user's settings (tried one by one with
+/// 2.1.332).
 fn settings(provider: &Provider, options: &Options) -> Map<String, Value> {
     let mut settings = Map::new();
     if !options.built_in_tools {
@@ -141,7 +142,9 @@ const HOOKS: Unbeaten = unbeaten(
     pure,
 );
 
-/// Aliases as 2.1.197 and 2.1.332 both list them, without what is for plan mode or another context. What `modelUsage.*.contextWindow` and `.maxOutputTokens` of a result of claude 2.1.330 say (`__tests__/langchain/sizes.test.ts`).
+/// The models of claude. The aliases are those that 2.1.197 and 2.1.332 both list, without those for plan mode or another context.
+/// The sizes are `modelUsage.*.contextWindow` and `.maxOutputTokens` of a result of claude 2.1.330
+/// (`__tests__/langchain/sizes.test.ts`).
 const MODELS: Models = Models {
     vendor: Some("anthropic"),
     company: Some("anthropic"),
@@ -484,8 +487,9 @@ pub static CLAUDE: Provider = Provider {
 /// The member of `auth status` that says how claude is logged in.
 const AUTH_METHOD: &str = "authMethod";
 
-/// npm's package (its program stands beside package.json or below it, and so does that of its platform packages), the native
-/// installer's `~/.local/share/claude/versions/2.1.330`, and Homebrew's `Caskroom/claude-code/2.1.330/claude`.
+/// The check of the live form. It recognises npm's package (its program stands beside package.json or below it, and so does that of
+/// its platform packages), the native installer's `~/.local/share/claude/versions/2.1.330`, and Homebrew's
+/// `Caskroom/claude-code/2.1.330/claude`.
 const LIVE: EngineCheck = EngineCheck {
     package: "@anthropic-ai/claude-code",
     version_folders: &[

@@ -1,5 +1,5 @@
-//! Codex (codex-cli 0.169.0; CLI-FACTS 2). Its failures are prose without a field; `unexpected status 401 …` is read as a
-//! status by the common rules.
+//! The failures of Codex (codex-cli 0.169.0; CLI-FACTS 2). They are prose without a field; the common rules read the status of
+//! `unexpected status 401 …`.
 
 use super::super::errors::{CLAP, Channel, Condition::*, Errors, RefusedFlag, Rule};
 use crate::error::Code;
@@ -18,7 +18,7 @@ pub(super) const ERRORS: Errors = Errors {
     ..Errors::NONE
 };
 
-/// A feature that it does not know; unknown ones are fatal (CLI-FACTS 2). The wording is not measured.
+/// The refusal of a feature that it does not know; that is fatal (CLI-FACTS 2). The wording was not measured.
 const FEATURE: RefusedFlag = RefusedFlag {
     sentence: r"unknown feature flag: (\w[\w-]*)",
     prefix: "--disable ",

@@ -289,14 +289,14 @@ pub static CODEX: Provider = Provider {
     custom: None,
 };
 
-/// No setting switches off all servers, whatever they are called (0.169.0). A live process has a home of its own.
+/// The user's servers: no setting switches off all of them, whatever their names (0.169.0). A live process has a home of its own.
 const SERVERS: Unbeaten = unbeaten(
     &["mcp_servers"],
     "starts servers in print form, whose tools the model may call; `ignoreUserConfig: true` leaves them out",
     |options, used| pure(options, used) && used == EngineUsed::Print && !options.ignore_user_config,
 );
 
-/// No setting leaves them out (0.169.0).
+/// The user's instructions: no setting leaves them out (0.169.0).
 const INSTRUCTIONS: &[Unbeaten] = &[unbeaten(
     &[],
     "is read by the model in print form; a live call leaves it out",
@@ -335,7 +335,7 @@ const USERS_OWN: &[Word] = &[
     Lit("features.token_budget=false"),
 ];
 
-/// Flags of `exec` that `app-server` does not have.
+/// The flags of `exec` that `app-server` does not have.
 const EXEC_FLAGS: &[&str] = &[
     "-i",
     "--image",

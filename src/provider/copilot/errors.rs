@@ -1,5 +1,5 @@
-//! copilot (GitHub Copilot CLI 1.0.102; NEW-CLIS 1.5). A request that failed has its API's own error, read by the common rules; what a plan
-//! or an organisation refuses has a word of copilot's (`errorType`, `errorCode`), as its schema of events says.
+//! The failures of GitHub Copilot CLI (1.0.102; NEW-CLIS 1.5). A failed request has its API's own error, which the common rules
+//! read. A refusal by a plan or an organisation has a word of copilot's (`errorType`, `errorCode`), as its schema of events says.
 
 use super::super::errors::{CLAP, Channel, Condition::*, Errors, Rule};
 use crate::error::Code;

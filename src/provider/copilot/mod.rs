@@ -27,7 +27,7 @@ use crate::decode::copilot::{CALL_FAILED, LENGTH};
 use crate::message::content::Accepts;
 use Word::Lit;
 
-/// The agent that is ours.
+/// The name of our agent.
 const AGENT: &str = "pipe";
 /// The agent's file, in our home.
 const AGENT_FILE: &str = "copilot-home/agents/pipe.agent.md";
@@ -201,7 +201,7 @@ pub static COPILOT: Provider = Provider {
     custom: None,
 };
 
-/// Flags that say what is asked, or in which form: those of a process that serves many calls are ours.
+/// The flags for the request or its form. A user may not add them to a process that serves many calls, where they are ours.
 const PRINT_FLAGS: &[&str] = &[
     "-p",
     "--prompt",
@@ -243,7 +243,7 @@ const OPTIONS: &[OptionSpec] = &[
     options::OWN_API,
 ];
 
-/// Our agent: its system prompt. It has no tools of its own, and takes none away.
+/// The file of our agent, with its system prompt. It has no tools of its own, and takes none away.
 fn agent(provider: &Provider, options: &Options) -> String {
     let prompt = system_prompt(provider, options);
     format!("---\nname: {AGENT}\ndescription: Answers.\n---\n{prompt}\n")

@@ -3,31 +3,31 @@
 use crate::error::clip;
 use crate::provider::user_rule::UserRule;
 
-/// A CLI of the user's own, as far as it differs from the others.
+/// The data of a CLI of the user's own that others don't have.
 #[derive(Debug, Clone, Default)]
 pub struct CustomCli {
-    /// `defaultArgs`: what it always gets.
+    /// `defaultArgs`: the arguments that it always gets.
     pub default_args: Vec<String>,
     /// `modelArgs`: the arguments that name the model; none where it is not named.
     pub(super) model_args: Vec<String>,
-    /// `models`: their ids; none means that any will do.
+    /// `models`: their ids; an empty list allows any.
     pub(super) models: Vec<String>,
     /// `defaultModel`; without one no model is named to the CLI, unless the option `model` names it.
     pub default_model: Option<String>,
-    /// `maxTokens`: how long an answer may be. For those who choose between providers; it is not sent to any CLI.
+    /// `maxTokens`: the longest answer, for callers that choose between providers; it is not sent to any CLI.
     pub max_tokens: u64,
     /// `env`, in the caller's order; `None` removes.
     pub env: Vec<(String, Option<String>)>,
     /// `errorRules`.
     pub error_rules: Vec<UserRule>,
-    /// `versionArgs`: what makes it print its version.
+    /// `versionArgs`: the arguments with which it prints its version.
     pub version_args: Vec<String>,
     /// True if it speaks only the Agent Client Protocol, as an agent that answers.
     pub is_agent: bool,
 }
 
 impl CustomCli {
-    /// An agent that is started with `args`.
+    /// Makes an agent that is started with `args`.
     pub fn agent(args: Vec<String>) -> CustomCli {
         CustomCli {
             default_args: args,
@@ -36,7 +36,7 @@ impl CustomCli {
         }
     }
 
-    /// `modelArgs` for `model`: every `{model}` in them is it; without one, it comes behind them.
+    /// The arguments `modelArgs` for `model`: every `{model}` in them is replaced; without one, the model comes behind them.
     pub fn model_args(&self, model: &str) -> Vec<String> {
         let mut args: Vec<String> = self.model_args.iter().map(|arg| arg.replace(PLACE, model)).collect();
         if !args.is_empty() && args == self.model_args {
@@ -62,5 +62,5 @@ impl CustomCli {
     }
 }
 
-/// Stands for the model in `modelArgs`.
+/// The placeholder of the model in `modelArgs`.
 const PLACE: &str = "{model}";

@@ -1,4 +1,4 @@
-//! A described CLI, and how a description that is wrong is refused.
+//! Tests of a described CLI, and of the refusal of a wrong description.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::super::tests::argv::line;
 use super::*;
 use crate::provider::options::Options;
 
-/// The document's own example.
+/// The example of the document.
 fn document() -> Value {
     json!({
         "providerId": "new-provider",

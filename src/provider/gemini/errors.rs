@@ -1,4 +1,4 @@
-//! Gemini (0.61.0; CLI-FACTS 3). Its fatal exit codes have names; the others are HTTP statuses modulo 256
+//! The failures of Gemini (0.61.0; CLI-FACTS 3). Its fatal exit codes have names; the others are HTTP statuses modulo 256
 //! ([`ExitCodes::HttpStatus`]). Error bodies are JSON, on standard error or in the result.
 
 use super::super::errors::{Channel, Condition::*, Errors, ExitCodes, Rule, YARGS};

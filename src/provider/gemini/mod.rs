@@ -38,7 +38,8 @@ use Word::Lit;
 const SETTINGS_FILE: &str = "empty/.gemini/settings.json";
 const POLICY_FILE: &str = "policy.toml";
 
-/// The aliases (`GEMINI_MODEL_ALIAS_…`) and the table of gemini-cli 0.61.0 (`tokenLimit`), with which the profiles of `@langchain/google-genai` 2.3.2 agree.
+/// The models of gemini-cli 0.61.0, by its aliases (`GEMINI_MODEL_ALIAS_…`) and its table (`tokenLimit`), with which the profiles
+/// of `@langchain/google-genai` 2.3.2 agree.
 const MODELS: Models = Models {
     vendor: Some("google_genai"),
     company: Some("gcp.gemini"),
@@ -257,8 +258,8 @@ const FILES: Takes = Takes {
     texts: false,
 };
 
-/// The CLI takes four bytes of base64 for a token, and gives up without a word where its models' million is used up: 2.7 MB are sent, 4.7 MB
-/// are not. Of a file of more than 20 MB it would say nothing to anybody (0.61.0).
+/// The limits of the CLI, not of the API. The CLI counts four bytes of base64 as a token, and gives up silently when its models'
+/// million is used up: 2.7 MB are sent, 4.7 MB are not. A file of more than 20 MB it would leave out silently (0.61.0).
 const LIMITS: ContentLimits = ContentLimits {
     image: None,
     document: None,
@@ -283,7 +284,7 @@ const CAPABILITIES: Capabilities = Capabilities {
 
 const IN_SETTINGS: &str = "not with `cwd`, nor with its own tools on";
 
-/// The highest priority a rule may have is 999.
+/// The policy that denies all tools but the bridge's. 999 is the highest priority that a rule may have.
 fn policy(_: &Provider, options: &Options) -> String {
     let deny = "[[rule]]\ntoolName = \"*\"\ndecision = \"deny\"\npriority = 998\n";
     match options.callbacks {
@@ -333,9 +334,10 @@ fn in_users_folder(options: &Options, _: EngineUsed) -> bool {
     !options.built_in_tools && options.cwd.is_some()
 }
 
-/// `general.maxAttempts` counts the first try (1: one request, CLI-FACTS 3). An `.env` above the temp folder is anybody's. Of what the
-/// user's settings could change, each is what it is without settings (tried one by one with 0.61.0): other names of files with instructions,
-/// what is sent with a model's requests, a smaller context or a second request, and a container to run in.
+/// The settings of a call. `general.maxAttempts` counts the first try (1: one request, CLI-FACTS 3). An `.env` above the temp
+/// folder may be anybody's. All that the user's settings could change has its value without settings (tried one by one with
+/// 0.61.0): other names of files with instructions, additions to a model's requests, a smaller context or a second request, and a
+/// container to run in.
 fn settings(_: &Provider, options: &Options) -> String {
     const OFF: bool = false;
     let chosen = generate_content_config(&options.choices);
@@ -508,7 +510,7 @@ mod tests {
         assert!(without.starts_with("--policy"), "{without}");
     }
 
-    /// A folder that is the user's gets no settings of ours, and is not trusted with its own.
+    /// A folder of the user's gets no settings of ours, and is not trusted with its own.
     #[test]
     fn a_given_folder_stays_as_it_is() {
         let line = line(&GEMINI, r#"{"cwd":"/"}"#);

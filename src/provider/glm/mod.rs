@@ -1,4 +1,4 @@
-//! ax-glm (GLM of Z.ai behind ax-cli), by its source and CLI-ADAPTER-PROTOCOL. It was never run: nothing was measured.
+//! ax-glm (GLM of Z.ai behind ax-cli), by its source and CLI-ADAPTER-PROTOCOL. It was never run, so nothing was measured.
 //!
 //! A bare argument, the document's form, is its interactive mode, which asks for `--prompt`; so the prompt is the value of that
 //! flag, limited and visible to others on the machine, and the document's form is `promptStyle: "arg"`. Output is JSON lines of
@@ -68,7 +68,7 @@ pub static GLM: Provider = Provider {
     custom: None,
 };
 
-/// Shared with ax-grok, which is the same program for another service.
+/// The flags, shared with ax-grok, which is the same program for another service.
 pub(super) const FLAGS: &[Flag] = &[
     flag(&[When::Model], &[Lit("--model"), Word::Model]),
     flag(&[When::PromptFlag], &[Lit("--prompt"), Word::Prompt]),

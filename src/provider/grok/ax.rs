@@ -1,4 +1,5 @@
-//! ax-grok (Grok of xAI behind ax-cli), ax-glm with another service: `dialect: "ax"`. Nothing was measured. Its argv tests are glm's.
+//! ax-grok (Grok of xAI behind ax-cli), which is ax-glm with another service: `dialect: "ax"`. Nothing was measured. Its argv tests
+//! are glm's.
 
 use std::borrow::Cow;
 

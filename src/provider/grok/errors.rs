@@ -1,5 +1,5 @@
-//! Grok (1.0.41). An API's error is a line `error` whose text holds grok's words around the API's, with exit code 1; the decoder takes
-//! kind, status and message out of it (`decode::grok`).
+//! The failures of Grok (1.0.41). An API's error is a line `error` whose text holds grok's words around the API's, with exit code
+//! 1; the decoder takes kind, status and message out of it (`decode::grok`).
 
 use super::super::errors::{CLAP, Condition::*, Errors, Rule};
 use crate::error::Code;

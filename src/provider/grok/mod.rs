@@ -33,13 +33,13 @@ pub use ax::AX_GROK;
 const HOME: &str = "grok-home";
 const CONFIG_FILE: &str = "grok-home/config.toml";
 const AGENT_FILE: &str = "agent.md";
-/// A login that is none.
+/// The name of a file without a login.
 const NO_LOGIN_FILE: &str = "no-login.json";
 /// The id of the one session in the home of a process for one call.
 const SESSION: &str = "00000000-0000-4000-8000-000000000001";
 /// The sentence that is prompted behind the thread.
 const SENTENCE: &str = "Reply with the assistant's next message.";
-/// The variable with the file of a login.
+/// The variable that names the file of a login.
 const AUTH_PATH: &str = "GROK_AUTH_PATH";
 
 /// The grok CLI.
@@ -199,7 +199,7 @@ const WARM: EngineCheck = EngineCheck {
     measured_only: false,
 };
 
-/// All but those that `grok agent stdio` takes as well.
+/// The flags that only the print form has: `grok agent stdio` takes all others as well.
 const PRINT_FLAGS: &[&str] = &[
     "--agent",
     "--agents",
@@ -334,7 +334,7 @@ fn config(_: &Provider, options: &Options) -> String {
     format!("{SETTINGS}{}", own.unwrap_or_default())
 }
 
-/// A text in TOML: that of JSON, which escapes all that TOML wants escaped but for one character.
+/// Writes a text in TOML: as in JSON, which escapes all that TOML wants escaped but for one character.
 fn toml(text: &str) -> String {
     Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
@@ -355,8 +355,8 @@ managed_config = false
 auto_update = false
 ";
 
-/// Our agent, with nothing of the user's, and without tools: no list of them means all, so there is one, and what it leaves is taken away,
-/// together with what no list takes away. Its system prompt is the session's.
+/// The file of our agent, with nothing of the user's, and without tools. No list of tools means all of them, so there is a list,
+/// and the tools that it leaves are taken away, as are those that no list affects. Its system prompt is the session's.
 fn agent(_: &Provider, _: &Options) -> String {
     "---\nname: pipe\ndescription: Answers.\npromptMode: full\ninjectDefaultTools: false\ntools: [todo_write]\n\
      disallowedTools: [todo_write, search_tool, use_tool, run_terminal_cmd]\ndiscoverSkills: false\ninheritSkills: false\nmcpInheritance: none\nuserMessageTemplate: {custom: \"\"}\n---\n"

@@ -2,7 +2,7 @@
 
 use super::capability::{Capabilities, EMULATED, NATIVE, UNSUPPORTED};
 
-/// Chat completions, as their documents have them: a server may take less, and says so itself.
+/// The capabilities of chat completions by their documents. A server may support less, and says so itself.
 pub const CAPABILITIES: Capabilities = Capabilities {
     pure: true,
     structured_output: NATIVE.but("asked for in the prompt where the server refuses `response_format`"),

@@ -1,5 +1,5 @@
-//! OpenCode (1.18.34; CLI-FACTS 5). One `error` line with a name and, for API errors, a status; set-up errors are text on
-//! standard error.
+//! The failures of OpenCode (1.18.34; CLI-FACTS 5): one `error` line with a name and, for API errors, a status; set-up errors are
+//! text on standard error.
 
 use super::super::errors::{Channel, Condition::*, Errors, Rule};
 use crate::error::Code;

@@ -29,7 +29,7 @@ use crate::provider::media::MediaSupport;
 use crate::provider::models::Models;
 use Word::Lit;
 
-/// The agent that is ours.
+/// The name of our agent.
 const AGENT: &str = "pipe";
 
 /// The opencode CLI.
@@ -253,7 +253,7 @@ const SIGHT: &str = "of models whose configuration says so (`modalities.input`, 
 /// The images that opencode takes: as data only, since it would fetch an address itself.
 const IMAGES: Accepts = Accepts::images(32 << 20);
 
-/// Flags of `run` that `serve` does not have.
+/// The flags of `run` that `serve` does not have.
 const RUN_FLAGS: &[&str] = &[
     "--command",
     "-c",
@@ -294,7 +294,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     ..Capabilities::LEAST
 };
 
-/// Ours, then the user's `config` over it, then our agent.
+/// The configuration of a print run: ours, then the user's `config` over it, then our agent.
 fn config(provider: &Provider, options: &Options) -> String {
     let mut config = common(options);
     if !options.built_in_tools {
@@ -328,7 +328,7 @@ fn live_config(_: &Provider, options: &Options) -> String {
     Value::Object(config).to_string()
 }
 
-/// Sets `provider.<of>.options.timeout`, unless the user has.
+/// Sets `provider.<of>.options.timeout` to no limit, unless the user has set it.
 fn no_request_limit(config: &mut Map<String, Value>, of: &str) {
     let mut at = config;
     for name in ["provider", of, "options"] {
@@ -339,7 +339,7 @@ fn no_request_limit(config: &mut Map<String, Value>, of: &str) {
     at.entry("timeout").or_insert(json!(false));
 }
 
-/// Ours, and the user's `config` over it.
+/// The common part of the configurations: ours, and the user's `config` over it.
 fn common(options: &Options) -> Map<String, Value> {
     let mut config = Map::new();
     config.insert("autoupdate".to_owned(), json!(false));

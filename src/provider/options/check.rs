@@ -1,4 +1,4 @@
-//! Checking an object of options against its table, and reading what has passed.
+//! Checks an object of options against its table, and reads the values of a checked one.
 //!
 //! In: JSON text and the table. Out: the object, every field known and of its type, or what is wrong with it as a message.
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{Kind, OptionSpec};
 use crate::error::{Code, ProviderError, clip};
 
-/// The options object `json` of `who`, every field known and of its type.
+/// Reads the options object `json` of `who`, and checks that every field is known and of its type.
 ///
 /// # Errors
 /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
@@ -40,7 +40,7 @@ pub fn checked_within(
     Ok(map)
 }
 
-/// Every field of `map`, whose own name with a dot is `path`. `Err` says what is wrong.
+/// Checks every field of `map`; `path` is the object's own name with a dot. `Err` says what is wrong.
 pub(in crate::provider) fn check_fields(
     specs: &[OptionSpec],
     map: &Map<String, Value>,
@@ -76,7 +76,7 @@ fn unknown_option(specs: &[OptionSpec], path: &str, name: &str) -> String {
     }
 }
 
-/// The one of `names` that `typed` is probably a slip of, if any is.
+/// The one of `names` that `typed` is probably a misspelling of, if any.
 pub fn nearest<'a>(names: &[&'a str], typed: &str) -> Option<&'a str> {
     let fold = |name: &str| name.to_lowercase().replace(['-', '_'], "");
     let typed = fold(typed);
@@ -150,7 +150,7 @@ pub fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
     if ok { Ok(()) } else { Err(allowed(spec.kind)) }
 }
 
-/// A whole number, also when JavaScript spelled it with a fraction or exponent (`1e3`).
+/// Reads a whole number, also if JavaScript wrote it with a fraction or an exponent (`1e3`).
 pub(super) fn whole(number: &serde_json::Number) -> Option<u64> {
     number.as_u64().or_else(|| {
         let float = number.as_f64()?;
@@ -215,7 +215,7 @@ pub(in crate::provider) fn allowed(kind: Kind) -> String {
     }
 }
 
-/// The value, for an error message. Values of `env` may be secrets: only types are named inside objects.
+/// The value for an error message. Values of `env` may be secrets, so only types are named inside objects.
 pub fn describe(value: &Value) -> String {
     let kind_of = |value: &Value| match value {
         Value::Null => "null",
@@ -271,7 +271,7 @@ pub fn exit_code_of(map: &Map<String, Value>, name: &str) -> Option<i32> {
     }
 }
 
-/// An environment of a checked object: names with values, or nothing to remove them.
+/// An environment of a checked object: names with values, or `None` to remove them.
 pub fn environment(map: &Map<String, Value>, name: &str) -> Vec<(String, Option<String>)> {
     match map.get(name) {
         Some(Value::Object(pairs)) => pairs

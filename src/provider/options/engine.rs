@@ -11,7 +11,7 @@ use crate::provider::{ALL, Provider};
 /// The option that says that the CLI has no tools of its own.
 const TOOLS_OFF: &str = "disableBuiltInTools";
 
-/// The error of an object whose `engine` is one that this provider has not and others have.
+/// The error of an object whose `engine` is one that only other providers have.
 pub(super) fn refusal(provider: &Provider, map: &Map<String, Value>) -> Option<Box<ProviderError>> {
     let Kind::OneOf(all) = ENGINE.kind else { return None };
     let asked = map.get(ENGINE.name).and_then(Value::as_str)?;
@@ -34,7 +34,7 @@ pub(super) fn refusal(provider: &Provider, map: &Map<String, Value>) -> Option<B
     )))
 }
 
-/// The engine of a checked object, and for `"auto"` why nothing but print serves these options.
+/// The engine of a checked object, and for `"auto"` the reason why only print serves these options.
 pub(super) fn engine(provider: &Provider, map: &Map<String, Value>) -> (EngineKind, Option<String>) {
     let asked = match map.get("engine").and_then(Value::as_str) {
         Some("live") => EngineKind::Live,
@@ -52,7 +52,7 @@ pub(super) fn engine(provider: &Provider, map: &Map<String, Value>) -> (EngineKi
     }
 }
 
-/// Why these options want one process per call; `None` where a session serves them.
+/// The reason for which these options need one process per call; `None` if a session serves them.
 fn wants_print(provider: &Provider, map: &Map<String, Value>) -> Option<String> {
     let option = |name: &str, value: &str| Some(format!("the option `{name}` is {value}"));
     if let Some((name, value)) = unlike_live(provider, map) {
@@ -79,7 +79,7 @@ fn wants_print(provider: &Provider, map: &Map<String, Value>) -> Option<String> 
     None
 }
 
-/// The first option that has another value than what a live session serves, and that value.
+/// The first option whose value differs from the one that a live session serves, and that value.
 fn unlike_live<'a>(provider: &Provider, map: &'a Map<String, Value>) -> Option<(&'static str, &'a Value)> {
     let needs_tools_off = provider.warm.is_some() || provider.live.is_some_and(|live| !live.may_have_tools);
     let only = [
@@ -96,13 +96,14 @@ fn unlike_live<'a>(provider: &Provider, map: &'a Map<String, Value>) -> Option<(
     })
 }
 
-/// The first of `names` that is given, and not as 0.
+/// The first of `names` that is given with a value other than 0.
 fn named_above_0(map: &Map<String, Value>, names: &[&'static str]) -> Option<&'static str> {
     let is_above_0 = |name: &&&str| map.get(**name).is_some_and(|value| value.as_u64() != Some(0));
     names.iter().find(is_above_0).copied()
 }
 
-/// A live session speaks one protocol and takes everything over standard input; the others have no session.
+/// Checks that the options fit the engine. A live session uses one protocol and takes everything over standard input; other engines
+/// have no session.
 pub(super) fn check(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
     let engine = match map.get("engine").and_then(Value::as_str) {
         Some(engine) => engine,

@@ -18,7 +18,7 @@ pub(super) fn refusal(provider: &Provider, map: &Map<String, Value>) -> Option<B
     is_refused.then(error)
 }
 
-/// The option `login` names a folder, for a CLI that has a variable for it, which `env` does not set as well.
+/// Checks that the option `login` names a folder, that the CLI has a variable for it, and that `env` does not set that as well.
 pub(super) fn check(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
     let Some(Value::Object(login)) = map.get("login") else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The options a user gives a provider: a table of names, types and limits, and the values read by it.
+//! The options that a user gives a provider: a table of names, types and limits, and their values.
 //!
 //! In: the JSON text of the options object. Out: [`Options`], or one error that names the option, what it holds and what
 //! is allowed. Nothing is started before this has passed.

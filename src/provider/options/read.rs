@@ -1,4 +1,4 @@
-//! The options object of a provider, read: as values, defaults filled in.
+//! Reads the options object of a provider into values, with defaults filled in.
 //!
 //! In: JSON text, or an object whose fields were checked. Out: [`Options`], or one error.
 
@@ -52,7 +52,7 @@ impl Options {
     }
 }
 
-/// Options that make no sense together: the reason names both.
+/// Refuses options that contradict each other; the reason names both.
 fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
     engine::check(provider, map)?;
     login::check(provider, map)?;
@@ -111,7 +111,7 @@ fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), S
     Ok(())
 }
 
-/// Why `timeout` may not be `ms` in a call of `provider`, as it may not in its options.
+/// Checks that a call of `provider` may have the `timeout` `ms`, by the rule of its options.
 ///
 /// # Errors
 /// What is allowed.

@@ -1,4 +1,4 @@
-//! The table of options: names, types and limits. `read` gives them their meaning.
+//! The table of options: names, types and limits. `read` turns them into values.
 
 use crate::budget::Per;
 use crate::provider::choices;
@@ -10,7 +10,7 @@ pub enum Kind {
     Text,
     /// A word that goes to argv behind a flag: a string that does not begin with "-".
     ArgText,
-    /// A model's name, which goes to argv behind a flag: a string that does not begin with "-". A blank one is none.
+    /// A model's name, which goes to argv behind a flag: a string that does not begin with "-". A blank one counts as none.
     Model,
     /// Any string, or null.
     NullableText,
@@ -27,7 +27,7 @@ pub enum Kind {
     /// An array of strings.
     TextList,
     List,
-    /// A model behind its provider's name, `openai/gpt-5`. A blank one is none.
+    /// A model behind its provider's name, `openai/gpt-5`. A blank one counts as none.
     ProviderModel,
     /// An object of any JSON.
     Object,
@@ -69,7 +69,7 @@ pub struct OptionSpec {
     pub kind: Kind,
 }
 
-/// Milliseconds a timer can take: 2^31-1, as in Node.
+/// The most milliseconds that a timer can take: 2^31-1, as in Node.
 pub(in crate::provider) const MAX_MS: u64 = 2_147_483_647;
 
 const fn option(name: &'static str, kind: Kind) -> OptionSpec {
@@ -82,7 +82,7 @@ pub const MODEL: OptionSpec = option("model", Kind::Model);
 pub const CLI_PATH: OptionSpec = option("cliPath", Kind::Text);
 /// `timeout`, ms; 0 for none.
 pub const TIMEOUT: OptionSpec = option("timeout", Kind::Ms(0, MAX_MS));
-/// `timeout` of a CLI that may wait for ever: no 0.
+/// `timeout` of a CLI that may wait for ever, so that 0 is not allowed.
 pub const TIMEOUT_ALWAYS: OptionSpec = option("timeout", Kind::Ms(1, MAX_MS));
 /// `model`, with its provider (opencode: `-m m1` alone is an error without a reason, CLI-FACTS 5).
 pub const PROVIDER_MODEL: OptionSpec = option("model", Kind::ProviderModel);
@@ -95,7 +95,7 @@ pub const SANDBOX: OptionSpec = option(
 pub const IGNORE_USER_CONFIG: OptionSpec = option("ignoreUserConfig", Kind::Flag);
 /// `authType` (qwen 0.15.10).
 pub const AUTH_TYPE: OptionSpec = option("authType", Kind::ArgText);
-/// `provider`: a model API of the user's own in place of the CLI's (copilot 1.0.102).
+/// `provider`: a model API of the user's own instead of the CLI's (copilot 1.0.102).
 pub const OWN_API: OptionSpec = option(
     "provider",
     Kind::Fields(&[
@@ -147,7 +147,7 @@ pub const AUTH: OptionSpec = option("auth", Kind::OneOf(&["inherit", "subscripti
 pub const EXTRA_ARGS: OptionSpec = option("extraArgs", Kind::TextList);
 /// `systemPrompt`.
 pub const SYSTEM_PROMPT: OptionSpec = option("systemPrompt", Kind::NullableText);
-/// `systemPrompt` of a CLI that takes one only as an argument: a text of the user's would be visible to others.
+/// `systemPrompt` of a CLI that takes one only as an argument, in which others would see the user's text.
 pub const CLI_SYSTEM_PROMPT: OptionSpec = option("systemPrompt", Kind::Null);
 /// `permissionMode` (claude 2.1.330; `default` is listed there as `manual` and still accepted).
 pub const PERMISSION_MODE: OptionSpec = option(
@@ -176,18 +176,18 @@ pub const KILL_GRACE: OptionSpec = option("killGrace", Kind::Ms(0, 600_000));
 pub const MAX_CONCURRENCY: OptionSpec = option("maxConcurrency", Kind::Whole(1, 1024));
 /// `maxRetries` of the CLI itself (claude clamps it at 15, CLI-FACTS 1.3).
 pub const MAX_RETRIES: OptionSpec = option("maxRetries", Kind::Whole(0, 15));
-/// `engine`: of every one that there is; a provider takes those it has ([`crate::provider::Provider::engines`]).
+/// `engine`, with all engines; a provider takes those that it has ([`crate::provider::Provider::engines`]).
 pub const ENGINE: OptionSpec = option("engine", Kind::OneOf(&["print", "live", "warm", "auto"]));
-/// `keepAlive`, ms an unused session is kept; 0 ends it with its turn.
+/// `keepAlive`: the time for which an unused session is kept, ms; 0 ends it with its turn.
 pub const KEEP_ALIVE: OptionSpec = option("keepAlive", Kind::Ms(0, MAX_MS));
-/// `toolForm`: how a live thread of codex's offers tools to the model.
+/// `toolForm`: the form in which a live thread of codex offers tools to the model.
 pub const TOOL_FORM: OptionSpec = option("toolForm", Kind::OneOf(&["functions", "namespace"]));
-/// `maxProcesses`: processes at rest, spares included.
+/// `maxProcesses`: the number of processes at rest, spares included.
 pub const MAX_PROCESSES: OptionSpec = option("maxProcesses", Kind::Whole(1, 1024));
-/// `spares`: processes started ahead.
+/// `spares`: the number of processes that are started ahead.
 pub const SPARES: OptionSpec = option("spares", Kind::Whole(0, 64));
 
-/// `retry`: how often a call that failed is made again, or `false` for never. Read as a [`crate::retry::Policy`].
+/// `retry`: how often a failed call is made again, or `false` for never. It is read as a [`crate::retry::Policy`].
 pub const RETRY: OptionSpec = option(
     "retry",
     Kind::FalseOr(&[
@@ -199,13 +199,13 @@ pub const RETRY: OptionSpec = option(
     ]),
 );
 
-/// `quota`: whether a call whose plan is used up waits for it. Read as a [`crate::retry::quota::QuotaWait`].
+/// `quota`: whether a call waits for its used-up plan. It is read as a [`crate::retry::quota::QuotaWait`].
 pub const QUOTA: OptionSpec = option(
     "quota",
     Kind::FalseOr(&[option("wait", Kind::Flag), option("maxWaitMs", Kind::Ms(0, MAX_MS))]),
 );
 
-/// `budget`: how much may be used in a window of time. Read as a [`crate::budget::Budget`].
+/// `budget`: the limits of use in a window of time. It is read as a [`crate::budget::Budget`].
 pub const BUDGET: OptionSpec = option(
     "budget",
     Kind::FalseOr(&[
@@ -217,7 +217,7 @@ pub const BUDGET: OptionSpec = option(
     ]),
 );
 
-/// `login`: the folder of a login other than the default one, where the CLI has a variable for it ([`crate::provider::LoginDir`]).
+/// `login`: the folder of a login other than the default one, if the CLI has a variable for it ([`crate::provider::LoginDir`]).
 pub const LOGIN: OptionSpec = option("login", Kind::Fields(&[option("configDir", Kind::Text)]));
 
 /// The options of every CLI, a user's own included; a CLI says which of them it can't serve ([`crate::provider::support`]). A

@@ -23,11 +23,11 @@ pub enum InputEncoding {
 /// The rule for which text of an answer is a tool call, for calls that are written as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextToolCalls {
-    /// A block at the end that nothing in the thread has brought.
+    /// A block at the end of the answer that does not quote anything in the thread.
     Unquoted,
-    /// A block at the end, in the form the prompt asked for and with its mark.
+    /// A block at the end of the answer, in the form the prompt asked for and with its mark.
     Marked,
-    /// Whatever SPEC-01's `parseToolCalls` finds.
+    /// All that SPEC-01's `parseToolCalls` finds.
     Lenient,
     Off,
 }
@@ -35,7 +35,7 @@ pub enum TextToolCalls {
 /// The way in which the prompt reaches the CLI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptStyle {
-    /// Over standard input: any length, nothing in `ps`.
+    /// The prompt goes over standard input: of any length, and invisible in `ps`.
     Stdin,
     /// The prompt is an argument.
     Arg,
@@ -56,12 +56,12 @@ pub enum OutputFormat {
     StreamJson,
 }
 
-/// Whose login pays.
+/// The login that pays for the calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Auth {
     /// The login of the user's terminal.
     Inherit,
-    /// API keys of the environment are dropped, so that the subscription's login is used.
+    /// API keys of the environment are removed, so that the subscription's login is used.
     Subscription,
 }
 
@@ -70,11 +70,11 @@ pub enum Auth {
 pub enum EngineKind {
     /// One process per call.
     Print,
-    /// Conversations that a process knows; an error where the CLI can't.
+    /// Conversations that a process knows; an error if the CLI has no such form.
     Live,
     /// One process for many calls, which remembers none of them; an error if the CLI has no such form.
     Warm,
-    /// The best that the installed CLI is known to serve: live, warm, print.
+    /// The best engine that the installed CLI is known to serve: live, warm, print.
     Auto,
 }
 
@@ -98,7 +98,7 @@ impl EngineKind {
 /// The options of one provider object, defaults filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// `model`, `reasoning`, `maxOutputTokens`, `stop`, `temperature`: for calls that choose nothing else.
+    /// `model`, `reasoning`, `maxOutputTokens`, `stop`, `temperature`, for calls that choose nothing else.
     pub choices: Choices,
     /// `onUnsupported`, for calls that don't say.
     pub on_unsupported: Option<OnUnsupported>,
@@ -156,17 +156,17 @@ pub struct Options {
     pub permission_mode: Option<String>,
     /// `disableBuiltInTools`.
     pub built_in_tools: bool,
-    /// `engine`; print where `"auto"` finds that nothing else serves the other options.
+    /// `engine`; print if `"auto"` finds that no other engine serves the options.
     pub engine: EngineKind,
-    /// Why it is print although it is `"auto"`.
+    /// The reason for print although `engine` is `"auto"`.
     pub print_because: Option<String>,
     /// `keepAlive`: how long an unused session is kept.
     pub keep_alive: Duration,
-    /// `maxProcesses`: how many processes may rest that serve one conversation each.
+    /// `maxProcesses`: the number of processes for one conversation each that may rest.
     pub max_processes: usize,
-    /// `spares`: processes started ahead.
+    /// `spares`: the number of processes that are started ahead.
     pub spares: usize,
-    /// `toolForm`: tools are offered under a common name, which codex never hides behind its code mode.
+    /// `toolForm`: true if tools are offered in one namespace, which codex never hides behind its code mode.
     pub tool_namespace: bool,
     /// `sandbox`.
     pub sandbox: Option<String>,
@@ -180,16 +180,16 @@ pub struct Options {
     pub own_api: Option<OwnApi>,
     /// The bridge that serves the caller's tools. This is no public option: an engine sets it for a run with callbacks.
     pub callbacks: Option<Callbacks>,
-    /// The schema that the answer has to fit, JSON. No option: an engine sets it for a run whose CLI gets it.
+    /// The schema that the answer has to fit, as JSON. This is no public option: an engine sets it for a run whose CLI gets it.
     pub output_schema: Option<String>,
-    /// No option: what the Claude Code adapter asks for. `None` for a model behind an agent.
+    /// The workspace of the Claude Code adapter, which is no public option. `None` for a model behind an agent.
     pub workspace: Option<Workspace>,
 }
 
 /// A CLI that is to do the work itself, with its own set-up and in the user's folder (`claude_code`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Workspace {
-    /// The agent it is to be, of those it knows.
+    /// The agent that it takes the part of, one of those it knows.
     pub agent: Option<String>,
     /// The text that is added to the CLI's own system prompt.
     pub append_system_prompt: Option<String>,
@@ -197,23 +197,23 @@ pub struct Workspace {
     pub allowed_tools: Vec<String>,
 }
 
-/// A model API of the user's own in place of the CLI's.
+/// A model API of the user's own instead of the CLI's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnApi {
-    /// `type`: whose protocol it speaks, as the CLI calls that.
+    /// `type`: the protocol of the API, in the CLI's word.
     pub kind: String,
     /// `baseUrl`.
     pub base_url: String,
     /// `apiKey`.
     pub api_key: Option<Secret>,
-    /// `wireApi`: which of OpenAI's protocols it speaks, as the CLI calls that.
+    /// `wireApi`: the one of OpenAI's protocols that it uses, in the CLI's word.
     pub wire_api: String,
 }
 
 /// The system prompt that the model gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SystemPrompt {
-    /// The provider's constant one.
+    /// The provider's constant system prompt.
     Default,
     Cli,
     Custom(String),
@@ -237,7 +237,7 @@ impl Options {
         }
     }
 
-    /// SPEC-01's own command form, which has no flags but its own.
+    /// Returns whether these are the options of SPEC-01's own command form, which has only its own flags.
     pub fn spec_form(&self) -> bool {
         self.no_input && self.prompt_style == PromptStyle::Arg && self.output_format == OutputFormat::Text
     }

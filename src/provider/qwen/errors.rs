@@ -1,5 +1,5 @@
-//! Qwen (0.15.10 and 0.24.4; CLI-FACTS 4, OTHER-LIVE 2). In json and stream-json an API error is exit 0 (0.15.10), `success` and a result that reads
-//! `[API Error: 401 …]`: the decoder makes a failure of it, the common rules read the status.
+//! The failures of Qwen (0.15.10 and 0.24.4; CLI-FACTS 4, OTHER-LIVE 2). In json and stream-json an API error is exit 0 (0.15.10),
+//! `success` and a result that reads `[API Error: 401 …]`: the decoder makes a failure of it, and the common rules read the status.
 
 use super::super::errors::{Condition::*, Errors, JSON_SCHEMA, Rule, YARGS};
 use crate::error::Code;

@@ -32,7 +32,7 @@ use Word::Lit;
 const MCP_FILE: &str = "mcp.json";
 const SETTINGS_FILE: &str = "settings.json";
 
-/// The first that was measured to take a server of tools, and to answer by a schema, with `--bare`.
+/// The first version that was measured to take a server of tools, and to answer by a schema, with `--bare`.
 const BARE_TAKES_ALL: [u64; 3] = [0, 24, 4];
 
 /// The tools that 0.15.10 and 0.24.4 have without `--bare`, but for the one for answers by a schema.
@@ -66,7 +66,7 @@ fn settings(_: &Provider, _: &Options) -> String {
     json!({"memory": {"enableManagedAutoMemory": false}, "disableAllHooks": true, "context": none}).to_string()
 }
 
-/// The bridge, for `--mcp-config`. A trusted server's tools run unasked.
+/// The configuration of the bridge, for `--mcp-config`. A trusted server's tools run without a question.
 fn mcp_config(_: &Provider, options: &Options) -> String {
     let servers = callbacks::servers(
         options.callbacks.as_ref(),
@@ -129,7 +129,7 @@ const WARM_CHECK: EngineCheck = EngineCheck {
     ..LIVE_CHECK
 };
 
-/// Flags that say what is asked, or in which form: those of a process that serves many calls are ours.
+/// The flags for the request or its form. A user may not add them to a process that serves many calls, where they are ours.
 const PRINT_FLAGS: &[&str] = &[
     "-p",
     "--prompt",
@@ -146,7 +146,7 @@ const PRINT_FLAGS: &[&str] = &[
     "--acp",
 ];
 
-/// The tables of qwen-code 0.15.10 and 0.24.4 (`tokenLimits`), for the names that stand in both.
+/// The models of qwen, by the tables of qwen-code 0.15.10 and 0.24.4 (`tokenLimits`), for the names that stand in both.
 const MODELS: Models = Models {
     vendor: Some("qwen"),
     company: None,

@@ -1,11 +1,11 @@
-//! Command lines as tests read them: one text, with private places in angle brackets.
+//! Command lines as tests compare them: one text, with private paths in angle brackets.
 
 use crate::command::{self, Arg, CommandLine, EnvText, Installed};
 use crate::error::ProviderError;
 use crate::provider::Provider;
 use crate::provider::options::Options;
 
-/// A command line, and what it was made of.
+/// A command line, and the provider and options that it was made of.
 pub struct Line<'a>(pub CommandLine, &'a Provider, String);
 
 /// The command line of `provider` with `options`, for the prompt `PROMPT`.

@@ -12,7 +12,7 @@ use crate::provider::{ALL, SchemaForm, custom, every, openai};
 const BEGIN: &str = "<!-- The table is made of the capabilities in src/provider; a test compares them. -->\n";
 const END: &str = "<!-- end of capabilities -->\n";
 
-/// A row for each feature, a column for each provider and engine; those that are alike in all share one.
+/// A row for each feature, and a column for each provider and engine; a feature that all support alike has one common cell.
 fn table() -> String {
     let mut shared: Vec<Column> = Vec::new();
     for column in columns() {
@@ -187,7 +187,7 @@ fn logins_are_of_those_who_have_a_folder_for_them() {
     }
 }
 
-/// A schema goes to the CLI itself where its data say how.
+/// A provider answers by a schema natively exactly if its data say how the CLI gets it.
 #[test]
 fn who_takes_a_schema_can_answer_by_it() {
     for provider in every() {
@@ -221,7 +221,7 @@ fn remarks_are_clauses() {
     }
 }
 
-/// Whoever is told that something can't be had where they ask for it is told where it can.
+/// A refusal that points to other providers always finds one that supports the option.
 #[test]
 fn what_an_option_asks_for_somebody_can() {
     let somebody = columns();
@@ -264,7 +264,7 @@ fn a_cli_of_the_users_own_is_told_a_model_only_by_its_model_args() {
     assert_eq!(config(r#","modelArgs":["-m"]"#), custom::CAPABILITIES.print);
 }
 
-/// A field that is added without a row would be in no table.
+/// Every feature has a field and a row: a field without one would be in no table.
 #[test]
 fn every_feature_has_a_field_of_its_own() {
     let mark = |feature: Feature| {

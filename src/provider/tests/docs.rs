@@ -1,4 +1,5 @@
-//! docs/reference/providers.md is what the registry says. `UPDATE_DOCS=1 cargo test --lib provider::tests::docs` rewrites its table.
+//! Tests that docs/reference/providers.md agrees with the registry. `UPDATE_DOCS=1 cargo test --lib provider::tests::docs` rewrites
+//! its table.
 
 use std::path::Path;
 
@@ -61,7 +62,7 @@ fn sizes() -> String {
     format!("\n| CLI | bytes | tools of its own |\n| --- | --- | --- |\n{rows}\n")
 }
 
-/// Puts `table` between `begin` and the next [`END`] of docs/reference/providers.md, or compares it with what stands there.
+/// Puts `table` between `begin` and the next [`END`] of docs/reference/providers.md, or compares it with the text there.
 fn hold(begin: &str, table: &str) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/providers.md");
     // Both tests write the same file.

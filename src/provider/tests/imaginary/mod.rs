@@ -1,4 +1,4 @@
-//! A CLI that nobody has: what adding one takes, which is this folder and its name in the registry (in tests, `every`).
+//! An imaginary CLI, which shows what adding one takes: this folder and its name in the registry (in tests, `every`).
 //!
 //! The tests show that nothing else knows it: it gets its command line, is read, judged, asked about its health and run.
 
