@@ -8,7 +8,7 @@
 //! | --- | --- | --- |
 //! | `command_lifecycle` `queued`, with the user line's `uuid` | no | yes |
 //! | `command_lifecycle` `started`, with it: the turn begins | no | yes |
-//! | `system/init`: a turn begins, of whomever | yes | yes |
+//! | `system/init`: a turn begins; nobody knows whose | yes | yes |
 //! | `result` | yes | yes |
 //!
 //! So in a CLI that has reported any user line, only `started` counts. A CLI that reports none may take a turn of its own before

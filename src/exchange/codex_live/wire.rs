@@ -82,7 +82,7 @@ pub struct ThreadStart<'a> {
     /// The model, if one is chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<&'a str>,
-    /// The model provider, where it is one of ours.
+    /// The model provider, if it is our entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_provider: Option<&'a str>,
     pub dynamic_tools: &'a [DynamicTool],

@@ -113,7 +113,7 @@ pub enum SessionEvent {
         request: String,
         call: String,
     },
-    /// A call has a result, from whomever.
+    /// A call has a result, from the caller or from copilot itself.
     CallAnswered {
         call: String,
         is_success: bool,
