@@ -78,25 +78,25 @@ pub struct Part {
     /// The kind of the part.
     #[serde(rename = "type", deserialize_with = "text")]
     pub kind: String,
-    /// The text so far, of a `text` or `reasoning` part.
+    /// The text so far of a `text` or `reasoning` part.
     #[serde(default, deserialize_with = "text")]
     pub text: String,
-    /// The tool, of a call.
+    /// The tool of a call; empty for other parts.
     #[serde(default, deserialize_with = "text")]
     pub tool: String,
-    /// The API's id of the call, of a call.
+    /// The API's id of a call; empty for other parts.
     #[serde(default, rename = "callID", deserialize_with = "text")]
     pub call_id: String,
-    /// The progress, of a call.
+    /// The progress of a call; `None` for other parts.
     #[serde(default)]
     pub state: Option<CallState>,
-    /// The reason why the model stopped, of a `step-finish`.
+    /// The reason why the model stopped, in a `step-finish`.
     #[serde(default, deserialize_with = "optional")]
     pub reason: Option<String>,
-    /// The usage, of a `step-finish`.
+    /// The usage of a step, in its `step-finish`.
     #[serde(default)]
     pub tokens: Option<Tokens>,
-    /// The cost in US dollars, of a `step-finish`.
+    /// The cost of a step in US dollars, in its `step-finish`.
     #[serde(default)]
     pub cost: Option<f64>,
     /// When the part began and ended.
