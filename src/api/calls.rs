@@ -202,7 +202,7 @@ impl AnswerCalls {
                 beside: members.into_iter().filter(|(name, _)| !is_known(name)).collect(),
                 name: fields.string("name", function.name).unwrap_or_default(),
                 args: match function.arguments {
-                    // Not text, as it should be, but the object itself.
+                    // Some servers send the object itself instead of its text.
                     Some(raw) if is_object(raw) => Cow::Borrowed(raw.get()).into(),
                     raw => fields.read("arguments", raw).unwrap_or_default(),
                 },

@@ -286,7 +286,7 @@ fn unreadable(call: &InvalidToolCall, result: &str) -> String {
 
 /// The reasoning in `message` that this server itself has sent, and that goes back to it.
 fn returned(settings: &Settings, message: &Message) -> Vec<ReasoningDetail> {
-    // Whether a block means anything to another model is the server's business.
+    // The server decides whether a block is of use to another model.
     let origin = Origin {
         provider: settings.id.clone(),
         ..Origin::default()

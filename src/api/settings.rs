@@ -160,7 +160,7 @@ impl Settings {
         set(self.max_tokens_field, choices.max_output_tokens.map(Value::from));
         set("stop", choices.stop.clone().map(stop_field));
         set("temperature", choices.temperature.clone().map(Value::Number));
-        // One of `extraBody`'s, by the other name, would be a second limit.
+        // A limit under the other name in `extraBody` would be a second one.
         let replaced: &[&str] = match choices.max_output_tokens {
             Some(_) => &MAX_TOKENS,
             None => &[],
@@ -188,7 +188,7 @@ impl Settings {
     /// Checks that a call may have the `timeout` `ms`.
     ///
     /// # Errors
-    /// What is allowed.
+    /// The allowed values.
     pub fn check_timeout(ms: u64) -> Result<(), String> {
         options::check(&options::TIMEOUT, &Value::from(ms))
     }
@@ -196,7 +196,7 @@ impl Settings {
     /// The choices `map` of a call.
     ///
     /// # Errors
-    /// What is wrong with which of them, in words.
+    /// The choice that is wrong, and the reason, in words.
     pub fn choices(map: &Map<String, Value>) -> Result<CallChoices, String> {
         let choices = CallChoices::read(map, &[MODEL, EXTRA_BODY])?;
         match choices.extra.keys().find(|name| OURS.contains(&name.as_str())) {

@@ -81,7 +81,7 @@ impl Events {
             cut.push(&std::mem::take(&mut self.data));
             let line = std::mem::take(&mut self.line);
             cut.push(value_of(&line).unwrap_or_default());
-            // That the line is not blank is all that matters of it from now on.
+            // From now on it matters only that the line is not blank.
             self.line.push(b' ');
         } else if let Some(cut) = &mut self.cut {
             cut.push(bytes);

@@ -56,7 +56,7 @@ pub trait Checkable: ProviderObject {
     /// Begins a check. Must be called inside the runtime; returns at once. `env` is that of [`ProviderObject::start`].
     ///
     /// # Errors
-    /// `CLOSED`.
+    /// `CLOSED` if the provider was closed.
     fn check(self: Arc<Self>, level: Level, env: Option<Vars>) -> Result<Check, Box<ProviderError>>;
 }
 
@@ -108,7 +108,7 @@ impl Check {
     /// The report, once; `None` if the check was cancelled.
     ///
     /// # Errors
-    /// `CLOSED`, where the provider was closed meanwhile.
+    /// `CLOSED` if the provider was closed during the check.
     pub async fn result(&self) -> Looked {
         match self.task.lock().await.take() {
             Some(task) => task.await.unwrap_or_else(|panic| {
@@ -529,7 +529,7 @@ fn settled(id: &str, ended: Ended, report: &mut Report) {
     match ended {
         Ended::Replied(_) => {
             report.answering = Some(true);
-            // What it reported of its login, it did not need.
+            // The request was answered, so a missing login that the CLI reported was not needed.
             report.authenticated = Login::Yes;
             let not_logged_in = Code::NotLoggedIn.as_str();
             report.problems.retain(|problem| problem.code != not_logged_in);

@@ -155,7 +155,7 @@ pub fn on_unsupported(map: &Map<String, Value>) -> Option<OnUnsupported> {
 /// Separates the choices that can be served from those that are left out; `can` says whether the provider supports a feature.
 ///
 /// # Errors
-/// What can't be had, and is not to be left out.
+/// The first choice that can't be served and may not be left out.
 pub fn settle(
     mut choices: Choices,
     on_unsupported: Option<OnUnsupported>,
@@ -194,7 +194,7 @@ impl CallChoices {
     /// Reads the choices of a call's options `map`; `own` are the specifications of `model` and of further options of the provider.
     ///
     /// # Errors
-    /// What is wrong with which of them, in words.
+    /// The choice that is wrong, and the reason, in words.
     pub fn read(map: &Map<String, Value>, own: &[OptionSpec]) -> Result<CallChoices, String> {
         let specs: Vec<OptionSpec> = COMMON
             .into_iter()
@@ -239,7 +239,7 @@ impl ToolChoice {
     /// Checks that one of `tools` fits this choice.
     ///
     /// # Errors
-    /// Why not, in words.
+    /// The reason for which none fits, in words.
     pub fn check<'a>(&self, mut tools: impl Iterator<Item = &'a str>) -> Result<(), String> {
         match self {
             ToolChoice::Auto | ToolChoice::None => Ok(()),
@@ -266,7 +266,7 @@ impl ToolChoice {
 /// Checks that `effort` is one of `known`; an empty list allows any word.
 ///
 /// # Errors
-/// What is allowed.
+/// The allowed values.
 pub fn check_effort(choices: &Choices, known: &[&str]) -> Result<(), String> {
     match &choices.effort {
         Some(effort) if !known.is_empty() && !known.contains(&effort.as_str()) => {

@@ -61,7 +61,7 @@ pub fn provider(json: &str) -> Result<Provider, Box<ProviderError>> {
 }
 
 fn read(value: &Value) -> Result<Provider, String> {
-    // What JSON can't say stands there as `$notJson`, marked by the façade.
+    // A value that JSON can't express stands there as `$notJson`, marked by the façade.
     let Some(map) = value.as_object().filter(|map| !map.contains_key("$notJson")) else {
         return Err(format!("config must be an object; given: {}", options::describe(value)));
     };

@@ -8,7 +8,7 @@ use super::options::{self, Kind, MAX_MS, OptionSpec};
 use crate::breaker::Settings;
 use crate::error::ProviderError;
 
-/// The provider's id for the parts of a result that the fallback provider itself makes of several calls.
+/// The id of the fallback provider itself.
 pub const ID: &str = "fallback";
 
 const OPTIONS: &[OptionSpec] = &[

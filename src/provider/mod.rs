@@ -78,7 +78,7 @@ pub fn schema_flags() -> impl Iterator<Item = &'static str> {
 
 /// Other programs under a provider's id: the dialect `ax` of a provider `x` is `ax-x`.
 static DIALECTS: &[&Provider] = &[
-    // That of CLI-ADAPTER-PROTOCOL.
+    // The dialect of CLI-ADAPTER-PROTOCOL.
     &grok::AX_GROK,
 ];
 

@@ -28,7 +28,7 @@ impl Provider {
     /// Separates the choices that a call with `options` and the option `engine` can make from those that are left out.
     ///
     /// # Errors
-    /// `UNSUPPORTED_OPTION`, naming the option, who can't, and who can.
+    /// `UNSUPPORTED_OPTION`, naming the option, the provider that does not support it, and those that do.
     pub fn settle(
         &self,
         choices: Choices,

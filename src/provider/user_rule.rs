@@ -33,7 +33,7 @@ impl UserRule {
     /// Makes the rule that text matching `pattern` (a regular expression, case ignored) means `code`, for example `RATE_LIMITED`.
     ///
     /// # Errors
-    /// If the pattern does not compile, or the code does not exist.
+    /// The pattern does not compile, or the code does not exist.
     pub fn new(pattern: &str, code: &str, hint: Option<String>) -> Result<Self, UserRuleError> {
         let known = Code::ALL.iter().find(|c| c.as_str() == code);
         Ok(UserRule {

@@ -28,7 +28,7 @@ const INTERPRETER: Duration = Duration::from_secs(5);
 /// Returns the file that a request would execute.
 ///
 /// # Errors
-/// As a request: the file can't be found, or can't be executed.
+/// The errors of a call: the file can't be found, or can't be executed.
 pub fn file(engine: &Base, base: &Arc<Vars>) -> Result<PathBuf, Box<ProviderError>> {
     let program = engine.look(base).map_err(|error| match error {
         NotFound::Refused(error) => error,
@@ -43,7 +43,7 @@ pub fn file(engine: &Base, base: &Arc<Vars>) -> Result<PathBuf, Box<ProviderErro
 /// Returns those of `names` that are set in the environment of a request and not empty.
 ///
 /// # Errors
-/// As `file`.
+/// Those of [`file`].
 pub fn present<'a>(engine: &Base, names: &[&'a str], base: &Arc<Vars>) -> Result<Vec<&'a str>, Box<ProviderError>> {
     let line = probe(engine, &[], &[])?;
     let is_set = |name: &&&str| print::variable(&line, base, name).is_some_and(|value| !value.is_empty());
@@ -53,7 +53,7 @@ pub fn present<'a>(engine: &Base, names: &[&'a str], base: &Arc<Vars>) -> Result
 /// Returns the value of `name` in the environment of a request, if it is text and not empty.
 ///
 /// # Errors
-/// As `file`.
+/// Those of [`file`].
 pub fn variable(engine: &Base, name: &str, base: &Arc<Vars>) -> Result<Option<String>, Box<ProviderError>> {
     let value = print::variable(&probe(engine, &[], &[])?, base, name);
     let text = value.and_then(|value| value.to_str().map(str::to_owned));
@@ -87,7 +87,7 @@ fn ours(engine: &Base) -> Option<Map<String, Value>> {
 /// Runs the CLI with `args`, without the variables `without`, for at most `limit`. The output says how it ended.
 ///
 /// # Errors
-/// It can't be started.
+/// The reason for which the CLI can't be started.
 pub async fn ask(
     engine: &Base,
     args: &[&str],
@@ -102,7 +102,7 @@ pub async fn ask(
 /// Asks the CLI with the settings with which calls win over the user's, so that its answer holds for calls.
 ///
 /// # Errors
-/// As [`ask`].
+/// Those of [`ask`].
 pub async fn ask_as_in_calls(
     engine: &Base,
     args: &[&str],

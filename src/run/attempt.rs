@@ -250,7 +250,7 @@ impl Driven<'_> {
     }
 
     fn note_first_byte(&mut self, exchange: &impl Exchange) {
-        // Only of what was reported to have begun.
+        // Only an exchange that was reported to have begun has a first byte.
         if self.attempt.opening.is_none() && self.info.first_byte_ms.is_none() && exchange.received_bytes() > 0 {
             let first = ms(exchange.elapsed());
             self.info.first_byte_ms = Some(first);
@@ -288,7 +288,7 @@ impl Driven<'_> {
             local_offset_min: local_offset_min(),
         };
         let judged = judge(&context, evidence, folded);
-        // Of a failure that has told nothing, nothing is known to have been read.
+        // The estimate counts what was sent, and a failure does not show that any of it was read.
         let answered = judged.is_ok();
         let usage = measured.as_ref().or(answered.then_some(&estimated));
         events.extend(attempt.sink.note_used(used(usage, cost, answered)));
@@ -301,7 +301,7 @@ impl Driven<'_> {
                 CheckOutcome::Failed(_) => None,
             };
             on_verdict(reply.map(|reply| {
-                // Those the CLI has answered itself are nobody's to answer.
+                // Calls that the CLI has answered itself are not for the caller to answer.
                 let known: HashSet<&str> = reply.tool_calls.iter().map(|call| call.id.as_str()).collect();
                 call_ids.retain(|call| known.contains(call.id.as_str()));
                 (reply, call_ids.as_slice())

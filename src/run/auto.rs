@@ -96,7 +96,7 @@ impl Base {
     /// The engine of the next call; `None` for a provider that has only one.
     ///
     /// # Errors
-    /// As a request: the file can't be found, or can't be executed.
+    /// The errors of a call: the file can't be found, or can't be executed.
     pub fn engine_choice(&self, base: &Arc<Vars>) -> Result<Option<EngineChoice>, Box<ProviderError>> {
         self.engine_choice_by(|| self.look(base).map_err(|error| not_found(self, error)))
     }
@@ -154,7 +154,7 @@ impl Base {
     /// `version` is the server's own report. A version that it takes is remembered.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for which the version is not taken.
     pub(super) fn take_version(&self, binary: &Binary, version: Option<&str>) -> Result<(), String> {
         let Some(check) = self.provider.checks.live else {
             return Ok(());

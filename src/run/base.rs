@@ -185,7 +185,7 @@ fn login_folder(folder: &str) -> Result<String, String> {
         format!("option \"login.configDir\" must be the folder of a login, which exists; given: {folder:?}, {why}")
     };
     let path = std::path::absolute(folder).map_err(|error| wrong(&format!("which is no path: {error}")))?;
-    // As Node's `resolve`: one login has one name.
+    // The path is made as by Node's `resolve`, so that one login has one name.
     let path = path.components().fold(PathBuf::new(), |mut path, component| {
         match component {
             Component::ParentDir => drop(path.pop()),

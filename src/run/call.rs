@@ -15,7 +15,7 @@ use crate::runlog::Prompt;
 /// Makes the sink for the events of a call. `recorded` is its thread as its log has it; `redactor` takes its secrets out.
 ///
 /// # Errors
-/// `INVALID_OPTION`, where its log can't be begun.
+/// `INVALID_OPTION` if the log can't be begun.
 pub(super) async fn sink(
     provider: &Lifecycle,
     handles: CallHandles,

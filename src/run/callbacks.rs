@@ -142,7 +142,7 @@ impl OpenBridge<'_> {
             if let Some(args) = self.written.remove(&call.call.id) {
                 call.call.args = args;
             }
-            // Where nobody takes it any more it is dropped, and the bridge answers it.
+            // If nobody takes the call any more, it is dropped, and the bridge answers it.
             let _ = self.server.consumer.send(call).await;
         }
     }

@@ -139,9 +139,9 @@ pub fn support(engine: EngineUsed, check: &EngineCheck, binary: &Binary) -> Live
         return known;
     }
     let found = live_support::look(check, binary.file());
-    // Somebody may have tried it meanwhile.
+    // Another call may have tried the binary meanwhile.
     known(engine, binary).unwrap_or_else(|| {
-        // Whoever looks at this file finds the same: that is no news.
+        // Every look at this file has this result, so it is no new fact.
         note(engine, binary, found.clone());
         found
     })
@@ -255,7 +255,7 @@ mod tests {
         let since = Instant::now();
         remember_refused(&binary, "--some");
         let after = |seconds: u64| refused_at(&binary, since + Duration::from_secs(seconds)).len();
-        // It was refused a moment after `since`.
+        // The flag was refused a moment after `since`.
         assert_eq!([after(0), after(599), after(601)], [1, 1, 0]);
     }
 }

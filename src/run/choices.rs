@@ -26,7 +26,7 @@ pub(super) struct Chosen {
 /// Checks the choices `given` of a call with `tools` bound, which may use the option `engine`.
 ///
 /// # Errors
-/// `INVALID_OPTION`, `UNSUPPORTED_OPTION`.
+/// `INVALID_OPTION` for a choice that is wrong, `UNSUPPORTED_OPTION` for one that the provider can't serve.
 pub(super) fn choose(
     engine: &Base,
     given: &ChoicesOnce,

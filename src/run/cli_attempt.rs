@@ -53,7 +53,7 @@ impl CliCall<'_> {
         if dropped.is_empty() {
             return;
         }
-        // What is wrong with it is told by who starts it.
+        // A failure to find the program is reported by the attempt that starts it.
         if let Ok(program) = self.engine.look(self.base_env) {
             let known = capabilities::refused_by(program.binary());
             for flag in dropped.iter().filter(|flag| !known.contains(*flag)) {
@@ -65,7 +65,7 @@ impl CliCall<'_> {
     /// Notes that the CLI has refused `flag`.
     ///
     /// # Errors
-    /// `UNSUPPORTED_FLAG` where it has refused more often than there are flags to be left out.
+    /// `UNSUPPORTED_FLAG` if the CLI has refused more often than there are flags to leave out.
     pub fn drop_flag(&self, flag: &str) -> Result<(), Box<ProviderError>> {
         let mut dropped = self.dropped.flags.lock().unwrap_or_else(PoisonError::into_inner);
         dropped.push(flag.to_owned());

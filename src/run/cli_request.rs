@@ -195,7 +195,7 @@ impl CliRequest {
     /// Makes the request of a call. With `callbacks`, the CLI itself calls the tools.
     ///
     /// # Errors
-    /// What the provider can't take.
+    /// The part that the provider can't take.
     pub fn new(
         engine: &Base,
         request: Request,
@@ -264,7 +264,7 @@ impl CliRequest {
     /// Returns this request with `messages` behind its thread, made because of `rejected`.
     ///
     /// # Errors
-    /// What the provider can't take.
+    /// The part that the provider can't take.
     pub fn extended(
         mut self,
         engine: &Base,
@@ -341,14 +341,14 @@ impl CliRequest {
                 _ if engine.options.spec_form() => Escapes::Spec01,
                 _ => Escapes::Needed,
             },
-            // With its tools on, what the user names may be read anyway.
+            // With the CLI's tools on, it may read the files that the user names anyway.
             without_at: engine.provider.reads_references && !engine.options.built_in_tools,
         };
         let asking = Style {
             output: schema,
             ..style
         };
-        // What the CLI calls itself is declared to it, and so is what nobody may call in an answer's text.
+        // The prompt does not describe tools that the CLI calls itself, which are declared to it, nor any if text is never a call.
         let described: &[ToolSpec] = match engine.options.text_tool_calls {
             _ if calls_back => &[],
             TextToolCalls::Off => &[],
@@ -368,7 +368,7 @@ impl CliRequest {
             if let Some(note) = &self.note {
                 prompt.text.push_str("\n\n");
                 match style.without_at {
-                    // It quotes JSON.
+                    // The note quotes JSON, in which this escape is read.
                     true => prompt.text.push_str(&note.replace('@', "\\u0040")),
                     false => prompt.text.push_str(note),
                 }
@@ -443,7 +443,7 @@ pub(super) fn emulated(engine: &Base, why: &str) -> Option<Event> {
 pub(super) const UNFIT: &str = "the CLI can't take this schema";
 
 /// # Errors
-/// `CALLBACKS_UNAVAILABLE` where the provider has no way to use a server.
+/// `CALLBACKS_UNAVAILABLE` if the provider has no way to use a server.
 fn tool_server(
     engine: &Base,
     tools: &[ToolSpec],

@@ -78,7 +78,7 @@ impl Engine {
             ..self.options.clone()
         };
         let mut base = Base::of(self.provider.clone(), options, self.owner);
-        // It is the same budget.
+        // Both objects share one budget.
         base.lifecycle.ledger.clone_from(&self.lifecycle.ledger);
         Engine::with(base)
     }

@@ -151,7 +151,7 @@ fn support_of(check: &EngineCheck, name: &str, version: &str, source: &str) -> L
 /// The finding by `version` of the program `name`, as `source` tells it.
 ///
 /// # Errors
-/// Why it does not.
+/// The reason for which it does not serve them.
 pub fn by_version(check: &EngineCheck, name: &str, version: &str, source: &str) -> Result<String, String> {
     if parse_version(version).is_some_and(|found| check.versions.contains(found)) {
         return Ok(format!("it is {name} {version}, says {source}"));

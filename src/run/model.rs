@@ -35,7 +35,7 @@ pub trait Model: Debug + Send + Sync {
     /// that its processes inherit.
     ///
     /// # Errors
-    /// What a call would fail with: it was closed, its program is not there, …
+    /// The error that a call would have: the provider was closed, its program is not there, …
     fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
         let _ = env;
         Ok(())
@@ -83,7 +83,7 @@ pub trait ProviderObject: Model {
     /// [`ProviderObject::start`]. If no processes are kept, nothing is started.
     ///
     /// # Errors
-    /// `CLOSED`; what the processes can't be started for.
+    /// `CLOSED`, or the reason for which the processes can't be started.
     fn prewarm(self: Arc<Self>, known: String, env: Option<Vars>) -> Work<Result<(), Box<ProviderError>>> {
         let _ = (known, env);
         let ready = self.lifecycle().refusal().map_or(Ok(()), Err);

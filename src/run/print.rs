@@ -154,7 +154,7 @@ fn printing(
 ) -> Result<Installed, Box<ProviderError>> {
     match engine.look(env) {
         Ok(program) => program.printing(&engine.provider, options, mode, partial),
-        // What is wrong with the prompt is told first.
+        // An unfit prompt is reported first.
         Err(error) => {
             let nothing_known = command::Installed::default();
             let line = command::build(&engine.provider, options, mode, partial, &nothing_known);

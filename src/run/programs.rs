@@ -118,7 +118,7 @@ impl Programs {
             .with_args(args)
             .in_surroundings(search.surroundings);
         let news = capabilities::news(&binary);
-        // What turns out from here on is news.
+        // Facts that are learned from here on are new.
         let heard = news.load(Ordering::Acquire);
         let known = command::Installed {
             refused: capabilities::refused_by(&binary),
@@ -204,7 +204,7 @@ impl Program {
     /// word on the command line.
     ///
     /// # Errors
-    /// As [`command::build`].
+    /// Those of [`command::build`].
     pub fn installed(
         &self,
         provider: &Provider,
@@ -241,7 +241,7 @@ impl Program {
     /// The program as one process for one call is started.
     ///
     /// # Errors
-    /// As [`command::build`].
+    /// Those of [`command::build`].
     pub fn printing(
         &self,
         provider: &Provider,

@@ -51,7 +51,7 @@ impl Plan<'_> {
     /// Notes that an attempt has failed with `error`.
     pub fn note(&self, error: &ProviderError, now_ms: u64) {
         let Some(at) = reset_of(error, now_ms) else { return };
-        // Of another call's run.
+        // The error is told to other calls, which are other runs.
         let error = Box::new(ProviderError {
             run: None,
             ..error.clone()
@@ -132,7 +132,7 @@ mod tests {
         }
         let until = |env: &Arc<Vars>, model: &str| plan(&used_up, env, model).known(20).map(|reset| reset.at);
         plan(&used_up, &a, "m").note(&refusal(100), 10);
-        // The same environment, read again.
+        // The environment has the same content, but was read again.
         assert_eq!(until(&token("a"), "m"), Some(100));
         assert_eq!([until(&b, "m"), until(&a, "n")], [None, None]);
         plan(&used_up, &b, "m").clear();

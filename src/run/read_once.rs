@@ -31,7 +31,7 @@ impl<G, T> ReadOnce<G, T> {
     /// The value as `read` reads it; `read` is called the first time only.
     ///
     /// # Errors
-    /// What `read` has found wrong with it.
+    /// The error of `read`.
     pub fn read(&self, read: impl FnOnce(&G) -> Result<T, String>) -> Result<&T, String> {
         let known = self.0.read.get_or_init(|| read(&self.0.original));
         known.as_ref().map_err(Clone::clone)

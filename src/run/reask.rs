@@ -28,7 +28,7 @@ pub(super) trait Reaskable: Sync {
     /// The request with `messages` behind its thread, made because of `rejected`.
     ///
     /// # Errors
-    /// What the provider can't take of it.
+    /// The part of it that the provider can't take.
     fn extended(
         &self,
         request: Self::Request,
@@ -65,7 +65,7 @@ pub(super) async fn ask<A: Reaskable>(asking: &A, request: A::Request, sink: &Si
     };
     match asking.ask(&extended, spent).await {
         Driven::Ended(ended) => ended,
-        // Its checks know that it is the last time.
+        // The checks know that this is the last time.
         Driven::AskAgain { rejected, .. } => Ended::Failed(rejected.error),
     }
 }

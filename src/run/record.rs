@@ -32,7 +32,7 @@ impl RecordOptions {
     /// own, and says so there.
     ///
     /// # Errors
-    /// What is wrong with the path.
+    /// The fault of the path.
     pub async fn begin(
         &self,
         provider: &str,
@@ -56,7 +56,7 @@ impl RecordOptions {
     /// Begins the record of a call, for the call option.
     ///
     /// # Errors
-    /// `INVALID_OPTION`, naming it, where the log can't be begun.
+    /// `INVALID_OPTION`, naming the option, if the log can't be begun.
     pub(super) async fn begin_call(
         &self,
         provider: &str,
@@ -86,7 +86,7 @@ impl RefusedCall {
     /// Adds it to the log at `path`, as a run that has failed without an event.
     ///
     /// # Errors
-    /// `INVALID_OPTION` where the log can't be begun.
+    /// `INVALID_OPTION` if the log can't be begun.
     pub async fn record(self, path: &Path) -> Result<(), Box<ProviderError>> {
         let header = Header {
             run_id: self.run_id,

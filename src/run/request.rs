@@ -125,7 +125,7 @@ pub(super) type Unreadable = (Code, String);
 
 impl EncodedRequest {
     /// # Errors
-    /// What can't be read, and why.
+    /// The part that can't be read, and the reason.
     pub(super) fn read(self) -> Result<Request, Unreadable> {
         let unreadable = |code, what: &str| {
             let what = what.to_owned();
@@ -207,7 +207,7 @@ impl Request {
     /// timeout.
     ///
     /// # Errors
-    /// What it can't take.
+    /// The part that the provider can't take.
     pub(super) fn check(
         self,
         who: &str,

@@ -99,13 +99,13 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
         login: call.login().map(str::to_owned),
         ..RunInfo::default()
     };
-    // Of the last attempt, if there was one.
+    // The facts of the last attempt, if there was one.
     let mut info = of_run();
     loop {
         if cancel.is_cancelled() {
             return Driven::Ended(cancelled(call, number - 1, reasons, info));
         }
-        // What another call has found out need not be found out again.
+        // A used-up plan that another call has found out about needs no further attempt.
         if let Some(reset) = known_reset(call)
             && let Some(wait) = call.quota()
         {
@@ -147,7 +147,7 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
         let outcome = match admission {
             Ok(admission) => {
                 let outcome = call.attempt(number, &began, &mut info).await;
-                // One without a place in the queue has asked nobody, nor has one whose arguments were refused.
+                // An attempt that got no place in the queue has reached no provider, nor has one whose arguments were refused.
                 let is_refused = matches!(
                     outcome,
                     Ok(AttemptOutcome::FlagRefused(_) | AttemptOutcome::SchemaRefused(_))
@@ -175,7 +175,7 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
                 return Driven::AskAgain { rejected, spent };
             }
             Ok(AttemptOutcome::Cancelled) => {
-                // One that waits in the queue was not made.
+                // An attempt that still waits in the queue was not made.
                 let made = number - u32::from(info.queued_ms.is_none());
                 return Driven::Ended(cancelled(call, made, reasons, info));
             }
@@ -200,7 +200,7 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
                 let elapsed = began.get().map_or(Duration::ZERO, |began| began.elapsed());
                 let elapsed_ms = millis(elapsed).saturating_sub(parked.ms - before.waited_ms);
                 let policy = call.retry();
-                // Who has waited for a plan has not tried in vain.
+                // The attempts before a wait for a plan do not count as failed ones.
                 let delay = policy
                     .delay_after(number - before.attempts - parked.times, &error, elapsed_ms, random())
                     .filter(|_| !sink.is_committed());

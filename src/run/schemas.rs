@@ -117,7 +117,7 @@ fn cache() -> MutexGuard<'static, Cache> {
 /// The compiled schema of `text`. Dropping the future stops the work.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason for which the text is no usable schema.
 pub(crate) async fn compiled(text: &str) -> Result<Arc<Schema>, String> {
     // At once, and without a thread, where that shows without compiling.
     Schema::look(text)?;
@@ -130,7 +130,8 @@ pub(crate) async fn compiled(text: &str) -> Result<Arc<Schema>, String> {
         cache.remove(text);
         entry = cache.entry(text);
     }
-    // What is wrong is kept, too: it would be as wrong the next time, and take as long. What hindered it from being read is not.
+    // An invalid schema is cached, too: the next attempt would fail the same way, and take as long. A failure to compile at all is not
+    // cached.
     let found = entry.get_or_try_init(|| compile(text.to_owned())).await?;
     found.clone().map_err(|wrong| wrong.reason())
 }
@@ -151,7 +152,7 @@ fn is_small(text: &str) -> bool {
 }
 
 /// # Errors
-/// Why it could not be found out.
+/// The reason for which the text could not be compiled at all.
 async fn compile(text: String) -> Result<Found, String> {
     let places = if is_small(&text) { &SMALL_PLACES } else { &PLACES };
     let Ok(place) = places.acquire().await else {
@@ -181,7 +182,7 @@ async fn compile(text: String) -> Result<Found, String> {
     }
     match timeout(TIME, answered).await {
         Ok(Ok(compiled)) => Ok(compiled.map_err(Wrong::Text)),
-        // It has panicked.
+        // The compiling thread has panicked.
         Ok(Err(_)) => Ok(Err(Wrong::Text("the validator can't read it".to_owned()))),
         Err(_) => {
             let reason = format!(
@@ -214,7 +215,7 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &second));
         assert!(Arc::ptr_eq(&first, &compiled(text).await.unwrap()));
         assert_eq!(times(text), 1);
-        // What is wrong is told again without being compiled again.
+        // A schema that is known to be invalid is refused again without being compiled.
         let wrong = r#"{"type":"objec","title":"one_text_is_compiled_once"}"#;
         let told = compiled(wrong).await.unwrap_err();
         assert_eq!((compiled(wrong).await.unwrap_err(), times(wrong)), (told, 1));
@@ -261,7 +262,7 @@ mod tests {
         let text = format!("{{\"properties\":{{{}}}}}", patterns.join(","));
         let waited = timeout(Duration::from_millis(50), compiled(&text)).await;
         assert!(waited.is_err(), "{waited:?}");
-        // Its thread gives its place back when the pattern at hand is compiled, and not those behind it.
+        // The compiling thread gives its place back after the present pattern, without compiling the others.
         let all = PLACES.acquire_many(u32::try_from(AT_A_TIME).unwrap()).await.unwrap();
         drop(all);
     }

@@ -133,11 +133,11 @@ impl Model for Engine {
     }
 
     fn calls(&self) -> CallDelivery {
-        // Who names another engine than print says that nothing else will do.
+        // A provider with another engine than print accepts no other form.
         if !self.takes_callbacks() || matches!(self.options.engine, EngineKind::Live | EngineKind::Warm) {
             return CallDelivery::Turns;
         }
-        // Those that have a live form call natively there, with the end of a turn.
+        // CLIs with a live form call natively there, with the end of a turn.
         let has_turns = |live: LiveForm| live.has_turns_in_print || self.options.engine == EngineKind::Auto;
         let has_turns = self.provider.live.is_some_and(has_turns);
         if has_turns {

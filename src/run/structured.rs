@@ -20,7 +20,7 @@ use crate::schema::{Schema, reply};
 /// The schema of a call's option, compiled.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason for which it is no usable schema.
 pub(crate) async fn read(given: &RawValue) -> Result<Arc<Schema>, String> {
     look(given)?;
     schemas::compiled(given.get()).await.map_err(unusable)
@@ -33,7 +33,7 @@ fn unusable(reason: String) -> String {
 /// Checks of a schema all that can be seen without compiling it.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason for which it is no usable schema.
 pub(crate) fn look(given: &RawValue) -> Result<(), String> {
     let schema = Schema::look(given.get()).map_err(unusable)?;
     match schema.get("type") {

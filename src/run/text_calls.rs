@@ -82,7 +82,7 @@ fn foreign_texts(messages: &[Message], system: Option<&str>, documents: bool) ->
 /// A mark that nobody can guess, one for all attempts of a call.
 ///
 /// # Errors
-/// `INTERNAL` where the system gives no random bytes.
+/// `INTERNAL` if the system gives no random bytes.
 pub(super) fn fresh_mark(engine: &Base) -> Result<Mark, Box<ProviderError>> {
     let random = getrandom::u64().map_err(|error| {
         let reason = format!("the system gives no random bytes, which mark the tool calls of an answer: {error}");

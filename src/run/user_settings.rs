@@ -131,7 +131,7 @@ impl Found {
         let matters = |text: &str| one.begins.is_empty() || one.begins.iter().any(|begin| text.starts_with(begin));
         match value {
             Value::Array(list) => list.iter().any(|item| item.as_str().is_none_or(matters)),
-            // What is switched off there is off by default.
+            // A member that switches something off changes nothing, since that is the default.
             value => !is_nothing(value) && *value != Value::Bool(false),
         }
     }

@@ -136,7 +136,7 @@ fn what_cant_be_had_is_refused_or_left_out() {
         let warned = settle(asked, Some(OnUnsupported::Warn), none);
         assert_eq!(warned, Ok((Choices::default(), vec![feature])));
     }
-    // None is what there is anyway.
+    // No choice means the default.
     assert_eq!(
         settle(choices(&json!({"stop": []})), Some(OnUnsupported::Error), none),
         Ok((choices(&json!({"stop": []})), vec![]))

@@ -52,7 +52,7 @@ const NO_PLAN: &str =
 
 const EXTRA_USAGE: &str = "an allowance beside the plan, used up or never granted: add to it at claude.ai/settings/usage; API keys are not concerned";
 
-/// The reason if a model alone can't be had with 2.1.332, since the machine's owner has servers of tools.
+/// Advice for 2.1.332 if the machine's owner has servers of tools, which can't be left out.
 const MANAGED_SERVERS: &str = "this machine's owner has servers of tools in `managed-mcp.json`, beside which a model can't be had alone: \
      use an API, or a CLI of another vendor";
 const MANAGED_LOGIN: &str =
@@ -139,7 +139,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text(REFUSED)], Code::Refusal, "API Error: Claude Code is unable to respond to this request, which appears to violate our Usage Policy"),
     Rule::new(&[Text("<repeated 529 overloaded>")], Code::Overloaded, "API Error: Repeated 529 Overloaded errors. The API is at capacity"),
     Rule::new(&[Text("<empty or malformed response>")], Code::MalformedResponse, "API Error: API returned an empty or malformed response (HTTP 200)"),
-    // What a web page with status 200 comes to where the request without streaming is switched off (claude 2.1.197, 2.1.330).
+    // The result of a web page with status 200, if the request without streaming is switched off (claude 2.1.197, 2.1.330).
     Rule::new(&[Text("<stream ended without receiving any events>")], Code::MalformedResponse, "API Error: Stream ended without receiving any events"),
     Rule::new(&[Text("^request timed out>")], Code::RequestTimeout, "Request timed out. If the API is slow to answer, set API_TIMEOUT_MS above 3000."),
     Rule::new(&[Text("<unable to connect to api>|<connection refused>")], Code::ConnectionFailed, "API Error: Unable to connect to API (ConnectionRefused)"),

@@ -220,7 +220,7 @@ pub static CLAUDE: Provider = Provider {
             &[When::Isolated, When::ToolsOff, When::NoCallbacks],
             &[Lit("--safe-mode")],
         ),
-        // What is set here holds over `~/.claude/settings.json`, whose `env` beats the process's environment.
+        // The settings here win over `~/.claude/settings.json`, whose `env` beats the process's environment.
         flag(&[When::Settings], &[Lit("--settings"), Word::File(SETTINGS_FILE)]),
         flag(
             &[When::Callbacks],
@@ -257,7 +257,7 @@ pub static CLAUDE: Provider = Provider {
             &[When::PermissionMode],
             &[Lit("--permission-mode"), Word::PermissionMode],
         ),
-        // One tool, `StructuredOutput`, whose arguments the CLI holds against the schema (CLI-FACTS 1.8).
+        // The CLI offers one tool, `StructuredOutput`, and checks its arguments against the schema (CLI-FACTS 1.8).
         optional(
             &[When::Print, When::OutputSchema],
             &[Lit("--json-schema"), Word::OutputSchema],
@@ -282,7 +282,7 @@ pub static CLAUDE: Provider = Provider {
         // A cut stream would silently cost a second request and double the text after partial messages (CLI-FACTS 1.3).
         var("CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK", EnvValue::Fixed("1")),
         var("CLAUDE_CODE_DISABLE_REFUSAL_RETRY", EnvValue::Fixed("1")),
-        // With that alone, the CLI has its vendor's API name another model that may answer (CLAUDE-SESSIONS 6).
+        // With that variable alone, the CLI has its vendor's API name another model that may answer (CLAUDE-SESSIONS 6).
         var("CLAUDE_CODE_DISABLE_REFUSAL_FALLBACK", EnvValue::Fixed("1")),
         // A session that is full would be made a summary, by two requests of its own; without the limit of its own beside it, the CLI
         // would refuse a thread that the API takes (CLAUDE-SESSIONS 1.6).
@@ -292,7 +292,7 @@ pub static CLAUDE: Provider = Provider {
             "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE",
             EnvValue::Fixed("100000000"),
         ),
-        // It would win over `--effort`.
+        // The variable would win over `--effort`.
         choice_var(&[When::Effort], "CLAUDE_CODE_EFFORT_LEVEL", EnvValue::Fixed("")),
         // Set by the user's settings, it would have the CLI run the tools itself; in the environment it means print (`print_env`).
         var_when(&[When::Live, When::ToolsOff], "CLAUDE_CODE_SIMPLE", EnvValue::Fixed("")),
@@ -426,7 +426,7 @@ pub static CLAUDE: Provider = Provider {
         asks_again: true,
     },
     prompt_limit: None,
-    // It would ask its API for the rest up to three times, and fail then (2.1.197 to 2.1.332).
+    // The CLI would ask its API for the rest up to three times, and fail then (2.1.197 to 2.1.332).
     stop_on: &[OUTPUT_LIMIT],
     fatal_stderr: &[],
     // All that an interrupted run says in text form, with exit code 0 (recordings signal-SIGINT-text of 2.1.197 and 2.1.330).
@@ -521,7 +521,7 @@ const LIVE: EngineCheck = EngineCheck {
         "--append-system-prompt",
         "--append-system-prompt-file",
     ],
-    // The same as `--bare`.
+    // This is the same as `--bare`.
     print_env: &["CLAUDE_CODE_SIMPLE"],
     announces: Announced::Versions,
     measured_only: false,

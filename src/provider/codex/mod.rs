@@ -69,7 +69,7 @@ pub static CODEX: Provider = Provider {
         flag(&[When::Print], &[Lit("--sandbox"), Word::Sandbox]),
         optional(&[When::Print], &[Lit("--ephemeral")]),
         flag(&[When::Print, When::IgnoreUserConfig], &[Lit("--ignore-user-config")]),
-        // With "=", for it is variadic and would swallow what follows.
+        // With "=", since the flag is variadic and would swallow what follows.
         flag(&[When::Print, When::Media], &[Word::MediaFiles("--image=")]),
         flag(&[When::Print, When::Model], &[Lit("--model"), Word::Model]),
         flag(
@@ -122,12 +122,12 @@ pub static CODEX: Provider = Provider {
                 Lit("mcp_servers.df.bearer_token_env_var=\"DEEP_FACTOR_BRIDGE_TOKEN\""),
             ],
         ),
-        // Who may call what is the caller's to decide: nobody could be asked here.
+        // The caller decides which tools may be called; there is nobody here to ask.
         flag(
             &[When::Print, When::Callbacks],
             &[Lit("-c"), Lit("mcp_servers.df.default_tools_approval_mode=\"approve\"")],
         ),
-        // Its own limit is 60 s.
+        // The CLI's own limit is 60 s.
         flag(
             &[When::Print, When::Callbacks],
             &[Lit("-c"), Lit("mcp_servers.df.tool_timeout_sec=86400")],
@@ -253,7 +253,7 @@ pub static CODEX: Provider = Provider {
                 LoginSign::new(LoginKind::Key, LoginWords::Line("API key configured")),
                 LoginSign::new(LoginKind::Key, LoginWords::Line("Logged in using an API key")),
                 LoginSign::new(LoginKind::Plan, LoginWords::Line("Logged in using ChatGPT")),
-                // Of a workspace's members and machines.
+                // The login of a workspace's members and machines.
                 LoginSign::new(LoginKind::Plan, LoginWords::Line("Logged in using access token")),
                 LoginSign::new(
                     LoginKind::Plan,

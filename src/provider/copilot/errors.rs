@@ -65,7 +65,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("rate_limit")], Code::RateLimited, "429 slow down"),
     Rule::new(&[Kind("context_limit")], Code::ContextLength, "the prompt is too long"),
     Rule::new(&[Kind("authorization")], Code::PermissionDenied, "403 no access"),
-    // What the live engine has a word for (`exchange::copilot_live`).
+    // The failures that the live engine has a word for (`exchange::copilot_live`).
     Rule::new(&[Kind("no_answer")], Code::EmptyResponse, "the turn ended well, without a word and without a call"),
     Rule::new(&[Kind("context_compaction")], Code::ContextLength, "copilot shortens the history by itself").hint("shorten the thread: its model takes no more"),
     Rule::new(&[Kind("tool_ran")], Code::LiveUnsupported, "copilot ran the call call_1 by itself"),

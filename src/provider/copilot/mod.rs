@@ -62,13 +62,13 @@ pub static COPILOT: Provider = Provider {
         flag(&[When::Print, When::ToolsOff], &[Lit("--disable-builtin-mcps")]),
         flag(&[When::Print, When::SystemPrompt], &[Lit("--agent"), Lit(AGENT)]),
         flag(&[When::Print], &[Lit("--no-ask-user")]),
-        // Without it a version that was downloaded earlier runs instead of this one.
+        // Without this, a version that was downloaded earlier runs instead of this one.
         flag(&[], &[Lit("--no-auto-update")]),
         flag(&[], &[Lit("--log-level"), Lit("none")]),
         optional(&[When::Print, When::ToolsOff], &[Lit("--disable-client-telemetry")]),
         optional(&[When::Print, When::ToolsOff], &[Lit("--no-remote")]),
         optional(&[When::Print, When::ToolsOff], &[Lit("--no-remote-export")]),
-        // It is in no help; the vendor's SDK starts it so.
+        // The flag is in no help text; the vendor's SDK starts the CLI with it.
         flag(&[When::Live], &[Lit("--headless"), Lit("--stdio")]),
         flag(&[When::Live, When::OwnApi], &[Lit("--no-auto-login")]),
         flag(&[When::Print, When::Model], &[Lit("--model"), Word::Model]),
@@ -94,13 +94,13 @@ pub static COPILOT: Provider = Provider {
             EnvValue::Composed(wire_api),
         ),
         var_when(&[When::OwnApi], "COPILOT_PROVIDER_API_KEY", EnvValue::Composed(api_key)),
-        // Of a model that it does not know it would refuse what has more than 128,000 tokens, unsent.
+        // For a model that it does not know, the CLI would refuse a prompt of more than 128,000 tokens without sending it.
         var_when(
             &[When::OwnApi],
             "COPILOT_PROVIDER_MAX_PROMPT_TOKENS",
             EnvValue::Fixed("10000000"),
         ),
-        // What the environment says of another API is not for this one. Empty is not set.
+        // The environment may describe another API, and its values are not for this one. An empty value counts as unset.
         var_when(&[When::OwnApi], "COPILOT_PROVIDER_API_KEY_COMMAND", EnvValue::Fixed("")),
         var_when(&[When::OwnApi], "COPILOT_PROVIDER_BEARER_TOKEN", EnvValue::Fixed("")),
         var_when(&[When::OwnApi], "COPILOT_PROVIDER_HEADERS", EnvValue::Fixed("")),
@@ -130,7 +130,7 @@ pub static COPILOT: Provider = Provider {
     wires: &[(OutputFormat::StreamJson, Wire::CopilotJson)],
     own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
-    // It sends a prompt as it is: `/help`, `!ls`, `@file` (recordings copilot/slash-help, bang, at-file).
+    // The CLI sends a prompt unchanged: `/help`, `!ls`, `@file` (recordings copilot/slash-help, bang, at-file).
     guard: None,
     reads_references: false,
     live: Some(LiveForm {
@@ -158,7 +158,7 @@ pub static COPILOT: Provider = Provider {
     mcp: McpClient::PLAIN,
     schema: SchemaForm::Asked,
     prompt_limit: None,
-    // It would ask again: up to five times in a minute after a failure, twice after an answer that reached the model's limit.
+    // The CLI would repeat a request: up to five times in a minute after a failure, twice after an answer that reached the model's limit.
     stop_on: &[CALL_FAILED, LENGTH],
     fatal_stderr: &[],
     fatal_stdout: &[],

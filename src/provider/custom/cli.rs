@@ -48,7 +48,7 @@ impl CustomCli {
     /// Checks that `model` is one of `models`.
     ///
     /// # Errors
-    /// What is allowed.
+    /// The allowed values.
     pub fn check_model(&self, model: &str) -> Result<(), String> {
         if self.models.is_empty() || self.models.iter().any(|known| known == model) {
             return Ok(());

@@ -92,7 +92,7 @@ fn without_models_any_will_do_and_none_need_be_named() {
             assert_eq!(line(&provider, r#"{"model":"big"}"#).argv(), "--print --model big");
         }
     }
-    // Of several, one has to be named.
+    // With several models, one has to be named.
     let mut config = document();
     config.as_object_mut().unwrap().remove("defaultModel");
     assert_eq!(

@@ -58,7 +58,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("retryable_quota_error")], Code::RateLimited, "Resource exhausted"),
     // The API calls every 429 RESOURCE_EXHAUSTED; one that is over soon says when.
     Rule::new(&[Kind("resource_exhausted"), Soon], Code::RateLimited, r#"{"status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"34s"}]}"#),
-    // As the CLI tells it in stream-json: `[API Error: {…}]`, whose status is 429.
+    // The error as the CLI reports it in stream-json: `[API Error: {…}]`, whose status is 429.
     Rule::new(&[Status(429), Soon], Code::RateLimited, "Quota exceeded for metric: generate_content_requests. Please retry in 34.07s."),
     Rule::new(&[Kind("model_not_found_error")], Code::ModelNotFound, "models/nope is not found for API version v1beta"),
     Rule::new(&[Kind("fatal_authentication_error")], Code::NotLoggedIn, "Please set an Auth method"),

@@ -76,7 +76,7 @@ pub static GEMINI: Provider = Provider {
         ..Defaults::STANDARD
     },
     flags: &[
-        // Without it: exit code 55 in a folder the user has not trusted (recording gemini/no-skip-trust).
+        // Without this, the exit code is 55 in a folder that the user has not trusted (recording gemini/no-skip-trust).
         optional(&[], &[Lit("--skip-trust")]),
         // Not optional: with tools, servers or extensions it would be another run. No server is called "none".
         flag(&[When::ToolsOff], &[Lit("--policy"), Word::File(POLICY_FILE)]),
@@ -102,7 +102,7 @@ pub static GEMINI: Provider = Provider {
         ),
     ],
     env: &[
-        // One process instead of two: it dies of SIGTERM at once (CLI-FACTS 3).
+        // This makes one process instead of two, which dies of SIGTERM at once (CLI-FACTS 3).
         var("GEMINI_CLI_NO_RELAUNCH", EnvValue::Fixed("true")),
         // `--skip-trust` comes too late for the folder's settings.
         var_when(

@@ -64,7 +64,7 @@ pub static GROK: Provider = Provider {
     },
     flags: &[
         flag(&[When::Print], &[Lit("--output-format"), Lit("streaming-json")]),
-        // Its flags are others than those of print, and an agent that others lead would be shared with them.
+        // The flags of `grok agent` differ from those of print, and an agent with a leader would be shared with others.
         flag(
             &[When::Warm],
             &[
@@ -79,7 +79,7 @@ pub static GROK: Provider = Provider {
         flag(&[When::Print, When::Model], &[Lit("-m"), Word::Model]),
         flag(&[When::Warm], &[Lit("stdio")]),
         flag(&[When::Print], &[Lit("-r"), Lit(SESSION)]),
-        // Nothing is put around the sentence.
+        // The sentence is sent without anything around it.
         flag(&[When::Print], &[Lit("--verbatim"), Lit("-p"), Lit(SENTENCE)]),
     ],
     env: ENV,
@@ -144,7 +144,7 @@ pub static GROK: Provider = Provider {
         names: Some("^grok-"),
         ..Models::ANY
     },
-    // Its client hides every tool of a server behind a search.
+    // Grok's MCP client hides every tool of a server behind a search.
     mcp: McpClient::PLAIN,
     schema: SchemaForm::Asked,
     prompt_limit: None,
@@ -249,7 +249,7 @@ const PRINT_FLAGS: &[&str] = &[
 const OPTIONS: &[OptionSpec] = &[
     options::KEEP_ALIVE,
     options::DIALECT,
-    // Of the other dialect; of this one it is refused.
+    // An option of the other dialect; this one refuses it.
     options::ARGV_PROMPT_STYLE,
     options::SYSTEM_PROMPT,
     options::OWN_MODEL,
@@ -260,7 +260,7 @@ const OFF: EnvValue = EnvValue::Fixed("0");
 /// The variables that switch off second requests, reports to others, and the files of other vendors' CLIs, which grok reads by
 /// default.
 const ENV: &[Var] = &[
-    // It would try a 500 again for minutes, in silence.
+    // Grok would silently repeat a request after a 500 for minutes.
     var("GROK_TURN_TRANSIENT_RETRY", OFF),
     var("GROK_DISABLE_AUTOUPDATER", EnvValue::Fixed("1")),
     var("GROK_TELEMETRY_ENABLED", OFF),
@@ -367,7 +367,7 @@ fn agent(_: &Provider, _: &Options) -> String {
 /// are arbitrary.
 fn summary(_: &Provider, options: &Options, parts: SessionParts<'_>) -> String {
     const TIME: &str = "2026-01-01T00:00:00Z";
-    // Without one, grok can't read the file; one that is no model's name is its default's.
+    // Without a model, grok can't read the file; a name of no model stands for the default.
     let model = options.choices.model.as_deref().unwrap_or_default();
     let summary = json!({
         "info": {"id": parts.id, "cwd": "/"},
@@ -425,7 +425,7 @@ mod tests {
         assert_eq!(lines[0], json!({"type": "system", "content": STANDARD_SYSTEM_PROMPT}));
         assert_eq!(lines[1]["content"][0]["text"], "PROMPT");
         assert_eq!(lines.len(), 2);
-        // As grok 1.0.41 names the folder of this one.
+        // The name that grok 1.0.41 gives the folder.
         assert_eq!(
             session.place(Path::new("/tmp/a b(c)!~'é*")),
             Path::new("%2Ftmp%2Fa%20b%28c%29%21~%27%C3%A9%2A").join(SESSION)

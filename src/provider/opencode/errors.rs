@@ -9,7 +9,7 @@ pub(super) const ERRORS: Errors = Errors {
     rules: RULES,
     hints: HINTS,
     channel: Channel {
-        // Its banner.
+        // The CLI's banner.
         noise: &[r">\s\S+\s·\s.*"],
         ..Channel::PLAIN
     },
@@ -48,14 +48,14 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("<session not found>")], Code::NotFound, "Session not found"),
     // An unknown flag is answered with the help text and nothing else.
     Rule::new(&[Text("^opencode run \\[message\\.\\.\\]")], Code::UnsupportedFlag, "opencode run [message..]").say("opencode answered with its help text: it does not know one of the flags"),
-    // What the live engine has a word for (`exchange::opencode_live`).
+    // The failures that the live engine has a word for (`exchange::opencode_live`).
     Rule::new(&[Kind("no_finish")], Code::MalformedResponse, "opencode ended the turn without saying how"),
     Rule::new(&[Kind("tool_ran")], Code::LiveUnsupported, "opencode ran a call of the tool \"add\" that nobody permitted"),
     Rule::new(&[Kind("server_gone")], Code::Crashed, "opencode serve ended in the middle of a turn"),
     Rule::new(&[Kind("session_gone")], Code::Crashed, "opencode took the session away in the middle of its turn"),
     Rule::new(&[Kind("answer_too_long")], Code::OutputLimit, "the answer has more than 1000 bytes, the limit of the option `maxBuffer`"),
     Rule::new(&[Kind("refused_message")], Code::ModelNotFound, "opencode refused the message with status 500").hint("opencode names no cause; mostly the model or its provider is not configured: compare with `opencode models`, see its log file"),
-    // It tells that it would try again and why, without a status.
+    // The CLI reports that it would try again and why, without a status.
     Rule::new(&[Kind("retried_request")], Code::ServerError, "boom").weak(),
     Rule::new(&[Kind("no_session")], Code::ServerError, "the tools can't be declared").weak(),
     // The cause is only in the CLI's log. Wherever it was measured, the model or its provider was not to be found.

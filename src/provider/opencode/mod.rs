@@ -57,7 +57,7 @@ pub static OPENCODE: Provider = Provider {
             &[When::Print],
             &[Lit("run"), Lit("--format"), Lit("json"), Lit("--title"), Lit("x")],
         ),
-        // Without it, no reasoning is printed.
+        // Without this flag, no reasoning is printed.
         optional(&[When::Print], &[Lit("--thinking")]),
         flag(&[When::Print, When::ToolsOff], &[Lit("--agent"), Lit(AGENT)]),
         flag(&[When::Print, When::Model], &[Lit("-m"), Word::Model]),
@@ -85,7 +85,7 @@ pub static OPENCODE: Provider = Provider {
             "OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX",
             EnvValue::MaxOutputTokens,
         ),
-        // It beats the folder the process is started in (trap 5).
+        // The flag beats the folder that the process is started in (trap 5).
         var("PWD", EnvValue::Cwd),
         var_when(
             &[When::ToolsOff, When::IgnoreUserConfig],
@@ -108,7 +108,8 @@ pub static OPENCODE: Provider = Provider {
             "OPENCODE_PERMISSION",
             EnvValue::Unset,
         ),
-        // Where it looks for `.opencode`, whatever else is switched off (1.18.34). The login lies in `~/.local/share` all the same.
+        // The folder in which it looks for `.opencode`, whatever else is switched off (1.18.34). The login lies in `~/.local/share` all the
+        // same.
         var_when(
             &[When::ToolsOff, When::IgnoreUserConfig],
             "OPENCODE_TEST_HOME",
@@ -127,7 +128,7 @@ pub static OPENCODE: Provider = Provider {
         var_when(&[When::ToolsOff], "OPENCODE_DB", EnvValue::Fixed(":memory:")),
         // Every run unpacks a library there and leaves it behind.
         var_when(&[When::ToolsOff], "TMPDIR", EnvValue::Folder("tmp")),
-        // It would install a plugin's types into every configuration folder; a closed registry is harmless.
+        // The CLI would install a plugin's types into every configuration folder; a closed registry is harmless.
         var_when(
             &[When::ToolsOff],
             "npm_config_registry",

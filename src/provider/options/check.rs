@@ -89,7 +89,7 @@ pub fn nearest<'a>(names: &[&'a str], typed: &str) -> Option<&'a str> {
 /// Checks that `value` is one that `spec` allows.
 ///
 /// # Errors
-/// What is allowed.
+/// The allowed values.
 pub fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
     let no_nul = |text: &str| !text.contains('\0');
     let ok = match (spec.kind, value) {
@@ -131,7 +131,7 @@ pub fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
         (Kind::FlagOr(_), Value::Bool(_)) => true,
         (Kind::FlagOr(word), Value::String(text)) => text == word,
         (Kind::ExitCode, Value::Number(number)) => exit_code(number).is_some(),
-        // What the façade marks as no JSON is no object.
+        // A value that the façade marks as no JSON is no object.
         (Kind::FalseOr(_) | Kind::Fields(_), Value::Object(map)) => !map.contains_key("$notJson"),
         (Kind::Word, Value::String(text)) => {
             let of_word = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';

@@ -58,7 +58,7 @@ fn wants_print(provider: &Provider, map: &Map<String, Value>) -> Option<String> 
     if let Some((name, value)) = unlike_live(provider, map) {
         return option(name, &describe(value));
     }
-    // Who asks for calls out of any text wants the model's calls to be text.
+    // A caller who wants calls read from any text wants the model's calls to be text.
     if map.get("textToolCalls").and_then(Value::as_str) == Some("lenient") {
         return option("textToolCalls", "\"lenient\"");
     }

@@ -35,7 +35,7 @@ impl Options {
     /// Reads an object of which each field was checked.
     ///
     /// # Errors
-    /// `INVALID_OPTION`, naming options that make no sense together; `UNSUPPORTED_OPTION` for one that this provider has not.
+    /// `INVALID_OPTION`, naming options that contradict each other; `UNSUPPORTED_OPTION` for an option that this provider does not have.
     pub fn read(provider: &Provider, map: &Map<String, Value>) -> Result<Options, Box<ProviderError>> {
         let refuse = |reason| Box::new(ProviderError::new(&provider.id, Code::InvalidOption, reason));
         check_together(provider, map).map_err(refuse)?;
@@ -114,7 +114,7 @@ fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), S
 /// Checks that a call of `provider` may have the `timeout` `ms`, by the rule of its options.
 ///
 /// # Errors
-/// What is allowed.
+/// The allowed values.
 pub fn check_timeout(provider: &Provider, ms: u64) -> Result<(), String> {
     match provider.option(TIMEOUT.name) {
         Some(spec) => check(&spec, &Value::from(ms)),
@@ -159,7 +159,7 @@ pub fn quota(map: &Map<String, Value>) -> Option<QuotaWait> {
 /// The budget of a checked object.
 ///
 /// # Errors
-/// What is missing in it, or is no file's name.
+/// The missing member, or the name that no file can have.
 pub fn budget(map: &Map<String, Value>) -> Result<Option<Budget>, String> {
     let Some(Value::Object(fields)) = map.get("budget") else {
         return Ok(None);
@@ -227,7 +227,7 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
     let number = |name: &str, default: u64| number(map, name).unwrap_or(default);
     let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
     let (engine, print_because) = engine::engine(provider, map);
-    // What another CLI calls so says nothing of its wire format (codex).
+    // The option of this name of another CLI (codex) has nothing to do with its wire format.
     let format = text("outputFormat").filter(|_| provider.option("outputFormat") == Some(super::OUTPUT_FORMAT));
     let output_format = match format.as_deref() {
         Some("text") => OutputFormat::Text,
@@ -247,7 +247,7 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         // A live session that is stuck would be stuck for every call to come.
         live_idle_timeout: limit(number(
             "idleTimeout",
-            // One that works with tools of its own may be silent for longer.
+            // A CLI that works with tools of its own may be silent for longer.
             if provider.is_agent() { 0 } else { 120_000 },
         )),
         kill_grace: Duration::from_millis(number("killGrace", 2_000)),
@@ -271,7 +271,7 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
             Some("off") => TextToolCalls::Off,
             Some("marked") => TextToolCalls::Marked,
             Some(_) => TextToolCalls::Unquoted,
-            // What the model has read is not known here: a quotation of it can't be told from a call.
+            // The texts that the model has read are unknown here, so a quotation of them can't be distinguished from a call.
             None if reads_by_itself(provider, map) => TextToolCalls::Marked,
             None => TextToolCalls::Unquoted,
         },
@@ -283,7 +283,7 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         },
         output_format,
         no_input: flag("noInput").unwrap_or(false),
-        // Of an answer in several parts the bare `json` has only the last one.
+        // The bare `json` has only the last part of an answer in several parts.
         verbose: flag("verbose").unwrap_or(output_format == OutputFormat::Json),
         partial_messages: flag("includePartialMessages"),
         cwd: text("cwd"),
@@ -302,12 +302,12 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         built_in_tools: flag("disableBuiltInTools") == Some(false),
         engine,
         print_because,
-        // Nobody has asked for a process that waits.
+        // By default no process waits.
         keep_alive: Duration::from_millis(number(
             "keepAlive",
             if engine == EngineKind::Auto { 60_000 } else { 300_000 },
         )),
-        // Of 200 MB each, these are a quarter of 16 GB, beside those that work.
+        // At 200 MB each, these take a quarter of 16 GB, beside those that work.
         max_processes: usize::try_from(number("maxProcesses", 20)).unwrap_or(usize::MAX),
         spares: usize::try_from(number("spares", 0)).unwrap_or(usize::MAX),
         tool_namespace: text("toolForm").as_deref() == Some("namespace"),

@@ -214,7 +214,7 @@ pub static QWEN: Provider = Provider {
             NO_TOOLS,
         ),
         flag(&[When::ToolsOff, When::NoCallbacks, When::OutputSchema], NO_TOOLS),
-        // One tool, `structured_output`, whose arguments the CLI holds against the schema (CLI-FACTS 4).
+        // The CLI offers one tool, `structured_output`, and checks its arguments against the schema (CLI-FACTS 4).
         optional(&[When::OutputSchema], &[Lit("--json-schema"), Word::OutputSchema]),
         flag(&[When::Model], &[Lit("--model"), Word::Model]),
         flag(&[When::Warm], &[Lit("--acp")]),
@@ -250,7 +250,7 @@ pub static QWEN: Provider = Provider {
             "QWEN_SYSTEM_MD",
             EnvValue::File(SYSTEM_PROMPT_FILE),
         ),
-        // One process less (0.24.4).
+        // This saves one process (0.24.4).
         var_when(&[When::Live], "QWEN_CODE_NO_RELAUNCH", EnvValue::Fixed("true")),
         var_when(&[When::Warm], "QWEN_CODE_NO_RELAUNCH", EnvValue::Fixed("true")),
         // A call waits for its caller; otherwise for 300 s (0.24.4).
@@ -327,7 +327,7 @@ pub static QWEN: Provider = Provider {
     ],
     own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
-    // It carries out what begins so: `/clear`, `/init`, `/export` (0.15.10, 0.24.4). Behind a line's end it is a text (both).
+    // The CLI runs a prompt that begins with this: `/clear`, `/init`, `/export` (0.15.10, 0.24.4). Behind a line's end it is text (both).
     guard: Some(Guard {
         first: '/',
         prefix: "\n",
@@ -335,7 +335,7 @@ pub static QWEN: Provider = Provider {
     reads_references: true,
     live: Some(LiveForm {
         folder: "qwen_live",
-        // Its flag for that adds a tool of its own, whose call ends the process.
+        // The CLI's flag for a schema adds a tool of its own, whose call ends the process.
         takes_schema: false,
         may_have_tools: false,
         has_turns_in_print: false,
@@ -364,7 +364,7 @@ pub static QWEN: Provider = Provider {
         name: "structured_output",
         asks_again: false,
     },
-    // What is longer is cut, with a warning (recording qwen/stdin-12MiB).
+    // A longer prompt is cut, with a warning (recording qwen/stdin-12MiB).
     prompt_limit: Some(PromptLimit::Bytes(8 * 1024 * 1024)),
     stop_on: &[],
     fatal_stderr: &[],

@@ -162,7 +162,7 @@ impl RetryableCall for ApiCall<'_> {
     fn plan(&self) -> Plan<'_> {
         let engine = self.asking.engine;
         let chosen = self.question.choices.choices.model.as_deref();
-        // Its key was chosen with the provider.
+        // The environment does not matter, since the API's key was chosen with the provider.
         Plan {
             used_up: &engine.used_up,
             env: None,
@@ -206,7 +206,7 @@ impl RetryableCall for ApiCall<'_> {
         };
         match self.of(question, number, began, info).await {
             Err(error) if refuses_format(&error) => {
-                // One schema that it can't take says nothing of others.
+                // The refusal of one schema says nothing about others.
                 if !error.message.to_lowercase().contains("invalid schema") {
                     asking.engine.remember_refused_schemas();
                 }

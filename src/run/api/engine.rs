@@ -114,7 +114,7 @@ impl ApiEngine {
 
     /// Reads the facts that a call takes from `env`, or from this process's environment.
     pub(super) fn surroundings(&self, env: Option<&Vars>) -> Surroundings {
-        // Not waited for: while it is being made, this is JavaScript's thread, and looking for the route costs next to nothing.
+        // This is JavaScript's thread, so it does not wait for a client that is being made. Looking for the route costs next to nothing.
         let known = self.client.try_lock().is_ok_and(|client| client.is_some());
         Surroundings {
             key: self.key(env),

@@ -262,7 +262,7 @@ async fn a_reply_that_does_not_fit_is_never_the_last_event() {
     };
     let first = asked("no", wants("yes")).await;
     assert_eq!(first.outcome(), "ask again: it says \"no\", not \"yes\"");
-    // What has answered goes on: the next turn is the one that says what is wrong.
+    // A process that has answered goes on: its next turn says what is wrong.
     assert_eq!(first.notes, ["kept with \"no\" and []"]);
     assert_eq!(first.events, ["start", "warning", "text_delta", "message"]);
     let Ok(Attempted::Outcome(AttemptOutcome::AskAgain(rejected))) = first.outcome else {
@@ -390,7 +390,7 @@ async fn every_limit_ends_it() {
         let seen = drive(scripted(steps), limits, &cancel).await;
         // The hint is behind it.
         assert!(seen.outcome().starts_with(outcome), "{}", seen.outcome());
-        // What was over the limit reaches nobody.
+        // The output above the limit reaches nobody.
         let messages = usize::from(!too_much);
         assert_eq!(
             seen.events.iter().filter(|event| *event == "message").count(),

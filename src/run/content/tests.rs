@@ -295,7 +295,7 @@ proptest! {
         let line = Claude::whole(&call).unwrap();
         let (found, text) = read_line(&line);
         prop_assert_eq!(found, owned(&media(&thread)));
-        // What is only the user's goes over as it is.
+        // Content of the user alone is passed on unchanged.
         if text.contains("<thread>") {
             prop_assert!(has_in_order(&text, &bodies(&thread)), "{}", text);
         }

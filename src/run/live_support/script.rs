@@ -42,10 +42,10 @@ fn is_launch(program: &str, line: &str) -> bool {
 fn launched(line: &str) -> impl DoubleEndedIterator<Item = &str> {
     let at = ALL_ARGUMENTS.iter().filter_map(|all| line.find(all)).min();
     let command = at.map_or("", |at| &line[..at]);
-    // Only the command that has the arguments: `claude --version; echo "$@"` is none.
+    // Only the command that has the arguments counts: `claude --version; echo "$@"` is no launch.
     let command = command.rsplit([';', '|', '&', '(', '`']).next().unwrap_or_default();
     let first = command.split_whitespace().next();
-    // What is printed is not started.
+    // A text that is printed is not started.
     let is_printed = matches!(first, Some("echo" | "printf" | "set" | "for" | "case" | "test" | "["));
     let command = if is_printed { "" } else { command };
     command.split_whitespace().map(|word| word.trim_matches(['"', '\'']))
@@ -118,7 +118,7 @@ mod tests {
             "#!/bin/sh\nFAKE_CLI='@/tmp/dfp/claude.state/scenario.json' exec '/target/debug/fake-cli' \"$@\"",
             "#!/usr/bin/env node\nrequire('node:fs').writeFileSync('argv.json', JSON.stringify(process.argv));\nconsole.log('claude');",
             "#!/usr/bin/env node\nif (process.argv.includes('--version')) console.log('2.1.330 (Claude Code)');\nelse console.log(JSON.stringify({ model: 'claude-sonnet-4-5' }));",
-            // What starts others in another language is asked in print form.
+            // A launcher in another language is not recognised, so print form is used.
             "#!/usr/bin/env node\nrequire('node:child_process').spawn('/opt/claude', process.argv.slice(2), { stdio: 'inherit' });",
             "",
         ] {

@@ -42,7 +42,7 @@ fn the_vendors_package_says_what_it_is() {
         ("@anthropic-ai/claude-code-linux-x64", "2.1.330", "served"),
         ("@anthropic-ai/claude-code", "2.1.196", "unserved"),
         ("@anthropic-ai/claude-code", "newest", "unserved"),
-        // Somebody's own package, with a binary that is called as the CLI.
+        // The package of another author, with a binary that has the CLI's name.
         ("@anthropic-ai/claude-codex", "2.1.330", "unknown"),
         ("my-agent", "2.1.330", "unknown"),
     ] {
@@ -178,7 +178,7 @@ fn the_file_that_a_launcher_hands_its_arguments_to_says_what_it_is() {
                 "{id}"
             );
         }
-        // One that hands on nothing, or hands it on to itself, is what it was.
+        // A script that hands on nothing, or hands it on to itself, is judged by itself.
         let alone = write(&root, "bin/own", b"#!/bin/sh\nexec \"$basedir/own\" \"$@\"\n");
         assert!(matches!(look(&check, &alone), LiveSupport::Unserved(_)), "{id}");
     }

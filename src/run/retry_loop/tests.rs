@@ -202,7 +202,7 @@ async fn whatever_ends_a_call_between_attempts_names_the_last_ones_run() {
         ..Scripted::new(&known, Moment::now(), [])
     };
     assert_eq!(failure_of(&call, &closed).await, (Code::Closed, 0, None));
-    // Another call learns between two attempts that the plan is used up.
+    // Between two attempts, another call learns that the plan is used up.
     let call = Scripted {
         quota: Some(QuotaWait { max_wait_ms: 0 }),
         ..Scripted::new(&known, Moment::now(), [Some(overloaded()), None])
@@ -218,7 +218,7 @@ async fn whatever_ends_a_call_between_attempts_names_the_last_ones_run() {
 #[tokio::test(start_paused = true)]
 async fn a_call_waits_for_its_plan_and_keeps_its_attempts() {
     let known = UsedUp::default();
-    // As many failures as there may be in all, before and behind the wait.
+    // The greatest number of failures that is possible in all, before and behind the wait.
     let ends = [Some(overloaded()), Some(used_up(HOUR)), Some(overloaded()), None];
     let call = Scripted::new(&known, Moment::now(), ends);
     let (ended, news) = drive_it(&call).await;
@@ -245,7 +245,7 @@ async fn a_later_call_waits_with_it_and_asks_nobody_first() {
     assert_eq!(news, ["waiting 1 session limit"]);
     let made = later.made();
     assert!(made.len() == 1 && (HOUR..HOUR + 5_000).contains(&made[0]), "{made:?}");
-    // It is there again: nothing is known any more.
+    // The plan is available again, so its reset is forgotten.
     assert!(plan(&known).known(NOW).is_none());
 }
 
@@ -282,7 +282,7 @@ async fn who_may_not_wait_for_so_long_is_not_asked_where_that_is_known() {
     };
     assert_eq!(drive_it(&call).await, (Err((Code::UsageLimit, 0)), Vec::new()));
     assert_eq!(call.made(), [0; 0]);
-    // Who does not wait at all asks.
+    // A call that does not wait for plans makes its attempt.
     let call = Scripted {
         quota: None,
         ..Scripted::new(&known, Moment::now(), [None])

@@ -202,7 +202,7 @@ impl Decided {
     /// If the CLI is known not to serve `used`, says that it is the next engine's turn.
     ///
     /// # Errors
-    /// `LIVE_UNSUPPORTED`, where the caller wants no other.
+    /// `LIVE_UNSUPPORTED` if the caller wants no other engine.
     fn unserved(&self, engine: &Base, used: EngineUsed) -> Result<Option<Way>, Box<ProviderError>> {
         let LiveSupport::Unserved(unserved) = self.program.support(&engine.provider, used) else {
             return Ok(None);

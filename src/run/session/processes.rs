@@ -102,7 +102,7 @@ impl<F: ProcessForm> Source for Processes<F> {
         let start = TurnStart {
             invocation: invocation(attempt, asked.installed),
             pid: session.pid(),
-            // Of a process that has waited nobody knows yet whether it is still there.
+            // A process that has waited may be gone, so its turn has not begun before it answers.
             has_begun: origin == Origin::Fresh,
             tracker: &engine.lifecycle.runs,
             park: park(self, asked, key.clone()),

@@ -37,7 +37,7 @@ pub(super) async fn attempt<F: ServerForm>(
     }
     // Such a process can't be told a schema.
     let prompt = &printed.asking_prompt.as_ref().unwrap_or(&printed.prompt).text;
-    // What stands in a history is no command.
+    // A history is never read as a command.
     let is_history = matches!(
         engine.provider.warm.map(|warm| warm.thread),
         Some(WarmThread::History { .. })

@@ -66,7 +66,7 @@ impl<F: ServerForm> ServerSessions<F> {
         }
         let starting = self.starts.of(&key);
         let _starting = starting.lock().await;
-        // Another call may have started it meanwhile.
+        // Another call may have started the server meanwhile.
         if let Some(found) = self.find(engine, &key, wanted).await {
             return Ok(found);
         }
@@ -149,7 +149,7 @@ impl<F: ServerForm> ServerSessions<F> {
             let is_old = |known: &KeptServer<F::Server>| {
                 known.key == key && known.is_being_replaced && wanted.is_served_by(&known.service)
             };
-            // What the old one has loaded, the new one loads as well.
+            // The new server loads whatever the old one has loaded.
             let others: Vec<Arc<F::Server>> = sessions.servers.lock().await.of(&key).map(Arc::clone).collect();
             let started = sessions.start(&of_task, wanted, &others).await;
             drop(others);
@@ -239,7 +239,7 @@ impl<F: ServerForm> Source for ServerSessions<F> {
                 (TurnTarget::Server(server), None)
             }
         };
-        // Only who sends an image waits for the answer.
+        // Only a call that sends an image waits for the answer.
         if let Err(refused) = content::check(call.thread.messages(), &Accepts::TEXT)
             && let Some(who) = F::blind_model(&place, &call.setup).await
         {

@@ -35,7 +35,7 @@ impl<'a, C> TurnAsked<'a, C> {
     /// The CLI as it is installed now.
     ///
     /// # Errors
-    /// It was not looked at yet.
+    /// `NotLookedAt` if nobody has looked at it for this turn.
     pub fn looked_at(&self) -> Result<&'a Installed, NotBegun> {
         self.is_looked_at.then_some(self.installed).ok_or(NotBegun::NotLookedAt)
     }

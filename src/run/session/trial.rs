@@ -69,7 +69,7 @@ pub(super) async fn of_call<F: ProcessForm>(
     let Some(_trying) = call.cancel.run_until_cancelled(lock.lock()).await else {
         return Err(NotBegun::Cancelled);
     };
-    // Another call may have tried it meanwhile.
+    // Another call may have tried the CLI meanwhile.
     match engine
         .look(call.base_env)
         .map(|now| now.support_now(&engine.provider, EngineUsed::Live))
@@ -150,7 +150,7 @@ pub(super) async fn run<S: ProcessSession<Setup = Setup>>(
             reason.unwrap_or_else(|| "it ended instead of answering the handshake".to_owned())
         }
         Err(_) => {
-            // Not waited for: it may ignore the signal.
+            // The end of the process is not awaited, since it may ignore the signal.
             session.end();
             format!("it did not answer the handshake within {} s", TRIAL.as_secs())
         }

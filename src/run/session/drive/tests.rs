@@ -240,7 +240,7 @@ async fn an_update_is_noticed_by_the_next_start() {
     assert_eq!(call(&base, &source, &env, false).await, is("started", [1, 1, 0]));
     folder.install("2.0.0");
     assert_eq!(call(&base, &source, &env, true).await, is("continued", [0, 0, 0]));
-    // What serves no sessions is asked in print form, and the caller is told.
+    // A CLI that serves no sessions is called in print form, and the caller is warned.
     assert_eq!(
         call(&base, &source, &env, false).await,
         is("print, told: true", [1, 1, 0])
@@ -305,7 +305,7 @@ async fn a_flag_that_was_refused_is_left_out_from_then_on() {
         line.optional_flags.first().unwrap().clone()
     };
     capabilities::remember_refused(program.binary(), &flag);
-    // What is known has changed: even a turn that goes on looks again, once.
+    // The known facts have changed, so even a turn that goes on looks again, once.
     assert_eq!(call(&base, &source, &env, true).await, is("continued", [1, 1, 0]));
     assert_eq!(call(&base, &source, &env, false).await, is("started", [0, 1, 0]));
     let started = source.started.lock().unwrap();
