@@ -1,11 +1,11 @@
 //! Decodes an API's response into events.
 //!
-//! In: the body of a successful answer in any pieces: a stream of chunks, or one object, distinguished by their first character
-//! (servers that can't stream answer with an object whatever was asked, and not all of them label it). Out: the events of
-//! every decoder, and how the body ended ([`Body`]).
+//! In: the body of a successful answer in any pieces. It is a stream of chunks, or one object; the first character distinguishes
+//! them, since servers that can't stream answer with an object whatever was asked, and not all of them label it. Out: the events
+//! that every decoder makes, and the end of the body ([`Body`]).
 //!
-//! Text and reasoning go out as they come. The message, its calls, the token counts and the last word follow when the body is
-//! over: only then is it known that the message is whole.
+//! Text and reasoning go out as they come. The message, its calls, the token counts and the stop reason follow at the end of the
+//! body: only then is it known that the message is whole.
 
 use std::borrow::Cow;
 

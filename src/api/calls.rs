@@ -2,9 +2,9 @@
 //!
 //! In: the elements of `tool_calls`, of deltas or of a whole message. Out: one event per call, in the order of their beginnings.
 //!
-//! By the book, a call's pieces carry its `index`, and only the first has `id` and `name`. Servers also repeat both in every
-//! piece, leave the index out, give every call the index 0, send each call whole, give two calls one id, send the arguments under an index
-//! of their own (without id and name), or begin with `{}` where the arguments are still to come.
+//! By the protocol, a call's pieces carry its `index`, and only the first has `id` and `name`. Servers also repeat both in every
+//! piece, leave the index out, give every call the index 0, send each call whole, give two calls one id, send the arguments under
+//! an index of their own (without id and name), or begin with `{}` before the real arguments.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! Writes a message's content as the API takes it: as text, or as parts.
 //!
-//! In: content that is taken ([`ACCEPTS`]). Out: text for the roles that take only text, and parts for the user's: `text`, `image_url`,
-//! `file`, and OpenAI's own, as they are.
+//! In: content that the API takes ([`ACCEPTS`]). Out: text for the roles that take only text, and parts for the user's: `text`,
+//! `image_url`, `file`, and OpenAI's own parts, unchanged.
 
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};

@@ -1,7 +1,7 @@
 //! Reads a server's failure from a body of its own or within a stream.
 //!
-//! In: the body's text. Out: a [`Failure`] for the classification, without any secret. Reading the identifiers (`code`, `type`,
-//! `message`) is the classification's: it knows how APIs write them.
+//! In: the body's text. Out: a [`Failure`] without any secret. `classify` reads its identifiers (`code`, `type`, `message`), since
+//! it knows how APIs write them.
 
 use serde_json::Value;
 

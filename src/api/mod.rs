@@ -1,8 +1,8 @@
 //! Calls of OpenAI-compatible APIs, by chat completions.
 //!
-//! In: options ([`settings`]), a thread and tools. Out: the request's body ([`request`]), and of what comes back, events
-//! ([`answer`], over [`sse`]) are judged in `judge`. The connection is elsewhere (`exchange::http`), and nothing in
-//! here knows a vendor: what differs between servers is known from the answers themselves or by an option.
+//! In: options ([`settings`]), a thread and tools. Out: the request's body ([`request`]), and the events of the response
+//! ([`answer`], over [`sse`]), which `judge` judges. `exchange::http` makes the connection. No code here knows a vendor: servers
+//! are distinguished by their answers, or by an option.
 
 pub mod answer;
 mod calls;

@@ -1,7 +1,7 @@
 //! Writes a thread as a request for chat completions.
 //!
-//! In: [`Settings`], messages and tools. Out: the body's JSON text, and the tools by whose names the answer is read. Schemas
-//! and arguments go over as the raw text they came as.
+//! In: [`Settings`], messages and tools. Out: the body's JSON text, and the tools whose names the answer's decoder needs. Schemas
+//! and arguments are copied as the raw text they came as.
 
 use std::collections::VecDeque;
 

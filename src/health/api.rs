@@ -1,7 +1,7 @@
 //! The health check of an API: is it there, does it take the key, does it answer.
 //!
-//! In: an [`ApiEngine`], how far to look, an environment. Out: the [`Report`] of every provider. "Installed" means here that
-//! the server answers at all; its list of models says whether it takes the key, where it has one.
+//! In: an [`ApiEngine`], the depth of the check, and an environment. Out: the [`Report`] of every provider. "Installed" means here
+//! that the server answers at all; its list of models shows whether it takes the key, if it has such a list.
 
 use std::sync::Arc;
 use std::time::Instant;

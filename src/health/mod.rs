@@ -1,7 +1,7 @@
 //! The health check: four separate facts about a provider, each with its time, and advice about each problem.
 //!
-//! In: an [`Engine`], how far to look ([`Level`]) and an environment. Out: a [`Report`]; an unhealthy CLI is a report, too,
-//! never an error. Which commands are asked and how their answers are read is data of the provider (`provider::Checks`).
+//! In: an [`Engine`], the depth of the check ([`Level`]) and an environment. Out: a [`Report`]; an unhealthy CLI is a report, too,
+//! never an error. The commands, and the way their answers are read, are data of the provider (`provider::Checks`).
 
 mod answers;
 mod api;

@@ -1,7 +1,7 @@
 //! An agent of the user's own that speaks the Agent Client Protocol.
 //!
-//! In: the JSON of what starts it. Out: a [`Provider`] whose process serves sessions that are kept, or one for each call. It is an
-//! agent that answers: its instructions and its tools stay its own.
+//! In: the JSON of its config, which says how it is started. Out: a [`Provider`] whose process serves sessions that are kept, or
+//! one for each call. The agent's instructions and its tools stay its own.
 
 use std::borrow::Cow;
 

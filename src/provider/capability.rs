@@ -1,7 +1,7 @@
 //! The capabilities of a provider, for each of its engines.
 //!
-//! In: nothing. Out: the types of a provider's [`Capabilities`], which stand as data in its folder. Who can do what is asked for in
-//! [`super::support`].
+//! In: nothing. Out: the types of a provider's [`Capabilities`], which stand as data in its folder. [`super::support`] answers
+//! which provider supports a feature.
 
 /// The level at which a feature is supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

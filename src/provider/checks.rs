@@ -1,6 +1,6 @@
 //! The types of a provider's data for checking an installed CLI before a call: what it is asked, and what is read from its file.
 //!
-//! In: nothing. Out: [`Checks`] and what it is made of.
+//! In: nothing. Out: [`Checks`] and its parts.
 
 /// The ways to ask a CLI about itself. Only commands that end by themselves without a terminal belong here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! The options that one call may choose as well as a provider: the model, how much it reasons, the length of its answer, its
 //! sampling, the tools it calls.
 //!
-//! In: the object of a call's options or of a provider's. Out: [`Choices`], checked; what of them a provider can't take is refused or
-//! left out ([`settle`]).
+//! In: the object of a call's options or of a provider's. Out: [`Choices`], checked; those that a provider does not support are
+//! refused or left out ([`settle`]).
 
 use serde_json::{Map, Number, Value};
 

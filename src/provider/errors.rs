@@ -1,6 +1,6 @@
 //! The types of a provider's data about its failures: how they look, and what helps.
 //!
-//! In: nothing. Out: the types of the tables in `<id>/errors.rs`, whose meaning is in `classify`.
+//! In: nothing. Out: the types of the tables in `<id>/errors.rs`, which `classify` interprets.
 
 use crate::error::Code;
 

@@ -1,6 +1,6 @@
 //! The options of `createFallbackProvider`, which stand beside its list of providers.
 //!
-//! In: their JSON. Out: the settings of the members' breakers, or an error that names the option.
+//! In: the options' JSON. Out: the settings of the members' breakers, or an error that names the option.
 
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! The types that declare a command line: its flags, their words, and the conditions under which they are there.
 //!
-//! In: nothing. Out: the types of a provider's `flags`, whose meaning is in `command`.
+//! In: nothing. Out: the types of a provider's `flags`, which `command` interprets.
 
 use super::options::OutputFormat;
 

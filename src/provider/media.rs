@@ -1,7 +1,7 @@
 //! The content beside text that a CLI takes, and the ways in which it gets it.
 //!
-//! In: nothing. Out: the types of a provider's `media`. Which block is taken is in `message::content`, how each form is made in
-//! `run::print_prompt` and the live exchanges.
+//! In: nothing. Out: the types of a provider's `media`. `message::content` decides which block is taken; `run::print_prompt` and
+//! the live exchanges write each form.
 
 use crate::message::content::Accepts;
 

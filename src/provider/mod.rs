@@ -1,8 +1,8 @@
 //! The providers: a folder for each CLI, put together in one registry.
 //!
-//! In: nothing. Out: `const` tables that `command` turns into a command line and `classify` asks what a failure is. A provider is
-//! data, in the types of `vocabulary` and `flags`; what a CLI needs that these can't express is added to them as a variant, never
-//! as `if id == "claude"` elsewhere.
+//! In: nothing. Out: `const` tables that `command` turns into a command line and `classify` uses to classify a failure. A provider
+//! is data, in the types of `vocabulary` and `flags`. If a CLI needs something that these can't express, it is added to them as a
+//! variant, never as `if id == "claude"` elsewhere.
 
 pub mod acp;
 pub mod callbacks;

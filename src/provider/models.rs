@@ -1,7 +1,7 @@
 //! The models of a provider: their vendor, names and sizes.
 //!
-//! In: nothing. Out: the types of a provider's `models`. JavaScript gets them with the registry, for what frameworks and telemetry ask of a
-//! model that is not in its answers.
+//! In: nothing. Out: the types of a provider's `models`. JavaScript gets them with the registry, for facts of a model that
+//! frameworks and telemetry need and that its answers do not contain.
 
 use serde::Serialize;
 

@@ -1,7 +1,8 @@
 //! The support of features by all providers: one source for error messages and for the table of docs/reference/providers.md.
 //!
-//! In: the [`Capabilities`] of every provider and of an OpenAI-compatible API. Out: what one of them can do ([`Provider::can`]), who
-//! else can ([`providers_with`]), why something is refused ([`refusal`]), and the table's columns ([`columns`]).
+//! In: the [`Capabilities`] of every provider and of an OpenAI-compatible API. Out: the support of a feature by one of them
+//! ([`Provider::can`]), the providers that support it ([`providers_with`]), the reason of a refusal ([`refusal`]), and the table's
+//! columns ([`columns`]).
 
 use super::capability::{ByEngine, Capabilities, Capability, Feature, Needs, Support, UNSUPPORTED};
 use super::choices::{self, Choices, OnUnsupported};

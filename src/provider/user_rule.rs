@@ -1,6 +1,6 @@
 //! Error rules that a user adds for a CLI of their own.
 //!
-//! In: a pattern and the code it stands for. Out: [`UserRule`], asked before all tables on the text of error channels.
+//! In: a pattern and the code that it means. Out: [`UserRule`], applied before all tables to the text of error channels.
 
 use regex::{Regex, RegexBuilder};
 

@@ -1,8 +1,8 @@
 //! The types of a provider's data, which describe a CLI, and the texts that several CLIs share.
 //!
-//! In: nothing. Out: [`Provider`] and what it is made of; flags are in [`super::flags`], what is asked of an installed CLI in
-//! [`super::checks`], failures in [`super::errors`]. What a
-//! CLI needs that these types can't express is added here, as a field or a variant.
+//! In: nothing. Out: [`Provider`] and its parts; flags are in [`super::flags`], the checks of an installed CLI in
+//! [`super::checks`], failures in [`super::errors`]. If a CLI needs something that these types can't express, it is added here, as
+//! a field or a variant.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,7 @@
 //! Admission of attempts to a provider that has a budget: the one place that every attempt passes, of a CLI or an API.
 //!
-//! In: an attempt that is to be made, and what is known of it afterwards. Out: that it is counted, or the error of a budget that is used up.
+//! In: an attempt before it is made, and its usage afterwards. Out: the count of the attempt, or the error of a budget that is used
+//! up.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Asks an installed CLI about itself, for example for its version: with other arguments than a request's, in a request's own
 //! surroundings.
 //!
-//! In: an engine, its environment, arguments. Out: the file a request would execute, or what the CLI printed and how it
-//! ended. Commands like these are over in a moment, so they don't wait in the queue of requests.
+//! In: an engine, its environment, arguments. Out: the file that a request would execute, or the CLI's output and end. Such
+//! commands are over in a moment, so they don't wait in the queue of requests.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! An attempt, whatever engine makes it: it reports its beginning, keeps its limits, hands on its events, and has its result
 //! judged.
 //!
-//! In: an [`Exchange`] that was started. Out: events on the way, and what the attempt came to. Nothing in here knows which kind
-//! of exchange it is.
+//! In: an [`Exchange`] that was started. Out: events on the way, and the attempt's outcome. No code here knows which kind of
+//! exchange it is.
 
 use std::collections::HashSet;
 use std::convert::Infallible;

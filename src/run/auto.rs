@@ -1,7 +1,7 @@
 //! Decides which engine `engine: "auto"` is with the installed CLI: live where the CLI is known to serve it, print otherwise.
 //!
 //! In: a binary, and the environment of its process. Out: a [`LiveSupport`], decided before anything is started
-//! ([`super::live_support`]). One of which nothing is known is tried ([`super::session::trial`]).
+//! ([`super::live_support`]). A binary of which nothing is known is tried ([`super::session::trial`]).
 
 use std::sync::Arc;
 

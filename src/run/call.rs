@@ -1,6 +1,6 @@
 //! The frame of every call, whether a CLI or an API answers it: it reports itself from its beginning to its end.
 //!
-//! In: what a call works with. Out: its [`Sink`], with a log that has begun where one is wanted, and how it ended.
+//! In: the handles of a call. Out: its [`Sink`], with a log that has begun if one is wanted, and the call's end.
 
 use super::lifecycle::{CallHandles, Lifecycle};
 use super::log::RunRedactor;

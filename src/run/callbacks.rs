@@ -1,8 +1,8 @@
 //! Runs in which the CLI itself calls the caller's tools during its turn, over a bridge.
 //!
-//! In: a question, and a CLI that takes a server of tools. Out: the same [`Run`] as ever, and beside it the calls as they are
-//! made. Each attempt has a bridge of its own, so nothing of a failed one speaks to the next. The calls are reported once: as
-//! [`ToolCallRequest`], not as events of the CLI.
+//! In: a request, and a CLI that takes a server of tools. Out: the same [`Run`] as ever, and beside it the calls as they are made.
+//! Each attempt has a bridge of its own, so that nothing of a failed attempt reaches the next. Each call is reported once: as a
+//! [`ToolCallRequest`], not as an event of the CLI.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::convert::Infallible;

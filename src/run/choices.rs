@@ -1,7 +1,7 @@
 //! The options that one call chooses for itself, over those of its provider.
 //!
-//! In: the `choices` of a call's options. Out: [`Chosen`]: the options that the call is made with, which tools it is to call, and what
-//! is told of choices that were left out. Everything that can't be had is refused here, before anything starts.
+//! In: the `choices` of a call's options. Out: [`Chosen`]: the call's options, the tools it is to call, and the warnings about
+//! choices that were left out. A choice that is not supported is refused here, before anything starts.
 
 use super::base::Base;
 use super::request::ChoicesOnce;

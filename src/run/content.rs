@@ -1,7 +1,7 @@
 //! Refuses content of a thread that the provider can't take, before anything starts.
 //!
-//! In: messages, and what is taken. Out: the messages with text where they hold nothing else, or `UNSUPPORTED_CONTENT`, which names the
-//! block, who can't take it, and who can.
+//! In: messages, and the accepted content. Out: the messages with text wherever they hold nothing else, or `UNSUPPORTED_CONTENT`,
+//! which names the block, the provider that can't take it, and those that can.
 
 use super::base::Base;
 use crate::error::{Code, ProviderError};

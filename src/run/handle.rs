@@ -1,6 +1,6 @@
 //! The handle of a run for its caller.
 //!
-//! Out: batches of events while it goes, its records, and how it [`Ended`].
+//! Out: batches of events while the run goes on, its records, and its end ([`Ended`]).
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! The life of a provider object from its first call to its close, whether it calls a CLI or an API.
 //!
-//! In: the work of one call. Out: a [`Run`] that counts as one of the provider's, is refused when that was closed, and ends with it.
+//! In: the work of one call. Out: a [`Run`] that counts as one of the provider's; it is refused if the provider was closed, and
+//! ends with the provider.
 
 use std::borrow::Cow;
 use std::sync::Arc;

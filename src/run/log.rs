@@ -1,7 +1,7 @@
 //! The records of a run for its user's `logger`: few of them, kept until JavaScript takes them.
 //!
-//! In: what happened, with figures and names. Out: records as JSON. Neither prompts, system prompts, environment values
-//! nor anything the model said gets in here: fields hold numbers, codes, and fixed texts of ours.
+//! In: an occurrence, with figures and names. Out: records as JSON. Prompts, system prompts, environment values and the model's
+//! words never get in here: fields hold numbers, codes, and fixed texts of ours.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};

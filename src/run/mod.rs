@@ -1,10 +1,11 @@
 //! The orchestrator of calls: it renders, queues, starts, decodes, folds, judges and tries again.
 //!
-//! In: an [`Engine`] (one provider object) and the JSON of one call. Out: a [`Run`]: batches of events while it goes, and
-//! how it [`Ended`]. Everything here happens on the runtime's threads.
+//! In: an [`Engine`] (one provider object) and the JSON of one call. Out: a [`Run`]: batches of events while it goes on, and its
+//! end ([`Ended`]). Everything here happens on the runtime's threads.
 //!
-//! `start` begins a call of a CLI and `api` one of an API, `lifecycle` and `call` are what they share; `request` reads it, `retry_loop` tries it until it ends, `reask` asks once more for what does not fit,
-//! `cli` chooses the kind of exchange, and `attempt` drives any. A file uses only those that know less than it does.
+//! `start` begins a call of a CLI and `api` one of an API; both use `lifecycle` and `call`. `request` reads the call, `retry_loop`
+//! tries it until it ends, `reask` asks once more if the reply does not fit, `cli` chooses the kind of exchange, and `attempt`
+//! drives any of them. A file uses only files that know less than it does.
 
 mod admission;
 pub mod api;

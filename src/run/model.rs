@@ -75,8 +75,8 @@ pub trait ProviderObject: Model {
 
     /// Begins a run of a request from JavaScript. Must be called inside the runtime; returns at once, and reads the request later.
     ///
-    /// `env` is what a process inherits, and where an API's key and proxy are looked up; `None` is this process's own, which is read
-    /// here, on the caller's thread: that of JavaScript, which alone may change it.
+    /// `env` is the environment that a process inherits, and in which an API's key and proxy are looked up. `None` is this
+    /// process's own, which is read here, on the caller's thread: JavaScript's, the only one that may change it.
     fn start(self: Arc<Self>, request: EncodedRequest, env: Option<Vars>) -> Run;
 
     /// Starts processes for the next calls, which `known` describes, and waits until they have answered; `env` is that of

@@ -15,8 +15,7 @@ use crate::process::Vars;
 /// describes that call: `{"system": text?, "tools": [spec…]?}`; what is missing there is taken from the last call. `env` is the
 /// environment that they inherit.
 ///
-/// Where calls are made in print form there is nothing to start. Where processes at rest leave no room within `maxProcesses`, nothing is
-/// started.
+/// In print form nothing is started, nor if processes at rest leave no room within `maxProcesses`.
 ///
 /// # Errors
 /// `CLOSED`, `INVALID_TOOL`; as a call where the CLI can't be started, or ends instead of answering.

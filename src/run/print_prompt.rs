@@ -1,7 +1,7 @@
 //! The prompt for one process per call, if the thread has content beside text.
 //!
-//! In: a rendered thread with its blocks. Out: what goes over standard input, and private files. Nothing is fetched and nothing of the
-//! machine is read: the bytes are those of the messages, and a file's name is made here.
+//! In: a rendered thread with its blocks. Out: the text for standard input, and private files. Nothing is fetched, and no file of
+//! the machine is read: the bytes are those of the messages, and a file's name is made here.
 
 use super::base::Base;
 use crate::command::{MediaFile, MediaPrompt, RUN_FOLDER};

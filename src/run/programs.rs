@@ -1,9 +1,10 @@
 //! The program that the calls of a provider start, the engines it serves, and its command lines: found out once, not for each call.
 //!
-//! In: a provider, its options, the environment of a call. Out: a [`Program`]. A call that a resting session may go on with is made with
-//! what is [known](Programs::known): nothing is searched, looked at or built for it. Whoever starts a process, or opens a session in one
-//! that runs, [looks](Programs::look): the file is found on the PATH and looked at, and what was built of it is built again only if that,
-//! or what the file has refused, is another. So an update, a removed file and another PATH are noticed by the next start.
+//! In: a provider, its options, the environment of a call. Out: a [`Program`]. A call that may continue a resting session uses the
+//! [known](Programs::known) one: nothing is searched, looked at or built for it. A call that starts a process, or opens a session
+//! in one that runs, [looks](Programs::look): the file is found on the PATH and examined, and the command lines are built again
+//! only if the file has changed, or has refused something new. So the next start notices an update, a removed file and another
+//! PATH.
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};

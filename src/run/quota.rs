@@ -1,8 +1,8 @@
 //! Calls that wait until a used-up plan is available again.
 //!
-//! In: the errors of a provider's attempts. Out: until when a call waits, and the wait itself ([`sleep_until`]). What is decided is
-//! `retry::quota`'s; here is what one call has found out for those that come after it, login by login and model by model: plans have limits of
-//! their own for some models.
+//! In: the errors of a provider's attempts. Out: the moment until which a call waits, and the wait itself ([`sleep_until`]).
+//! `retry::quota` decides on the wait. This file keeps the facts that one call has found out for later ones, by login and by model,
+//! since plans have limits of their own for some models.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! A value that a caller has given as JSON, read once, by the first who needs it.
 //!
-//! An agent's turns share what it was given, so it is read once in a run. What it says may depend on who reads it: on the one provider
-//! that it was given for.
+//! The turns of an agent share their options, which are therefore read once in a run. The result may depend on the provider that
+//! reads them, so a value belongs to one provider.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,7 +1,7 @@
 //! Asks once more: a reply that does not fit the call is sent back to the model with the reasons, one time.
 //!
-//! In: a call that can be made of a grown thread ([`Reaskable`]). Out: how it ended. The events of the reply that was no answer are
-//! out; an [`Event::Retry`] behind them says that they count no more, as it says of any other attempt.
+//! In: a call that can be made with a longer thread ([`Reaskable`]). Out: the call's end. The events of the rejected reply are out
+//! already; an [`Event::Retry`] behind them says that they no longer count, as it does for any other attempt.
 
 use serde_json::json;
 

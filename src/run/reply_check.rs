@@ -1,7 +1,7 @@
 //! The checks of a reply beside the verdict: conditions of the call that no judge of exchanges knows of.
 //!
-//! In: a judged success. Out: [`CheckOutcome`]: it stands, it is to be asked for once more, or it is a failure after all. How it is asked
-//! for again is [`super::reask`]'s.
+//! In: a judged success. Out: a [`CheckOutcome`]: the reply stands, the model is to be asked once more, or the call has failed
+//! after all. [`super::reask`] asks again.
 
 use std::fmt;
 use std::sync::Arc;

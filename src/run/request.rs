@@ -1,7 +1,7 @@
 //! A call, from its JSON to its checked form.
 //!
-//! In: an [`EncodedRequest`] of JavaScript's, or a [`Request`] that was made here. Out: `Checked`. The JSON is read once, on the
-//! runtime's threads; behind it messages and tools are values, and only the arguments of tools stay the text they were.
+//! In: an [`EncodedRequest`] from JavaScript, or a [`Request`] that was made here. Out: `Checked`. The JSON is read once, on the
+//! runtime's threads; then messages and tools are values, and only the arguments of tools stay the text they were.
 
 use std::collections::HashSet;
 use std::future::pending;

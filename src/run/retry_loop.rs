@@ -1,7 +1,7 @@
 //! The loop of a call, from its first attempt to its last.
 //!
-//! In: a request that is ready. Out: how it ended. Between two attempts nothing is held: no process, no place in the
-//! queue. What may be tried again, and when, is `retry`'s to decide.
+//! In: a request that is ready. Out: the call's end. Between two attempts the call holds neither a process nor a place in the
+//! queue. `retry` decides which failures are tried again, and when.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};

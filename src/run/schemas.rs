@@ -1,7 +1,8 @@
 //! Compiles the schemas of callers: away from Node's thread, once for each text, and only while somebody waits.
 //!
-//! In: a schema's text. Out: the [`Schema`], which all that have the same text share, or why it is none. Compiling blocks and can't be
-//! cancelled from outside: it has a thread of its own, few at a time, and is told to stop when nobody waits for it any more.
+//! In: a schema's text. Out: the [`Schema`], which all users of the same text share, or the reason why there is none. Compiling
+//! blocks and can't be cancelled from outside, so each compilation has a thread of its own, few at a time, which is told to stop
+//! when nobody waits for it any more.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -98,9 +98,9 @@ impl Engine {
     /// describe them, and every call comes out of the receiver. The request must have only permitted tools. Must be called inside
     /// the runtime; returns at once.
     ///
-    /// The run's reply and events hold no calls of these tools. `timeout` counts on while a call waits, `idleTimeout` does not.
-    /// No attempt is made again after a call. The run fails with `CALLBACKS_UNAVAILABLE` where the provider takes no such
-    /// tools, or has answered without ever having asked for them.
+    /// The run's reply and events contain no calls of these tools. `timeout` continues while a call waits, `idleTimeout` does not.
+    /// After a call, no attempt is repeated. The run fails with `CALLBACKS_UNAVAILABLE` if the provider takes no such tools, or has
+    /// answered without ever having asked for them.
     pub fn start_with_callbacks(
         engine: &Arc<Engine>,
         mut request: Request,

@@ -1,7 +1,7 @@
 //! Answers that fit a schema: the call option `outputSchema`.
 //!
-//! In: the schema as the call has it. Out: a check of the reply, which leaves the value in it, and how the model learns of it: natively
-//! where the provider's exchange has a way for it, in the prompt otherwise.
+//! In: the schema as the call has it. Out: a check of the reply, which leaves the value in it, and the way in which the model
+//! learns the schema: natively if the provider's exchange has a way for it, in the prompt otherwise.
 
 use std::sync::Arc;
 

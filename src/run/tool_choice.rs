@@ -1,7 +1,7 @@
 //! `toolChoice`: a call that the model has to make.
 //!
-//! In: a [`ToolChoice`]. Out: the sentence that asks for the call where nothing native does ([`request`]), and the check that it was
-//! made ([`checks`]): a reply without it is asked for once more, and is `TOOL_CHOICE_UNMET` then.
+//! In: a [`ToolChoice`]. Out: the sentence that asks for the call if there is no native way ([`request`]), and the check that the
+//! call was made ([`checks`]): a reply without it is asked for once more, and then is `TOOL_CHOICE_UNMET`.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The user's and the machine's settings of an installed CLI, as far as they affect calls.
 //!
-//! In: a provider, and the environment of a call. Out: [`Found`], what a file of the user's or of the machine's owner holds that beats the
-//! environment or that no setting of ours wins over. Files are read, and nothing is written.
+//! In: a provider, and the environment of a call. Out: [`Found`], the members of the user's or the machine owner's files that beat
+//! the environment, or that no setting of ours can override. Files are read, and nothing is written.
 
 use std::collections::BTreeSet;
 use std::fs;

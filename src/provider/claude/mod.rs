@@ -1,6 +1,6 @@
 //! claude (Claude Code), measured with 2.1.197 and 2.1.332.
 //!
-//! The default is the pure pipe of CLI-FACTS 1.4 that keeps every kind of login: no tools, hooks, CLAUDE.md, MCP servers,
+//! The default makes the CLI a model alone, with every kind of login (CLI-FACTS 1.4): no tools, hooks, CLAUDE.md, MCP servers,
 //! attachments, slash commands, transcripts or retries of the CLI's own.
 
 mod errors;

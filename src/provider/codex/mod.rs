@@ -1,9 +1,9 @@
 //! codex (OpenAI Codex CLI), measured with 0.169.0 (CLI-FACTS 2).
 //!
-//! The default is the smallest request that was measured (3.4 KB) with every kind of login and the user's own model provider
-//! kept. codex's retries stay its own (429: 6 requests in 10.6 s, 500: 30 requests in 25 s): they are settings of a model
-//! provider, and those of the built-in one, which a login uses, are not the user's to override. Without a network codex waits
-//! for ever, so there is always a time limit.
+//! The default is the smallest request that was measured (3.4 KB), with every kind of login and the user's own model provider.
+//! codex's own retries stay (429: 6 requests in 10.6 s, 500: 30 requests in 25 s): they are settings of a model provider, and a
+//! user can't override those of the built-in one, which a login uses. Without a network codex waits for ever, so there is always a
+//! time limit.
 //!
 //! Its live form is `codex app-server` (`exchange::codex_live`; CODEX-LIVE, measured with 0.150.0 and 0.169.0), where the settings of
 //! each thread are made.

@@ -1,13 +1,13 @@
 //! copilot (GitHub Copilot CLI), measured with 1.0.102 (NEW-CLIS 1).
 //!
-//! In print form 7.2 KB of its own instructions stay, whatever is set: our system prompt stands behind them, as that of an agent whose file
-//! is in a home of ours. That home is a private folder with a link to the login, for hooks and MCP servers of `~/.copilot` run with any
-//! flags. An empty list of tools means all of them; a name that no tool has means none. What it unpacks on its first start (235 MB) goes
-//! where it always goes, `~/.cache/copilot`.
+//! In print form 7.2 KB of its own instructions stay, whatever is set; our system prompt stands behind them, as that of an agent
+//! whose file is in a home of ours. That home is a private folder with a link to the login, since hooks and MCP servers of
+//! `~/.copilot` run with any flags. An empty list of tools means all of them; a name that no tool has means none. The CLI unpacks
+//! 235 MB on its first start, into its usual `~/.cache/copilot`.
 //!
-//! Its live form is `copilot --headless --stdio` (`exchange::copilot_live`), where nothing of its own stays.
+//! Its live form is `copilot --headless --stdio` (`exchange::copilot_live`), in which none of its own instructions stay.
 //!
-//! Not measured: a login, a plan, and what either is charged.
+//! A login and a plan were not measured, nor the cost of calls.
 
 mod errors;
 

@@ -5,8 +5,8 @@
 //! user has chosen, above all the login, stays. (The machine-wide layer is no way: the CLI reads it only where every folder
 //! above it is root's alone.) The system prompt comes from a file that a variable names.
 //!
-//! An `@path` anywhere in a prompt is read and sent by the CLI, if it leads into the folder it runs in: not so `/etc/passwd`, `..`, `~`
-//! (0.61.0). So no prompt of a thread has an `@` in it, with the built-in tools off, but before the names of the thread's own images and
+//! The CLI reads and sends an `@path` anywhere in a prompt if it leads into the folder it runs in; `/etc/passwd`, `..` and `~` do
+//! not (0.61.0). So with the built-in tools off, a prompt has an `@` only before the names of the thread's own images and
 //! documents, which are sent in just this way.
 
 mod errors;

@@ -1,8 +1,9 @@
 //! ax-glm (GLM of Z.ai behind ax-cli), by its source and CLI-ADAPTER-PROTOCOL. It was never run, so nothing was measured.
 //!
-//! A bare argument, the document's form, is its interactive mode, which asks for `--prompt`; so the prompt is the value of that
-//! flag, limited and visible to others on the machine, and the document's form is `promptStyle: "arg"`. Output is JSON lines of
-//! messages (`{"role": …}`, `{"messages": […]}`); an error is a message of the assistant that begins `Error: `, with exit code 1.
+//! A bare argument, the document's form, starts its interactive mode, which asks for `--prompt`. So the prompt is the value of that
+//! flag, limited in length and visible to others on the machine, and the document's form is `promptStyle: "arg"`. The output is
+//! JSON lines of messages (`{"role": …}`, `{"messages": […]}`); an error is a message of the assistant that begins `Error: `, with
+//! exit code 1.
 
 use super::capability::{ByEngine, Capabilities};
 use super::errors::Errors;

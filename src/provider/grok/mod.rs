@@ -1,13 +1,14 @@
 //! grok (Grok Build, xAI's own CLI), measured with 1.0.41 (NEW-CLIS 2); ax-grok is its dialect (`ax`).
 //!
-//! A prompt of grok's is no text: an `@` before an absolute path puts that file into the request, and `/compact` at its beginning is
-//! run. What stands in a session's history is sent as it is. So the thread is the one message of a session that is written into a home of
-//! ours and resumed, and what is prompted is a sentence of ours. The home also keeps away the user's AGENTS.md, hooks and servers; the
-//! login is named by a variable, since grok renews it by putting another file in its place. A session that has a title asks for none.
+//! Grok does not take a prompt as mere text: an `@` before an absolute path puts that file into the request, and `/compact` at the
+//! beginning is run. The history of a session is sent unchanged. So the thread is the one message of a session that is written into
+//! a home of ours and resumed, and the prompt is a sentence of ours. The home also keeps away the user's AGENTS.md, hooks and
+//! servers; a variable names the login, since grok renews it by replacing the file. For a session that has a title, grok does not
+//! ask the model for one.
 //!
-//! No list of tools means all of them: our agent has one, which is then taken away.
+//! No list of tools means all of them, so our agent has a list of one tool, which is then taken away.
 //!
-//! Not measured: a login, a plan, and xAI's API.
+//! A login, a plan and xAI's API were not measured.
 
 mod ax;
 mod errors;

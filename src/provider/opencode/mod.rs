@@ -1,13 +1,13 @@
 //! opencode, measured with 1.18.34 (CLI-FACTS 5, whose traps are numbered there).
 //!
-//! The default is the pipe recommended there: an agent of our own without tools, configured by a variable, in an empty folder, with
-//! an empty configuration folder. Logins survive that. An answer that opencode can't tell the end of makes it ask again for
-//! ever (trap 1): the process is ended at the first such step. Its output may be cut at exit (trap 2): without a last
-//! `step_finish` a run is no success. A lost agent is answered by one with all tools (trap 4): that is a failure. Retries are
-//! silent and can't be bounded (trap 7), so there is always a time limit.
+//! The default follows CLI-FACTS 5: an agent of our own without tools, configured by a variable, in an empty folder, with an empty
+//! configuration folder. Logins survive that. If opencode can't recognise the end of an answer, it asks again for ever (trap 1), so
+//! the process is ended at the first such step. Its output may be cut at exit (trap 2), so a run without a last `step_finish` is no
+//! success. In place of a missing agent, one with all tools answers (trap 4), which is a failure. Retries are silent and can't be
+//! bounded (trap 7), so there is always a time limit.
 //!
-//! Not measured: a login together with `OPENCODE_DB=:memory:`, which keeps first runs from colliding (trap 6) and leaves no
-//! sessions behind.
+//! A login together with `OPENCODE_DB=:memory:` was not measured; that setting keeps first runs from colliding (trap 6) and leaves
+//! no sessions behind.
 
 mod errors;
 

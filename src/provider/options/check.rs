@@ -1,6 +1,6 @@
 //! Checks an object of options against its table, and reads the values of a checked one.
 //!
-//! In: JSON text and the table. Out: the object, every field known and of its type, or what is wrong with it as a message.
+//! In: JSON text and the table. Out: the object, with every field known and of its type, or a message about the first fault.
 
 use serde_json::{Map, Value};
 

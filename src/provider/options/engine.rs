@@ -1,6 +1,6 @@
 //! The engine that the options want, and the options that need one process per call.
 //!
-//! In: a checked object of options. Out: the [`EngineKind`], and why `"auto"` is print with these options.
+//! In: a checked object of options. Out: the [`EngineKind`], and the reason why `"auto"` is print with these options.
 
 use serde_json::{Map, Value};
 

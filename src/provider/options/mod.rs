@@ -1,7 +1,7 @@
 //! The options that a user gives a provider: a table of names, types and limits, and their values.
 //!
-//! In: the JSON text of the options object. Out: [`Options`], or one error that names the option, what it holds and what
-//! is allowed. Nothing is started before this has passed.
+//! In: the JSON text of the options object. Out: [`Options`], or one error that names the option, its value and the allowed ones.
+//! No process starts before the options are checked.
 
 mod check;
 mod engine;

@@ -1,10 +1,10 @@
 //! qwen (Qwen Code), measured with 0.15.10 (CLI-FACTS 4) and 0.24.4 (OTHER-LIVE 2).
 //!
-//! `--bare` with five tools excluded is the smallest request that was measured: 1.1 KB, no tools. What it would keep of a run
-//! (a transcript, a log) goes to a private folder. An API's error is for 0.15.10 exit code 0 and a "success" whose text says
-//! `[API Error: …]`, and for 0.24.4 a message that says so before a result that is an error: the decoder makes a failure of both.
-//! Its retries can't be bounded (`maxRetries: 0` in its settings still means 7 attempts, 96 s; 28 for 0.24.4), but where 0.24.4
-//! pauses for a minute, it is ended.
+//! `--bare` with five tools excluded is the smallest request that was measured: 1.1 KB, no tools. The transcript and the log that
+//! it would keep of a run go to a private folder. An API's error is for 0.15.10 exit code 0 and a "success" whose text says `[API
+//! Error: …]`, and for 0.24.4 a message that says so before a result that is an error: the decoder makes a failure of both. Its
+//! retries can't be bounded (`maxRetries: 0` in its settings still means 7 attempts, 96 s; 28 for 0.24.4), but 0.24.4 is ended at a
+//! pause of a minute.
 
 mod errors;
 

@@ -1,7 +1,7 @@
 //! Calls of an OpenAI-compatible API: build the request, queue, send, decode, fold, judge, try again.
 //!
-//! In: an [`ApiEngine`] (one provider object) and one call. Out: a [`crate::run::Run`], as of a CLI: the same events, the same retries, the same
-//! records.
+//! In: an [`ApiEngine`] (one provider object) and one call. Out: a [`crate::run::Run`], with the same events, retries and records
+//! as a CLI's.
 
 mod attempt;
 mod engine;

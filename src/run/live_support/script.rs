@@ -1,8 +1,8 @@
 //! Tells a script that starts a CLI with the script's own arguments from one that only acts like the CLI.
 //!
-//! In: the text of a script. Out: yes or no. A launcher of a shell hands all its arguments on to a program that it names
-//! (`exec "$HOME/.claude/local/node_modules/.bin/claude" "$@"`). A test double reads or prints them instead, and must not be started
-//! once more than it expects: so a script that can't be recognised as a launcher is none.
+//! In: the text of a script. Out: yes or no. A shell's launcher hands all its arguments on to a program that it names (`exec
+//! "$HOME/.claude/local/node_modules/.bin/claude" "$@"`). A test double reads or prints them instead, and must not be started more
+//! often than it expects, so a script that can't be recognised as a launcher counts as a double.
 
 use std::path::{Path, PathBuf};
 

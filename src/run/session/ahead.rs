@@ -1,7 +1,7 @@
 //! Starts processes for one conversation each ahead of the call that will need them.
 //!
-//! In: what is known of the next call ([`NextCall`]). Out: processes that have started and were set up with it, so that the call does
-//! not wait; or the error of one that is not ready.
+//! In: the expected settings of the next call ([`NextCall`]). Out: processes that have started and were set up with them, so that
+//! the call does not wait; or the error of one that is not ready.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The processes of one provider that serve many calls each.
 //!
-//! In: which one a call needs. Out: one that runs, or the place for a new one; those that nobody uses end.
+//! In: the key of the server that a call needs. Out: that server, or the place for a new one; unused servers end.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};

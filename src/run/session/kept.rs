@@ -1,6 +1,6 @@
 //! The processes that a provider keeps between its calls, whichever form they have.
 //!
-//! Which forms there are, and which of them a provider's kept processes have, stands here and nowhere else ([`of`]).
+//! The list of all forms, and the choice of those that a provider's kept processes have, stand here alone ([`of`]).
 
 use std::fmt::Debug;
 use std::pin::Pin;

@@ -1,8 +1,8 @@
 //! Calls served by kept processes: one driver for all forms.
 //!
-//! In: a call, and the processes of its provider. Out: what the attempt came to, or that the next engine is to be asked.
-//! [`drive`] is the driver; where its sessions come from, a [`source::Source`] says: [`processes`], one for each conversation, or
-//! [`servers`], one for many, or for calls that it forgets ([`prompt_call`]). [`kept`] hides which of them it is.
+//! In: a call, and the processes of its provider. Out: the attempt's outcome, or that it is the next engine's turn. [`drive`] is
+//! the driver. A [`source::Source`] has its sessions: [`processes`] with one for each conversation, or [`servers`] with one for
+//! many, or for calls without memory ([`prompt_call`]). [`kept`] hides the difference.
 
 pub(super) mod ahead;
 pub(super) mod drive;

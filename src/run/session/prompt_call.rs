@@ -1,6 +1,7 @@
 //! Calls of processes without memory, which are sent the prompt of the print form.
 //!
-//! In: a call's prompt; where a prompt may be more than a text to the CLI, the session that it becomes. Out: the same events and the same verdict as of a print run.
+//! In: a call's prompt, or the session that carries it if the CLI would read a prompt as more than text. Out: the same events and
+//! the same verdict as a print run's.
 
 use std::sync::Arc;
 

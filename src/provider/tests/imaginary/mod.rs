@@ -1,6 +1,7 @@
 //! An imaginary CLI, which shows what adding one takes: this folder and its name in the registry (in tests, `every`).
 //!
-//! The tests show that nothing else knows it: it gets its command line, is read, judged, asked about its health and run.
+//! The tests show that no other code has to know it: its command line is built, its output is read and judged, its health is
+//! checked, and it is run.
 
 mod errors;
 
