@@ -92,7 +92,7 @@ pub(super) async fn run_attempt<E: Exchange>(
     info: &mut RunInfo,
 ) -> Result<Attempted<E::Unusable>, Box<ProviderError>> {
     let sink = attempt.sink;
-    let mut driven = Driven {
+    let mut driven = OngoingAttempt {
         clocks: Clocks::start(attempt.limits, attempt.cancel),
         events: Vec::new(),
         info,
@@ -141,7 +141,7 @@ pub(super) async fn run_attempt<E: Exchange>(
 }
 
 /// An attempt while its exchange goes on.
-struct Driven<'a> {
+struct OngoingAttempt<'a> {
     attempt: Attempt<'a>,
     clocks: Clocks<'a>,
     /// The events that are ready to go out.
@@ -151,7 +151,7 @@ struct Driven<'a> {
     turn: Option<activity::Turn>,
 }
 
-impl Driven<'_> {
+impl OngoingAttempt<'_> {
     /// Hands on the events until the exchange is over.
     async fn exchange<E: Exchange>(&mut self, exchange: &mut E) {
         let sink = self.attempt.sink;
@@ -261,7 +261,7 @@ impl Driven<'_> {
 
     /// Judges the exchange, and returns the last events; the reply is among them only if somebody listens.
     fn settle(self, evidence: Evidence, on_verdict: Option<OnVerdict>) -> (CheckOutcome, Vec<Event>) {
-        let Driven {
+        let OngoingAttempt {
             attempt,
             mut events,
             info,

@@ -7,7 +7,7 @@ use super::ask;
 use super::cli_attempt::{CliAttempt, CliCall};
 use super::quota::Plan;
 use super::retry_loop::{AttemptOutcome, RetryableCall};
-use super::session::drive::Way;
+use super::session::drive::EngineResult;
 use super::session::kept::KeptCall;
 use crate::error::{Code, ProviderError};
 use crate::event::RunInfo;
@@ -88,8 +88,8 @@ impl KeptOrPrinted<'_> {
     async fn made(&self, attempt: &CliAttempt<'_>, info: &mut RunInfo) -> Result<AttemptOutcome, Box<ProviderError>> {
         for call in self.kept {
             match call.attempt(attempt, info).await? {
-                Way::Outcome(outcome) => return Ok(outcome),
-                Way::Next(told) => self.call.sink.send(&mut told.into_iter().collect()).await,
+                EngineResult::Outcome(outcome) => return Ok(outcome),
+                EngineResult::Next(told) => self.call.sink.send(&mut told.into_iter().collect()).await,
             }
         }
         if !self.call.engine.provider.has_print() {

@@ -1,7 +1,7 @@
 //! The driver of a turn: it waits for a place, gets a session, and runs the turn. If the session is gone, it takes another; if the
 //! CLI does not serve the engine, the next engine's turn comes.
 //!
-//! In: a call, and a [`Source`] of sessions. Out: a [`Way`]. The call's time runs from its place on, whatever has to be started for it.
+//! In: a call, and a [`Source`] of sessions. Out: a [`EngineResult`]. The call's time runs from its place on, whatever has to be started for it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::run::session::pools::warning;
 use crate::toolcall::TextCalls;
 
 /// The result of an attempt with one engine.
-pub(in crate::run) enum Way {
+pub(in crate::run) enum EngineResult {
     Outcome(AttemptOutcome),
     /// The engine left the attempt to the next one, with this warning for the caller.
     Next(Option<Event>),
@@ -54,7 +54,7 @@ pub(in crate::run) async fn drive<S: Source>(
     call: &S::Call,
     reading: Reading<'_>,
     info: &mut RunInfo,
-) -> Result<Way, Box<ProviderError>> {
+) -> Result<EngineResult, Box<ProviderError>> {
     let CliCall { engine, base_env, .. } = *attempt.call;
     info.engine = Some(S::ENGINE);
     let is_auto = engine.options.engine == EngineKind::Auto;
@@ -74,7 +74,7 @@ pub(in crate::run) async fn drive<S: Source>(
     }
     let mut permit = match attempt.permit(decided.file(), info).await {
         Some(permit) => permit,
-        None => return Ok(Way::Outcome(AttemptOutcome::Cancelled)),
+        None => return Ok(EngineResult::Outcome(AttemptOutcome::Cancelled)),
     };
     attempt.start_clock();
     let mut takes_waiting = true;
@@ -101,18 +101,18 @@ pub(in crate::run) async fn drive<S: Source>(
                     drop(permit);
                     permit = match attempt.permit(decided.file(), info).await {
                         Some(permit) => permit,
-                        None => return Ok(Way::Outcome(AttemptOutcome::Cancelled)),
+                        None => return Ok(EngineResult::Outcome(AttemptOutcome::Cancelled)),
                     };
                 }
                 continue;
             }
-            Err(NotBegun::Cancelled) => return Ok(Way::Outcome(AttemptOutcome::Cancelled)),
+            Err(NotBegun::Cancelled) => return Ok(EngineResult::Outcome(AttemptOutcome::Cancelled)),
             Err(NotBegun::Failed(error)) => return Err(error),
-            Err(NotBegun::Left(_)) if is_auto => return Ok(Way::Next(None)),
+            Err(NotBegun::Left(_)) if is_auto => return Ok(EngineResult::Next(None)),
             Err(NotBegun::Left(why)) => return Err(auto::refused(engine, S::ENGINE, why, None)),
             Err(NotBegun::FlagRefused(flag)) => {
                 capabilities::remember_refused(&installed.binary, &flag);
-                return Ok(Way::Outcome(AttemptOutcome::FlagRefused(flag)));
+                return Ok(EngineResult::Outcome(AttemptOutcome::FlagRefused(flag)));
             }
             Err(NotBegun::Unserved(unserved)) => break Unsupported::because(unserved.why),
             Err(NotBegun::Unsupported(unsupported)) => break unsupported,
@@ -125,7 +125,7 @@ pub(in crate::run) async fn drive<S: Source>(
                     AttemptOutcome::Replied(_) => capabilities::remember_reply(S::ENGINE, &installed.binary),
                     _ => {}
                 }
-                return Ok(Way::Outcome(outcome));
+                return Ok(EngineResult::Outcome(outcome));
             }
             Attempted::Unusable(Unusable::Vanished, _) => takes_waiting = false,
             Attempted::Unusable(Unusable::Unsupported { reason, may_have_asked }, ended) => {
@@ -157,7 +157,7 @@ pub(in crate::run) async fn drive<S: Source>(
     if !engine.has_another_form() || may_have_asked {
         return Err(auto::refused(engine, S::ENGINE, &reason, evidence.as_deref()));
     }
-    Ok(Way::Next(Some(fallen_back(S::ENGINE, &reason))))
+    Ok(EngineResult::Next(Some(fallen_back(S::ENGINE, &reason))))
 }
 
 /// The known facts of the installed CLI at the beginning of a turn.
@@ -203,13 +203,13 @@ impl Decided {
     ///
     /// # Errors
     /// `LIVE_UNSUPPORTED` if the caller wants no other engine.
-    fn unserved(&self, engine: &Base, used: EngineUsed) -> Result<Option<Way>, Box<ProviderError>> {
+    fn unserved(&self, engine: &Base, used: EngineUsed) -> Result<Option<EngineResult>, Box<ProviderError>> {
         let LiveSupport::Unserved(unserved) = self.program.support(&engine.provider, used) else {
             return Ok(None);
         };
         if engine.has_another_form() {
             let told = engine.tells(used, unserved, &self.program);
-            return Ok(Some(Way::Next(told.then(|| fallen_back(used, &unserved.why)))));
+            return Ok(Some(EngineResult::Next(told.then(|| fallen_back(used, &unserved.why)))));
         }
         match engine.is_refused(used, unserved) {
             true => Err(auto::refused(engine, used, &unserved.why, None)),

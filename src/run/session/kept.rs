@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
 use super::ahead::{self, NextCall};
-use super::drive::{Reading, Way, drive};
+use super::drive::{EngineResult, Reading, drive};
 use super::prompt_call;
 use super::servers::{ServerSessions, Wanted};
 use super::source::{NotBegun, Source};
@@ -57,7 +57,7 @@ pub(in crate::run) trait Kept: Debug + Send + Sync {
 /// A call that kept processes take.
 pub(in crate::run) trait KeptCall: Send + Sync {
     /// Makes an attempt of the call.
-    fn attempt<'a>(&'a self, attempt: &'a CliAttempt<'a>, info: &'a mut RunInfo) -> Coming<'a, Way>;
+    fn attempt<'a>(&'a self, attempt: &'a CliAttempt<'a>, info: &'a mut RunInfo) -> Coming<'a, EngineResult>;
 }
 
 /// Makes the kept processes of a provider.
@@ -106,7 +106,7 @@ struct Bound<S: Source> {
 }
 
 impl<S: Source> KeptCall for Bound<S> {
-    fn attempt<'a>(&'a self, attempt: &'a CliAttempt<'a>, info: &'a mut RunInfo) -> Coming<'a, Way> {
+    fn attempt<'a>(&'a self, attempt: &'a CliAttempt<'a>, info: &'a mut RunInfo) -> Coming<'a, EngineResult> {
         let reading = Reading {
             text_calls: attempt.call.request.session_text_calls.clone(),
             notes: attempt.pending_note().into_iter().collect(),
@@ -120,7 +120,7 @@ impl<S: Source> KeptCall for Bound<S> {
 struct Prompted<F: ServerForm>(Arc<ServerSessions<F>>);
 
 impl<F: ServerForm> KeptCall for Prompted<F> {
-    fn attempt<'a>(&'a self, attempt: &'a CliAttempt<'a>, info: &'a mut RunInfo) -> Coming<'a, Way> {
+    fn attempt<'a>(&'a self, attempt: &'a CliAttempt<'a>, info: &'a mut RunInfo) -> Coming<'a, EngineResult> {
         Box::pin(prompt_call::attempt(&self.0, attempt, info))
     }
 }

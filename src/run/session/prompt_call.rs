@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::drive::{Reading, Way, drive};
+use super::drive::{EngineResult, Reading, drive};
 use super::servers::ServerSessions;
 use crate::command;
 use crate::error::{Code, ProviderError};
@@ -24,17 +24,17 @@ pub(super) async fn attempt<F: ServerForm>(
     source: &Arc<ServerSessions<F>>,
     attempt: &CliAttempt<'_>,
     info: &mut RunInfo,
-) -> Result<Way, Box<ProviderError>> {
+) -> Result<EngineResult, Box<ProviderError>> {
     let CliCall { engine, request, .. } = *attempt.call;
     // The CLI calls tools or works for itself.
     if request.tool_server.is_some() || request.watching {
-        return Ok(Way::Next(None));
+        return Ok(EngineResult::Next(None));
     }
     let is_auto = engine.options.engine == EngineKind::Auto;
     let printed = request.printed(engine);
     // The CLI holds the answer against the schema in print form only.
     if is_auto && printed.asking_prompt.is_some() {
-        return Ok(Way::Next(None));
+        return Ok(EngineResult::Next(None));
     }
     // Such a process can't be told a schema.
     let prompt = &printed.asking_prompt.as_ref().unwrap_or(&printed.prompt).text;
@@ -60,7 +60,9 @@ pub(super) async fn attempt<F: ServerForm>(
             ));
         }
         let message = format!("{why}, which a warm process does not take: asked in print form");
-        return Ok(Way::Next((!is_auto).then(|| warning("ENGINE_FALLBACK", message))));
+        return Ok(EngineResult::Next(
+            (!is_auto).then(|| warning("ENGINE_FALLBACK", message)),
+        ));
     }
     let choices = request.chosen.options.as_ref().map(|options| options.choices.clone());
     let options = request.provider_options(engine);

@@ -171,12 +171,12 @@ async fn call(base: &Arc<Base>, source: &Arc<MadeUp>, env: &Arc<Vars>, may_conti
     let mut info = RunInfo::default();
     let way = drive(source, &attempt, &may_continue, Reading::default(), &mut info).await;
     let came = match way {
-        Ok(Way::Outcome(AttemptOutcome::Replied(_))) => match info.continued {
+        Ok(EngineResult::Outcome(AttemptOutcome::Replied(_))) => match info.continued {
             Some(true) => "continued".to_owned(),
             _ => "started".to_owned(),
         },
-        Ok(Way::Outcome(_)) => "no reply".to_owned(),
-        Ok(Way::Next(told)) => format!("print, told: {}", told.is_some()),
+        Ok(EngineResult::Outcome(_)) => "no reply".to_owned(),
+        Ok(EngineResult::Next(told)) => format!("print, told: {}", told.is_some()),
         Err(error) => format!("{:?}: {}", error.code, error.message),
     };
     let after = counted();
