@@ -311,7 +311,7 @@ impl AnswerReader {
                 if self.takes_calls {
                     self.calls.take(&mut fields, delta.tool_calls, &mut told);
                 }
-                // A whole message tells its calls as calls alone.
+                // The calls of a whole message are reported only as calls.
                 if is_piece {
                     self.calls_in_pieces = true;
                     told.events.into_iter().for_each(|piece| out.event(piece));
@@ -392,7 +392,7 @@ impl AnswerReader {
 impl Voice {
     /// Hands on the model's text, reasoning and calls.
     fn take(&mut self, delta: &Delta, fields: &mut Fields, out: &mut Out) {
-        // Servers that send both send the same twice.
+        // Servers that send both fields send the same text twice.
         let reasoning = [delta.reasoning_content, delta.reasoning].into_iter().flatten();
         let piece = reasoning.filter(|raw| is_string(raw)).find(|raw| raw.get() != "\"\"");
         let shown = self.add_details(delta.reasoning_details, fields);

@@ -123,7 +123,7 @@ impl Open {
                 value => drop(self.beside.insert(name.into_owned(), value)),
             }
         }
-        // Repeated with every piece, or itself in pieces.
+        // The member is repeated with every piece, or comes in pieces itself.
         if self.args.is_empty() && piece.name != self.name {
             self.name.push_str(&piece.name);
         }
@@ -300,7 +300,7 @@ impl AnswerCalls {
 
     /// The calls, under the caller's names and without secrets, which may have been cut apart.
     pub fn finish(self, tools: &Tools, redactor: &Redactor) -> Vec<Event> {
-        // Arguments that belong to no call may be those of a call that has none.
+        // Arguments without a call may be those of a call without arguments.
         let has_stray = self
             .list
             .iter()
@@ -339,7 +339,7 @@ impl AnswerCalls {
                     Err(error) => invalid_call(id, name, args, &format!("arguments are not JSON: {error}")),
                 }
             };
-            // Two calls of one id are two calls.
+            // Two calls with the same id are two calls.
             if let Event::ToolCall { tool_call } = &mut call {
                 make_unique(slice::from_mut(tool_call), &mut taken);
                 if !open.beside.is_empty() {
@@ -686,7 +686,7 @@ mod tests {
         ] {
             assert_eq!(deltas_of(&[piece], &Redactor::default()).len(), 1, "{case}");
         }
-        // An object that may be a placeholder is told when something follows.
+        // An object that may be a placeholder is reported when something follows.
         let held = [
             r#"[{"index":0,"id":"c","function":{"name":"get","arguments":"{}"}}]"#,
             r#"[{"index":0,"function":{"arguments":"{\"a\":"}}]"#,

@@ -54,7 +54,7 @@ pub fn parts(content: &Content, role: &Role) -> Parts {
         return Parts::Text(content.as_text().to_owned());
     };
     let read = content::parts(raw, role);
-    // Servers that know no parts know text.
+    // Servers that do not support parts support text.
     if !read.iter().any(|part| matches!(part, Part::Media(_))) {
         return Parts::Text(text(content, role));
     }
@@ -68,7 +68,7 @@ pub fn parts(content: &Content, role: &Role) -> Parts {
 
 fn of_media(media: &Media) -> Option<Box<RawValue>> {
     let url = match (&media.source, media.dialect) {
-        // LangChain also writes the URL where the API wants an object.
+        // LangChain also writes the URL itself where the API wants an object.
         (_, Dialect::OpenAi) if !media.block.get("image_url").is_some_and(serde_json::Value::is_string) => {
             return to_raw_value(&media.block).ok();
         }

@@ -32,7 +32,7 @@ pub fn failure_of(json: &str, status: Option<u16>, redactor: &Redactor) -> Failu
         Value::String(message) => Some(message.clone()),
         error => text(error, &["message", "detail", "msg"]).or_else(|| text(&body, &["message", "detail"])),
     };
-    // `code` is finer than `type`, where both are identifiers.
+    // `code` is finer than `type`, if both are identifiers.
     let kinds = [error, &body]
         .into_iter()
         .flat_map(|value| ["code", "type", "status"].map(|name| value.get(name)));

@@ -216,7 +216,7 @@ impl Settings {
     pub fn redactor(&self, key: Option<&Secret>) -> Redactor {
         let sensitive = self.headers.iter().filter(|(_, value)| value.is_sensitive());
         let headers = sensitive.filter_map(|(_, value)| value.to_str().ok());
-        // `Bearer abc`: the parts count, too.
+        // Of `Bearer abc`, the parts are secrets, too.
         let parts = headers.flat_map(|value| std::iter::once(value).chain(value.split_whitespace()));
         let query = self.chat.query().into_iter().flat_map(|query| query.split('&'));
         let values = query.filter_map(|pair| pair.split_once('=')).map(|(_, value)| value);

@@ -193,7 +193,7 @@ impl Look {
             self.request(&mut report).await;
             report.timings_ms.request = Some(millis(began));
         }
-        // Last: the request may have found out.
+        // This comes last, since the request may have found it out.
         report.engine = self.engine.engine_choice(&self.base).unwrap_or_default();
         report
     }
@@ -369,7 +369,7 @@ impl Look {
                 let told = kind(check, &output, |name| self.is_set(name));
                 let is_plan = matches!(told, Some((LoginKind::Plan, _)));
                 report.signed_in_by = self.signed_in_by(check, told);
-                // A CLI that says it uses its login uses no key.
+                // A CLI that reports that it uses its login uses no key.
                 if !is_plan {
                     report.problems.extend(self.key_beside_login(check).await);
                 }
@@ -451,7 +451,7 @@ impl Look {
                 return settled(self.engine.id(), asked, report);
             }
         };
-        // Second best: what codex's own tools do not hide (CODEX-LIVE §3.3).
+        // The second choice: tools in a form that codex's own do not hide (CODEX-LIVE §3.3).
         let engine = Arc::new(self.engine.with_tool_namespace());
         let again = self.offer(&engine).await;
         engine.close().await;

@@ -164,7 +164,7 @@ fn lacks(can: Capability, options: &Options) -> Option<&'static str> {
 
 /// The engines that a call may use with the option `engine`, each with its name.
 pub fn engines(of: &ByEngine, engine: EngineKind) -> impl Iterator<Item = (&'static str, &Capabilities)> {
-    // A warm process is asked what a process per call would be.
+    // A warm process gets the same prompt as a process per call.
     let print = match engine {
         EngineKind::Live => None,
         EngineKind::Warm => Some(("warm", &of.print)),

@@ -187,7 +187,7 @@ pub struct WarmForm {
     pub max_sessions: u32,
     /// The way in which a session gets the thread of its call.
     pub thread: WarmThread,
-    /// True if its sessions are told the choices; with others, the command line or the session's file says them.
+    /// True if its sessions are told the choices; with other CLIs, the command line or the session's file has them.
     pub is_told_choices: bool,
     /// True if it has tools of its own that it runs by itself: a call that may have run one is not repeated.
     pub has_own_tools: bool,

@@ -66,7 +66,7 @@ impl Admission {
             (true, Some(used)) => ledger.settle(used, now_ms).await,
             (true, None) => Ok(()),
         };
-        // The answer is there: it is the next attempt that is refused.
+        // The answer is there, so the next attempt is refused instead.
         if let Err(why) = kept {
             sink.log.say(Level::Error, "not counted", json!({"why": why}));
         }

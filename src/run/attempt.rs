@@ -156,10 +156,10 @@ impl OngoingAttempt<'_> {
     async fn exchange<E: Exchange>(&mut self, exchange: &mut E) {
         let sink = self.attempt.sink;
         self.announce(exchange);
-        // At once: an exchange may be silent for long.
+        // The beginning is reported at once, since an exchange may be silent for long.
         sink.send(&mut self.events).await;
         let mut decoded = Vec::new();
-        // A slow consumer is no silence of the provider's.
+        // A slow consumer does not count as silence of the provider.
         let mut last_output = Instant::now();
         loop {
             let next = exchange.next(&mut decoded);
@@ -294,7 +294,7 @@ impl OngoingAttempt<'_> {
         events.extend(attempt.sink.note_used(used(usage, cost, answered)));
         let mut held = attempt.checks.hold(judged, events_before);
         if let Some(on_verdict) = on_verdict {
-            // A reply that does not fit is one all the same: it is what the next turn answers.
+            // The calls of a reply that does not fit stay open as well: the next turn answers them.
             let reply = match &held {
                 CheckOutcome::Replied(reply) => Some(&**reply),
                 CheckOutcome::AskAgain(rejected) => Some(&rejected.reply),

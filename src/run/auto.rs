@@ -50,7 +50,7 @@ impl Base {
         match unserved.basis {
             Basis::Setting => false,
             Basis::Trial => true,
-            // Once, where it would have either, and not where it has the other.
+            // A caller is warned once if the CLI would have both engines, and not at all if it has the other.
             Basis::Version if engine == EngineUsed::Warm => self.provider.live.is_none(),
             Basis::Version => !matches!(
                 program.support(&self.provider, EngineUsed::Warm),
@@ -186,7 +186,7 @@ pub(super) fn refused(
     let reason = format!("the installed CLI takes no {}: {reason}", takes(used));
     let mut error = match engine.provider.has_print() {
         true => engine.refuse(Code::LiveUnsupported, reason),
-        // The advice for others names an engine that it has not.
+        // The general advice names an engine that an agent does not have.
         false => {
             let error = ProviderError::new(engine.id(), Code::LiveUnsupported, reason);
             Box::new(error.with_hint("update the agent, or use `engine: \"auto\"`"))
@@ -207,7 +207,7 @@ mod tests {
         let root = tempfile::TempDir::new().unwrap();
         let manifest = format!(r#"{{"name":"{package}","version":"{version}"}}"#);
         std::fs::write(root.path().join("package.json"), manifest).unwrap();
-        // Windows takes a script for Node's, and looks for that.
+        // Windows looks for a program's name, and would take a script for Node's.
         let file = root.path().join(if cfg!(windows) { "cli.exe" } else { "cli.js" });
         std::fs::write(&file, "").unwrap();
         #[cfg(unix)]
@@ -233,7 +233,7 @@ mod tests {
             ("codex", "@openai/codex", "0.140.0", &live),
             ("gemini", "@google/gemini-cli", "0.62.0", &warm),
             ("qwen", "@qwen-code/qwen-code", "0.24.5", &live),
-            // The one engine in the place of the other is no news, nor is the right version.
+            // A caller is not warned if one engine replaces the other, nor with the right version.
             ("qwen", "@qwen-code/qwen-code", "0.15.10", &vec![]),
             ("qwen", "@qwen-code/qwen-code", "0.24.4", &vec![]),
             ("gemini", "@google/gemini-cli", "0.61.0", &vec![]),

@@ -225,7 +225,7 @@ pub(super) fn not_started(engine: &Base, error: &NotStarted) -> Box<ProviderErro
             (error.code(), reason, start_hint(id, error))
         }
         NotStarted::Scratch { folder, source } => {
-            // tempfile adds the name it has tried, which is made up.
+            // The error of tempfile contains the name that it has tried, which is random.
             let why = source.to_string();
             let why = why.split(" at path ").next().unwrap_or_default();
             let reason = format!(

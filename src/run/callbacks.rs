@@ -153,7 +153,7 @@ impl OpenBridge<'_> {
         let declarations = &self.server.declarations;
         match event {
             Event::ToolCall { tool_call } if declarations.ours(&tool_call.name).is_some() => {
-                // Some tell of a call twice, when it begins and when it ends.
+                // Some CLIs report a call twice, when it begins and when it ends.
                 if self.hidden.insert(tool_call.id.clone()) {
                     self.queue.announced += 1;
                     self.written.insert(tool_call.id, tool_call.args);
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(gone(&mut queue), ["a"]);
         queue.announced += 2;
         assert_eq!(gone(&mut queue), ["b"]);
-        // Spoken of before it came.
+        // The output has announced the call before it came.
         queue.push(call("c"));
         assert_eq!(gone(&mut queue), ["c"]);
     }

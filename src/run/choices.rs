@@ -51,7 +51,7 @@ pub(super) fn choose(
     let chooses = call.choices != Choices::default();
     let chosen_model = call.choices.model.clone();
     let merged = call.choices.clone().or(own);
-    // A CLI that is not told a model has one all the same, of its config.
+    // A CLI that gets no model still has one, from its config.
     let (asked, model) = (
         Choices {
             model: chosen_model,

@@ -202,7 +202,7 @@ impl CliRequest {
         callbacks: Option<(mpsc::Sender<ToolCallRequest>, BridgeOptions)>,
     ) -> Result<CliRequest, Box<ProviderError>> {
         let accepts = match callbacks {
-            // The thread is printed there.
+            // The prompt is printed there.
             Some(_) => content::print_accepts(engine),
             None => content::accepts(engine),
         };
@@ -299,7 +299,7 @@ impl CliRequest {
         Ok(CliRequest {
             ends_with_result: prompt::ends_with_result(&source.messages, documents),
             emulated_because: output.and_then(|schema| why_emulated(engine, schema, has_calls)),
-            // The second time, what is behind the thread asks for it.
+            // The second time, the messages behind the thread ask for it.
             note: match calls_back || self.checks.asked_before() {
                 true => None,
                 false => tool_choice::request(self.chosen.tool_choice.as_ref()),

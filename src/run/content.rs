@@ -70,13 +70,13 @@ pub(super) fn accepts(engine: &Base) -> &Accepts {
 pub(super) fn print_accepts(engine: &Base) -> &Accepts {
     let options = &engine.options;
     match engine.provider.media.form {
-        // The CLI reads lines only where it also writes them, and only from standard input.
+        // The CLI reads lines only if it also writes them, and only from standard input.
         Some(MediaForm::UserLine)
             if options.output_format != OutputFormat::StreamJson || options.prompt_style != PromptStyle::Stdin =>
         {
             &Accepts::TEXT
         }
-        // The files have to lie in the folder it runs in, where nothing else may lie that a text could name.
+        // The files have to lie in the folder it runs in, and no other file may lie there that a text could name.
         Some(MediaForm::NamedFiles) if options.built_in_tools || options.cwd.is_some() => &Accepts::TEXT,
         _ => &engine.provider.media.print,
     }
@@ -91,7 +91,7 @@ pub(super) fn unprintable(engine: &Base, messages: &[Message]) -> Option<Box<Pro
     let refused = content::check(messages, accepts).err()?;
     let who = format!("{}'s print engine", engine.id());
     let refusal = refuse_content(engine, &refused, &who, accepts);
-    // The call has come here from a live engine that the installed CLI does not have, or where others are not known to have it.
+    // The call comes from a live engine that the installed CLI does not have, or other CLIs are not known to have it.
     let is_for_live = engine.provider.live.is_some() && content::check(messages, &engine.provider.media.live).is_ok();
     Some(match is_for_live {
         true => Box::new(refusal.with_hint(LIVE_TAKES_IT)),

@@ -60,7 +60,7 @@ impl Run {
             Arc::clone(&replied),
         );
         let task = runs.spawn(async move {
-            // Also if it panics.
+            // The guard is dropped even if the work panics.
             let _of_run = of_run;
             let ended = work.await;
             of_reply.store(matches!(ended, Ended::Replied(_)), Ordering::Relaxed);

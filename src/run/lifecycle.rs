@@ -90,7 +90,7 @@ impl Lifecycle {
         F: Future<Output = Result<Ended, Box<ProviderError>>> + Send + 'static,
     {
         let (identity, closing, cancel) = (self.identity.clone(), self.closing.clone(), self.closing.child_token());
-        // Decided now: what was begun before `drain` is not refused by it.
+        // This is decided now, so that `drain` does not refuse calls that began before it.
         let (refused, call) = (self.refuses(), self.calls.token());
         Run::begin(
             identity.id.clone(),

@@ -77,7 +77,7 @@ pub fn look(check: &EngineCheck, file: &Path) -> LiveSupport {
 
 /// Finds that out through at most `scripts` scripts that hand their arguments on.
 fn look_behind(check: &EngineCheck, file: &Path, scripts: usize) -> LiveSupport {
-    // A shim on the PATH is a link to what is meant.
+    // A shim on the PATH is a link to the real program.
     let real = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     if let Some((name, version)) = manifest(check, &real) {
         return support_of(check, &name, &version, "its package.json");

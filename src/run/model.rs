@@ -68,7 +68,7 @@ pub trait Model: Debug + Send + Sync {
 /// A boxed future, for work that takes its time.
 pub type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// A provider object, as whoever made it holds it.
+/// A provider object, as its owner uses it.
 pub trait ProviderObject: Model {
     /// The lifecycle of the object's calls: whether it takes further ones, and their draining.
     fn lifecycle(&self) -> &Lifecycle;

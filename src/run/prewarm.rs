@@ -20,7 +20,7 @@ use crate::process::Vars;
 /// # Errors
 /// `CLOSED`, `INVALID_TOOL`; as a call where the CLI can't be started, or ends instead of answering.
 pub(super) async fn prewarm(engine: &Arc<Engine>, known: &str, env: Vars) -> Result<(), Box<ProviderError>> {
-    // `close` waits for what holds a token: a process that is being started just now is not overlooked.
+    // `close` waits for everything that holds a token, so it also ends a process that is being started just now.
     let _starting = engine.lifecycle.runs.token();
     engine.refusal().map_or(Ok(()), Err)?;
     let next: NextCall = serde_json::from_str(known)

@@ -78,7 +78,7 @@ impl CliAttempt<'_> {
             prompt = asking;
             line = line_of(prompt, options)?.line;
         }
-        // Waiting for a place is not part of it.
+        // The wait for a place does not count.
         let spent = self.spent();
         let Some(permit) = self.permit(binary.file(), info).await else {
             return Ok(AttemptOutcome::Cancelled);
@@ -101,7 +101,7 @@ impl CliAttempt<'_> {
                 let emulated = emulated_because.and_then(|why| emulated(engine, &why));
                 let choices = match self.call.has_dropped_schema() {
                     false => request.notes(self.number, engine, EngineUsed::Print, base_env),
-                    // The attempt that ended with that has told them.
+                    // The attempt that ended with the refusal has sent them.
                     true => Vec::new(),
                 };
                 choices.into_iter().chain(uncallable).chain(emulated).collect()

@@ -37,7 +37,7 @@ pub(super) fn media_prompt(engine: &Base, rendered: &Rendered) -> Result<MediaPr
                 let reason = format!("the system gives no random bytes, which name the files of a prompt: {error}");
                 engine.refuse(Code::Internal, reason)
             })?;
-            // No text of a thread can name one of them.
+            // The file names are random, so that no text of a thread can name one of them.
             let name = |index: usize, media: &Media| format!("{index:06}-{random:016x}.{}", extension(media));
             let names = rendered.media.iter().enumerate();
             let names = names.map(|(at, placed)| format!("@{} ", name(at + 1, &placed.media)));

@@ -195,7 +195,7 @@ impl Program {
             return LiveSupport::unserved(Basis::Setting, format!("{name} is set in the environment"));
         }
         match capabilities::support(engine, &check, &self.binary) {
-            // No warm process is tried: what is not known to serve such calls is asked in print form.
+            // No warm process is tried: a CLI that is not known to serve such calls is called in print form.
             LiveSupport::Unknown(why) if engine == EngineUsed::Warm => LiveSupport::unserved(Basis::Program, why),
             known => known,
         }

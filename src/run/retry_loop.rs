@@ -121,14 +121,14 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
             }
             continue;
         }
-        // A store may be somebody else's for seconds.
+        // Another process may hold the store for seconds.
         let admission = admission::admit(sink, call.now_ms(), call.timeout());
         let Some(admission) = cancel.run_until_cancelled(admission).await else {
             return Driven::Ended(cancelled(call, number - 1, reasons, info));
         };
         let admission = match admission {
             Ok(admission) => Ok(admission),
-            // A store that can't be had just now is tried again, as a provider is.
+            // A store that is busy is tried again, like a provider.
             Err(error) if error.should_retry => Err(error),
             Err(error) => {
                 let waits = call.quota().filter(|_| !sink.is_committed());

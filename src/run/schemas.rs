@@ -120,7 +120,7 @@ fn cache() -> MutexGuard<'static, Cache> {
 /// # Errors
 /// The reason for which the text is no usable schema.
 pub(crate) async fn compiled(text: &str) -> Result<Arc<Schema>, String> {
-    // At once, and without a thread, where that shows without compiling.
+    // A fault that shows without compiling is reported at once, without a thread.
     Schema::look(text)?;
     let mut entry = cache().entry(text);
     if entry
@@ -174,7 +174,7 @@ async fn compile(text: String) -> Result<Found, String> {
         .name("df-schema".to_owned())
         .stack_size(STACK)
         .spawn(move || {
-            // Given back when the work is over, whoever waits for it.
+            // The place is given back when the work is over, whoever waits for it.
             let _place = place;
             let _ = answer.send(Schema::compile(&text, &flag).map(Arc::new));
         });

@@ -193,7 +193,7 @@ impl Sink {
     /// Writes `events` into the run's log. A failure to write is reported behind them, but before the last.
     async fn record(&self, events: &mut Vec<Event>) {
         let Some(recorder) = &self.recorder else { return };
-        // The pieces of a call's arguments are in the call.
+        // The pieces of a call's arguments are not recorded, since the call has them.
         for event in events
             .iter()
             .filter(|event| !matches!(event, Event::ToolCallDelta { .. }))

@@ -74,7 +74,7 @@ pub(super) struct FitsSchema {
 impl ReplyCheck for FitsSchema {
     fn check(&self, reply: &mut Reply) -> Finding {
         let given = reply.structured.take();
-        // The value comes when the calls have their results.
+        // The value comes in a later turn, when the calls have their results.
         if !reply.tool_calls.is_empty() || !reply.invalid_tool_calls.is_empty() {
             return Finding::Fits;
         }
@@ -87,7 +87,7 @@ impl ReplyCheck for FitsSchema {
         match found {
             Ok(value) => {
                 if by_tool {
-                    // In the thread's next call the answer has to be the answer, not what was said beside it.
+                    // In the thread's next call, the message has to be the value, without the text beside it.
                     reply.content = value.to_string();
                 }
                 reply.structured = Some(value);

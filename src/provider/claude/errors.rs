@@ -61,7 +61,7 @@ const NOT_OFFERED: &str = "look into `permissions.deny` of `~/.claude/settings.j
 
 #[rustfmt::skip] // One rule, one row.
 const RULES: &[Rule] = &[
-    // How the run ended.
+    // The words for the run's end.
     Rule::new(&[Subtype("error_max_turns")], Code::MaxTurns, "Reached maximum number of turns (1)"),
     Rule::new(&[Terminal("max_turns")], Code::MaxTurns, "Reached maximum number of turns (1)"),
     Rule::new(&[Subtype("error_max_budget_usd")], Code::BudgetExhausted, "Reached maximum budget ($0.01)"),
@@ -77,9 +77,9 @@ const RULES: &[Rule] = &[
     Rule::new(&[Stop("refusal")], Code::Refusal, "API Error: Claude Code is unable to respond to this request"),
     Rule::new(&[Stop("max_tokens")], Code::MaxTokens, "the answer ends at its limit of tokens"),
     Rule::new(&[Kind("max_output_tokens")], Code::MaxTokens, "Claude's response exceeded the 64000 output token maximum"),
-    // `assistant.error` and `api_error`.
+    // The words of `assistant.error` and `api_error`.
     Rule::new(&[Kind("usage_limit_reached")], Code::UsageLimit, "You've hit your 5-hour limit · resets 12:15am (UTC)"),
-    // An organisation without a plan has none that is used up, and to wait does not help.
+    // An organisation without a plan has no limit that is used up, so waiting does not help.
     Rule::new(&[Kind("rate_limit"), NoPlan], Code::PermissionDenied, "This service is disabled for your org").hint(NO_PLAN),
     Rule::new(&[Status(429), NoPlan], Code::PermissionDenied, "This service is disabled for your org").hint(NO_PLAN),
     Rule::new(&[Text("<cannot use --strict-mcp-config when an enterprise mcp config is present")], Code::InvalidConfig, "You cannot use --strict-mcp-config when an enterprise MCP config is present").hint(MANAGED_SERVERS),
@@ -117,14 +117,14 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("connection_failed")], Code::ConnectionFailed, "API Error: Connection refused — a firewall or proxy may be blocking it (ECONNREFUSED)"),
     Rule::new(&[Kind("server_error"), Status(529)], Code::Overloaded, "API Error: 529 Overloaded. This is a server-side issue"),
     Rule::new(&[Kind("server_error"), Statuses(500, 528)], Code::ServerError, "API Error: 500 boom"),
-    // A status that is null: what the CLI gave up on says only its text.
+    // The status is null: only the text says what the CLI gave up on.
     Rule::new(&[Kind("server_error"), Text("<overloaded>")], Code::Overloaded, "API Error: Repeated 529 Overloaded errors. The API is at capacity"),
     Rule::new(&[Kind("server_error"), Text("<timed out>")], Code::RequestTimeout, "Request timed out"),
     Rule::new(&[Kind("server_error"), Text(CUT)], Code::ConnectionLost, "API Error: Connection to the API was lost (ECONNRESET). The response above is partial."),
     Rule::new(&[Kind("server_error"), Text(NO_CONNECTION)], Code::ConnectionFailed, "API Error: Unable to connect to API (ConnectionRefused)"),
     Rule::new(&[Kind("server_error")], Code::ServerError, "API Error: boom"),
     Rule::new(&[NoTurns, Subtype("success")], Code::PromptIntercepted, "Unknown command: /nonsense").say("the CLI took the prompt for a command of its own and asked no model"),
-    // Text form, and fields that are missing.
+    // The texts of text form, and of results with missing fields.
     Rule::new(&[Text(PLAN)], Code::UsageLimit, "You've hit your session limit · resets 10:37pm (UTC)"),
     Rule::new(&[Text("<not your usage limit>|<request rejected \\(429\\)")], Code::RateLimited, "API Error: Server is temporarily limiting requests (not your usage limit) · rate limited"),
     Rule::new(&[Text(NO_LOGIN)], Code::NotLoggedIn, "Not logged in · Please run /login"),
@@ -143,7 +143,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("<stream ended without receiving any events>")], Code::MalformedResponse, "API Error: Stream ended without receiving any events"),
     Rule::new(&[Text("^request timed out>")], Code::RequestTimeout, "Request timed out. If the API is slow to answer, set API_TIMEOUT_MS above 3000."),
     Rule::new(&[Text("<unable to connect to api>|<connection refused>")], Code::ConnectionFailed, "API Error: Unable to connect to API (ConnectionRefused)"),
-    // Set-up; on standard error, with an empty standard output.
+    // Set-up errors, which come on standard error with an empty standard output.
     Rule::new(&[Text("<input must be provided|<contained only whitespace>|<no messages returned from query>")], Code::EmptyPrompt, "Error: Input must be provided either through stdin or as a prompt argument when using --print"),
     Rule::new(&[Text("<piped stdin input exceeds>")], Code::PromptTooLong, "Error: piped stdin input exceeds 10MB. Pass large content as a file path in your prompt instead.").hint("shorten the thread: claude takes at most 10 MB"),
     Rule::new(&[Text("<requires --verbose>")], Code::InvalidOption, "Error: When using --print, --output-format=stream-json requires --verbose").hint("leave `verbose` at its default"),
@@ -154,7 +154,7 @@ const RULES: &[Rule] = &[
     // 2.1.197 quotes the line, and with it the prompt.
     Rule::new(&[Text("<error parsing streaming input line|<expected message role>")], Code::Internal, "Error parsing streaming input line (type=unknown, 16 chars): SyntaxError").say("the CLI can't read a line that was sent to it"),
     Rule::new(&[Text("^execution error$")], Code::Crashed, "Execution error").say("interrupted in the middle of the answer"),
-    // Better than nothing.
+    // The last resorts.
     Rule::new(&[Terminal("model_error")], Code::ServerError, "e.message.content.some is not a function.").weak(),
     Rule::new(&[Subtype("error_during_execution")], Code::ServerError, "something broke").weak(),
 ];

@@ -187,7 +187,7 @@ pub static CLAUDE: Provider = Provider {
         flag(&[], &[Lit("-p")]),
         // Right behind `-p`: `--tools` and `--allowedTools` are variadic and would swallow it (CLI-FACTS).
         flag(&[When::PromptArg], &[Word::Prompt]),
-        // The name exists in no released claude (CLI-FACTS 1.2): SPEC-01's form, dropped where it is refused.
+        // The flag exists in no released claude (CLI-FACTS 1.2); it is part of SPEC-01's form, and dropped if it is refused.
         optional(&[When::NoInput], &[Lit("--no-input")]),
         flag(&[When::Live], &[Lit("--input-format"), Lit("stream-json")]),
         flag(
@@ -210,9 +210,10 @@ pub static CLAUDE: Provider = Provider {
             &[Lit("--include-partial-messages")],
         ),
         flag(&[When::Model], &[Lit("--model"), Word::Model]),
-        // Not optional: an older CLI would think as much as it likes.
+        // Not optional: an older CLI would reason as much as it likes.
         flag(&[When::Effort], &[Lit("--effort"), Word::Effort]),
-        // Without it 2.1.330 asks its API for none of the text that it thinks (CLI-FACTS 1b §4). Who says how to think wants to read it.
+        // Without it 2.1.330 does not ask its API for the text of its reasoning (CLI-FACTS 1b §4). A caller who chooses the reasoning wants
+        // to read it.
         optional(&[When::Effort], &[Lit("--thinking-display"), Lit("summarized")]),
         // Hooks, CLAUDE.md and plugins off, logins of every kind kept (CLI-FACTS 1.4, "Login survival"). With it, the CLI silently drops
         // the servers of `--mcp-config`: hooks are switched off by a setting then, and CLAUDE.md by a variable.
@@ -235,7 +236,7 @@ pub static CLAUDE: Provider = Provider {
             &[When::Isolated, When::ToolsOff],
             &[Lit("--setting-sources"), Lit("user")],
         ),
-        // Not optional: a run whose tools were not switched off is another run.
+        // Not optional: with tools, the run would not be that of a model alone.
         flag(&[When::Isolated, When::ToolsOff], &[Lit("--tools"), Lit("")]),
         optional(&[When::Isolated, When::ToolsOff], &[Lit("--strict-mcp-config")]),
         optional(&[When::Isolated], &[Lit("--no-session-persistence")]),
@@ -294,9 +295,9 @@ pub static CLAUDE: Provider = Provider {
         ),
         // The variable would win over `--effort`.
         choice_var(&[When::Effort], "CLAUDE_CODE_EFFORT_LEVEL", EnvValue::Fixed("")),
-        // Set by the user's settings, it would have the CLI run the tools itself; in the environment it means print (`print_env`).
+        // Set in the user's settings, it would make the CLI run the tools itself; in the environment it means print (`print_env`).
         var_when(&[When::Live, When::ToolsOff], "CLAUDE_CODE_SIMPLE", EnvValue::Fixed("")),
-        // How often it lets its model try an answer by a schema: once more, as everywhere. Its own limit is 5.
+        // The number of times that the CLI lets its model try an answer by a schema: once more, as everywhere. The CLI's own limit is 5.
         var_when(
             &[When::NoWorkspace],
             "MAX_STRUCTURED_OUTPUT_RETRIES",
@@ -429,7 +430,7 @@ pub static CLAUDE: Provider = Provider {
     // The CLI would ask its API for the rest up to three times, and fail then (2.1.197 to 2.1.332).
     stop_on: &[OUTPUT_LIMIT],
     fatal_stderr: &[],
-    // All that an interrupted run says in text form, with exit code 0 (recordings signal-SIGINT-text of 2.1.197 and 2.1.330).
+    // The whole output of an interrupted run in text form, with exit code 0 (recordings signal-SIGINT-text of 2.1.197 and 2.1.330).
     fatal_stdout: &["Execution error"],
     error_message: None,
     errors: errors::ERRORS,
@@ -445,7 +446,7 @@ pub static CLAUDE: Provider = Provider {
                 LoginSign::new(LoginKind::Plan, LoginWords::Member(AUTH_METHOD, "claude.ai")),
                 LoginSign::new(LoginKind::Key, LoginWords::Member(AUTH_METHOD, "api_key")),
                 LoginSign::new(LoginKind::Key, LoginWords::Member(AUTH_METHOD, "api_key_helper")),
-                // A gateway's token, and that of `claude setup-token`, are called the same.
+                // A gateway's token and that of `claude setup-token` have the same name.
                 LoginSign {
                     kind: LoginKind::Gateway,
                     says: LoginWords::Member(AUTH_METHOD, "oauth_token"),
@@ -502,13 +503,13 @@ const LIVE: EngineCheck = EngineCheck {
     print_flags: &[
         // Hooks are off with it, so the CLI runs the tools itself (CLI-FACTS 1b §7).
         "--bare",
-        // The protocol is another one, or there is an end after the first answer.
+        // These change the protocol, or end the process after the first answer.
         "--input-format",
         "--output-format",
         "--json-schema",
         "--max-turns",
         "--max-budget-usd",
-        // A session of the user's goes on in every call, and none of ours.
+        // With these, every call would continue a session of the user's, and none of ours.
         "--continue",
         "-c",
         "--resume",

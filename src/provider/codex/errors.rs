@@ -37,7 +37,7 @@ const HINTS: &[(Code, &str)] = &[
 
 #[rustfmt::skip] // One rule, one row.
 const RULES: &[Rule] = &[
-    // A live turn has a word for it (`codexErrorInfo`; CODEX-LIVE §5), or the live engine has.
+    // The failures that a live turn (`codexErrorInfo`; CODEX-LIVE §5) or the live engine has a word for.
     Rule::new(&[Kind("usage_limit_exceeded"), Text("<quota exceeded>")], Code::QuotaExceeded, "Quota exceeded. Check your plan and billing details."),
     Rule::new(&[Kind("usage_limit_exceeded")], Code::UsageLimit, "To use Codex with your ChatGPT plan, upgrade to Plus."),
     Rule::new(&[Kind("context_window_exceeded")], Code::ContextLength, "Codex ran out of room in the model's context window."),
@@ -75,8 +75,8 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("<error loading config(?:uration|\\.toml)?")], Code::InvalidConfig, "Error loading configuration: config.toml:1:1: invalid TOML").hint("correct ~/.codex/config.toml"),
     // A setting of the wrong type ends the process at its start (0.150.0 and 0.169.0, CODEX-LIVE pitfall 15).
     Rule::new(&[Text("<invalid type: [^\n]+, expected [^\n]+\n?in `")], Code::InvalidConfig, "Error: invalid type: string \"perhaps\", expected a boolean\nin `analytics.enabled`").hint("correct the setting it names, in `extraArgs` or ~/.codex/config.toml"),
-    // An interrupt, and nothing else that was measured, ends a turn so (recording codex/signal-SIGINT).
+    // Of all that was measured, only an interrupt ends a turn this way (recording codex/signal-SIGINT).
     Rule::new(&[Exit(1), Silent], Code::Crashed, "").say("ended in the middle of a turn without a word, as an interrupt makes it"),
-    // clap: a wrong command line.
+    // The refusal of a wrong command line by clap.
     Rule::new(&[Exit(2)], Code::InvalidOption, "error: something about arguments").weak(),
 ];

@@ -107,7 +107,7 @@ pub static CODEX: Provider = Provider {
         // The user's own, of `config.toml`: instructions, a program that is run after each answer, and what is off by default, each of it a
         // tool or a text more (0.169.0).
         flag(&[When::Print, When::ToolsOff], USERS_OWN),
-        // Not optional: with a shell it would be another run.
+        // Not optional: with a shell, the run would not be that of a model alone.
         flag(&[When::Print, When::ToolsOff], &[Lit("--disable"), Lit("shell_tool")]),
         optional(&[When::Print, When::ToolsOff], &[Lit("--disable"), Lit("multi_agent")]),
         optional(&[When::Print, When::ToolsOff], &[Lit("--disable"), Lit("goals")]),
@@ -132,7 +132,7 @@ pub static CODEX: Provider = Provider {
             &[When::Print, When::Callbacks],
             &[Lit("-c"), Lit("mcp_servers.df.tool_timeout_sec=86400")],
         ),
-        // A server that is not there after its own limit (10 s) is left out, and the run goes on without the tools.
+        // A server that is not ready within its own limit (10 s) is left out, and the run goes on without the tools.
         flag(
             &[When::Print, When::Callbacks],
             &[Lit("-c"), Lit("mcp_servers.df.startup_timeout_sec=300")],
@@ -141,7 +141,7 @@ pub static CODEX: Provider = Provider {
             &[When::Print, When::OutputSchema],
             &[Lit("--output-schema"), Word::File(OUTPUT_SCHEMA_FILE)],
         ),
-        // Says that the prompt comes over standard input.
+        // This says that the prompt comes over standard input.
         flag(&[When::Print], &[Lit("-")]),
         // What acts at a process's start and in no thread (CODEX-LIVE §3.1): no plugins, whose lists it would fetch from the
         // network at every start, nothing sent to the vendor but requests, an error where there is no network, no skills of its own

@@ -49,7 +49,7 @@ const BUDGET: &str = "wait until the plan is reset, buy more, or name a model AP
 #[rustfmt::skip] // One rule, one row.
 const RULES: &[Rule] = &[
     Rule::new(&[Kind("length")], Code::MaxTokens, "the answer reached the limit of the model's output"),
-    // A seat, a policy, a plan: by its own words (`session.error`), and by the texts of its program.
+    // Refusals of a seat, a policy or a plan: by copilot's own words (`session.error`), and by the texts of its program.
     Rule::new(&[Text("<not licensed to use copilot>")], Code::PermissionDenied, "You are not licensed to use Copilot.").hint(SEAT),
     Rule::new(&[Text("<copilot pro trials? (?:have|has) been temporarily paused>|<copilot pro trial paused>")], Code::PermissionDenied, "Copilot Pro trials have been temporarily paused. Please upgrade your account or revert to Copilot Free.").hint(SEAT),
     Rule::new(&[Kind("policy")], Code::PermissionDenied, "Access denied by policy settings").hint(POLICY),
@@ -71,13 +71,13 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("tool_ran")], Code::LiveUnsupported, "copilot ran the call call_1 by itself"),
     Rule::new(&[Kind("server_gone")], Code::Crashed, "copilot --headless ended in the middle of a turn"),
     Rule::new(&[Kind("session_closed")], Code::Crashed, "copilot has closed the session in the middle of its turn"),
-    // Login and set-up: text on standard error.
+    // Errors of login and set-up, which are text on standard error.
     Rule::new(&[Text("<no authentication information found>|<not authenticated>|<no git_hub o_auth token>")], Code::NotLoggedIn, "Error: No authentication information found."),
     Rule::new(&[Text("<authentication token validation failed>|<classic pat detected>")], Code::AuthenticationFailed, "Error: Authentication token validation failed: bad token"),
     Rule::new(&[Text("<providers require an explicit model>")], Code::InvalidOption, "BYOK providers require an explicit model. Run `copilot help providers` for configuration details.").hint("set `model`: a model API of your own has no default"),
     Rule::new(&[Text("<offline mode requires a local model provider>")], Code::InvalidConfig, "Offline mode requires a local model provider").hint("unset COPILOT_OFFLINE, or name a model API in `provider`"),
     Rule::new(&[Text("<no prompt provided>")], Code::EmptyPrompt, "No prompt provided. Run in an interactive terminal or provide a prompt with -p or via standard in."),
-    // A request.
+    // Errors of a request.
     Rule::new(&[Text("<no response was returned>")], Code::EmptyResponse, "No response was returned. Send your message again to retry."),
     Rule::new(&[Text("<exceeds the model's prompt budget>|<rejected the prompt as too long>")], Code::ContextLength, "The provider rejected the prompt as too long for the model."),
     Rule::new(&[Text("<could not connect to local model provider>")], Code::ConnectionFailed, "Could not connect to local model provider at http://127.0.0.1:9/v1"),

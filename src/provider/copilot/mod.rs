@@ -56,7 +56,7 @@ pub static COPILOT: Provider = Provider {
             &[When::Print],
             &[Lit("--output-format"), Lit("json"), Lit("--stream"), Lit("on")],
         ),
-        // No tool is called so: an empty list would mean all (NEW-CLIS 1.7).
+        // No tool has this name; an empty list would mean all tools (NEW-CLIS 1.7).
         flag(&[When::Print, When::ToolsOff], &[Lit("--available-tools"), Lit("none")]),
         flag(&[When::Print, When::ToolsOff], &[Lit("--no-custom-instructions")]),
         flag(&[When::Print, When::ToolsOff], &[Lit("--disable-builtin-mcps")]),
@@ -75,7 +75,7 @@ pub static COPILOT: Provider = Provider {
         flag(&[When::Print, When::Effort], &[Lit("--reasoning-effort"), Word::Effort]),
     ],
     env: &[
-        // Set to "true", it trusts the folder and runs what is configured there.
+        // Set to "true", the variable makes the CLI trust the folder and run what is configured there.
         var_when(&[When::ToolsOff], "COPILOT_ALLOW_ALL", EnvValue::Fixed("false")),
         var_when(
             &[When::ToolsOff],
@@ -150,7 +150,7 @@ pub static COPILOT: Provider = Provider {
     },
     efforts: &["none", "minimal", "low", "medium", "high", "xhigh", "max"],
     media: MediaSupport {
-        // 11 MB took it 6 s, and twice as much four times as long (1.0.102).
+        // A prompt of 11 MB took 6 s, and one of twice the size four times as long (1.0.102).
         live: Accepts::images(10 << 20),
         ..MediaSupport::NONE
     },

@@ -56,13 +56,13 @@ const HINTS: &[(Code, &str)] = &[
 const RULES: &[Rule] = &[
     Rule::new(&[Kind("terminal_quota_error")], Code::QuotaExceeded, "You have exhausted your daily quota on this model."),
     Rule::new(&[Kind("retryable_quota_error")], Code::RateLimited, "Resource exhausted"),
-    // The API calls every 429 RESOURCE_EXHAUSTED; one that is over soon says when.
+    // The API calls every 429 RESOURCE_EXHAUSTED; a limit that is over soon names its end.
     Rule::new(&[Kind("resource_exhausted"), Soon], Code::RateLimited, r#"{"status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"34s"}]}"#),
     // The error as the CLI reports it in stream-json: `[API Error: {…}]`, whose status is 429.
     Rule::new(&[Status(429), Soon], Code::RateLimited, "Quota exceeded for metric: generate_content_requests. Please retry in 34.07s."),
     Rule::new(&[Kind("model_not_found_error")], Code::ModelNotFound, "models/nope is not found for API version v1beta"),
     Rule::new(&[Kind("fatal_authentication_error")], Code::NotLoggedIn, "Please set an Auth method"),
-    // In a warm process, which is asked for a session (the protocol's code -32000).
+    // The refusal of a session by a warm process (the protocol's code -32000).
     Rule::new(&[Kind("auth_required")], Code::NotLoggedIn, "Authentication required"),
     Rule::new(&[Kind("process_gone")], Code::Crashed, "the CLI's process ended in the middle of the call"),
     Rule::new(&[Exit(41), Text("<invalid auth method")], Code::InvalidConfig, "Invalid auth method selected.").hint("set security.auth.selectedType in ~/.gemini/settings.json"),

@@ -78,14 +78,14 @@ pub static GEMINI: Provider = Provider {
     flags: &[
         // Without this, the exit code is 55 in a folder that the user has not trusted (recording gemini/no-skip-trust).
         optional(&[], &[Lit("--skip-trust")]),
-        // Not optional: with tools, servers or extensions it would be another run. No server is called "none".
+        // Not optional: with tools, servers or extensions, the run would not be that of a model alone. No server is called "none".
         flag(&[When::ToolsOff], &[Lit("--policy"), Word::File(POLICY_FILE)]),
         flag(&[When::ToolsOff], &[Lit("--extensions"), Lit("none")]),
         flag(
             &[When::ToolsOff, When::NoCallbacks],
             &[Lit("--allowed-mcp-server-names"), Lit("none")],
         ),
-        // The server is named in the settings of the folder, which is read only where it is ours.
+        // The folder's settings name the server, and they are read only if the folder is ours.
         flag(
             &[When::PrivateCwd, When::Callbacks],
             &[Lit("--allowed-mcp-server-names"), Lit(SERVER)],
@@ -183,7 +183,7 @@ pub static GEMINI: Provider = Provider {
     warm: Some(WarmForm {
         usage: AcpUsage::Quota,
         errors: AcpErrors::HttpStatus,
-        // 226 MB of a fresh process, 366 after 100 sessions, up to 600 after 250.
+        // A fresh process has 226 MB, 366 after 100 sessions, up to 600 after 250.
         max_sessions: 100,
         thread: WarmThread::Prompt,
         is_told_choices: false,
@@ -343,7 +343,7 @@ fn settings(_: &Provider, options: &Options) -> String {
     let chosen = generate_content_config(&options.choices);
     let overrides: Vec<Value> = match chosen.is_empty() {
         true => Vec::new(),
-        // Behind the CLI's own, of which others stay.
+        // Our overrides stand behind the CLI's own, of which the others stay.
         false => vec![json!({"match": {"overrideScope": "core"}, "modelConfig": {"generateContentConfig": chosen}})],
     };
     let mut settings = json!({

@@ -43,6 +43,6 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("^serialization error>")], Code::MalformedResponse, "serialization error: missing field `created_at`"),
     Rule::new(&[Text("<transport error>|<error decoding response body>")], Code::ConnectionLost, "reqwest error stream: Transport error: error decoding response body"),
     Rule::new(&[Text("<error sending request for url>")], Code::ConnectionFailed, "reqwest error stream: error sending request for url (https://api.x.ai/v1/responses)"),
-    // A session of ours that it does not find where we have put it.
+    // Grok does not find our session in the place where we have put it.
     Rule::new(&[Text("<not found locally>|<failed to authenticate for session restore>")], Code::UnsupportedFlag, "Session \"00000000-0000-4000-8000-000000000001\" not found locally, restoring conversation from remote...").say("grok did not find the session that holds the thread: it looks for sessions in another place than the version that was measured"),
 ];

@@ -84,7 +84,7 @@ pub static GROK: Provider = Provider {
         flag(&[When::Print], &[Lit("--verbatim"), Lit("-p"), Lit(SENTENCE)]),
     ],
     env: ENV,
-    // Settings that win over those of our home.
+    // Its settings would win over those of our home.
     drop_env: &["GROK_CONFIG"],
     key_env: &["XAI_API_KEY"],
     files: &[
@@ -130,7 +130,7 @@ pub static GROK: Provider = Provider {
     warm: Some(WarmForm {
         usage: AcpUsage::Meta,
         errors: AcpErrors::Data,
-        // 101 MB after one session, and after 600: one that is closed leaves nothing, and while others ask none is closed.
+        // A process has 101 MB after one session, and after 600: a closed session leaves nothing, but none is closed while others run.
         max_sessions: 100,
         thread: WarmThread::History { prompt: SENTENCE },
         is_told_choices: false,

@@ -37,7 +37,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("message_aborted_error")], Code::Crashed, "Aborted").say("interrupted in the middle of the answer"),
     Rule::new(&[Kind("provider_model_not_found_error")], Code::ModelNotFound, "Model not found: mock/nope"),
     Rule::new(&[Kind("provider_init_error")], Code::InvalidConfig, "Failed to initialise the provider"),
-    // Reported by the decoder: opencode would ask again for ever (recording opencode/loop-html-200-10s).
+    // The decoder reports this, since opencode would ask again for ever (recording opencode/loop-html-200-10s).
     Rule::new(&[Kind("unknown")], Code::MalformedResponse, "the answer ended without a reason that opencode knows; it would ask again for ever").hint("try again; if it persists, check the API: it sends no finish reason that opencode knows"),
     Rule::new(&[Kind("unknown_error"), Text("<timed out>")], Code::RequestTimeout, "The operation timed out."),
     Rule::new(&[Text("<cannot connect to api>|<unable to connect>")], Code::ConnectionFailed, "Cannot connect to API: Unable to connect. Is the computer able to access the url?"),
@@ -58,6 +58,6 @@ const RULES: &[Rule] = &[
     // The CLI reports that it would try again and why, without a status.
     Rule::new(&[Kind("retried_request")], Code::ServerError, "boom").weak(),
     Rule::new(&[Kind("no_session")], Code::ServerError, "the tools can't be declared").weak(),
-    // The cause is only in the CLI's log. Wherever it was measured, the model or its provider was not to be found.
+    // Only the CLI's log names the cause. In each measured case, the model or its provider was not found.
     Rule::new(&[Text("<unexpected server error\\. check server logs")], Code::ModelNotFound, "Unexpected server error. Check server logs for details.").hint("opencode names no cause; mostly the model or its provider is not configured: compare with `opencode models`, see its log file"),
 ];

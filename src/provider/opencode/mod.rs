@@ -52,7 +52,7 @@ pub static OPENCODE: Provider = Provider {
         ..Defaults::STANDARD
     },
     flags: &[
-        // A title of ours: without one, another request is made to find one.
+        // Our own title: without one, the CLI makes another request to find one.
         flag(
             &[When::Print],
             &[Lit("run"), Lit("--format"), Lit("json"), Lit("--title"), Lit("x")],
@@ -61,7 +61,7 @@ pub static OPENCODE: Provider = Provider {
         optional(&[When::Print], &[Lit("--thinking")]),
         flag(&[When::Print, When::ToolsOff], &[Lit("--agent"), Lit(AGENT)]),
         flag(&[When::Print, When::Model], &[Lit("-m"), Word::Model]),
-        // A port that is free; it is printed.
+        // The CLI takes a free port, and prints it.
         flag(
             &[When::Live],
             &[
@@ -92,7 +92,7 @@ pub static OPENCODE: Provider = Provider {
             "XDG_CONFIG_HOME",
             EnvValue::Folder("config"),
         ),
-        // A file, a folder and rules of the user's, beside those of `~/.config`.
+        // These would add the user's file, folder and rules, beside those of `~/.config`.
         var_when(
             &[When::ToolsOff, When::IgnoreUserConfig],
             "OPENCODE_CONFIG",
@@ -319,7 +319,7 @@ fn live_config(_: &Provider, options: &Options) -> String {
     let permission = json!({"*": "deny", "df_*": "ask", "doom_loop": "allow", "invalid": "allow"});
     let mut agent = json!({"mode": "primary", "permission": permission});
     if options.system_prompt != SystemPrompt::Cli {
-        // Empty, it would be opencode's own.
+        // An empty prompt would mean opencode's own.
         agent["prompt"] = json!(" ");
     }
     config.insert("agent".to_owned(), json!({AGENT: agent}));

@@ -81,7 +81,7 @@ pub fn nearest<'a>(names: &[&'a str], typed: &str) -> Option<&'a str> {
     let fold = |name: &str| name.to_lowercase().replace(['-', '_'], "");
     let typed = fold(typed);
     let distance = |known: &&str| strsim::damerau_levenshtein(&fold(known), &typed);
-    // Two slips of the finger, or half of a short word, is a typo; more is another word.
+    // Up to two wrong letters, or half of a short word, count as a misspelling; with more it is another word.
     let near = names.iter().copied().min_by_key(distance);
     near.filter(|known| distance(known) <= 2.min(typed.chars().count() / 2))
 }
@@ -161,7 +161,7 @@ pub(super) fn whole(number: &serde_json::Number) -> Option<u64> {
 
 fn exit_code(number: &serde_json::Number) -> Option<i32> {
     let code = number.as_i64()?;
-    // Bit for bit: 3221225477 is 0xC0000005, which Windows' own programs call -1073741819.
+    // The bits are kept: 3221225477 is 0xC0000005, which Windows' own programs call -1073741819.
     i32::try_from(code)
         .ok()
         .or_else(|| u32::try_from(code).ok().map(u32::cast_signed))
@@ -226,7 +226,7 @@ pub fn describe(value: &Value) -> String {
         Value::Object(_) => "an object",
     };
     match value {
-        // The façade marks what JSON can't say (NaN, functions, BigInt) with its description.
+        // The façade marks values that JSON can't express (NaN, functions, BigInt) with their description.
         Value::Object(map) => match map.get("$notJson").and_then(Value::as_str) {
             Some(description) if map.len() == 1 => description.to_owned(),
             _ => {

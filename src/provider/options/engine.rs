@@ -89,7 +89,7 @@ fn unlike_live<'a>(provider: &Provider, map: &'a Map<String, Value>) -> Option<(
     ];
     let of_form = needs_tools_off.then(|| (TOOLS_OFF, Value::from(true)));
     only.into_iter().chain(of_form).find_map(|(name, only)| {
-        // A CLI that has the option in another sense takes no such value.
+        // A CLI that uses the option in another sense does not take this value.
         let takes = || provider.option(name).is_none_or(|spec| fits(&spec, &only).is_ok());
         let value = map.get(name).filter(|value| **value != only)?;
         takes().then_some((name, value))

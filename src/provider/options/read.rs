@@ -42,7 +42,7 @@ impl Options {
         login::refusal(provider, map).map_or(Ok(()), Err)?;
         let options = read(provider, map);
         choices::check_effort(&options.choices, provider.efforts).map_err(refuse)?;
-        // A model of a CLI that takes none is one of its config's, and means nothing.
+        // For a CLI that takes no model, it is a name of the CLI's config, and no choice.
         let own = Choices {
             model: None,
             ..options.choices.clone()
@@ -67,7 +67,7 @@ fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), S
         let reason = "option \"provider.baseUrl\" is missing: it must be the address of a model API, like \"http://127.0.0.1:11434/v1\"";
         return Err(reason.to_owned());
     }
-    // A model that nobody names would be one of the vendor's: its thread would go there.
+    // Without a named model, the CLI would take one of the vendor's, and send the thread there.
     if provider.option(OWN_API.name) == Some(OWN_MODEL)
         && let Some(Value::Object(own)) = map.get(OWN_API.name)
         && !own.contains_key("model")

@@ -184,7 +184,7 @@ pub static QWEN: Provider = Provider {
     },
     flags: &[
         flag(&[When::AuthType], &[Lit("--auth-type"), Word::AuthType]),
-        // 0.15.10 takes no server of tools with `--bare`: what that leaves out is left out by settings then.
+        // 0.15.10 takes no server of tools with `--bare`, so settings leave out the same things then.
         flag(&[When::Callbacks], &[Lit("--mcp-config"), Word::File(MCP_FILE)]),
         flag(&[When::Callbacks], &[Lit("--allowed-mcp-server-names"), Lit(SERVER)]),
         // Not optional: without it a second request with the whole thread is made, and files are written (CLI-FACTS 4).
@@ -244,7 +244,7 @@ pub static QWEN: Provider = Provider {
     env: &[
         // Without it the thread stays in `~/.qwen/projects` and `~/.qwen/debug`, even with `--bare`.
         var_when(&[When::ToolsOff], "QWEN_RUNTIME_DIR", EnvValue::Folder("runtime")),
-        // The thread's system prompt: an argument could be read by others.
+        // The file has the thread's system prompt, since others could read an argument.
         var_when(
             &[When::Live, When::CustomSystemPrompt],
             "QWEN_SYSTEM_MD",
@@ -253,7 +253,7 @@ pub static QWEN: Provider = Provider {
         // This saves one process (0.24.4).
         var_when(&[When::Live], "QWEN_CODE_NO_RELAUNCH", EnvValue::Fixed("true")),
         var_when(&[When::Warm], "QWEN_CODE_NO_RELAUNCH", EnvValue::Fixed("true")),
-        // A call waits for its caller; otherwise for 300 s (0.24.4).
+        // The limit of a tool's call, which waits for its caller; the default is 300 s (0.24.4).
         var_when(
             &[When::Live],
             "QWEN_CODE_MCP_TOOL_IDLE_TIMEOUT_MS",
@@ -343,7 +343,7 @@ pub static QWEN: Provider = Provider {
     warm: Some(WarmForm {
         usage: AcpUsage::Update,
         errors: AcpErrors::Details,
-        // 232 MB of a fresh process, 285 after 200 sessions, 310 after 400; each leaves its thread in the private folder.
+        // A fresh process has 232 MB, 285 after 200 sessions, 310 after 400; each session leaves its thread in the private folder.
         max_sessions: 200,
         thread: WarmThread::Prompt,
         is_told_choices: false,
@@ -392,7 +392,7 @@ pub static QWEN: Provider = Provider {
         },
         ..Checks::VERSION_ONLY
     },
-    // `QWEN_HOME` moves the folder, but in the form in which it is asked the CLI reads no key and no setting there (0.15.10).
+    // `QWEN_HOME` moves the folder, but with the flags of a call the CLI reads no key and no setting there (0.15.10).
     login_dir: None,
     custom: None,
 };

@@ -85,7 +85,7 @@ impl ApiQuestion {
         };
         let request = Request::new(settings, &choices, &messages, &bound, format);
         let ends_with_result = prompt::ends_with_result(&messages, false);
-        // Kept where it may be asked again.
+        // The messages are kept if the model may be asked again.
         let (messages, bound) = match checks.is_empty() {
             true => (Vec::new(), Vec::new()),
             false => (messages, bound),
@@ -127,7 +127,7 @@ impl Reaskable for ApiAsking<'_> {
     ) -> Result<ApiQuestion, Box<ProviderError>> {
         question.messages.extend(messages);
         let checks = question.checks.after_misfit(rejected);
-        // A server that takes a schema and does not heed it is asked in words.
+        // A server that takes a schema and ignores it gets the schema in words.
         let output = question.output.map(|(schema, _)| (schema, false));
         Ok(ApiQuestion::new(
             &self.engine.settings,

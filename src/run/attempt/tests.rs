@@ -388,7 +388,7 @@ async fn every_limit_ends_it() {
     ] {
         let too_much = end == "ended maxBuffer";
         let seen = drive(scripted(steps), limits, &cancel).await;
-        // The hint is behind it.
+        // The hint stands behind the message.
         assert!(seen.outcome().starts_with(outcome), "{}", seen.outcome());
         // The output above the limit reaches nobody.
         let messages = usize::from(!too_much);

@@ -135,7 +135,7 @@ fn any_message() -> impl Strategy<Value = Vec<Written>> {
 fn any_thread() -> impl Strategy<Value = Vec<Written>> {
     prop::collection::vec(any_message(), 1..4)
         .prop_map(|messages| messages.into_iter().flatten().collect::<Vec<_>>())
-        // A thread without any text or block is none.
+        // A thread without any text or block does not count.
         .prop_filter("says something", |thread| {
             thread
                 .iter()
@@ -339,7 +339,7 @@ proptest! {
             prop_assert_eq!(found, expected);
         }
         let places: Vec<String> = bodies(&thread).iter().map(|body| body.replace('\u{1}', "")).collect();
-        // An `@` of the thread's is written by its number, or gemini reads a file.
+        // An `@` of the thread is written by its number, or gemini would read a file.
         let text = request.printed(&engine).prompt.text.replace("&#64;", "@");
         prop_assert!(has_in_order(&text, &places), "{}", text);
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub fn text(head: &[u8]) -> Option<&str> {
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,
-        // Cut in the middle of a character.
+        // The head was cut in the middle of a character.
         Err(error) if error.error_len().is_none() => std::str::from_utf8(&head[..error.valid_up_to()]).ok()?,
         Err(_) => return None,
     };

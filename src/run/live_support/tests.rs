@@ -77,7 +77,7 @@ fn an_installers_path_names_the_version() {
         let root = TempDir::new().unwrap();
         assert_eq!(seen(&write(&root, path, PROGRAM)), expected, "{path}");
     }
-    // grok's is called by its version.
+    // An installed grok is named after its version.
     let grok = find("grok").and_then(|provider| provider.checks.warm).unwrap();
     for (path, expected) in [
         (".grok/bin/grok-1.0.41", true),
@@ -89,7 +89,7 @@ fn an_installers_path_names_the_version() {
         let found = look(&grok, &write(&root, path, PROGRAM));
         assert_eq!(matches!(found, LiveSupport::Served(_)), expected, "{path}");
     }
-    // A script in its place is not what the installer has put there.
+    // A script in the place of the program is not the installer's file.
     let root = TempDir::new().unwrap();
     let file = write(
         &root,

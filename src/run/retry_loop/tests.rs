@@ -185,7 +185,7 @@ async fn failure_of(call: &Scripted<'_>, cancel: &CancellationToken) -> (Code, u
 async fn whatever_ends_a_call_between_attempts_names_the_last_ones_run() {
     let known = UsedUp::default();
     let cancel = CancellationToken::new();
-    // Closed in the second attempt.
+    // The provider is closed in the second attempt.
     let call = Scripted {
         closes: true,
         ..Scripted::new(&known, Moment::now(), [Some(overloaded())])
@@ -194,7 +194,7 @@ async fn whatever_ends_a_call_between_attempts_names_the_last_ones_run() {
         failure_of(&call, &cancel).await,
         (Code::Closed, 2, Some(EngineUsed::Print))
     );
-    // Closed before any.
+    // The provider is closed before any attempt.
     let closed = CancellationToken::new();
     closed.cancel();
     let call = Scripted {
@@ -311,7 +311,7 @@ async fn every_wait_counts_towards_the_longest() {
     let known = UsedUp::default();
     let call = Scripted::new(&known, Moment::now(), (1..9).map(|hour| Some(used_up(hour * HOUR))));
     let (ended, news) = drive_it(&call).await;
-    // The third one ends after three hours and a little.
+    // The third wait ends after three hours and a little.
     assert_eq!(ended, Err((Code::UsageLimit, 4)));
     let hours = [1, 2, 3].map(|hour| format!("waiting {hour} session limit"));
     assert_eq!(news, hours);

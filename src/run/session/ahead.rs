@@ -198,7 +198,7 @@ fn likely_setup<F: ProcessForm>(processes: &Processes<F>, engine: &Base, next: N
         (Some(system), None, None) => Some(Arc::new(of(&system, &[]))),
         (Some(system), None, Some(last)) => Some(Arc::new(last.with_system_of(&of(&system, &[])))),
         (None, Some(tools), Some(last)) => Some(Arc::new(last.with_tools(&tools))),
-        // A guess at the system prompt would be a process that nobody can use.
+        // With a guessed system prompt, nobody could use the process.
         (None, _, last) => last,
     }
 }

@@ -226,7 +226,7 @@ fn ready<T>(
         Ok(server) => Ok(Some(server)),
         Err(NotBegun::Cancelled | NotBegun::NotLookedAt | NotBegun::Left(_)) => Ok(None),
         Err(NotBegun::Failed(error)) => Err(error),
-        // The call itself goes on without it.
+        // The call itself is made without the flag.
         Err(NotBegun::FlagRefused(flag)) => {
             capabilities::remember_refused(binary, &flag);
             Ok(None)

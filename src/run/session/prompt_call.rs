@@ -32,7 +32,7 @@ pub(super) async fn attempt<F: ServerForm>(
     }
     let is_auto = engine.options.engine == EngineKind::Auto;
     let printed = request.printed(engine);
-    // The CLI holds the answer against the schema in print form only.
+    // The CLI checks the answer against the schema in print form only.
     if is_auto && printed.asking_prompt.is_some() {
         return Ok(EngineResult::Next(None));
     }
@@ -46,7 +46,7 @@ pub(super) async fn attempt<F: ServerForm>(
     let needs_own_process = if !printed.prompt.media.is_empty() {
         Some("the thread holds images or documents")
     } else if !is_history && prompt.trim_start().starts_with('/') {
-        // The CLI would answer `/help` itself, also behind white space (gemini 0.61.0), and a lone message stays as it is.
+        // The CLI would answer `/help` itself, also behind white space (gemini 0.61.0), and a lone message is sent unchanged.
         Some("the prompt begins with \"/\"")
     } else {
         None

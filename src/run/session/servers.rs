@@ -159,7 +159,7 @@ impl<F: ServerForm> ServerSessions<F> {
                     servers.retire(is_old);
                     drop(servers.add(key.clone(), server, &sessions.keeping(&of_task)));
                 }
-                // The next call that finds the old one worn tries again.
+                // The next call that finds the old server too large tries again.
                 Err(_) => {
                     if let Some(found) = servers.find(is_old) {
                         found.is_being_replaced = false;
@@ -318,7 +318,7 @@ fn park<F: ServerForm>(
 ) -> Park<F::Session, ReplyFactsOf<F>> {
     let call = asked.attempt.call;
     if call.request.options.once {
-        // The thread does not go on: the server drops it, and a call that waits is interrupted.
+        // The thread does not go on, so the server drops it, and a call that waits is interrupted.
         return Box::new(|kept, _, _| {
             if let Some(Kept { session, .. }) = kept {
                 session.end();

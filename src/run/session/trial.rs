@@ -105,7 +105,7 @@ pub(super) async fn run<S: ProcessSession<Setup = Setup>>(
     let mut guarded = EndOnDrop(Some(session));
     let outcome = match &mut guarded.0 {
         Some(session) => {
-            // Answered in this order, so the version is known when the handshake is.
+            // The CLI answers in this order, so the version is known with the handshake.
             session.ask_version();
             if let Some(setup) = setup {
                 session.prime(setup);

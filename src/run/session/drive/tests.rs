@@ -215,7 +215,7 @@ async fn a_turn_that_goes_on_builds_searches_and_renders_nothing() {
                 "{options}"
             );
         }
-        // The file is looked at for another process, and nothing of it is new.
+        // The file is looked at for another process, and has not changed.
         assert_eq!(
             call(&base, &source, &env, false).await,
             is("started", [0, 1, 0]),
@@ -263,7 +263,7 @@ async fn a_file_that_is_gone_is_named_by_the_next_start() {
         folder.file().display()
     );
     assert_eq!(call(&base, &source, &env, false).await, is(&reason, [0, 1, 0]));
-    // The one that was thought to wait is gone as well.
+    // The process that was expected to wait is gone as well.
     source.waits.store(false, Ordering::Relaxed);
     assert_eq!(call(&base, &source, &env, true).await, is(&reason, [0, 1, 0]));
 }
