@@ -113,6 +113,8 @@ impl Open {
         matches!(self.args.trim_ascii(), b"" | b"null" | b"{}")
     }
 
+    /// Adds a piece to the call. Arguments that follow a placeholder replace it; a call of which that was reported is then reported
+    /// whole.
     fn take(&mut self, piece: Piece) {
         if self.id.is_empty() {
             self.id = piece.id;

@@ -71,6 +71,7 @@ struct Limit {
 }
 
 impl Limit {
+    /// Searches `value` for the facts of a limit, at most `depth` levels deep, also in JSON that is quoted as text.
     fn read(&mut self, value: &Value, depth: usize) {
         let Some(depth) = depth.checked_sub(1) else { return };
         match value {

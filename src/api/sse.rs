@@ -74,6 +74,7 @@ impl Events {
         self.lost.take()
     }
 
+    /// Adds bytes to the present line. An event above the limit keeps only its beginning and end.
     fn gather(&mut self, bytes: &[u8]) {
         self.line.extend_from_slice(bytes);
         if self.cut.is_none() && self.line.len() + self.data.len() > self.limit {
@@ -97,6 +98,7 @@ impl Events {
         self.dispatch(&mut each);
     }
 
+    /// Ends the present line: a blank one ends the event, and a `data` line belongs to it.
     fn end_line(&mut self, each: &mut impl FnMut(&str)) {
         let mut line = std::mem::take(&mut self.line);
         let text = match std::mem::replace(&mut self.begun, true) {

@@ -39,6 +39,7 @@ impl Checkable for ApiEngine {
     }
 }
 
+/// The report before anything was asked.
 fn empty(engine: &ApiEngine, level: Level) -> Report {
     Report {
         provider: engine.id().to_owned(),

@@ -140,6 +140,8 @@ struct Look {
 }
 
 impl Look {
+    /// Makes the report: looks for the program, then asks for the version, the login and an answer, as far as `level` goes. Without
+    /// a program it stops at once.
     async fn report(&self, level: Level) -> Report {
         let mut report = Report {
             provider: self.engine.id().to_owned(),
@@ -355,6 +357,7 @@ impl Look {
         true
     }
 
+    /// Asks the CLI for its login, and reports it, with the key in the environment that would replace it.
     async fn login(&self, check: &LoginCheck, report: &mut Report) {
         if !report.installed {
             return;
@@ -435,6 +438,8 @@ impl Look {
         Some(Finding::KeyBeatsLogin.problem(message, hint))
     }
 
+    /// Makes the tiny request. A CLI that has several forms of tools is offered one, and then the other if the API may have refused
+    /// the form.
     async fn request(&self, report: &mut Report) {
         if !report.installed {
             return;
@@ -525,6 +530,7 @@ fn may_be_the_form(category: Category) -> bool {
     matches!(category, Category::Validation | Category::Unknown | Category::Server)
 }
 
+/// Writes the end of the tiny request into the report. An answer also shows that the login is good, and a refusal that it is not.
 fn settled(id: &str, ended: Ended, report: &mut Report) {
     match ended {
         Ended::Replied(_) => {

@@ -144,6 +144,7 @@ pub(super) enum Finding {
 }
 
 impl Finding {
+    /// Makes the problem, as a warning.
     pub fn problem(self, message: String, hint: impl Into<String>) -> Problem {
         let code = match self {
             Finding::VersionNotMeasured => "VERSION_NOT_MEASURED",

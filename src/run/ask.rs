@@ -165,6 +165,7 @@ pub(super) async fn with_node(
     error
 }
 
+/// Runs the command line outside of the queue, for at most `limit`, and returns its output.
 async fn output(
     engine: &Base,
     line: CommandLine,

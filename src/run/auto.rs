@@ -109,6 +109,7 @@ impl Base {
         })
     }
 
+    /// Chooses the engine, with the reason, by the options alone or by the file of `program`, which is called only with `"auto"`.
     fn engine_choice_by(
         &self,
         program: impl FnOnce() -> Result<Arc<Program>, Box<ProviderError>>,

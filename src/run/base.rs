@@ -216,6 +216,7 @@ pub(super) fn start_hint(provider: &str, error: &StartError) -> &'static str {
     }
 }
 
+/// The error of a call whose process, private folder or port of tools could not be made.
 pub(super) fn not_started(engine: &Base, error: &NotStarted) -> Box<ProviderError> {
     let id = engine.id();
     let (code, reason, hint) = match error {

@@ -74,6 +74,7 @@ pub(super) fn choose(
     })
 }
 
+/// Checks that a tool of the call fits `choice`, and that the engine `kind` supports one.
 fn check_tool_choice(
     engine: &Base,
     choice: &ToolChoice,

@@ -131,6 +131,7 @@ impl CliAttempt<'_> {
         self.attempt_since(since, limits, prompt, fold, opening)
     }
 
+    /// Makes the attempt, whose time runs since `since`, or from its beginning if that is `None`.
     fn attempt_since<'a>(
         &'a self,
         since: Option<tokio::time::Instant>,

@@ -327,6 +327,7 @@ impl CliRequest {
         })
     }
 
+    /// Renders the thread as a prompt, also with the schema in words if `prompt` leaves it to the CLI.
     fn print(&self, engine: &Base, Source { messages, tools }: &Source) -> Printed {
         let calls_back = self.tool_server.is_some();
         let schema = self.output.as_deref().map(Schema::text);
@@ -442,6 +443,8 @@ pub(super) fn emulated(engine: &Base, why: &str) -> Option<Event> {
 /// The reason for which a CLI does not get a schema that it has no form for.
 pub(super) const UNFIT: &str = "the CLI can't take this schema";
 
+/// Makes the tools that the CLI is to call over a bridge; the calls come out at `consumer`.
+///
 /// # Errors
 /// `CALLBACKS_UNAVAILABLE` if the provider has no way to use a server.
 fn tool_server(

@@ -77,6 +77,7 @@ fn not_started(name: &str, error: &StartError) -> ProviderError {
     ProviderError::new(name, error.code(), format!("{name} can't be started: {error}"))
 }
 
+/// The error of a program that has ended in any other way than with exit code 0.
 fn failed(name: &str, limits: ProcessLimits, output: &Output) -> ProviderError {
     let exit = &output.exit;
     let mut error = match exit.end {

@@ -152,6 +152,7 @@ impl Programs {
 }
 
 impl Search {
+    /// Reads the inputs of the search for the program from the options and the environment `env`.
     fn of(provider: &Provider, options: &Options, env: &Arc<Vars>) -> Result<Search, Box<ProviderError>> {
         let line = command::bare(provider, options)?;
         let is_set = |name: &str| print::variable(&line, env, name).is_some_and(|value| !value.is_empty());

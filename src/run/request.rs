@@ -124,6 +124,8 @@ pub struct EncodedRequest {
 pub(super) type Unreadable = (Code, String);
 
 impl EncodedRequest {
+    /// Reads the call's JSON.
+    ///
     /// # Errors
     /// The part that can't be read, and the reason.
     pub(super) fn read(self) -> Result<Request, Unreadable> {

@@ -152,6 +152,8 @@ fn is_small(text: &str) -> bool {
         && !text.contains("\\\\p{")
 }
 
+/// Compiles `text` on a thread of its own, in one of the places, for at most [`TIME`].
+///
 /// # Errors
 /// The reason for which the text could not be compiled at all.
 async fn compile(text: String) -> Result<Found, String> {

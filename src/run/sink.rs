@@ -41,6 +41,7 @@ pub(super) struct Sink {
 }
 
 impl Sink {
+    /// Creates a sink. `pieces` says whether the consumer wants pieces of messages; a recorder always gets them.
     pub fn new(
         consumer: Option<mpsc::Sender<Event>>,
         tools_act: bool,

@@ -54,6 +54,8 @@ pub(super) fn in_session(engine: &Base, messages: &Arc<Vec<Message>>, tools: &[T
     }
 }
 
+/// The rule that a block at the end of the answer is a call unless it quotes the thread, which is searched only when a block is
+/// found.
 fn unquoted(
     engine: &Base,
     messages: &Arc<Vec<Message>>,

@@ -115,6 +115,7 @@ impl Found {
         }
     }
 
+    /// Returns whether the file has the member `one` with a value that changes calls.
     fn matters(&self, one: &Unbeaten) -> bool {
         let Some((first, inner)) = one.path.split_first() else {
             return true;

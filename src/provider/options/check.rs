@@ -167,6 +167,7 @@ fn exit_code(number: &serde_json::Number) -> Option<i32> {
         .or_else(|| u32::try_from(code).ok().map(u32::cast_signed))
 }
 
+/// The allowed values of `kind`, worded to stand behind "must be".
 pub(in crate::provider) fn allowed(kind: Kind) -> String {
     match kind {
         Kind::Text => "a string that is not empty".to_owned(),

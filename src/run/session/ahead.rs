@@ -224,6 +224,7 @@ pub(super) fn refill_spares_after<F: ProcessForm>(
     });
 }
 
+/// Starts the missing spares with the most likely setup. Without one, only forms that can start without a setup get any.
 fn refill_spares<F: ProcessForm>(processes: &Arc<Processes<F>>, engine: &Arc<Base>, env: &Arc<Vars>) {
     let setup = processes.likely_setup();
     if setup.is_none() && !F::STARTS_BARE {

@@ -244,6 +244,7 @@ async fn in_time<T>(
     }
 }
 
+/// Runs a turn that was begun: reports its beginning and the session's facts, and drives its exchange.
 async fn turn<E>(
     attempt: &CliAttempt<'_>,
     engine_used: EngineUsed,
