@@ -21,7 +21,7 @@ pub struct Events {
     limit: usize,
     /// The kept part of the event that is being received, if that is too long.
     cut: Option<Cut>,
-    /// The rest of an event that was too long, when it is complete.
+    /// Both ends of an event that was too long, when it is complete.
     lost: Option<Cut>,
 }
 
@@ -69,7 +69,7 @@ impl Events {
         dropped + (self.line.len() + self.data.len()) as u64
     }
 
-    /// Takes the rest of an event that was too long. Call this behind each piece.
+    /// Takes both ends of an event that was too long. Call this behind each piece.
     pub fn lost(&mut self) -> Option<Cut> {
         self.lost.take()
     }
