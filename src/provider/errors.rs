@@ -29,8 +29,8 @@ pub struct Errors {
     pub channel: Channel,
 }
 
-/// The text of a CLI's error channel that is no failure. It is read in every text of any CLI, since a caller who asks for the
-/// meaning of a text does not always say whose it is.
+/// The text of a CLI's error channel that is no failure. All CLIs' texts of this kind are recognised in any text, since a caller
+/// who asks for the meaning of a text does not always say which CLI has written it.
 #[derive(Debug, Clone, Copy)]
 pub struct Channel {
     /// Whole lines that are no errors: regular expressions, case ignored, in which white space does not count.

@@ -24,7 +24,7 @@ use crate::schema::{Schema, strict};
 pub struct Provider {
     /// The CLI's name in options, events and errors.
     pub id: Cow<'static, str>,
-    /// The program looked up on PATH unless `cliPath` says otherwise.
+    /// The program that is looked up on PATH, unless `cliPath` names another.
     pub command: Cow<'static, str>,
     /// The facts that a person should know; docs/reference/providers.md is made of them.
     pub about: About,
@@ -84,7 +84,7 @@ pub struct Provider {
     pub fatal_stdout: &'static [&'static str],
     /// The beginning of a message of the model that is in truth the reason of a failed run.
     pub error_message: Option<&'static str>,
-    /// The forms of its failures, and what helps.
+    /// The data of its failures: how they look, and what helps.
     pub errors: Errors,
     /// The commands and signs that its health check uses.
     pub checks: Checks,
@@ -197,7 +197,7 @@ pub struct WarmForm {
 /// (`ToolCall.name`, `_meta`). The other fields don't serve: the id of a call is the API's as a rule, and its title the model's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolNaming {
-    /// No other field: only a name tells.
+    /// No other field: only the agent's own name for the tool counts.
     #[default]
     Name,
     /// The agent itself makes the id, of the tool's name and the API's id (`mcp_df_add__c1`, gemini 0.61.0).

@@ -75,7 +75,7 @@ pub fn look(check: &EngineCheck, file: &Path) -> LiveSupport {
     look_behind(check, file, MOST_SCRIPTS)
 }
 
-/// Finds that out through at most `scripts` scripts that hand their arguments on.
+/// Does the work of [`look`], through at most `scripts` scripts that hand their arguments on.
 fn look_behind(check: &EngineCheck, file: &Path, scripts: usize) -> LiveSupport {
     // A shim on the PATH is a link to the real program.
     let real = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());

@@ -15,7 +15,7 @@ use super::clock::now_ms;
 use crate::event::Event;
 use crate::redact::{Channel, Redactor};
 
-/// The redactor of a run's records, made when it is first needed: most runs log nothing that has to be redacted.
+/// The redactor of all that leaves a run, made when it is first needed: most runs say nothing that has to be redacted.
 pub(super) type RunRedactor = Arc<LazyLock<Redactor, Box<dyn FnOnce() -> Redactor + Send>>>;
 
 /// A redactor that `make` makes.

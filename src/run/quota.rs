@@ -29,7 +29,7 @@ struct Known {
     reset: Reset,
 }
 
-/// The end of a used-up plan's wait, ms since the epoch, and the error with which the plan refused.
+/// The moment at which a used-up plan is available again, ms since the epoch, and the error with which it refused.
 #[derive(Debug, Clone)]
 pub(super) struct Reset {
     pub at: u64,

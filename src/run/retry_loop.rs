@@ -273,7 +273,7 @@ fn known_reset(call: &impl RetryableCall) -> Option<Reset> {
     call.quota().and_then(|_| call.plan().known(call.now_ms()))
 }
 
-/// Adds to `error` of attempt `number` the run that it ended, and takes its secrets out.
+/// Completes `error` of attempt `number`: logs it, adds the run that it ended, and takes its secrets out.
 fn complete(error: &mut ProviderError, number: u32, info: RunInfo, sink: &Sink) {
     let fields = json!({"attempt": number, "code": error.code, "category": error.category,
                         "exitCode": error.exit_code, "httpStatus": error.http_status});
