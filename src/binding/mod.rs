@@ -13,33 +13,15 @@ pub mod redact;
 pub mod runlog;
 pub mod runtime;
 pub mod shelf;
+pub mod status;
 pub mod suite;
 pub mod text;
 
 use std::sync::Arc;
 
-use napi::Env;
-use napi::bindgen_prelude::{Either, Latin1String, PromiseRaw};
-use napi_derive::napi;
+use napi::bindgen_prelude::{Either, Latin1String};
 
 use crate::error::ProviderError;
-use crate::process::activity;
-use crate::status;
-
-/// The value of `limits()` as JSON (`Limits` in index.d.ts).
-#[napi(catch_unwind)]
-pub fn limits() -> String {
-    status::own().to_string()
-}
-
-/// Publishes the addresses of all gateways in this process, for `status` in other programs. Settles with `{"ok": null}`.
-#[napi(catch_unwind)]
-pub fn note_gateways(env: &Env, addresses: Vec<String>) -> napi::Result<PromiseRaw<'_, String>> {
-    environment::promise(env, async move {
-        activity::note_gateways(addresses);
-        outcome(Ok(()))
-    })
-}
 
 /// A string for JavaScript. V8 copies Latin-1 unchanged, but reads UTF-8 character by character on its own thread.
 type Text = Either<Latin1String, String>;

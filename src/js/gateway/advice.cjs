@@ -22,7 +22,7 @@ const INSTEAD = /** @type {const} */ ([
   ["`apiKey`", "the gateway's API key"],
   ["`baseURL`", "--base-url"],
   ["the key in `provider`, or ", ""],
-  ['the `authType` option ("openai", "qwen-oauth"), or ', ""],
+  [/the `authType` option \([^)]*\), or /, ""],
   ["look at `stdoutTail`, and at the server's log", "look at the server's log"],
   ["look at `stderrTail` and `stdoutTail`, and run the CLI by hand", "run the CLI by hand"],
   [" and look at `stderrTail`", ""],
