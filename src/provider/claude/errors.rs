@@ -53,8 +53,7 @@ const NO_PLAN: &str =
 const EXTRA_USAGE: &str = "an allowance beside the plan, used up or never granted: add to it at claude.ai/settings/usage; API keys are not concerned";
 
 /// Advice for 2.1.332 if the machine's owner has servers of tools, which can't be left out.
-const MANAGED_SERVERS: &str = "this machine's owner has servers of tools in `managed-mcp.json`, beside which a model can't be had alone: \
-     use an API, or a CLI of another vendor";
+const MANAGED_SERVERS: &str = "this machine's owner sets tool servers in `managed-mcp.json`: use an API, or another vendor's CLI, for a model alone";
 const MANAGED_LOGIN: &str =
     "log in with your organization's account, and leave out API keys (`auth: \"subscription\"`)";
 const NOT_OFFERED: &str = "look into `permissions.deny` of `~/.claude/settings.json` and your organization's settings, which `health()` names";
