@@ -40,13 +40,16 @@ function leftOut() {
   return [...filesMarked("@release"), ...(process.env.TEST_CHANGE ? [] : filesMarked("@change"))];
 }
 
-/** The long files first, otherwise Vitest's order. */
+/** The tables over every live CLI first, which take longest and are small files, then the long ones, otherwise Vitest's order. */
 class LongFirst extends BaseSequencer {
   /** @override @type {import("vitest/node").TestSequencer["sort"]} */
   async sort(files) {
     /** @param {{ moduleId: string }} file */
-    const isShort = ({ moduleId }) => (LONG.some((name) => moduleId.endsWith(`/${name}`)) ? 0 : 1);
-    return (await super.sort(files)).sort((a, b) => isShort(a) - isShort(b));
+    const rank = ({ moduleId }) => {
+      if (moduleId.includes("/__tests__/live/")) return 0;
+      return LONG.some((name) => moduleId.endsWith(`/${name}`)) ? 1 : 2;
+    };
+    return (await super.sort(files)).sort((a, b) => rank(a) - rank(b));
   }
 }
 

@@ -6,7 +6,7 @@
  * command that repeats each alone, and at the end a table and the line `N passed, N failed`. A failing check doesn't keep the
  * next from running.
  *
- * `--ci` adds what every change has to pass: the documentation build, and the package with the optimised addon in all package managers.
+ * `--ci` adds what every change has to pass: the wide tables, the documentation build, and the package in all package managers.
  * `--all` adds what guards a release: the tests against the optimised addon and with every version of the real CLIs, the benches at their
  * smallest, the other runtimes, and the other platforms as far as this machine can say something of them.
  * `--verbose` streams all output.
@@ -64,10 +64,6 @@ export function listChecks(root, { ci = false, all = false } = {}) {
   const release = (check) => (all ? [check] : []);
   /** @type {(check: Check) => Check[]} */
   const change = (check) => (ci || all ? [check] : []);
-  const optimised = "target/optimised";
-  const build = ["node", ".ci/build.mjs", "--output-dir", optimised];
-  // The tests leave cores idle, and this takes one for minutes: it takes what is left.
-  const asideBuild = process.platform === "win32" ? build : ["nice", "-n", "15", ...build];
   return [
     { name: "cargo fmt", command: ["cargo", "fmt", "--check"] },
     { name: "biome", ...bin("@biomejs/biome", "biome", "ci", "--colors=off") },
@@ -91,13 +87,8 @@ export function listChecks(root, { ci = false, all = false } = {}) {
       count: countVitest,
     },
     ...release({ name: "bench", ...script("bench:smoke") }),
-    ...(ci && !all
-      ? [
-          { name: "optimised build", command: asideBuild, repeat: build.join(" "), early: true },
-          { name: "package", command: ["node", ".ci/package.mjs", optimised] },
-        ]
-      : []),
-    ...release({ name: "package", ...script("test:package") }),
+    // For every change with the addon of the tests: what is packed is the same, and an optimised build takes as long as the tests.
+    ...change({ name: "package", ...script("test:package") }),
     ...release({ name: "runtimes", ...script("test:runtimes") }),
     ...release({ name: "other platforms", ...script("test:cross"), count: countPlain }),
     ...release({ name: "Windows", ...script("test:windows"), count: countPlain }),

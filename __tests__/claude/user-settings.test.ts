@@ -36,7 +36,15 @@ async function ask(run: Pick<Setup, "which" | "engine">, settings: Settings, mor
     Object.assign(failed, error);
     failed.message = (error as Error).message;
   }
-  return { provider, home, warnings, failed, request: api.requests[0], count: api.requests.length };
+  return {
+    provider,
+    home,
+    cliPath: options.cliPath,
+    warnings,
+    failed,
+    request: api.requests[0],
+    count: api.requests.length,
+  };
 }
 
 /** What the model reads and may call, and what is asked of it. */
@@ -122,7 +130,7 @@ it("what no setting of ours wins over is told with the call and by health", asyn
     env: { ANTHROPIC_BASE_URL: "https://me:secret@gateway.example/v1", ANTHROPIC_AUTH_TOKEN: "not-a-token" },
     permissions: { deny: ["Bash(rm *)", "mcp__*"], additionalDirectories: ["/usr/share"] },
   };
-  const { provider, home, warnings } = await ask({ engine: "print" }, settings, {});
+  const { provider, home, cliPath, warnings } = await ask({ engine: "print" }, settings, {});
   const file = join(home, ".claude", "settings.json");
   const told = `\`permissions.additionalDirectories\` in ${file} is told to the model, folder by folder`;
   expect(warnings).toEqual([`USER_SETTINGS: ${told}`]);
@@ -134,7 +142,8 @@ it("what no setting of ours wins over is told with the call and by health", asyn
     `USER_SETTINGS: ${told}`,
   ]);
   expect(signedInBy?.why).toMatch(/^ANTHROPIC_BASE_URL is 127\.0\.0\.1:/);
-  const free = createProvider({ env: { HOME: home, USERPROFILE: home, CLAUDE_CONFIG_DIR: "" }, engine: "print" });
+  const env = { HOME: home, USERPROFILE: home, CLAUDE_CONFIG_DIR: "" };
+  const free = createProvider({ ...(cliPath && { cliPath }), env, engine: "print" });
   expect((await free.health({ level: "version" })).problems.map(({ message }) => message)).toContain(
     `${file} sets ANTHROPIC_BASE_URL, ANTHROPIC_AUTH_TOKEN (ANTHROPIC_BASE_URL is gateway.example), which beats the environment in calls, too`,
   );

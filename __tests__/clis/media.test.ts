@@ -70,9 +70,10 @@ describe.skipIf(!HERE)("the real CLIs", () => {
       inline("image/png", FIRST),
     ]);
     const prompt = parts.find(({ text }) => text?.includes("<thread>"))?.text;
-    expect(
-      prompt?.slice(prompt.indexOf("The images and documents")).startsWith(PROMPT.replace("\n</thread>", "")),
-    ).toBe(true);
+    // Between the two stands what the characters that are escaped stand for.
+    const [attached, events] = PROMPT.replace("\n</thread>", "").split("\n\n<thread>");
+    expect(prompt).toContain(`${attached}\n\nIn the thread below, &lt; &gt; &amp; &quot; stand for`);
+    expect(prompt).toContain(`\n\n<thread>${events}`);
     expect(prompt).toContain('<document index="3"></document><image index="4"></image></event>\n</thread>');
     expect(prompt).not.toContain('<image index="9">');
     expect(JSON.stringify(api.requests[0]?.body)).not.toMatch(/SECRET-OF-THE-USER|root:/);

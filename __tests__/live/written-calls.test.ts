@@ -4,14 +4,15 @@ import { HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messag
 import { type AgentTool, runAgent } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import { HERE } from "../clis/real.js";
+import { ALL } from "../support/harness.mjs";
 import { ask } from "../support/live.mjs";
-import { KEPT_FORMS } from "../support/live-forms.mjs";
+import { KEPT_FORMS, WIDE_FORMS } from "../support/live-forms.mjs";
 
 const schema = { type: "object", properties: { n: { type: "number" } } };
 const step = { name: "step", description: "Takes a step", schema };
 const written = (name: string) => `\`\`\`json\n{"tool_calls":[{"name":"${name}","args":{"n":1},"id":"w1"}]}\n\`\`\``;
 
-describe.skipIf(!HERE).each(KEPT_FORMS)("$name", { timeout: 120_000 }, ({ start, remembers }) => {
+describe.skipIf(!HERE).each(ALL ? KEPT_FORMS : WIDE_FORMS)("$name", { timeout: 120_000 }, ({ start, remembers }) => {
   // One start for all of it: of most of these CLIs, that is what takes the time.
   it("is handed back and takes its result, of an agent too, unless the thread has brought it", async () => {
     const system = new SystemMessage("Be brief.");

@@ -114,7 +114,7 @@ describe("listChecks", () => {
       expect(names(options).filter((name) => daily.includes(name))).toEqual(daily);
       return names(options).filter((name) => !daily.includes(name));
     };
-    expect(added({ ci: true })).toEqual(["cargo doc", "optimised build", "package"]);
+    expect(added({ ci: true })).toEqual(["cargo doc", "package"]);
     expect(added({ all: true })).toEqual(["cargo doc", "bench", "package", "runtimes", "other platforms", "Windows"]);
   });
 });

@@ -31,7 +31,7 @@ use super::scratch::Scratch;
 use crate::command::{CommandLine, Cwd};
 use crate::decode::cut::Cut;
 use crate::decode::lines::{Line, Lines};
-use crate::process::{Running, StartError, Stdin, StdinWriter};
+use crate::process::{End, Running, StartError, Stdin, StdinWriter};
 
 /// The size in bytes beyond which a line, or a message with a length, is taken to have no end.
 const ENDLESS: u64 = 256 << 20;
@@ -331,6 +331,7 @@ async fn serve<P: Protocol>(
 ) {
     let (mut in_lines, mut in_frames) = (Lines::default(), Frames::default());
     let mut outbox: VecDeque<Bytes> = VecDeque::new();
+    let mut ended_as = None;
     loop {
         let chunk = tokio::select! {
             biased;
@@ -365,6 +366,12 @@ async fn serve<P: Protocol>(
         // The process asks on and on and reads no answer, or sends a message without an end.
         let unfinished = in_lines.unfinished() + in_frames.unfinished();
         if shared.owed.load(Ordering::Relaxed) > MOST_OWED || unfinished > ENDLESS {
+            // No caller has closed it: what it did is why it ends.
+            ended_as = Some(if unfinished > ENDLESS {
+                End::OutputLimit
+            } else {
+                End::Exited
+            });
             running.closer().close();
             break;
         }
@@ -377,7 +384,14 @@ async fn serve<P: Protocol>(
     }
     shared.inboxes.close();
     drop(stdin);
-    let exit = running.exit().await;
+    let mut exit = running.exit().await;
+    if let Some(end) = ended_as {
+        exit.end = end;
+    }
+    if exit.end == End::OutputLimit {
+        // The signal was ours, and says nothing about the program.
+        exit.signal = None;
+    }
     drop(scratch);
     ending.exited(exit);
 }

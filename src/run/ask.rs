@@ -43,7 +43,7 @@ pub fn file(engine: &Base, base: &Arc<Vars>) -> Result<PathBuf, Box<ProviderErro
 /// Returns those of `names` that are set in the environment of a request and not empty.
 ///
 /// # Errors
-/// Those of [`file`].
+/// Those of [`file()`].
 pub fn present<'a>(engine: &Base, names: &[&'a str], base: &Arc<Vars>) -> Result<Vec<&'a str>, Box<ProviderError>> {
     let line = probe(engine, &[], &[])?;
     let is_set = |name: &&&str| print::variable(&line, base, name).is_some_and(|value| !value.is_empty());
@@ -53,7 +53,7 @@ pub fn present<'a>(engine: &Base, names: &[&'a str], base: &Arc<Vars>) -> Result
 /// Returns the value of `name` in the environment of a request, if it is text and not empty.
 ///
 /// # Errors
-/// Those of [`file`].
+/// Those of [`file()`].
 pub fn variable(engine: &Base, name: &str, base: &Arc<Vars>) -> Result<Option<String>, Box<ProviderError>> {
     let value = print::variable(&probe(engine, &[], &[])?, base, name);
     let text = value.and_then(|value| value.to_str().map(str::to_owned));

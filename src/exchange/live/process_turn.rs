@@ -127,7 +127,7 @@ impl<S: ProcessSession> Work for ProcessWork<S> {
     type Session = S;
     type ReplyFacts = ();
 
-    /// Reports the turn's events until its end. A process that had waited and prints nothing for [`PATIENCE`], or ends without
+    /// Reports the turn's events until its end. A process that had waited and prints nothing for `PATIENCE`, or ends without
     /// having printed anything, has vanished: another one can take the turn.
     async fn turn(&mut self, report: &Report) -> TurnEnd<S, ()> {
         let mut events = Vec::new();
