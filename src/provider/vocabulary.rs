@@ -436,6 +436,8 @@ pub enum SettingsPlace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingsForm {
     Json,
+    /// JSON in which comments and commas at an end may stand.
+    Jsonc,
     Toml,
     /// Lines `NAME=value`, with variables that the process does not have.
     Variables,

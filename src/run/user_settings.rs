@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jsonc_parser::ParseOptions;
 use serde_json::{Map, Value};
 
 use super::ask::{self, probe};
@@ -21,6 +22,20 @@ use crate::provider::{SettingsFile, SettingsForm, SettingsPlace, Unbeaten};
 
 /// The largest settings file that is read, bytes: they have a few KB.
 const MOST: u64 = 1024 * 1024;
+
+/// JSON as the CLIs read it that let their users write comments there.
+const JSONC: ParseOptions = ParseOptions {
+    allow_comments: true,
+    allow_trailing_commas: true,
+    allow_loose_object_property_names: false,
+    allow_missing_commas: false,
+    allow_single_quoted_strings: false,
+    allow_hexadecimal_numbers: false,
+    allow_unary_plus_numbers: false,
+    allow_bare_decimal_point_numbers: false,
+    allow_non_finite_numbers: false,
+    allow_extended_string_escapes: false,
+};
 
 /// The most files that are read of a folder of the machine's.
 const MOST_FILES: usize = 64;
@@ -57,6 +72,7 @@ impl Found {
         let text = is_small.then(|| fs::read_to_string(&path).ok()).flatten()?;
         let members = match of.form {
             SettingsForm::Json => serde_json::from_str(&text).ok()?,
+            SettingsForm::Jsonc => jsonc_parser::parse_to_serde_value(&text, &JSONC).ok()?,
             SettingsForm::Toml => toml::from_str(&text).ok()?,
             SettingsForm::Variables => variables(&text),
             SettingsForm::Text if text.trim().is_empty() => return None,
@@ -242,7 +258,7 @@ mod tests {
         }
     }
 
-    fn told(form: SettingsForm, text: &str) -> Option<Vec<String>> {
+    fn warnings_of(form: SettingsForm, text: &str) -> Option<Vec<String>> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         fs::write(&path, text).unwrap();
@@ -260,12 +276,21 @@ mod tests {
             (SettingsForm::Json, r#"{"a":{"b":false}}"#, Some(Vec::new())),
             (SettingsForm::Json, r#"{"a":"b"}"#, Some(Vec::new())),
             (SettingsForm::Json, "no JSON", None),
+            (SettingsForm::Json, "{\"a\":{\"b\":1}} // no", None),
+            (
+                SettingsForm::Jsonc,
+                "{ // A word.\n\"a\": {\"b\": [\"c // d\",], /* two */ }, }",
+                Some(says.clone()),
+            ),
+            (SettingsForm::Jsonc, "{ // \"a\": {\"b\": 1}\n}", Some(Vec::new())),
+            (SettingsForm::Jsonc, "{a: {b: 1}}", None),
+            (SettingsForm::Jsonc, &"[".repeat(100_000), None),
             (SettingsForm::Toml, "[a.b.c]\nd = 1\n", Some(says.clone())),
             (SettingsForm::Toml, "a.b = 1979-05-27\n", Some(says)),
             (SettingsForm::Toml, "x = \"\"\"\n[a.b]\n\"\"\"\n", Some(Vec::new())),
             (SettingsForm::Text, " \n", None),
         ] {
-            assert_eq!(told(form, text), expected, "{text}");
+            assert_eq!(warnings_of(form, text), expected, "{text}");
         }
     }
 

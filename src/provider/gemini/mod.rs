@@ -142,7 +142,7 @@ pub static GEMINI: Provider = Provider {
         files: &[
             SettingsFile {
                 place: SettingsPlace::User("", ".gemini/settings.json"),
-                form: SettingsForm::Json,
+                form: SettingsForm::Jsonc,
                 unbeaten: USERS,
                 logins: &[],
             },
@@ -162,7 +162,7 @@ pub static GEMINI: Provider = Provider {
                     file: "settings.json",
                     more: None,
                 },
-                form: SettingsForm::Json,
+                form: SettingsForm::Jsonc,
                 unbeaten: MACHINES,
                 logins: &[],
             },

@@ -300,7 +300,7 @@ pub static QWEN: Provider = Provider {
         files: &[
             SettingsFile {
                 place: SettingsPlace::User("", ".qwen/settings.json"),
-                form: SettingsForm::Json,
+                form: SettingsForm::Jsonc,
                 unbeaten: USERS,
                 logins: &[],
             },
