@@ -8,7 +8,7 @@ mod settings;
 
 use std::collections::BTreeSet;
 
-use crate::decode::{OUTPUT_LIMIT, Wire};
+use crate::decode::{MAX_OUTPUT_TOKENS, Wire};
 use crate::error::{Code, ProviderError};
 use crate::event::EngineUsed;
 use crate::provider::callbacks::Callbacks;
@@ -210,7 +210,7 @@ fn without_args(provider: &Provider, context: &Context) -> Result<CommandLine, B
             None => Cwd::Private,
         },
         wire: wire.map_or(Wire::Text, |(_, wire)| *wire),
-        ends_at_limit: context.holds(When::ToolsOff) && provider.stop_on.contains(&OUTPUT_LIMIT),
+        ends_at_limit: context.holds(When::ToolsOff) && provider.stop_on.contains(&MAX_OUTPUT_TOKENS),
         has_schema: false,
         optional_flags: Vec::new(),
         flags: Vec::new(),

@@ -50,7 +50,7 @@ const ASKS_FOR_THE_REST: [&str; 2] = [
 ];
 
 /// The kind of failure of an answer that has reached its limit of tokens: the CLI's own word for it.
-pub const OUTPUT_LIMIT: &str = "max_output_tokens";
+pub const MAX_OUTPUT_TOKENS: &str = "max_output_tokens";
 
 /// The model name of messages that the CLI writes itself.
 const SYNTHETIC: &str = "<synthetic>";
@@ -285,7 +285,7 @@ impl Claude {
             });
         }
         out.event(Event::Failure(Failure {
-            kind: Some(OUTPUT_LIMIT.to_owned()),
+            kind: Some(MAX_OUTPUT_TOKENS.to_owned()),
             message: "the answer hit the limit of output tokens and is cut short".to_owned(),
             ..Failure::default()
         }));

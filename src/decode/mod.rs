@@ -39,7 +39,7 @@ use serde_json::value::RawValue;
 
 use self::ansi::strip_ansi;
 use self::claude::Claude;
-pub use self::claude::OUTPUT_LIMIT;
+pub use self::claude::MAX_OUTPUT_TOKENS;
 use self::codex::Codex;
 pub(crate) use self::completion::DocumentEnd;
 use self::copilot::Copilot;
@@ -172,7 +172,7 @@ impl Decoder {
         self
     }
 
-    /// A response that has reached its limit of tokens ends the turn with an [`Event::Failure`] of the kind [`OUTPUT_LIMIT`], where the
+    /// A response that has reached its limit of tokens ends the turn with an [`Event::Failure`] of the kind [`MAX_OUTPUT_TOKENS`], where the
     /// format shows that: for who ends a CLI there that would ask its API for the rest.
     #[must_use]
     pub fn ending_at_limit(mut self) -> Self {

@@ -387,10 +387,10 @@ async fn serve<P: Protocol>(
     let mut exit = running.exit().await;
     if let Some(end) = ended_as {
         exit.end = end;
-    }
-    if exit.end == End::OutputLimit {
-        // The signal was ours, and says nothing about the program.
-        exit.signal = None;
+        if end == End::OutputLimit {
+            // The signal was ours, and says nothing about the program.
+            exit.signal = None;
+        }
     }
     drop(scratch);
     ending.exited(exit);

@@ -23,7 +23,7 @@ use super::socket;
 use super::turns::{self, Turns};
 use super::wire;
 use crate::command::CommandLine;
-use crate::decode::{Decoder, OUTPUT_LIMIT, Wire};
+use crate::decode::{Decoder, MAX_OUTPUT_TOKENS, Wire};
 use crate::event::{Event, Outcome};
 use crate::exchange::EndedProcess;
 use crate::exchange::control::{self, Inbound};
@@ -411,7 +411,7 @@ fn decoder() -> Decoder {
 /// Returns whether `event` means that the answer has reached its limit of tokens: left alone, the CLI asks its API for the rest
 /// up to three times.
 fn is_at_limit(event: &Event) -> bool {
-    matches!(event, Event::Failure(failure) if failure.kind.as_deref() == Some(OUTPUT_LIMIT))
+    matches!(event, Event::Failure(failure) if failure.kind.as_deref() == Some(MAX_OUTPUT_TOKENS))
 }
 
 /// The cost of a turn, in US dollars, if all turns together cost `total` and those before it cost `before`, which becomes

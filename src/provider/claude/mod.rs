@@ -19,7 +19,7 @@ use super::{
     UserSettings, Versions, When, Word, appended_prompt, choice_var, flag, nobody, optional, pure, system_prompt,
     unbeaten, var, var_when,
 };
-use crate::decode::{OUTPUT_LIMIT, Wire};
+use crate::decode::{MAX_OUTPUT_TOKENS, Wire};
 use crate::message::content::{Accepts, ContentLimits, Dialect, Kind, Takes};
 use crate::provider::callbacks::McpClient;
 use crate::provider::media::{MediaForm, MediaSupport};
@@ -428,7 +428,7 @@ pub static CLAUDE: Provider = Provider {
     },
     prompt_limit: None,
     // The CLI would ask its API for the rest up to three times, and fail then (2.1.197 to 2.1.332).
-    stop_on: &[OUTPUT_LIMIT],
+    stop_on: &[MAX_OUTPUT_TOKENS],
     fatal_stderr: &[],
     // The whole output of an interrupted run in text form, with exit code 0 (recordings signal-SIGINT-text of 2.1.197 and 2.1.330).
     fatal_stdout: &["Execution error"],
