@@ -68,7 +68,6 @@ export function listChecks(root, { ci = false, all = false } = {}) {
     { name: "cargo fmt", command: ["cargo", "fmt", "--check"] },
     { name: "biome", ...bin("@biomejs/biome", "biome", "ci", "--colors=off") },
     { name: "dependencies", ...script("test:dependencies") },
-    { name: "packages", command: ["node", ".ci/install.mjs"], early: true },
     {
       name: "cargo clippy",
       command: ["cargo", "test", "--all-targets", "--no-run"],
@@ -79,6 +78,8 @@ export function listChecks(root, { ci = false, all = false } = {}) {
     // What cargo has just compiled for its own tests is most of the unoptimised addon.
     { name: "build", ...script(all ? "build" : "build:debug"), ...(all ? {} : { env: LINTED }) },
     ...change({ name: "cargo doc", command: ["cargo", "doc", "--no-deps"], env: { RUSTDOCFLAGS: "-D warnings" } }),
+    // What waits for the network, while all of the above computes.
+    { name: "packages", command: ["node", ".ci/install.mjs"], early: true },
     { name: "tsc", ...bin("typescript", "tsc", "-p", "tsconfig.json") },
     {
       name: "vitest",

@@ -1,4 +1,4 @@
-// @long
+// @change
 /**
  * README and docs keep their word: TypeScript compiles in a strict project and runs against the real claude CLI and a scripted
  * API, commands exist, JSON is JSON. `support/docs.mjs` says which blocks are taken and how one is left out.

@@ -1,3 +1,4 @@
+// @change
 /** `toolChoice`: no tools, any, or this one, in every form, with what becomes of the thread behind a reply that was asked for twice. */
 import { HumanMessage, ToolMessage } from "@langchain/core/messages";
 import {

@@ -1,3 +1,4 @@
+// @change
 /** Every event of a run, and what ends one early. */
 import { createClaudeCliProvider, type ProviderEvent } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";

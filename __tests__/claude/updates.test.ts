@@ -1,3 +1,4 @@
+// @change
 /** What deep-factor-agent relies on: updates in order, complete, before the promise settles. */
 import { AIMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { createClaudeCliProvider, type InvokeUpdate } from "deep-factor-providers";

@@ -1,7 +1,7 @@
 // @long
 /** The behaviours of kept processes: a sample of rows for each CLI. */
+import { WIDE } from "../support/harness.mjs";
 import { OTHER_FORMS, WIDE_FORMS } from "../support/live-forms.mjs";
 import { describeBehaviours } from "./behaviours.js";
 
-const isWide = process.env.TEST_CHANGE || process.env.TEST_ALL;
-describeBehaviours([...(isWide ? [] : WIDE_FORMS.map((form) => ({ ...form, brief: true }))), ...OTHER_FORMS]);
+describeBehaviours([...(WIDE ? [] : WIDE_FORMS.map((form) => ({ ...form, brief: true }))), ...OTHER_FORMS]);

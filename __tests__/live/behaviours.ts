@@ -2,6 +2,7 @@
 import { AIMessage, type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import { describe, expect, it } from "vitest";
 import { HERE } from "../clis/real.js";
+import { WIDE } from "../support/harness.mjs";
 import { ask, gone, isAlive } from "../support/live.mjs";
 import type { KEPT_FORMS } from "../support/live-forms.mjs";
 import { lacks } from "../support/systems.mjs";
@@ -305,7 +306,7 @@ export function describeBehaviours(forms: typeof KEPT_FORMS) {
       await expect(provider.invoke(["hi"])).rejects.toMatchObject({ code: "CLOSED" });
     });
 
-    describe.skipIf(lacks("scripts"))("where the installed CLI is another", () => {
+    describe.skipIf(!WIDE || lacks("scripts"))("where the installed CLI is another", () => {
       const { keptBy, canDoWithout } = form;
       const inKept = (shell: string) => `case " $* " in *" ${keptBy} "*) ${shell} ;; esac`;
 

@@ -1,4 +1,4 @@
-// @long
+// @change
 /** What a terminal would obey in a reply, taken out by every engine alike: one table over the real CLIs and an API (docs/concepts/answers.md). */
 import { HumanMessage } from "@langchain/core/messages";
 import { createOpenAiCompatibleProvider } from "deep-factor-providers";

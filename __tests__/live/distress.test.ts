@@ -1,4 +1,4 @@
-// @long
+// @change
 /** Kept processes that are stopped, starved or killed: each form once. `distress-table.test.ts` has every state and everything that is done about it. */
 import { describe, expect, it } from "vitest";
 import { HERE } from "../clis/real.js";

@@ -16,6 +16,9 @@ import { createTag } from "./processes.mjs";
 /** Whether everything is run (`npm test -- --all`, TEST_ALL); otherwise what a change is likely to break, in a few minutes. */
 export const ALL = Boolean(process.env.TEST_ALL);
 
+/** Whether every change's is run, or more (`.ci/run`, TEST_CHANGE); otherwise what an engineer waits for while working. */
+export const WIDE = ALL || Boolean(process.env.TEST_CHANGE);
+
 /**
  * What a test is run with: `all`, or the first `count` of it where not everything is run.
  * @template T

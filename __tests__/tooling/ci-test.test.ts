@@ -103,10 +103,10 @@ describe("listChecks", () => {
       "cargo fmt",
       "biome",
       "dependencies",
-      "packages",
       "cargo clippy",
       "cargo test",
       "build",
+      "packages",
       "tsc",
       "vitest",
     ]);
