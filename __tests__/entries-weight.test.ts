@@ -56,6 +56,8 @@ const CORE = [
     "updates",
   ],
 ];
+/** What of it only the addon's own functions need. */
+const NATIVE = new Set(["claude-code", "claude-code-model", "core", "native", "registry"]);
 const FACES = {
   langchain: [
     ...[
@@ -105,6 +107,9 @@ const FACES = {
       "token",
     ].map((file) => `gateway/${file}`),
   ],
+  testing: ["clock", "codes", "engine", "fold", "reply", "run", "script", "scripted", "testing"].map(
+    (file) => `testing/${file}`,
+  ),
   "ai-sdk": ["errors", "model", "parts", "prompt", "providers", "settings", "words"].map((file) => `ai-sdk/${file}`),
 };
 
@@ -137,6 +142,13 @@ describe.each([
       ours: [...CORE, "plain", ...FACES.gateway, ...own("gateway/index")].sort(),
       packages: [],
     });
+  });
+
+  it("what tests are written with: no addon, no core of it, and no framework but LangChain's messages", async () => {
+    const { ours, packages } = await loaded(program(`${OURS}/testing`));
+    const needed = CORE.filter((file) => !NATIVE.has(file));
+    expect(ours).toEqual([...needed, "answers", ...FACES.testing, ...own("testing/index")].sort());
+    expect(packages.filter((name) => /langchain|^ai$|ai-sdk/.test(name) && name !== "@langchain/core")).toEqual([]);
   });
 
   it("LangChain's face: itself, and no framework but LangChain's core", async () => {

@@ -12,6 +12,7 @@ pub mod provider;
 pub mod redact;
 pub mod runlog;
 pub mod runtime;
+pub mod script;
 pub mod shelf;
 pub mod status;
 pub mod suite;

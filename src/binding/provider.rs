@@ -28,7 +28,7 @@ pub struct NativeProvider {
 }
 
 impl NativeProvider {
-    fn of<P: Checkable + 'static>(made: Result<P, Box<ProviderError>>) -> Self {
+    pub(super) fn of<P: Checkable + 'static>(made: Result<P, Box<ProviderError>>) -> Self {
         let provider = made.map(|provider| Arc::new(provider) as Arc<dyn Checkable>);
         NativeProvider {
             provider: Made(provider),

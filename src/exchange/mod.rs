@@ -5,8 +5,8 @@
 //! [`opencode_live`] and [`copilot_live`] one for all of them (JSON-RPC, HTTP), [`acp_live`] and [`acp_warm`] (which remembers
 //! nothing between calls) one agent for many. They share: the thread, its setup, the pool of resting sessions and a turn
 //! ([`live`]), the process that serves many ([`mod@host`]), JSON-RPC over its standard streams ([`rpc`]), claude's control lines
-//! ([`control`]) and user lines ([`user_line`]), and the [`installed`] CLI. [`http`]: one HTTP request per call. The driver
-//! (`run::attempt`) knows no more of them than [`Exchange`].
+//! ([`control`]) and user lines ([`user_line`]), and the [`installed`] CLI. [`http`]: one HTTP request per call, or in a
+//! test a [`mod@script`] in its place. The driver (`run::attempt`) knows no more of them than [`Exchange`].
 
 use std::time::Duration;
 
@@ -34,6 +34,7 @@ mod process;
 pub mod qwen_live;
 pub mod rpc;
 pub mod scratch;
+pub mod script;
 mod session_files;
 pub mod user_line;
 pub mod uuid;

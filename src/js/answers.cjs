@@ -83,6 +83,15 @@ function usageOf(usage, messages, content) {
     const { input_tokens, output_tokens, total_tokens } = usage;
     return { inputTokens: input_tokens, outputTokens: output_tokens, totalTokens: total_tokens };
   }
+  return estimateUsage(messages, content);
+}
+
+/**
+ * @param {readonly unknown[]} messages that were read
+ * @param {string} content that was written
+ * @returns {TokenUsage}
+ */
+function estimateUsage(messages, content) {
   let characters = 0;
   for (const message of messages) {
     const has = typeof message === "object" && message !== null && "content" in message;
@@ -105,4 +114,4 @@ function textOf(content) {
     .join("");
 }
 
-module.exports = { eventsOf };
+module.exports = { estimateUsage, eventsOf };

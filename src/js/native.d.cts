@@ -77,6 +77,15 @@ export class NativeShelf {
 /** A thread, for one run. */
 export class NativeThread {}
 
+/** A provider whose requests `listener` answers (`src/binding/script.rs`). It keeps nothing alive. */
+export class NativeScript {
+  constructor(optionsJson: string, listener: (messageJson: string) => void);
+  /** The provider that asks it; its `check` tells what is wrong with the options. */
+  provider(): NativeProvider;
+  /** Takes events of the answer to a request: `[{"text_delta": {…}}]`. */
+  tell(number: number, eventsJson: string): void;
+}
+
 /** One provider, of a CLI or of an API, with its limits and what is known about its CLI. */
 export class NativeProvider {
   constructor(kind: string, optionsJson: string, owner: number);

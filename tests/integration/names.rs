@@ -64,6 +64,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
         "\"claude\" : API",
         "the default of the command line",
     ),
+    ("js/testing/codes.cjs", "CLAUDE_INVALID_CONFIG", "a code of errors"),
     ("js/suite/", r"(?i)claude[-_]?code", "the adapter, which is of one CLI"),
 ];
 

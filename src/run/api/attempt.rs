@@ -9,24 +9,25 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::engine::ApiEngine;
+use super::script;
 use crate::api::answer::Answer;
 use crate::api::request::{Format, Request};
-use crate::api::settings::Settings;
 use crate::declare::Tools;
-use crate::error::{ProviderError, clip};
+use crate::error::{Code, ProviderError, clip};
 use crate::event::RunInfo;
 use crate::exchange::http::client::Client;
 use crate::exchange::http::{HttpExchange, HttpRequest};
+use crate::exchange::script::{ScriptExchange, ScriptRequest};
 use crate::fold::Fold;
 use crate::judge::CliRules;
 use crate::message::{Message, ToolSpec};
-use crate::process::limit::NestedPermit;
+use crate::process::limit::{NestedPermit, Permit};
 use crate::prompt;
 use crate::provider::choices::CallChoices;
 use crate::redact::{Redactor, Secret};
 use crate::retry::Policy;
 use crate::retry::quota::QuotaWait;
-use crate::run::attempt::{Attempt, AttemptStart, CallLimits, run_attempt};
+use crate::run::attempt::{Attempt, AttemptStart, Attempted, CallLimits, run_attempt};
 use crate::run::queue::Waiting;
 use crate::run::quota::Plan;
 use crate::run::reask::Reaskable;
@@ -41,7 +42,8 @@ use crate::toolcall::TextCalls;
 /// The parts that all requests of one API call share.
 pub(super) struct ApiAsking<'a> {
     pub engine: &'a ApiEngine,
-    pub client: &'a Client,
+    /// The connections to the server; `None` if a script answers.
+    pub client: Option<&'a Client>,
     pub key: Option<&'a Secret>,
     /// The redactor that knows the request's own secrets.
     pub redactor: Redactor,
@@ -71,7 +73,7 @@ impl ApiQuestion {
     /// Makes the request that sends `messages` and allows the tools `bound`. `output` is the schema of the answer, and whether the
     /// server gets it.
     pub fn new(
-        settings: &Settings,
+        engine: &ApiEngine,
         choices: CallChoices,
         messages: Vec<Message>,
         bound: Vec<ToolSpec>,
@@ -83,7 +85,16 @@ impl ApiQuestion {
             Some((schema, true)) => Format::Native(schema),
             Some((schema, false)) => Format::Asked(schema),
         };
-        let request = Request::new(settings, &choices, &messages, &bound, format);
+        let request = Request::new(&engine.settings, &choices, &messages, &bound, format);
+        let body = match &engine.script {
+            None => Bytes::from(request.body),
+            Some(_) => script::body(
+                &choices,
+                &messages,
+                &bound,
+                output.as_ref().map(|(schema, _)| &**schema),
+            ),
+        };
         let ends_with_result = prompt::ends_with_result(&messages, false);
         // The messages are kept if the model may be asked again.
         let (messages, bound) = match checks.is_empty() {
@@ -94,7 +105,7 @@ impl ApiQuestion {
             choices,
             messages,
             bound,
-            body: Bytes::from(request.body),
+            body,
             ends_with_result,
             tools: request.tools,
             checks,
@@ -130,7 +141,7 @@ impl Reaskable for ApiAsking<'_> {
         // A server that takes a schema and ignores it gets the schema in words.
         let output = question.output.map(|(schema, _)| (schema, false));
         Ok(ApiQuestion::new(
-            &self.engine.settings,
+            self.engine,
             question.choices,
             question.messages,
             question.bound,
@@ -189,7 +200,7 @@ impl RetryableCall for ApiCall<'_> {
             let (messages, bound) = (question.messages.clone(), question.bound.clone());
             let output = Some((Arc::clone(schema), false));
             ApiQuestion::new(
-                &asking.engine.settings,
+                asking.engine,
                 question.choices.clone(),
                 messages,
                 bound,
@@ -282,8 +293,11 @@ impl ApiCall<'_> {
                 notes: Vec::new(),
             }),
         };
+        let Some(client) = asking.client else {
+            return self.scripted(attempt, question, permit, info).await;
+        };
         let request = HttpRequest {
-            client: asking.client,
+            client,
             settings,
             key: asking.key,
             body: question.body.clone(),
@@ -298,5 +312,29 @@ impl ApiCall<'_> {
         }
         let exchange = HttpExchange::new(request, answer);
         Ok(run_attempt(attempt, exchange, info).await?.outcome())
+    }
+    /// Makes the attempt by asking the engine's script.
+    async fn scripted(
+        &self,
+        attempt: Attempt<'_>,
+        question: &ApiQuestion,
+        permit: Permit,
+        info: &mut RunInfo,
+    ) -> Result<AttemptOutcome, Box<ProviderError>> {
+        let engine = self.asking.engine;
+        let Some(script) = &engine.script else {
+            return Err(engine.refuse(Code::Internal, "the request has neither a server nor a script"));
+        };
+        let exchange = ScriptExchange::new(ScriptRequest {
+            script: Arc::clone(script),
+            provider: engine.id().to_owned(),
+            body: question.body.clone(),
+            redactor: self.asking.redactor.clone(),
+            permit,
+        });
+        match run_attempt(attempt, exchange, info).await? {
+            Attempted::Outcome(outcome) => Ok(outcome),
+            Attempted::Unusable(error, _) => Err(error),
+        }
     }
 }

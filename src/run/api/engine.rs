@@ -3,13 +3,16 @@
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Map, Value};
 
 use crate::api::PROVIDER;
 use crate::api::settings::{Key, Settings};
 use crate::error::{Code, ProviderError};
 use crate::exchange::http::client::{Client, Route};
+use crate::exchange::script::Script;
 use crate::process::{Vars, limit};
 use crate::redact::{self, Redactor, Secret};
 use crate::run::lifecycle::Lifecycle;
@@ -26,6 +29,8 @@ pub struct ApiEngine {
     client: Mutex<Option<Client>>,
     /// The plans that are used up.
     pub(super) used_up: UsedUp,
+    /// The script that answers in the server's place.
+    pub(super) script: Option<Arc<Script>>,
 }
 
 impl Deref for ApiEngine {
@@ -88,6 +93,24 @@ impl ApiEngine {
             refuses_schemas: AtomicBool::new(false),
             client: Mutex::new(None),
             used_up: UsedUp::default(),
+            script: None,
+        })
+    }
+
+    /// Creates the engine of a script, which needs no address and no key. No request leaves the process.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`, as for [`ApiEngine::new`].
+    pub fn scripted(options_json: &str, script: Arc<Script>) -> Result<ApiEngine, Box<ProviderError>> {
+        /// Each has an address of its own, by which the queue counts.
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed);
+        let mut options: Map<String, Value> = serde_json::from_str(options_json).unwrap_or_default();
+        options.insert("baseURL".to_owned(), format!("http://script.invalid/{number}").into());
+        let engine = ApiEngine::new(&Value::Object(options).to_string())?;
+        Ok(ApiEngine {
+            script: Some(script),
+            ..engine
         })
     }
 
@@ -149,13 +172,16 @@ impl ApiEngine {
         }
     }
 
-    /// Returns the key and the HTTP client that a request needs.
+    /// Returns the key and the HTTP client that a request needs; a script needs neither.
     pub(super) async fn connect(
         self: &Arc<Self>,
         surroundings: Surroundings,
-    ) -> Result<(Option<Secret>, Client), Box<ProviderError>> {
+    ) -> Result<(Option<Secret>, Option<Client>), Box<ProviderError>> {
+        if self.script.is_some() {
+            return Ok((None, None));
+        }
         let key = surroundings.key?;
-        Ok((key, self.client(surroundings.route).await?))
+        Ok((key, Some(self.client(surroundings.route).await?)))
     }
 
     /// Returns the client, and makes it if there is none.

@@ -6,6 +6,7 @@
 mod attempt;
 mod engine;
 pub mod probe;
+mod script;
 mod start;
 
 pub use engine::ApiEngine;

@@ -73,14 +73,14 @@ impl ApiEngine {
             let is_told = strict::is_one_object(schema.value());
             (schema, is_told)
         });
-        let question = ApiQuestion::new(&self.settings, choices.clone(), messages, tools, checks, output);
+        let question = ApiQuestion::new(&self, choices.clone(), messages, tools, checks, output);
         let cancel = handles.cancel.clone();
         let sink = call::sink(&self, handles, &options, recorded, redactor)
             .await?
             .in_pieces(options.partial);
         let asking = ApiAsking {
             engine: &self,
-            client: &client,
+            client: client.as_ref(),
             redactor: self.settings.redactor(key.as_ref()),
             key: key.as_ref(),
             call_ids,

@@ -1,0 +1,2 @@
+/** `deep-factor-providers/testing` for `import`. */
+export * from "./index.cjs";

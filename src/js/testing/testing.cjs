@@ -1,0 +1,20 @@
+"use strict";
+
+/**
+ * In: where the addon is, and the caller's LangChain. Out: everything that `deep-factor-providers/testing` exports.
+ *
+ * Nothing here loads the addon: {@link Parts.load} is called by the first who needs it.
+ *
+ * @import { Parts } from "./scripted.cjs"
+ */
+
+const { scriptedFactory } = require("./scripted.cjs");
+
+/** @param {Parts} parts */
+function createTesting(parts) {
+  return {
+    createScriptedProvider: scriptedFactory(parts),
+  };
+}
+
+module.exports = { createTesting };
