@@ -107,9 +107,10 @@ const FACES = {
       "token",
     ].map((file) => `gateway/${file}`),
   ],
-  testing: ["clock", "codes", "engine", "fold", "reply", "run", "script", "scripted", "testing"].map(
-    (file) => `testing/${file}`,
-  ),
+  testing: [
+    ...["assets", "cassette", "clock", "codes", "compare", "engine", "fold", "player", "recorder", "reply"],
+    ...["run", "script", "scripted", "tape", "testing"],
+  ].map((file) => `testing/${file}`),
   "ai-sdk": ["errors", "model", "parts", "prompt", "providers", "settings", "words"].map((file) => `ai-sdk/${file}`),
 };
 

@@ -8,6 +8,7 @@
 const WITH_REQUIRE = {
   "node:async_hooks": () => require("node:async_hooks"),
   "node:crypto": () => require("node:crypto"),
+  "node:fs": () => require("node:fs"),
   "node:module": () => require("node:module"),
   "node:path": () => require("node:path"),
   "node:url": () => require("node:url"),

@@ -8,6 +8,7 @@
 import type {
   BudgetOptions,
   CliProvider,
+  FallbackProvider,
   Logger,
   ProviderError,
   ProviderErrorCode,
@@ -140,3 +141,42 @@ export interface ScriptedProvider<TMessage = import("@langchain/core/messages").
  * @throws {ProviderError} `INVALID_OPTION`, naming the reply or the option.
  */
 export function createScriptedProvider(script: Script, options?: ScriptedProviderOptions): ScriptedProvider;
+
+// -------------------------------------------------------------------------------------------------------------- cassettes
+
+/** What a cassette records: a provider of this package, of the entry without LangChain, or a fallback provider. */
+export type RecordedProvider = CliProvider<unknown> | FallbackProvider<unknown>;
+
+/** Options of {@link createCassetteProvider}. */
+export interface CassetteOptions {
+  /**
+   * What is recorded: a provider, or a function that makes it, which is called only to record. `close()` of the cassette closes it. Not
+   * needed for `"replay"`.
+   */
+  provider?: RecordedProvider | (() => RecordedProvider) | undefined;
+  /**
+   * `"replay"`: plays the file, and asks nobody. `"record"`: asks the provider, and writes the file anew at `close()`. `"auto"`: plays what is
+   * there, asks for the rest, and adds it. Default: `"record"` where the environment has `RECORD=1`, else `"replay"`.
+   */
+  mode?: "replay" | "record" | "auto" | undefined;
+  /**
+   * What of a request may vary, such as dates and paths: patterns whose matches count as the same, in all texts of a request; or a function
+   * that returns what is compared.
+   */
+  match?: readonly (RegExp | string)[] | ((request: ScriptedRequest) => unknown) | undefined;
+}
+
+/**
+ * A provider that records the calls of another one into a file, and plays them back without it: no process, no network, no waiting.
+ *
+ * The file is lines of JSON: each call's messages, tools and options, every event with its time, and its end. Secrets are taken out, ids are
+ * counted, images lie in the folder `<name>.assets` beside it. It is written whole at `close()`.
+ *
+ * It is strict: a request that is not there fails with `INVALID_REQUEST`, which tells the nearest one and what differs, and `close()` fails
+ * with the same code where calls were not made. Conversations may come in any order, the calls of one only in theirs. One file belongs to one
+ * provider at a time. While recording, reasoning that an API seals does not go back to it.
+ *
+ * @param file a path, or a `file:` URL.
+ * @throws {ProviderError} `INVALID_OPTION`: an option is wrong, there is no such file, or it can't be read, with the line.
+ */
+export function createCassetteProvider(file: string | URL, options?: CassetteOptions): CliProvider;

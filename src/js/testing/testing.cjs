@@ -8,11 +8,13 @@
  * @import { Parts } from "./scripted.cjs"
  */
 
+const { cassetteFactory } = require("./cassette.cjs");
 const { scriptedFactory } = require("./scripted.cjs");
 
 /** @param {Parts} parts */
 function createTesting(parts) {
   return {
+    createCassetteProvider: cassetteFactory(parts),
     createScriptedProvider: scriptedFactory(parts),
   };
 }
