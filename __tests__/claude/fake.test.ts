@@ -227,6 +227,18 @@ describe("honest failures", () => {
     },
   );
 
+  it.each([
+    ["print", "~/bin/claude"],
+    ["live", "~/bin/claude"],
+    ["print", "/opt/~/claude"],
+  ] as const)("says of a path with ~ that shells read it (%s, %s)", async (engine, cliPath) => {
+    const error = await failureOf(createClaudeCliProvider({ cliPath, engine }).invoke(hello));
+    expect(error.code).toBe("CLI_NOT_FOUND");
+    expect(error.message).toMatch(
+      /Write the whole path: `~` is for shells to read; in JavaScript it is `os\.homedir\(\)`/,
+    );
+  });
+
   it("begins with the CLI's own reason when it exits with 1", async () => {
     const cli = fakes().cli("claude", { code: 1, stderr: "the disk is on fire\n" });
     const error = await failureOf(createClaudeCliProvider({ cliPath: cli.path }).invoke(hello));

@@ -100,6 +100,24 @@ describe("over a pipe", () => {
 });
 
 describe.skipIf(!HAS_TMUX)("on a terminal (tmux)", () => {
+  it("writes no escape at all on one that is dumb", async () => {
+    const { args } = await withApi([{ text: "Hello Ada." }, { text: "Bye." }]);
+    const bytes = newFile("bytes");
+    const terminal = openTerminal(["env", "TERM=dumb", process.execPath, CLI, ...args], { bytes });
+    await terminal.until(/^>$/m);
+    terminal.type("I am Ada.");
+    terminal.press("Enter");
+    await terminal.until(/^Hello Ada\.$[\s\S]*^>$/m);
+    terminal.type("Bye");
+    terminal.press("Enter");
+    await terminal.until(/^Bye\.$[\s\S]*^>$/m);
+    terminal.press("C-d");
+    expect((await terminal.ended()).code).toBe(0);
+    const written = readFileSync(bytes, "utf8");
+    expect(written).toMatch(/Hello Ada\.[\s\S]*Bye\./);
+    expect(written).not.toContain("\u001b");
+  });
+
   it("what is pasted is one prompt, however many lines it has, and can be added to", async () => {
     const { api, args } = await withApi([{ text: "Read." }, { text: "Read again." }]);
     const terminal = openTerminal([process.execPath, CLI, ...args]);

@@ -1,6 +1,6 @@
 // @change
 /** The real qwen as a live engine: one process for a conversation, and native calls that wait in it. */
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import { createQwenCliProvider, type QwenCliProviderOptions } from "deep-factor-providers";
@@ -9,6 +9,7 @@ import { HERE } from "../clis/real.js";
 import { NEWEST_QWEN } from "../support/clis.mjs";
 import { createFakes } from "../support/fake.mjs";
 import { ALL, withCli } from "../support/harness.mjs";
+import { EVERY_FORM } from "../support/live-forms.mjs";
 
 const ADD = {
   name: "add.it",
@@ -16,6 +17,8 @@ const ADD = {
   schema: { type: "object", properties: { a: { type: "number" } }, required: ["a"] },
 };
 const NAME = /^mcp__df__add_it/;
+const STEP = { name: "step", description: "Takes a step", schema: { type: "object" } };
+const [QWEN = EVERY_FORM[0]] = EVERY_FORM.filter(({ name }) => name.startsWith("qwen"));
 
 type Body = { messages: Record<string, unknown>[]; tools?: { function: { name: string } }[] };
 type Asked = { body: Body };
@@ -66,6 +69,45 @@ describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}, live`, { timeout: 600_000 
     const reply = await provider.bindTools(tools).invoke([question]);
     expect(api.requests).toHaveLength(1);
     expect(reply.tool_calls?.map(({ name }) => name).sort()).toEqual(names.toSorted());
+  });
+
+  it("has its bound tools whatever the user's settings take away", async () => {
+    const settings = {
+      permissions: { deny: ["mcp__*"] },
+      tools: { exclude: ["mcp__df__step"] },
+      mcp: { allowed: ["x"], excluded: ["df"] },
+    };
+    const { home, provider, api } = await live([says("I have it.")]);
+    mkdirSync(join(home, ".qwen"), { recursive: true });
+    writeFileSync(join(home, ".qwen", "settings.json"), JSON.stringify(settings));
+    await provider.bindTools([STEP]).invoke([question]);
+    const [request] = api.requests as unknown as Asked[];
+    expect(request?.body.tools?.map((tool) => tool.function.name)).toEqual(["mcp__df__step"]);
+  });
+
+  it("fails by name where the CLI does not offer a bound tool", async () => {
+    // Nothing of the user's makes it do so: the list that it prints is edited.
+    const edits = `sed -u 's/"mcp__df__step"/"other"/'`;
+    const launcher = `if [ -z "$EDITED" ]; then EDITED=1 "$0" "$@" | ${edits}; exit; fi`;
+    const { create } = await QWEN.start(() => says("I have none."), launcher);
+    const error = await create()
+      .bindTools([STEP])
+      .invoke([question])
+      .catch((failure) => failure);
+    expect([error.code, error.shouldRetry]).toEqual(["INVALID_CONFIG", false]);
+    expect(error.message).toMatch(
+      /^the CLI does not offer its model what is bound: step\. Look into `permissions\.deny` and `tools` of `~\/\.qwen/,
+    );
+  });
+
+  it("takes of several calls under one id the first, which is all that the CLI keeps of them", async () => {
+    const twins = (asked: Asked) => ({ ...calls("", ["c", 1], ["c", 2])(asked), wholeCalls: true });
+    const { provider, asked } = await live([twins, says("done")]);
+    const model = provider.bindTools([ADD]);
+    const first = await model.invoke([question]);
+    expect(first.tool_calls?.map(({ id, args }) => [id, args])).toEqual([["c", { a: 1 }]]);
+    const second = await model.invoke([question, first, result("c", "took 1")]);
+    expect([second.content, asked(1).slice(2)]).toEqual(["done", [`assistant | c({"a":1})`, "tool | c | took 1"]]);
   });
 
   it("tells its session in every turn", async () => {

@@ -27,7 +27,7 @@ import { told } from "./live.mjs";
 
 /**
  * What the model says: a text or its pieces, what it thought before and calls behind it, or what goes wrong.
- * @typedef {{ reasoning?: string, text?: string, chunks?: string[], calls?: { id: string, name: string, args: object }[], hang?: boolean, hangAfter?: number, everyMs?: number,
+ * @typedef {{ reasoning?: string, text?: string, chunks?: string[], calls?: { id: string, name: string, args: object }[], wholeCalls?: boolean, hang?: boolean, hangAfter?: number, everyMs?: number,
  *   error?: { status: number, message?: string }, usage?: { input: number, output: number } }} Says
  */
 /**

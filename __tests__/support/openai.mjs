@@ -23,6 +23,7 @@ import { split, startScripted, tokens } from "./scripted.mjs";
  * `stopReason` (Chat Completions only) is `tool_calls` by default if there are calls, else `stop`; `null` leaves it out.
  * @typedef {object} Fields
  * @property {Call[]} [calls] in a stream of Chat Completions, their arguments come in turns, a piece of each
+ * @property {boolean} [wholeCalls] in such a stream, each call comes in one piece
  * @property {string} [reasoning] sent as `reasoning_content` (Chat Completions only)
  * @property {string} [refusal] Chat Completions only
  * @property {string | null} [stopReason]
@@ -250,15 +251,18 @@ function toCompletion(answer, request, number) {
       list[round] === undefined ? [] : [chunk({ tool_calls: [{ index, function: { arguments: list[round] } }] })],
     ),
   );
+  const inPieces = [
+    ...tool_calls.map((call, index) =>
+      chunk({ tool_calls: [{ index, ...call, function: { name: call.function.name, arguments: "" } }] }),
+    ),
+    ...rounds.flat(),
+  ];
   const frames = [
     chunk({ role: "assistant", content: "" }),
     ...split(answer.reasoning ?? "", 10).map((piece) => chunk({ reasoning_content: piece })),
     ...chunks.map((content) => chunk({ content })),
     ...split(answer.refusal ?? "", 10).map((refusal) => chunk({ refusal })),
-    ...tool_calls.map((call, index) =>
-      chunk({ tool_calls: [{ index, ...call, function: { name: call.function.name, arguments: "" } }] }),
-    ),
-    ...rounds.flat(),
+    ...(answer.wholeCalls ? tool_calls.map((call, index) => chunk({ tool_calls: [{ index, ...call }] })) : inPieces),
     ...(finish_reason === null ? [] : [chunk({}, finish_reason)]),
     ...(wantsUsage && counted ? [event([], { usage: counted })] : []),
     ...(answer.done === false ? [] : [{ data: "[DONE]" }]),

@@ -35,10 +35,10 @@ const NEUTRAL = {
 
 /**
  * @param {string[]} command
- * @param {{ columns?: number, rows?: number, env?: Record<string, string | undefined> }} [options] default: 80 by 24; `env` over the
- *   process's own
+ * @param {{ columns?: number, rows?: number, env?: Record<string, string | undefined>, bytes?: string }} [options] default: 80 by 24;
+ *   `env` over the process's own; `bytes`: a file that gets what the command writes, as it is
  */
-export function openTerminal(command, { columns = 80, rows = 24, env = {} } = {}) {
+export function openTerminal(command, { columns = 80, rows = 24, env = {}, bytes } = {}) {
   const dir = mkdtempSync(join(tmpdir(), "dfp-tmux-"));
   const socket = join(dir, "socket");
   /** @param {string[]} args */
@@ -56,6 +56,8 @@ export function openTerminal(command, { columns = 80, rows = 24, env = {} } = {}
   tmux(
     ...["set-option", "-g", "status", "off", ";", "set-option", "-g", "escape-time", "0", ";"],
     ...["new-session", "-d", ...size, "/bin/sh", "-c", shown, "sh", ...command],
+    // Before the server reads anything of it.
+    ...(bytes === undefined ? [] : [";", "pipe-pane", `cat > '${bytes}'`]),
   );
   /** @param {string[]} flags */
   const capture = (...flags) =>

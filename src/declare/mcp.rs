@@ -71,6 +71,13 @@ impl Declarations {
         self.known(bare.unwrap_or(name))
     }
 
+    /// The caller's names of the tools that are not among those that a CLI says it offers its model.
+    pub fn missing(&self, offered: &[String]) -> Vec<String> {
+        let listed: Vec<_> = offered.iter().filter_map(|name| self.ours(name)).collect();
+        let bound = self.tools().iter().map(|tool| self.callers_name(&tool.name));
+        bound.filter(|name| !listed.contains(&name.as_str())).collect()
+    }
+
     /// The wire name of the caller's tool `name`, without a prefix. A tool that was not declared (of an earlier call in the thread)
     /// gets the name that it might have had.
     pub fn wire_name(&self, name: &str) -> String {

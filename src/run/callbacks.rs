@@ -177,11 +177,7 @@ impl OpenBridge<'_> {
     /// The failure of a CLI that has asked for the tools and does not offer all of them to its model. The CLI reports its model's
     /// tools before it calls the model.
     fn missing(&self, offered: &[String]) -> Option<Failure> {
-        let declarations = &self.server.declarations;
-        let listed: Vec<_> = offered.iter().filter_map(|name| declarations.ours(name)).collect();
-        let bound = declarations.tools().iter();
-        let bound = bound.map(|tool| declarations.callers_name(&tool.name));
-        let missing: Vec<_> = bound.filter(|name| !listed.contains(&name.as_str())).collect();
+        let missing = self.server.declarations.missing(offered);
         (self.reached() && !missing.is_empty()).then(|| not_offered(&missing))
     }
 

@@ -28,7 +28,7 @@ use crate::event::{Event, Outcome};
 use crate::exchange::EndedProcess;
 use crate::exchange::control::{self, Inbound};
 use crate::exchange::live::keep::{HANDSHAKE, Handshake, Idle, Keepable};
-use crate::exchange::live::process_turn::{ProcessSession, Pulse};
+use crate::exchange::live::process_turn::{ProcessSession, Pulse, failed_turn};
 use crate::exchange::live::setup::Setup;
 use crate::exchange::live::streams::{Figures, StreamEvent, Streams, line_too_long};
 use crate::exchange::print::{self, NotStarted, Surroundings, schema_left_out};
@@ -197,10 +197,10 @@ impl Session {
             return Pulse::TurnOver;
         }
         if let Some(offered) = self.decoder.take_offered() {
-            let missing = turns::missing(&offered, &self.setup);
+            let missing = self.setup.declarations().missing(&offered);
             if !missing.is_empty() {
                 events.truncate(before);
-                events.extend(turns::not_offered(&missing));
+                events.extend(failed_turn(print::not_offered(&missing)));
                 return Pulse::TurnOver;
             }
             let wants_answer = self.setup.output().is_some();

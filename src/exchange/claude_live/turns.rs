@@ -19,20 +19,12 @@
 
 use serde::Deserialize;
 
-use crate::event::{Event, Failure, Outcome};
-use crate::exchange::live::setup::Setup;
-use crate::exchange::print;
+use crate::event::{Event, Failure};
+use crate::exchange::live::process_turn::failed_turn;
 use crate::exchange::uuid::uuid;
 
 /// The kind of failure, in the error rules, of output that is not what the protocol requires.
 const MALFORMED: &str = "malformed_response";
-
-/// The tools of `setup` that are not among those that the CLI offers.
-pub fn missing(offered: &[String], setup: &Setup) -> Vec<String> {
-    let listed: Vec<_> = offered.iter().filter_map(|name| setup.ours(name)).collect();
-    let bound = setup.tools().iter().map(|tool| setup.callers_name(&tool.name));
-    bound.filter(|name| !listed.contains(&name.as_str())).collect()
-}
 
 /// The turn in progress, if any.
 #[derive(Debug, Default)]
@@ -151,23 +143,10 @@ fn is_answer(event: &Event) -> bool {
 /// The events of a turn that fails because the output is not its answer. Nobody knows any more whose answers the session gives:
 /// it ends with the turn.
 pub fn unasked() -> [Event; 2] {
-    failed(Failure::named(
+    failed_turn(Failure::named(
         MALFORMED,
         "the CLI has answered something else than this call",
     ))
-}
-
-/// The events of a turn that fails because the CLI does not offer these tools to its model.
-pub fn not_offered(tools: &[String]) -> [Event; 2] {
-    failed(print::not_offered(tools))
-}
-
-fn failed(failure: Failure) -> [Event; 2] {
-    let outcome = Outcome {
-        is_error: true,
-        ..Outcome::default()
-    };
-    [Event::Failure(failure), Event::Outcome(Box::new(outcome))]
 }
 
 #[cfg(test)]

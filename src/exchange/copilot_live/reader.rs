@@ -83,6 +83,8 @@ pub struct TurnReader<'a> {
     pending: Vec<(String, String)>,
     /// The requests of calls that no tool can take.
     unfit: Vec<String>,
+    /// True if calls of this reply have one id: copilot gives their results to its model in any order, and the arguments of one to both.
+    pub has_repeated_ids: bool,
     /// True if reasoning came piece by piece.
     has_thought: bool,
     /// True if an answer with a word, and without a call, has come.
@@ -104,6 +106,7 @@ impl<'a> TurnReader<'a> {
             deltas: HashMap::new(),
             pending: Vec::new(),
             unfit: Vec::new(),
+            has_repeated_ids: false,
             has_thought: false,
             has_answer: false,
         }
@@ -280,6 +283,7 @@ impl<'a> TurnReader<'a> {
                 args,
             };
             make_unique(slice::from_mut(&mut call), &mut self.taken);
+            self.has_repeated_ids |= call.id != request.tool_call_id;
             self.calls.push(OpenCall {
                 api_id: request.tool_call_id,
                 call,

@@ -212,12 +212,12 @@ impl SessionWork {
         };
         match end {
             Some(TurnStep::Reply) => {
-                let pending = reader.into_pending();
-                conversation.pending = pending;
-                let waits = !conversation.pending.is_empty();
+                let has_repeated_ids = reader.has_repeated_ids;
+                conversation.pending = reader.into_pending();
+                let goes_on = !conversation.pending.is_empty() && !has_repeated_ids;
                 TurnEnd::Reply {
                     // A session that waits for nothing is not kept: copilot would put a date before its next message.
-                    session: self.conversation.take_if(|_| waits),
+                    session: self.conversation.take_if(|_| goes_on),
                     known: (),
                     diagnostics: Vec::new(),
                     stdout_tail: String::new(),

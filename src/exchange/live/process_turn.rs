@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use super::keep::{HANDSHAKE, Handshake, Keepable};
 use super::streams::Figures;
 use super::turn::{Origin, Report, TurnEnd, Work};
-use crate::event::Event;
+use crate::event::{Event, Failure, Outcome};
 use crate::exchange::EndedProcess;
 
 /// The time that an interrupted turn may take to say so before its process is asked to end: 1 ms on an idle machine.
@@ -32,6 +32,15 @@ pub enum Pulse {
     Unsupported(String),
     /// Standard output has ended: the process is going or gone.
     Ended,
+}
+
+/// The events of a turn that fails for a reason that the CLI does not report as one.
+pub fn failed_turn(failure: Failure) -> [Event; 2] {
+    let outcome = Outcome {
+        is_error: true,
+        ..Outcome::default()
+    };
+    [Event::Failure(failure), Event::Outcome(Box::new(outcome))]
 }
 
 /// A session that is a process of its own and takes one turn after the other.

@@ -26,7 +26,7 @@ use crate::event::Event;
 use crate::exchange::EndedProcess;
 use crate::exchange::control::{Inbound, denied, read, refused};
 use crate::exchange::live::keep::{HANDSHAKE, Handshake, Idle, Keepable};
-use crate::exchange::live::process_turn::{ProcessSession, Pulse};
+use crate::exchange::live::process_turn::{ProcessSession, Pulse, failed_turn};
 use crate::exchange::live::setup::Setup;
 use crate::exchange::live::streams::{Figures, StreamEvent, Streams, line_too_long};
 use crate::exchange::print::{self, NotStarted, Surroundings, long_pause};
@@ -204,7 +204,7 @@ impl Session {
     }
 
     /// Reads a line of the turn: a control line is answered, any other decoded. A message with calls of the caller's tools ends
-    /// the turn, and the calls are held; usage becomes the turn's own.
+    /// the turn, and the calls are held; usage becomes the turn's own. A bound tool that the CLI does not offer fails the turn.
     fn read(&mut self, line: &str, events: &mut Vec<Event>) -> Pulse {
         self.streams.count_line();
         if let Some(inbound) = read(line) {
@@ -214,6 +214,13 @@ impl Session {
         let mut decoded = Vec::new();
         self.decoder.push(line.as_bytes(), &mut decoded);
         self.decoder.push(b"\n", &mut decoded);
+        if let Some(offered) = self.decoder.take_offered() {
+            let missing = self.setup.declarations().missing(&offered);
+            if !missing.is_empty() {
+                events.extend(failed_turn(print::not_offered(&missing)));
+                return Pulse::TurnOver;
+            }
+        }
         let (mut calls, mut foreign, mut over) = (0, Vec::new(), false);
         if self.is_untold && !decoded.is_empty() {
             self.is_untold = false;

@@ -57,6 +57,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("^\\[?api error: connection error")], Code::ConnectionFailed, "[API Error: Connection error. (cause: fetch failed)]"),
     Rule::new(&[Text("<context is too large to send>")], Code::ContextLength, "Context is too large to send safely after automatic compression. Estimated prompt tokens: 2097351; hard limit: 177000; compression status: NOOP."),
     Rule::new(&[Text("<model stream ended with empty>")], Code::EmptyResponse, "[API Error: Model stream ended with empty response text.]"),
+    Rule::new(&[Text("<response contained a malformed tool call>")], Code::MalformedResponse, "[API Error: Model response contained a malformed tool call.]"),
     Rule::new(&[Text("<model stream ended without>")], Code::MalformedResponse, "[API Error: Model stream ended without a finish reason.]"),
     Rule::new(&[Text("^\\[?(?:api error: )?terminated>")], Code::ConnectionLost, "[API Error: terminated (cause: other side closed)]"),
     Rule::new(&[Subtype("error_during_execution")], Code::ServerError, "something broke").weak(),
