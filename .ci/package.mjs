@@ -25,7 +25,7 @@ const EXPECTED = [
   /^docs\/.*\.(md|json)$/,
   /^index\.d\.c?ts$/,
   /^package\.json$/,
-  /^src\/js\/((ai-sdk|cli|gateway|langchain|suite|telemetry|testing)\/)?[\w-]+(\.d\.[cm]ts|\.[cm]js)$/,
+  /^src\/js\/((ai-sdk|cli|gateway|langchain|suite|telemetry|testing(\/double)?)\/)?[\w-]+(\.d\.[cm]ts|\.[cm]js)$/,
 ];
 
 /** For one command of a package manager or of a project: what takes longer hangs. */

@@ -109,7 +109,7 @@ const FACES = {
   ],
   testing: [
     ...["assets", "cassette", "clock", "codes", "compare", "engine", "fold", "player", "recorder", "reply"],
-    ...["run", "script", "scripted", "tape", "testing"],
+    ...["run", "script", "scripted", "scripted-cli", "tape", "testing", "double/wire"],
   ].map((file) => `testing/${file}`),
   "ai-sdk": ["errors", "model", "parts", "prompt", "providers", "settings", "words"].map((file) => `ai-sdk/${file}`),
 };

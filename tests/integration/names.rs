@@ -64,6 +64,8 @@ const ALLOWED: &[(&str, &str, &str)] = &[
         "\"claude\" : API",
         "the default of the command line",
     ),
+    ("js/testing/double/", "", "the double, which is of one CLI"),
+    ("js/testing/scripted-cli.cjs", r"claude: \(\) =>", "the doubles by name"),
     ("js/testing/codes.cjs", "CLAUDE_INVALID_CONFIG", "a code of errors"),
     ("js/suite/", r"(?i)claude[-_]?code", "the adapter, which is of one CLI"),
 ];

@@ -180,3 +180,57 @@ export interface CassetteOptions {
  * @throws {ProviderError} `INVALID_OPTION`: an option is wrong, there is no such file, or it can't be read, with the line.
  */
 export function createCassetteProvider(file: string | URL, options?: CassetteOptions): CliProvider;
+
+// ---------------------------------------------------------------------------------------------------------------- doubles
+
+/** What a double was asked, by one process or in one turn of a session. */
+export interface ScriptedCliRequest {
+  /** `"print"`: a process of its own; `"live"`: a turn of a session. */
+  form: "print" | "live";
+  /** The process's arguments. */
+  args: string[];
+  /** The folder that the process runs in. */
+  cwd: string;
+  /** The system prompt, where it came by an argument or by the session's protocol. */
+  system?: string;
+  /** What the user says: the whole prompt, or what is new in the session. */
+  input: string;
+  /** The tools that were declared to the session, by name. */
+  tools: string[];
+  /** The results that came back in this turn, by the ids of their calls. */
+  toolResults: { id: string; content: string; isError?: true }[];
+}
+
+/** A function that answers what a double is asked; `messages` are those of {@link ScriptedCliRequest.input} and its results. */
+export type ScriptedCliFunction = (
+  request: ScriptedCliRequest & ScriptedRequest,
+  index: number,
+) => ScriptedAnswer | Promise<ScriptedAnswer>;
+
+/** A program in the place of a CLI. */
+export interface ScriptedCli {
+  /** The program, for a provider's `cliPath`. */
+  readonly path: string;
+  /** All that it was asked. */
+  readonly requests: ScriptedCliRequest[];
+  /** Removes the program. Its processes are those of whoever started them. */
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/**
+ * A program that is started in the place of a CLI, with its arguments and its protocol, and answers by a script: for tests of what happens
+ * around a process. It is a Node process in a private temporary folder; everything else is this package's real work.
+ *
+ * The double of `"claude"` speaks print form in all formats, where calls are written into the text, and the live protocol (`engine: "live"`),
+ * where they are native calls. Errors that claude tells are told so: `RATE_LIMITED`, `OVERLOADED`, `SERVER_ERROR`, `INVALID_REQUEST`,
+ * `INVALID_API_KEY`, `NOT_LOGGED_IN`, `MODEL_NOT_FOUND`, `USAGE_LIMIT`. With any other, the process ends with the error's `exitCode` (default: 1),
+ * and its `stderrTail` or message on standard error.
+ *
+ * @param name `"claude"`.
+ * @throws {ProviderError} `INVALID_OPTION`.
+ */
+export function scriptedCli(
+  name: "claude",
+  script: readonly (ScriptedAnswer | ScriptedCliFunction)[] | ScriptedCliFunction,
+): Promise<ScriptedCli>;

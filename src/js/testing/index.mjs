@@ -19,7 +19,7 @@ async function loadLangChain() {
   }
 }
 
-export const { createCassetteProvider, createScriptedProvider } = testing.createTesting({
+export const { createCassetteProvider, createScriptedProvider, scriptedCli } = testing.createTesting({
   load: () => loader.loadNative(import.meta.url),
   ...(await loadLangChain()),
 });

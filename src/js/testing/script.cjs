@@ -85,7 +85,7 @@ const count = (replies) => (replies === 1 ? "1 reply" : `${replies} replies`);
  * @returns {Told}
  */
 function missing(message) {
-  return { type: "failed", ...adviceOf("INVALID_REQUEST"), message: clip(message) };
+  return { type: "failed", ...adviceOf("INVALID_REQUEST"), message: clip(message), unanswered: true };
 }
 
 /**

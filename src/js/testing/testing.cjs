@@ -10,12 +10,14 @@
 
 const { cassetteFactory } = require("./cassette.cjs");
 const { scriptedFactory } = require("./scripted.cjs");
+const { scriptedCli } = require("./scripted-cli.cjs");
 
 /** @param {Parts} parts */
 function createTesting(parts) {
   return {
     createCassetteProvider: cassetteFactory(parts),
     createScriptedProvider: scriptedFactory(parts),
+    scriptedCli,
   };
 }
 
