@@ -233,6 +233,18 @@ describe("strictly", () => {
   });
 });
 
+it("plays moments as far ahead as they were", async () => {
+  const resetsAt = Date.now() + 3_600_400;
+  await record([{ error: { code: "USAGE_LIMIT", resetsAt } }], (provider) => failure(provider.invoke(["Hi"])));
+  expect(lines().at(-1)).toMatchObject({ error: { code: "USAGE_LIMIT", resetsAt: "+3600000" } });
+  vi.useFakeTimers({ now: resetsAt + 86_400_000, toFake: ["Date"] });
+  onTestFinished(() => void vi.useRealTimers());
+  const provider = replay();
+  const error = await failure(provider.invoke(["Hi"]));
+  expect(error.resetsAt).toEqual(new Date(resetsAt + 86_400_000 + 3_600_000));
+  await provider.close();
+});
+
 it("keeps secrets out and pictures beside, and knows both again", async () => {
   const secret = `sk-ant-api03-${"a1B2".repeat(20)}`;
   const image = Buffer.from("not really a picture".repeat(20)).toString("base64");

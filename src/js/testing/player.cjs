@@ -11,6 +11,7 @@
 
 const { adviceOf } = require("./codes.cjs");
 const { differences, keyOf, tell } = require("./compare.cjs");
+const { absolute } = require("./recorder.cjs");
 const { lastOf, missing } = require("./script.cjs");
 
 /**
@@ -68,14 +69,20 @@ function createPlayer(calls, compared) {
    * @returns {AsyncGenerator<Told, void, undefined>}
    */
   async function* play({ events, end }, signal) {
-    for (const { event } of events) yield event;
+    for (const { event } of events) yield absolute(event);
     if (end === undefined || "aborted" in end) {
       // As it was: nothing more came until somebody turned away.
       if (!signal.aborted) await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
       return;
     }
     if ("done" in end) yield { type: "over", ...end.done };
-    else yield { type: "failed", message: "", ...adviceOf(/** @type {string} */ (end.error.code)), ...end.error };
+    else
+      yield {
+        type: "failed",
+        message: "",
+        ...adviceOf(/** @type {string} */ (end.error.code)),
+        ...absolute(end.error),
+      };
   }
 
   return {

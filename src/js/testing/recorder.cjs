@@ -12,7 +12,7 @@
 const { isProviderError } = require("../errors.cjs");
 const { unbound } = require("../provider.cjs");
 const { elapsed } = require("./clock.cjs");
-const { keyOf } = require("./compare.cjs");
+const { keyOf, mapTexts } = require("./compare.cjs");
 const { readError } = require("./reply.cjs");
 
 /** Times are told in steps of so many ms: the last digit is chance. */
@@ -26,6 +26,11 @@ const OUTPUT = new Set([
   "tool_call",
   "invalid_tool_call",
 ]);
+const UUID = /\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/gi;
+const MOMENT = /\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g;
+/** The fields that are a moment. */
+const MOMENTS = ["resetsAt", "until"];
+
 /** The figures of an answer that stay the same from run to run. */
 const FIGURES = ["stopReason", "model", "sessionId", "costUsd", "numTurns"];
 
@@ -78,7 +83,7 @@ function createRecorder(provider, calls, plain) {
         if (event.type === "retry" && event.by === "provider") {
           call.events = call.events.filter(({ event: { type } }) => !OUTPUT.has(type));
         }
-        call.events.push({ ms: ms(), event: ids.ofEvent(event) });
+        call.events.push({ ms: ms(), event: relative(ids.ofEvent(event)) });
         yield event;
       }
     } catch (error) {
@@ -87,12 +92,38 @@ function createRecorder(provider, calls, plain) {
         ? readError(error, "")
         : readError({ code: "UNKNOWN", message: String(error) }, "");
       const { category: _, ...kept } = failed;
-      close({ error: kept });
+      close({ error: relative(kept) });
       yield { type: "failed", ...failed };
     }
   }
 
   return answer;
+}
+
+/**
+ * Moments as times from now on, in seconds: `"+3600000"`.
+ *
+ * @template {Record<string, any>} T
+ * @param {T} fields
+ * @returns {T}
+ */
+function relative(fields) {
+  const its = MOMENTS.filter((name) => typeof fields[name] === "number");
+  const from = (/** @type {string} */ name) => `+${Math.max(0, Math.round((fields[name] - Date.now()) / 1000)) * 1000}`;
+  return its.length === 0 ? fields : { ...fields, ...Object.fromEntries(its.map((name) => [name, from(name)])) };
+}
+
+/**
+ * What {@link relative} has made, as moments again.
+ *
+ * @template {Record<string, any>} T
+ * @param {T} fields
+ * @returns {T}
+ */
+function absolute(fields) {
+  const its = MOMENTS.filter((name) => /^\+\d+$/.test(String(fields[name])));
+  const at = (/** @type {string} */ name) => Date.now() + Number(fields[name]);
+  return its.length === 0 ? fields : { ...fields, ...Object.fromEntries(its.map((name) => [name, at(name)])) };
 }
 
 /**
@@ -199,9 +230,14 @@ function createIds() {
       if (typeof its.invalidToolCall?.id === "string") {
         its.invalidToolCall = { ...its.invalidToolCall, id: counted("call", its.invalidToolCall.id) };
       }
+      if (type === "other") {
+        const plain = (/** @type {string} */ text) =>
+          text.replace(UUID, (id) => counted("uuid", id)).replace(MOMENT, "1970-01-01T00:00:00.000Z");
+        its.raw = mapTexts(its.raw, plain);
+      }
       return figures ? its : { type, ...its };
     },
   };
 }
 
-module.exports = { createRecorder };
+module.exports = { absolute, createRecorder };

@@ -47,7 +47,7 @@ const EVENTS = {
   usage: [["usage", "object"]],
   rate_limit: [["status", "string"]],
   retry: [["reason", "string"]],
-  waiting: [["until", "number"]],
+  waiting: [["reason", "string"]],
   warning: [["message", "string"]],
   other: [["kind", "string"]],
 };
