@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::quotation::{ForeignTexts, Written};
-use super::read::{self, Entry};
+use super::read::Entry;
 use super::tail::{Block, Rules, Verdict, names_one_of};
 use crate::message::InvalidToolCall;
 
@@ -69,37 +69,23 @@ impl Unquoted {
         if let Some((_, verdicts)) = last.as_ref().filter(|(of, _)| *of == key && !key.is_empty()) {
             return verdicts.clone();
         }
-        let mut calls: Vec<Written> = Vec::new();
-        let mut ends = Vec::new();
-        for block in blocks {
-            let texts = block
-                .objects
-                .iter()
-                .flat_map(|object| read::list(object).unwrap_or_default());
-            calls.extend(block.entries.iter().zip(texts).filter_map(|(entry, text)| match entry {
-                Entry::Call { name, args, .. } => Some(Written {
-                    name,
-                    args: args.get(),
-                    text,
-                }),
-                Entry::Invalid(_) => None,
-            }));
-            ends.push(calls.len());
-        }
-        let brought = self.thread.bring(&calls);
-        let mut from = 0;
-        let verdicts = blocks.iter().zip(ends).map(|(block, end)| {
-            let is_call_quoted = brought[std::mem::replace(&mut from, end)..end].contains(&true);
-            is_call_quoted || block.entries.iter().any(|entry| self.is_held(entry))
-        });
-        let verdicts: Vec<bool> = verdicts.collect();
+        let entries = blocks.iter().flat_map(|block| &block.entries);
+        let calls: Vec<Written> = entries.map(written).collect();
+        let mut brought = self.thread.bring(&calls).into_iter();
+        let of_block = |block: &Block| {
+            let brought: Vec<bool> = brought.by_ref().take(block.entries.len()).collect();
+            brought.contains(&true)
+        };
+        let verdicts: Vec<bool> = blocks.iter().map(of_block).collect();
         *last = Some((key, verdicts.clone()));
         verdicts
     }
+}
 
-    /// Returns whether the entry is unreadable, and stands in the thread in the same form.
-    fn is_held(&self, entry: &Entry) -> bool {
-        matches!(entry, Entry::Invalid(InvalidToolCall { args, .. }) if self.thread.hold(args))
+fn written(entry: &Entry) -> Written<'_> {
+    match entry {
+        Entry::Call { name, args, .. } => Written::Call { name, args: args.get() },
+        Entry::Invalid(InvalidToolCall { args, .. }) => Written::Unreadable(args),
     }
 }
 

@@ -1,51 +1,41 @@
-//! Decides whether a call is a quotation: whether the same name with the same arguments stands in a text of the thread that its
-//! model has not written.
+//! Decides whether a call is a quotation: whether its words stand close together in a text of the thread that its model has not
+//! written.
 //!
 //! In: the messages of a thread ([`ForeignTexts`]), then the calls of an answer ([`Written`]). Out: which of the calls are
-//! quotations. Both are reduced to plain text (`plain`), in which layers of escapes, quotes and white space don't count; each
-//! place there with a call's name is compared with the call (`needle`). Text with line prefixes or markup is also compared
-//! without those, in each layer of escapes (`lines`). JSON is also read as JSON, so that no text in a string is taken for its
-//! end (`objects`).
+//! quotations. Of both only letters and digits are compared ([`letters`]). The words of a call are `name` with the tool's name,
+//! each key with its value, and each item of a list; they may stand in any order.
 //!
-//! The work is done only when an answer ends with calls. It is linear in the thread's length; if somebody has made a thread for
-//! which it is not, calls that could not be compared count as quotations.
+//! The work is done only when an answer ends with calls, and is linear in the thread's length. What can't be compared is taken
+//! for a quotation: that of an attack must not become a call, while a call that was missed is reported as such.
 
-mod lines;
-mod needle;
-mod objects;
-mod plain;
+mod letters;
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use memchr::memmem;
 
 use crate::message::content::{Part, Source, parts};
 use crate::message::{Content, Message, Role};
 use crate::prompt;
-use lines::{Prefix, without_tags};
-use needle::{NAME, Needle, Site};
-use objects::each_object;
-use plain::{entities, one_level, plain};
+use letters::{Letters, View};
 
-/// The number of layers of escapes whose lines are looked at.
-const MAX_LEVELS: usize = 4;
-/// The number of nested line prefixes that are removed within a layer.
-const MAX_NESTED: usize = 3;
-/// Limits of the work: comparisons per byte of a thread, and the number allowed in a short one.
-const WORK: (usize, usize) = (16, 50_000_000);
-
-/// The number of names that are searched for one by one.
+/// The distance, in letters, within which all words of a call stand, and how much more it is for each letter of the call: the
+/// lines of a log have more of their own than of the call.
+const CLOSE: (usize, usize) = (6_000, 64);
+/// The number of words that are found, or compared, for each letter of the thread, and in a short thread.
+const WORK: (usize, usize) = (16, 1_000_000);
+/// The number of tools' names that are searched for one by one.
 const MAX_NAMES: usize = 64;
 
 /// A call as an answer has it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Written<'a> {
-    pub name: &'a str,
-    /// The JSON text of the arguments, an object.
-    pub args: &'a str,
-    /// The JSON text of the call.
-    pub text: &'a str,
+pub(super) enum Written<'a> {
+    /// `args` is the JSON text of the arguments, an object.
+    Call { name: &'a str, args: &'a str },
+    /// The text of a call that can't be read.
+    Unreadable(&'a str),
 }
 
 /// The texts of a thread that its model has not written, in order.
@@ -79,31 +69,17 @@ impl ForeignTexts {
 
     /// Returns for each of `calls` whether the thread has brought it.
     pub(super) fn bring(&self, calls: &[Written]) -> Vec<bool> {
-        let mut search = Search::new(calls);
         // A text that was cut goes on in the next one, so nothing is put between them.
         let joined = self.0.concat();
-        let whole = plain(&joined);
-        let (named, spoken) = mentions(&whole, calls);
-        search.look_at(&whole);
-        drop(whole);
-        if named {
-            search.look_in_json(&joined);
-            search.look_at_lines(&entities(&self.0.join("\n")));
+        let letters = Letters::of(&joined, View::Text);
+        let mut found = search(&letters, calls, View::Text);
+        if letters.has_tags || letters.has_names {
+            let ascii = letters.has_names;
+            let view = View::Page { ascii };
+            let in_page = search(&Letters::of(&joined, view), calls, view);
+            found.iter_mut().zip(in_page).for_each(|(found, there)| *found |= there);
         }
-        if spoken && let Cow::Owned(text) = without_tags(&joined) {
-            let text = entities(&text);
-            search.look_at(&plain(&text));
-            if named {
-                search.look_in_json(&text);
-            }
-            search.look_at_lines(&text);
-        }
-        search.found
-    }
-
-    /// Returns whether `text` stands in the texts, apart from escapes and white space.
-    pub(super) fn hold(&self, text: &str) -> bool {
-        plain(&self.0.concat()).contains(&plain(text))
+        found
     }
 }
 
@@ -124,131 +100,151 @@ fn texts(message: &Message) -> Vec<String> {
     parts(raw, &message.role).into_iter().filter_map(text).collect()
 }
 
-/// The calls that are searched for, and those that were found.
-struct Search {
-    needles: Vec<Needle>,
-    /// The calls by the beginning of their name, up to what may end a name.
-    by_name: HashMap<String, Vec<usize>>,
-    longest: usize,
-    found: Vec<bool>,
-    /// The number of comparisons made so far.
-    work: usize,
+/// Where a word counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Edges {
+    /// Between gaps.
+    Both,
+    /// Before a gap: other keys may end with `name` as well.
+    End,
+    /// The same, unless a description follows: the definition of a tool is not a call without arguments.
+    EndOfCall,
+    /// Anywhere.
+    Any,
 }
 
-/// Returns whether the plain text `whole` has one of the calls' names as the value of a name, and whether it has such a name at
-/// all, ignoring any marks within it.
-fn mentions(whole: &str, calls: &[Written]) -> (bool, bool) {
-    let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
-    let names: HashSet<String> = calls.iter().map(|call| letters(&plain(call.name))).collect();
-    if names.len() > MAX_NAMES {
-        return (true, true);
-    }
-    let whole = letters(whole);
-    let has = |text: &str| memmem::find(whole.as_bytes(), text.as_bytes()).is_some();
-    let spoken = names.iter().any(|name| has(name));
-    (spoken && names.iter().any(|name| has(&format!("name{name}"))), spoken)
-}
+/// The letters of a word, and where it counts.
+type Word = (String, Edges);
 
-/// The part of `name` before a character that may end a name.
-fn beginning(name: &str) -> &str {
-    name.split([',', '}']).next().unwrap_or_default()
-}
-
-impl Search {
-    /// Makes the search for `calls`.
-    fn new(calls: &[Written]) -> Search {
-        let needles: Vec<Needle> = calls
-            .iter()
-            .map(|call| Needle::new(call.name, call.args, call.text))
-            .collect();
-        let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
-        for (index, needle) in needles.iter().enumerate() {
-            by_name
-                .entry(beginning(&needle.name).to_owned())
-                .or_default()
-                .push(index);
+/// The words of a call. Those without letters are left out.
+fn words(call: &Written, view: View) -> Vec<Word> {
+    let letters = |text: &str| Letters::of(text, view).text;
+    let mut words: Vec<Word> = match call {
+        Written::Unreadable(text) => vec![(letters(text), Edges::Any)],
+        Written::Call { name, args } => {
+            let mut words = pairs(args).map(|(key, value)| (letters(key) + &letters(value), Edges::Both));
+            let mut words: Vec<Word> = words.by_ref().filter(|(word, _)| !word.is_empty()).collect();
+            let edges = if words.is_empty() { Edges::EndOfCall } else { Edges::End };
+            words.push((format!("name{}", letters(name)), edges));
+            words
         }
-        Search {
-            longest: by_name.keys().map(String::len).max().unwrap_or(0),
-            found: vec![false; needles.len()],
-            needles,
-            by_name,
-            work: 0,
-        }
-    }
+    };
+    words.retain(|(word, _)| !word.is_empty());
+    words
+}
 
-    /// Searches `text`, which is plain, for the calls.
-    fn look_at(&mut self, text: &str) {
-        let allowed = WORK.0.saturating_mul(text.len()).saturating_add(WORK.1);
-        self.work = 0;
-        for (at, name) in sites(text, self.longest) {
-            let Some(indices) = self.by_name.get(name) else {
+/// The keys of `json` with their values as they are written. The key is empty for an item of a list, and the value for an object
+/// or a list.
+fn pairs(json: &str) -> impl Iterator<Item = (&str, &str)> {
+    let (mut rest, mut key) = (json, "");
+    std::iter::from_fn(move || {
+        loop {
+            rest = rest.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, ':' | ',' | ']' | '}'));
+            let (token, behind) = rest.split_at(token_end(rest)?);
+            rest = behind;
+            if token.starts_with('"') && behind.trim_start().starts_with(':') {
+                key = token;
                 continue;
-            };
-            let site = Site::new(text, at, at + name.len());
-            self.work += site.reach();
-            for index in indices {
-                let needle = &self.needles[*index];
-                self.work += 1;
-                let there = !self.found[*index] && text[at..].starts_with(&needle.name);
-                self.found[*index] |= there && (needle.stands_at(text, &site) || self.work > allowed);
             }
+            let value = if matches!(token, "{" | "[") { "" } else { token };
+            return Some((std::mem::take(&mut key), value));
         }
-    }
+    })
+}
 
-    /// Searches the objects of the JSON in `text`, and its strings, for the calls.
-    fn look_in_json(&mut self, text: &str) {
-        let Search {
-            needles,
-            by_name,
-            found,
-            ..
-        } = self;
-        let indices = |name: &str| by_name.get(beginning(name)).into_iter().flatten().copied();
-        let wanted = |name: &str| indices(name).any(|index| needles[index].name == name);
-        each_object(text, &wanted, &mut |object| {
-            for index in indices(&object.name) {
-                let needle = &needles[index];
-                found[index] = found[index] || (needle.name == object.name && needle.is_in(object));
+/// The length of the token of JSON that `text` begins with; `None` at its end.
+fn token_end(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    match bytes.first()? {
+        b'{' | b'[' => Some(1),
+        b'"' => {
+            let mut at = 1;
+            while *bytes.get(at)? != b'"' {
+                at += 1 + usize::from(bytes[at] == b'\\');
             }
-            found.iter().all(|found| *found)
-        });
-    }
-
-    /// Searches `text` without its line prefixes for the calls, in each layer of escapes.
-    fn look_at_lines(&mut self, text: &str) {
-        for prefix in Prefix::ALL {
-            let mut layer = Cow::Borrowed(text);
-            for _ in 0..MAX_LEVELS {
-                // A mail inside a mail has its mark twice.
-                for _ in 0..MAX_NESTED {
-                    if self.found.iter().all(|found| *found) {
-                        return;
-                    }
-                    let Cow::Owned(stripped) = prefix.taken_off(&layer) else {
-                        break;
-                    };
-                    self.look_at(&plain(&stripped));
-                    self.look_in_json(&stripped);
-                    layer = Cow::Owned(stripped);
-                }
-                let Some(next) = one_level(&layer) else { break };
-                layer = Cow::Owned(next);
-            }
+            Some(at + 1)
+        }
+        _ => {
+            let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace();
+            Some(bytes.iter().position(ends).unwrap_or(bytes.len()))
         }
     }
 }
 
-/// The places of names in `text`, each with the candidate for the name: the text before the next comma or brace, if that is
-/// near.
-fn sites(text: &str, longest: usize) -> impl Iterator<Item = (usize, &str)> {
-    memmem::find_iter(text.as_bytes(), NAME.as_bytes()).filter_map(move |key| {
-        let at = key + NAME.len();
-        let rest = &text.as_bytes()[at..];
-        let end = rest
-            .iter()
-            .take(longest + 1)
-            .position(|byte| matches!(byte, b',' | b'}'))?;
-        Some((at, &text[at..at + end]))
-    })
+/// Returns for each of `calls` whether its words stand close together in `thread`.
+fn search(thread: &Letters, calls: &[Written], view: View) -> Vec<bool> {
+    let mut names: HashMap<String, bool> = HashMap::new();
+    let mut is_named = |call: &Written| match call {
+        Written::Call { name, .. } if names.len() < MAX_NAMES || names.contains_key(*name) => {
+            let there = || memmem::find(thread.text.as_bytes(), Letters::of(name, view).text.as_bytes()).is_some();
+            *names.entry((*name).to_owned()).or_insert_with(there)
+        }
+        _ => true,
+    };
+    // Every word is searched for once, however many calls have it.
+    let mut indices: HashMap<Word, usize> = HashMap::new();
+    let mut wanted = |call: &Written| {
+        let words = words(call, view);
+        let letters: usize = words.iter().map(|(word, _)| word.len()).sum();
+        let mut of_call: Vec<usize> = Vec::new();
+        for word in words {
+            let next = indices.len();
+            of_call.push(*indices.entry(word).or_insert(next));
+        }
+        of_call.sort_unstable();
+        of_call.dedup();
+        (of_call, CLOSE.0 + CLOSE.1 * letters)
+    };
+    let wanted: Vec<Option<(Vec<usize>, usize)>> =
+        calls.iter().map(|call| is_named(call).then(|| wanted(call))).collect();
+    if wanted.iter().all(Option::is_none) {
+        return vec![false; calls.len()];
+    }
+    let allowed = WORK.1.saturating_add(WORK.0.saturating_mul(thread.text.len()));
+    let Some(places) = places(thread, indices, allowed) else {
+        return vec![true; calls.len()];
+    };
+    let mut work = 0;
+    let mut is_close = |(words, reach): &(Vec<usize>, usize)| {
+        let lists: Vec<&Vec<usize>> = words.iter().map(|word| &places[*word]).collect();
+        let Some(rarest) = lists.iter().min_by_key(|list| list.len()) else {
+            return true;
+        };
+        work += rarest.len() * lists.len();
+        let has_near = |list: &&Vec<usize>, at: usize| {
+            let next = list.partition_point(|place| *place < at.saturating_sub(*reach));
+            list.get(next).is_some_and(|place| *place <= at + reach)
+        };
+        work > allowed || rarest.iter().any(|at| lists.iter().all(|list| has_near(list, *at)))
+    };
+    let found: Vec<Option<bool>> = wanted.iter().map(|wanted| wanted.as_ref().map(&mut is_close)).collect();
+    found.into_iter().map(|found| found.unwrap_or(false)).collect()
+}
+
+/// The offsets in `thread` of each of `words`, by its index; `None` if more than `allowed` are found.
+fn places(thread: &Letters, words: HashMap<Word, usize>, allowed: usize) -> Option<Vec<Vec<usize>>> {
+    let mut words: Vec<(Word, usize)> = words.into_iter().collect();
+    words.sort_unstable_by_key(|(_, index)| *index);
+    let patterns = words.iter().map(|((word, _), _)| word);
+    // The other kinds take more memory for long values than they save time.
+    let kind = Some(AhoCorasickKind::NoncontiguousNFA);
+    let search = AhoCorasick::builder().kind(kind).build(patterns).ok()?;
+    let mut places = vec![Vec::new(); words.len()];
+    for (count, found) in search.find_overlapping_iter(&thread.text).enumerate() {
+        if count == allowed {
+            return None;
+        }
+        let index = found.pattern().as_usize();
+        let (from, to) = (found.start(), found.end());
+        let counts = match words[index].0.1 {
+            Edges::Both => thread.is_edge(from) && thread.is_edge(to),
+            Edges::End => thread.is_edge(to),
+            Edges::EndOfCall => thread.is_edge(to) && !thread.text[to..].starts_with("description"),
+            Edges::Any => true,
+        };
+        if counts {
+            places[index].push(from);
+        }
+    }
+    Some(places)
 }

@@ -86,23 +86,22 @@ fn a_call_of_the_models_own_is_one_in_any_such_thread() {
         for (name, args) in [
             (
                 "send_email",
-                json!({"to": "eve@example.com", "subject": "Hello!", "cc": []}),
+                json!({"to": "eve@example.com", "subject": "Hello you", "cc": []}),
             ),
-            ("send_email", json!({"to": "eve@example.com", "subject": "Hello"})),
+            ("send_email", json!({"to": "eve@example.com", "bcc": "Hello"})),
             (
                 "send_email",
                 json!({"to": "Eve@example.com", "subject": "Hello", "cc": []}),
             ),
             ("add", json!({"a": 2, "b": 1})),
             ("add", json!({"a": 1, "b": 3})),
-            ("add", json!({"a": 1})),
             ("add", json!({"a": 1, "b": 2, "c": 3})),
             ("subtract", json!({"a": 1, "b": 2})),
             ("get_time", json!({"zone": "UTC"})),
             ("get_date", json!({})),
             (
                 "pay",
-                json!({"amount": 9.995, "currency": "EUR", "to": {"iban": "DE02 1203 0000 0000 2020 51", "name": "Eve"}}),
+                json!({"amount": 98.95, "currency": "EUR", "to": {"iban": "DE02 1203 0000 0000 2020 51", "name": "Eve"}}),
             ),
             (
                 "run",
@@ -117,28 +116,69 @@ fn a_call_of_the_models_own_is_one_in_any_such_thread() {
 
 #[test]
 fn what_is_said_of_a_call_is_no_call() {
-    let thread = [
-        Message::new(
-            Role::System,
+    let (add, time) = (json!({"a": 1, "b": 2}), json!({}));
+    let definitions = r#"[{"name":"get_time","description":"The time","parameters":{}},{"name":"add","parameters":{"type":"object","properties":{"a":{},"b":{}}}}]"#;
+    for (said, name, args) in [
+        (
             "You have add (a, b). Call add with a=1 and b=2 where you are asked for 1 + 2.",
+            "add",
+            &add,
         ),
-        Message::new(
-            Role::System,
-            r#"[{"name":"get_time","description":"The time","parameters":{}},{"name":"add","parameters":{"type":"object"}}]"#,
-        ),
-        Message::new(
-            Role::Human,
-            r#"What is add({"a":1,"b":2})? {"a":1,"b":2} are its arguments, "name":"add"."#,
-        ),
-        Message::new(
-            Role::Human,
-            r#"<event type="tool_input" name="add">{"a":1,"b":2}</event>"#,
-        ),
-    ];
-    for (name, args) in [("add", json!({"a": 1, "b": 2})), ("get_time", json!({}))] {
-        let found = read(&rules_of(&thread, &["add", "get_time"], false), &block(name, &args));
-        assert_eq!(found.calls, [format!("call_7 {name} {args}")]);
+        (r#"{"a":1,"b":2} are the arguments of add."#, "add", &add),
+        (definitions, "add", &add),
+        (definitions, "get_time", &time),
+        ("Ask get_time for the time.", "get_time", &time),
+    ] {
+        let thread = [Message::new(Role::System, said)];
+        let found = read(&rules_of(&thread, &["add", "get_time"], false), &block(name, args));
+        assert_eq!(found.calls, [format!("call_7 {name} {args}")], "{said}");
     }
+}
+
+/// What docs/concepts/tool-calls.md says of calls that can't be told from quotations.
+#[test]
+fn a_call_whose_words_stand_close_together_is_taken_for_a_quotation() {
+    let far = |letters: usize| format!("name: add, {} a: 1, b: 2", "x".repeat(letters));
+    let add = json!({"a": 1, "b": 2});
+    for (said, name, args) in [
+        (r#"What is add({"a":1,"b":2})? "name":"add"."#, "add", &add),
+        (r#"<event name="add">{"a":1,"b":2}</event>"#, "add", &add),
+        (r#"{"name":"add","args":{"a":-1,"b":2,"c":3}}"#, "add", &add),
+        (
+            r#"{"name":"add","args":{"c":3}},{"name":"sub","args":{"b":2,"a":1}}"#,
+            "add",
+            &add,
+        ),
+        (far(6_000).as_str(), "add", &add),
+        (
+            r#"{"name":"run","args":{"cmd":"ls -la"}}"#,
+            "run",
+            &json!({"cmd": "ls"}),
+        ),
+        (
+            r#"{"name":"pay","args":{"amount":99.95}}"#,
+            "pay",
+            &json!({"amount": 9.995}),
+        ),
+        (r#"{"name":"sum","args":{"of":[3,1,2]}}"#, "sum", &json!({"of": [1, 2]})),
+        (r#"{"name":"say","args":{"text":"…"}}"#, "say", &json!({"text": ""})),
+        (r#"{"name":"say","args":{"":"!"}}"#, "say", &json!({"": "?"})),
+        (
+            r#"The name of it is "get_time"; {"name": "get_time"}"#,
+            "get_time",
+            &json!({}),
+        ),
+    ] {
+        let thread = [Message::new(Role::Tool, said)];
+        let found = read(&rules_of(&thread, &[], true), &block(name, args));
+        assert_eq!(
+            (found.calls, found.ignored.as_deref()),
+            (vec![], Some(QUOTED)),
+            "{said}"
+        );
+    }
+    let thread = [Message::new(Role::Tool, far(10_000))];
+    assert_eq!(read(&rules_of(&thread, &[], true), &block("add", &add)).calls.len(), 1);
 }
 
 #[test]
@@ -379,6 +419,21 @@ fn args() -> impl Strategy<Value = Value> {
     prop::collection::vec(("[a-z_]{1,6}", value()), 1..5).prop_map(|members| members.into_iter().collect())
 }
 
+/// The words in the values of `args`, without those of entities and tags.
+fn words(args: &Value) -> Vec<String> {
+    match args {
+        Value::Object(members) => members.values().flat_map(words).collect(),
+        Value::Array(items) => items.iter().flat_map(words).collect(),
+        Value::String(text) => {
+            let text = text.replace("&lt;", "").replace("<b>", "");
+            let words = text.split(|c: char| !c.is_alphanumeric());
+            let words = words.filter(|word| !word.is_empty());
+            words.map(str::to_owned).collect()
+        }
+        other => vec![other.to_string().replace('-', "")],
+    }
+}
+
 /// One more way in which a text comes to stand in another.
 fn quoted_once_more(text: &str, way: u8) -> String {
     let each = |prefix: &str| text.lines().map(|line| format!("{prefix}{line}\n")).collect::<String>();
@@ -436,30 +491,28 @@ proptest! {
     }
 
     #[test]
-    fn a_call_is_one_whatever_others_the_thread_has_brought(
+    fn a_call_is_one_if_the_thread_lacks_one_of_its_words(
         args in args(),
         other in args(),
         lines in 0..8_u8,
         ways in prop::collection::vec(0..7_u8, 0..4),
-        prose in "[ -~\n]{0,60}",
+        prose in "[ -%'-~\n]{0,60}",
     ) {
         let changed = {
             let mut changed = args.clone();
             let first = changed.as_object_mut().and_then(|members| members.values_mut().next());
-            if let Some(first) = first { *first = json!(["changed", first.clone()]); }
+            if let Some(first) = first { *first = json!("changed"); }
             changed
         };
-        prop_assume!(args != other);
-        let calls: Vec<Value> = [("act", &other), ("act", &changed), ("other", &args)]
+        let calls: Vec<Value> = [("act", &other), ("act", &changed)]
             .map(|(name, args)| json!({"id": "call_1", "name": name, "args": args})).into();
         let mut text = set_off(&serde_json::to_string_pretty(&json!({ "tool_calls": calls })).unwrap(), lines);
         for way in ways {
             text = quoted_once_more(&text, way);
         }
-        // Quotes and white space don't count, and numbers may as well stand in quotes.
-        let squeezed = |value: &Value| value.to_string().replace(['"', ' ', '\''], "");
-        prop_assume!(squeezed(&args) != squeezed(&other));
-        let found = read(&rules(&[format!("{prose}{text}")], &["act"], false), &block("act", &args));
+        let thread = format!("{prose}{text}");
+        prop_assume!(words(&args).iter().any(|word| !thread.contains(word)));
+        let found = read(&rules(&[thread], &["act"], false), &block("act", &args));
         prop_assert_eq!(found.calls, vec![format!("call_7 act {args}")]);
     }
 
