@@ -21,13 +21,14 @@ use crate::classify;
 use crate::error::{Category, Code, ProviderError};
 use crate::message::{Message, Role, ToolSpec};
 use crate::process::{Output, Vars};
+use crate::provider::codex::tool_form;
 use crate::provider::{LoginCheck, LoginKind};
 use crate::redact::plain;
 use crate::run::ask;
 use crate::run::model::{Model as _, ProviderObject};
 use crate::run::request::{CallOptions, Request};
 use crate::run::user_settings;
-use crate::run::{Ended, Engine, FUNCTIONS, NAMESPACE, Run};
+use crate::run::{Ended, Engine, Run};
 use answers::{COMMAND_LIMIT, answer, description, host, kind, text, version};
 use report::Finding;
 
@@ -450,7 +451,9 @@ impl Look {
         };
         let asked = self.offer(&self.engine).await;
         let refused = match &asked {
-            Ended::Failed(error) if form == FUNCTIONS && may_be_the_form(error.category) => error.message.clone(),
+            Ended::Failed(error) if form == tool_form::FUNCTIONS && may_be_the_form(error.category) => {
+                error.message.clone()
+            }
             _ => {
                 report.tool_form = calls(&asked).then_some(form);
                 return settled(self.engine.id(), asked, report);
@@ -461,7 +464,7 @@ impl Look {
         let again = self.offer(&engine).await;
         engine.close().await;
         if matches!(again, Ended::Replied(_)) {
-            report.tool_form = calls(&again).then_some(NAMESPACE);
+            report.tool_form = calls(&again).then_some(tool_form::NAMESPACE);
             let message =
                 format!("the API refuses tools that are plain functions ({refused}), and takes them in a namespace");
             let hint = "set `toolForm: \"namespace\"`";

@@ -12,15 +12,11 @@ use serde_json::{Map, Value};
 pub use cli::CustomCli;
 
 use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
-use super::errors::Errors;
 use super::options::{self, Kind, OptionSpec, OutputFormat, PromptStyle};
 use super::user_rule::{UserRule, UserRuleError};
-use super::{About, Checks, Defaults, Provider, SchemaForm, When, Word, flag};
+use super::{About, Defaults, Provider, When, Word, flag};
 use crate::decode::Wire;
 use crate::error::{Category, Code, ProviderError, clip};
-use crate::provider::callbacks::McpClient;
-use crate::provider::media::MediaSupport;
-use crate::provider::models::Models;
 
 pub(super) const fn field(name: &'static str, kind: Kind) -> OptionSpec {
     OptionSpec { name, kind }
@@ -284,45 +280,19 @@ pub(super) static FORM: Provider = Provider {
         not_isolated: "the CLI's own configuration and tools (it runs in an empty folder)",
         limits: "those of the CLI",
     },
-    defaults: Defaults::STANDARD,
     flags: &[
         flag(&[], &[Word::DefaultArgs]),
         flag(&[When::Model], &[Word::ModelArgs]),
         flag(&[When::PromptArg], &[Word::Prompt]),
     ],
-    env: &[],
-    drop_env: &[],
-    key_env: &[],
-    files: &[],
-    user_settings: None,
-    home: None,
-    session: None,
     wires: &[
         (OutputFormat::StreamJson, Wire::GenericStream),
         (OutputFormat::Json, Wire::GenericJson),
         (OutputFormat::Text, Wire::Text),
     ],
-    own_options: &[],
     system_prompt: "",
-    guard: None,
-    reads_references: false,
-    live: None,
-    warm: None,
     capabilities: CAPABILITIES,
-    efforts: &[],
-    media: MediaSupport::NONE,
-    mcp: McpClient::PLAIN,
-    models: Models::ANY,
-    schema: SchemaForm::Asked,
-    prompt_limit: None,
-    stop_on: &[],
-    fatal_stderr: &[],
-    fatal_stdout: &[],
-    error_message: None,
-    errors: Errors::NONE,
-    checks: Checks::VERSION_ONLY,
-    login_dir: None,
-    custom: None,
+    ..Provider::BASE
 };
 
 #[cfg(test)]

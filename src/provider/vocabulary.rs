@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use super::callbacks::{self, McpClient};
-use super::capability::ByEngine;
+use super::capability::{ByEngine, Capabilities};
 use super::checks::{Checks, EngineCheck};
 use super::custom::CustomCli;
 use super::errors::Errors;
@@ -95,6 +95,51 @@ pub struct Provider {
 }
 
 impl Provider {
+    /// The base value of every provider's data: the standard system prompt over standard input, and nothing of its own. A provider
+    /// names only what it has, and ends with `..Provider::BASE`, so a new field is a change here and in the providers that have it.
+    pub const BASE: Provider = Provider {
+        id: Cow::Borrowed(""),
+        command: Cow::Borrowed(""),
+        about: About {
+            name: "",
+            versions: &[],
+            sent: "",
+            not_isolated: "",
+            limits: "",
+        },
+        defaults: Defaults::STANDARD,
+        flags: &[],
+        env: &[],
+        drop_env: &[],
+        key_env: &[],
+        files: &[],
+        user_settings: None,
+        home: None,
+        session: None,
+        wires: &[],
+        own_options: &[],
+        system_prompt: STANDARD_SYSTEM_PROMPT,
+        guard: None,
+        reads_references: false,
+        live: None,
+        warm: None,
+        media: MediaSupport::NONE,
+        models: Models::ANY,
+        schema: SchemaForm::Asked,
+        mcp: McpClient::PLAIN,
+        capabilities: ByEngine::print_only(Capabilities::LEAST),
+        efforts: &[],
+        prompt_limit: None,
+        stop_on: &[],
+        fatal_stderr: &[],
+        fatal_stdout: &[],
+        error_message: None,
+        errors: Errors::NONE,
+        checks: Checks::VERSION_ONLY,
+        login_dir: None,
+        custom: None,
+    };
+
     /// The options it takes: those of every CLI, with its own limits, then its own.
     pub fn options(&self) -> Vec<OptionSpec> {
         let is_common = |own: &&OptionSpec| options::COMMON.iter().any(|common| common.name == own.name);

@@ -17,14 +17,10 @@ use crate::exchange::installed::Binary;
 use crate::exchange::print::{NotStarted, Surroundings};
 use crate::process::limit::{self, Permit};
 use crate::process::{ProcessLimits, StartError, Tees, Vars};
+use crate::provider::codex::tool_form;
 use crate::provider::options::Options;
 use crate::provider::{self, Provider, acp, custom};
 use crate::redact::{Redactor, Secret};
-
-/// The form of native tools in which each is a function, as the option `toolForm` has it.
-pub const FUNCTIONS: &str = "functions";
-/// The form of native tools in which they are the members of one namespace.
-pub const NAMESPACE: &str = "namespace";
 
 /// A provider object of a CLI without its kept processes: its data, its options, and its runs.
 #[derive(Debug)]
@@ -120,9 +116,9 @@ impl Base {
     pub fn tool_form(&self) -> Option<&'static str> {
         self.provider.option("toolForm").filter(|_| self.keeps_sessions())?;
         Some(if self.options.tool_namespace {
-            NAMESPACE
+            tool_form::NAMESPACE
         } else {
-            FUNCTIONS
+            tool_form::FUNCTIONS
         })
     }
 

@@ -53,7 +53,6 @@ mod tool_choice;
 pub mod user_settings;
 
 pub use auto::{EngineChoice, EngineUse};
-pub use base::{FUNCTIONS, NAMESPACE};
 pub use engine::Engine;
 pub use handle::{Ended, Run};
 pub use log::{LogBatch, LogRecord};

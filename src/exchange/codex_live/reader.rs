@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 
 use super::inbound::{RateLimits, ThreadEvent, TurnError};
 use super::items;
-use super::tools::NAMESPACE;
 use crate::declare::Tools;
 use crate::event::{Event, Failure, Outcome};
 use crate::message::reasoning::ReasoningDetail;
 use crate::message::{ToolCall, Usage};
+use crate::provider::codex::tool_form::{FUNCTIONS, OUR_NAMESPACE};
 
 /// The failure of a turn that ended well and without a word, though the model had begun a message.
 const REFUSED: &str = "refused_answer";
@@ -216,7 +216,7 @@ impl<'a> TurnReader<'a> {
             "function_call" => self.calls.push(Call {
                 id: text("call_id"),
                 name: text("name"),
-                is_ours: matches!(text("namespace").as_str(), "" | "functions" | NAMESPACE),
+                is_ours: matches!(text("namespace").as_str(), "" | FUNCTIONS | OUR_NAMESPACE),
                 arguments: text("arguments"),
             }),
             // codex's own answer to a call for which it asks nobody.

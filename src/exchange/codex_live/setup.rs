@@ -6,6 +6,7 @@ use super::tools::{self, Form};
 use super::wire::DynamicTool;
 use crate::declare::Tools;
 use crate::message::ToolSpec;
+use crate::provider::codex::tool_form::OUR_NAMESPACE;
 
 /// The setup of a thread. Threads with different setups are not exchangeable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +60,7 @@ impl Setup {
 
     /// The namespace of the tools, if they are in one.
     pub fn namespace(&self) -> Option<&'static str> {
-        (self.form == Form::Namespace).then_some(tools::NAMESPACE)
+        (self.form == Form::Namespace).then_some(OUR_NAMESPACE)
     }
 
     /// The tools for `thread/start`.

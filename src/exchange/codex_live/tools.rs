@@ -9,9 +9,7 @@ use serde_json::{Map, Value, json};
 use super::wire::DynamicTool;
 use crate::declare::{Declared, MAX_NAME, Tools};
 use crate::message::ToolSpec;
-
-/// The name of the namespace of our tools.
-pub const NAMESPACE: &str = "df";
+use crate::provider::codex::tool_form::OUR_NAMESPACE;
 
 /// The keywords of a schema that codex drops and a model should know. (It drops `title`, `$schema`, `$id` and comments as well.)
 const DROPPED: [&str; 18] = [
@@ -63,7 +61,7 @@ pub fn dynamic(tools: &Tools, form: Form) -> Vec<DynamicTool> {
     let functions: Vec<DynamicTool> = tools.declared().iter().map(function).collect();
     match form {
         Form::Namespace if !functions.is_empty() => vec![DynamicTool::Namespace {
-            name: NAMESPACE,
+            name: OUR_NAMESPACE,
             description: "The tools of this conversation.",
             tools: functions,
         }],

@@ -15,9 +15,8 @@ use super::options::{self, Auth, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     APPENDED_PROMPT_FILE, About, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, GatewayVariable, Guard,
     LiveForm, LoginAnswer, LoginCheck, LoginDir, LoginKind, LoginSign, LoginWords, OwnSettings, Provider, Reading,
-    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, SettingsFile, SettingsForm, SettingsPlace, Unbeaten,
-    UserSettings, Versions, When, Word, appended_prompt, choice_var, flag, nobody, optional, pure, system_prompt,
-    unbeaten, var, var_when,
+    SYSTEM_PROMPT_FILE, SchemaForm, SettingsFile, SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions, When,
+    Word, appended_prompt, choice_var, flag, nobody, optional, pure, system_prompt, unbeaten, var, var_when,
 };
 use crate::decode::{MAX_OUTPUT_TOKENS, Wire};
 use crate::message::content::{Accepts, ContentLimits, Dialect, Kind, Takes};
@@ -385,27 +384,22 @@ pub static CLAUDE: Provider = Provider {
             },
         ],
     }),
-    home: None,
-    session: None,
     wires: &[
         (OutputFormat::StreamJson, Wire::ClaudeStream),
         (OutputFormat::Json, Wire::ClaudeJson),
         (OutputFormat::Text, Wire::Text),
     ],
     own_options: OPTIONS,
-    system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: Some(Guard {
         first: '/',
         prefix: "\n",
     }),
-    reads_references: false,
     live: Some(LiveForm {
         folder: "claude_live",
         takes_schema: true,
         may_have_tools: true,
         has_turns_in_print: true,
     }),
-    warm: None,
     media: MediaSupport {
         print: ACCEPTS,
         form: Some(MediaForm::UserLine),
@@ -426,16 +420,12 @@ pub static CLAUDE: Provider = Provider {
         name: "StructuredOutput",
         asks_again: true,
     },
-    prompt_limit: None,
     // The CLI would ask its API for the rest up to three times, and fail then (2.1.197 to 2.1.332).
     stop_on: &[MAX_OUTPUT_TOKENS],
-    fatal_stderr: &[],
     // The whole output of an interrupted run in text form, with exit code 0 (recordings signal-SIGINT-text of 2.1.197 and 2.1.330).
     fatal_stdout: &["Execution error"],
-    error_message: None,
     errors: errors::ERRORS,
     checks: Checks {
-        version: &["--version"],
         // JSON by default, exit code 0 or 1, no network (CLI-FACTS 1.10). `claude doctor` waits for a terminal for ever.
         login: Some(LoginCheck {
             args: &["auth", "status"],
@@ -461,8 +451,6 @@ pub static CLAUDE: Provider = Provider {
             }],
         }),
         live: Some(LIVE),
-        warm: None,
-        ended_login: None,
         reading: Reading {
             flags: &[
                 "--tools",
@@ -477,12 +465,13 @@ pub static CLAUDE: Provider = Provider {
             ],
             ..Reading::NONE
         },
+        ..Checks::VERSION_ONLY
     },
     login_dir: Some(LoginDir {
         variable: "CLAUDE_CONFIG_DIR",
         holds: "what is in `~/.claude`, and `.claude.json`",
     }),
-    custom: None,
+    ..Provider::BASE
 };
 
 /// The member of `auth status` that says how claude is logged in.

@@ -9,6 +9,7 @@
 //! each thread are made.
 
 mod errors;
+pub mod tool_form;
 
 use std::borrow::Cow;
 
@@ -17,9 +18,9 @@ use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::options::{self, EngineKind, OptionSpec, OutputFormat};
 use super::{
     About, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, LoginAnswer, LoginCheck, LoginDir,
-    LoginKind, LoginSign, LoginWords, OUTPUT_SCHEMA_FILE, PromptLimit, Provider, Reading, STANDARD_SYSTEM_PROMPT,
-    SYSTEM_PROMPT_FILE, SchemaForm, SettingsFile, SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions, When,
-    Word, flag, optional, output_schema, pure, system_prompt, unbeaten, var_when,
+    LoginKind, LoginSign, LoginWords, OUTPUT_SCHEMA_FILE, PromptLimit, Provider, Reading, SYSTEM_PROMPT_FILE,
+    SchemaForm, SettingsFile, SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions, When, Word, flag,
+    optional, output_schema, pure, system_prompt, unbeaten, var_when,
 };
 use crate::decode::Wire;
 use crate::event::EngineUsed;
@@ -165,8 +166,6 @@ pub static CODEX: Provider = Provider {
         flag(&[When::Live], &[Lit("-c"), Lit("features.multi_env_copy_file=false")]),
     ],
     env: &[var_when(&[When::Callbacks], TOKEN_VARIABLE, EnvValue::BridgeToken)],
-    drop_env: &[],
-    key_env: &[],
     files: &[
         FileSpec {
             when: &[When::Print, When::SystemPrompt],
@@ -202,20 +201,14 @@ pub static CODEX: Provider = Provider {
             },
         ],
     }),
-    home: None,
-    session: None,
     wires: &[(OutputFormat::StreamJson, Wire::CodexJson)],
     own_options: OPTIONS,
-    system_prompt: STANDARD_SYSTEM_PROMPT,
-    guard: None,
-    reads_references: false,
     live: Some(LiveForm {
         folder: "codex_live",
         takes_schema: true,
         may_have_tools: false,
         has_turns_in_print: false,
     }),
-    warm: None,
     media: MediaSupport {
         print: ACCEPTS,
         form: Some(MediaForm::Files),
@@ -228,7 +221,6 @@ pub static CODEX: Provider = Provider {
             ..CAPABILITIES
         }),
     },
-    efforts: &[],
     models: MODELS,
     mcp: McpClient {
         call_id: Some("callId"),
@@ -236,13 +228,8 @@ pub static CODEX: Provider = Provider {
     },
     schema: SchemaForm::Strict,
     prompt_limit: Some(PromptLimit::Chars(1_048_576)),
-    stop_on: &[],
-    fatal_stderr: &[],
-    fatal_stdout: &[],
-    error_message: None,
     errors: errors::ERRORS,
     checks: Checks {
-        version: &["--version"],
         // Exit code 1 and "Not logged in" on standard error (CLI-FACTS 2).
         login: Some(LoginCheck {
             args: &["login", "status"],
@@ -274,19 +261,18 @@ pub static CODEX: Provider = Provider {
             announces: Announced::All,
             measured_only: false,
         }),
-        warm: None,
-        ended_login: None,
         reading: Reading {
             flags: &["--enable", "--profile", "-p", "resume"],
             settings: &["mcp_servers", "features.", "profile=", "tools.", "web_search"],
             config: &[],
         },
+        ..Checks::VERSION_ONLY
     },
     login_dir: Some(LoginDir {
         variable: "CODEX_HOME",
         holds: "what is in `~/.codex`",
     }),
-    custom: None,
+    ..Provider::BASE
 };
 
 /// The user's servers: no setting switches off all of them, whatever their names (0.169.0). A live process has a home of its own.
@@ -408,6 +394,7 @@ const OPTIONS: &[OptionSpec] = &[
 
 #[cfg(test)]
 mod tests {
+    use super::super::STANDARD_SYSTEM_PROMPT;
     use super::super::tests::argv::line;
     use super::*;
     use crate::command::Cwd;

@@ -13,14 +13,12 @@ mod errors;
 
 use std::borrow::Cow;
 
-use super::callbacks::McpClient;
 use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::media::MediaSupport;
-use super::models::Models;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     About, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, LoginDir, PrivateHome, Provider,
-    Reading, STANDARD_SYSTEM_PROMPT, SchemaForm, Versions, When, Word, flag, optional, system_prompt, var_when,
+    Reading, Versions, When, Word, flag, optional, system_prompt, var_when,
 };
 use crate::decode::Wire;
 use crate::decode::copilot::{CALL_FAILED, LENGTH};
@@ -107,14 +105,11 @@ pub static COPILOT: Provider = Provider {
         var_when(&[When::OwnApi], "COPILOT_PROVIDER_WIRE_MODEL", EnvValue::Fixed("")),
         var_when(&[When::OwnApi], "COPILOT_PROVIDER_MODEL_ID", EnvValue::Fixed("")),
     ],
-    drop_env: &[],
-    key_env: &[],
     files: &[FileSpec {
         when: &[When::Print, When::SystemPrompt],
         name: AGENT_FILE,
         content: agent,
     }],
-    user_settings: None,
     home: Some(PrivateHome {
         when: &[&[When::ToolsOff], &[When::CustomSystemPrompt]],
         variable: "COPILOT_HOME",
@@ -126,20 +121,15 @@ pub static COPILOT: Provider = Provider {
         named: None,
         hides_folder: true,
     }),
-    session: None,
     wires: &[(OutputFormat::StreamJson, Wire::CopilotJson)],
     own_options: OPTIONS,
-    system_prompt: STANDARD_SYSTEM_PROMPT,
     // The CLI sends a prompt unchanged: `/help`, `!ls`, `@file` (recordings copilot/slash-help, bang, at-file).
-    guard: None,
-    reads_references: false,
     live: Some(LiveForm {
         folder: "copilot_live",
         takes_schema: false,
         may_have_tools: false,
         has_turns_in_print: false,
     }),
-    warm: None,
     capabilities: ByEngine {
         print: CAPABILITIES,
         live: Some(Capabilities {
@@ -154,15 +144,8 @@ pub static COPILOT: Provider = Provider {
         live: Accepts::images(10 << 20),
         ..MediaSupport::NONE
     },
-    models: Models::ANY,
-    mcp: McpClient::PLAIN,
-    schema: SchemaForm::Asked,
-    prompt_limit: None,
     // The CLI would repeat a request: up to five times in a minute after a failure, twice after an answer that reached the model's limit.
     stop_on: &[CALL_FAILED, LENGTH],
-    fatal_stderr: &[],
-    fatal_stdout: &[],
-    error_message: None,
     errors: errors::ERRORS,
     checks: Checks {
         live: Some(EngineCheck {
@@ -198,7 +181,7 @@ pub static COPILOT: Provider = Provider {
         variable: "COPILOT_HOME",
         holds: "what is in `~/.copilot`",
     }),
-    custom: None,
+    ..Provider::BASE
 };
 
 /// The flags for the request or its form. A user may not add them to a process that serves many calls, where they are ours.
@@ -276,6 +259,7 @@ fn api_key(_: &Provider, options: &Options) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::STANDARD_SYSTEM_PROMPT;
     use super::super::tests::argv::line;
     use super::*;
     use crate::command::Cwd;

@@ -21,9 +21,8 @@ use super::choices::Choices;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     About, AcpErrors, AcpUsage, Announced, Checks, Defaults, EndedLogin, EngineCheck, EnvValue, FileSpec, LoginDir,
-    Provider, Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, SettingsFile, SettingsForm,
-    SettingsPlace, Unbeaten, UserSettings, Versions, WarmForm, WarmThread, When, Word, flag, optional, pure,
-    system_prompt, unbeaten, var, var_when,
+    Provider, Reading, SYSTEM_PROMPT_FILE, SettingsFile, SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions,
+    WarmForm, WarmThread, When, Word, flag, optional, pure, system_prompt, unbeaten, var, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
@@ -118,8 +117,6 @@ pub static GEMINI: Provider = Provider {
             EnvValue::File(SYSTEM_PROMPT_FILE),
         ),
     ],
-    drop_env: &[],
-    key_env: &[],
     files: &[
         FileSpec {
             when: &[When::PrivateCwd],
@@ -168,18 +165,13 @@ pub static GEMINI: Provider = Provider {
             },
         ],
     }),
-    home: None,
-    session: None,
     wires: &[
         (OutputFormat::StreamJson, Wire::GeminiStream),
         (OutputFormat::Json, Wire::GeminiJson),
         (OutputFormat::Text, Wire::Text),
     ],
     own_options: OPTIONS,
-    system_prompt: STANDARD_SYSTEM_PROMPT,
-    guard: None,
     reads_references: true,
-    live: None,
     warm: Some(WarmForm {
         usage: AcpUsage::Quota,
         errors: AcpErrors::HttpStatus,
@@ -190,7 +182,6 @@ pub static GEMINI: Provider = Provider {
         has_own_tools: false,
     }),
     capabilities: ByEngine::print_only(CAPABILITIES),
-    efforts: &[],
     media: MediaSupport {
         print: Accepts {
             users: FILES,
@@ -207,12 +198,6 @@ pub static GEMINI: Provider = Provider {
         parsing: Some("gemini-cli"),
         ..McpClient::PLAIN
     },
-    schema: SchemaForm::Asked,
-    prompt_limit: None,
-    stop_on: &[],
-    fatal_stderr: &[],
-    fatal_stdout: &[],
-    error_message: None,
     errors: errors::ERRORS,
     checks: Checks {
         warm: Some(WARM),
@@ -246,7 +231,7 @@ pub static GEMINI: Provider = Provider {
         variable: "GEMINI_CLI_HOME",
         holds: "a folder `.gemini`",
     }),
-    custom: None,
+    ..Provider::BASE
 };
 
 /// The content that the Gemini API takes, among what the CLI recognises as images and documents.
@@ -422,6 +407,7 @@ const OPTIONS: &[OptionSpec] = &[
 
 #[cfg(test)]
 mod tests {
+    use super::super::STANDARD_SYSTEM_PROMPT;
     use super::super::tests::argv::line;
     use super::*;
 

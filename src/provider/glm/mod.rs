@@ -5,15 +5,11 @@
 //! JSON lines of messages (`{"role": …}`, `{"messages": […]}`); an error is a message of the assistant that begins `Error: `, with
 //! exit code 1.
 
-use super::capability::{ByEngine, Capabilities};
 use super::errors::Errors;
 use super::options::{self, OptionSpec, OutputFormat, PromptStyle};
-use super::{About, Checks, Defaults, Flag, Provider, SchemaForm, When, Word, flag};
+use super::{About, Defaults, Flag, Provider, When, Word, flag};
 use crate::decode::Wire;
 use crate::error::Code;
-use crate::provider::callbacks::McpClient;
-use crate::provider::media::MediaSupport;
-use crate::provider::models::Models;
 use Word::Lit;
 use std::borrow::Cow;
 
@@ -30,30 +26,9 @@ pub static GLM: Provider = Provider {
     },
     defaults: DEFAULTS,
     flags: FLAGS,
-    env: &[],
-    drop_env: &[],
-    key_env: &[],
-    files: &[],
-    user_settings: None,
-    home: None,
-    session: None,
     wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],
     own_options: OPTIONS,
     system_prompt: "",
-    guard: None,
-    reads_references: false,
-    live: None,
-    warm: None,
-    capabilities: ByEngine::print_only(Capabilities::LEAST),
-    efforts: &[],
-    media: MediaSupport::NONE,
-    models: Models::ANY,
-    mcp: McpClient::PLAIN,
-    schema: SchemaForm::Asked,
-    prompt_limit: None,
-    stop_on: &[],
-    fatal_stderr: &[],
-    fatal_stdout: &[],
     error_message: ERROR_MESSAGE,
     errors: Errors {
         hints: &[
@@ -64,9 +39,7 @@ pub static GLM: Provider = Provider {
         ],
         ..Errors::NONE
     },
-    checks: Checks::VERSION_ONLY,
-    login_dir: None,
-    custom: None,
+    ..Provider::BASE
 };
 
 /// The flags, shared with ax-grok, which is the same program for another service.

@@ -3,14 +3,11 @@
 
 use std::borrow::Cow;
 
-use super::super::capability::{ByEngine, Capabilities};
 use super::super::errors::Errors;
 use super::super::options::{self, OptionSpec, OutputFormat};
-use super::super::{About, Checks, Provider, SchemaForm, glm};
+use super::super::{About, Provider, glm};
 use crate::decode::Wire;
 use crate::error::Code;
-use crate::provider::callbacks::McpClient;
-use crate::provider::media::MediaSupport;
 use crate::provider::models::Models;
 
 /// The ax-grok CLI.
@@ -26,33 +23,13 @@ pub static AX_GROK: Provider = Provider {
     },
     defaults: glm::DEFAULTS,
     flags: glm::FLAGS,
-    env: &[],
-    drop_env: &[],
-    key_env: &[],
-    files: &[],
-    user_settings: None,
-    home: None,
-    session: None,
     wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],
     own_options: OPTIONS,
     system_prompt: "",
-    guard: None,
-    reads_references: false,
-    live: None,
-    warm: None,
-    capabilities: ByEngine::print_only(Capabilities::LEAST),
-    efforts: &[],
-    media: MediaSupport::NONE,
     models: Models {
         company: Some("x_ai"),
         ..Models::ANY
     },
-    mcp: McpClient::PLAIN,
-    schema: SchemaForm::Asked,
-    prompt_limit: None,
-    stop_on: &[],
-    fatal_stderr: &[],
-    fatal_stdout: &[],
     error_message: glm::ERROR_MESSAGE,
     errors: Errors {
         hints: &[
@@ -63,9 +40,7 @@ pub static AX_GROK: Provider = Provider {
         ],
         ..Errors::NONE
     },
-    checks: Checks::VERSION_ONLY,
-    login_dir: None,
-    custom: None,
+    ..Provider::BASE
 };
 
 const OPTIONS: &[OptionSpec] = &[options::DIALECT, options::ARGV_PROMPT_STYLE];

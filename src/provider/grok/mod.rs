@@ -17,15 +17,13 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use super::callbacks::McpClient;
 use super::capability::{ByEngine, Capabilities, NATIVE};
-use super::media::MediaSupport;
 use super::models::Models;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, PromptStyle, SystemPrompt};
 use super::{
     About, AcpErrors, AcpUsage, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LoginDir, PrivateHome,
-    Provider, Reading, STANDARD_SYSTEM_PROMPT, SchemaForm, SessionParts, SessionSpec, Var, Versions, WarmForm,
-    WarmThread, When, Word, choice_var, flag, system_prompt, var,
+    Provider, Reading, SessionParts, SessionSpec, Var, Versions, WarmForm, WarmThread, When, Word, choice_var, flag,
+    system_prompt, var,
 };
 use crate::decode::Wire;
 use Word::Lit;
@@ -104,7 +102,6 @@ pub static GROK: Provider = Provider {
             content: |_, _| "{}".to_owned(),
         },
     ],
-    user_settings: None,
     home: Some(PrivateHome {
         when: &[&[]],
         variable: "GROK_HOME",
@@ -123,10 +120,6 @@ pub static GROK: Provider = Provider {
     }),
     wires: &[(OutputFormat::StreamJson, Wire::GrokStream)],
     own_options: OPTIONS,
-    system_prompt: STANDARD_SYSTEM_PROMPT,
-    guard: None,
-    reads_references: false,
-    live: None,
     warm: Some(WarmForm {
         usage: AcpUsage::Meta,
         errors: AcpErrors::Data,
@@ -137,8 +130,6 @@ pub static GROK: Provider = Provider {
         has_own_tools: false,
     }),
     capabilities: ByEngine::print_only(CAPABILITIES),
-    efforts: &[],
-    media: MediaSupport::NONE,
     models: Models {
         vendor: Some("xai"),
         company: Some("x_ai"),
@@ -146,13 +137,6 @@ pub static GROK: Provider = Provider {
         ..Models::ANY
     },
     // Grok's MCP client hides every tool of a server behind a search.
-    mcp: McpClient::PLAIN,
-    schema: SchemaForm::Asked,
-    prompt_limit: None,
-    stop_on: &[],
-    fatal_stderr: &[],
-    fatal_stdout: &[],
-    error_message: None,
     errors: errors::ERRORS,
     checks: Checks {
         warm: Some(WARM),
@@ -176,7 +160,7 @@ pub static GROK: Provider = Provider {
         variable: "GROK_HOME",
         holds: "`auth.json`",
     }),
-    custom: None,
+    ..Provider::BASE
 };
 
 /// Grok's capabilities.
@@ -402,6 +386,7 @@ fn history(provider: &Provider, options: &Options, parts: SessionParts<'_>) -> S
 
 #[cfg(test)]
 mod tests {
+    use super::super::STANDARD_SYSTEM_PROMPT;
     use super::super::tests::argv::line;
     use super::*;
     use crate::command::{self, Cwd, Installed, Mode};

@@ -18,15 +18,13 @@ use serde_json::{Map, Value, json};
 use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, SystemPrompt};
 use super::{
-    About, Announced, Checks, Defaults, EngineCheck, EnvValue, LiveForm, LoginDir, Provider, Reading,
-    STANDARD_SYSTEM_PROMPT, SchemaForm, SettingsFile, SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions,
-    When, Word, choice_var, flag, optional, pure, system_prompt, unbeaten, var, var_when,
+    About, Announced, Checks, Defaults, EngineCheck, EnvValue, LiveForm, LoginDir, Provider, Reading, SettingsFile,
+    SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions, When, Word, choice_var, flag, optional, pure,
+    system_prompt, unbeaten, var, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::Accepts;
-use crate::provider::callbacks::McpClient;
 use crate::provider::media::MediaSupport;
-use crate::provider::models::Models;
 use Word::Lit;
 
 /// The name of our agent.
@@ -135,9 +133,6 @@ pub static OPENCODE: Provider = Provider {
             EnvValue::Fixed("http://127.0.0.1:9"),
         ),
     ],
-    drop_env: &[],
-    key_env: &[],
-    files: &[],
     user_settings: Some(UserSettings {
         ours: None,
         files: &[
@@ -163,20 +158,14 @@ pub static OPENCODE: Provider = Provider {
             },
         ],
     }),
-    home: None,
-    session: None,
     wires: &[(OutputFormat::StreamJson, Wire::OpencodeJson)],
     own_options: OPTIONS,
-    system_prompt: STANDARD_SYSTEM_PROMPT,
-    guard: None,
-    reads_references: false,
     live: Some(LiveForm {
         folder: "opencode_live",
         takes_schema: true,
         may_have_tools: false,
         has_turns_in_print: false,
     }),
-    warm: None,
     capabilities: ByEngine {
         print: CAPABILITIES,
         live: Some(Capabilities {
@@ -185,19 +174,12 @@ pub static OPENCODE: Provider = Provider {
             ..CAPABILITIES
         }),
     },
-    efforts: &[],
     media: MediaSupport {
         live: IMAGES,
         ..MediaSupport::NONE
     },
-    models: Models::ANY,
-    mcp: McpClient::PLAIN,
-    schema: SchemaForm::Asked,
-    prompt_limit: None,
     stop_on: &["unknown"],
     fatal_stderr: &["not found. Falling back to default agent"],
-    fatal_stdout: &[],
-    error_message: None,
     errors: errors::ERRORS,
     checks: Checks {
         live: Some(EngineCheck {
@@ -231,7 +213,7 @@ pub static OPENCODE: Provider = Provider {
         variable: "XDG_DATA_HOME",
         holds: "a folder `opencode`, as in `~/.local/share`",
     }),
-    custom: None,
+    ..Provider::BASE
 };
 
 /// The folders of a machine's configuration, which wins over ours (1.18.34).
@@ -366,6 +348,7 @@ const OPTIONS: &[OptionSpec] = &[
 
 #[cfg(test)]
 mod tests {
+    use super::super::STANDARD_SYSTEM_PROMPT;
     use super::super::tests::argv::line;
     use super::*;
     use crate::command::Cwd;

@@ -13,6 +13,7 @@ use super::{
 use crate::budget::{Budget, Per};
 use crate::error::{Code, ProviderError};
 use crate::provider::choices::{self, Choices, on_unsupported};
+use crate::provider::codex::tool_form;
 use crate::provider::{Provider, Reading};
 use crate::redact::Secret;
 use crate::retry::Policy;
@@ -310,7 +311,7 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         // At 200 MB each, these take a quarter of 16 GB, beside those that work.
         max_processes: usize::try_from(number("maxProcesses", 20)).unwrap_or(usize::MAX),
         spares: usize::try_from(number("spares", 0)).unwrap_or(usize::MAX),
-        tool_namespace: text("toolForm").as_deref() == Some("namespace"),
+        tool_namespace: text("toolForm").as_deref() == Some(tool_form::NAMESPACE),
         sandbox: text("sandbox"),
         ignore_user_config: flag("ignoreUserConfig").unwrap_or(defaults.ignore_user_config),
         auth_type: text("authType"),

@@ -2,6 +2,7 @@
 
 use crate::budget::Per;
 use crate::provider::choices;
+use crate::provider::codex::tool_form;
 
 /// An option's type and limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,7 +182,7 @@ pub const ENGINE: OptionSpec = option("engine", Kind::OneOf(&["print", "live", "
 /// `keepAlive`: the time for which an unused session is kept, ms; 0 ends it with its turn.
 pub const KEEP_ALIVE: OptionSpec = option("keepAlive", Kind::Ms(0, MAX_MS));
 /// `toolForm`: the form in which a live thread of codex offers tools to the model.
-pub const TOOL_FORM: OptionSpec = option("toolForm", Kind::OneOf(&["functions", "namespace"]));
+pub const TOOL_FORM: OptionSpec = option("toolForm", Kind::OneOf(&[tool_form::FUNCTIONS, tool_form::NAMESPACE]));
 /// `maxProcesses`: the number of processes at rest, spares included.
 pub const MAX_PROCESSES: OptionSpec = option("maxProcesses", Kind::Whole(1, 1024));
 /// `spares`: the number of processes that are started ahead.

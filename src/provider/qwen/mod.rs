@@ -17,15 +17,13 @@ use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     About, AcpErrors, AcpUsage, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, Guard, LiveForm,
-    PromptLimit, Provider, Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, SettingsFile, SettingsForm,
-    SettingsPlace, Unbeaten, UserSettings, Versions, WarmForm, WarmThread, When, Word, choice_var, flag, nobody,
-    optional, pure, system_prompt, unbeaten, var_when,
+    PromptLimit, Provider, Reading, SYSTEM_PROMPT_FILE, SchemaForm, SettingsFile, SettingsForm, SettingsPlace,
+    Unbeaten, UserSettings, Versions, WarmForm, WarmThread, When, Word, choice_var, flag, nobody, optional, pure,
+    system_prompt, unbeaten, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
 use crate::event::EngineUsed;
-use crate::provider::callbacks::McpClient;
-use crate::provider::media::MediaSupport;
 use crate::provider::models::{Models, size};
 use Word::Lit;
 
@@ -272,7 +270,6 @@ pub static QWEN: Provider = Provider {
         ),
     ],
     drop_env: &["QWEN_SYSTEM_MD", "QWEN_WRITE_SYSTEM_MD"],
-    key_env: &[],
     files: &[
         FileSpec {
             when: &[When::Live, When::CustomSystemPrompt],
@@ -318,15 +315,12 @@ pub static QWEN: Provider = Provider {
             },
         ],
     }),
-    home: None,
-    session: None,
     wires: &[
         (OutputFormat::StreamJson, Wire::QwenStream),
         (OutputFormat::Json, Wire::ClaudeJson),
         (OutputFormat::Text, Wire::Text),
     ],
     own_options: OPTIONS,
-    system_prompt: STANDARD_SYSTEM_PROMPT,
     // The CLI runs a prompt that begins with this: `/clear`, `/init`, `/export` (0.15.10, 0.24.4). Behind a line's end it is text (both).
     guard: Some(Guard {
         first: '/',
@@ -356,20 +350,13 @@ pub static QWEN: Provider = Provider {
             ..PRINT
         }),
     },
-    efforts: &[],
-    media: MediaSupport::NONE,
     models: MODELS,
-    mcp: McpClient::PLAIN,
     schema: SchemaForm::Tool {
         name: "structured_output",
         asks_again: false,
     },
     // A longer prompt is cut, with a warning (recording qwen/stdin-12MiB).
     prompt_limit: Some(PromptLimit::Bytes(8 * 1024 * 1024)),
-    stop_on: &[],
-    fatal_stderr: &[],
-    fatal_stdout: &[],
-    error_message: None,
     errors: errors::ERRORS,
     checks: Checks {
         live: Some(LIVE_CHECK),
@@ -393,8 +380,7 @@ pub static QWEN: Provider = Provider {
         ..Checks::VERSION_ONLY
     },
     // `QWEN_HOME` moves the folder, but with the flags of a call the CLI reads no key and no setting there (0.15.10).
-    login_dir: None,
-    custom: None,
+    ..Provider::BASE
 };
 
 const OPTIONS: &[OptionSpec] = &[
@@ -410,6 +396,7 @@ const OPTIONS: &[OptionSpec] = &[
 
 #[cfg(test)]
 mod tests {
+    use super::super::STANDARD_SYSTEM_PROMPT;
     use super::super::tests::argv::line;
     use super::*;
     use crate::command::Cwd;

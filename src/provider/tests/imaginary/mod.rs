@@ -8,15 +8,8 @@ mod errors;
 use std::borrow::Cow;
 
 use crate::decode::Wire;
-use crate::provider::callbacks::McpClient;
-use crate::provider::capability::{ByEngine, Capabilities};
-use crate::provider::media::MediaSupport;
-use crate::provider::models::Models;
 use crate::provider::options::{self, OutputFormat};
-use crate::provider::{
-    About, Checks, Defaults, EnvValue, LoginAnswer, LoginCheck, Provider, Reading, STANDARD_SYSTEM_PROMPT, SchemaForm,
-    When, Word, flag, optional, var,
-};
+use crate::provider::{About, Checks, EnvValue, LoginAnswer, LoginCheck, Provider, When, Word, flag, optional, var};
 use Word::Lit;
 
 /// The imaginary CLI.
@@ -30,7 +23,6 @@ pub static IMAGINARY: Provider = Provider {
         not_isolated: "nothing",
         limits: "it does not exist",
     },
-    defaults: Defaults::STANDARD,
     flags: &[
         flag(&[], &[Lit("ask"), Lit("--lines")]),
         optional(&[], &[Lit("--quiet")]),
@@ -38,32 +30,10 @@ pub static IMAGINARY: Provider = Provider {
     ],
     env: &[var("IMAGINARY_HOME", EnvValue::Folder("home"))],
     drop_env: &["IMAGINARY_DEBUG"],
-    key_env: &[],
-    files: &[],
-    user_settings: None,
-    home: None,
-    session: None,
     wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],
     own_options: &[options::TIMEOUT_ALWAYS, options::SANDBOX],
-    system_prompt: STANDARD_SYSTEM_PROMPT,
-    guard: None,
-    reads_references: false,
-    live: None,
-    warm: None,
-    capabilities: ByEngine::print_only(Capabilities::LEAST),
-    efforts: &[],
-    media: MediaSupport::NONE,
-    mcp: McpClient::PLAIN,
-    models: Models::ANY,
-    schema: SchemaForm::Asked,
-    prompt_limit: None,
-    stop_on: &[],
-    fatal_stderr: &[],
-    fatal_stdout: &[],
-    error_message: None,
     errors: errors::ERRORS,
     checks: Checks {
-        version: &["--version"],
         login: Some(LoginCheck {
             args: &["login", "status"],
             answer: LoginAnswer::ExitCode("nobody"),
@@ -71,13 +41,9 @@ pub static IMAGINARY: Provider = Provider {
             details: &[],
             gateways: &[],
         }),
-        live: None,
-        warm: None,
-        ended_login: None,
-        reading: Reading::NONE,
+        ..Checks::VERSION_ONLY
     },
-    login_dir: None,
-    custom: None,
+    ..Provider::BASE
 };
 
 mod tests {
