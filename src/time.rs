@@ -1,14 +1,18 @@
 //! Writes milliseconds since the epoch as ISO 8601.
 
-use chrono::{DateTime, Datelike, Timelike};
+use jiff::SignedDuration;
+use jiff::civil::{DateTime, datetime};
 
 /// The latest moment, 9999-12-31T23:59:59.999Z, in ms since the epoch.
 pub const LATEST_MS: i64 = 253_402_300_799_999;
 
+/// The beginning of the times that are counted here, as clocks in UTC show it.
+pub const EPOCH: DateTime = datetime(1970, 1, 1, 0, 0, 0, 0);
+
 /// Writes `ms`, since the epoch, like `2026-11-22T02:05:01.892Z`. Later times than the year 9999 become its last moment.
 pub fn iso(ms: u64) -> String {
     let ms = i64::try_from(ms).map_or(LATEST_MS, |ms| ms.min(LATEST_MS));
-    let at = DateTime::from_timestamp_millis(ms).unwrap_or_default();
+    let at = EPOCH.saturating_add(SignedDuration::from_millis(ms));
     format!(
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
         at.year(),
@@ -17,7 +21,7 @@ pub fn iso(ms: u64) -> String {
         at.hour(),
         at.minute(),
         at.second(),
-        at.timestamp_subsec_millis()
+        at.millisecond()
     )
 }
 

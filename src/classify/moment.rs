@@ -6,12 +6,12 @@
 
 use std::sync::LazyLock;
 
-use chrono::{DateTime, Datelike, NaiveDate};
-use jiff::Timestamp;
+use jiff::civil::Date;
 use jiff::tz::{Offset, TimeZone};
+use jiff::{SignedDuration, Timestamp};
 use regex::{Captures, Regex};
 
-use crate::time::LATEST_MS;
+use crate::time::{self, LATEST_MS};
 
 const MINUTE: i64 = 60_000;
 const DAY: i64 = 86_400_000;
@@ -265,16 +265,15 @@ fn month(name: &str) -> Option<i64> {
 
 /// The number of days from the epoch to a date of the Gregorian calendar, from 1970 to 9999.
 fn days(year: i64, month: i64, day: i64) -> Option<i64> {
-    let year = i32::try_from(year).ok().filter(|year| (1970..=9999).contains(year))?;
-    let date = NaiveDate::from_ymd_opt(year, u32::try_from(month).ok()?, u32::try_from(day).ok()?)?;
-    // The default of `NaiveDate` is the epoch.
-    Some((date - NaiveDate::default()).num_days())
+    let year = i16::try_from(year).ok().filter(|year| (1970..=9999).contains(year))?;
+    let date = Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?;
+    Some(date.duration_since(time::EPOCH.date()).as_hours() / 24)
 }
 
 /// The year of a day that is given in days since the epoch.
 fn year_of(day: i64) -> i64 {
-    let midnight = DateTime::from_timestamp_millis(day.saturating_mul(DAY));
-    i64::from(midnight.unwrap_or_default().year())
+    let midnight = time::EPOCH.saturating_add(SignedDuration::from_millis(day.saturating_mul(DAY)));
+    i64::from(midnight.year())
 }
 
 #[cfg(test)]
