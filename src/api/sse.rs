@@ -6,6 +6,7 @@
 //! whose blank line is missing: some servers leave it out behind the last.
 
 use crate::decode::cut::Cut;
+use crate::decode::lines::LineEnds;
 
 /// A splitter of a stream into its events.
 #[derive(Debug)]
@@ -14,8 +15,7 @@ pub struct Events {
     line: Vec<u8>,
     /// The `data` lines of the event that is being received, each with a `\n` behind it.
     data: Vec<u8>,
-    /// True if the last byte was `\r`: a `\n` that follows belongs to it.
-    after_cr: bool,
+    ends: LineEnds,
     /// True if the first line has ended.
     begun: bool,
     limit: usize,
@@ -37,7 +37,7 @@ impl Events {
         Events {
             line: Vec::new(),
             data: Vec::new(),
-            after_cr: false,
+            ends: LineEnds::default(),
             begun: false,
             limit,
             cut: None,
@@ -47,19 +47,11 @@ impl Events {
 
     /// Takes the next piece and hands the data of every event that is now complete to `each`.
     pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(&str)) {
-        while let Some(first) = bytes.first() {
-            if std::mem::take(&mut self.after_cr) && *first == b'\n' {
-                bytes = &bytes[1..];
-                continue;
+        while let Some((line, has_ended)) = self.ends.next(&mut bytes) {
+            self.gather(line);
+            if has_ended {
+                self.end_line(&mut each);
             }
-            let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) else {
-                self.gather(bytes);
-                return;
-            };
-            self.after_cr = bytes[end] == b'\r';
-            self.gather(&bytes[..end]);
-            self.end_line(&mut each);
-            bytes = &bytes[end + 1..];
         }
     }
 

@@ -51,8 +51,34 @@ pub struct Lines {
     limit: usize,
     /// The number of lines ended so far.
     ended: u64,
+    ends: LineEnds,
+}
+
+/// A splitter of pieces at the ends of lines, which are `\n`, `\r\n` and `\r`, also where a piece ends within `\r\n`.
+#[derive(Debug, Default)]
+pub struct LineEnds {
     /// True if the last byte was `\r`: a `\n` that follows belongs to it.
     after_cr: bool,
+}
+
+impl LineEnds {
+    /// Takes the first line or part of a line off `bytes`; `true` stands with one that has ended here.
+    pub fn next<'a>(&mut self, bytes: &mut &'a [u8]) -> Option<(&'a [u8], bool)> {
+        let first = *bytes.first()?;
+        if std::mem::take(&mut self.after_cr) && first == b'\n' {
+            *bytes = &bytes[1..];
+        }
+        if bytes.is_empty() {
+            return None;
+        }
+        let Some(end) = memchr2(b'\n', b'\r', bytes) else {
+            return Some((std::mem::take(bytes), false));
+        };
+        self.after_cr = bytes[end] == b'\r';
+        let line = &bytes[..end];
+        *bytes = &bytes[end + 1..];
+        Some((line, true))
+    }
 }
 
 impl Default for Lines {
@@ -69,24 +95,17 @@ impl Lines {
             cut: None,
             limit,
             ended: 0,
-            after_cr: false,
+            ends: LineEnds::default(),
         }
     }
 
     /// Takes the next piece of output and hands every line that is now complete to `each`.
     pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(Line<'_>)) {
-        while let Some(first) = bytes.first() {
-            if std::mem::take(&mut self.after_cr) && *first == b'\n' {
-                bytes = &bytes[1..];
-                continue;
+        while let Some((line, has_ended)) = self.ends.next(&mut bytes) {
+            match has_ended {
+                true => self.end_line(line, true, &mut each),
+                false => self.gather(line),
             }
-            let Some(end) = memchr2(b'\n', b'\r', bytes) else {
-                self.gather(bytes);
-                return;
-            };
-            self.after_cr = bytes[end] == b'\r';
-            self.end_line(&bytes[..end], true, &mut each);
-            bytes = &bytes[end + 1..];
         }
     }
 
