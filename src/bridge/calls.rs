@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::random::random_hex;
+use super::random;
 use crate::message::{Content, ToolCall, ToolResult};
 
 /// The most calls that wait for the caller at once: more than any CLI makes (claude: 10, CLI-FACTS 1.7).
@@ -261,7 +261,10 @@ fn fingerprint(call: &ToolCall) -> u64 {
 fn unique(own: String, taken: &mut HashSet<String>) -> String {
     let mut id = own;
     while id.is_empty() || taken.contains(&id) {
-        id = format!("call_{}", random_hex::<8>().unwrap_or_else(|_| taken.len().to_string()));
+        id = random::bits().map_or_else(
+            |_| format!("call_{}", taken.len()),
+            |bits| format!("call_{:016x}", bits as u64),
+        );
     }
     taken.insert(id.clone());
     id

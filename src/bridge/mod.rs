@@ -12,7 +12,7 @@
 mod calls;
 mod content;
 mod handler;
-mod random;
+pub(crate) mod random;
 mod request_guard;
 mod rpc_body;
 mod server;
@@ -31,7 +31,6 @@ use calls::{CallQueue, MAX_PENDING};
 pub use calls::{ToolCallRequest, Traffic};
 pub use handler::Connection;
 use handler::Server;
-use random::random_hex;
 use request_guard::{PATH, RequestGuard};
 pub use server::BridgeOptions;
 use server::HttpServer;
@@ -85,7 +84,7 @@ impl Bridge {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let port = listener.local_addr()?.port();
-        let token = random_hex::<32>()?;
+        let token = random::hex::<256>()?;
         let (closing, tasks) = (CancellationToken::new(), TaskTracker::new());
         let (connection, connected) = watch::channel(Connection::None);
         let calls = CallQueue::new(consumer, closing.clone(), tasks.clone());

@@ -30,7 +30,7 @@ use tokio_util::task::TaskTracker;
 
 use super::content::ContentReader;
 use super::handler::{Handler, Server, SessionContext};
-use super::random::random_hex;
+use super::random;
 use super::request_guard::{Rejection, RequestGuard};
 use super::rpc_body;
 
@@ -185,7 +185,7 @@ impl HttpServer {
     }
 
     fn open(&self, reader: ContentReader) -> Result<Arc<str>, Rejection> {
-        let id: Arc<str> = random_hex::<16>().map_err(|_| TOO_MANY_SESSIONS)?.into();
+        let id: Arc<str> = random::hex::<128>().map_err(|_| TOO_MANY_SESSIONS)?.into();
         let mut sessions = self.sessions();
         if sessions.len() >= MAX_SESSIONS {
             return Err(TOO_MANY_SESSIONS);

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::clock::now_ms;
+use crate::bridge::random;
 
 /// Crockford's base 32, without I, L, O and U.
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
@@ -55,14 +56,8 @@ pub(crate) fn next(prefix: &str) -> String {
 /// 128 random bits from the system; if it has none to give, from the keys of a hasher, which it has seeded.
 fn random() -> u128 {
     use std::hash::{BuildHasher, Hasher, RandomState};
-    let mut bytes = [0; 16];
-    match getrandom::fill(&mut bytes) {
-        Ok(()) => u128::from_ne_bytes(bytes),
-        Err(_) => {
-            let half = || u128::from(RandomState::new().build_hasher().finish());
-            half() << 64 | half()
-        }
-    }
+    let half = || u128::from(RandomState::new().build_hasher().finish());
+    random::bits().unwrap_or_else(|_| half() << 64 | half())
 }
 
 #[cfg(test)]

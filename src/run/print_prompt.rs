@@ -4,6 +4,7 @@
 //! the machine is read: the bytes are those of the messages, and a file's name is made here.
 
 use super::base::Base;
+use crate::bridge::random;
 use crate::command::{MediaFile, MediaPrompt, RUN_FOLDER};
 use crate::error::{Code, ProviderError};
 use crate::exchange::user_line;
@@ -33,8 +34,8 @@ pub(super) fn media_prompt(engine: &Base, rendered: &Rendered) -> Result<MediaPr
             })?,
         }),
         Some(MediaForm::NamedFiles) => {
-            let random = getrandom::u64().map_err(|error| {
-                let reason = format!("the system gives no random bytes, which name the files of a prompt: {error}");
+            let random = random::bits().map(|bits| bits as u64).map_err(|error| {
+                let reason = format!("the files of a prompt can't be named: {error}");
                 engine.refuse(Code::Internal, reason)
             })?;
             // The file names are random, so that no text of a thread can name one of them.

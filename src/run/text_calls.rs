@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::base::Base;
+use crate::bridge::random;
 use crate::error::{Code, ProviderError};
 use crate::message::{Message, ToolSpec};
 use crate::prompt::{Encoding, Style};
@@ -86,9 +87,9 @@ fn foreign_texts(messages: &[Message], system: Option<&str>, documents: bool) ->
 /// # Errors
 /// `INTERNAL` if the system gives no random bytes.
 pub(super) fn fresh_mark(engine: &Base) -> Result<Mark, Box<ProviderError>> {
-    let random = getrandom::u64().map_err(|error| {
-        let reason = format!("the system gives no random bytes, which mark the tool calls of an answer: {error}");
+    let random = random::bits().map_err(|error| {
+        let reason = format!("the tool calls of an answer can't be marked: {error}");
         engine.refuse(Code::Internal, reason)
     })?;
-    Ok(Mark::new(random))
+    Ok(Mark::new(random as u64))
 }

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::http::{Http, HttpFailure};
 use super::inbound::{self, ServerEvent};
 use crate::api::sse::Events;
+use crate::bridge::random;
 use crate::command::{CommandLine, EnvText};
 use crate::decode::cut::Cut;
 use crate::decode::lines::{Line, Lines};
@@ -71,7 +72,7 @@ impl OpencodeServer {
         patience: Patience,
         cancel: &CancellationToken,
     ) -> Result<OpencodeServer, NoHost> {
-        let password = password().map_err(|source| {
+        let password = random::hex::<256>().map_err(|source| {
             let file = line.program.clone().into();
             NoHost::NotStarted(NotStarted::Process(StartError::Os { file, source }))
         })?;
@@ -206,13 +207,6 @@ async fn no_host(host: &Host, lack: Lack) -> NoHost {
         true => NoHost::Ended(host.ended(EXIT).await),
         false => NoHost::Unsupported(lack.what),
     }
-}
-
-/// A random password that nobody can guess.
-fn password() -> std::io::Result<String> {
-    let mut bytes = [0_u8; 32];
-    getrandom::fill(&mut bytes).map_err(|error| std::io::Error::other(format!("no random bytes: {error}")))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The address that a line of the output tells, if it is on the loopback interface.

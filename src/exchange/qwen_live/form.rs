@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::input::{self, FirstInput, Input};
 use super::session::{Session, SessionStart};
 use super::tools::Tools;
+use crate::bridge::random;
 use crate::exchange::form::{Form, ProcessForm, ProcessOptions, ProcessStart, SessionCall, WhyAnew};
 use crate::exchange::installed::Installed;
 use crate::exchange::live::setup::{Setup, SetupParts};
@@ -65,7 +66,7 @@ impl ProcessForm for Qwen {
             declarations,
             call.encoding,
             call.note.as_deref(),
-            chat_id()?,
+            random::bits()?,
         ))
     }
 
@@ -103,11 +104,4 @@ impl ProcessForm for Qwen {
     fn begin(session: &mut Session, opening: FirstInput, _: &Arc<Setup>) {
         session.begin(opening.input);
     }
-}
-
-/// The random bits of a chat's name.
-fn chat_id() -> io::Result<u128> {
-    let random = getrandom::u64().and_then(|high| Ok((high, getrandom::u64()?)));
-    let (high, low) = random.map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(u128::from(high) << 64 | u128::from(low))
 }
