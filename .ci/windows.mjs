@@ -56,8 +56,14 @@ const ADDON = join(ROOT, `src/js/deep-factor-providers.${PLATFORM}.node`);
 const LIMIT_MS = 900_000;
 /** Which of cargo's tests run: their program, and what is chosen there; and those of them that Wine can't run, and why. */
 const CARGO = Object.freeze({
-  library: {
-    program: "deep_factor_providers",
+  ...Object.fromEntries(
+    ["model", "text", "provider", "process", "exchange", "run", "health", "agent"].map((room) => [
+      room,
+      { program: `dfp_${room}`, names: [], notUnderWine: {} },
+    ]),
+  ),
+  record: {
+    program: "dfp_record",
     names: [],
     notUnderWine: {
       "recorder::tests::what_is_settled_is_in_the_file_and_runs_may_share_it": "two who append at once lose lines",
@@ -147,20 +153,29 @@ function cargoParts(machines) {
   );
 }
 
+/** @type {Map<string, string>} */
+const testPrograms = new Map();
+
 /**
- * A program of cargo's tests, which is there, or is built.
+ * A program of cargo's tests, which is there, or is built with all others.
  * @param {string} name
  * @returns {string}
  */
 function cargoTests(name) {
+  if (testPrograms.size === 0) buildTests();
+  const program = testPrograms.get(name);
+  if (!program) throw new Error(`cargo has built no tests ${name}`);
+  return program;
+}
+
+function buildTests() {
   const windows = process.platform === "win32";
   const tests = ["--lib", "--test", "integration", "--features", "fake-cli", ...(windows ? [] : ["--target", TARGET])];
   const output = cargo(["test", "--no-run", "--message-format=json", ...tests], windows ? {} : setUpCompiler());
   for (const line of output.split("\n")) {
     const { executable, target } = line.startsWith("{") ? JSON.parse(line) : {};
-    if (executable && target.name === name) return executable;
+    if (executable) testPrograms.set(target.name, executable);
   }
-  throw new Error(`cargo has built no tests ${name}`);
 }
 
 /**

@@ -1,5 +1,5 @@
 /**
- * Messages in, the native side's form out (`src/message.rs`). Which class a message is of must not matter, so every case
+ * Messages in, the native side's form out (`src/model/message.rs`). Which class a message is of must not matter, so every case
  * here is told by shape alone.
  */
 import { readFileSync } from "node:fs";

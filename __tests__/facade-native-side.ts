@@ -13,7 +13,7 @@ export interface Script {
   hangs?: boolean;
 }
 
-/** What `src/thread.rs` makes of threads: messages are known by their numbers as long as they are not released. */
+/** What `src/model/thread.rs` makes of threads: messages are known by their numbers as long as they are not released. */
 export class Shelf {
   kept = new Map<number, object>();
   /** How many messages came with their JSON. */

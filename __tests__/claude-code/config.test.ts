@@ -1,4 +1,4 @@
-/** What is refused before anything is started: one error, every violation by field. The rules themselves: src/claude_code/tests. */
+/** What is refused before anything is started: one error, every violation by field. The rules themselves: src/agent/claude_code/tests. */
 import { execFileSync } from "node:child_process";
 import { chmodSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -142,7 +142,7 @@ const CASES: Record<string, Case> = {
   },
 };
 
-/** Of these, `src/judge/tests/kept.rs` judges what both versions printed, in every run: the CLI itself is asked with the others. */
+/** Of these, `src/provider/judge/tests/kept.rs` judges what both versions printed, in every run: the CLI itself is asked with the others. */
 const RECORDED = ["400", "403", "404", "413", "429 with retry-after", "529"];
 
 /** Each version with one of the engines, as the other tests do. */

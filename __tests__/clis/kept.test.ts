@@ -1,4 +1,4 @@
-/** What the record tool keeps (`npm run record`) is whole: one version of each CLI, and every case. `src/judge/tests/kept.rs` judges it. */
+/** What the record tool keeps (`npm run record`) is whole: one version of each CLI, and every case. `src/provider/judge/tests/kept.rs` judges it. */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";

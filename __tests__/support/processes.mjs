@@ -39,7 +39,7 @@ export function isBuilt(path) {
   const built = statSync(path).mtimeMs;
   const sources = ["src", "tests"].flatMap((folder) =>
     readdirSync(join(ROOT, folder), { recursive: true, encoding: "utf8" })
-      .filter((file) => file.endsWith(".rs"))
+      .filter((file) => file.endsWith(".rs") || file.endsWith("Cargo.toml"))
       .map((file) => join(folder, file)),
   );
   return ["Cargo.toml", "Cargo.lock", ...sources].every((file) => statSync(join(ROOT, file)).mtimeMs < built);

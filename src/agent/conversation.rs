@@ -11,12 +11,12 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 
-use crate::bridge::ToolCallRequest;
-use crate::error::{Code, ProviderError};
-use crate::event::Event;
-use crate::run::model::{CallDelivery, Model};
-use crate::run::request::Request;
-use crate::run::{Ended, LogRecord, Run};
+use dfp_exchange::bridge::ToolCallRequest;
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::event::Event;
+use dfp_run::model::{CallDelivery, Model};
+use dfp_run::request::Request;
+use dfp_run::{Ended, LogRecord, Run};
 
 /// The way in which a provider delivers an agent's tool calls: the option `toolCalls`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -22,14 +22,15 @@ use super::report::Reporter;
 use super::shared::{RunOrigin, Shared};
 use super::thread::AgentThread;
 use super::turn_events::{self, OwnCalls};
-use crate::classify::hint;
-use crate::error::{Code, ProviderError};
-use crate::event::{Event, Reply};
 use crate::executor::tool::Tool;
-use crate::executor::{Input, Origin, RunOutcome, Spent, State, Status, step};
-use crate::message::{Message, ToolCall};
-use crate::process::limit::NestedPermit;
-use crate::run::{Ended, schemas};
+use crate::executor::{Input, Origin, RunOutcome, State, Status, step};
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::event::{Event, Reply};
+use dfp_model::message::Spent;
+use dfp_model::message::{Message, ToolCall};
+use dfp_process::limit::NestedPermit;
+use dfp_provider::classify::hint;
+use dfp_run::{Ended, schemas};
 
 /// Compiles the schemas of the agent's tools. For the run's own agent all schemas of the run are compiled, those of the other agents and of the
 /// answer too, so that a wrong one fails the run at its beginning.

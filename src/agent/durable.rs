@@ -15,12 +15,13 @@ use super::pending::PendingCalls;
 use super::progress::Progress;
 use super::report::Reporter;
 use super::spec::{AgentSpec, OnResume};
-use crate::error::ProviderError;
-use crate::event::Reply;
+use crate::executor::Input;
 use crate::executor::tool::Tool;
-use crate::executor::{Input, Spent};
-use crate::message::{ToolCall, ToolResult};
-use crate::run::schemas;
+use dfp_model::error::ProviderError;
+use dfp_model::event::Reply;
+use dfp_model::message::Spent;
+use dfp_model::message::{ToolCall, ToolResult};
+use dfp_run::schemas;
 
 /// The tool calls of a run, its reports of them, and the journal that both go through.
 pub(super) struct DurableCalls<'a> {

@@ -6,13 +6,13 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::error::ProviderError;
-use crate::event::{Event, EventKind, Reply};
 use crate::executor::policy::By;
 use crate::executor::rules::Limit;
 use crate::executor::{RunOutcome, Status};
-use crate::message::{Content, ToolCall, Usage};
-use crate::run::LogRecord;
+use dfp_model::error::ProviderError;
+use dfp_model::event::{Event, EventKind, Reply};
+use dfp_model::message::{Content, ToolCall, Usage};
+use dfp_run::LogRecord;
 
 /// One event, and the run it belongs to.
 #[derive(Debug, Clone, Serialize)]

@@ -11,9 +11,9 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use crate::error::{Code, ProviderError};
 use crate::executor::Input;
-use crate::message::{Content, ToolResult};
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::message::{Content, ToolResult};
 
 /// Receives the store's answer to one entry.
 type Stored = oneshot::Sender<Result<(), Box<ProviderError>>>;

@@ -18,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 use super::event::{AgentEvent, Kind, Resumed};
 use super::fingerprint::Fingerprint;
 use super::host::HostRequests;
-use crate::error::{Code, ProviderError};
-use crate::event::Reply;
-use crate::executor::Spent;
-use crate::message::{Content, ToolResult, Usage};
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::event::Reply;
+use dfp_model::message::Spent;
+use dfp_model::message::{Content, ToolResult, Usage};
 
 /// The version of the entries' format. Entries of a newer version are refused, since their meaning is unknown.
 pub(super) const VERSION: u64 = 1;
@@ -391,6 +391,6 @@ fn mismatch(reason: &str) -> Box<ProviderError> {
 }
 
 fn checkpoint_error(code: Code, reason: &str) -> Box<ProviderError> {
-    let error = ProviderError::new("", code, reason).with_hint(crate::classify::hint("", code));
+    let error = ProviderError::new("", code, reason).with_hint(dfp_provider::classify::hint("", code));
     Box::new(error)
 }

@@ -12,10 +12,11 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::host::HostRequests;
-use crate::bridge::ToolCallRequest;
-use crate::executor::{Input, Spent};
-use crate::message::{Message, ToolCall, ToolResult};
-use crate::toolcall::{TakenIds, make_unique};
+use crate::executor::Input;
+use dfp_exchange::bridge::ToolCallRequest;
+use dfp_model::message::Spent;
+use dfp_model::message::{Message, ToolCall, ToolResult};
+use dfp_text::toolcall::{TakenIds, make_unique};
 
 /// The calls of one run that wait for a result.
 pub(super) struct PendingCalls {

@@ -16,10 +16,11 @@ use super::spec::AgentSpec;
 use super::thread::AgentThread;
 use super::turn_events::OwnCalls;
 use crate::executor::builtin::Task;
-use crate::executor::{Effect, Input, RunOutcome, Spent, Status};
-use crate::message::{Message, Role, ToolCall, ToolResult, ToolSpec};
-use crate::process::limit::NestedPermit;
-use crate::run::request::{CallOptions, Request};
+use crate::executor::{Effect, Input, RunOutcome, Status};
+use dfp_model::message::Spent;
+use dfp_model::message::{Message, Role, ToolCall, ToolResult, ToolSpec};
+use dfp_process::limit::NestedPermit;
+use dfp_run::request::{CallOptions, Request};
 
 /// The function that runs another agent. The driver hands itself over here, since this module can't use the one that uses it.
 pub(super) type RunAgent =

@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use super::journal::Journal;
-use crate::event::Reply;
-use crate::message::ToolCall;
+use dfp_model::event::Reply;
+use dfp_model::message::ToolCall;
 
 /// The position of one run.
 #[derive(Debug, Default)]

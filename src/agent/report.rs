@@ -11,14 +11,14 @@ use serde_json::value::to_raw_value;
 
 use super::event::{AgentEvent, Kind, Phase};
 use super::shared::{RunOrigin, Shared};
-use crate::error::{Code, ProviderError};
-use crate::event::Event;
-use crate::message::Message;
-use crate::recorder::Recorder;
-use crate::run::LogRecord;
-use crate::run::record::{RecordOptions, redactor_of};
-use crate::run::request::SchemaOnce;
-use crate::runlog::Prompt;
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::event::Event;
+use dfp_model::message::Message;
+use dfp_record::recorder::Recorder;
+use dfp_record::runlog::Prompt;
+use dfp_run::LogRecord;
+use dfp_run::record::{RecordOptions, redactor_of};
+use dfp_run::request::SchemaOnce;
 
 /// The code of the warning that a run is no longer recorded.
 const LOST: &str = "RUN_LOG_FAILED";

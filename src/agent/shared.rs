@@ -10,9 +10,9 @@ use super::event::AgentEvent;
 use super::host::HostRequests;
 use super::journal::Journal;
 use super::spec::Spec;
-use crate::process::Vars;
-use crate::process::limit::NestedPermit;
-use crate::run::id;
+use dfp_process::Vars;
+use dfp_process::limit::NestedPermit;
+use dfp_run::id;
 
 /// The state that all runs of one `runAgent` share.
 #[derive(Debug)]

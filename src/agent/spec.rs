@@ -12,17 +12,17 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::conversation::ToolCalls;
-use crate::error::{Code, ProviderError};
 use crate::executor::builtin::{Need, Target};
 use crate::executor::policy::Policy;
 use crate::executor::rules::{Builtins, Rules, RunLimits};
 use crate::executor::tool::{Kind as ToolKind, Tool};
-use crate::message::ToolSpec;
-use crate::provider::options::{self, Kind, OptionSpec};
-use crate::run::record::RecordOptions;
-use crate::run::request::{ChoicesOnce, SchemaOnce};
-use crate::run::{schemas, structured};
-use crate::schema::Schema;
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::message::ToolSpec;
+use dfp_provider::options::{self, Kind, OptionSpec};
+use dfp_run::record::RecordOptions;
+use dfp_run::request::{ChoicesOnce, SchemaOnce};
+use dfp_run::{schemas, structured};
+use dfp_text::schema::Schema;
 
 /// The highest number that an option for a count takes.
 const COUNT: u64 = 1_000_000;
@@ -103,7 +103,7 @@ pub(super) enum OnResume {
 pub(super) struct Spec {
     /// The run's own agent, followed by those to which it may hand a task.
     pub agents: Vec<AgentSpec>,
-    /// The thread as JSON, not read yet: an array of [`crate::message::Message`]s.
+    /// The thread as JSON, not read yet: an array of [`dfp_model::message::Message`]s.
     pub messages: Box<RawValue>,
     /// Where and how the run is recorded.
     pub record: Option<RecordOptions>,

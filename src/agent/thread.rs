@@ -1,14 +1,14 @@
 //! The thread of a run: what the model is sent, and which messages the run has added.
 //!
-//! In: messages, in order. Out: all messages for the next [`crate::run::request::Request`], and the list of the added ones.
+//! In: messages, in order. Out: all messages for the next [`dfp_run::request::Request`], and the list of the added ones.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use crate::event::Reply;
-use crate::message::reasoning::Returned;
-use crate::message::{Content, Message, MessageFields, Role, ToolCall, ToolResult};
+use dfp_model::event::Reply;
+use dfp_model::message::reasoning::Returned;
+use dfp_model::message::{Content, Message, MessageFields, Role, ToolCall, ToolResult};
 
 /// A message that the run added, in the form from which the façade makes a message.
 #[derive(Debug, Clone, Serialize)]

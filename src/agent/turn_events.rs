@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 
 use super::event::Kind;
-use crate::event::Event;
-use crate::message::{Content, InvalidToolCall, ToolCall};
-use crate::prompt::is_js_space;
+use dfp_model::event::Event;
+use dfp_model::message::{Content, InvalidToolCall, ToolCall};
+use dfp_text::prompt::is_js_space;
 
 /// The most characters of an unreadable call that are shown to the model.
 const SHOWN: usize = 2000;
@@ -75,7 +75,7 @@ pub(super) fn unreadable(call: &InvalidToolCall) -> String {
         .name
         .as_ref()
         .map_or(String::new(), |name| format!(" of \"{name}\""));
-    let shown = crate::error::clip(&call.args, SHOWN);
+    let shown = dfp_model::error::clip(&call.args, SHOWN);
     format!(
         "Your tool call{of} could not be read: {}. Nothing was run. You wrote:\n\n{shown}\n\nWrite the call again, as one \
          valid JSON object.",
@@ -88,9 +88,9 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::*;
-    use crate::agent::event::AgentEvent;
-    use crate::event::EventKind;
-    use crate::message::Usage;
+    use crate::event::AgentEvent;
+    use dfp_model::event::EventKind;
+    use dfp_model::message::Usage;
 
     fn call() -> ToolCall {
         ToolCall {

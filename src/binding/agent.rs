@@ -8,10 +8,10 @@ use napi_derive::napi;
 
 use super::environment::{promise, variables};
 use super::outcome;
-use crate::agent::{Agent, AgentRun, Conversation};
-use crate::error::ProviderError;
-use crate::message::well_formed;
-use crate::run::model::Model;
+use dfp_agent::{Agent, AgentRun, Conversation};
+use dfp_model::error::ProviderError;
+use dfp_model::message::well_formed;
+use dfp_run::model::Model;
 
 /// A model that an agent can talk to. A provider makes its own by `model()`.
 #[napi]

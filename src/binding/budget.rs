@@ -9,9 +9,9 @@ use serde_json::json;
 
 use super::environment::promise;
 use super::{Made, from_json, outcome};
-use crate::budget::{Admitted, Used};
-use crate::ledger::{self, Ledger, Refused};
-use crate::process::activity::now_ms;
+use dfp_model::budget::{Admitted, Used};
+use dfp_process::activity::now_ms;
+use dfp_run::ledger::{self, Ledger, Refused};
 
 /// The limit of a window of time, and how much of it is used.
 #[napi]

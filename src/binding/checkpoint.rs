@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 
 use super::environment::promise;
 use super::outcome;
-use crate::checkpoint::{self, OpenFiles, Refused};
-use crate::error::{Code, ProviderError};
+use dfp_model::error::{Code, ProviderError};
+use dfp_record::checkpoint::{self, OpenFiles, Refused};
 
 /// The checkpoint files of one folder.
 #[napi]
@@ -147,7 +147,7 @@ fn error_of(refused: &Refused) -> Box<ProviderError> {
             "put the file back as it was, or remove it and begin the run anew: what it lacks would be done twice"
                 .to_owned()
         }
-        _ => crate::classify::hint("", code).to_owned(),
+        _ => dfp_provider::classify::hint("", code).to_owned(),
     };
     Box::new(ProviderError::new("", code, refused.to_string()).with_hint(hint))
 }

@@ -8,10 +8,9 @@ use napi_derive::napi;
 
 use super::environment::{promise, variables};
 use super::{Made, outcome};
-use crate::claude_code::{self, Adapter, Execution};
-use crate::error::ProviderError;
-use crate::health;
-use crate::message::well_formed;
+use dfp_agent::claude_code::{self, Adapter, Execution};
+use dfp_model::error::ProviderError;
+use dfp_model::message::well_formed;
 
 /// The adapter's facts: `{"ok": {"config": schema, "log": schema, "name": …, "version": …}}`.
 #[napi(catch_unwind)]
@@ -101,7 +100,7 @@ impl NativeExecution {
 /// A check of the CLI.
 #[napi]
 pub struct NativeLook {
-    check: Arc<Result<health::Check, Box<ProviderError>>>,
+    check: Arc<Result<dfp_health::Check, Box<ProviderError>>>,
 }
 
 #[napi]

@@ -13,8 +13,8 @@ use napi_derive::napi;
 use tokio_util::sync::CancellationToken;
 
 use super::{from_json, runtime};
-use crate::exchange::scratch;
-use crate::process::{Vars, registry};
+use dfp_exchange::scratch;
+use dfp_process::{Vars, registry};
 
 /// The number of the next environment. It names the owner of processes.
 static NEXT_OWNER: AtomicU32 = AtomicU32::new(1);

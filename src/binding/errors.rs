@@ -6,12 +6,12 @@ use napi_derive::napi;
 use serde_json::json;
 
 use super::outcome;
-use crate::breaker::{Admission, Breaker, CallOutcome, Ticket};
-use crate::classify;
-use crate::error::{Category, Code};
-use crate::message::well_formed;
-use crate::process::zone::local_offset_min;
-use crate::provider::fallback;
+use dfp_model::breaker::{Admission, Breaker, CallOutcome, Ticket};
+use dfp_model::error::{Category, Code};
+use dfp_model::message::well_formed;
+use dfp_process::zone::local_offset_min;
+use dfp_provider::classify;
+use dfp_provider::fallback;
 
 /// Every category with its guidance, and every code with its category and whether it falls back, as JSON. A test holds index.d.ts
 /// against it.

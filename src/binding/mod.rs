@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use napi::bindgen_prelude::{Either, Latin1String};
 
-use crate::error::ProviderError;
+use dfp_model::error::ProviderError;
 
 /// A string for JavaScript. V8 copies Latin-1 unchanged, but reads UTF-8 character by character on its own thread.
 type Text = Either<Latin1String, String>;
@@ -80,7 +80,7 @@ fn from_json<'a, T: serde::Deserialize<'a>>(json: &'a str) -> napi::Result<T> {
 fn internal(error: &dyn std::fmt::Display) -> ProviderError {
     ProviderError::new(
         "deep-factor-providers",
-        crate::error::Code::Internal,
+        dfp_model::error::Code::Internal,
         format!("internal: {error}"),
     )
     .with_hint("Please report it with what you did.")

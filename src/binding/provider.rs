@@ -11,15 +11,14 @@ use super::agent::NativeModel;
 use super::environment::{promise, variables};
 use super::shelf::NativeThread;
 use super::{Made, Text, from_json, outcome, text};
-use crate::error::ProviderError;
-use crate::health::{Check, Checkable};
-use crate::message::well_formed;
-use crate::provider;
-use crate::run::api::ApiEngine;
-use crate::run::exec::execute_file;
-use crate::run::model::Model;
-use crate::run::request::EncodedRequest;
-use crate::run::{Ended, Engine, LogBatch, Run};
+use dfp_health::{Check, Checkable};
+use dfp_model::error::ProviderError;
+use dfp_model::message::well_formed;
+use dfp_run::api::ApiEngine;
+use dfp_run::exec::execute_file;
+use dfp_run::model::Model;
+use dfp_run::request::EncodedRequest;
+use dfp_run::{Ended, Engine, LogBatch, Run};
 
 /// One provider object, for a CLI or an API.
 #[napi]
@@ -297,7 +296,7 @@ impl NativeHealth {
 /// text that at least one of its engines hands to the model.
 #[napi(catch_unwind)]
 pub fn providers() -> String {
-    let all = provider::ALL.iter().map(|provider| {
+    let all = dfp_provider::ALL.iter().map(|provider| {
         let about = provider.about;
         serde_json::json!({
             "id": provider.id,

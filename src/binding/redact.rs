@@ -7,8 +7,8 @@ use napi_derive::napi;
 use serde::Deserialize;
 
 use super::{Text, text};
-use crate::redact::{Channel, Redactor};
-use crate::thread::utf8;
+use dfp_model::thread::utf8;
+use dfp_text::redact::{Channel, Redactor};
 
 /// The secrets that the façade knows.
 #[derive(Deserialize)]

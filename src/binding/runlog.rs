@@ -9,9 +9,9 @@ use napi_derive::napi;
 
 use super::environment::promise;
 use super::{from_json, outcome};
-use crate::replay::{self, Replay};
-use crate::run::record::RefusedCall;
-use crate::status;
+use dfp_health::status;
+use dfp_record::replay::{self, Replay};
+use dfp_run::record::RefusedCall;
 
 /// A recorded run.
 #[napi]
@@ -55,7 +55,7 @@ impl NativeReplay {
 /// The beginning of every HTML page of this package, up to its body.
 #[napi(catch_unwind)]
 pub fn page_head(title: String) -> String {
-    crate::runlog::html::head(&title)
+    dfp_record::runlog::html::head(&title)
 }
 
 /// Renders the run log in a file: `{"ok": text}` or `{"err": …}`. `shown_json`: `{format, colour, full}`.

@@ -9,9 +9,9 @@ use napi_derive::napi;
 use super::Text;
 use super::provider::NativeProvider;
 use super::text;
-use crate::exchange::script::Script;
-use crate::message::well_formed;
-use crate::run::api::ApiEngine;
+use dfp_exchange::script::Script;
+use dfp_model::message::well_formed;
+use dfp_run::api::ApiEngine;
 
 /// A function of JavaScript's that keeps nothing alive: the run that waits for it does.
 type Listener = ThreadsafeFunction<Text, (), Text, Status, false, true>;

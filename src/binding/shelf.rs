@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use napi::bindgen_prelude::{Uint32Array, Utf16String};
 use napi_derive::napi;
 
-use crate::thread::{Shelf, Thread, Unfit};
+use dfp_model::thread::{Shelf, Thread, Unfit};
 
 /// One shelf of messages. Its numbers mean nothing to another copy of the package, or to another thread.
 #[napi]

@@ -6,8 +6,8 @@ use napi_derive::napi;
 
 use super::environment::promise;
 use super::outcome;
-use crate::process::activity;
-use crate::status;
+use dfp_health::status;
+use dfp_process::activity;
 
 /// The value of `limits()` as JSON (`Limits` in index.d.ts).
 #[napi(catch_unwind)]

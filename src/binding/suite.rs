@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 use super::checkpoint::blocking;
 use super::environment::{promise, variables};
 use super::{from_json, outcome};
-use crate::checkpoint;
-use crate::error::ProviderError;
-use crate::process::{ShellCommand, Vars, run_shell};
+use dfp_model::error::ProviderError;
+use dfp_process::{ShellCommand, Vars, run_shell};
+use dfp_record::checkpoint;
 
 /// A file that one process at a time can lock, until it releases the lock or ends in any way.
 #[napi]

@@ -6,10 +6,11 @@ use napi::bindgen_prelude::{Uint32Array, Utf16String};
 use napi_derive::napi;
 
 use super::{Text, text};
-use crate::message::Message;
-use crate::provider::options::OutputFormat;
-use crate::thread::{Shelf, utf8};
-use crate::{output, prompt, toolcall};
+use dfp_model::message::Message;
+use dfp_model::thread::{Shelf, utf8};
+use dfp_provider::options::OutputFormat;
+use dfp_provider::output;
+use dfp_text::{prompt, toolcall};
 
 /// Reads a thread in the three parts that [`Shelf::thread`] takes.
 fn read(messages: Utf16String, texts: Utf16String, plan: &[u32]) -> napi::Result<Vec<Message>> {
@@ -49,7 +50,7 @@ pub fn escape_xml(plain: Utf16String) -> Text {
 /// `printed` without terminal sequences.
 #[napi(catch_unwind)]
 pub fn strip_ansi(printed: Utf16String) -> Text {
-    text(crate::decode::ansi::strip_ansi(&utf8(&printed)).into_owned())
+    text(dfp_text::decode::ansi::strip_ansi(&utf8(&printed)).into_owned())
 }
 
 /// Reads a CLI's `stdout` (`output::Parsed` as JSON); `format` is `text`, `json`, or anything else for `stream-json`.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::declare::mcp::SERVER;
+use dfp_provider::declare::mcp::SERVER;
 
 /// A control line that the CLI has sent.
 #[derive(Debug)]
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn reads_the_recorded_lines() {
         let recording = {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("__tests__/fixtures/recordings");
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../__tests__/fixtures/recordings");
             std::fs::read_to_string(folder.join("claude-2.1.330/defer-live-3-toolresult.stdout")).unwrap()
         };
         let kinds: Vec<&str> = recording

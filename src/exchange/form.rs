@@ -22,14 +22,14 @@ use super::live::setup::{SessionOutput, Setup, SetupParts};
 use super::live::thread::{KnownThread, SessionThread, SystemMessages};
 use super::live::turn::Work;
 use super::print::{NotStarted, Surroundings};
-use crate::command::{CommandLine, PrivateSession};
-use crate::event::{EngineUsed, Reply};
-use crate::message::{Message, Role, ToolSpec};
-use crate::process::ProcessLimits;
-use crate::prompt::Encoding;
-use crate::provider::Guard;
-use crate::provider::choices::Choices;
-use crate::provider::options::{Options, SystemPrompt};
+use dfp_model::event::{EngineUsed, Reply};
+use dfp_model::message::{Message, Role, ToolSpec};
+use dfp_process::ProcessLimits;
+use dfp_provider::Guard;
+use dfp_provider::choices::Choices;
+use dfp_provider::command::{CommandLine, PrivateSession};
+use dfp_provider::options::{Options, SystemPrompt};
+use dfp_text::prompt::Encoding;
 
 /// A call, before it is known which form takes it.
 #[derive(Debug)]

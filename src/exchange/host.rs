@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::EndedProcess;
 use super::print::NotStarted;
-use crate::process::{Closer, End, Exit, Running};
+use dfp_process::{Closer, End, Exit, Running};
 
 /// The shortest wait for an answer that says something about the host if it is given up. An answer takes 17 ms as a rule, and a
 /// second on a busy machine.

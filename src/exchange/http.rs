@@ -12,12 +12,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{Ended, Evidence, Exchange, Finish, Progress, StopReason};
-use crate::api::answer::{Answer, Body};
-use crate::api::settings::{self, Settings};
-use crate::event::Event;
-use crate::judge::{HttpEnd, HttpEvidence};
-use crate::process::limit::Permit;
-use crate::redact::{Redactor, Secret};
+use dfp_model::event::Event;
+use dfp_process::limit::Permit;
+use dfp_provider::api::answer::{Answer, Body};
+use dfp_provider::api::settings::{self, Settings};
+use dfp_provider::judge::{HttpEnd, HttpEvidence};
+use dfp_text::redact::{Redactor, Secret};
 
 pub mod client;
 

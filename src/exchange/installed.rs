@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use crate::command::CommandLine;
-use crate::process::Resolved;
+use dfp_process::Resolved;
+use dfp_provider::command::CommandLine;
 
 /// A binary: its place, and marks of the file there, so that an updated CLI counts as another one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -19,16 +19,16 @@ use super::private_home;
 use super::scratch::Scratch;
 use super::session_files;
 use super::{EndedProcess, Exchange, Finish, Invocation, Progress, StopReason};
-use crate::command::{Arg, CommandLine, Cwd, EnvText};
-use crate::decode::{Decoder, LineObserver, Wire, failure_of};
-use crate::event::{Event, Failure};
-use crate::process::activity::Label;
-use crate::process::limit::Permit;
-use crate::process::{
-    self, End, EnvPlan, Exit, InUse, Output, ProcessLimits, Resolved, Running, Spec, StartError, StderrWatch, Stdin,
-    Tees, Vars, Waiting,
+use dfp_model::event::{Event, Failure};
+use dfp_process::activity::Label;
+use dfp_process::limit::Permit;
+use dfp_process::{
+    End, EnvPlan, Exit, InUse, Output, ProcessLimits, Resolved, Running, Spec, StartError, StderrWatch, Stdin, Tees,
+    Vars, Waiting,
 };
-use crate::provider::Provider;
+use dfp_provider::Provider;
+use dfp_provider::command::{Arg, CommandLine, Cwd, EnvText};
+use dfp_text::decode::{Decoder, LineObserver, Wire, failure_of};
 
 /// The length of the end of standard output that an error carries, bytes.
 pub(super) const TAIL_BYTES: usize = 2_048;
@@ -69,10 +69,10 @@ pub struct Print {
 /// Finds the file that `line` will execute, on the PATH that the process will have.
 ///
 /// # Errors
-/// The error that [`process::start`] would give for it.
+/// The error that [`dfp_process::start`] would give for it.
 pub fn resolve(line: &CommandLine, base: &Arc<Vars>) -> Result<Resolved, StartError> {
     let path = variable(line, base, "PATH");
-    process::resolve(OsStr::new(&line.program), path.as_deref())
+    dfp_process::resolve(OsStr::new(&line.program), path.as_deref())
 }
 
 /// The value of the variable `name` for the process, unless it is a place in its private folder.
@@ -241,7 +241,7 @@ pub(super) fn launch_with(
                 source,
             })?;
     }
-    let running = process::start(spec, cancel.clone()).map_err(NotStarted::Process)?;
+    let running = dfp_process::start(spec, cancel.clone()).map_err(NotStarted::Process)?;
     Ok((running, scratch))
 }
 
@@ -257,7 +257,9 @@ pub async fn output(
     let stdin = Stdin::Bytes(std::mem::take(&mut line.stdin).into());
     let (mut spec, scratch) = spec(line, stdin, surroundings)?;
     spec.in_use = in_use(scratch);
-    process::output(spec, cancel.clone()).await.map_err(NotStarted::Process)
+    dfp_process::output(spec, cancel.clone())
+        .await
+        .map_err(NotStarted::Process)
 }
 
 impl Print {
@@ -283,7 +285,7 @@ impl Print {
         let (mut spec, scratch) = spec(line, stdin, surroundings)?;
         spec.in_use = in_use(scratch);
         let cancel_process = cancel.child_token();
-        let running = process::start(spec, cancel_process.clone()).map_err(NotStarted::Process)?;
+        let running = dfp_process::start(spec, cancel_process.clone()).map_err(NotStarted::Process)?;
         Ok(Print {
             stderr: running.stderr_watch(),
             running,
@@ -486,7 +488,7 @@ mod tests {
 
     #[test]
     fn a_long_pause_is_known_by_its_line() {
-        let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("__tests__/fixtures/recordings/qwen-0.24.4");
+        let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../__tests__/fixtures/recordings/qwen-0.24.4");
         let pause =
             |text: &str| pause_in(text, &["Retrying in "]).map(|failure| (failure.http_status, failure.message));
         for (case, expected) in [

@@ -5,8 +5,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::command::{CommandLine, EnvText, PrivateLink};
-use crate::provider::PrivateHome;
+use dfp_provider::PrivateHome;
+use dfp_provider::command::{CommandLine, EnvText, PrivateLink};
 
 /// Gives `line` its private home. `variable` looks up a variable of the process.
 pub(super) fn prepare(line: &mut CommandLine, variable: impl Fn(&CommandLine, &str) -> Option<OsString>) {
@@ -38,7 +38,7 @@ fn users_home(home: &PrivateHome, variable: impl Fn(&str) -> Option<OsString>) -
     let own = || value("HOME");
     #[cfg(windows)]
     let own = || match home.by_system {
-        true => crate::process::profile_folder(),
+        true => dfp_process::profile_folder(),
         false => value("USERPROFILE"),
     };
     value(home.variable).or_else(|| Some(own()?.join(home.users)))

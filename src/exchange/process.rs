@@ -3,12 +3,12 @@
 use serde_json::json;
 
 use super::{Ended, Evidence, StopReason};
-use crate::classify;
-use crate::command::CommandLine;
-use crate::decode::Wire;
-use crate::judge::{ProcessEnd, ProcessEvidence};
-use crate::process::{End, Exit, ProcessLimits};
-use crate::provider::same_flag;
+use dfp_process::{End, Exit, ProcessLimits};
+use dfp_provider::classify;
+use dfp_provider::command::CommandLine;
+use dfp_provider::judge::{ProcessEnd, ProcessEvidence};
+use dfp_provider::same_flag;
+use dfp_text::decode::Wire;
 
 /// The facts of a process's start by which its end is judged.
 #[derive(Debug, Clone)]
@@ -122,7 +122,7 @@ fn did_something(exit: &Exit) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::Timings;
+    use dfp_process::Timings;
 
     #[test]
     fn a_schema_is_refused_where_it_is_ours_and_nothing_was_done() {

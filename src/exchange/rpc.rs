@@ -28,10 +28,10 @@ use super::live::inbox::{Inbox, Inboxes};
 use super::live::streams::{LINE_ITSELF, MOST_OWED};
 use super::print::{self, NotStarted, Surroundings};
 use super::scratch::Scratch;
-use crate::command::{CommandLine, Cwd};
-use crate::decode::cut::Cut;
-use crate::decode::lines::{Line, Lines};
-use crate::process::{End, Running, StartError, Stdin, StdinWriter};
+use dfp_process::{End, Running, StartError, Stdin, StdinWriter};
+use dfp_provider::command::{CommandLine, Cwd};
+use dfp_text::decode::cut::Cut;
+use dfp_text::decode::lines::{Line, Lines};
 
 /// The size in bytes beyond which a line, or a message with a length, is taken to have no end.
 const ENDLESS: u64 = 256 << 20;

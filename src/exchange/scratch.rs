@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::command::{CommandLine, Cwd, EnvText, RUN_FOLDER};
 #[cfg(unix)]
-use crate::process::FolderGuard;
+use dfp_process::FolderGuard;
+use dfp_provider::command::{CommandLine, Cwd, EnvText, RUN_FOLDER};
 
 /// The number of tries, 5 ms apart, to remove a folder into which a killed process has just written.
 const REMOVE_TRIES: u32 = 10;
@@ -362,11 +362,11 @@ fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command;
-    use crate::provider::Provider;
-    use crate::provider::claude::CLAUDE;
-    use crate::provider::glm::GLM;
-    use crate::provider::options::Options;
+    use dfp_provider::Provider;
+    use dfp_provider::claude::CLAUDE;
+    use dfp_provider::command;
+    use dfp_provider::glm::GLM;
+    use dfp_provider::options::Options;
 
     fn line(options: &str) -> CommandLine {
         line_of(&CLAUDE, options)
@@ -379,7 +379,7 @@ mod tests {
             &options,
             command::Mode::Print("PROMPT"),
             false,
-            &crate::command::Installed::default(),
+            &dfp_provider::command::Installed::default(),
         )
         .unwrap()
     }
@@ -389,7 +389,7 @@ mod tests {
         let scratch = Scratch::for_line(&line(r#"{"systemPrompt":"S"}"#), u64::MAX)
             .unwrap()
             .unwrap();
-        let (folder, file) = (scratch.folder(), scratch.file(crate::provider::SYSTEM_PROMPT_FILE));
+        let (folder, file) = (scratch.folder(), scratch.file(dfp_provider::SYSTEM_PROMPT_FILE));
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "S");
         drop(scratch);

@@ -16,12 +16,12 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::{Ended, Evidence, Exchange, Finish, Progress, StopReason};
-use crate::api::answer::Body;
-use crate::error::{Code, ProviderError};
-use crate::event::Event;
-use crate::judge::{HttpEnd, HttpEvidence};
-use crate::process::limit::Permit;
-use crate::redact::Redactor;
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::event::Event;
+use dfp_process::limit::Permit;
+use dfp_provider::api::answer::Body;
+use dfp_provider::judge::{HttpEnd, HttpEvidence};
+use dfp_text::redact::Redactor;
 
 mod told;
 

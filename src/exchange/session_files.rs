@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::scratch;
-use crate::command::PrivateSession;
+use dfp_provider::command::PrivateSession;
 
 /// Writes the files of a session that somebody else removes: those of a process for one call go with its private folder.
 pub(super) fn write(session: &PrivateSession, private: &Path, cwd: &Path) -> io::Result<()> {
@@ -52,7 +52,7 @@ impl Drop for SessionFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::PrivateFile;
+    use dfp_provider::command::PrivateFile;
 
     fn session() -> PrivateSession {
         PrivateSession {

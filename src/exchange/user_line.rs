@@ -8,10 +8,10 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
-use crate::message::content::{self, Dialect, Kind, Media, Part, Source};
-use crate::message::{Content, Message, Role};
-use crate::prompt::{Piece, Rendered};
-use crate::provider::Guard;
+use dfp_model::message::content::{self, Dialect, Kind, Media, Part, Source};
+use dfp_model::message::{Content, Message, Role};
+use dfp_provider::Guard;
+use dfp_text::prompt::{Piece, Rendered};
 
 /// A content block.
 #[derive(Debug, Clone, Serialize)]

@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::report::Login;
-use crate::decode::ansi::strip_ansi;
-use crate::error::clip;
-use crate::process::{End, Output};
-use crate::provider::{LoginAnswer, LoginCheck, LoginKind, LoginSign, LoginWords};
-use crate::redact::{Redactor, plain};
+use dfp_model::error::clip;
+use dfp_process::{End, Output};
+use dfp_provider::{LoginAnswer, LoginCheck, LoginKind, LoginSign, LoginWords};
+use dfp_text::decode::ansi::strip_ansi;
+use dfp_text::redact::{Redactor, plain};
 
 /// The time that a command of the CLI may take: a cold disk has to bring hundreds of megabytes first (claude 2.1.330: 381 MB).
 pub(super) const COMMAND_LIMIT: Duration = Duration::from_secs(20);

@@ -8,11 +8,11 @@ use std::time::Instant;
 
 use super::report::Finding;
 use super::{Check, Checkable, Level, Login, Problem, Report, SignedInBy, Timings, answered, millis, tiny_request};
-use crate::error::{Category, ProviderError};
-use crate::process::Vars;
-use crate::provider::LoginKind;
-use crate::run::api::ApiEngine;
-use crate::run::api::probe::{Prepared, Probe};
+use dfp_model::error::{Category, ProviderError};
+use dfp_process::Vars;
+use dfp_provider::LoginKind;
+use dfp_run::api::ApiEngine;
+use dfp_run::api::probe::{Prepared, Probe};
 
 impl Checkable for ApiEngine {
     fn check(self: Arc<Self>, level: Level, env: Option<Vars>) -> Result<Check, Box<ProviderError>> {

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::classify;
-use crate::error::ProviderError;
-use crate::provider::LoginKind;
-use crate::run::EngineChoice;
+use dfp_model::error::ProviderError;
+use dfp_provider::LoginKind;
+use dfp_provider::classify;
+use dfp_run::EngineChoice;
 
 /// The depth of the check. Each level includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -189,7 +189,7 @@ fn reason(error: &ProviderError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Code;
+    use dfp_model::error::Code;
 
     #[test]
     fn a_problem_does_not_say_its_hint_twice() {

@@ -1,7 +1,7 @@
 "use strict";
 
 /**
- * In: a context as the caller wrote it. Out: a result, or its log; what they are is decided by `src/claude_code/`.
+ * In: a context as the caller wrote it. Out: a result, or its log; what they are is decided by `src/agent/claude_code/`.
  *
  * @import { AgentExecutionContext, AgentExecutionResult, RunLog } from "../../index.js"
  *

@@ -70,7 +70,7 @@ async function html(args) {
   return 0;
 }
 
-/** What every page of ours says of itself (src/runlog/html). */
+/** What every page of ours says of itself (src/record/runlog/html). */
 const MARK = '<meta name="generator" content="deep-factor-providers">';
 
 /**

@@ -1,7 +1,7 @@
 "use strict";
 
 /**
- * In: the error JSON of the native side (`src/error.rs`), and misuse the façade itself finds. Out: `ProviderError`.
+ * In: the error JSON of the native side (`src/model/error.rs`), and misuse the façade itself finds. Out: `ProviderError`.
  *
  * This file is CommonJS and every entry requires it, so that there is one `ProviderError` class per process whichever way
  * the package was loaded.
@@ -113,7 +113,7 @@ function isProviderError(value) {
   return ProviderError.isInstance(value);
 }
 
-/** The agent shows `name: message` cut at 500 characters; ours never needs the cut (`src/error.rs`). */
+/** The agent shows `name: message` cut at 500 characters; ours never needs the cut (`src/model/error.rs`). */
 const MESSAGE_LIMIT = 480;
 
 /**
@@ -154,7 +154,7 @@ function fault(code, message, cause) {
   const category = CATEGORIES[code];
   return new ProviderError(
     // CLI-ADAPTER-PROTOCOL, "Error Categories": of these three only `unknown` may do better elsewhere. Content is refused
-    // by the one who can't take it (`src/error.rs`).
+    // by the one who can't take it (`src/model/error.rs`).
     {
       code,
       category,

@@ -1,7 +1,7 @@
 "use strict";
 
 /**
- * In: a folder. Out: a `CheckpointStore` with a file for each run. The files are the native side's (`src/checkpoint.rs`).
+ * In: a folder. Out: a `CheckpointStore` with a file for each run. The files are the native side's (`src/record/checkpoint.rs`).
  *
  * @import { CheckpointStore } from "../../index.js"
  */

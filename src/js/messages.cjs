@@ -1,10 +1,10 @@
 "use strict";
 
 /**
- * In: what was read of the caller's messages (`reading.cjs`). Out: the one form the native side reads (`src/message.rs`), and back: the
+ * In: what was read of the caller's messages (`reading.cjs`). Out: the one form the native side reads (`src/model/message.rs`), and back: the
  * native side's reply as an `AIMessage` of the caller's own LangChain (the only place that builds one).
  *
- * @typedef {object} PackedThread what `src/thread.rs` takes
+ * @typedef {object} PackedThread what `src/model/thread.rs` takes
  * @property {string} json of the messages that are not known there, one behind the other
  * @property {string} texts those of them, one behind the other
  * @property {Uint32Array} plan each message's number, length in `json` and length in `texts`
@@ -172,7 +172,7 @@ function readId(id, at) {
 
 /**
  * Bytes have no form in JSON, and would be written as an object of numbers. The native side gets them as base64 under a name
- * of their own, so that they are never taken for text (`src/message/content.rs`).
+ * of their own, so that they are never taken for text (`src/model/message/content.rs`).
  *
  * @type {Replacer}
  */

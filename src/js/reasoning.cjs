@@ -48,7 +48,7 @@ function readReasoning({ additional_kwargs: kwargs, response_metadata: metadata 
 }
 
 /**
- * For `src/message/reasoning.rs`.
+ * For `src/model/message/reasoning.rs`.
  *
  * @param {Reading} reading with reasoning
  * @returns {string} JSON

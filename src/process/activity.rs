@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::{limit, published};
-use crate::budget::Per;
+use dfp_model::budget::Per;
 
 /// The number of conversations listed per process, the latest ones: a server may have had hundreds.
 const CONVERSATIONS: usize = 8;

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::error::Code;
+use dfp_model::error::Code;
 
 /// The reason why there is no process. Arguments and values of variables are never part of it: they may hold prompts and keys.
 #[derive(Debug, thiserror::Error)]

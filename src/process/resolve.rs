@@ -77,7 +77,7 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// [`StartError::NotOnPath`], [`StartError::NotFound`], [`StartError::IsDirectory`], [`StartError::NotExecutable`], and
 /// [`StartError::InterpreterNotFound`] for a script whose `#!` line (also `#!/usr/bin/env NAME`) leads nowhere.
 pub fn resolve(program: &OsStr, path: Option<&OsStr>) -> Result<Resolved, StartError> {
-    #[cfg(test)]
+    #[cfg(any(test, feature = "test-support"))]
     counted::RESOLVED.set(counted::RESOLVED.get() + 1);
     let path = path.unwrap_or(OsStr::new(DEFAULT_PATH));
     let program = if is_bare(program) {
@@ -367,7 +367,7 @@ fn by_node(file: PathBuf, folders: &Folders) -> Result<Resolved, StartError> {
 }
 
 /// A counter for tests of whole calls.
-#[cfg(test)]
+#[cfg(any(test, feature = "test-support"))]
 pub mod counted {
     use std::cell::Cell;
 
@@ -498,13 +498,13 @@ mod tests {
 
     /// Makes a folder inside the tests' working folder, the package's own, so that a relative path can name it.
     fn folder_here() -> tempfile::TempDir {
-        tempfile::tempdir_in("target").unwrap()
+        tempfile::tempdir_in("../../target").unwrap()
     }
 
     #[test]
     fn empty_and_relative_folders_of_the_path_are_skipped() {
         let (here, absolute) = (folder_here(), tempfile::tempdir().unwrap());
-        let relative = Path::new("target").join(here.path().file_name().unwrap());
+        let relative = Path::new("../../target").join(here.path().file_name().unwrap());
         assert!(relative.is_dir() && relative.is_relative());
         let near = write(here.path(), "cli", 0o755, "#!/bin/sh\n");
         let far = write(absolute.path(), "cli", 0o755, "#!/bin/sh\n");
@@ -545,7 +545,7 @@ mod tests {
     #[test]
     fn the_interpreter_of_a_script_is_not_the_working_folders() {
         let (here, absolute) = (folder_here(), tempfile::tempdir().unwrap());
-        let relative = Path::new("target").join(here.path().file_name().unwrap());
+        let relative = Path::new("../../target").join(here.path().file_name().unwrap());
         write(here.path(), "made-up-node", 0o755, "#!/bin/sh\n");
         let script = write(absolute.path(), "cli", 0o755, "#!/usr/bin/env -S made-up-node --flag\n");
         let path = std::env::join_paths([relative.as_path(), absolute.path()]).unwrap();

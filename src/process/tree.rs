@@ -214,7 +214,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_mark_is_read_from_the_environment() {
-        use crate::process::RUN_VARIABLE;
+        use crate::RUN_VARIABLE;
         let with = |variable: Option<&str>| {
             let mut cat = std::process::Command::new("/bin/cat");
             cat.env_clear().env("OTHER", "1").stdin(std::process::Stdio::piped());

@@ -8,13 +8,13 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::custom::{CustomCli, FORM, field, is_id, wrong};
-use crate::error::{Code, ProviderError, clip};
-use crate::provider::capability::{ByEngine, Capabilities, NATIVE};
-use crate::provider::options::{self, EngineKind, Kind, OptionSpec};
-use crate::provider::{
+use crate::capability::{ByEngine, Capabilities, NATIVE};
+use crate::options::{self, EngineKind, Kind, OptionSpec};
+use crate::{
     Announced, Checks, Defaults, EngineCheck, EnvValue, Flag, LiveForm, Provider, ToolNaming, Var, Versions, WarmForm,
     Word, flag, var,
 };
+use dfp_model::error::{Code, ProviderError, clip};
 
 /// The fields with which a config says how the agent is started.
 const FIELDS: &[OptionSpec] = &[

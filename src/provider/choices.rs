@@ -253,7 +253,7 @@ impl ToolChoice {
                         "the call's option \"toolChoice.name\" must be a tool that is bound ({}); given: {}",
                         match names.as_slice() {
                             [] => "there are none".to_owned(),
-                            names => crate::error::clip(&names.join(", "), 200),
+                            names => dfp_model::error::clip(&names.join(", "), 200),
                         },
                         describe(&Value::from(name.as_str()))
                     )),

@@ -15,8 +15,8 @@ use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, Kind, OptionSpec, OutputFormat, PromptStyle};
 use super::user_rule::{UserRule, UserRuleError};
 use super::{About, Defaults, Provider, When, Word, flag};
-use crate::decode::Wire;
-use crate::error::{Category, Code, ProviderError, clip};
+use dfp_model::error::{Category, Code, ProviderError, clip};
+use dfp_text::decode::Wire;
 
 pub(super) const fn field(name: &'static str, kind: Kind) -> OptionSpec {
     OptionSpec { name, kind }

@@ -2,7 +2,7 @@
 //!
 //! In: nothing. Out: the types of the tables in `<id>/errors.rs`, which `classify` interprets.
 
-use crate::error::Code;
+use dfp_model::error::Code;
 
 /// The data of one provider's failures.
 #[derive(Debug, Clone, Copy)]

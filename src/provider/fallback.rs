@@ -5,8 +5,8 @@
 use serde_json::Value;
 
 use super::options::{self, Kind, MAX_MS, OptionSpec};
-use crate::breaker::Settings;
-use crate::error::ProviderError;
+use dfp_model::breaker::Settings;
+use dfp_model::error::ProviderError;
 
 /// The id of the fallback provider itself.
 pub const ID: &str = "fallback";

@@ -3,7 +3,7 @@
 //! In: nothing. Out: the types of a provider's `media`. `message::content` decides which block is taken; `run::print_prompt` and
 //! the live exchanges write each form.
 
-use crate::message::content::Accepts;
+use dfp_model::message::content::Accepts;
 
 /// The content beside text that a CLI takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

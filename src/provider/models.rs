@@ -51,11 +51,7 @@ pub struct Size {
 }
 
 /// Makes a row of a table of sizes.
-pub(in crate::provider) const fn size(
-    model: &'static str,
-    max_input_tokens: u32,
-    max_output_tokens: Option<u32>,
-) -> Size {
+pub(crate) const fn size(model: &'static str, max_input_tokens: u32, max_output_tokens: Option<u32>) -> Size {
     Size {
         model,
         max_input_tokens,

@@ -8,7 +8,7 @@ use super::capability::{ByEngine, Capabilities, Capability, Feature, Needs, Supp
 use super::choices::{self, Choices, OnUnsupported};
 use super::options::{EngineKind, Options};
 use super::{ALL, Provider, acp, custom, openai};
-use crate::error::{Code, ProviderError};
+use dfp_model::error::{Code, ProviderError};
 
 impl Provider {
     /// The support of `feature` with the option `engine`: that of the engine which supports it least among those a call may use,

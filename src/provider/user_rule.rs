@@ -4,7 +4,7 @@
 
 use regex::{Regex, RegexBuilder};
 
-use crate::error::Code;
+use dfp_model::error::Code;
 
 /// A pattern whose match means a code.
 #[derive(Debug, Clone)]

@@ -15,9 +15,9 @@ use super::flags::{Flag, When};
 use super::media::MediaSupport;
 use super::models::Models;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, PromptStyle};
-use crate::decode::Wire;
-use crate::event::EngineUsed;
-use crate::schema::{Schema, strict};
+use dfp_model::event::EngineUsed;
+use dfp_text::decode::Wire;
+use dfp_text::schema::{Schema, strict};
 
 /// The description of one CLI.
 #[derive(Debug, Clone)]
@@ -504,7 +504,7 @@ pub struct Unbeaten {
 }
 
 /// Makes such a member, whatever its value is.
-pub(in crate::provider) const fn unbeaten(
+pub(crate) const fn unbeaten(
     path: &'static [&'static str],
     effect: &'static str,
     concerns: fn(&Options, EngineUsed) -> bool,
@@ -518,12 +518,12 @@ pub(in crate::provider) const fn unbeaten(
 }
 
 /// Returns whether a call is of a model alone.
-pub(in crate::provider) fn pure(options: &Options, _: EngineUsed) -> bool {
+pub(crate) fn pure(options: &Options, _: EngineUsed) -> bool {
     !options.built_in_tools
 }
 
 /// Warns no call: those concerned learn of it otherwise.
-pub(in crate::provider) fn nobody(_: &Options, _: EngineUsed) -> bool {
+pub(crate) fn nobody(_: &Options, _: EngineUsed) -> bool {
     false
 }
 

@@ -10,9 +10,9 @@ use tokio::time::timeout;
 
 use super::log::Level;
 use super::sink::Sink;
-use crate::budget::Admitted;
-use crate::classify;
-use crate::error::{Code, ProviderError};
+use dfp_model::budget::Admitted;
+use dfp_model::error::{Code, ProviderError};
+use dfp_provider::classify;
 
 /// An attempt that may be made.
 pub(super) struct Admission(Option<Admitted>);

@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::base::{Base, not_started, start_hint};
 use super::programs::NotFound;
-use crate::classify::OLD_NODE;
-use crate::command::{self, Arg, CommandLine};
-use crate::error::ProviderError;
-use crate::exchange::print::{self, Surroundings};
-use crate::process::{Output, ProcessLimits, Tees, Vars};
+use dfp_exchange::print::{self, Surroundings};
+use dfp_model::error::ProviderError;
+use dfp_process::{Output, ProcessLimits, Tees, Vars};
+use dfp_provider::classify::OLD_NODE;
+use dfp_provider::command::{self, Arg, CommandLine};
 
 /// The most that a command may print, bytes: a version or the state of a login.
 const MAX_STDOUT: usize = 256 * 1024;

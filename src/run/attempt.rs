@@ -18,15 +18,15 @@ use super::log::Level;
 use super::reply_check::{CheckOutcome, Checks};
 use super::retry_loop::AttemptOutcome;
 use super::sink::Sink;
-use crate::budget::Used;
-use crate::error::{Code, ProviderError};
-use crate::event::{Event, RunInfo};
-use crate::exchange::{Ended, Evidence, Exchange, Finish, OnVerdict, Progress, StopReason};
-use crate::fold::Fold;
-use crate::judge::{CliRules, Context, HttpEnd, ProcessEnd, answer_in_plain_text, judge};
-use crate::message::Usage;
-use crate::process::activity::{self, RateLimitWindow};
-use crate::provider::models::is_another;
+use dfp_exchange::{Ended, Evidence, Exchange, Finish, OnVerdict, Progress, StopReason};
+use dfp_model::budget::Used;
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::event::{Event, RunInfo};
+use dfp_model::message::Usage;
+use dfp_process::activity::{self, RateLimitWindow};
+use dfp_provider::judge::{CliRules, Context, HttpEnd, ProcessEnd, answer_in_plain_text, judge};
+use dfp_provider::models::is_another;
+use dfp_text::fold::Fold;
 
 /// The parts of an attempt beside its exchange.
 pub(super) struct Attempt<'a> {

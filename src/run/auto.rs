@@ -12,15 +12,15 @@ use super::capabilities;
 use super::clock::{local_offset_min, now_ms};
 use super::live_support::{self, Basis, LiveSupport, Unserved};
 use super::programs::Program;
-use crate::classify::{self, classify};
-use crate::error::{Code, ProviderError};
-use crate::event::EngineUsed;
-use crate::exchange::Evidence;
-use crate::exchange::installed::Binary;
-use crate::judge;
-use crate::process::{Exit, Vars};
-use crate::provider::Announced;
-use crate::provider::options::EngineKind;
+use dfp_exchange::Evidence;
+use dfp_exchange::installed::Binary;
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::event::EngineUsed;
+use dfp_process::{Exit, Vars};
+use dfp_provider::Announced;
+use dfp_provider::classify::{self, classify};
+use dfp_provider::judge;
+use dfp_provider::options::EngineKind;
 
 /// The engine of the next call, as far as that is known without starting anything: index.d.ts's `HealthReport.engine`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

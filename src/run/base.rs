@@ -10,17 +10,17 @@ use super::lifecycle::Lifecycle;
 use super::programs::{NotFound, Program, Programs};
 use super::quota::UsedUp;
 use super::record;
-use crate::classify;
-use crate::command;
-use crate::error::{Code, ProviderError};
-use crate::exchange::installed::Binary;
-use crate::exchange::print::{NotStarted, Surroundings};
-use crate::process::limit::{self, Permit};
-use crate::process::{ProcessLimits, StartError, Tees, Vars};
-use crate::provider::codex::tool_form;
-use crate::provider::options::Options;
-use crate::provider::{self, Provider, acp, custom};
-use crate::redact::{Redactor, Secret};
+use dfp_exchange::installed::Binary;
+use dfp_exchange::print::{NotStarted, Surroundings};
+use dfp_model::error::{Code, ProviderError};
+use dfp_process::limit::{self, Permit};
+use dfp_process::{ProcessLimits, StartError, Tees, Vars};
+use dfp_provider::classify;
+use dfp_provider::codex::tool_form;
+use dfp_provider::command;
+use dfp_provider::options::Options;
+use dfp_provider::{Provider, acp, custom};
+use dfp_text::redact::{Redactor, Secret};
 
 /// A provider object of a CLI without its kept processes: its data, its options, and its runs.
 #[derive(Debug)]
@@ -49,10 +49,10 @@ impl Base {
     /// # Errors
     /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
     pub fn new(kind: &str, options_json: &str, owner: u64) -> Result<Base, Box<ProviderError>> {
-        let provider = provider::find(kind)
+        let provider = dfp_provider::find(kind)
             .ok_or_else(|| ProviderError::new(kind, Code::InvalidOption, format!("there is no provider \"{kind}\"")))?;
         Base::with(
-            Cow::Borrowed(provider::in_dialect(provider, options_json)),
+            Cow::Borrowed(dfp_provider::in_dialect(provider, options_json)),
             options_json,
             owner,
         )

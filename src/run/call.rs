@@ -8,9 +8,9 @@ use super::reask::{self, Reaskable};
 use super::request::CallOptions;
 use super::sink::Sink;
 use super::{handle::Ended, record};
-use crate::error::ProviderError;
-use crate::redact::Redactor;
-use crate::runlog::Prompt;
+use dfp_model::error::ProviderError;
+use dfp_record::runlog::Prompt;
+use dfp_text::redact::Redactor;
 
 /// Makes the sink for the events of a call. `recorded` is its thread as its log has it; `redactor` takes its secrets out.
 ///

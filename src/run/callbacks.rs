@@ -13,14 +13,14 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use crate::bridge::{self, Bridge, BridgeOptions, Connection, ToolCallRequest, Traffic};
-use crate::declare::mcp::Declarations;
-use crate::event::{Event, Failure};
-use crate::exchange::print::{Print, not_offered};
-use crate::exchange::{Evidence, Exchange, Finish, Progress, StopReason};
-use crate::process::Hold;
-use crate::provider::callbacks::Callbacks;
-use crate::provider::options::Options;
+use dfp_exchange::bridge::{self, Bridge, BridgeOptions, Connection, ToolCallRequest, Traffic};
+use dfp_exchange::print::{Print, not_offered};
+use dfp_exchange::{Evidence, Exchange, Finish, Progress, StopReason};
+use dfp_model::event::{Event, Failure};
+use dfp_process::Hold;
+use dfp_provider::callbacks::Callbacks;
+use dfp_provider::declare::mcp::Declarations;
+use dfp_provider::options::Options;
 
 /// The time for which a call waits for the CLI's output to announce it. Output and call come by two ways, and on a busy machine the
 /// call may be first; text that the model wrote before it would then be reported after it.
@@ -251,7 +251,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::message::ToolCall;
+    use dfp_model::message::ToolCall;
 
     fn call(id: &str) -> ToolCallRequest {
         let (reply, _) = oneshot::channel();

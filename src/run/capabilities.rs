@@ -8,9 +8,9 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::live_support::{self, Basis, LiveSupport};
-use crate::event::EngineUsed;
-use crate::exchange::installed::Binary;
-use crate::provider::EngineCheck;
+use dfp_exchange::installed::Binary;
+use dfp_model::event::EngineUsed;
+use dfp_provider::EngineCheck;
 
 /// The time for which a binary's observed behaviour is remembered. The cause may have been the machine, or something behind a
 /// launcher, which is replaced while the launcher stays.
@@ -201,7 +201,7 @@ pub fn trial_of(binary: &Binary) -> Arc<tokio::sync::Mutex<()>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::Resolved;
+    use dfp_process::Resolved;
 
     #[test]
     fn what_was_tried_is_known_for_ten_minutes() {

@@ -5,12 +5,12 @@
 
 use super::base::Base;
 use super::request::ChoicesOnce;
-use crate::error::{Code, ProviderError};
-use crate::event::Event;
-use crate::message::ToolSpec;
-use crate::provider::capability::Feature;
-use crate::provider::choices::{CallChoices, Choices, ToolChoice, check_effort};
-use crate::provider::options::{EngineKind, MODEL, Options, TextToolCalls};
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::event::Event;
+use dfp_model::message::ToolSpec;
+use dfp_provider::capability::Feature;
+use dfp_provider::choices::{CallChoices, Choices, ToolChoice, check_effort};
+use dfp_provider::options::{EngineKind, MODEL, Options, TextToolCalls};
 
 /// The choices of a call, as far as its provider can serve them.
 #[derive(Debug, Default)]

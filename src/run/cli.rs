@@ -9,10 +9,10 @@ use super::quota::Plan;
 use super::retry_loop::{AttemptOutcome, RetryableCall};
 use super::session::drive::EngineResult;
 use super::session::kept::KeptCall;
-use crate::error::{Code, ProviderError};
-use crate::event::RunInfo;
-use crate::retry::Policy;
-use crate::retry::quota::QuotaWait;
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::event::RunInfo;
+use dfp_model::retry::Policy;
+use dfp_model::retry::quota::QuotaWait;
 
 /// A call, and the processes that may take it.
 pub(super) struct KeptOrPrinted<'a> {

@@ -13,9 +13,9 @@ use super::reply_check::RejectedReply;
 use super::retry_loop::{self, Driven, Spent};
 use super::session::kept::KeptCall;
 use super::sink::Sink;
-use crate::error::ProviderError;
-use crate::message::Message;
-use crate::process::Vars;
+use dfp_model::error::ProviderError;
+use dfp_model::message::Message;
+use dfp_process::Vars;
 
 /// The parts that all requests of one CLI call share.
 pub(super) struct CliAsking<'a> {

@@ -12,14 +12,14 @@ use super::capabilities;
 use super::cli_request::{CliRequest, UNFIT, emulated};
 use super::queue::Waiting;
 use super::sink::Sink;
-use crate::error::{Code, ProviderError};
-use crate::event::{EngineUsed, Event, RunInfo};
-use crate::exchange::installed::Binary;
-use crate::fold::Fold;
-use crate::judge::CliRules;
-use crate::process::limit::Permit;
-use crate::process::{ProcessLimits, Vars};
-use crate::schema::Schema;
+use dfp_exchange::installed::Binary;
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::event::{EngineUsed, Event, RunInfo};
+use dfp_process::limit::Permit;
+use dfp_process::{ProcessLimits, Vars};
+use dfp_provider::judge::CliRules;
+use dfp_text::fold::Fold;
+use dfp_text::schema::Schema;
 
 /// A call of a CLI, for one request.
 pub(super) struct CliCall<'a> {

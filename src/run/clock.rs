@@ -9,7 +9,7 @@ pub(super) fn now_ms() -> u64 {
 
 /// The offset of local time from UTC now, minutes; positive in the east.
 pub(super) fn local_offset_min() -> Option<i32> {
-    crate::process::zone::local_offset_min(now_ms())
+    dfp_process::zone::local_offset_min(now_ms())
 }
 
 /// The duration in whole ms.

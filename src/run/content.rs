@@ -4,11 +4,11 @@
 //! which names the block, the provider that can't take it, and those that can.
 
 use super::base::Base;
-use crate::error::{Code, ProviderError};
-use crate::message::Message;
-use crate::message::content::{self, Accepts, Refused, Takes, Why};
-use crate::provider::media::MediaForm;
-use crate::provider::options::{EngineKind, OutputFormat, PromptStyle};
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::message::Message;
+use dfp_model::message::content::{self, Accepts, Refused, Takes, Why};
+use dfp_provider::media::MediaForm;
+use dfp_provider::options::{EngineKind, OutputFormat, PromptStyle};
 
 /// Turns the content of `messages` into text wherever it holds nothing else.
 ///

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::base::Base;
 use super::session::kept::{self, Kept};
-use crate::error::ProviderError;
-use crate::provider::Provider;
-use crate::provider::options::Options;
+use dfp_model::error::ProviderError;
+use dfp_provider::Provider;
+use dfp_provider::options::Options;
 
 /// A provider object of a CLI: its options, its runs, and the processes it keeps.
 #[derive(Debug)]
@@ -89,11 +89,11 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::event::EngineUsed;
-    use crate::process::Vars;
-    use crate::run::cli_request::CliRequest;
-    use crate::run::session::ahead::NextCall;
-    use crate::run::session::kept::{Coming, Kept, KeptCall};
+    use crate::cli_request::CliRequest;
+    use crate::session::ahead::NextCall;
+    use crate::session::kept::{Coming, Kept, KeptCall};
+    use dfp_model::event::EngineUsed;
+    use dfp_process::Vars;
 
     /// Kept processes that count how often they were told to forget.
     #[derive(Debug)]

@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::record::redactor_of;
-use crate::classify::{self, Evidence};
-use crate::error::{Code, ProviderError};
-use crate::process::{self, End, EnvPlan, Output, ProcessLimits, Spec, StartError, Vars};
-use crate::provider::options::{self, OptionSpec};
-use crate::redact::Redactor;
+use dfp_model::error::{Code, ProviderError};
+use dfp_process::{End, EnvPlan, Output, ProcessLimits, Spec, StartError, Vars};
+use dfp_provider::classify::{self, Evidence};
+use dfp_provider::options::{self, OptionSpec};
+use dfp_text::redact::Redactor;
 
 /// The options of `execFileAsync`: `timeout` (ms, 0 or nothing for no limit), `maxBuffer` (bytes of standard output,
 /// default 1 MiB as in Node), `cwd` and `env`.
@@ -60,7 +60,7 @@ pub async fn execute_file(
         guarded: true,
         ..Spec::new(file)
     };
-    let mut error = match process::output(spec, CancellationToken::new()).await {
+    let mut error = match dfp_process::output(spec, CancellationToken::new()).await {
         Ok(output) if output.exit.success() => return Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         Ok(output) => failed(&name, limits, &output),
         Err(error) => not_started(&name, &error),

@@ -13,8 +13,8 @@ use tokio_util::task::TaskTracker;
 
 use super::id;
 use super::log::{Log, LogBatch};
-use crate::error::{Code, ProviderError};
-use crate::event::{Event, Reply};
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::event::{Event, Reply};
 
 /// The number of events that may wait for a slow consumer; then the process's output waits in its pipe.
 const EVENTS_WAITING: usize = 256;
@@ -167,10 +167,10 @@ impl Drop for Run {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "test-support"))]
 impl Run {
     /// A run that sends `events` and ends with the result of `end`, which gets the token that cancels the run.
-    pub(crate) fn scripted<F>(events: Vec<crate::event::Event>, end: impl FnOnce(CancellationToken) -> F) -> Run
+    pub fn scripted<F>(events: Vec<dfp_model::event::Event>, end: impl FnOnce(CancellationToken) -> F) -> Run
     where
         F: Future<Output = Ended> + Send + 'static,
     {

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::clock::now_ms;
-use crate::bridge::random;
+use dfp_exchange::bridge::random;
 
 /// Crockford's base 32, without I, L, O and U.
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
@@ -45,7 +45,7 @@ impl Moment {
 }
 
 /// A new id: `run-01JD3Z9V5N8Q4W2X7Y6T5R4E3M` for the prefix `run`.
-pub(crate) fn next(prefix: &str) -> String {
+pub fn next(prefix: &str) -> String {
     static LAST: Mutex<Option<Moment>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     let next = Moment::after(*last, now_ms(), random);

@@ -12,11 +12,11 @@ use tokio_util::task::TaskTracker;
 
 use super::handle::{Ended, Run};
 use super::log::Log;
-use crate::budget::Budget;
-use crate::classify;
-use crate::error::{Code, ProviderError};
-use crate::event::Event;
 use crate::ledger::Ledger;
+use dfp_model::budget::Budget;
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::event::Event;
+use dfp_provider::classify;
 
 /// The reason for which a closed provider takes no call.
 const CLOSED: &str = "the provider was closed";

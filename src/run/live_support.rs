@@ -19,7 +19,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::provider::{EngineCheck, Versions};
+use dfp_provider::{EngineCheck, Versions};
 
 /// The part of a script that is read, bytes: a launcher has a few lines.
 const SCRIPT_BYTES: u64 = 64 * 1024;

@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::clock::now_ms;
-use crate::event::Event;
-use crate::redact::{Channel, Redactor};
+use dfp_model::event::Event;
+use dfp_text::redact::{Channel, Redactor};
 
 /// The redactor of all that leaves a run, made when it is first needed: most runs say nothing that has to be redacted.
 pub(super) type RunRedactor = Arc<LazyLock<Redactor, Box<dyn FnOnce() -> Redactor + Send>>>;

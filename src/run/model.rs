@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 use super::handle::Run;
 use super::lifecycle::Lifecycle;
 use super::request::{EncodedRequest, Request};
-use crate::bridge::ToolCallRequest;
-use crate::error::ProviderError;
-use crate::process::Vars;
-use crate::redact::Redactor;
+use dfp_exchange::bridge::ToolCallRequest;
+use dfp_model::error::ProviderError;
+use dfp_process::Vars;
+use dfp_text::redact::Redactor;
 
 /// The ways in which a model's calls can reach the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

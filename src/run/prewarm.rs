@@ -7,9 +7,9 @@ use super::auto::EngineUse;
 use super::engine::Engine;
 use super::session::ahead::NextCall;
 use super::session::kept::Kept;
-use crate::error::{Code, ProviderError};
-use crate::event::EngineUsed;
-use crate::process::Vars;
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::event::EngineUsed;
+use dfp_process::Vars;
 
 /// Starts a process for the next call, or as many as `spares` says, and waits until they have answered. `known` is JSON that
 /// describes that call: `{"system": text?, "tools": [spec…]?}`; what is missing there is taken from the last call. `env` is the

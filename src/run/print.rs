@@ -14,15 +14,15 @@ use super::cli_request::emulated;
 use super::clock::millis;
 use super::print_prompt::media_prompt;
 use super::retry_loop::AttemptOutcome;
-use crate::command::{self, Mode};
-use crate::error::ProviderError;
-use crate::event::{EngineUsed, Event, RunInfo};
-use crate::exchange::installed::Installed;
-use crate::exchange::print::{NotStarted, Print, Surroundings};
-use crate::fold::Fold;
-use crate::process::{ProcessLimits, StartError, Vars};
-use crate::prompt::Rendered;
-use crate::provider::options::Options;
+use dfp_exchange::installed::Installed;
+use dfp_exchange::print::{NotStarted, Print, Surroundings};
+use dfp_model::error::ProviderError;
+use dfp_model::event::{EngineUsed, Event, RunInfo};
+use dfp_process::{ProcessLimits, StartError, Vars};
+use dfp_provider::command::{self, Mode};
+use dfp_provider::options::Options;
+use dfp_text::fold::Fold;
+use dfp_text::prompt::Rendered;
 
 impl CliAttempt<'_> {
     /// Makes the attempt with one process for this call alone.

@@ -4,14 +4,14 @@
 //! the machine is read: the bytes are those of the messages, and a file's name is made here.
 
 use super::base::Base;
-use crate::bridge::random;
-use crate::command::{MediaFile, MediaPrompt, RUN_FOLDER};
-use crate::error::{Code, ProviderError};
-use crate::exchange::user_line;
-use crate::message::content::base64::decoded;
-use crate::message::content::{Media, Source};
-use crate::prompt::Rendered;
-use crate::provider::media::MediaForm;
+use dfp_exchange::bridge::random;
+use dfp_exchange::user_line;
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::message::content::base64::decoded;
+use dfp_model::message::content::{Media, Source};
+use dfp_provider::command::{MediaFile, MediaPrompt, RUN_FOLDER};
+use dfp_provider::media::MediaForm;
+use dfp_text::prompt::Rendered;
 
 /// The sentence before a thread whose blocks are attached as files.
 const ATTACHED: &str =

@@ -15,15 +15,15 @@ use std::time::Instant;
 
 use super::capabilities;
 use super::live_support::{Basis, LiveSupport};
-use crate::command::{self, CommandLine, Mode};
-use crate::error::ProviderError;
-use crate::event::EngineUsed;
-use crate::exchange::form::ProcessOptions;
-use crate::exchange::installed::{Binary, Installed};
-use crate::exchange::print;
-use crate::process::{self, StartError, Vars};
-use crate::provider::Provider;
-use crate::provider::options::Options;
+use dfp_exchange::form::ProcessOptions;
+use dfp_exchange::installed::{Binary, Installed};
+use dfp_exchange::print;
+use dfp_model::error::ProviderError;
+use dfp_model::event::EngineUsed;
+use dfp_process::{StartError, Vars};
+use dfp_provider::Provider;
+use dfp_provider::command::{self, CommandLine, Mode};
+use dfp_provider::options::Options;
 
 /// The number of environments for which a provider remembers its program: a host has one, as a rule.
 const MOST_ENVIRONMENTS: usize = 8;
@@ -113,7 +113,7 @@ impl Programs {
             Some(before) => Arc::clone(&before.search),
             None => Arc::new(Search::of(provider, options, env).map_err(NotFound::Refused)?),
         };
-        let found = process::resolve(OsStr::new(&search.name), search.path.as_deref()).map_err(NotFound::Start)?;
+        let found = dfp_process::resolve(OsStr::new(&search.name), search.path.as_deref()).map_err(NotFound::Start)?;
         let args = provider.custom.as_ref().map_or(&[][..], |own| &own.default_args);
         let binary = Binary::new(found, options.login.as_deref())
             .with_args(args)

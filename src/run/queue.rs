@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use super::clock::millis;
 use super::log::Level;
 use super::sink::Sink;
-use crate::event::RunInfo;
-use crate::process::limit::{self, NestedPermit, Permit};
+use dfp_model::event::RunInfo;
+use dfp_process::limit::{self, NestedPermit, Permit};
 
 /// An attempt that needs a place.
 pub(super) struct Waiting<'a> {

@@ -7,9 +7,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::error::ProviderError;
-use crate::process::Vars;
-use crate::retry::quota::reset_of;
+use dfp_model::error::ProviderError;
+use dfp_model::retry::quota::reset_of;
+use dfp_process::Vars;
 
 /// The longest time that is slept in one go. The monotonic clock stands still while a machine is suspended, and the wall clock does
 /// not, so the latter is read again.
@@ -112,7 +112,7 @@ pub(super) async fn sleep_until(until: u64, now_ms: impl Fn() -> u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Code;
+    use dfp_model::error::Code;
 
     fn refusal(at: u64) -> ProviderError {
         ProviderError {

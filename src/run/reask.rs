@@ -10,9 +10,9 @@ use super::log::Level;
 use super::reply_check::RejectedReply;
 use super::retry_loop::{Driven, Spent};
 use super::sink::Sink;
-use crate::error::ProviderError;
-use crate::event::Event;
-use crate::message::Message;
+use dfp_model::error::ProviderError;
+use dfp_model::event::Event;
+use dfp_model::message::Message;
 
 /// The number of times that a reply that does not fit is asked for again.
 const FURTHER: u32 = 1;
@@ -78,12 +78,12 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::error::Code;
-    use crate::event::Reply;
-    use crate::message::Role;
-    use crate::run::log::Log;
-    use crate::run::reply_check::tests::{reply, tokens, wants};
-    use crate::run::reply_check::{CheckOutcome, Checks};
+    use crate::log::Log;
+    use crate::reply_check::tests::{reply, tokens, wants};
+    use crate::reply_check::{CheckOutcome, Checks};
+    use dfp_model::error::Code;
+    use dfp_model::event::Reply;
+    use dfp_model::message::Role;
 
     /// A model with scripted replies, one after the other.
     struct Scripted {

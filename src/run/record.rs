@@ -7,11 +7,11 @@ use serde_json::value::RawValue;
 
 use super::clock::now_ms;
 use super::handle::Ended;
-use crate::error::{Code, ProviderError};
-use crate::process::Vars;
-use crate::recorder::{Recorder, Refused};
-use crate::redact::Redactor;
-use crate::runlog::{End, Header, Prompt};
+use dfp_model::error::{Code, ProviderError};
+use dfp_process::Vars;
+use dfp_record::recorder::{Recorder, Refused};
+use dfp_record::runlog::{End, Header, Prompt};
+use dfp_text::redact::Redactor;
 
 /// The call option `record`.
 #[derive(Debug, Clone, Deserialize)]
@@ -109,7 +109,7 @@ impl RefusedCall {
 }
 
 /// Makes the redactor that knows the secrets of an environment.
-pub(crate) fn redactor_of(env: &Vars) -> Redactor {
+pub fn redactor_of(env: &Vars) -> Redactor {
     Redactor::new(readable(env), [])
 }
 

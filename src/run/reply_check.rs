@@ -6,10 +6,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::{Partial, ProviderError};
-use crate::event::Reply;
-use crate::executor::Spent;
-use crate::message::{Message, MessageFields, Role};
+use dfp_model::error::{Partial, ProviderError};
+use dfp_model::event::Reply;
+use dfp_model::message::Spent;
+use dfp_model::message::{Message, MessageFields, Role};
 
 /// The result of a check.
 #[derive(Debug)]
@@ -170,8 +170,8 @@ fn with_partial(mut error: Box<ProviderError>, reply: Reply, events: u64) -> Box
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::error::Code;
-    use crate::message::Usage;
+    use dfp_model::error::Code;
+    use dfp_model::message::Usage;
 
     /// A check that the reply has this text.
     #[derive(Debug)]

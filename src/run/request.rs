@@ -18,16 +18,16 @@ use super::content;
 use super::read_once::ReadOnce;
 use super::record::RecordOptions;
 use super::structured;
-use crate::error::Code;
-use crate::message::content::Accepts;
-use crate::message::{Message, Role, ToolSpec};
-use crate::process::Vars;
-use crate::process::limit::NestedPermit;
-use crate::provider::choices::CallChoices;
-use crate::retry::quota::{DEFAULT_MAX_WAIT_MS, QuotaWait};
-use crate::runlog::Prompt;
-use crate::schema::Schema;
-use crate::thread::Thread;
+use dfp_model::error::Code;
+use dfp_model::message::content::Accepts;
+use dfp_model::message::{Message, Role, ToolSpec};
+use dfp_model::retry::quota::{DEFAULT_MAX_WAIT_MS, QuotaWait};
+use dfp_model::thread::Thread;
+use dfp_process::Vars;
+use dfp_process::limit::NestedPermit;
+use dfp_provider::choices::CallChoices;
+use dfp_record::runlog::Prompt;
+use dfp_text::schema::Schema;
 
 /// The options of a call beside its messages and tools.
 #[derive(Debug, Clone, Default, Deserialize)]

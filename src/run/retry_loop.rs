@@ -18,10 +18,10 @@ use super::log::Level;
 use super::quota::{Plan, Reset, sleep_until};
 use super::reply_check::RejectedReply;
 use super::sink::Sink;
-use crate::error::{AttemptFailure, ProviderError};
-use crate::event::{Event, Reply, RunInfo};
-use crate::retry::Policy;
-use crate::retry::quota::QuotaWait;
+use dfp_model::error::{AttemptFailure, ProviderError};
+use dfp_model::event::{Event, Reply, RunInfo};
+use dfp_model::retry::Policy;
+use dfp_model::retry::quota::QuotaWait;
 
 /// The outcome of one attempt.
 pub(super) enum AttemptOutcome {

@@ -14,7 +14,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OnceCell, Semaphore, oneshot};
 use tokio::time::timeout;
 
-use crate::schema::Schema;
+use dfp_text::schema::Schema;
 
 /// The time that compiling one schema may take. A schema of 100 KB takes milliseconds, a pattern of many letters a tenth of a
 /// second.
@@ -65,12 +65,12 @@ static PLACES: Semaphore = Semaphore::const_new(AT_A_TIME);
 static SMALL_PLACES: Semaphore = Semaphore::const_new(AT_A_TIME);
 
 /// The number of times that each text was compiled, with which tests observe the cache.
-#[cfg(test)]
+#[cfg(any(test, feature = "test-support"))]
 static COMPILED: LazyLock<Mutex<HashMap<String, u32>>> = LazyLock::new(Mutex::default);
 
 /// The number of times that `text` was compiled.
-#[cfg(test)]
-pub(crate) fn times(text: &str) -> u32 {
+#[cfg(any(test, feature = "test-support"))]
+pub fn times(text: &str) -> u32 {
     let counts = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
     counts.get(text).copied().unwrap_or_default()
 }
@@ -119,7 +119,7 @@ fn cache() -> MutexGuard<'static, Cache> {
 ///
 /// # Errors
 /// The reason for which the text is no usable schema.
-pub(crate) async fn compiled(text: &str) -> Result<Arc<Schema>, String> {
+pub async fn compiled(text: &str) -> Result<Arc<Schema>, String> {
     // A fault that shows without compiling is reported at once, without a thread.
     Schema::look(text)?;
     let mut entry = cache().entry(text);
@@ -138,7 +138,7 @@ pub(crate) async fn compiled(text: &str) -> Result<Arc<Schema>, String> {
 }
 
 /// Runs `check`, which may take long: it occupies a thread of the pool, and keeps nobody else waiting.
-pub(crate) fn aside<T>(check: impl FnOnce() -> T) -> T {
+pub fn aside<T>(check: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(check),
         _ => check(),
@@ -161,7 +161,7 @@ async fn compile(text: String) -> Result<Found, String> {
     let Ok(place) = places.acquire().await else {
         return Err("this process ends".to_owned());
     };
-    #[cfg(test)]
+    #[cfg(any(test, feature = "test-support"))]
     {
         *COMPILED
             .lock()

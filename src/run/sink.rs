@@ -10,12 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::log::{Log, RunRedactor, lazy_redactor};
 use super::request::CallOptions;
-use crate::budget::Used;
-use crate::event::Event;
 use crate::ledger::Ledger;
-use crate::recorder::Recorder;
-use crate::redact::Redactor;
-use crate::runlog::End;
+use dfp_model::budget::Used;
+use dfp_model::event::Event;
+use dfp_record::recorder::Recorder;
+use dfp_record::runlog::End;
+use dfp_text::redact::Redactor;
 
 /// The receiver of a run's events.
 pub(super) struct Sink {
@@ -299,7 +299,7 @@ mod tests {
     async fn pieces_for_the_log_alone_are_not_given() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
-        let header = crate::runlog::Header {
+        let header = dfp_record::runlog::Header {
             run_id: "r".to_owned(),
             parent_run_id: None,
             provider: "claude".to_owned(),
@@ -319,7 +319,7 @@ mod tests {
         sink.send(&mut vec![text()]).await;
         sink.close(None).await;
         assert!(matches!(receiver.recv().await, Some(Event::Message { .. })));
-        let recording = crate::runlog::read::read(&std::fs::read(&path).unwrap()).unwrap();
+        let recording = dfp_record::runlog::read::read(&std::fs::read(&path).unwrap()).unwrap();
         let kinds: Vec<_> = recording.runs[0]
             .entries
             .iter()

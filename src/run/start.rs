@@ -15,13 +15,13 @@ use super::model::{CallDelivery, Model, ProviderObject, Work};
 use super::prewarm::prewarm;
 use super::request::{EncodedRequest, NotCompiled, Request};
 use super::{call, log};
-use crate::bridge::{self, BridgeOptions, ToolCallRequest};
-use crate::decode::LineObserver;
-use crate::error::ProviderError;
-use crate::process::{Tees, Vars};
-use crate::provider::LiveForm;
-use crate::provider::options::EngineKind;
-use crate::redact::Redactor;
+use dfp_exchange::bridge::{self, BridgeOptions, ToolCallRequest};
+use dfp_model::error::ProviderError;
+use dfp_process::{Tees, Vars};
+use dfp_provider::LiveForm;
+use dfp_provider::options::EngineKind;
+use dfp_text::decode::LineObserver;
+use dfp_text::redact::Redactor;
 
 /// The request of a call, before it is checked.
 enum Asked {

@@ -10,18 +10,17 @@ use serde_json::value::RawValue;
 
 use super::reply_check::{Finding, ReplyCheck, correction};
 use super::schemas;
-use crate::classify;
-use crate::error::{Code, ProviderError};
-use crate::event::{Event, Reply};
-use crate::message::Message;
-use crate::provider;
-use crate::schema::{Schema, reply};
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::event::{Event, Reply};
+use dfp_model::message::Message;
+use dfp_provider::classify;
+use dfp_text::schema::{Schema, reply};
 
 /// The schema of a call's option, compiled.
 ///
 /// # Errors
 /// The reason for which it is no usable schema.
-pub(crate) async fn read(given: &RawValue) -> Result<Arc<Schema>, String> {
+pub async fn read(given: &RawValue) -> Result<Arc<Schema>, String> {
     look(given)?;
     schemas::compiled(given.get()).await.map_err(unusable)
 }
@@ -34,7 +33,7 @@ fn unusable(reason: String) -> String {
 ///
 /// # Errors
 /// The reason for which it is no usable schema.
-pub(crate) fn look(given: &RawValue) -> Result<(), String> {
+pub fn look(given: &RawValue) -> Result<(), String> {
     let schema = Schema::look(given.get()).map_err(unusable)?;
     match schema.get("type") {
         Some(Value::String(kind)) if kind == "object" => Ok(()),
@@ -50,7 +49,7 @@ pub(crate) fn look(given: &RawValue) -> Result<(), String> {
 
 /// The flag in `args` with which a user asks for an answer by a schema.
 pub(super) fn own_flag(args: &[String]) -> Option<&str> {
-    let name = |arg: &'_ String| provider::schema_flags().find(|flag| arg.split('=').next() == Some(flag));
+    let name = |arg: &'_ String| dfp_provider::schema_flags().find(|flag| arg.split('=').next() == Some(flag));
     args.iter().find_map(name)
 }
 
@@ -139,7 +138,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::message::{InvalidToolCall, ToolCall};
+    use dfp_model::message::{InvalidToolCall, ToolCall};
 
     fn check() -> FitsSchema {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});

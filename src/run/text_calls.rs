@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use super::base::Base;
-use crate::bridge::random;
-use crate::error::{Code, ProviderError};
-use crate::message::{Message, ToolSpec};
-use crate::prompt::{Encoding, Style};
-use crate::provider::options::{SystemPrompt, TextToolCalls};
-use crate::toolcall::{ForeignTexts, Mark, Marked, TextCalls, Unquoted};
+use dfp_exchange::bridge::random;
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::message::{Message, ToolSpec};
+use dfp_provider::options::{SystemPrompt, TextToolCalls};
+use dfp_text::prompt::{Encoding, Style};
+use dfp_text::toolcall::{ForeignTexts, Mark, Marked, TextCalls, Unquoted};
 
 /// The tools that a call's model may call.
 #[derive(Debug, Clone, Copy)]

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::reply_check::{self, Checks, Finding, ReplyCheck};
-use crate::classify;
-use crate::error::{Code, ProviderError};
-use crate::event::Reply;
-use crate::message::{Message, MessageFields, Role};
-use crate::provider::choices::ToolChoice;
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::event::Reply;
+use dfp_model::message::{Message, MessageFields, Role};
+use dfp_provider::choices::ToolChoice;
+use dfp_provider::classify;
 
 /// The result of a call that is not the one asked for, when the model is asked again: the call is not run.
 const NOT_RUN: &str = "Error: this call was not run";

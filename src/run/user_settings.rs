@@ -13,12 +13,12 @@ use serde_json::{Map, Value};
 
 use super::ask::{self, probe};
 use super::base::Base;
-use crate::command::CommandLine;
-use crate::event::{EngineUsed, Event};
-use crate::exchange::print;
-use crate::process::Vars;
-use crate::provider::options::Options;
-use crate::provider::{SettingsFile, SettingsForm, SettingsPlace, Unbeaten};
+use dfp_exchange::print;
+use dfp_model::event::{EngineUsed, Event};
+use dfp_process::Vars;
+use dfp_provider::command::CommandLine;
+use dfp_provider::options::Options;
+use dfp_provider::{SettingsFile, SettingsForm, SettingsPlace, Unbeaten};
 
 /// The largest settings file that is read, bytes: they have a few KB.
 const MOST: u64 = 1024 * 1024;

@@ -12,11 +12,10 @@ use std::time::Duration;
 mod alone;
 mod bridge;
 mod fuzz;
-mod layers;
 mod names;
 mod panics;
 mod process;
-mod shape;
+mod rooms;
 
 /// Longer than anything takes, however busy the machine is.
 const LONG: Duration = Duration::from_secs(60);

@@ -7,33 +7,47 @@ use std::path::{Path, PathBuf};
 use deep_factor_providers::provider;
 use regex::Regex;
 
-use crate::layers;
+use crate::rooms;
 
 /// Where a CLI's name may stand: a file or a folder of `src`, what of it holds a name there, and why.
 const ALLOWED: &[(&str, &str, &str)] = &[
-    ("provider/mod.rs", r"^(pub mod \w+;|&\w+::\w+,)$", "the registry"),
-    ("exchange/mod.rs", r"^pub mod \w+_live;$", "the folders of the forms"),
+    ("provider/lib.rs", r"^(pub mod \w+;|&\w+::\w+,)$", "the registry"),
+    ("exchange/lib.rs", r"^pub mod \w+_live;$", "the folders of the forms"),
     (
         "run/session/kept.rs",
         r#"exchange::\w+_live|^\("\w+_live"|^(?:processes|servers)\("#,
         "the registry of the forms",
     ),
-    ("decode/", "", "a wire format is called after the CLI that prints it"),
-    ("error.rs", "", "texts of errors"),
-    ("classify/hints.rs", "", "texts of errors"),
-    ("classify/rules/", "", "texts of errors"),
     (
-        "message/reasoning.rs",
+        "text/decode/",
+        "",
+        "a wire format is called after the CLI that prints it",
+    ),
+    ("model/error.rs", "", "texts of errors"),
+    ("provider/classify/hints.rs", "", "texts of errors"),
+    ("provider/classify/rules/", "", "texts of errors"),
+    (
+        "model/message/reasoning.rs",
         "anthropic-claude-v1",
         "the name of a form of sealed reasoning",
     ),
-    ("redact/rules.rs", "model claude-", "texts that rules are tried on"),
+    ("text/redact/rules.rs", "model claude-", "texts that rules are tried on"),
     (
-        "runlog/",
+        "record/runlog/",
         "claude-code|Claude Code adapter",
         "the adapter, which is of one CLI",
     ),
-    ("claude_code/", "", "the adapter, which is of one CLI"),
+    ("agent/claude_code/", "", "the adapter, which is of one CLI"),
+    (
+        "agent/lib.rs",
+        r"^pub mod claude_code;$",
+        "the adapter, which is of one CLI",
+    ),
+    (
+        "lib.rs",
+        r"^pub use dfp_agent::\{claude_code, executor\};$",
+        "the adapter, which is of one CLI",
+    ),
     ("binding/", "claude_code|ClaudeCode", "the adapter, which is of one CLI"),
     ("js/claude-code", "", "the adapter, which is of one CLI"),
     ("provider/models.rs", "", "names of models, and of who makes them"),
@@ -73,8 +87,10 @@ const ALLOWED: &[(&str, &str, &str)] = &[
 /// The source files by their paths in `src`, without tests and comments.
 fn files() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let rust = layers::modules().into_values().flatten();
-    let mut files: Vec<(String, String)> = rust.map(|(path, code)| (relative(&root, &path), code)).collect();
+    let mut files: Vec<(String, String)> = rooms::sources();
+    for (_, code) in &mut files {
+        *code = rooms::without_comments(code);
+    }
     let comments = Regex::new(r"(?ms)/\*.*?\*/|^\s*//[^\n]*$").unwrap();
     let mut scripts = Vec::new();
     scripts_in(&root.join("js"), &mut scripts);

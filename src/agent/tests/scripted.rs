@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::super::*;
-use crate::bridge::ToolCallRequest;
-use crate::event::{Event, EventKind, Reply};
-use crate::message::{ToolCall, ToolResult};
-use crate::redact::Redactor;
-use crate::run::model::{CallDelivery, Model};
-use crate::run::request::{CallOptions, Request};
-use crate::run::{Ended, Run};
+use dfp_exchange::bridge::ToolCallRequest;
+use dfp_model::event::{Event, EventKind, Reply};
+use dfp_model::message::{ToolCall, ToolResult};
+use dfp_run::model::{CallDelivery, Model};
+use dfp_run::request::{CallOptions, Request};
+use dfp_run::{Ended, Run};
+use dfp_text::redact::Redactor;
 
 pub(super) type ScriptedRun = (Run, Option<mpsc::Receiver<ToolCallRequest>>);
 pub(super) type ScriptedTurn = Box<dyn FnOnce() -> ScriptedRun + Send>;

@@ -5,18 +5,16 @@ use std::sync::Arc;
 use super::session::KeptSession;
 use super::setup::Setup;
 use super::work::{CallResult, New, SessionWork, TurnInput};
-use crate::exchange::acp_warm::server::AcpServer;
-use crate::exchange::form::{
-    Caller, Form, ProcessOptions, Proof, ServerForm, ServerStart, SessionCall, WhyAnew, WorkParts,
-};
-use crate::exchange::host::NoHost;
-use crate::exchange::installed::Installed;
-use crate::exchange::live::setup::SetupParts;
-use crate::exchange::live::thread::KnownThread;
-use crate::message::{Message, MessageFields, Role, ToolResult};
-use crate::prompt::{self, Style};
-use crate::provider::WarmForm;
-use crate::provider::choices::Choices;
+use crate::acp_warm::server::AcpServer;
+use crate::form::{Caller, Form, ProcessOptions, Proof, ServerForm, ServerStart, SessionCall, WhyAnew, WorkParts};
+use crate::host::NoHost;
+use crate::installed::Installed;
+use crate::live::setup::SetupParts;
+use crate::live::thread::KnownThread;
+use dfp_model::message::{Message, MessageFields, Role, ToolResult};
+use dfp_provider::WarmForm;
+use dfp_provider::choices::Choices;
+use dfp_text::prompt::{self, Style};
 
 /// One process of an agent for many conversations.
 #[derive(Debug)]
@@ -158,14 +156,14 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::*;
-    use crate::event::Reply;
-    use crate::exchange::form::CallParts;
-    use crate::exchange::live::setup::SessionOutput;
-    use crate::exchange::live::thread::Pending;
-    use crate::message::ToolCall;
-    use crate::prompt::Encoding;
-    use crate::provider::acp;
-    use crate::provider::options::Options;
+    use crate::form::CallParts;
+    use crate::live::setup::SessionOutput;
+    use crate::live::thread::Pending;
+    use dfp_model::event::Reply;
+    use dfp_model::message::ToolCall;
+    use dfp_provider::acp;
+    use dfp_provider::options::Options;
+    use dfp_text::prompt::Encoding;
 
     fn says(role: Role, text: &str) -> Message {
         Message::from(MessageFields::new(role, text))

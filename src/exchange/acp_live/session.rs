@@ -8,12 +8,12 @@ use tokio_util::task::TaskTracker;
 
 use super::setup::Setup;
 use super::tools::{SessionTools, next_call};
+use crate::acp_warm::server::AcpServer;
+use crate::acp_warm::wire::Update;
+use crate::acp_warm::work::CallWork;
 use crate::bridge::ToolCallRequest;
-use crate::exchange::acp_warm::server::AcpServer;
-use crate::exchange::acp_warm::wire::Update;
-use crate::exchange::acp_warm::work::CallWork;
-use crate::exchange::live::inbox::Inbox;
-use crate::exchange::live::keep::{Idle, Keepable};
+use crate::live::inbox::Inbox;
+use crate::live::keep::{Idle, Keepable};
 
 /// A session that takes one turn after the other.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! The setup of a kept session: the parts of its first prompt beside the thread, and the tools.
 
-use crate::declare::mcp::Declarations;
-use crate::exchange::acp_warm::choices::SessionChoices;
-use crate::exchange::live::setup::SetupParts;
+use crate::acp_warm::choices::SessionChoices;
+use crate::live::setup::SetupParts;
+use dfp_provider::declare::mcp::Declarations;
 
 /// The setup of a session. Sessions with different setups are not exchangeable.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use std::io;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use crate::acp_warm::wire;
 use crate::bridge::{self, Bridge, BridgeOptions, Connection, ToolCallRequest};
-use crate::declare::mcp::{Declarations, SERVER};
-use crate::exchange::acp_warm::wire;
+use dfp_provider::declare::mcp::{Declarations, SERVER};
 
 /// The MCP server of a session's tools. Dropping it ends the server, and the calls that wait.
 #[derive(Debug)]

@@ -14,17 +14,17 @@ use tokio_util::task::TaskTracker;
 use super::session::KeptSession;
 use super::setup::Setup;
 use super::tools::{SessionTools, next_call, refuse_early};
-use crate::event::{Event, Failure, Outcome};
-use crate::exchange::EndedProcess;
-use crate::exchange::acp_warm::no_session::NoSession;
-use crate::exchange::acp_warm::server::AcpServer;
-use crate::exchange::acp_warm::work::{CallWork, SessionPlace};
-use crate::exchange::form::WorkParts;
-use crate::exchange::live::keep::Keepable;
-use crate::exchange::live::turn::{self, Report, Work};
-use crate::exchange::rpc::RequestError;
-use crate::message::{Content, ToolResult};
-use crate::provider::WarmForm;
+use crate::EndedProcess;
+use crate::acp_warm::no_session::NoSession;
+use crate::acp_warm::server::AcpServer;
+use crate::acp_warm::work::{CallWork, SessionPlace};
+use crate::form::WorkParts;
+use crate::live::keep::Keepable;
+use crate::live::turn::{self, Report, Work};
+use crate::rpc::RequestError;
+use dfp_model::event::{Event, Failure, Outcome};
+use dfp_model::message::{Content, ToolResult};
+use dfp_provider::WarmForm;
 
 /// The time without an update after which a call counts as the last of those that are made at once: opencode makes them within a
 /// few milliseconds, gemini and qwen one after the other. A later call belongs to the next turn.

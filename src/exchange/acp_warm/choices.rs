@@ -6,8 +6,8 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::error::clip;
-use crate::provider::options::Options;
+use dfp_model::error::clip;
+use dfp_provider::options::Options;
 
 /// The number of an agent's values that an error names.
 const MOST_NAMED: usize = 300;

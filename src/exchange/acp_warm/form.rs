@@ -7,16 +7,16 @@ use super::choices::SessionChoices;
 use super::no_session::NoSession;
 use super::server::AcpServer;
 use super::work::CallWork;
-use crate::event::EngineUsed;
-use crate::exchange::form::{
+use crate::form::{
     Caller, Form, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, Takes, WhyAnew, WorkParts,
 };
-use crate::exchange::host::{Host, NoHost};
-use crate::exchange::installed::Installed;
-use crate::exchange::live::setup::SetupParts;
-use crate::exchange::live::thread::{KnownThread, SessionThread};
-use crate::provider::WarmForm;
-use crate::provider::choices::Choices;
+use crate::host::{Host, NoHost};
+use crate::installed::Installed;
+use crate::live::setup::SetupParts;
+use crate::live::thread::{KnownThread, SessionThread};
+use dfp_model::event::EngineUsed;
+use dfp_provider::WarmForm;
+use dfp_provider::choices::Choices;
 
 /// One process of an agent for many calls.
 #[derive(Debug)]

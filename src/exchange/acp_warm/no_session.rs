@@ -1,7 +1,7 @@
 //! The kept session of a form whose sessions live for one call: there is none.
 
 use super::choices::SessionChoices;
-use crate::exchange::live::keep::{Idle, Keepable};
+use crate::live::keep::{Idle, Keepable};
 
 /// The session of a form whose sessions live for one call: no value exists, since none is kept.
 #[derive(Debug)]

@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::wire::{self, Acp, Agent};
-use crate::command::{CommandLine, Cwd};
-use crate::exchange::host::{Host, NoHost, Patience};
-use crate::exchange::print::Surroundings;
-use crate::exchange::rpc::{RequestError, RpcHost};
-use crate::exchange::session_files::SessionFiles;
+use crate::host::{Host, NoHost, Patience};
+use crate::print::Surroundings;
+use crate::rpc::{RequestError, RpcHost};
+use crate::session_files::SessionFiles;
+use dfp_provider::command::{CommandLine, Cwd};
 
 /// The time that a process may take to answer the handshake: gemini 0.61.0 takes 2 to 5 s, and more on a busy machine.
 const HANDSHAKE: Duration = Duration::from_secs(60);
@@ -66,7 +66,7 @@ pub type CallPermit = OwnedRwLockReadGuard<()>;
 
 /// A session that is sent nothing more.
 #[derive(Debug)]
-pub(in crate::exchange) struct EndedSession {
+pub(crate) struct EndedSession {
     pub id: String,
     /// The session's files, which are removed when it is closed.
     pub _files: Option<SessionFiles>,
@@ -144,7 +144,7 @@ impl AcpServer {
     }
 
     /// Ends `session`, whose call had `permit`: if the agent can close sessions, it is closed as soon as no call is under way.
-    pub(in crate::exchange) fn end_session(
+    pub(crate) fn end_session(
         self: &Arc<Self>,
         session: EndedSession,
         permit: Option<CallPermit>,

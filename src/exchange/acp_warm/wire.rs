@@ -11,11 +11,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::choices::{ConfigOptions, Models};
-use crate::exchange::rpc::message::{self, Request, Version};
-use crate::exchange::rpc::{Asked, Protocol};
-use crate::message::Usage;
-use crate::provider::ToolNaming;
-use crate::provider::acp::{KnownAgent, known_agent};
+use crate::rpc::message::{self, Request, Version};
+use crate::rpc::{Asked, Protocol};
+use dfp_model::message::Usage;
+use dfp_provider::ToolNaming;
+use dfp_provider::acp::{KnownAgent, known_agent};
 
 /// The version of the protocol.
 const VERSION: u32 = 1;

@@ -15,19 +15,19 @@ use super::choices::{self, Choice, Session, SessionChoices, Way};
 use super::no_session::NoSession;
 use super::server::{AcpServer, CallPermit, EXIT, EndedSession};
 use super::wire::{self, Answered, Loaded, Update};
-use crate::command::PrivateSession;
-use crate::decode::{api_status, failure_of, grok_failure};
-use crate::error::clip;
-use crate::event::{Event, Failure, Outcome};
-use crate::exchange::EndedProcess;
-use crate::exchange::live::inbox::Inbox;
-use crate::exchange::live::turn::{self, Report, Work};
-use crate::exchange::rpc::message::RpcError;
-use crate::exchange::rpc::{Answer, Answering, RequestError};
-use crate::exchange::session_files::{self, SessionFiles};
-use crate::message::Usage;
-use crate::process::Exit;
-use crate::provider::{AcpErrors, AcpUsage, WarmForm, WarmThread};
+use crate::EndedProcess;
+use crate::live::inbox::Inbox;
+use crate::live::turn::{self, Report, Work};
+use crate::rpc::message::RpcError;
+use crate::rpc::{Answer, Answering, RequestError};
+use crate::session_files::{self, SessionFiles};
+use dfp_model::error::clip;
+use dfp_model::event::{Event, Failure, Outcome};
+use dfp_model::message::Usage;
+use dfp_process::Exit;
+use dfp_provider::command::PrivateSession;
+use dfp_provider::{AcpErrors, AcpUsage, WarmForm, WarmThread};
+use dfp_text::decode::{api_status, failure_of, grok_failure};
 
 /// The time that a cancelled prompt may take to end: 9 ms as a rule. A prompt that takes longer is stuck, and so may be its
 /// process.
@@ -73,7 +73,7 @@ pub struct CallWork {
     tracker: TaskTracker,
     session: Option<String>,
     /// The pending answer to the prompt that was sent.
-    pub(in crate::exchange) asked: Option<Answering>,
+    pub(crate) asked: Option<Answering>,
     /// Held while a request of the call is under way.
     permit: Option<CallPermit>,
     /// The number of bytes of its answers.
@@ -134,27 +134,27 @@ impl CallWork {
     }
 
     /// Adds the choices for the call's session.
-    pub(in crate::exchange) fn choosing(self, chosen: SessionChoices) -> CallWork {
+    pub(crate) fn choosing(self, chosen: SessionChoices) -> CallWork {
         CallWork { chosen, ..self }
     }
 
     /// Sets the place in which the call's session is opened.
-    pub(in crate::exchange) fn placed(self, place: SessionPlace) -> CallWork {
+    pub(crate) fn placed(self, place: SessionPlace) -> CallWork {
         CallWork { place, ..self }
     }
 
     /// The process.
-    pub(in crate::exchange) fn server(&self) -> &Arc<AcpServer> {
+    pub(crate) fn server(&self) -> &Arc<AcpServer> {
         &self.server
     }
 
     /// The session's id, once it is open.
-    pub(in crate::exchange) fn session(&self) -> Option<&str> {
+    pub(crate) fn session(&self) -> Option<&str> {
         self.session.as_deref()
     }
 
     /// Opens a session, when it is this call's turn.
-    pub(in crate::exchange) async fn open(&mut self, report: &Report) -> Result<Session, TurnEnd> {
+    pub(crate) async fn open(&mut self, report: &Report) -> Result<Session, TurnEnd> {
         let Some(_permit) = self.server.opening_permit().await else {
             return Err(TurnEnd::Vanished);
         };
@@ -274,7 +274,7 @@ impl CallWork {
     }
 
     /// Sends the prompt to `session`, and returns the inbox for its updates.
-    pub(in crate::exchange) fn ask(&mut self, session: Session, report: &Report) -> Inbox<Update> {
+    pub(crate) fn ask(&mut self, session: Session, report: &Report) -> Inbox<Update> {
         let Session { session_id, models, .. } = session;
         let inbox = self.server.rpc.inbox(&session_id);
         let prompt = match self.form.thread {
@@ -288,7 +288,7 @@ impl CallWork {
     }
 
     /// Begins a turn in the session that is open.
-    pub(in crate::exchange) fn begin(&mut self, report: &Report) {
+    pub(crate) fn begin(&mut self, report: &Report) {
         self.usage = None;
         self.answered_bytes = 0;
         report.push([Event::Session {
@@ -300,7 +300,7 @@ impl CallWork {
     }
 
     /// Sends `prompt` to the session that is open.
-    pub(in crate::exchange) async fn say_to_it(&mut self, prompt: &str) {
+    pub(crate) async fn say_to_it(&mut self, prompt: &str) {
         if let Some(session) = &self.session {
             self.permit = Some(self.server.call_permit().await);
             let prompt = wire::session_prompt(session, prompt);
@@ -341,7 +341,7 @@ impl CallWork {
         self.answered(answer, report).await
     }
 
-    pub(in crate::exchange) fn update(&mut self, update: Update, events: &mut Vec<Event>, report: &Report) {
+    pub(crate) fn update(&mut self, update: Update, events: &mut Vec<Event>, report: &Report) {
         if update.acts && self.form.has_own_tools {
             report.acted();
         }
@@ -358,14 +358,14 @@ impl CallWork {
     }
 
     /// The usage of the turn as far as it was told, for a turn that ends before its prompt.
-    pub(in crate::exchange) fn take_usage(&mut self) -> Option<Usage> {
+    pub(crate) fn take_usage(&mut self) -> Option<Usage> {
         self.is_split = true;
         self.usage.take()
     }
 
     /// Ends the turn with the agent's answer to the prompt: its usage, and a reply if it stopped with `end_turn`. Any other stop
     /// reason is a failure, and so is a missing usage for an agent that reports one in every whole answer.
-    pub(in crate::exchange) async fn answered(&mut self, answer: Answer, report: &Report) -> TurnEnd {
+    pub(crate) async fn answered(&mut self, answer: Answer, report: &Report) -> TurnEnd {
         let answer = match answer {
             Ok(answer) => answer,
             Err(RequestError::Refused(error)) => return self.failed(&error, report),
@@ -427,13 +427,13 @@ impl CallWork {
     }
 
     /// Notes that no request is under way in its session for now.
-    pub(in crate::exchange) fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         self.permit = None;
         self.server.close_ended(&self.tracker);
     }
 
     /// Closes the session, and then removes its files.
-    pub(in crate::exchange) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         let permit = self.permit.take();
         match self.session.take() {
             Some(id) => {
@@ -449,7 +449,7 @@ impl CallWork {
     }
 
     /// The facts that the outcome of any call has.
-    pub(in crate::exchange) fn known(&self) -> Outcome {
+    pub(crate) fn known(&self) -> Outcome {
         Outcome {
             session_id: self.session.clone(),
             model: self.model.clone(),
@@ -458,7 +458,7 @@ impl CallWork {
     }
 
     /// Reports the whole message, of which the pieces were reported before.
-    pub(in crate::exchange) fn say(&mut self, report: &Report) {
+    pub(crate) fn say(&mut self, report: &Report) {
         if !self.text.is_empty() {
             report.push([Event::Message {
                 id: None,
@@ -477,7 +477,7 @@ impl CallWork {
     }
 
     /// Cancels the prompt that was sent, and waits for its end, so that no more requests go to an API.
-    pub(in crate::exchange) async fn cancel(&mut self) {
+    pub(crate) async fn cancel(&mut self) {
         let (Some(session), Some(answer)) = (&self.session, self.asked.take()) else {
             return;
         };
@@ -489,7 +489,7 @@ impl CallWork {
     }
 
     /// Ends the call when nothing more comes for it.
-    pub(in crate::exchange) async fn gone(&mut self, report: &Report) -> TurnEnd {
+    pub(crate) async fn gone(&mut self, report: &Report) -> TurnEnd {
         self.say(report);
         let host = self.server.host();
         if !host.is_over() {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::session::Session;
-use crate::exchange::form::{Form, ProcessForm, ProcessOptions, ProcessStart, SessionCall, WhyAnew};
-use crate::exchange::installed::Installed;
-use crate::exchange::live::setup::{Setup, SetupParts};
-use crate::exchange::live::thread::KnownThread;
-use crate::exchange::print::{NotStarted, Surroundings};
-use crate::provider::choices::Choices;
+use crate::form::{Form, ProcessForm, ProcessOptions, ProcessStart, SessionCall, WhyAnew};
+use crate::installed::Installed;
+use crate::live::setup::{Setup, SetupParts};
+use crate::live::thread::KnownThread;
+use crate::print::{NotStarted, Surroundings};
+use dfp_provider::choices::Choices;
 
 /// One claude process for each conversation.
 #[derive(Debug)]

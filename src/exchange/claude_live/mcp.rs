@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::declare::Declared;
-use crate::declare::mcp::MAX_RESULT_CHARS;
+use dfp_provider::declare::Declared;
+use dfp_provider::declare::mcp::MAX_RESULT_CHARS;
 
 /// The protocol version for a CLI that doesn't name one: the version that 2.1.197 and 2.1.330 name.
 const PROTOCOL: &str = "2025-11-25";

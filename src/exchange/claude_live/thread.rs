@@ -3,10 +3,10 @@
 //! In: a [`SessionThread`]. Out: the user line with the whole thread, or only with the part that is new to a session which
 //! [knows](KnownThread) its beginning.
 
-use crate::exchange::live::thread::{KnownThread, SessionThread};
-use crate::exchange::user_line::{self as line, Block};
-use crate::prompt::{self, Encoding, Style};
-use crate::provider::Guard;
+use crate::live::thread::{KnownThread, SessionThread};
+use crate::user_line::{self as line, Block};
+use dfp_provider::Guard;
+use dfp_text::prompt::{self, Encoding, Style};
 
 /// The text before a thread that is sent whole.
 const WHOLE_XML: &str = "This is the conversation so far as <thread> XML, with one <event> per message, tool call and tool \

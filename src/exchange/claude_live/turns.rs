@@ -19,9 +19,9 @@
 
 use serde::Deserialize;
 
-use crate::event::{Event, Failure};
-use crate::exchange::live::process_turn::failed_turn;
-use crate::exchange::uuid::uuid;
+use crate::live::process_turn::failed_turn;
+use crate::uuid::uuid;
+use dfp_model::event::{Event, Failure};
 
 /// The kind of failure, in the error rules, of output that is not what the protocol requires.
 const MALFORMED: &str = "malformed_response";
@@ -154,7 +154,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::decode::{Decoder, Wire};
+    use dfp_text::decode::{Decoder, Wire};
 
     /// A user line of a new turn, and its id.
     fn begin(turns: &mut Turns) -> String {

@@ -1,4 +1,4 @@
-//! The requests and answers to a claude session beside its turns, in its control protocol ([`crate::exchange::control`]).
+//! The requests and answers to a claude session beside its turns, in its control protocol ([`crate::control`]).
 //!
 //! In: a setup, an answer. Out: a whole line. Every line is written by serde, since a malformed one kills the CLI (CLI-FACTS
 //! 1.6). Source: claude 2.1.197 and 2.1.330, recordings `control-*` and `defer-*`.
@@ -6,9 +6,9 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::declare::mcp::SERVER;
-use crate::exchange::control::{self, success};
-use crate::exchange::live::setup::Setup;
+use crate::control::{self, success};
+use crate::live::setup::Setup;
+use dfp_provider::declare::mcp::SERVER;
 
 /// The id of the only hook.
 const HOOK: &str = "h1";
@@ -118,7 +118,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::message::ToolSpec;
+    use dfp_model::message::ToolSpec;
 
     fn json(line: &str) -> Value {
         assert!(line.ends_with('\n') && line.trim_end().lines().count() == 1, "{line:?}");
@@ -126,7 +126,7 @@ mod tests {
     }
 
     fn recorded(name: &str) -> String {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("__tests__/fixtures/recordings");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../__tests__/fixtures/recordings");
         std::fs::read_to_string(folder.join(name)).unwrap()
     }
 

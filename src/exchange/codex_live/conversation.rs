@@ -14,8 +14,8 @@ use super::inbound::ThreadEvent;
 use super::service::Service;
 use super::setup::Setup;
 use super::wire::ToolAnswer;
-use crate::exchange::live::inbox::Inbox;
-use crate::exchange::live::keep::{Idle, Keepable};
+use crate::live::inbox::Inbox;
+use crate::live::keep::{Idle, Keepable};
 
 /// The time that an interrupted turn may take to confirm it: 1 to 11 ms were measured.
 const INTERRUPT: Duration = Duration::from_secs(1);

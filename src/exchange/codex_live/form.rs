@@ -16,21 +16,21 @@ use super::tools;
 use super::wire::ToolAnswer;
 use super::work::{ThreadWork, TurnInput};
 use super::{items, native};
-use crate::command::CommandLine;
-use crate::event::Reply;
-use crate::exchange::form::{
+use crate::form::{
     Caller, Form, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, WhyAnew, WorkParts,
 };
-use crate::exchange::host::{Host, NoHost};
-use crate::exchange::installed::{Binary, Installed};
-use crate::exchange::live::setup::{SYSTEM_PROMPT, SetupParts};
-use crate::exchange::live::thread::{KnownThread, SessionThread, SystemMessages};
-use crate::exchange::print::Surroundings;
-use crate::message::reasoning::Origin;
-use crate::message::{Message, MessageFields, Role};
-use crate::process::ProcessLimits;
-use crate::provider::choices::Choices;
-use crate::provider::options::SystemPrompt;
+use crate::host::{Host, NoHost};
+use crate::installed::{Binary, Installed};
+use crate::live::setup::{SYSTEM_PROMPT, SetupParts};
+use crate::live::thread::{KnownThread, SessionThread, SystemMessages};
+use crate::print::Surroundings;
+use dfp_model::event::Reply;
+use dfp_model::message::reasoning::Origin;
+use dfp_model::message::{Message, MessageFields, Role};
+use dfp_process::ProcessLimits;
+use dfp_provider::choices::Choices;
+use dfp_provider::command::CommandLine;
+use dfp_provider::options::SystemPrompt;
 
 /// The limits of the request for the model catalog: the time, and the bytes of its output. The catalog has 745 KB (0.169.0).
 const CATALOG_LIMITS: (Duration, usize) = (Duration::from_secs(20), 32 * 1024 * 1024);

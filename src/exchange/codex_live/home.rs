@@ -6,8 +6,8 @@
 
 use serde_json::Value;
 
-use crate::command::{Arg, CommandLine, Cwd, EnvText, PrivateFile};
-use crate::provider::PrivateHome;
+use dfp_provider::PrivateHome;
+use dfp_provider::command::{Arg, CommandLine, Cwd, EnvText, PrivateFile};
 
 /// The home's folder within the private one.
 const FOLDER: &str = "codex-home";

@@ -9,9 +9,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::exchange::rpc::message::{Request, Version};
-use crate::exchange::rpc::{Asked, Protocol};
-use crate::message::Usage;
+use crate::rpc::message::{Request, Version};
+use crate::rpc::{Asked, Protocol};
+use dfp_model::message::Usage;
 
 /// The protocol of `codex app-server`: JSON-RPC without its version field.
 #[derive(Debug, Default)]

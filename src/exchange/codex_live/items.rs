@@ -12,11 +12,11 @@ use serde_json::{Map, Value, json};
 use super::recall::Recalled;
 use super::setup::Setup;
 use super::wire::{ContentItem, ToolAnswer};
-use crate::declare::{MAX_NAME, Tools};
-use crate::exchange::live::history::failed;
-use crate::message::content::{self, Part};
-use crate::message::reasoning::{self, Origin, Returned};
-use crate::message::{Content, Message, Role};
+use crate::live::history::failed;
+use dfp_model::message::content::{self, Part};
+use dfp_model::message::reasoning::{self, Origin, Returned};
+use dfp_model::message::{Content, Message, Role};
+use dfp_provider::declare::{MAX_NAME, Tools};
 
 /// The answer to a call that nobody has answered. Without it, codex would say "aborted".
 const NO_RESULT: &str = "Error: this call has no result";

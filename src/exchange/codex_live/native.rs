@@ -7,7 +7,7 @@
 use std::env::consts::{ARCH, OS};
 use std::path::{Path, PathBuf};
 
-use crate::command::CommandLine;
+use dfp_provider::command::CommandLine;
 
 /// Replaces the script in `line`, which executes `file`, by the program itself.
 pub fn direct(line: CommandLine, file: &Path) -> CommandLine {

@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 
 use super::inbound::{RateLimits, ThreadEvent, TurnError};
 use super::items;
-use crate::declare::Tools;
-use crate::event::{Event, Failure, Outcome};
-use crate::message::reasoning::ReasoningDetail;
-use crate::message::{ToolCall, Usage};
-use crate::provider::codex::tool_form::{FUNCTIONS, OUR_NAMESPACE};
+use dfp_model::event::{Event, Failure, Outcome};
+use dfp_model::message::reasoning::ReasoningDetail;
+use dfp_model::message::{ToolCall, Usage};
+use dfp_provider::codex::tool_form::{FUNCTIONS, OUR_NAMESPACE};
+use dfp_provider::declare::Tools;
 
 /// The failure of a turn that ended well and without a word, though the model had begun a message.
 const REFUSED: &str = "refused_answer";

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::setup::Setup;
-use crate::exchange::live::fingerprint::Fingerprint;
-use crate::exchange::live::history::{Chain, words_of};
-use crate::exchange::live::pool::SessionKey;
-use crate::exchange::live::prose::Prose;
-use crate::message::{Message, Role};
+use crate::live::fingerprint::Fingerprint;
+use crate::live::history::{Chain, words_of};
+use crate::live::pool::SessionKey;
+use crate::live::prose::Prose;
+use dfp_model::message::{Message, Role};
 
 /// The limit of the memory that is used for all entries together, bytes.
 const MOST_BYTES: usize = 32 * 1024 * 1024;

@@ -14,10 +14,10 @@ use super::home::{self, Home};
 use super::inbound::Codex;
 use super::settings::UserConfig;
 use super::wire::{ConfigRead, Initialize, Interrupt, ThreadList, Unsubscribe};
-use crate::command::{Arg, CommandLine};
-use crate::exchange::host::{Heartbeat, Host, NoHost, Patience};
-use crate::exchange::print::{self, Surroundings};
-use crate::exchange::rpc::{Answer, Answering, RequestError, RpcHost};
+use crate::host::{Heartbeat, Host, NoHost, Patience};
+use crate::print::{self, Surroundings};
+use crate::rpc::{Answer, Answering, RequestError, RpcHost};
+use dfp_provider::command::{Arg, CommandLine};
 
 /// The time that a server may take to answer: a tenth of a second on an idle machine.
 const HANDSHAKE: Duration = Duration::from_secs(30);

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::tools::{self, Form};
 use super::wire::DynamicTool;
-use crate::declare::Tools;
-use crate::message::ToolSpec;
-use crate::provider::codex::tool_form::OUR_NAMESPACE;
+use dfp_model::message::ToolSpec;
+use dfp_provider::codex::tool_form::OUR_NAMESPACE;
+use dfp_provider::declare::Tools;
 
 /// The setup of a thread. Threads with different setups are not exchangeable.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,14 +21,14 @@ use super::service::Service;
 use super::settings::refused_setting;
 use super::setup::Setup;
 use super::wire::{InjectItems, ThreadStart, ToolAnswer, TurnStart};
-use crate::event::{Event, Failure};
-use crate::exchange::EndedProcess;
-use crate::exchange::form::WorkParts;
-use crate::exchange::host::Heartbeat;
-use crate::exchange::live::keep::Keepable;
-use crate::exchange::live::turn::{self, Report, Work};
-use crate::exchange::rpc::message::RpcError;
-use crate::exchange::rpc::{Answering, RequestError};
+use crate::EndedProcess;
+use crate::form::WorkParts;
+use crate::host::Heartbeat;
+use crate::live::keep::Keepable;
+use crate::live::turn::{self, Report, Work};
+use crate::rpc::message::RpcError;
+use crate::rpc::{Answering, RequestError};
+use dfp_model::event::{Event, Failure};
 
 /// The time for which a stream may be silent if no option sets it: codex's own limit.
 const SILENCE: Duration = Duration::from_secs(300);

@@ -11,8 +11,8 @@ use tokio_util::task::TaskTracker;
 use super::inbound::SessionEvent;
 use super::service::Service;
 use super::setup::Setup;
-use crate::exchange::live::inbox::Inbox;
-use crate::exchange::live::keep::{Idle, Keepable};
+use crate::live::inbox::Inbox;
+use crate::live::keep::{Idle, Keepable};
 
 /// The time that a server may take to stop and forget a session: 2 ms on an idle machine. A server that takes longer gets no new
 /// calls.

@@ -7,16 +7,16 @@ use super::history;
 use super::service::Service;
 use super::setup::Setup;
 use super::work::{CallResult, SessionWork, TurnInput};
-use crate::exchange::form::{
+use crate::form::{
     Caller, Form, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, WhyAnew, WorkParts,
 };
-use crate::exchange::host::{Host, NoHost};
-use crate::exchange::installed::Installed;
-use crate::exchange::live::setup::{SYSTEM_PROMPT, SetupParts};
-use crate::exchange::live::thread::KnownThread;
-use crate::message::{Content, Message};
-use crate::provider::choices::Choices;
-use crate::provider::options::SystemPrompt;
+use crate::host::{Host, NoHost};
+use crate::installed::Installed;
+use crate::live::setup::{SYSTEM_PROMPT, SetupParts};
+use crate::live::thread::KnownThread;
+use dfp_model::message::{Content, Message};
+use dfp_provider::choices::Choices;
+use dfp_provider::options::SystemPrompt;
 
 /// One copilot process for all conversations.
 #[derive(Debug, Default)]

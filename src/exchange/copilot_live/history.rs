@@ -8,10 +8,10 @@ use std::collections::HashSet;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::declare::{MAX_NAME, Tools};
-use crate::exchange::live::history::failed;
-use crate::message::content::{self, Part};
-use crate::message::{Content, Message, Role};
+use crate::live::history::failed;
+use dfp_model::message::content::{self, Part};
+use dfp_model::message::{Content, Message, Role};
+use dfp_provider::declare::{MAX_NAME, Tools};
 
 /// The answer to a call that nobody has answered.
 const NO_RESULT: &str = "Error: this call has no result";

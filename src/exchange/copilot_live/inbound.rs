@@ -8,11 +8,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::files::Files;
-use crate::decode::copilot::{failed_call, failed_session};
-use crate::event::Failure;
-use crate::exchange::rpc::message::{Request, Version};
-use crate::exchange::rpc::{Asked, Framing, Protocol};
-use crate::message::Usage;
+use crate::rpc::message::{Request, Version};
+use crate::rpc::{Asked, Framing, Protocol};
+use dfp_model::event::Failure;
+use dfp_model::message::Usage;
+use dfp_text::decode::copilot::{failed_call, failed_session};
 
 /// The prefix of the requests for files.
 const FILES: &str = "sessionFs.";

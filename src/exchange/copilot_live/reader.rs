@@ -11,14 +11,14 @@ use std::slice;
 use serde_json::value::RawValue;
 
 use super::inbound::{ModelReply, SessionEvent};
-use crate::declare::Tools;
-use crate::decode::DocumentEnd;
-use crate::decode::copilot::{LENGTH, cut_by_limit, reasoning_of};
-use crate::error::clip;
-use crate::event::{Event, Failure, Outcome};
-use crate::message::reasoning::ReasoningDetail;
-use crate::message::{ToolCall, Usage};
-use crate::toolcall::{TakenIds, make_unique};
+use dfp_model::error::clip;
+use dfp_model::event::{Event, Failure, Outcome};
+use dfp_model::message::reasoning::ReasoningDetail;
+use dfp_model::message::{ToolCall, Usage};
+use dfp_provider::declare::Tools;
+use dfp_text::decode::DocumentEnd;
+use dfp_text::decode::copilot::{LENGTH, cut_by_limit, reasoning_of};
+use dfp_text::toolcall::{TakenIds, make_unique};
 
 /// The finish reasons of a whole answer, of the three kinds of APIs that copilot asks.
 const WHOLE: [&str; 7] = [

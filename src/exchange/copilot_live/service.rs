@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::inbound::Copilot;
 use super::wire::{self, Api, PROTOCOL};
-use crate::command::{CommandLine, EnvText};
-use crate::exchange::host::{Heartbeat, Host, NoHost, Patience};
-use crate::exchange::print::{self, Surroundings};
-use crate::exchange::rpc::{Answer, RequestError, RpcHost};
-use crate::redact::Secret;
+use crate::host::{Heartbeat, Host, NoHost, Patience};
+use crate::print::{self, Surroundings};
+use crate::rpc::{Answer, RequestError, RpcHost};
+use dfp_provider::command::{CommandLine, EnvText};
+use dfp_text::redact::Secret;
 
 /// The time that a server may take to answer: half a second on an idle machine, and 6 s if it unpacks itself first.
 const HANDSHAKE: Duration = Duration::from_secs(60);

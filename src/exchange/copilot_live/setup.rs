@@ -1,7 +1,7 @@
 //! The setup of a session, fixed when it begins: the system prompt, the tools, the model, and its level of reasoning.
 
-use crate::declare::{MAX_NAME, Tools};
-use crate::message::ToolSpec;
+use dfp_model::message::ToolSpec;
+use dfp_provider::declare::{MAX_NAME, Tools};
 
 /// The setup of a session. Sessions with different setups are not exchangeable.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::files::STATE;
 use super::setup::Setup;
-use crate::redact::Secret;
+use dfp_text::redact::Secret;
 
 /// The protocol that is understood here.
 pub const PROTOCOL: u64 = 3;

@@ -16,14 +16,14 @@ use super::reader::{TurnReader, TurnStep};
 use super::service::Service;
 use super::setup::Setup;
 use super::wire;
-use crate::event::{Event, Failure};
-use crate::exchange::EndedProcess;
-use crate::exchange::form::WorkParts;
-use crate::exchange::host::Heartbeat;
-use crate::exchange::live::thread::SessionThread;
-use crate::exchange::live::turn::{self, Report, Work};
-use crate::exchange::rpc::RequestError;
-use crate::exchange::uuid::uuid;
+use crate::EndedProcess;
+use crate::form::WorkParts;
+use crate::host::Heartbeat;
+use crate::live::thread::SessionThread;
+use crate::live::turn::{self, Report, Work};
+use crate::rpc::RequestError;
+use crate::uuid::uuid;
+use dfp_model::event::{Event, Failure};
 
 /// The time to wait for the exit of a process that has closed its output.
 const EXIT: Duration = Duration::from_secs(10);

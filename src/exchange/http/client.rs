@@ -19,10 +19,10 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls_platform_verifier::Verifier;
 
-use crate::api::settings::Settings;
-use crate::judge::{ConnectError, HttpEnd};
-use crate::process::Vars;
-use crate::redact::{Channel, Redactor, Secret};
+use dfp_process::Vars;
+use dfp_provider::api::settings::Settings;
+use dfp_provider::judge::{ConnectError, HttpEnd};
+use dfp_text::redact::{Channel, Redactor, Secret};
 
 /// The time that a connection may take, with name resolution, proxy and TLS.
 const CONNECT: Duration = Duration::from_secs(30);

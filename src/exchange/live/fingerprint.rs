@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 use std::sync::LazyLock;
 
-use crate::message::{Message, MessageFields};
+use dfp_model::message::{Message, MessageFields};
 
 /// A fingerprint of content: 128 bits of a keyed hash, so that threads of different users can't be made to look alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

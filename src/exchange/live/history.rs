@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::fingerprint::{Fingerprint, print};
 use super::prose::Prose;
-use crate::message::{Content, Message, Role, ToolCall, json_value};
-use crate::prompt::is_js_space;
+use dfp_model::message::{Content, Message, Role, ToolCall, json_value};
+use dfp_text::prompt::is_js_space;
 
 /// A part of a thread that is compared with its counterpart.
 #[derive(Debug, Clone)]
@@ -250,7 +250,7 @@ impl Chain {
 }
 
 /// The fingerprint of a call.
-pub(in crate::exchange) fn print_of_call(call: &ToolCall) -> Fingerprint {
+pub(crate) fn print_of_call(call: &ToolCall) -> Fingerprint {
     print(|state| hash_call(call, state))
 }
 
@@ -323,7 +323,7 @@ fn text_of(content: &Content) -> Option<Cow<'_, str>> {
 }
 
 /// All text in content, whatever else is in it: some agents keep a message's calls as blocks, too.
-pub(in crate::exchange) fn words_of(content: &Content) -> Cow<'_, str> {
+pub(crate) fn words_of(content: &Content) -> Cow<'_, str> {
     let raw = match content {
         Content::Text(text) => return Cow::Borrowed(text),
         Content::Blocks(raw) => raw,

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
 use super::keep::{HANDSHAKE, Idle, Keepable};
-use crate::exchange::EndedProcess;
+use crate::EndedProcess;
 
 /// A command to the task.
 pub(super) enum IdleCommand<S: Keepable> {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
 
-use crate::exchange::host::Host;
+use crate::host::Host;
 
 /// The bytes that may wait for a session's owner.
 const MOST_WAITING: usize = 64 * 1024 * 1024;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::exchange::EndedProcess;
+use crate::EndedProcess;
 
 /// The time that a CLI may take to answer the handshake, the same as for a host: half a second on an idle machine. qwen 0.24.4 was
 /// seen to take more than 30 s on two cores with a load of 20.

@@ -15,6 +15,6 @@ pub mod process_turn;
 pub mod prose;
 pub mod setup;
 mod spare;
-pub(in crate::exchange) mod streams;
+pub(crate) mod streams;
 pub mod thread;
 pub mod turn;

@@ -25,7 +25,7 @@ use super::idle_task::{self, IdleHandle, StartState};
 use super::keep::Keepable;
 use super::spare::Spare;
 use super::thread::{KnownThread, SessionThread};
-use crate::process::{Vars, machine_bytes, resident_bytes};
+use dfp_process::{Vars, machine_bytes, resident_bytes};
 
 /// The number of ended sessions that are remembered, so that a thread that comes back can be told why it starts anew.
 const REMEMBERED: usize = 32;

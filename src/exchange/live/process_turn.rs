@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep_until};
 use super::keep::{HANDSHAKE, Handshake, Keepable};
 use super::streams::Figures;
 use super::turn::{Origin, Report, TurnEnd, Work};
-use crate::event::{Event, Failure, Outcome};
-use crate::exchange::EndedProcess;
+use crate::EndedProcess;
+use dfp_model::event::{Event, Failure, Outcome};
 
 /// The time that an interrupted turn may take to say so before its process is asked to end: 1 ms on an idle machine.
 const INTERRUPT: Duration = Duration::from_millis(500);

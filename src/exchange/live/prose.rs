@@ -8,7 +8,7 @@
 use std::hash::Hash;
 
 use super::fingerprint::{Fingerprint, print};
-use crate::prompt::is_js_space;
+use dfp_text::prompt::is_js_space;
 
 /// The model's texts between two messages of somebody else's.
 #[derive(Debug, Clone, Default)]

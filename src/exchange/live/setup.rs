@@ -4,13 +4,13 @@
 //! In: the thread's system messages, the bound tools, the call's choices. Out: a [`Setup`]; sessions with equal setups are
 //! interchangeable.
 
-use crate::declare::Declared;
-use crate::declare::mcp::Declarations;
-use crate::message::ToolSpec;
-use crate::prompt::output_instruction;
-use crate::provider::choices::Choices;
-use crate::provider::options::{Options, SystemPrompt};
-use crate::schema::Schema;
+use dfp_model::message::ToolSpec;
+use dfp_provider::choices::Choices;
+use dfp_provider::declare::Declared;
+use dfp_provider::declare::mcp::Declarations;
+use dfp_provider::options::{Options, SystemPrompt};
+use dfp_text::prompt::output_instruction;
+use dfp_text::schema::Schema;
 
 /// The system prompt of a thread that has none.
 pub const SYSTEM_PROMPT: &str = "You are the model behind an agent. Reply with the assistant's next message, and call tools where \

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::idle_task::{IdleCommand, IdleHandle, StartState};
 use super::keep::Keepable;
-use crate::process::Vars;
+use dfp_process::Vars;
 
 /// A process that was started ahead.
 pub(super) struct Spare<S: Keepable> {

@@ -9,12 +9,12 @@ use std::future::pending;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::decode::Decoder;
-use crate::decode::lines::{Line, Lines, MAX_LINE};
-use crate::event::Failure;
-use crate::exchange::EndedProcess;
-use crate::exchange::print::TAIL_BYTES;
-use crate::process::{Exit, Running, StdinWriter};
+use crate::EndedProcess;
+use crate::print::TAIL_BYTES;
+use dfp_model::event::Failure;
+use dfp_process::{Exit, Running, StdinWriter};
+use dfp_text::decode::Decoder;
+use dfp_text::decode::lines::{Line, Lines, MAX_LINE};
 
 /// The bytes that may wait for a process that does not read; beyond that, the process is ended. Several threads with images fit.
 pub const MOST_OWED: usize = 128 << 20;

@@ -10,8 +10,8 @@
 
 use super::fingerprint::Fingerprint;
 use super::history::{History, print_of};
-use crate::event::Reply;
-use crate::message::{Message, MessageFields, Role};
+use dfp_model::event::Reply;
+use dfp_model::message::{Message, MessageFields, Role};
 
 /// The system messages of a thread that make up the session's system prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct SessionThread {
     /// The texts of its system prompt, joined by a blank line.
     system: Option<String>,
     messages: Vec<Message>,
-    pub(in crate::exchange) prints: Vec<Fingerprint>,
+    pub(crate) prints: Vec<Fingerprint>,
     history: History,
 }
 

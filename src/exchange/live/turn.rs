@@ -19,14 +19,12 @@ use tokio_util::task::TaskTracker;
 use super::idle_task::NotReady;
 use super::keep::Keepable;
 use super::thread::Pending;
-use crate::classify;
-use crate::event::{Event, Failure, Outcome, Reply};
-use crate::exchange::host::of_exit;
-use crate::exchange::{
-    Ended, EndedProcess, Evidence, Exchange, Finish, Invocation, Progress, ProviderCallId, StopReason,
-};
-use crate::judge::{ProcessEnd, ProcessEvidence, TurnEvidence};
-use crate::process::{Exit, ProcessLimits};
+use crate::host::of_exit;
+use crate::{Ended, EndedProcess, Evidence, Exchange, Finish, Invocation, Progress, ProviderCallId, StopReason};
+use dfp_model::event::{Event, Failure, Outcome, Reply};
+use dfp_process::{Exit, ProcessLimits};
+use dfp_provider::classify;
+use dfp_provider::judge::{ProcessEnd, ProcessEvidence, TurnEvidence};
 
 /// The origin of a turn's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

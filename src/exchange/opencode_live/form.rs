@@ -8,16 +8,16 @@ use super::session::Session;
 use super::setup::Setup;
 use super::wire::{CallResult, InputPart};
 use super::work::{SessionWork, TurnInput, with_note};
-use crate::exchange::form::{
+use crate::form::{
     Caller, Form, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, TurnTarget, WhyAnew, WorkParts,
 };
-use crate::exchange::host::{Host, NoHost};
-use crate::exchange::installed::Installed;
-use crate::exchange::live::setup::{SYSTEM_PROMPT, SetupParts};
-use crate::exchange::live::thread::KnownThread;
-use crate::message::{Message, Role};
-use crate::provider::choices::Choices;
-use crate::provider::options::SystemPrompt;
+use crate::host::{Host, NoHost};
+use crate::installed::Installed;
+use crate::live::setup::{SYSTEM_PROMPT, SetupParts};
+use crate::live::thread::KnownThread;
+use dfp_model::message::{Message, Role};
+use dfp_provider::choices::Choices;
+use dfp_provider::options::SystemPrompt;
 
 /// One opencode process for all conversations.
 #[derive(Debug)]

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::setup::Model;
 use super::tools;
 use super::wire::{AGENT, CallResult, Id, InputPart};
-use crate::declare::mcp::Declarations;
-use crate::exchange::live::history::failed;
-use crate::message::content::{self, Media, Part};
-use crate::message::{Content, Message, Role};
+use crate::live::history::failed;
+use dfp_model::message::content::{self, Media, Part};
+use dfp_model::message::{Content, Message, Role};
+use dfp_provider::declare::mcp::Declarations;
 
 /// The answer to a call that nobody has answered.
 const NO_RESULT: &str = "Error: this call has no result";

@@ -7,9 +7,9 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Uri};
 use serde::Serialize;
 
-use crate::exchange::host::Unanswered;
-use crate::exchange::http::client::{Client, Response, Route};
-use crate::judge::HttpEnd;
+use crate::host::Unanswered;
+use crate::http::client::{Client, Response, Route};
+use dfp_provider::judge::HttpEnd;
 
 /// The longest answer, bytes: the longest that was measured had 4 MiB.
 const MOST_BYTES: usize = 256 * 1024 * 1024;

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::parts::{Info, Part, text};
 use super::wire::Id;
-use crate::decode::cut::Cut;
+use dfp_text::decode::cut::Cut;
 
 /// An event of a session.
 #[derive(Debug)]

@@ -10,9 +10,9 @@ use serde_json::value::RawValue;
 
 use super::setup::Model;
 use super::wire::Id;
-use crate::decode::json::{Count, Text};
-use crate::event::Failure;
-use crate::message::Usage;
+use dfp_model::event::Failure;
+use dfp_model::message::Usage;
+use dfp_text::decode::json::{Count, Text};
 
 /// A message, without its parts.
 #[derive(Debug, Deserialize)]

@@ -12,8 +12,8 @@ use super::server::Lack;
 use super::setup::Model;
 use super::tools::ToolSet;
 use super::wire::{self, Id};
-use crate::declare::mcp::Declarations;
-use crate::message::{Message, MessageFields, Role, ToolCall, ToolSpec};
+use dfp_model::message::{Message, MessageFields, Role, ToolCall, ToolSpec};
+use dfp_provider::declare::mcp::Declarations;
 
 /// The tool that is called in the history.
 const TOOL: &str = "probe";

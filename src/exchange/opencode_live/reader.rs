@@ -14,12 +14,12 @@ use super::inbound::ServerEvent;
 use super::parts::{Answer, Part, Tokens};
 use super::tools::callers_name;
 use super::wire::Id;
-use crate::declare::mcp::Declarations;
-use crate::error::clip;
-use crate::event::{Event, Failure, Outcome};
-use crate::message::reasoning::ReasoningDetail;
-use crate::message::{ToolCall, Usage, json_value};
-use crate::toolcall::{TakenIds, make_unique};
+use dfp_model::error::clip;
+use dfp_model::event::{Event, Failure, Outcome};
+use dfp_model::message::reasoning::ReasoningDetail;
+use dfp_model::message::{ToolCall, Usage, json_value};
+use dfp_provider::declare::mcp::Declarations;
+use dfp_text::toolcall::{TakenIds, make_unique};
 
 /// The failure of a request that opencode would make again.
 const RETRIED: &str = "retried_request";

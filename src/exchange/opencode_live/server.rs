@@ -16,17 +16,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::http::{Http, HttpFailure};
 use super::inbound::{self, ServerEvent};
-use crate::api::sse::Events;
 use crate::bridge::random;
-use crate::command::{CommandLine, EnvText};
-use crate::decode::cut::Cut;
-use crate::decode::lines::{Line, Lines};
-use crate::exchange::host::{Ending, Host, Life, NoHost, Patience};
-use crate::exchange::http::client::Response;
-use crate::exchange::live::inbox::{Inbox, Inboxes};
-use crate::exchange::print::{self, NotStarted, Surroundings};
-use crate::exchange::scratch::Scratch;
-use crate::process::{Closer, Running, StartError, Stdin};
+use crate::host::{Ending, Host, Life, NoHost, Patience};
+use crate::http::client::Response;
+use crate::live::inbox::{Inbox, Inboxes};
+use crate::print::{self, NotStarted, Surroundings};
+use crate::scratch::Scratch;
+use dfp_process::{Closer, Running, StartError, Stdin};
+use dfp_provider::api::sse::Events;
+use dfp_provider::command::{CommandLine, EnvText};
+use dfp_text::decode::cut::Cut;
+use dfp_text::decode::lines::{Line, Lines};
 
 /// The text before the address in the printed line.
 const LISTENING: &str = "listening on ";

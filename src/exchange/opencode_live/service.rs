@@ -24,10 +24,10 @@ use super::setup::Model;
 use super::tools::ToolSet;
 use super::wire::{self, AGENT, Id, InputPart, Prompt};
 use crate::bridge::{Bridge, BridgeOptions};
-use crate::command::CommandLine;
-use crate::declare::mcp::{Declarations, SERVER};
-use crate::exchange::host::{Heartbeat, Host, NoHost, Patience};
-use crate::exchange::print::Surroundings;
+use crate::host::{Heartbeat, Host, NoHost, Patience};
+use crate::print::Surroundings;
+use dfp_provider::command::CommandLine;
+use dfp_provider::declare::mcp::{Declarations, SERVER};
 
 /// The time that a server may take to listen: two to three seconds on an idle machine.
 const HANDSHAKE: Duration = Duration::from_secs(60);

@@ -17,8 +17,8 @@ use super::service::Service;
 use super::setup::{Model, Setup};
 use super::tools::ToolSet;
 use super::wire::{self, Id};
-use crate::exchange::live::inbox::Inbox;
-use crate::exchange::live::keep::{Idle, Keepable};
+use crate::live::inbox::Inbox;
+use crate::live::keep::{Idle, Keepable};
 
 /// The time that an aborted turn may take to end: 15 to 50 ms were measured.
 const ABORT: Duration = Duration::from_secs(3);

@@ -1,7 +1,7 @@
 //! The setup of an opencode session: the system prompt, the tools, the model.
 
-use crate::declare::mcp::Declarations;
-use crate::message::ToolSpec;
+use dfp_model::message::ToolSpec;
+use dfp_provider::declare::mcp::Declarations;
 
 /// The setup of a session. Sessions with different setups are not exchangeable.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! another one. Ours only declares: a call that got past the permission would be answered with an error, and nothing would run.
 
 use crate::bridge::Bridge;
-use crate::declare::mcp::{Declarations, SERVER};
+use dfp_provider::declare::mcp::{Declarations, SERVER};
 
 /// The prefix that opencode puts before the names of our server's tools.
 pub const PREFIX: &str = "df_";

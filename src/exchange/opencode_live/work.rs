@@ -21,14 +21,14 @@ use super::service::Service;
 use super::session::Session;
 use super::setup::Setup;
 use super::wire::{self, AGENT, CallResult, Id, InputPart, Prompt};
-use crate::event::{Event, Failure};
-use crate::exchange::EndedProcess;
-use crate::exchange::form::WorkParts;
-use crate::exchange::host::Heartbeat;
-use crate::exchange::live::keep::Keepable;
-use crate::exchange::live::thread::SessionThread;
-use crate::exchange::live::turn::{self, Report, Work};
-use crate::message::{Message, Role};
+use crate::EndedProcess;
+use crate::form::WorkParts;
+use crate::host::Heartbeat;
+use crate::live::keep::Keepable;
+use crate::live::thread::SessionThread;
+use crate::live::turn::{self, Report, Work};
+use dfp_model::event::{Event, Failure};
+use dfp_model::message::{Message, Role};
 
 /// The time by which the stream may report the end of a turn later than its answer: some milliseconds were measured.
 const LATE: Duration = Duration::from_secs(5);

@@ -10,8 +10,8 @@
 //!   never asked for: the CLI answers it itself, and asks its model again.
 
 use super::pending_calls::print_of;
-use crate::exchange::live::fingerprint::Fingerprint;
-use crate::message::ToolCall;
+use crate::live::fingerprint::Fingerprint;
+use dfp_model::message::ToolCall;
 
 /// The number of calls in a row that may be alike.
 const MOST_ALIKE: usize = 4;

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::call_limits::is_reused;
-use crate::declare::mcp::{Declarations, SERVER};
-use crate::exchange::live::history::failed;
-use crate::message::content::{self, Part};
-use crate::message::{Content, Message, Role};
+use crate::live::history::failed;
+use dfp_model::message::content::{self, Part};
+use dfp_model::message::{Content, Message, Role};
+use dfp_provider::declare::mcp::{Declarations, SERVER};
 
 /// The longest sum of results, in characters, with which the CLI lets the model continue in full: of more, it sends only 200,000
 /// characters (0.24.4). Some are left for the words of an error.
@@ -186,7 +186,7 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::*;
-    use crate::message::{MessageFields, ToolCall};
+    use dfp_model::message::{MessageFields, ToolCall};
 
     fn calling(id: &str) -> Message {
         let call = ToolCall {

@@ -9,13 +9,13 @@ use super::input::{self, FirstInput, Input};
 use super::session::{Session, SessionStart};
 use super::tools::Tools;
 use crate::bridge::random;
-use crate::exchange::form::{Form, ProcessForm, ProcessOptions, ProcessStart, SessionCall, WhyAnew};
-use crate::exchange::installed::Installed;
-use crate::exchange::live::setup::{Setup, SetupParts};
-use crate::exchange::live::thread::KnownThread;
-use crate::exchange::print::{NotStarted, Surroundings};
-use crate::provider::choices::Choices;
-use crate::provider::options::SystemPrompt;
+use crate::form::{Form, ProcessForm, ProcessOptions, ProcessStart, SessionCall, WhyAnew};
+use crate::installed::Installed;
+use crate::live::setup::{Setup, SetupParts};
+use crate::live::thread::KnownThread;
+use crate::print::{NotStarted, Surroundings};
+use dfp_provider::choices::Choices;
+use dfp_provider::options::SystemPrompt;
 
 /// One qwen process for each conversation, in which its calls wait.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 //!
 //! In: the known facts of the model's message. Out: the events with which a turn ends.
 
-use crate::event::{Event, Outcome};
-use crate::message::Usage;
+use dfp_model::event::{Event, Outcome};
+use dfp_model::message::Usage;
 
 /// The session and the model, as the CLI has named them.
 #[derive(Debug, Default)]

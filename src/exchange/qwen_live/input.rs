@@ -4,11 +4,11 @@
 //! [`FirstInput`] for a new one.
 
 use super::chat::{Chat, LONGEST_RESULTS, length_of, text_of};
-use crate::declare::mcp::Declarations;
-use crate::exchange::form::WhyAnew;
-use crate::exchange::live::thread::{KnownThread, SessionThread};
-use crate::message::{Message, Role, ToolResult};
-use crate::prompt::{self, Encoding, Style};
+use crate::form::WhyAnew;
+use crate::live::thread::{KnownThread, SessionThread};
+use dfp_model::message::{Message, Role, ToolResult};
+use dfp_provider::declare::mcp::Declarations;
+use dfp_text::prompt::{self, Encoding, Style};
 
 /// The longest result for a running process, in characters: of a longer one, the CLI shows its model a preview of 2.4 KB
 /// (0.24.4).

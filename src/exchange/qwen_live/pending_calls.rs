@@ -6,9 +6,9 @@
 //! answered with an error.
 
 use crate::bridge::ToolCallRequest;
-use crate::exchange::live::fingerprint::Fingerprint;
-use crate::exchange::live::history::print_of_call;
-use crate::message::{ToolCall, ToolResult};
+use crate::live::fingerprint::Fingerprint;
+use crate::live::history::print_of_call;
+use dfp_model::message::{ToolCall, ToolResult};
 
 /// A call that the model has made and the caller has to answer.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::message::Content;
+    use dfp_model::message::Content;
 
     fn call(id: &str, args: &str) -> ToolCall {
         ToolCall {

@@ -5,9 +5,9 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::decode::json::Fields;
-use crate::decode::usage::read_usage;
-use crate::message::Usage;
+use dfp_model::message::Usage;
+use dfp_text::decode::json::Fields;
+use dfp_text::decode::usage::read_usage;
 
 /// The tokens that the model has read and written.
 #[derive(Debug, Default)]

@@ -7,8 +7,8 @@ use std::io;
 use tokio::sync::{mpsc, watch};
 
 use crate::bridge::{self, Bridge, BridgeOptions, Connection, ToolCallRequest};
-use crate::declare::mcp::Declarations;
-use crate::provider::callbacks::Callbacks;
+use dfp_provider::callbacks::Callbacks;
+use dfp_provider::declare::mcp::Declarations;
 
 /// The MCP server of a session's tools, and the calls that come over it. Dropping it ends the server.
 #[derive(Debug)]

@@ -1,13 +1,13 @@
 //! The lines that a qwen session is sent. Its own requests and answers have the form of claude's control lines
-//! ([`crate::exchange::control`]).
+//! ([`crate::control`]).
 //!
 //! Every line is written by serde: a line that is not an object kills the CLI (recording `session-malformed-line`).
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::declare::mcp::SERVER;
-use crate::provider::callbacks::{CALL_LIMIT_MS, Callbacks};
+use dfp_provider::callbacks::{CALL_LIMIT_MS, Callbacks};
+use dfp_provider::declare::mcp::SERVER;
 
 fn line(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_else(|_| "{}".to_owned()) + "\n"
@@ -55,7 +55,7 @@ mod tests {
     /// The recording's lines, except for its ids.
     #[test]
     fn lines_are_those_of_the_recordings() {
-        let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("__tests__/fixtures/recordings/qwen-0.24.4");
+        let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../__tests__/fixtures/recordings/qwen-0.24.4");
         let recorded = std::fs::read_to_string(recordings.join("session-interrupt-stream.stdin")).unwrap();
         let mut recorded: Vec<Value> = recorded
             .lines()

@@ -6,8 +6,8 @@
 
 use std::borrow::Cow;
 
-use crate::decode::cut::Cut;
-use crate::decode::lines::MAX_LINE;
+use dfp_text::decode::cut::Cut;
+use dfp_text::decode::lines::MAX_LINE;
 
 /// The longest header that is searched for, bytes.
 const MAX_HEADER: usize = 64 << 10;

@@ -4,9 +4,9 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::error::{Code, Partial, ProviderError};
-use crate::event::{Event, Outcome};
-use crate::message::{InvalidToolCall, ToolCall, Usage};
+use dfp_model::error::{Code, Partial, ProviderError};
+use dfp_model::event::{Event, Outcome};
+use dfp_model::message::{InvalidToolCall, ToolCall, Usage};
 
 /// One event of an answer, or its end. The fields are those of [`Event`].
 #[derive(Debug, Deserialize)]

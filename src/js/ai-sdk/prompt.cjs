@@ -4,7 +4,7 @@
  * In: a prompt of the AI SDK (`LanguageModelV3Prompt`, and what of V4 reaches a V3 model). Out: messages for a provider.
  *
  * Only the frame is translated here: who speaks, which calls were made, whose result this is. What a message holds goes over as it is,
- * for the native side reads the AI SDK's parts as it reads everybody's (`src/message/content/read.rs`), and refuses by name what the
+ * for the native side reads the AI SDK's parts as it reads everybody's (`src/model/message/content/read.rs`), and refuses by name what the
  * provider can't take.
  *
  * @import { CliPromptMessage } from "./index.d.cts"

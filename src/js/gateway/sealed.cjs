@@ -2,7 +2,7 @@
 
 /**
  * A model's reasoning that only its own API can read, on its way through a client: one opaque text goes out (a `signature`, an
- * `encrypted_content`) and comes back in the thread. It holds whose it is, so that it goes to nobody else (`src/message/reasoning.rs`).
+ * `encrypted_content`) and comes back in the thread. It holds whose it is, so that it goes to nobody else (`src/model/message/reasoning.rs`).
  * A login's folder is not in it: its hash is, and the gateway knows the folders of its own providers' answers.
  */
 
@@ -11,7 +11,7 @@ const { isObject } = require("./fields.cjs");
 
 const MARK = "dfp1.";
 
-/** The `format` of a detail that an API has put beside a call (`src/message/reasoning.rs`). */
+/** The `format` of a detail that an API has put beside a call (`src/model/message/reasoning.rs`). */
 const BESIDE_CALL = "openai-tool-call-v1";
 
 /** Our member of a call's `extra_content`: whose the others are. */

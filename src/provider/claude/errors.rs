@@ -2,7 +2,7 @@
 //! every release, and count only if no field came: in text and json form, which have no `assistant.error`.
 
 use super::super::errors::{COMMANDER, Channel, Condition::*, Errors, JSON_SCHEMA, Rule};
-use crate::error::Code;
+use dfp_model::error::Code;
 
 /// The data of claude's failures.
 pub(super) const ERRORS: Errors = Errors {

@@ -18,12 +18,12 @@ use super::{
     SYSTEM_PROMPT_FILE, SchemaForm, SettingsFile, SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions, When,
     Word, appended_prompt, choice_var, flag, nobody, optional, pure, system_prompt, unbeaten, var, var_when,
 };
-use crate::decode::{MAX_OUTPUT_TOKENS, Wire};
-use crate::message::content::{Accepts, ContentLimits, Dialect, Kind, Takes};
-use crate::provider::callbacks::McpClient;
-use crate::provider::media::{MediaForm, MediaSupport};
-use crate::provider::models::{Models, size};
+use crate::callbacks::McpClient;
+use crate::media::{MediaForm, MediaSupport};
+use crate::models::{Models, size};
 use Word::Lit;
+use dfp_model::message::content::{Accepts, ContentLimits, Dialect, Kind, Takes};
+use dfp_text::decode::{MAX_OUTPUT_TOKENS, Wire};
 
 const MCP_FILE: &str = "mcp.json";
 

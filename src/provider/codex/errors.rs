@@ -2,7 +2,7 @@
 //! `unexpected status 401 …`.
 
 use super::super::errors::{CLAP, Channel, Condition::*, Errors, RefusedFlag, Rule};
-use crate::error::Code;
+use dfp_model::error::Code;
 
 /// The data of codex's failures.
 pub(super) const ERRORS: Errors = Errors {

@@ -22,13 +22,13 @@ use super::{
     SchemaForm, SettingsFile, SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions, When, Word, flag,
     optional, output_schema, pure, system_prompt, unbeaten, var_when,
 };
-use crate::decode::Wire;
-use crate::event::EngineUsed;
-use crate::message::content::Accepts;
-use crate::provider::callbacks::McpClient;
-use crate::provider::media::{MediaForm, MediaSupport};
-use crate::provider::models::{Models, size};
+use crate::callbacks::McpClient;
+use crate::media::{MediaForm, MediaSupport};
+use crate::models::{Models, size};
 use Word::Lit;
+use dfp_model::event::EngineUsed;
+use dfp_model::message::content::Accepts;
+use dfp_text::decode::Wire;
 
 /// The models of codex 0.169.0, with the sizes that `modelContextWindow` of a turn reports (`__tests__/langchain/sizes.test.ts`);
 /// it names no limit of an answer.
@@ -398,7 +398,7 @@ mod tests {
     use super::super::tests::argv::line;
     use super::*;
     use crate::command::Cwd;
-    use crate::error::Code;
+    use dfp_model::error::Code;
 
     #[test]
     fn the_smallest_request_that_was_measured() {
@@ -426,7 +426,7 @@ mod tests {
         assert_eq!(line(&CODEX, r#"{"skipGitRepoCheck":false}"#).argv(), by_default.argv());
         let as_text = line(&CODEX, r#"{"outputFormat":"text"}"#);
         assert_eq!((as_text.argv(), as_text.0.wire), (by_default.argv(), Wire::CodexJson));
-        let error = crate::provider::options::Options::parse(&CODEX, r#"{"outputFormat":"json"}"#).unwrap_err();
+        let error = crate::options::Options::parse(&CODEX, r#"{"outputFormat":"json"}"#).unwrap_err();
         assert_eq!(
             (error.code, error.message.as_str()),
             (

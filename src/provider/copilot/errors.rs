@@ -2,7 +2,7 @@
 //! read. A refusal by a plan or an organisation has a word of copilot's (`errorType`, `errorCode`), as its schema of events says.
 
 use super::super::errors::{CLAP, Channel, Condition::*, Errors, Rule};
-use crate::error::Code;
+use dfp_model::error::Code;
 
 /// The data of copilot's failures.
 pub(super) const ERRORS: Errors = Errors {

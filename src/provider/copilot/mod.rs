@@ -20,10 +20,10 @@ use super::{
     About, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, LoginDir, PrivateHome, Provider,
     Reading, Versions, When, Word, flag, optional, system_prompt, var_when,
 };
-use crate::decode::Wire;
-use crate::decode::copilot::{CALL_FAILED, LENGTH};
-use crate::message::content::Accepts;
 use Word::Lit;
+use dfp_model::message::content::Accepts;
+use dfp_text::decode::Wire;
+use dfp_text::decode::copilot::{CALL_FAILED, LENGTH};
 
 /// The name of our agent.
 const AGENT: &str = "pipe";
@@ -263,7 +263,7 @@ mod tests {
     use super::super::tests::argv::line;
     use super::*;
     use crate::command::Cwd;
-    use crate::error::Code;
+    use dfp_model::error::Code;
 
     #[test]
     fn the_smallest_request_that_was_measured() {

@@ -1,7 +1,7 @@
 //! The data that only a user's own CLI has, beside the data of every provider.
 
-use crate::error::clip;
-use crate::provider::user_rule::UserRule;
+use crate::user_rule::UserRule;
+use dfp_model::error::clip;
 
 /// The data of a CLI of the user's own that others don't have.
 #[derive(Debug, Clone, Default)]

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::tests::argv::line;
 use super::*;
-use crate::provider::options::Options;
+use crate::options::Options;
 
 /// The example of the document.
 fn document() -> Value {

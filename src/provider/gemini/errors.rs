@@ -2,7 +2,7 @@
 //! ([`ExitCodes::HttpStatus`]). Error bodies are JSON, on standard error or in the result.
 
 use super::super::errors::{Channel, Condition::*, Errors, ExitCodes, Rule, YARGS};
-use crate::error::Code;
+use dfp_model::error::Code;
 
 /// The data of gemini's failures.
 pub(super) const ERRORS: Errors = Errors {

@@ -24,14 +24,14 @@ use super::{
     Provider, Reading, SYSTEM_PROMPT_FILE, SettingsFile, SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions,
     WarmForm, WarmThread, When, Word, flag, optional, pure, system_prompt, unbeaten, var, var_when,
 };
+use crate::callbacks::McpClient;
 use crate::declare::mcp::SERVER;
-use crate::decode::Wire;
-use crate::event::EngineUsed;
-use crate::message::content::{Accepts, ContentLimits, Kind, Takes};
-use crate::provider::callbacks::McpClient;
-use crate::provider::media::{MediaForm, MediaSupport};
-use crate::provider::models::{Models, size};
+use crate::media::{MediaForm, MediaSupport};
+use crate::models::{Models, size};
 use Word::Lit;
+use dfp_model::event::EngineUsed;
+use dfp_model::message::content::{Accepts, ContentLimits, Kind, Takes};
+use dfp_text::decode::Wire;
 
 /// The settings of gemini's "workspace", in the folder that it runs in.
 const SETTINGS_FILE: &str = "empty/.gemini/settings.json";

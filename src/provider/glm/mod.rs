@@ -8,9 +8,9 @@
 use super::errors::Errors;
 use super::options::{self, OptionSpec, OutputFormat, PromptStyle};
 use super::{About, Defaults, Flag, Provider, When, Word, flag};
-use crate::decode::Wire;
-use crate::error::Code;
 use Word::Lit;
+use dfp_model::error::Code;
+use dfp_text::decode::Wire;
 use std::borrow::Cow;
 
 /// The ax-glm CLI.

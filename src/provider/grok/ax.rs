@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use super::super::errors::Errors;
 use super::super::options::{self, OptionSpec, OutputFormat};
 use super::super::{About, Provider, glm};
-use crate::decode::Wire;
-use crate::error::Code;
-use crate::provider::models::Models;
+use crate::models::Models;
+use dfp_model::error::Code;
+use dfp_text::decode::Wire;
 
 /// The ax-grok CLI.
 pub static AX_GROK: Provider = Provider {

@@ -2,7 +2,7 @@
 //! 1; the decoder takes kind, status and message out of it (`decode::grok`).
 
 use super::super::errors::{CLAP, Condition::*, Errors, Rule};
-use crate::error::Code;
+use dfp_model::error::Code;
 
 /// The data of grok's failures.
 pub(super) const ERRORS: Errors = Errors {

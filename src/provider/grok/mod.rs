@@ -25,9 +25,9 @@ use super::{
     Provider, Reading, SessionParts, SessionSpec, Var, Versions, WarmForm, WarmThread, When, Word, choice_var, flag,
     system_prompt, var,
 };
-use crate::decode::Wire;
 use Word::Lit;
 pub use ax::AX_GROK;
+use dfp_text::decode::Wire;
 
 const HOME: &str = "grok-home";
 const CONFIG_FILE: &str = "grok-home/config.toml";

@@ -2,7 +2,7 @@
 //! text on standard error.
 
 use super::super::errors::{Channel, Condition::*, Errors, Rule};
-use crate::error::Code;
+use dfp_model::error::Code;
 
 /// The data of opencode's failures.
 pub(super) const ERRORS: Errors = Errors {

@@ -22,10 +22,10 @@ use super::{
     SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions, When, Word, choice_var, flag, optional, pure,
     system_prompt, unbeaten, var, var_when,
 };
-use crate::decode::Wire;
-use crate::message::content::Accepts;
-use crate::provider::media::MediaSupport;
+use crate::media::MediaSupport;
 use Word::Lit;
+use dfp_model::message::content::Accepts;
+use dfp_text::decode::Wire;
 
 /// The name of our agent.
 const AGENT: &str = "pipe";
@@ -352,7 +352,7 @@ mod tests {
     use super::super::tests::argv::line;
     use super::*;
     use crate::command::Cwd;
-    use crate::error::Code;
+    use dfp_model::error::Code;
 
     fn config_of(options: &str) -> Value {
         serde_json::from_str(&line(&OPENCODE, options).env("OPENCODE_CONFIG_CONTENT")).unwrap()

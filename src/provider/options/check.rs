@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 
 use super::{Kind, OptionSpec};
-use crate::error::{Code, ProviderError, clip};
+use dfp_model::error::{Code, ProviderError, clip};
 
 /// Reads the options object `json` of `who`, and checks that every field is known and of its type.
 ///
@@ -41,11 +41,7 @@ pub fn checked_within(
 }
 
 /// Checks every field of `map`; `path` is the object's own name with a dot. `Err` says what is wrong.
-pub(in crate::provider) fn check_fields(
-    specs: &[OptionSpec],
-    map: &Map<String, Value>,
-    path: &str,
-) -> Result<(), String> {
+pub(crate) fn check_fields(specs: &[OptionSpec], map: &Map<String, Value>, path: &str) -> Result<(), String> {
     for (name, value) in map {
         let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
             return Err(unknown_option(specs, path, name));
@@ -168,7 +164,7 @@ fn exit_code(number: &serde_json::Number) -> Option<i32> {
 }
 
 /// The allowed values of `kind`, worded to stand behind "must be".
-pub(in crate::provider) fn allowed(kind: Kind) -> String {
+pub(crate) fn allowed(kind: Kind) -> String {
     match kind {
         Kind::Text => "a string that is not empty".to_owned(),
         Kind::ArgText => "a string that is not empty and does not begin with \"-\"".to_owned(),

@@ -5,8 +5,8 @@
 use serde_json::{Map, Value};
 
 use super::{ENGINE, EngineKind, Kind, check as fits, describe, texts};
-use crate::error::{Code, ProviderError};
-use crate::provider::{ALL, Provider};
+use crate::{ALL, Provider};
+use dfp_model::error::{Code, ProviderError};
 
 /// The option that says that the CLI has no tools of its own.
 const TOOLS_OFF: &str = "disableBuiltInTools";

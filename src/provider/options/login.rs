@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::environment;
-use crate::error::{Code, ProviderError};
-use crate::provider::capability::Feature;
-use crate::provider::{Provider, support};
+use crate::capability::Feature;
+use crate::{Provider, support};
+use dfp_model::error::{Code, ProviderError};
 
 /// The error of the option `login` for a CLI that has no such variable.
 pub(super) fn refusal(provider: &Provider, map: &Map<String, Value>) -> Option<Box<ProviderError>> {

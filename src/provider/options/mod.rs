@@ -10,7 +10,7 @@ mod read;
 mod spec;
 mod values;
 
-pub(in crate::provider) use check::{allowed, check_fields};
+pub(crate) use check::{allowed, check_fields};
 pub use check::{check, checked, checked_within, describe, environment, exit_code_of, nearest, number, texts, wrong};
 pub use read::{budget, check_timeout, quota, retry};
 pub use spec::*;

@@ -10,14 +10,14 @@ use super::{
     Auth, EngineKind, InputEncoding, OWN_API, OWN_MODEL, Options, OutputFormat, OwnApi, PromptStyle, SystemPrompt,
     TIMEOUT, TextToolCalls, check, checked, engine, environment, login, number, texts,
 };
-use crate::budget::{Budget, Per};
-use crate::error::{Code, ProviderError};
-use crate::provider::choices::{self, Choices, on_unsupported};
-use crate::provider::codex::tool_form;
-use crate::provider::{Provider, Reading};
-use crate::redact::Secret;
-use crate::retry::Policy;
-use crate::retry::quota::{DEFAULT_MAX_WAIT_MS, QuotaWait};
+use crate::choices::{self, Choices, on_unsupported};
+use crate::codex::tool_form;
+use crate::{Provider, Reading};
+use dfp_model::budget::{Budget, Per};
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::retry::Policy;
+use dfp_model::retry::quota::{DEFAULT_MAX_WAIT_MS, QuotaWait};
+use dfp_text::redact::Secret;
 
 impl Options {
     /// Reads the options object `json` for `provider`.

@@ -1,8 +1,8 @@
 //! The table of options: names, types and limits. `read` turns them into values.
 
-use crate::budget::Per;
-use crate::provider::choices;
-use crate::provider::codex::tool_form;
+use crate::choices;
+use crate::codex::tool_form;
+use dfp_model::budget::Per;
 
 /// An option's type and limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub struct OptionSpec {
 }
 
 /// The most milliseconds that a timer can take: 2^31-1, as in Node.
-pub(in crate::provider) const MAX_MS: u64 = 2_147_483_647;
+pub(crate) const MAX_MS: u64 = 2_147_483_647;
 
 const fn option(name: &'static str, kind: Kind) -> OptionSpec {
     OptionSpec { name, kind }
@@ -177,7 +177,7 @@ pub const KILL_GRACE: OptionSpec = option("killGrace", Kind::Ms(0, 600_000));
 pub const MAX_CONCURRENCY: OptionSpec = option("maxConcurrency", Kind::Whole(1, 1024));
 /// `maxRetries` of the CLI itself (claude clamps it at 15, CLI-FACTS 1.3).
 pub const MAX_RETRIES: OptionSpec = option("maxRetries", Kind::Whole(0, 15));
-/// `engine`, with all engines; a provider takes those that it has ([`crate::provider::Provider::engines`]).
+/// `engine`, with all engines; a provider takes those that it has ([`crate::Provider::engines`]).
 pub const ENGINE: OptionSpec = option("engine", Kind::OneOf(&["print", "live", "warm", "auto"]));
 /// `keepAlive`: the time for which an unused session is kept, ms; 0 ends it with its turn.
 pub const KEEP_ALIVE: OptionSpec = option("keepAlive", Kind::Ms(0, MAX_MS));
@@ -188,7 +188,7 @@ pub const MAX_PROCESSES: OptionSpec = option("maxProcesses", Kind::Whole(1, 1024
 /// `spares`: the number of processes that are started ahead.
 pub const SPARES: OptionSpec = option("spares", Kind::Whole(0, 64));
 
-/// `retry`: how often a failed call is made again, or `false` for never. It is read as a [`crate::retry::Policy`].
+/// `retry`: how often a failed call is made again, or `false` for never. It is read as a [`dfp_model::retry::Policy`].
 pub const RETRY: OptionSpec = option(
     "retry",
     Kind::FalseOr(&[
@@ -200,13 +200,13 @@ pub const RETRY: OptionSpec = option(
     ]),
 );
 
-/// `quota`: whether a call waits for its used-up plan. It is read as a [`crate::retry::quota::QuotaWait`].
+/// `quota`: whether a call waits for its used-up plan. It is read as a [`dfp_model::retry::quota::QuotaWait`].
 pub const QUOTA: OptionSpec = option(
     "quota",
     Kind::FalseOr(&[option("wait", Kind::Flag), option("maxWaitMs", Kind::Ms(0, MAX_MS))]),
 );
 
-/// `budget`: the limits of use in a window of time. It is read as a [`crate::budget::Budget`].
+/// `budget`: the limits of use in a window of time. It is read as a [`dfp_model::budget::Budget`].
 pub const BUDGET: OptionSpec = option(
     "budget",
     Kind::FalseOr(&[
@@ -218,10 +218,10 @@ pub const BUDGET: OptionSpec = option(
     ]),
 );
 
-/// `login`: the folder of a login other than the default one, if the CLI has a variable for it ([`crate::provider::LoginDir`]).
+/// `login`: the folder of a login other than the default one, if the CLI has a variable for it ([`crate::LoginDir`]).
 pub const LOGIN: OptionSpec = option("login", Kind::Fields(&[option("configDir", Kind::Text)]));
 
-/// The options of every CLI, a user's own included; a CLI says which of them it can't serve ([`crate::provider::support`]). A
+/// The options of every CLI, a user's own included; a CLI says which of them it can't serve ([`crate::support`]). A
 /// provider adds its own options, and replaces those of the same name that have other limits.
 pub const COMMON: &[OptionSpec] = &[
     MODEL,

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::error::Code;
-use crate::provider::claude::CLAUDE;
-use crate::retry::Policy;
+use crate::claude::CLAUDE;
+use dfp_model::error::Code;
+use dfp_model::retry::Policy;
 
 fn refusal(json: &str) -> String {
     let error = Options::parse(&CLAUDE, json).unwrap_err();
@@ -15,7 +15,7 @@ fn refusal(json: &str) -> String {
 #[test]
 fn engines_are_those_that_a_provider_has() {
     let refused = |id: &str, engine: &str| {
-        let provider = crate::provider::find(id).unwrap();
+        let provider = crate::find(id).unwrap();
         let error = Options::parse(provider, &format!(r#"{{"engine":"{engine}"}}"#)).err()?;
         Some(format!("{:?}: {}", error.code, error.message))
     };
@@ -36,7 +36,7 @@ fn engines_are_those_that_a_provider_has() {
     assert!(refused("glm", "live").unwrap().starts_with(
         "UnsupportedOption: option \"engine\" can't be \"live\" with glm, which takes \"print\"; those that take it: claude, codex"
     ));
-    let gemini = |json: &str| Options::parse(crate::provider::find("gemini").unwrap(), json).unwrap();
+    let gemini = |json: &str| Options::parse(crate::find("gemini").unwrap(), json).unwrap();
     assert_eq!(
         (gemini("{}").engine, gemini("{}").keep_alive.as_secs()),
         (EngineKind::Auto, 60)
@@ -60,14 +60,10 @@ fn engines_are_those_that_a_provider_has() {
         ),
         (r#"{"engine":"print","keepAlive":1}"#, "\"keepAlive\" and \"engine\""),
     ] {
-        let refused = Options::parse(crate::provider::find("gemini").unwrap(), json).unwrap_err();
+        let refused = Options::parse(crate::find("gemini").unwrap(), json).unwrap_err();
         assert!(refused.message.contains(names), "{}", refused.message);
     }
-    let spares = Options::parse(
-        crate::provider::find("qwen").unwrap(),
-        r#"{"engine":"warm","spares":1}"#,
-    )
-    .unwrap_err();
+    let spares = Options::parse(crate::find("qwen").unwrap(), r#"{"engine":"warm","spares":1}"#).unwrap_err();
     assert_eq!(
         spares.message,
         "options \"spares\" and \"engine\" contradict each other: one warm process serves many calls, and none is kept beside it; \

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::budget::Budget;
-use crate::provider::callbacks::Callbacks;
-use crate::provider::choices::{Choices, OnUnsupported};
-use crate::redact::Secret;
-use crate::retry::Policy;
-use crate::retry::quota::QuotaWait;
+use crate::callbacks::Callbacks;
+use crate::choices::{Choices, OnUnsupported};
+use dfp_model::budget::Budget;
+use dfp_model::retry::Policy;
+use dfp_model::retry::quota::QuotaWait;
+use dfp_text::redact::Secret;
 
 /// The way in which messages become a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub enum PromptStyle {
     Arg,
     /// The prompt is the value of a flag.
     Flag,
-    /// The prompt is a session of the CLI's own, which it resumes ([`crate::provider::SessionSpec`]): of any length, and invisible
+    /// The prompt is a session of the CLI's own, which it resumes ([`crate::SessionSpec`]): of any length, and invisible
     /// in `ps`.
     Session,
 }

@@ -2,7 +2,7 @@
 //! `success` and a result that reads `[API Error: 401 …]`: the decoder makes a failure of it, and the common rules read the status.
 
 use super::super::errors::{Condition::*, Errors, JSON_SCHEMA, Rule, YARGS};
-use crate::error::Code;
+use dfp_model::error::Code;
 
 /// The data of qwen's failures.
 pub(super) const ERRORS: Errors = Errors {

@@ -22,10 +22,10 @@ use super::{
     system_prompt, unbeaten, var_when,
 };
 use crate::declare::mcp::SERVER;
-use crate::decode::Wire;
-use crate::event::EngineUsed;
-use crate::provider::models::{Models, size};
+use crate::models::{Models, size};
 use Word::Lit;
+use dfp_model::event::EngineUsed;
+use dfp_text::decode::Wire;
 
 const MCP_FILE: &str = "mcp.json";
 const SETTINGS_FILE: &str = "settings.json";

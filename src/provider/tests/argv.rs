@@ -1,9 +1,9 @@
 //! Command lines as tests compare them: one text, with private paths in angle brackets.
 
+use crate::Provider;
 use crate::command::{self, Arg, CommandLine, EnvText, Installed};
-use crate::error::ProviderError;
-use crate::provider::Provider;
-use crate::provider::options::Options;
+use crate::options::Options;
+use dfp_model::error::ProviderError;
 
 /// A command line, and the provider and options that it was made of.
 pub struct Line<'a>(pub CommandLine, &'a Provider, String);

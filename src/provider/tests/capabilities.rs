@@ -1,13 +1,13 @@
-//! Tests of the capabilities of every provider, and of the table of docs/reference/providers.md. `UPDATE_DOCS=1 cargo test --lib
-//! provider::tests::capabilities` rewrites it.
+//! Tests of the capabilities of every provider, and of the table of docs/reference/providers.md. `UPDATE_DOCS=1 cargo
+//! test -p dfp-provider tests::capabilities` rewrites it.
 
 use std::fmt::Write;
 
-use crate::message::content::{Kind, Takes};
-use crate::provider::capability::{Capabilities, Feature, Support};
-use crate::provider::options::{EngineKind, Kind as OptionKind};
-use crate::provider::support::{API, Column, columns, providers_with, refusal};
-use crate::provider::{ALL, SchemaForm, custom, every, openai};
+use crate::capability::{Capabilities, Feature, Support};
+use crate::options::{EngineKind, Kind as OptionKind};
+use crate::support::{API, Column, columns, providers_with, refusal};
+use crate::{ALL, SchemaForm, custom, every, openai};
+use dfp_model::message::content::{Kind, Takes};
 
 const BEGIN: &str = "<!-- The table is made of the capabilities in src/provider; a test compares them. -->\n";
 const END: &str = "<!-- end of capabilities -->\n";
@@ -68,7 +68,7 @@ fn yes_or_no(is_so: bool) -> &'static str {
 
 #[test]
 fn the_table_of_capabilities_is_the_registry() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/providers.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/providers.md");
     let page = std::fs::read_to_string(path).unwrap();
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (found, after) = rest.split_once(END).unwrap();
@@ -245,7 +245,7 @@ fn a_refusal_names_the_option_who_cant_and_who_can() {
 
 #[test]
 fn a_call_whose_engine_is_not_known_can_what_each_engine_can() {
-    let claude = crate::provider::find("claude").unwrap();
+    let claude = crate::find("claude").unwrap();
     let images = |engine| claude.can(Feature::Images, engine).1.support;
     assert_eq!(images(EngineKind::Live), Support::Native);
     assert_eq!(claude.can(Feature::Images, EngineKind::Auto).0, "print");

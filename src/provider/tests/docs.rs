@@ -1,4 +1,4 @@
-//! Tests that docs/reference/providers.md agrees with the registry. `UPDATE_DOCS=1 cargo test --lib provider::tests::docs` rewrites
+//! Tests that docs/reference/providers.md agrees with the registry. `UPDATE_DOCS=1 cargo test -p dfp-provider tests::docs` rewrites
 //! its table.
 
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::argv::line;
-use crate::provider::{ALL, Provider};
+use crate::{ALL, Provider};
 
 const BEGIN: &str = "<!-- The table is made of the registry (src/provider); a test compares them. -->\n";
 const END: &str = "<!-- end -->\n";
@@ -42,7 +42,7 @@ const SENT_BEGIN: &str =
 
 /// The table of the sizes of the first request in each CLI's recorded success.
 fn sizes() -> String {
-    let sets = Path::new(env!("CARGO_MANIFEST_DIR")).join("__tests__/fixtures/drift");
+    let sets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../__tests__/fixtures/drift");
     let mut names: Vec<_> = std::fs::read_dir(&sets)
         .unwrap()
         .map(|set| set.unwrap().file_name().into_string().unwrap())
@@ -64,7 +64,7 @@ fn sizes() -> String {
 
 /// Puts `table` between `begin` and the next [`END`] of docs/reference/providers.md, or compares it with the text there.
 fn hold(begin: &str, table: &str) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/providers.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/providers.md");
     // Both tests write the same file.
     static FILE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _writing = FILE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

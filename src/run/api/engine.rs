@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value};
 
-use crate::api::PROVIDER;
-use crate::api::settings::{Key, Settings};
-use crate::error::{Code, ProviderError};
-use crate::exchange::http::client::{Client, Route};
-use crate::exchange::script::Script;
-use crate::process::{Vars, limit};
-use crate::redact::{self, Redactor, Secret};
-use crate::run::lifecycle::Lifecycle;
-use crate::run::quota::UsedUp;
+use crate::lifecycle::Lifecycle;
+use crate::quota::UsedUp;
+use dfp_exchange::http::client::{Client, Route};
+use dfp_exchange::script::Script;
+use dfp_model::error::{Code, ProviderError};
+use dfp_process::{Vars, limit};
+use dfp_provider::api::PROVIDER;
+use dfp_provider::api::settings::{Key, Settings};
+use dfp_text::redact::{self, Redactor, Secret};
 
 /// A provider object of an API: its options, its connections, and its runs.
 #[derive(Debug)]

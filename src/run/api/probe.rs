@@ -8,14 +8,14 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::engine::{ApiEngine, Surroundings};
-use crate::api::settings;
-use crate::error::{Code, ProviderError};
-use crate::fold::Folded;
-use crate::judge::{CliRules, Context, Evidence, HttpEnd, HttpEvidence, StopReason, judge};
-use crate::process::Vars;
-use crate::run::clock::{local_offset_min, now_ms};
-use crate::run::handle::Run;
-use crate::run::request::Request;
+use crate::clock::{local_offset_min, now_ms};
+use crate::handle::Run;
+use crate::request::Request;
+use dfp_model::error::{Code, ProviderError};
+use dfp_process::Vars;
+use dfp_provider::api::settings;
+use dfp_provider::judge::{CliRules, Context, Evidence, HttpEnd, HttpEvidence, StopReason, judge};
+use dfp_text::fold::Folded;
 
 /// The time that the answer may take.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -38,7 +38,7 @@ pub enum Probe {
 }
 
 impl Prepared {
-    /// Reads the environment; `env` is that of [`crate::run::model::ProviderObject::start`].
+    /// Reads the environment; `env` is that of [`crate::model::ProviderObject::start`].
     pub fn new(engine: &Arc<ApiEngine>, env: Option<&Vars>) -> Prepared {
         Prepared {
             engine: Arc::clone(engine),

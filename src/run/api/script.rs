@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::message::{Message, ToolSpec};
-use crate::provider::choices::{CallChoices, ToolChoice};
-use crate::schema::Schema;
+use dfp_model::message::{Message, ToolSpec};
+use dfp_provider::choices::{CallChoices, ToolChoice};
+use dfp_text::schema::Schema;
 
 /// The JSON of a request: `{"messages", "tools", "options"}`. An option that was not chosen is no field.
 pub(super) fn body(choices: &CallChoices, messages: &[Message], tools: &[ToolSpec], output: Option<&Schema>) -> Bytes {

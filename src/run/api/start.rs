@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use super::attempt::{ApiAsking, ApiQuestion};
 use super::engine::{ApiEngine, Surroundings};
-use crate::api::content::ACCEPTS;
-use crate::api::settings::Settings;
-use crate::error::{Code, ProviderError};
-use crate::process::Vars;
-use crate::redact::Redactor;
-use crate::run::handle::{Ended, Run};
-use crate::run::lifecycle::{CallHandles, Lifecycle};
-use crate::run::model::{Model, ProviderObject, Work};
-use crate::run::request::{Checked, EncodedRequest, NotCompiled, Request};
-use crate::run::structured::FitsSchema;
-use crate::run::{call, log, record, tool_choice};
-use crate::schema::strict;
+use crate::handle::{Ended, Run};
+use crate::lifecycle::{CallHandles, Lifecycle};
+use crate::model::{Model, ProviderObject, Work};
+use crate::request::{Checked, EncodedRequest, NotCompiled, Request};
+use crate::structured::FitsSchema;
+use crate::{call, log, record, tool_choice};
+use dfp_model::error::{Code, ProviderError};
+use dfp_process::Vars;
+use dfp_provider::api::content::ACCEPTS;
+use dfp_provider::api::settings::Settings;
+use dfp_text::redact::Redactor;
+use dfp_text::schema::strict;
 
 impl ApiEngine {
     pub(super) fn run(

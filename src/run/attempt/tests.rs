@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::error::Code;
-use crate::event::{Failure, Outcome};
-use crate::judge::{HttpEvidence, ProcessEvidence, TurnEvidence};
-use crate::message::{ToolCall, Usage};
-use crate::redact::Redactor;
-use crate::run::log::{Log, LogRecord};
-use crate::run::reply_check::tests::wants;
-use crate::toolcall::TextCalls;
+use crate::log::{Log, LogRecord};
+use crate::reply_check::tests::wants;
+use dfp_model::error::Code;
+use dfp_model::event::{Failure, Outcome};
+use dfp_model::message::{ToolCall, Usage};
+use dfp_provider::judge::{HttpEvidence, ProcessEvidence, TurnEvidence};
+use dfp_text::redact::Redactor;
+use dfp_text::toolcall::TextCalls;
 
 /// The next step of a scripted exchange.
 enum Step {
@@ -84,7 +84,7 @@ impl Exchange for Scripted {
         }
         let (diagnostics, stdout_tail) = (vec!["odd".to_owned()], "tail".to_owned());
         let flags = Vec::new();
-        let wire = crate::decode::Wire::ClaudeStream;
+        let wire = dfp_text::decode::Wire::ClaudeStream;
         let evidence = match self.stopped {
             Some(reason) => Evidence::Http(HttpEvidence {
                 origin: "memory".to_owned(),

@@ -7,14 +7,14 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::command::MediaFile;
-use crate::exchange::claude_live::form::Claude;
-use crate::exchange::form::{CallParts, ProcessForm, SessionCall};
-use crate::exchange::live::setup::SessionOutput;
-use crate::prompt::{Encoding, escape_xml};
-use crate::run::cli_request::CliRequest;
-use crate::run::print_prompt::media_prompt;
-use crate::run::request::Request;
+use crate::cli_request::CliRequest;
+use crate::print_prompt::media_prompt;
+use crate::request::Request;
+use dfp_exchange::claude_live::form::Claude;
+use dfp_exchange::form::{CallParts, ProcessForm, SessionCall};
+use dfp_exchange::live::setup::SessionOutput;
+use dfp_provider::command::MediaFile;
+use dfp_text::prompt::{Encoding, escape_xml};
 
 /// The content of a block, whoever's notation it is written in.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::*;
-use crate::provider::find;
+use dfp_provider::find;
 
 /// The first bytes of a file that is no script.
 const PROGRAM: &[u8] = b"\x7fELF\x02\x01\x01\0\0";

@@ -7,12 +7,12 @@ use tokio::sync::mpsc;
 use tokio::time::Instant as Moment;
 
 use super::*;
-use crate::budget::{Budget, Per};
-use crate::error::Code;
-use crate::event::EngineUsed;
 use crate::ledger::Ledger;
-use crate::run::log::Log;
-use crate::run::quota::UsedUp;
+use crate::log::Log;
+use crate::quota::UsedUp;
+use dfp_model::budget::{Budget, Per};
+use dfp_model::error::Code;
+use dfp_model::event::EngineUsed;
 
 /// The beginning of a test, ms since the epoch.
 const NOW: u64 = 1_800_000_000_000;

@@ -12,28 +12,28 @@ use tokio::time::sleep;
 
 use super::trial::{self, Trial};
 use super::unready::login_missing;
-use crate::error::ProviderError;
-use crate::event::{EngineUsed, Reply};
-use crate::exchange::form::{ProcessForm, ProcessStart};
-use crate::exchange::installed::Installed;
-use crate::exchange::live::idle_task::{NotReady, StartState};
-use crate::exchange::live::setup::{SessionOutput, Setup, SetupParts};
-use crate::exchange::live::turn;
-use crate::exchange::print::NotStarted;
-use crate::exchange::{Evidence, Invocation};
-use crate::fold::Fold;
-use crate::judge::{self, CliRules, Context};
-use crate::message::ToolSpec;
-use crate::process::limit::Permit;
-use crate::process::{ProcessLimits, Vars};
-use crate::provider::options::EngineKind;
-use crate::run::auto;
-use crate::run::base::{Base, not_found, not_started};
-use crate::run::capabilities;
-use crate::run::clock::{local_offset_min, now_ms};
-use crate::run::live_support::LiveSupport;
-use crate::run::session::pools::Processes;
-use crate::toolcall::TextCalls;
+use crate::auto;
+use crate::base::{Base, not_found, not_started};
+use crate::capabilities;
+use crate::clock::{local_offset_min, now_ms};
+use crate::live_support::LiveSupport;
+use crate::session::pools::Processes;
+use dfp_exchange::form::{ProcessForm, ProcessStart};
+use dfp_exchange::installed::Installed;
+use dfp_exchange::live::idle_task::{NotReady, StartState};
+use dfp_exchange::live::setup::{SessionOutput, Setup, SetupParts};
+use dfp_exchange::live::turn;
+use dfp_exchange::print::NotStarted;
+use dfp_exchange::{Evidence, Invocation};
+use dfp_model::error::ProviderError;
+use dfp_model::event::{EngineUsed, Reply};
+use dfp_model::message::ToolSpec;
+use dfp_process::limit::Permit;
+use dfp_process::{ProcessLimits, Vars};
+use dfp_provider::judge::{self, CliRules, Context};
+use dfp_provider::options::EngineKind;
+use dfp_text::fold::Fold;
+use dfp_text::toolcall::TextCalls;
 
 /// The number of times that a process is started anew because the CLI has refused a flag that it can do without.
 const ATTEMPTS: usize = 8;
@@ -44,7 +44,7 @@ const LOOP_PAUSE: Duration = Duration::from_secs(1);
 
 /// The expected settings of the next call.
 #[derive(Debug, Default, Deserialize)]
-pub(in crate::run) struct NextCall {
+pub(crate) struct NextCall {
     /// The text of the thread's system messages; an empty text says that there are none.
     pub system: Option<String>,
     pub tools: Option<Vec<ToolSpec>>,
@@ -69,7 +69,7 @@ enum Round {
 }
 
 /// Starts a process for the next call, or as many as `spares` says, and waits until they have answered.
-pub(in crate::run) async fn prewarm<F: ProcessForm>(
+pub(crate) async fn prewarm<F: ProcessForm>(
     processes: &Arc<Processes<F>>,
     engine: &Arc<Base>,
     next: NextCall,

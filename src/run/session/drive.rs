@@ -10,27 +10,27 @@ use serde_json::{Value, json};
 
 use super::source::{Begun, NotBegun, Source, TurnAsked, Unsupported};
 use super::unready::login_missing;
-use crate::error::{Code, ProviderError};
-use crate::event::{EngineUsed, Event, RunInfo};
-use crate::exchange::Invocation;
-use crate::exchange::installed::Installed;
-use crate::exchange::live::turn::{Origin, Unusable};
-use crate::fold::Fold;
-use crate::process::Vars;
-use crate::provider::options::EngineKind;
-use crate::run::attempt::{AttemptStart, Attempted, run_attempt};
-use crate::run::auto;
-use crate::run::base::{Base, not_found};
-use crate::run::capabilities;
-use crate::run::cli_attempt::{CliAttempt, CliCall};
-use crate::run::live_support::LiveSupport;
-use crate::run::programs::Program;
-use crate::run::retry_loop::AttemptOutcome;
-use crate::run::session::pools::warning;
-use crate::toolcall::TextCalls;
+use crate::attempt::{AttemptStart, Attempted, run_attempt};
+use crate::auto;
+use crate::base::{Base, not_found};
+use crate::capabilities;
+use crate::cli_attempt::{CliAttempt, CliCall};
+use crate::live_support::LiveSupport;
+use crate::programs::Program;
+use crate::retry_loop::AttemptOutcome;
+use crate::session::pools::warning;
+use dfp_exchange::Invocation;
+use dfp_exchange::installed::Installed;
+use dfp_exchange::live::turn::{Origin, Unusable};
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::event::{EngineUsed, Event, RunInfo};
+use dfp_process::Vars;
+use dfp_provider::options::EngineKind;
+use dfp_text::fold::Fold;
+use dfp_text::toolcall::TextCalls;
 
 /// The result of an attempt with one engine.
-pub(in crate::run) enum EngineResult {
+pub(crate) enum EngineResult {
     Outcome(AttemptOutcome),
     /// The engine left the attempt to the next one, with this warning for the caller.
     Next(Option<Event>),
@@ -38,7 +38,7 @@ pub(in crate::run) enum EngineResult {
 
 /// The parts of a turn that are the same for every form.
 #[derive(Default)]
-pub(in crate::run) struct Reading<'a> {
+pub(crate) struct Reading<'a> {
     /// The rule for which text of the answer is a call.
     pub text_calls: TextCalls,
     /// The events that are reported when the turn has begun.
@@ -48,7 +48,7 @@ pub(in crate::run) struct Reading<'a> {
 }
 
 /// Makes an attempt of `call` with a session of `source`.
-pub(in crate::run) async fn drive<S: Source>(
+pub(crate) async fn drive<S: Source>(
     source: &Arc<S>,
     attempt: &CliAttempt<'_>,
     call: &S::Call,
@@ -254,7 +254,7 @@ async fn turn<E>(
     info: &mut RunInfo,
 ) -> Result<Attempted<Unusable>, Box<ProviderError>>
 where
-    E: crate::exchange::Exchange<Unusable = Unusable>,
+    E: dfp_exchange::Exchange<Unusable = Unusable>,
 {
     let CliCall {
         engine,
@@ -291,7 +291,7 @@ where
 }
 
 /// The command line of a turn in a session, as it is reported.
-pub(in crate::run) fn invocation(attempt: &CliAttempt<'_>, installed: &Installed) -> Invocation {
+pub(crate) fn invocation(attempt: &CliAttempt<'_>, installed: &Installed) -> Invocation {
     Invocation::of(attempt.call.engine.id(), &installed.line)
 }
 

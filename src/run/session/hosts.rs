@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex as AsyncMutex;
 
-use crate::exchange::form::Server;
-use crate::exchange::host::Host;
-use crate::exchange::installed::Binary;
-use crate::process::{Vars, resident_bytes};
-use crate::run::lifecycle::Lifecycle;
+use crate::lifecycle::Lifecycle;
+use dfp_exchange::form::Server;
+use dfp_exchange::host::Host;
+use dfp_exchange::installed::Binary;
+use dfp_process::{Vars, resident_bytes};
 
 /// A server that has grown beyond this takes no new calls: 180 MB are usual for codex after 300 conversations (0.169.0), 400 to 530 for
 /// opencode (1.18.34), 370 for gemini after 100 sessions (0.61.0).
@@ -21,13 +21,13 @@ const MOST_MEMORY: u64 = 1 << 30;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Returns whether `server` uses too much memory.
-pub(in crate::run) fn has_grown(server: &impl Server) -> bool {
+pub(crate) fn has_grown(server: &impl Server) -> bool {
     resident_bytes(server.host().pid()).is_some_and(|bytes| bytes > MOST_MEMORY)
 }
 
 /// The facts that calls must share to be served by one process.
 #[derive(Debug, Clone)]
-pub(in crate::run) struct ServerKey {
+pub(crate) struct ServerKey {
     pub env: Arc<Vars>,
     pub binary: Binary,
 }
@@ -50,7 +50,7 @@ impl PartialEq for ServerKey {
 
 /// A server that takes calls.
 #[derive(Debug)]
-pub(in crate::run) struct KeptServer<S> {
+pub(crate) struct KeptServer<S> {
     pub key: ServerKey,
     pub service: Arc<S>,
     used: Instant,
@@ -59,7 +59,7 @@ pub(in crate::run) struct KeptServer<S> {
 }
 
 /// The rules for keeping servers.
-pub(in crate::run) struct Keeping<'a, S> {
+pub(crate) struct Keeping<'a, S> {
     pub all: &'a Shared<S>,
     /// The greatest number of servers.
     pub most: usize,
@@ -71,14 +71,14 @@ pub(in crate::run) struct Keeping<'a, S> {
 
 /// The servers of one provider, the longest unused first.
 #[derive(Debug)]
-pub(in crate::run) struct Servers<S>(Vec<KeptServer<S>>);
+pub(crate) struct Servers<S>(Vec<KeptServer<S>>);
 
 /// The servers behind a lock, which is never held while one is being started: those that run serve their calls meanwhile.
-pub(in crate::run) type Shared<S> = Arc<AsyncMutex<Servers<S>>>;
+pub(crate) type Shared<S> = Arc<AsyncMutex<Servers<S>>>;
 
 /// The locks of the starts that go on, one for each key.
 #[derive(Debug, Default)]
-pub(in crate::run) struct Starts(Mutex<Vec<(ServerKey, Weak<AsyncMutex<()>>)>>);
+pub(crate) struct Starts(Mutex<Vec<(ServerKey, Weak<AsyncMutex<()>>)>>);
 
 impl Starts {
     /// The lock to hold while a server for `key` is started. After waiting for it, look again whether there is a server.

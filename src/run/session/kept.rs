@@ -13,34 +13,34 @@ use super::drive::{EngineResult, Reading, drive};
 use super::prompt_call;
 use super::servers::{ServerSessions, Wanted};
 use super::source::{NotBegun, Source};
-use crate::error::ProviderError;
-use crate::event::{EngineUsed, RunInfo};
-use crate::exchange::acp_live::form::KeptAgent;
-use crate::exchange::acp_warm::form::Agent;
-use crate::exchange::claude_live::form::Claude;
-use crate::exchange::codex_live::form::Codex;
-use crate::exchange::copilot_live::form::Copilot;
-use crate::exchange::form::{Form, ProcessForm, Server, ServerForm, SessionCall, Takes};
-use crate::exchange::installed::Binary;
-use crate::exchange::live::setup::{SessionOutput, SetupParts};
-use crate::exchange::opencode_live::form::Opencode;
-use crate::exchange::qwen_live::form::Qwen;
-use crate::process::Vars;
-use crate::provider::options::Options;
-use crate::provider::{Provider, WarmForm};
-use crate::run::auto;
-use crate::run::base::{Base, not_found};
-use crate::run::capabilities;
-use crate::run::cli_attempt::CliAttempt;
-use crate::run::cli_request::CliRequest;
-use crate::run::live_support::LiveSupport;
-use crate::run::session::pools::Processes;
+use crate::auto;
+use crate::base::{Base, not_found};
+use crate::capabilities;
+use crate::cli_attempt::CliAttempt;
+use crate::cli_request::CliRequest;
+use crate::live_support::LiveSupport;
+use crate::session::pools::Processes;
+use dfp_exchange::acp_live::form::KeptAgent;
+use dfp_exchange::acp_warm::form::Agent;
+use dfp_exchange::claude_live::form::Claude;
+use dfp_exchange::codex_live::form::Codex;
+use dfp_exchange::copilot_live::form::Copilot;
+use dfp_exchange::form::{Form, ProcessForm, Server, ServerForm, SessionCall, Takes};
+use dfp_exchange::installed::Binary;
+use dfp_exchange::live::setup::{SessionOutput, SetupParts};
+use dfp_exchange::opencode_live::form::Opencode;
+use dfp_exchange::qwen_live::form::Qwen;
+use dfp_model::error::ProviderError;
+use dfp_model::event::{EngineUsed, RunInfo};
+use dfp_process::Vars;
+use dfp_provider::options::Options;
+use dfp_provider::{Provider, WarmForm};
 
 /// A boxed future that may fail with a provider's error.
-pub(in crate::run) type Coming<'a, T> = Pin<Box<dyn Future<Output = Result<T, Box<ProviderError>>> + Send + 'a>>;
+pub(crate) type Coming<'a, T> = Pin<Box<dyn Future<Output = Result<T, Box<ProviderError>>> + Send + 'a>>;
 
 /// The kept processes of a provider.
-pub(in crate::run) trait Kept: Debug + Send + Sync {
+pub(crate) trait Kept: Debug + Send + Sync {
     /// The engine that their calls have.
     fn engine(&self) -> EngineUsed;
 
@@ -55,7 +55,7 @@ pub(in crate::run) trait Kept: Debug + Send + Sync {
 }
 
 /// A call that kept processes take.
-pub(in crate::run) trait KeptCall: Send + Sync {
+pub(crate) trait KeptCall: Send + Sync {
     /// Makes an attempt of the call.
     fn attempt<'a>(&'a self, attempt: &'a CliAttempt<'a>, info: &'a mut RunInfo) -> Coming<'a, EngineResult>;
 }
@@ -90,7 +90,7 @@ fn servers<F: ServerForm>(form: F, options: &Options, runs: &TaskTracker) -> Box
 }
 
 /// The kept processes of `provider` that its calls may use, the best first.
-pub(in crate::run) fn of(provider: &Provider, options: &Options, runs: &TaskTracker) -> Vec<Box<dyn Kept>> {
+pub(crate) fn of(provider: &Provider, options: &Options, runs: &TaskTracker) -> Vec<Box<dyn Kept>> {
     let live = provider.live.filter(|_| options.engine.may_be_live());
     let live = live.and_then(|live| LIVE.iter().find(|(folder, _)| *folder == live.folder));
     let live = live.map(|(_, make)| make(provider, options, runs));
@@ -246,7 +246,7 @@ fn ready<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::{ALL, acp};
+    use dfp_provider::{ALL, acp};
 
     #[test]
     fn every_providers_form_is_here_and_every_form_is_a_providers() {
@@ -258,7 +258,7 @@ mod tests {
         here.sort_unstable();
         assert_eq!(named, here);
         for folder in here {
-            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/exchange");
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../exchange");
             assert!(
                 std::path::Path::new(path).join(folder).join("form.rs").is_file(),
                 "{folder}"

@@ -1,12 +1,12 @@
 //! Starts a process for one conversation, in its place among those of its provider.
 
-use crate::exchange::form::{ProcessForm, ProcessStart, SessionCall};
-use crate::exchange::live::setup::Setup;
-use crate::exchange::print::NotStarted;
-use crate::process::StartError;
-use crate::process::limit::Permit;
-use crate::run::base::{Base, not_started};
-use crate::run::session::pools::Processes;
+use crate::base::{Base, not_started};
+use crate::session::pools::Processes;
+use dfp_exchange::form::{ProcessForm, ProcessStart, SessionCall};
+use dfp_exchange::live::setup::Setup;
+use dfp_exchange::print::NotStarted;
+use dfp_process::StartError;
+use dfp_process::limit::Permit;
 
 use super::source::{NotBegun, TurnAsked};
 

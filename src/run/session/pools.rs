@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::task::TaskTracker;
 
-use crate::event::Event;
-use crate::exchange::form::ProcessForm;
-use crate::exchange::live::pool::{Bounds, EvictionReason, Pool};
-use crate::exchange::live::setup::Setup;
-use crate::provider::options::Options;
+use dfp_exchange::form::ProcessForm;
+use dfp_exchange::live::pool::{Bounds, EvictionReason, Pool};
+use dfp_exchange::live::setup::Setup;
+use dfp_model::event::Event;
+use dfp_provider::options::Options;
 
 /// A warning.
-pub(in crate::run) fn warning(code: &str, message: String) -> Event {
+pub(crate) fn warning(code: &str, message: String) -> Event {
     Event::Warning {
         code: code.to_owned(),
         message,
@@ -19,7 +19,7 @@ pub(in crate::run) fn warning(code: &str, message: String) -> Event {
 }
 
 /// The warning that the thread was sent whole to another session than the one that knew it. `places` names the limit of places.
-pub(in crate::run) fn evicted_warning(why: EvictionReason, options: &Options, places: &str) -> Event {
+pub(crate) fn evicted_warning(why: EvictionReason, options: &Options, places: &str) -> Event {
     let reason = match why {
         EvictionReason::Expired => format!(
             "unused for {} ms, the option `keepAlive`",
@@ -37,7 +37,7 @@ pub(in crate::run) fn evicted_warning(why: EvictionReason, options: &Options, pl
 
 /// The processes of one provider that serve one conversation each.
 #[derive(Debug)]
-pub(in crate::run) struct Processes<F: ProcessForm> {
+pub(crate) struct Processes<F: ProcessForm> {
     pub form: F,
     pub pool: Arc<Pool<F::Session>>,
     recent: Mutex<Recent>,

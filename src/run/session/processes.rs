@@ -10,16 +10,16 @@ use super::drive::invocation;
 use super::places::{self, not_begun, place};
 use super::source::{Begun, NotBegun, Source, TurnAsked};
 use super::trial;
-use crate::command::CommandLine;
-use crate::event::{EngineUsed, Event};
-use crate::exchange::form::{ProcessForm, ProcessOptions, ProcessStart, SessionCall, WhyAnew};
-use crate::exchange::live::keep::Keepable;
-use crate::exchange::live::pool::SessionKey;
-use crate::exchange::live::process_turn::{ProcessSession, ProcessWork};
-use crate::exchange::live::setup::Setup;
-use crate::exchange::live::turn::{Kept, Origin, Park, Turn, TurnStart};
-use crate::exchange::print::NotStarted;
-use crate::run::session::pools::{Processes, evicted_warning, warning};
+use crate::session::pools::{Processes, evicted_warning, warning};
+use dfp_exchange::form::{ProcessForm, ProcessOptions, ProcessStart, SessionCall, WhyAnew};
+use dfp_exchange::live::keep::Keepable;
+use dfp_exchange::live::pool::SessionKey;
+use dfp_exchange::live::process_turn::{ProcessSession, ProcessWork};
+use dfp_exchange::live::setup::Setup;
+use dfp_exchange::live::turn::{Kept, Origin, Park, Turn, TurnStart};
+use dfp_exchange::print::NotStarted;
+use dfp_model::event::{EngineUsed, Event};
+use dfp_provider::command::CommandLine;
 
 impl<F: ProcessForm> Source for Processes<F> {
     const ENGINE: EngineUsed = EngineUsed::Live;

@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use super::drive::{EngineResult, Reading, drive};
 use super::servers::ServerSessions;
-use crate::command;
-use crate::error::{Code, ProviderError};
-use crate::event::RunInfo;
-use crate::exchange::form::{ServerForm, SessionCall};
-use crate::exchange::uuid::uuid;
-use crate::provider::options::EngineKind;
-use crate::provider::{SessionParts, WarmThread};
-use crate::run::cli_attempt::{CliAttempt, CliCall};
-use crate::run::cli_request::emulated;
-use crate::run::print::not_callable;
-use crate::run::session::pools::warning;
+use crate::cli_attempt::{CliAttempt, CliCall};
+use crate::cli_request::emulated;
+use crate::print::not_callable;
+use crate::session::pools::warning;
+use dfp_exchange::form::{ServerForm, SessionCall};
+use dfp_exchange::uuid::uuid;
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::event::RunInfo;
+use dfp_provider::command;
+use dfp_provider::options::EngineKind;
+use dfp_provider::{SessionParts, WarmThread};
 
 /// Makes an attempt in a process of `source`, if the call can be a prompt.
 pub(super) async fn attempt<F: ServerForm>(

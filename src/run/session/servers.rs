@@ -11,26 +11,26 @@ use super::drive::invocation;
 use super::hosts::{Keeping, KeptServer, ServerKey, Shared, Starts, has_grown};
 use super::source::{Begun, NotBegun, Source, TurnAsked, Unsupported};
 use super::unready::not_begun;
-use crate::command::CommandLine;
-use crate::event::EngineUsed;
-use crate::exchange::form::{
+use crate::base::Base;
+use crate::capabilities;
+use crate::content::refuse_content;
+use crate::session::pools::evicted_warning;
+use dfp_exchange::form::{
     Caller, ProcessOptions, Proof, ReplyFactsOf, Server, ServerForm, ServerStart, SessionCall, TurnTarget, WorkParts,
 };
-use crate::exchange::installed::Installed;
-use crate::exchange::live::keep::Keepable;
-use crate::exchange::live::pool::{Bounds, Pool, SessionKey};
-use crate::exchange::live::turn::{Kept, Origin, Park, Turn, TurnStart};
-use crate::message::content::{self, Accepts};
-use crate::process::Vars;
-use crate::provider::options::{EngineKind, Options};
-use crate::run::base::Base;
-use crate::run::capabilities;
-use crate::run::content::refuse_content;
-use crate::run::session::pools::evicted_warning;
+use dfp_exchange::installed::Installed;
+use dfp_exchange::live::keep::Keepable;
+use dfp_exchange::live::pool::{Bounds, Pool, SessionKey};
+use dfp_exchange::live::turn::{Kept, Origin, Park, Turn, TurnStart};
+use dfp_model::event::EngineUsed;
+use dfp_model::message::content::{self, Accepts};
+use dfp_process::Vars;
+use dfp_provider::command::CommandLine;
+use dfp_provider::options::{EngineKind, Options};
 
 /// The servers of one provider, and their sessions between calls.
 #[derive(Debug)]
-pub(in crate::run) struct ServerSessions<F: ServerForm> {
+pub(crate) struct ServerSessions<F: ServerForm> {
     pub form: F,
     pool: Arc<Pool<F::Session>>,
     servers: Shared<F::Server>,

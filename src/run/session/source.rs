@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::command::CommandLine;
-use crate::error::ProviderError;
-use crate::event::{EngineUsed, Event};
-use crate::exchange::form::ProcessOptions;
-use crate::exchange::installed::Installed;
-use crate::exchange::live::turn::{Origin, Unusable};
-use crate::exchange::{Evidence, Exchange};
-use crate::run::cli_attempt::CliAttempt;
-use crate::run::live_support::{LiveSupport, Unserved};
+use crate::cli_attempt::CliAttempt;
+use crate::live_support::{LiveSupport, Unserved};
+use dfp_exchange::form::ProcessOptions;
+use dfp_exchange::installed::Installed;
+use dfp_exchange::live::turn::{Origin, Unusable};
+use dfp_exchange::{Evidence, Exchange};
+use dfp_model::error::ProviderError;
+use dfp_model::event::{EngineUsed, Event};
+use dfp_provider::command::CommandLine;
 
 /// A turn that is to be begun.
-pub(in crate::run) struct TurnAsked<'a, C> {
+pub(crate) struct TurnAsked<'a, C> {
     pub attempt: &'a CliAttempt<'a>,
     pub call: &'a C,
     /// The CLI as the call's process is started. Code that starts a process, or opens a session, takes it from
@@ -42,7 +42,7 @@ impl<'a, C> TurnAsked<'a, C> {
 }
 
 /// A turn that was begun.
-pub(in crate::run) struct Begun<E> {
+pub(crate) struct Begun<E> {
     pub exchange: E,
     pub origin: Origin,
     /// The events that are reported about the session.
@@ -54,7 +54,7 @@ pub(in crate::run) struct Begun<E> {
 }
 
 /// The reason for which a turn was not begun.
-pub(in crate::run) enum NotBegun {
+pub(crate) enum NotBegun {
     Cancelled,
     /// The CLI serves the engine, but not this call, for this reason.
     Left(&'static str),
@@ -70,7 +70,7 @@ pub(in crate::run) enum NotBegun {
 }
 
 /// The finding that the installed CLI lacks something that a form needs.
-pub(in crate::run) struct Unsupported {
+pub(crate) struct Unsupported {
     /// The missing feature, in words.
     pub reason: String,
     /// True if a model may have been asked already.
@@ -91,7 +91,7 @@ impl Unsupported {
 }
 
 /// A source of sessions of one form: of those that wait, and of new ones.
-pub(in crate::run) trait Source: Debug + Send + Sync + 'static {
+pub(crate) trait Source: Debug + Send + Sync + 'static {
     /// The engine that its calls have.
     const ENGINE: EngineUsed;
 

@@ -1,15 +1,15 @@
 //! Judges a server that did not become ready.
 
 use super::source::{NotBegun, Unsupported};
-use crate::classify::{self, classify};
-use crate::error::{Category, Code, ProviderError};
-use crate::exchange::Invocation;
-use crate::exchange::host::{NoHost, of_exit};
-use crate::exchange::installed::Installed;
-use crate::exchange::print::NotStarted;
-use crate::process::{End, Exit, ProcessLimits, StartError};
-use crate::run::base::{Base, not_started};
-use crate::run::clock::{local_offset_min, now_ms};
+use crate::base::{Base, not_started};
+use crate::clock::{local_offset_min, now_ms};
+use dfp_exchange::Invocation;
+use dfp_exchange::host::{NoHost, of_exit};
+use dfp_exchange::installed::Installed;
+use dfp_exchange::print::NotStarted;
+use dfp_model::error::{Category, Code, ProviderError};
+use dfp_process::{End, Exit, ProcessLimits, StartError};
+use dfp_provider::classify::{self, classify};
 
 /// The reason for which there is no server of `installed`.
 pub(super) fn not_begun(engine: &Base, installed: &Installed, error: NoHost) -> NotBegun {
@@ -93,16 +93,16 @@ fn ended_early(engine: &Base, installed: &Installed, exit: &Exit) -> NotBegun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Mode;
-    use crate::exchange::installed::Binary;
-    use crate::process::{Resolved, Timings};
+    use dfp_exchange::installed::Binary;
+    use dfp_process::{Resolved, Timings};
+    use dfp_provider::command::Mode;
 
     /// The judgement of a codex server that ends with this code and stderr, whose command line has `--some-flag` as an optional
     /// flag.
     fn of_end(code: i32, stderr: &str) -> NotBegun {
         let base = Base::new("codex", r#"{"engine": "live"}"#, u64::MAX).unwrap();
-        let known = crate::command::Installed::default();
-        let mut line = crate::command::build(base.provider(), &base.options, Mode::Live, true, &known).unwrap();
+        let known = dfp_provider::command::Installed::default();
+        let mut line = dfp_provider::command::build(base.provider(), &base.options, Mode::Live, true, &known).unwrap();
         line.optional_flags = vec!["--some-flag".to_owned()];
         let file = std::env::current_exe().unwrap();
         let resolved = Resolved {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::provider::ToolNaming;
+use dfp_provider::ToolNaming;
 
 /// The kinds that an agent never gives a tool of the caller's: such tools are run here, and it knows nothing of what they do.
 const OWN_KINDS: [&str; 5] = ["execute", "edit", "delete", "move", "fetch"];

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::super::wire::Acp;
 use super::*;
-use crate::exchange::rpc::Protocol;
-use crate::exchange::rpc::message::{self, Message};
+use crate::rpc::Protocol;
+use crate::rpc::message::{self, Message};
 
 fn error(code: i64, message: &str, data: serde_json::Value) -> RpcError {
     RpcError {
@@ -121,7 +121,7 @@ fn replies(recorded: &str) -> String {
 
 #[test]
 fn recordings_come_to_these_replies() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("__tests__/fixtures/grok-acp");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../__tests__/fixtures/grok-acp");
     let mut golden = String::new();
     for (case, why) in RECORDINGS {
         let recorded = std::fs::read_to_string(folder.join(format!("{case}.stdout"))).unwrap();

@@ -2,9 +2,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::event::Reply;
-use crate::exchange::live::thread::Pending;
-use crate::message::ToolCall;
+use crate::live::thread::Pending;
+use dfp_model::event::Reply;
+use dfp_model::message::ToolCall;
 
 const GUARD: Option<Guard> = Some(Guard {
     first: '/',
@@ -375,7 +375,7 @@ fn other_words_beside_the_calls_are_another_thread() {
 #[test]
 fn a_reply_of_several_messages_comes_back_as_all_of_them_or_the_last() {
     let human = json!({"type": "human", "content": "hi"});
-    let message = |content: &str| crate::event::AssistantMessage {
+    let message = |content: &str| dfp_model::event::AssistantMessage {
         id: None,
         content: content.to_owned(),
     };
@@ -520,7 +520,7 @@ fn with_ids(Steps(turns): Steps) -> Vec<(String, Vec<(Value, String)>)> {
 fn replied(prose: &str, calls: &[(Value, String)]) -> (Reply, Vec<Pending>) {
     let calls: Vec<&Value> = calls.iter().map(|(call, _)| call).collect();
     let reply = reply(
-        prose.trim_matches(crate::prompt::is_js_space),
+        prose.trim_matches(dfp_text::prompt::is_js_space),
         &json!(calls).to_string(),
     );
     let id = |call: &ToolCall| Pending {

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::exchange::codex_live::tools::Form;
+use crate::codex_live::tools::Form;
 
 fn origin() -> Origin {
     Origin {

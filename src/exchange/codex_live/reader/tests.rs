@@ -6,12 +6,12 @@ use std::path::Path;
 use serde_json::json;
 
 use super::*;
-use crate::exchange::codex_live::inbound::{self, Notice};
-use crate::exchange::rpc::message::{self, Message};
-use crate::message::ToolSpec;
+use crate::codex_live::inbound::{self, Notice};
+use crate::rpc::message::{self, Message};
+use dfp_model::message::ToolSpec;
 
 fn recorded(file: &str) -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("__tests__/fixtures/codex-app-server");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../__tests__/fixtures/codex-app-server");
     let text = std::fs::read_to_string(folder.join(file)).unwrap();
     let lines = text.lines().filter_map(|line| line.split_once('\t'));
     lines.map(|(_, raw)| raw.to_owned()).collect()
@@ -21,7 +21,7 @@ fn tools() -> Tools {
     let tool = |name: &str| -> ToolSpec {
         serde_json::from_str(&json!({"name": name, "schema": {"type": "object"}}).to_string()).unwrap()
     };
-    crate::exchange::codex_live::tools::declare(&["add", "get_weather"].map(tool))
+    crate::codex_live::tools::declare(&["add", "get_weather"].map(tool))
 }
 
 fn line_of(event: &Event) -> Option<String> {
@@ -131,7 +131,7 @@ fn recordings_come_to_these_replies() {
             golden += &format!("{}\n", line.replace('\n', "\\n"));
         }
     }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("__tests__/fixtures/codex-app-server/replies.txt");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../__tests__/fixtures/codex-app-server/replies.txt");
     if std::env::var_os("UPDATE_GOLDENS").is_some() {
         std::fs::write(&file, &golden).unwrap();
     }

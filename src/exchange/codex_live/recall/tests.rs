@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use serde_json::json;
 
 use super::*;
-use crate::exchange::codex_live::tools::Form;
-use crate::message::{Content, MessageFields, ToolSpec};
-use crate::process::Vars;
+use crate::codex_live::tools::Form;
+use dfp_model::message::{Content, MessageFields, ToolSpec};
+use dfp_process::Vars;
 
 fn messages(messages: &Value) -> Vec<Message> {
     serde_json::from_str(&messages.to_string()).unwrap()

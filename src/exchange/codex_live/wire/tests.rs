@@ -4,8 +4,8 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::exchange::codex_live::inbound::{Notice, RateLimits, ThreadEvent, asked, read};
-use crate::exchange::rpc::message::{self, Message, answer, notification, refusal};
+use crate::codex_live::inbound::{Notice, RateLimits, ThreadEvent, asked, read};
+use crate::rpc::message::{self, Message, answer, notification, refusal};
 
 fn request(id: u64, method: &str, params: &impl Serialize) -> String {
     message::request(None, id, method, params)
@@ -18,7 +18,8 @@ fn value(line: &str) -> Value {
 
 /// Our lines in the recording of the whole protocol.
 fn recorded() -> Vec<Value> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("__tests__/fixtures/codex-app-server/recipe-whole.stdin");
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../__tests__/fixtures/codex-app-server/recipe-whole.stdin");
     let text = std::fs::read_to_string(file).unwrap();
     let lines = text.lines().filter_map(|line| line.split_once('\t'));
     lines.map(|(_, raw)| serde_json::from_str(raw).unwrap()).collect()

@@ -7,25 +7,24 @@ use serde_json::json;
 
 use super::super::inbound::Copilot;
 use super::*;
-use crate::decode::Wire;
-use crate::decode::golden::{fixtures, line};
-use crate::exchange::rpc::Protocol;
-use crate::exchange::rpc::message::{self, Message};
-use crate::fold::Fold;
-use crate::judge::{CliRules, Context, Evidence, TurnEvidence, judge};
-use crate::message::ToolSpec;
-use crate::provider;
-use crate::toolcall::TextCalls;
+use crate::rpc::Protocol;
+use crate::rpc::message::{self, Message};
+use dfp_model::message::ToolSpec;
+use dfp_provider::judge::{CliRules, Context, Evidence, TurnEvidence, judge};
+use dfp_text::decode::Wire;
+use dfp_text::decode::golden::{fixtures, line};
+use dfp_text::fold::Fold;
+use dfp_text::toolcall::TextCalls;
 
 fn tools() -> Tools {
     let tool =
         |name| -> ToolSpec { serde_json::from_value(json!({"name": name, "schema": {"type": "object"}})).unwrap() };
-    Tools::new(&["add", "get_weather"].map(tool), crate::declare::MAX_NAME)
+    Tools::new(&["add", "get_weather"].map(tool), dfp_provider::declare::MAX_NAME)
 }
 
 /// The verdict on a reply.
 fn verdict(events: Vec<Event>) -> String {
-    let copilot = provider::find("copilot").unwrap();
+    let copilot = dfp_provider::find("copilot").unwrap();
     let context = Context {
         provider: &copilot.id,
         rules: CliRules::from(copilot),

@@ -1,10 +1,10 @@
 use std::future::pending;
 
 use super::*;
-use crate::event::Reply;
-use crate::exchange::live::keep::Idle;
-use crate::exchange::live::thread::Pending;
-use crate::message::{Message, MessageFields, Role};
+use crate::live::keep::Idle;
+use crate::live::thread::Pending;
+use dfp_model::event::Reply;
+use dfp_model::message::{Message, MessageFields, Role};
 
 /// A session with a name, in this very process, and the names of those that have ended.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 use std::future::pending;
 
 use super::*;
-use crate::decode::Wire;
-use crate::exchange::live::keep::Idle;
+use crate::live::keep::Idle;
+use dfp_text::decode::Wire;
 
 /// A log of what has happened to a session and its turn, in order.
 #[derive(Debug, Clone, Default)]

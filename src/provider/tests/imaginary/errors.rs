@@ -1,7 +1,7 @@
 //! The failures of the imaginary CLI: a sentence, exit codes that are HTTP statuses, and clap's refusal of a flag.
 
-use crate::error::Code;
-use crate::provider::errors::{CLAP, Condition::*, Errors, ExitCodes, Rule};
+use crate::errors::{CLAP, Condition::*, Errors, ExitCodes, Rule};
+use dfp_model::error::Code;
 
 /// The data of its failures.
 pub(super) const ERRORS: Errors = Errors {

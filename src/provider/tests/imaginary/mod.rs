@@ -1,16 +1,16 @@
 //! An imaginary CLI, which shows what adding one takes: this folder and its name in the registry (in tests, `every`).
 //!
-//! The tests show that no other code has to know it: its command line is built, its output is read and judged, its health is
-//! checked, and it is run.
+//! The tests show that no other code has to know it: its command line is built, its output is read and judged. The rooms that run
+//! providers and check their health can't know it: they only see what this room hands them.
 
 mod errors;
 
 use std::borrow::Cow;
 
-use crate::decode::Wire;
-use crate::provider::options::{self, OutputFormat};
-use crate::provider::{About, Checks, EnvValue, LoginAnswer, LoginCheck, Provider, When, Word, flag, optional, var};
+use crate::options::{self, OutputFormat};
+use crate::{About, Checks, EnvValue, LoginAnswer, LoginCheck, Provider, When, Word, flag, optional, var};
 use Word::Lit;
+use dfp_text::decode::Wire;
 
 /// The imaginary CLI.
 pub static IMAGINARY: Provider = Provider {
@@ -51,10 +51,10 @@ mod tests {
     use super::super::docs;
     use super::IMAGINARY;
     use crate::classify::{Evidence, classify, unsupported_flag};
-    use crate::error::{Category, Code};
+    use crate::find;
+    use crate::options::{Options, OutputFormat};
     use crate::output;
-    use crate::provider::find;
-    use crate::provider::options::{Options, OutputFormat};
+    use dfp_model::error::{Category, Code};
 
     #[test]
     fn it_is_found_and_has_its_row_in_the_docs() {
@@ -124,44 +124,5 @@ mod tests {
         let refused = "error: unexpected argument '--quiet' found";
         assert_eq!(unsupported_flag("imaginary", refused).as_deref(), Some("--quiet"));
         assert_eq!(Code::QuotaExceeded.category(), Category::Quota);
-    }
-
-    /// Its health check asks for the version and the login, and runs it; it does not know `--quiet`, and is run again without.
-    #[cfg(unix)]
-    #[tokio::test]
-    async fn it_is_run() {
-        use std::sync::Arc;
-
-        use crate::health::{Checkable, Level, Login, Problem, Severity};
-        use crate::run::Engine;
-
-        let cli = concat!(env!("CARGO_MANIFEST_DIR"), "/src/provider/tests/imaginary/cli.sh");
-        let look = async |fails: &str| {
-            let options = serde_json::json!({"cliPath": cli, "env": {"IMAGINARY_FAILS": fails}, "retry": false});
-            let engine = Arc::new(Engine::new("imaginary", &options.to_string(), 0).unwrap());
-            let check = Arc::clone(&engine).check(Level::Request, None).unwrap();
-            check.result().await.unwrap().unwrap()
-        };
-        let well = look("").await;
-        assert_eq!(
-            (
-                well.version.as_deref(),
-                well.version_tested,
-                well.authenticated,
-                well.answering
-            ),
-            (Some("1.2.3"), Some(true), Login::Yes, Some(true))
-        );
-        assert_eq!(well.problems, []);
-
-        let ill = look("out of imagination").await;
-        assert_eq!((ill.version_tested, ill.answering), (Some(true), Some(false)));
-        let expected = Problem {
-            code: "QUOTA_EXCEEDED",
-            severity: Severity::Error,
-            message: "out of imagination".to_owned(),
-            hint: "dream first".to_owned(),
-        };
-        assert_eq!(ill.problems, [expected]);
     }
 }

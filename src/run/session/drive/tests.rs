@@ -10,19 +10,19 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::command::counted::BUILT;
-use crate::event::Outcome;
-use crate::exchange::form::ProcessOptions;
-use crate::exchange::{Ended, Evidence, Exchange, Finish, Progress, StopReason};
-use crate::judge::TurnEvidence;
-use crate::message::{Message, Role};
-use crate::process::counted::RESOLVED;
-use crate::prompt::counted::RENDERED;
-use crate::run::cli_attempt::Dropped;
-use crate::run::cli_request::CliRequest;
-use crate::run::log::Log;
-use crate::run::request::Request;
-use crate::run::sink::Sink;
+use crate::cli_attempt::Dropped;
+use crate::cli_request::CliRequest;
+use crate::log::Log;
+use crate::request::Request;
+use crate::sink::Sink;
+use dfp_exchange::form::ProcessOptions;
+use dfp_exchange::{Ended, Evidence, Exchange, Finish, Progress, StopReason};
+use dfp_model::event::Outcome;
+use dfp_model::message::{Message, Role};
+use dfp_process::counted::RESOLVED;
+use dfp_provider::command::counted::BUILT;
+use dfp_provider::judge::TurnEvidence;
+use dfp_text::prompt::counted::RENDERED;
 
 /// A turn that answers at once.
 struct Answered;
@@ -54,7 +54,7 @@ impl Exchange for Answered {
 
     async fn finish(self) -> Finish<Unusable> {
         Finish::Ended(Box::new(Ended::new(Evidence::Turn(TurnEvidence {
-            wire: crate::decode::Wire::ClaudeStream,
+            wire: dfp_text::decode::Wire::ClaudeStream,
             flags: Vec::new(),
             stopped: None,
             diagnostics: Vec::new(),

@@ -1,0 +1,434 @@
+//! A run under way: its calls, its usage, and the tools that it still has to call.
+//!
+//! In: inputs, one at a time. Out: effects, and whether the run goes on. `close` ends it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::builtin::{Need, PLAN, REPORT, Task};
+use super::calls::{Pending, Phase, give_up};
+use super::close::{self, End};
+use super::policy::{By, Verdict};
+use super::rules::{Limit, Rules};
+use super::tool::Kind;
+use super::{Effect, Input, Origin, Permission, RunOutcome, State};
+use dfp_model::error::Code;
+use dfp_model::message::Spent;
+use dfp_model::message::{ToolCall, ToolResult};
+
+/// The state of a run under way.
+#[derive(Debug)]
+pub struct RunState {
+    rules: Rules,
+    /// Calls without a result, in the order in which they came.
+    pending: BTreeMap<u32, Pending>,
+    /// All calls so far: the id with the call's number.
+    known: HashMap<String, u32>,
+    /// The number of calls that count against `maxToolCalls`.
+    counted: u32,
+    repeats: HashMap<(String, String), u32>,
+    /// The number of times the model was asked.
+    steps: u32,
+    /// The model's turn is over.
+    turn_over: bool,
+    /// This turn has calls whose results the model gets with the next turn.
+    awaited: bool,
+    /// Every call of the turn so far has its result. If a turn with callbacks goes on then, the model was asked once more.
+    answered: bool,
+    notes: Vec<String>,
+    output: String,
+    spent: Spent,
+    report: Option<Box<RawValue>>,
+    plan: Option<Box<RawValue>>,
+    reminded: bool,
+}
+
+impl RunState {
+    pub(super) fn new(rules: Rules) -> RunState {
+        RunState {
+            rules,
+            pending: BTreeMap::new(),
+            known: HashMap::new(),
+            counted: 0,
+            repeats: HashMap::new(),
+            steps: 0,
+            turn_over: true,
+            awaited: false,
+            answered: false,
+            notes: Vec::new(),
+            output: String::new(),
+            spent: Spent::default(),
+            report: None,
+            plan: None,
+            reminded: false,
+        }
+    }
+
+    /// Takes an input, and either closes the run or returns its next state.
+    pub(super) fn step(mut self, input: Input, effects: &mut Vec<Effect>) -> State {
+        if let Some(end) = self.take(input, effects) {
+            let (status, limit, error) = end.parts();
+            let outcome = RunOutcome {
+                status,
+                output: self.output,
+                spent: self.spent,
+                steps: self.steps,
+                report: self.report,
+                plan: self.plan,
+                limit,
+                error,
+            };
+            return close::close(outcome, self.pending, effects);
+        }
+        let deferred = |pending: &Pending| pending.phase == Phase::Deferred;
+        if !self.pending.is_empty() && self.pending.values().all(deferred) {
+            State::AwaitingDeferred(Box::new(self))
+        } else {
+            State::Running(Box::new(self))
+        }
+    }
+
+    /// Takes an input. `Some` is the end of the run.
+    fn take(&mut self, input: Input, effects: &mut Vec<Effect>) -> Option<End> {
+        match input {
+            Input::Started => self.next_turn(effects),
+            Input::Call(call, origin) => self.call(call, origin, effects),
+            Input::Unreadable(note) => {
+                if !self.notes.contains(&note) {
+                    self.notes.push(note);
+                }
+                None
+            }
+            Input::Decided {
+                id,
+                allow,
+                reason,
+                args,
+            } => {
+                self.decided(&id, allow, reason, args, effects);
+                self.advance(effects)
+            }
+            Input::Executed { id, answer } => {
+                self.answer(&id, Phase::Running, answer, effects);
+                self.advance(effects)
+            }
+            Input::ChildEnded { id, answer, spent } => {
+                self.spent.add(&spent);
+                self.answer(&id, Phase::Deferred, answer, effects);
+                self.advance(effects)
+            }
+            Input::TakenBack { id } => {
+                self.give_up(
+                    |pending| pending.call.id == id,
+                    "the provider has taken the call back",
+                    effects,
+                );
+                None
+            }
+            Input::Spent(spent) => {
+                self.spent.add(&spent);
+                None
+            }
+            Input::Output(text) => {
+                self.output = text;
+                None
+            }
+            Input::TurnEnded => {
+                self.turn_over = true;
+                // In a turn with callbacks the text behind the last result is an answer of its own, so it counts as a step.
+                self.steps += u32::from(self.answered && !self.awaited);
+                // A turn that is over takes no more results: the callbacks have hung up.
+                self.give_up(|_| true, "the provider ended its turn without waiting for it", effects);
+                self.advance(effects)
+            }
+            Input::ProviderFailed(error) => Some(End::Failed(error)),
+            Input::Cancelled => Some(End::Cancelled),
+            Input::TimeUp => Some(self.limit(Limit::TimeoutMs)),
+        }
+    }
+
+    /// Registers a new call, checks the limits, and admits it.
+    fn call(&mut self, call: ToolCall, origin: Origin, effects: &mut Vec<Effect>) -> Option<End> {
+        if self.known.contains_key(&call.id) {
+            // The same call once more. It has its result, or will get it.
+            return None;
+        }
+        let number = u32::try_from(self.known.len()).unwrap_or(u32::MAX);
+        self.known.insert(call.id.clone(), number);
+        if origin == Origin::Callback && self.answered {
+            self.answered = false;
+            self.steps += 1;
+        }
+        self.awaited |= origin == Origin::Turn;
+        let kind = self.rules.tools.get(&call.name).map(|tool| tool.kind);
+        let id = call.id.clone();
+        let (phase, name) = (Phase::Asked, call.name.clone());
+        let key = (name.clone(), canonical(&call.args));
+        self.pending.insert(number, Pending { call, origin, phase });
+        // The built-in report and plan are for the caller, and are taken even if no step is left.
+        if !matches!(kind, Some(Kind::Report | Kind::Plan)) {
+            self.counted += 1;
+            let repeats = self.repeats.entry(key).or_default();
+            *repeats += 1;
+            let repeats = *repeats;
+            let limits = &self.rules.limits;
+            let over = |limit: Option<u32>, count: u32| limit.is_some_and(|limit| count > limit);
+            if over(limits.max_tool_calls, self.counted) {
+                return Some(self.limit(Limit::MaxToolCalls));
+            }
+            if over(limits.max_repeated_calls, repeats) {
+                return Some(self.limit(Limit::MaxRepeatedCalls));
+            }
+            if let Some(end) = self.no_further_step() {
+                return Some(end);
+            }
+        }
+        self.admit(&id, effects);
+        self.advance(effects)
+    }
+
+    /// Answers a new call, asks about it, or runs it.
+    fn admit(&mut self, id: &str, effects: &mut Vec<Effect>) {
+        let Some(pending) = self.find(id, Phase::Asked) else {
+            return;
+        };
+        let name = pending.call.name.clone();
+        let Some(tool) = self.rules.tools.get(&name) else {
+            let names: Vec<String> = self.rules.order.iter().map(|name| format!("\"{name}\"")).collect();
+            let known = match names.as_slice() {
+                [] => "there are none".to_owned(),
+                names => format!("the tools are {}", names.join(", ")),
+            };
+            let answer = ToolResult::error(format!("there is no tool \"{name}\": {known}"));
+            return self.answer(id, Phase::Asked, answer, effects);
+        };
+        let verdict = match tool.kind {
+            Kind::Caller => self.rules.policy.verdict(&name),
+            Kind::Report | Kind::Plan | Kind::Handoff => Verdict::Allowed(By::Builtin),
+        };
+        // Denied tools are checked first, then arguments: a denied call is denied whatever its arguments, and nobody is asked about
+        // a call that can't run.
+        if let Verdict::Denied(by) = verdict {
+            return self.deny(id, by, None, effects);
+        }
+        if let Some(mistakes) = self.mistakes(id) {
+            return self.answer(id, Phase::Asked, mistakes, effects);
+        }
+        match verdict {
+            Verdict::Ask => effects.extend(self.find(id, Phase::Asked).map(|it| Effect::Ask(it.call.clone()))),
+            Verdict::Allowed(by) => self.run(id, by, None, None, effects),
+            Verdict::Denied(_) => {}
+        }
+    }
+
+    /// Carries out the decision about a call that was asked about.
+    fn decided(
+        &mut self,
+        id: &str,
+        allow: bool,
+        reason: Option<String>,
+        args: Option<Box<RawValue>>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(pending) = self.find(id, Phase::Asked) else {
+            return;
+        };
+        if !allow {
+            return self.deny(id, By::Ask, reason, effects);
+        }
+        if let Some(args) = &args {
+            pending.call.args.clone_from(args);
+        }
+        self.run(id, By::Ask, reason, args, effects);
+    }
+
+    /// Runs a call that was permitted.
+    fn run(
+        &mut self,
+        id: &str,
+        by: By,
+        reason: Option<String>,
+        args: Option<Box<RawValue>>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(pending) = self.find(id, Phase::Asked) else {
+            return;
+        };
+        let call = pending.call.clone();
+        let replaced = args.is_some();
+        effects.push(Effect::Permission(Permission {
+            id: id.to_owned(),
+            name: call.name.clone(),
+            allow: true,
+            by,
+            reason,
+            args,
+        }));
+        if replaced && let Some(mistakes) = self.mistakes(id) {
+            return self.answer(id, Phase::Asked, mistakes, effects);
+        }
+        match self.rules.tools.get(&call.name).map(|tool| tool.kind) {
+            Some(Kind::Report) if self.report.is_some() => {
+                let refused = ToolResult::error("refused: there is a completion report already, and it counts");
+                self.answer(id, Phase::Asked, refused, effects);
+            }
+            Some(Kind::Report) => {
+                self.report = Some(call.args);
+                self.answer(id, Phase::Asked, ToolResult::text("The report was taken."), effects);
+            }
+            Some(Kind::Plan) => {
+                self.plan = Some(call.args);
+                self.answer(id, Phase::Asked, ToolResult::text("The plan was taken."), effects);
+            }
+            Some(Kind::Handoff) => match serde_json::from_str::<Task>(call.args.get()) {
+                Ok(task) => {
+                    self.enter(id, Phase::Deferred);
+                    let id = id.to_owned();
+                    effects.push(Effect::StartChild { id, task });
+                }
+                Err(error) => self.answer(id, Phase::Asked, ToolResult::error(error.to_string()), effects),
+            },
+            Some(Kind::Caller) | None => {
+                self.enter(id, Phase::Running);
+                effects.push(Effect::Execute(call));
+            }
+        }
+    }
+
+    /// Reports that a call was denied, and answers it with an error.
+    fn deny(&mut self, id: &str, by: By, reason: Option<String>, effects: &mut Vec<Effect>) {
+        let Some(pending) = self.find(id, Phase::Asked) else {
+            return;
+        };
+        let name = pending.call.name.clone();
+        let suffix = reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
+        let answer = ToolResult::error(format!("\"{name}\" was not permitted{suffix}"));
+        effects.push(Effect::Permission(Permission {
+            id: id.to_owned(),
+            name,
+            allow: false,
+            by,
+            reason,
+            args: None,
+        }));
+        self.answer(id, Phase::Asked, answer, effects);
+    }
+
+    /// The result that tells the model what is wrong with the call's arguments; `None` if they are right.
+    fn mistakes(&mut self, id: &str) -> Option<ToolResult> {
+        let call = self.find(id, Phase::Asked)?.call.clone();
+        let reason = self.rules.tools.get(&call.name)?.check(&call.args).err()?;
+        let text = format!("the arguments of \"{}\" do not fit its schema: {reason}", call.name);
+        Some(ToolResult::error(text))
+    }
+
+    fn find(&mut self, id: &str, phase: Phase) -> Option<&mut Pending> {
+        let pending = self.pending.get_mut(self.known.get(id)?)?;
+        (pending.phase == phase).then_some(pending)
+    }
+
+    fn enter(&mut self, id: &str, phase: Phase) {
+        if let Some(pending) = self.find(id, Phase::Asked) {
+            pending.phase = phase;
+        }
+    }
+
+    /// Gives a call in `phase` its one result. A result for any other call is too late, and is dropped.
+    fn answer(&mut self, id: &str, phase: Phase, answer: ToolResult, effects: &mut Vec<Effect>) {
+        if self.find(id, phase).is_none() {
+            return;
+        }
+        if let Some(Pending { call, .. }) = self.known.get(id).and_then(|number| self.pending.remove(number)) {
+            self.answered = self.pending.is_empty();
+            effects.push(Effect::Reply { call, answer });
+        }
+    }
+
+    /// Abandons callbacks whose results are no longer needed, with everything they have started.
+    fn give_up(&mut self, which: impl Fn(&Pending) -> bool, why: &str, effects: &mut Vec<Effect>) {
+        let (given_up, kept): (BTreeMap<u32, Pending>, _) = std::mem::take(&mut self.pending)
+            .into_iter()
+            .partition(|(_, pending)| pending.origin == Origin::Callback && which(pending));
+        self.pending = kept;
+        self.answered |= !given_up.is_empty() && self.pending.is_empty();
+        let mut answers = Vec::new();
+        give_up(given_up, why, effects, &mut answers);
+        effects.append(&mut answers);
+    }
+
+    /// Goes on with the run if nothing is waited for.
+    fn advance(&mut self, effects: &mut Vec<Effect>) -> Option<End> {
+        if !self.turn_over || !self.pending.is_empty() {
+            return None;
+        }
+        if self.awaited || !self.notes.is_empty() {
+            return self.next_turn(effects);
+        }
+        let missing = |need: Need, present: bool| need == Need::Required && !present;
+        let report = missing(self.rules.report, self.report.is_some());
+        let plan = missing(self.rules.plan, self.plan.is_some());
+        let (names, code) = match (report, plan) {
+            (false, false) => return Some(End::Completed),
+            (true, false) => (format!("\"{REPORT}\""), Code::CompletionReportMissing),
+            (false, true) => (format!("\"{PLAN}\""), Code::PlannerOutputMissing),
+            (true, true) => (format!("\"{REPORT}\" and \"{PLAN}\""), Code::PlannerOutputMissing),
+        };
+        if self.reminded {
+            let reason = format!("the model ended without calling {names}, though it was reminded");
+            return Some(End::missing(&self.rules.provider, code, reason));
+        }
+        self.reminded = true;
+        self.notes.push(format!(
+            "You have not called {names} yet. Do that now, then give your last answer again."
+        ));
+        self.next_turn(effects)
+    }
+
+    /// Begins the next turn, if a step is left.
+    fn next_turn(&mut self, effects: &mut Vec<Effect>) -> Option<End> {
+        if let Some(end) = self.no_further_step() {
+            return Some(end);
+        }
+        self.steps += 1;
+        (self.turn_over, self.awaited, self.answered) = (false, false, false);
+        let notes = std::mem::take(&mut self.notes);
+        effects.push(Effect::NextTurn { notes });
+        None
+    }
+
+    /// The reason why the model must not be asked again; `None` if it may.
+    fn no_further_step(&self) -> Option<End> {
+        let limits = &self.rules.limits;
+        if self.steps >= limits.max_steps {
+            return Some(self.limit(Limit::MaxSteps));
+        }
+        let cost = self.spent.cost_usd?;
+        (cost >= limits.max_cost_usd?).then(|| self.limit(Limit::MaxCostUsd))
+    }
+
+    fn limit(&self, limit: Limit) -> End {
+        End::limit(&self.rules, limit, &self.spent)
+    }
+}
+
+/// The arguments in a form that is the same whatever the order of keys and the white space.
+fn canonical(args: &RawValue) -> String {
+    fn sorted(value: Value) -> Value {
+        match value {
+            Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+            Value::Object(map) => {
+                let entries: BTreeMap<String, Value> =
+                    map.into_iter().map(|(key, value)| (key, sorted(value))).collect();
+                Value::Object(entries.into_iter().collect())
+            }
+            other => other,
+        }
+    }
+    match serde_json::from_str(args.get()) {
+        Ok(value) => sorted(value).to_string(),
+        // Lone surrogates can't be parsed, so the text is taken unchanged.
+        Err(_) => args.get().to_owned(),
+    }
+}

@@ -1,0 +1,156 @@
+//! Exchanges with a provider: here, the bytes of a process or a connection become events.
+//!
+//! [`mod@print`]: one process per call, the whole thread as one prompt. A kept process is a [`form`]: [`claude_live`] and
+//! [`qwen_live`] have one for each conversation (claude's control protocol, qwen's stream-json input), [`codex_live`],
+//! [`opencode_live`] and [`copilot_live`] one for all of them (JSON-RPC, HTTP), [`acp_live`] and [`acp_warm`] (which remembers
+//! nothing between calls) one agent for many. They share: the thread, its setup, the pool of resting sessions and a turn
+//! ([`live`]), the process that serves many ([`mod@host`]), JSON-RPC over its standard streams ([`rpc`]), claude's control lines
+//! ([`control`]) and user lines ([`user_line`]), and the [`installed`] CLI. [`http`]: one HTTP request per call, or in a test a
+//! [`mod@script`] in its place. [`bridge`]: the caller's tools, served by MCP to a CLI that calls them in the middle of a run. The
+//! driver (`run::attempt`) knows no more of them than [`Exchange`].
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use dfp_model::event::{Event, Reply};
+pub use dfp_provider::judge::{Evidence, StopReason};
+pub use dfp_text::fold::ProviderCallId;
+
+pub mod acp_live;
+pub mod acp_warm;
+pub mod bridge;
+pub mod claude_live;
+pub mod codex_live;
+pub mod control;
+pub mod copilot_live;
+pub mod form;
+pub mod host;
+pub mod http;
+pub mod installed;
+pub mod live;
+pub mod opencode_live;
+pub mod print;
+mod private_home;
+mod process;
+pub mod qwen_live;
+pub mod rpc;
+pub mod scratch;
+pub mod script;
+mod session_files;
+pub mod user_line;
+pub mod uuid;
+
+pub use process::{EndedProcess, Invocation};
+
+/// One request and its answer: the trait that a new kind of engine implements.
+///
+/// The driver calls [`next`](Exchange::next) until it says [`Progress::Over`] or calls [`stop`](Exchange::stop), and then
+/// [`finish`](Exchange::finish).
+pub trait Exchange: Send {
+    /// The reason why an exchange came to nothing through no failure of the call; [`std::convert::Infallible`] if that can't
+    /// happen.
+    type Unusable: Send;
+
+    /// True if the exchange keeps the call's limits (time, silence, output, cancelling) itself: its [`next`](Exchange::next) then
+    /// ends in time. The driver keeps the limits of all others.
+    const KEEPS_LIMITS: bool = false;
+
+    /// The id of its process, if it has one.
+    fn pid(&self) -> Option<u32> {
+        None
+    }
+
+    /// Returns whether it is certain that there is an exchange; nothing is reported before. A process that waited for a turn may
+    /// be gone.
+    fn has_begun(&self) -> bool {
+        true
+    }
+
+    /// The time since the exchange began.
+    fn elapsed(&self) -> Duration;
+
+    /// The number of bytes that have come so far.
+    fn received_bytes(&self) -> u64;
+
+    /// Waits for something to come, and adds its meaning to `events`.
+    ///
+    /// Cancel safe as far as the driver needs it: a `next` that is dropped before it is ready has lost no event that could still
+    /// be reported, but an HTTP request may be without its connection then. Only `stop` may follow.
+    fn next(&mut self, events: &mut Vec<Event>) -> impl Future<Output = Progress> + Send;
+
+    /// Gives up the exchange, for `reason`. Takes effect at once or with [`finish`](Exchange::finish).
+    fn stop(&mut self, reason: StopReason);
+
+    /// Waits until nothing is left of the exchange except parts that can be used again.
+    fn finish(self) -> impl Future<Output = Finish<Self::Unusable>> + Send;
+}
+
+/// The result of [`Exchange::next`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// There is more to come.
+    More,
+    /// Nothing more will come.
+    Over,
+}
+
+/// The result of an exchange.
+#[derive(Debug)]
+pub enum Finish<U> {
+    /// The exchange is to be judged.
+    Ended(Box<Ended>),
+    /// The exchange can't be judged as an answer to the call. The second part is its end, if there is anything to tell of it.
+    Unusable(U, Option<Box<Ended>>),
+}
+
+/// An exchange that is over.
+pub struct Ended {
+    /// The evidence that the exchange is judged by.
+    pub evidence: Evidence,
+    /// The time that its process took to start.
+    pub spawn: Option<Duration>,
+    /// When its process printed its first byte, if that is known better than by the waiting driver.
+    pub first_byte: Option<Duration>,
+    /// When the exchange was over.
+    pub exit: Option<Duration>,
+    /// Figures for the log that only exchanges of this kind have: an object.
+    pub figures: Value,
+    /// The optional flag that a CLI too old for it has refused before it did anything.
+    pub refused_flag: Option<String>,
+    /// The reason for which a CLI has refused the schema of the answer before it did anything.
+    pub refused_schema: Option<String>,
+    /// True if something was done that must not be done again.
+    pub has_side_effects: bool,
+    /// The work to be done when the verdict is known, before the last events go out.
+    pub on_verdict: Option<OnVerdict>,
+}
+
+/// Returns reusable parts to the place where the next call finds them, or ends them. It gets the reply, if there is one, and the
+/// ids of the reply's calls.
+pub type OnVerdict = Box<dyn FnOnce(Option<(&Reply, &[ProviderCallId])>) + Send>;
+
+impl Ended {
+    /// Makes an end of which nothing is known but `evidence`.
+    pub fn new(evidence: Evidence) -> Ended {
+        Ended {
+            evidence,
+            spawn: None,
+            first_byte: None,
+            exit: None,
+            figures: Value::Null,
+            refused_flag: None,
+            refused_schema: None,
+            has_side_effects: false,
+            on_verdict: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.debug_struct("Ended")
+            .field("evidence", &self.evidence)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,101 @@
+//! Running other programs: starting them, feeding and reading them, ending them, and leaving nothing behind.
+//!
+//! In: a [`Spec`] (program, arguments, environment, limits) and a cancellation token. Out: a [`Running`] that yields stdout in
+//! chunks and at last an [`Exit`], which says why and how the run ended. This module knows nothing of CLIs or models.
+//!
+//! The *host* is the program that loaded this library, a *run* is one started process with all it starts in turn, and its
+//! *leader* is the process that was started itself.
+//!
+//! What holds for every run:
+//!
+//! - **Start**: `posix_spawn` into a process group of its own, never `fork`. What is wrong with a program, its
+//!   interpreter or its working folder has an error of its own ([`StartError`]).
+//! - **Feed and drain** at the same time; a slow consumer bounds memory and loses nothing, and deadlines go on.
+//! - **Settle** on the exit of the process, plus at most [`ProcessLimits::drain`] of waiting for data. A grandchild that
+//!   holds the pipes delays nothing; a process that closes its stdout is still waited for.
+//! - **End** by timeout, silence, cancellation, too much output, an exit that does not follow complete output, [`Closer::close`] or dropping: stdin is closed, the
+//!   group gets SIGTERM, then after [`ProcessLimits::kill_grace`] SIGKILL. Descendants that left the group are found by the
+//!   table of processes and, on Linux, by [`RUN_VARIABLE`] in their environment.
+//! - **Afterwards**, also after a success, a background task has the rest of the group gone within the grace. The
+//!   leader is reaped last, so that no signal can hit an id that is somebody else's. A run that was ended reports its
+//!   end when this is done.
+//! - `SIGCHLD` and other people's children are left alone.
+//!
+//! [`registry::kill_all`] is for a host that ends and can say so. For one that is killed there is the watchdog
+//! ([`Spec::guarded`]); without it, the children see the end of their stdin, and what does not heed that lives on. On Windows a run is
+//! a job object that ends with its host (`windows.rs`).
+
+pub mod activity;
+mod drain;
+mod ending;
+mod env;
+mod fault;
+mod feed;
+mod head_tail;
+#[cfg(windows)]
+mod job;
+mod launch;
+pub mod limit;
+mod mark;
+mod memory;
+mod owner;
+#[cfg(unix)]
+mod proc;
+#[cfg(target_os = "linux")]
+mod proc_linux;
+#[cfg(any(all(test, unix), all(unix, not(target_os = "linux"))))]
+mod proc_ps;
+#[cfg(windows)]
+mod profile;
+pub mod published;
+pub mod registry;
+mod resolve;
+mod running;
+mod shell;
+mod shim;
+mod spec;
+mod start;
+mod status;
+mod supervise;
+#[cfg(unix)]
+#[path = "unix.rs"]
+mod sys;
+#[cfg(windows)]
+#[path = "windows.rs"]
+mod sys;
+#[cfg(unix)]
+#[path = "unix_target.rs"]
+mod target;
+#[cfg(windows)]
+#[path = "windows_target.rs"]
+mod target;
+mod tee;
+#[cfg(unix)]
+mod tree;
+#[cfg(unix)]
+mod wait;
+#[cfg(unix)]
+mod watchdog;
+pub mod zone;
+
+pub use env::{EnvPlan, Vars};
+pub use fault::{StartError, TooLong};
+pub use feed::{StdinClosed, StdinWriter};
+pub use head_tail::HeadTail;
+pub use mark::RUN_VARIABLE;
+pub use memory::{machine_bytes, resident_bytes};
+pub use owner::OWNER_VARIABLE;
+#[cfg(target_os = "linux")]
+pub use proc_linux::started;
+#[cfg(windows)]
+pub use profile::profile_folder;
+#[cfg(any(test, feature = "test-support"))]
+pub use resolve::counted;
+pub use resolve::{Resolved, resolve};
+pub use running::{Closer, End, Exit, Hold, Running, StderrWatch, Timings};
+pub use shell::{ShellCommand, ShellReport, run_shell};
+pub use spec::{InUse, ProcessLimits, Spec, Stdin, Waiting};
+pub use start::{Output, output, start};
+#[cfg(unix)]
+pub use sys::FolderGuard;
+pub use tee::{Tee, Tees};

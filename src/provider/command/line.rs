@@ -1,0 +1,156 @@
+//! A command line before the folder of its private files is known.
+//!
+//! These are only types: [`super::build`] fills them and `exchange` starts them.
+
+use std::path::{Path, PathBuf};
+
+use crate::PrivateHome;
+use dfp_model::event::EngineUsed;
+use dfp_text::decode::Wire;
+
+/// The command line of one process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandLine {
+    pub provider: String,
+    /// The engine that uses the process.
+    pub engine: EngineUsed,
+    /// The program: a name to be found on the PATH, or a path.
+    pub program: String,
+    pub args: Vec<Arg>,
+    /// The variables that are not inherited.
+    pub drop_env: Vec<&'static str>,
+    /// The variables that the provider sets.
+    pub set_env: Vec<(&'static str, EnvText)>,
+    /// The variables that the user sets, or removes (`None`). They win over all others.
+    pub user_env: Vec<(String, Option<String>)>,
+    /// All of standard input, which is closed behind it.
+    pub stdin: String,
+    /// Files with content that must not show in argv.
+    pub files: Vec<PrivateFile>,
+    /// Blocks of the prompt, as files in the private folder.
+    pub media: Vec<MediaFile>,
+    /// Links in the private folder to files elsewhere.
+    pub links: Vec<PrivateLink>,
+    /// The thread as a session of the CLI's own, in the private folder.
+    pub session: Option<PrivateSession>,
+    /// The CLI's home folder, made of the links when the process is started.
+    pub home: Option<PrivateHome>,
+    pub cwd: Cwd,
+    pub wire: Wire,
+    /// An answer that reaches its limit of tokens ends the run, before the CLI asks its API for the rest.
+    pub ends_at_limit: bool,
+    /// The CLI gets the schema for its answer.
+    pub has_schema: bool,
+    /// The names of flags here without which the run works, too.
+    pub optional_flags: Vec<String>,
+    /// The names of all flags here without their values and without the user's own flags, for logs.
+    pub flags: Vec<&'static str>,
+}
+
+impl CommandLine {
+    /// The names of all flags without their values, including the user's own.
+    pub fn all_flags(&self) -> Vec<String> {
+        let texts = self.args.iter().filter_map(|arg| match arg {
+            Arg::Text(text) if text.starts_with('-') && text.len() > 1 => text.split('=').next(),
+            _ => None,
+        });
+        texts.map(str::to_owned).collect()
+    }
+}
+
+/// One argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Arg {
+    Text(String),
+    /// The path of the private file of this name.
+    File(&'static str),
+    /// A setting `key="path"` in TOML: the key, and the name of the private file.
+    FileSetting(&'static str, &'static str),
+    /// This text and the path of the private file of this name: `--image=path`.
+    MediaFile(&'static str, String),
+}
+
+/// The value of a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EnvText {
+    Text(String),
+    /// The folder in which the CLI runs.
+    Cwd,
+    /// The path of the empty private folder of this name.
+    Folder(&'static str),
+    /// The path of the private file of this name.
+    File(&'static str),
+}
+
+/// A file of mode 0600 that exists as long as the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrivateFile {
+    pub name: &'static str,
+    pub content: String,
+}
+
+/// A session of the CLI's own that exists as long as the call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrivateSession {
+    /// The folder for sessions, in the private folder.
+    pub folder: &'static str,
+    /// The session's id.
+    pub id: String,
+    /// The model that is to answer in it, if one is chosen.
+    pub model: Option<String>,
+    pub files: Vec<PrivateFile>,
+}
+
+impl PrivateSession {
+    /// The session's place below its folder, for a CLI that runs in `cwd` (a real path): `<cwd>/<id>`, with all characters of `cwd`
+    /// percent-encoded except letters, digits and `-_.~` (grok 1.0.41).
+    pub fn place(&self, cwd: &Path) -> PathBuf {
+        let cwd = cwd.to_string_lossy();
+        let encoded: String = cwd
+            .bytes()
+            .map(|byte| match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+                _ => format!("%{byte:02X}"),
+            })
+            .collect();
+        Path::new(&encoded).join(&self.id)
+    }
+}
+
+/// A private file (mode 0600, removed after the run) with a block of the prompt.
+#[derive(Clone, PartialEq, Eq)]
+pub struct MediaFile {
+    /// The place in the private folder, for example `image-1.png`. Only this package uses the name.
+    pub name: String,
+    pub bytes: Vec<u8>,
+}
+
+impl std::fmt::Debug for MediaFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.debug_struct("MediaFile")
+            .field("name", &self.name)
+            .field("bytes", &self.bytes.len())
+            .finish()
+    }
+}
+
+/// A link that exists as long as the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrivateLink {
+    /// The place in the private folder.
+    pub name: String,
+    /// The target, which need not exist yet.
+    pub target: PathBuf,
+}
+
+/// The name of the working folder for [`Cwd::Private`], in the private folder.
+pub const RUN_FOLDER: &str = "empty";
+
+/// The working folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cwd {
+    Inherit,
+    /// An empty folder made for the run: the CLI finds nothing of the project, and its note about the environment names no project.
+    Private,
+    Path(String),
+}

@@ -1,0 +1,360 @@
+//! Checkpoints of agents' runs in files: one file per run, lines of JSON.
+//!
+//! In: a folder, a run's id, and entries as JSON texts. Out: the stored entries; new ones are on the disk when they are confirmed.
+//! One process at a time has a run's file, by a lock of the operating system, which ends with the process, however that ends.
+//!
+//! ```text
+//! {"checkpoint":1,"runId":"job-7","sum":"…"}      the format, and whose file it is
+//! {"lease":1,"sum":"…"}                           an attempt begins: its fencing token
+//! {"entry":…,"sum":"…"}                           one for each entry
+//! {"result":…,"sum":"…"}                          last: the run is finished
+//! ```
+//!
+//! Every line has a checksum (`checkpoint/line.rs`).
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::value::RawValue;
+
+use line::{Line, VERSION};
+
+mod line;
+mod names;
+mod open_files;
+
+pub use line::{fits_sum, write_with_sum};
+pub use names::is_run_id;
+pub use open_files::OpenFiles;
+
+/// The reason why a checkpoint can't be used. Messages name the file.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// Another process or attempt is at work on the run.
+    #[error("the run \"{0}\" is at work elsewhere: another attempt holds {1:?}")]
+    Locked(String, PathBuf),
+    /// The entries went to a file that is no longer at its path: another attempt may have begun a new one there.
+    #[error("the run \"{0}\" has lost its file: {1:?} was removed or replaced while it was at work")]
+    Lost(String, PathBuf),
+    /// Another program has changed the file's length: new entries would stand behind a hole, or behind foreign data.
+    #[error(
+        "the run \"{0}\" can't be kept: {1:?} had {2} bytes and has {3}, so somebody has changed it while the run was at work"
+    )]
+    Resized(String, PathBuf, u64, u64),
+    /// The token is not that of the latest `load`.
+    #[error("the run \"{0}\" is another attempt's: the lease {1} is over")]
+    Stale(String, u64),
+    /// The file is no checkpoint of this run, or one of a newer version.
+    #[error("the checkpoint {0:?} can't be read: {1}")]
+    Invalid(PathBuf, String),
+    /// The path is a link or no file, or others may write to it.
+    #[error("the checkpoint {0:?} is not used: {1}")]
+    Unsafe(PathBuf, &'static str),
+    /// Others may put files into the folder, which has this mode.
+    #[error("the folder of the checkpoints {0:?} is not used: others may write to it (its mode is {1:03o})")]
+    Writable(PathBuf, u32),
+    /// The operating system refused an operation.
+    #[error("the checkpoint {0:?} can't be kept: {1}")]
+    Io(PathBuf, io::Error),
+    /// This process doesn't have the run's file open.
+    #[error("the run \"{0}\" is not held here: it was finished, given back, or never loaded")]
+    Closed(String),
+}
+
+/// The stored state of a run.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The fencing token, which grows with every attempt.
+    pub token: u64,
+    pub entries: Vec<Box<RawValue>>,
+    /// The result of a finished run. Nobody holds its file then.
+    pub result: Option<Box<RawValue>>,
+    /// The file of a run that is not finished.
+    pub file: Option<CheckpointFile>,
+}
+
+/// The file of one run. This process alone holds it, until it is dropped.
+#[derive(Debug)]
+pub struct CheckpointFile {
+    run_id: String,
+    path: PathBuf,
+    file: File,
+    /// The length of the file in bytes, as far as attempts have written it.
+    length: u64,
+    token: u64,
+    /// After a failed write, which may be half there, and after the result nothing more is added.
+    state: State,
+}
+
+/// The state of a file that is held.
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    Broken,
+    Finished,
+}
+
+/// Takes over a run. Its file in `folder` is made if there is none (file 0600, folder 0700), and is locked for this process. A last
+/// line that a crash has torn is cut off. The token becomes greater than `last`, the token that this process gave before, because
+/// the file may have been removed since. Blocks.
+///
+/// # Errors
+/// [`Refused`]; nothing was changed in that case.
+pub fn load(folder: &Path, run_id: &str, last: u64) -> Result<Loaded, Refused> {
+    make_folder(folder)?;
+    let path = folder.join(names::file_name(run_id));
+    let io = |error| Refused::Io(path.clone(), error);
+    let mut file = open(&path, run_id)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(io)?;
+    let (found, whole) = line::read(&bytes, run_id).map_err(|reason| Refused::Invalid(path.clone(), reason))?;
+    if let Some(result) = found.result {
+        return Ok(Loaded {
+            token: found.token,
+            entries: found.entries,
+            result: Some(result),
+            file: None,
+        });
+    }
+    if whole < bytes.len() {
+        file.set_len(whole as u64).map_err(io)?;
+    }
+    file.seek(SeekFrom::Start(whole as u64)).map_err(io)?;
+    let token = found.token.max(last) + 1;
+    let mut opened = CheckpointFile {
+        run_id: run_id.to_owned(),
+        path: path.clone(),
+        file,
+        length: whole as u64,
+        token,
+        state: State::Open,
+    };
+    let mut lines = Vec::new();
+    if whole == 0 {
+        lines.push(Line {
+            checkpoint: Some(VERSION),
+            run_id: Some(run_id.to_owned()),
+            ..Line::default()
+        });
+    }
+    lines.push(Line {
+        lease: Some(token),
+        ..Line::default()
+    });
+    opened.write(&lines)?;
+    if whole == 0 {
+        // The file's name must survive a crash, too.
+        sync_folder(folder).map_err(io)?;
+    }
+    Ok(Loaded {
+        token,
+        entries: found.entries,
+        result: None,
+        file: Some(opened),
+    })
+}
+
+impl CheckpointFile {
+    /// Appends `entries`, which are on the disk when this returns. Without any, it only checks that the file is still the run's.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// [`Refused::Io`], after which nothing more is taken; [`Refused::Resized`]; [`Refused::Lost`].
+    pub fn append(&mut self, entries: Vec<Box<RawValue>>) -> Result<(), Refused> {
+        let lines = entries.into_iter().map(|entry| Line {
+            entry: Some(entry),
+            ..Line::default()
+        });
+        let lines: Vec<Line> = lines.collect();
+        self.write(&lines)
+    }
+
+    /// Stores the result of the finished run. Blocks.
+    ///
+    /// # Errors
+    /// As for [`append`](CheckpointFile::append).
+    pub fn finish(&mut self, result: Box<RawValue>) -> Result<(), Refused> {
+        self.write(&[Line {
+            result: Some(result),
+            ..Line::default()
+        }])?;
+        self.state = State::Finished;
+        Ok(())
+    }
+
+    /// Appends lines, and returns once they are on the disk and the file is still the run's.
+    fn write(&mut self, lines: &[Line]) -> Result<(), Refused> {
+        let io = |error| Refused::Io(self.path.clone(), error);
+        match self.state {
+            State::Open => {}
+            State::Broken => return Err(io(io::Error::other("an earlier write has failed"))),
+            State::Finished => return Err(Refused::Closed(self.run_id.clone())),
+        }
+        if !lines.is_empty() {
+            let mut bytes = Vec::new();
+            for line in lines {
+                line.write(&mut bytes).map_err(|error| io(error.into()))?;
+            }
+            self.check_length()?;
+            if let Err(error) = self.file.write_all(&bytes).and_then(|()| self.file.sync_data()) {
+                self.state = State::Broken;
+                return Err(Refused::Io(self.path.clone(), error));
+            }
+            self.length += bytes.len() as u64;
+        }
+        self.check_length()?;
+        // Checked after the write: a confirmed entry must be where the next attempt looks for it.
+        match is_at(&self.file, &self.path) {
+            true => Ok(()),
+            false => Err(Refused::Lost(self.run_id.clone(), self.path.clone())),
+        }
+    }
+
+    /// Checks that the file has the expected length. The lock excludes only programs that ask for it.
+    fn check_length(&mut self) -> Result<(), Refused> {
+        let found = self
+            .file
+            .metadata()
+            .map_err(|error| Refused::Io(self.path.clone(), error))?
+            .len();
+        if found == self.length {
+            return Ok(());
+        }
+        self.state = State::Broken;
+        Err(Refused::Resized(
+            self.run_id.clone(),
+            self.path.clone(),
+            self.length,
+            found,
+        ))
+    }
+}
+
+/// `true` if `path` leads to `file`.
+#[cfg(unix)]
+pub fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let place = |found: std::fs::Metadata| (found.dev(), found.ino());
+    match (file.metadata(), path.symlink_metadata()) {
+        (Ok(file), Ok(path)) => place(file) == place(path),
+        _ => false,
+    }
+}
+
+/// On Windows a file that is open without sharing can't be removed or replaced.
+#[cfg(not(unix))]
+pub(crate) fn is_at(_: &File, _: &Path) -> bool {
+    true
+}
+
+/// Makes the folder (mode 0700), and refuses one that is a link, another user's, or writable for others.
+fn make_folder(folder: &Path) -> Result<(), Refused> {
+    let io = |error| Refused::Io(folder.to_owned(), error);
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).map_err(io)?;
+    let found = folder.symlink_metadata().map_err(io)?;
+    if found.is_symlink() {
+        return Err(Refused::Unsafe(
+            folder.to_owned(),
+            "it is a symbolic link: name the folder itself",
+        ));
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        if found.uid() != rustix::process::geteuid().as_raw() {
+            return Err(Refused::Unsafe(folder.to_owned(), "it belongs to another user"));
+        }
+        if found.mode() & 0o022 != 0 {
+            return Err(Refused::Writable(folder.to_owned(), found.mode() & 0o777));
+        }
+    }
+    Ok(())
+}
+
+/// Locks the file at `path` for this process until the returned file is dropped; the file is made if there is none. `None` if
+/// another process has the lock, or this one has it already. The lock ends with the process, however that ends. Blocks.
+///
+/// # Errors
+/// [`Refused`]: it is not a file of its own, it belongs to somebody else, or the system refuses it.
+pub fn lock(path: &Path) -> Result<Option<File>, Refused> {
+    match open(path, "") {
+        Ok(file) => Ok(Some(file)),
+        Err(Refused::Locked(..)) => Ok(None),
+        Err(refused) => Err(refused),
+    }
+}
+
+#[cfg(unix)]
+fn open(path: &Path, run_id: &str) -> Result<File, Refused> {
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+
+    use rustix::fs::{FlockOperation, OFlags, flock};
+
+    let io = |error| Refused::Io(path.to_owned(), error);
+    if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+        return Err(Refused::Unsafe(path.to_owned(), "it is not a file, or a link to one"));
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    // These flags also guard against a link or a pipe that was put there since the check.
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits());
+    options.custom_flags(flags.unwrap_or_default());
+    let file = options.open(path).map_err(io)?;
+    let found = file.metadata().map_err(io)?;
+    if !found.is_file() || found.nlink() > 1 {
+        return Err(Refused::Unsafe(path.to_owned(), "it is not a file of its own"));
+    }
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(Refused::Unsafe(path.to_owned(), "it belongs to another user"));
+    }
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Err(Refused::Locked(run_id.to_owned(), path.to_owned())),
+        Err(error) => return Err(io(error.into())),
+    }
+    if found.mode() & 0o077 != 0 {
+        let private = std::fs::Permissions::from_mode(found.mode() & 0o700);
+        file.set_permissions(private).map_err(io)?;
+    }
+    Ok(file)
+}
+
+/// On Windows a file that is open without sharing is a lock by itself. Its folder decides who may read it.
+#[cfg(windows)]
+fn open(path: &Path, run_id: &str) -> Result<File, Refused> {
+    use std::os::windows::fs::OpenOptionsExt;
+    /// The error code `ERROR_SHARING_VIOLATION`.
+    const SHARING_VIOLATION: i32 = 32;
+    if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+        return Err(Refused::Unsafe(path.to_owned(), "it is not a file, or a link to one"));
+    }
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .share_mode(0);
+    options.open(path).map_err(|error| match error.raw_os_error() {
+        Some(SHARING_VIOLATION) => Refused::Locked(run_id.to_owned(), path.to_owned()),
+        _ => Refused::Io(path.to_owned(), error),
+    })
+}
+
+#[cfg(unix)]
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

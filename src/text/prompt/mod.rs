@@ -1,0 +1,160 @@
+//! Renders a thread as a prompt, in the form of SPEC-01.
+//!
+//! In: the messages of a thread and the tools the model may call. Out: one string, as `<thread>` XML (`xml`) or as labelled
+//! text (`labelled`), with the tool instruction (`tools`) in front of it, and the blocks that are not text with their positions
+//! in it (`placed`). Everything is appended to a single buffer; no text is copied on the way.
+
+mod capacity;
+mod document;
+pub mod json;
+mod labelled;
+mod output;
+mod placed;
+pub mod scan;
+mod text;
+mod tools;
+mod xml;
+
+pub use output::output_instruction;
+pub use placed::{Piece, Placed, Rendered};
+pub use scan::is_js_space;
+pub use text::messages_to_prompt;
+pub use tools::{TOOL_CALL_FORMAT, tool_instruction};
+pub use xml::{Escapes, escape_xml, messages_to_xml};
+
+pub use document::{events_of_document, is_thread_document, last_event_of_document};
+
+use dfp_model::message::{Content, Message, Role, ToolSpec};
+use xml::Blocks;
+
+/// The encoding of the messages (`inputEncoding`, SPEC-01).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Encoding {
+    /// `<thread>` XML.
+    #[default]
+    Xml,
+    /// `[User]`, `[Assistant]` … labels.
+    Text,
+}
+
+/// Returns whether a thread ends with a tool's result, which only system messages may follow. With `documents`, a lone user
+/// message may be a thread document.
+pub fn ends_with_result(messages: &[Message], documents: bool) -> bool {
+    let last = messages.iter().rev().find(|message| message.role != Role::System);
+    last.is_some_and(|last| match &last.content {
+        Content::Text(text) if documents && messages.len() == 1 && last.role == Role::Human => {
+            last_event_of_document(text).as_deref() == Some("tool_output")
+        }
+        _ => last.role == Role::Tool,
+    })
+}
+
+/// The options of a prompt's form.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Style<'a> {
+    /// The encoding of the messages.
+    pub encoding: Encoding,
+    /// The prefix that ids of calls in the answer must have.
+    pub mark: Option<&'a str>,
+    /// The JSON Schema that the answer has to fit.
+    pub output: Option<&'a str>,
+    /// True if a lone user message that is one whole thread document stays unescaped, with [`Encoding::Xml`].
+    pub documents: bool,
+    /// The characters of the thread that are written as entities, with [`Encoding::Xml`].
+    pub escapes: Escapes,
+    /// True if the prompt must not contain `@`, for a reader that takes the text behind one for the name of a file: XML and
+    /// JSON write it by its number. A thread with an `@` is then written with [`Encoding::Xml`], since labelled text can't
+    /// escape it.
+    pub without_at: bool,
+}
+
+/// Renders the whole prompt: the tool instruction, if there are tools, the instruction for the answer's schema, if there is
+/// one, then the messages, and the blocks that are not text.
+///
+/// Unlike [`messages_to_xml`] and [`messages_to_prompt`], which follow SPEC-01 to the letter, it lets no message be taken for
+/// several: text that merely begins like a thread is escaped, and so are lines that look like labels.
+pub fn render(messages: &[Message], tools: &[ToolSpec], style: Style) -> Rendered {
+    #[cfg(any(test, feature = "test-support"))]
+    counted::RENDERED.set(counted::RENDERED.get() + 1);
+    let capacity = tools::capacity(tools) + capacity::of(messages);
+    let mut out = Rendered::of_text(String::with_capacity(capacity));
+    tools::write(&mut out.text, tools, style.mark, style.output.is_some());
+    if let Some(schema) = style.output {
+        output::write(&mut out.text, schema);
+    }
+    if style.without_at {
+        out.replace_from(0, '@', "\\u0040");
+    }
+    let thread_at = out.text.len();
+    let mut is_ours = write_thread(&mut out, messages, style);
+    if style.without_at && out.text[thread_at..].contains('@') {
+        if style.encoding == Encoding::Text {
+            out.text.truncate(thread_at);
+            out.media.clear();
+            let as_xml = Style {
+                encoding: Encoding::Xml,
+                documents: false,
+                ..style
+            };
+            is_ours = write_thread(&mut out, messages, as_xml);
+        }
+        out.replace_from(thread_at, '@', "&#64;");
+    }
+    if is_ours && style.escapes == Escapes::Needed {
+        let thread = &out.text[thread_at..];
+        let sentence = match (thread.contains("&#64;"), thread.contains('&')) {
+            (true, _) => ESCAPED_WITH_AT,
+            (false, true) => ESCAPED,
+            (false, false) => "",
+        };
+        out.insert(thread_at, sentence);
+    }
+    out
+}
+
+/// The sentence before a thread with entities: a model that knows of them repeats a text to the letter, and writes no entities of its own.
+const ESCAPED: &str = "In the thread below, &lt; &gt; &amp; &quot; stand for the characters < > & \". In your answer, write the characters \
+                       themselves.\n\n";
+
+/// The sentence before a thread with entities, for a prompt without `@`.
+const ESCAPED_WITH_AT: &str = "In the thread below, &lt; &gt; &amp; &quot; stand for the characters < > & \", and &#64; for the at sign. In \
+                               your answer, write the characters themselves.\n\n";
+
+/// Appends the messages; returns whether they are XML that was written here.
+fn write_thread(out: &mut Rendered, messages: &[Message], style: Style) -> bool {
+    match style.encoding {
+        Encoding::Xml => match messages {
+            [message]
+                if style.documents
+                    && message.role == Role::Human
+                    && let Content::Text(text) = &message.content
+                    && is_thread_document(text) =>
+            {
+                out.text.push_str(text);
+                false
+            }
+            _ => {
+                xml::write_events(out, messages, Blocks::Placed, style.escapes);
+                true
+            }
+        },
+        Encoding::Text => {
+            labelled::write(out, messages);
+            false
+        }
+    }
+}
+
+/// A counter for tests of whole calls.
+#[cfg(any(test, feature = "test-support"))]
+pub mod counted {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// The number of threads that were rendered.
+        pub static RENDERED: Cell<usize> = const { Cell::new(0) };
+    }
+}
+
+#[cfg(test)]
+mod tests;
