@@ -10,7 +10,8 @@ import {
   runAgent,
 } from "deep-factor-providers";
 import * as native from "deep-factor-providers/native";
-import { describe, expect, it } from "vitest";
+import { createScriptedProvider } from "deep-factor-providers/testing";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
 import { toAnswer } from "../support/agent-claude.mjs";
 import { createProvider, withClaude } from "../support/harness.mjs";
@@ -24,6 +25,13 @@ async function claude(turns: Turn[], engine: "print" | "live" = "live") {
   const script = turns.map((turn, index) => toAnswer(turn, index + 1, engine));
   const { api, options } = await withClaude({ engine, script });
   return { api, options, provider: createProvider(options) };
+}
+
+/** A model that says this, where the agent is what is tested, and not how a CLI is spoken to. */
+function scripted(turns: Turn[]) {
+  const provider = createScriptedProvider(turns.map(({ text, calls = [] }) => ({ text, toolCalls: calls })));
+  onTestFinished(() => provider.close());
+  return provider;
 }
 
 const look: AgentTool = { name: "look", execute: () => "fine" };
@@ -79,7 +87,7 @@ describe("arguments", () => {
     ["a LangChain tool", (execute) => tool(execute as never, { name: "weather", description: "", schema })],
   ])("of %s may leave out what has a default, and are what the schema makes of them", async (_, make) => {
     const seen: unknown[] = [];
-    const { api, provider } = await claude([
+    const provider = scripted([
       { calls: [{ name: "weather", args }] },
       { calls: [{ name: "weather", args: { days: "many", city: "Bonn" } }] },
       { calls: [{ name: "weather", args: { city: " B " } }] },
@@ -97,8 +105,7 @@ describe("arguments", () => {
     expect(String(results[1]?.content)).toContain('the arguments of "weather" do not fit its schema: /days:');
     expect(String(results[2]?.content)).toContain(">=2 characters");
     expect((await run.result).status).toBe("completed");
-    const [first] = api.requests;
-    expect(JSON.stringify(first?.body)).toContain("days");
+    expect(provider.requests[0]?.tools).toMatchObject([{ name: "weather", schema: { properties: { days: {} } } }]);
   });
 });
 
@@ -216,7 +223,7 @@ describe("tools", () => {
       thing: () => Promise.reject({ odd: true }),
     };
     const tools = Object.entries(results).map(([name, execute]) => ({ name, execute }));
-    const { provider } = await claude([{ calls: tools.map(({ name }) => ({ name })) }, { text: "ok" }]);
+    const provider = scripted([{ calls: tools.map(({ name }) => ({ name })) }, { text: "ok" }]);
     const run = runAgent({ provider, prompt: "Go.", tools });
     const told = (await eventsOf(run)).flatMap((event) =>
       event.type === "tool_result" ? [[event.name, [event.content, event.isError]]] : [],
@@ -242,7 +249,7 @@ describe("tools", () => {
       () => ({ allow: true, args: [1] }) as never,
     ];
     const calls = answers.map(() => ({ name: "look" }));
-    const { provider } = await claude([{ calls }, { text: "ok" }]);
+    const provider = scripted([{ calls }, { text: "ok" }]);
     const run = runAgent({
       provider,
       prompt: "Go.",
@@ -309,9 +316,9 @@ describe("a run that ends badly", () => {
   );
 
   it("does not begin where the signal is aborted already", async () => {
-    const { provider, api } = await claude([]);
+    const provider = scripted([]);
     const { status } = await runAgent({ provider, prompt: "Go.", signal: AbortSignal.abort() }).result;
-    expect([status, api.log]).toEqual(["cancelled", []]);
+    expect([status, provider.requests]).toEqual(["cancelled", []]);
   });
 
   it("ends where onEvent throws or rejects", async () => {
@@ -323,7 +330,7 @@ describe("a run that ends badly", () => {
         if (event.type === "tool_call") throw new Error("my bug");
       },
     ]) {
-      const { provider } = await claude([{ calls: [{ name: "never" }] }]);
+      const provider = scripted([{ calls: [{ name: "never" }] }]);
       const never: AgentTool = { name: "never", execute: () => new Promise(() => {}) };
       const { status, error } = await runAgent({ provider, prompt: "Go.", tools: [never], onEvent }).result;
       expect([status, error?.code, error?.message]).toEqual(["failed", "CALLBACK_FAILED", "onEvent threw: my bug"]);
@@ -332,10 +339,9 @@ describe("a run that ends badly", () => {
   });
 
   it("is no failure of the process when the provider is closed under it", async () => {
-    const { options, api } = await withClaude({ script: [{ hang: true }] });
-    const provider = createProvider(options);
+    const provider = createScriptedProvider(() => new Promise<string>(() => {}));
     const run = runAgent({ provider, prompt: "Go." });
-    await api.waitForRequest(1);
+    await vi.waitFor(() => expect(provider.requests).toHaveLength(1));
     await provider.close();
     expect(await run.result).toMatchObject({ status: "failed", error: { code: "CLOSED" } });
   });
@@ -344,11 +350,11 @@ describe("a run that ends badly", () => {
 describe("handoffs", () => {
   it("nest as deep as they may", async () => {
     const hand = (agent: string) => ({ calls: [{ name: "handoff", args: { agent, task: "On." } }] });
-    const root = await claude([hand("a"), { text: "root" }]);
-    const a = await claude([hand("b"), { text: "a" }]);
-    const b = await claude([{ text: "b" }]);
-    const agents = { a: { provider: a.provider }, b: { provider: b.provider } };
-    const run = runAgent({ provider: root.provider, prompt: "Go.", builtins: { handoff: { agents, maxDepth: 2 } } });
+    const provider = scripted([hand("a"), { text: "root" }]);
+    const a = scripted([hand("b"), { text: "a" }]);
+    const b = scripted([{ text: "b" }]);
+    const agents = { a: { provider: a }, b: { provider: b } };
+    const run = runAgent({ provider, prompt: "Go.", builtins: { handoff: { agents, maxDepth: 2 } } });
     const started = (await eventsOf(run)).flatMap((event) =>
       event.type === "run_started" ? [[event.agent, event.tools]] : [],
     );

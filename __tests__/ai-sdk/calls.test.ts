@@ -14,6 +14,7 @@ import {
 } from "ai";
 import { createFallbackProvider, type ProviderError } from "deep-factor-providers";
 import { claudeCli, cli, codexCli, createCliRegistry } from "deep-factor-providers/ai-sdk";
+import { createScriptedProvider } from "deep-factor-providers/testing";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { formOf, LIVE } from "../support/ai-sdk.mjs";
@@ -239,15 +240,14 @@ describe("providers", () => {
   });
 
   it("of the caller's own, several as one too: a call that one can't make is the next one's", async () => {
-    const { options } = await withClaude({ script: [{ text: "Second." }] });
     const provider = createFallbackProvider([
       createProvider({ cliPath: "/nonexistent/claude" }),
-      createProvider({ ...options }),
+      createScriptedProvider(["Second."]),
     ]);
     const result = await generateText({ model: cli(provider)(), prompt: "Hi" });
     expect(result.text).toBe("Second.");
     expect(result.providerMetadata?.deepFactor).toMatchObject({
-      provider: "claude",
+      provider: "scripted",
       fallback: { index: 1, skipped: [{ code: "CLI_NOT_FOUND" }] },
     });
   });

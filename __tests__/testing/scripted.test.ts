@@ -1,10 +1,19 @@
 /** Scripted providers: what a script says is what a provider gives, in every face, with the addon and without it. */
 import { execFile } from "node:child_process";
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { promisify } from "node:util";
 import { Worker } from "node:worker_threads";
 import { AIMessage, ToolMessage } from "@langchain/core/messages";
 import { generateText, streamText, tool } from "ai";
-import { createFallbackProvider, type InvokeUpdate, type ProviderEvent, runAgent } from "deep-factor-providers";
+import {
+  createFallbackProvider,
+  type InvokeUpdate,
+  type ProviderEvent,
+  replayRun,
+  runAgent,
+} from "deep-factor-providers";
 import { cli } from "deep-factor-providers/ai-sdk";
 import { createGateway } from "deep-factor-providers/gateway";
 import { ChatCli } from "deep-factor-providers/langchain";
@@ -13,6 +22,8 @@ import { afterEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
 import errorCodes from "../../src/js/native.cjs";
 import { adviceOf, codes } from "../../src/js/testing/codes.cjs";
+import { removeFolder } from "../support/folders.mjs";
+import { startSdk } from "../support/telemetry.mjs";
 
 /** A provider's options that make each call go over the addon. */
 const NATIVE = { maxConcurrency: 64 };
@@ -239,6 +250,19 @@ describe("what the addon decides for every provider", () => {
       ...{ model: "big", maxOutputTokens: 9, temperature: 0.5, toolChoice: { name: "add" } },
     });
     expect(() => scripted(["x"], { budget: { requests: -1 } as never })).toThrow(/budget/);
+  });
+
+  it("tells a logger, telemetry and a run log of its calls", async () => {
+    const { both, spans } = startSdk();
+    const records: string[] = [];
+    const provider = scripted(["Hello"], { logger: ({ message }) => void records.push(message), telemetry: both });
+    const folder = mkdtempSync(join(tmpdir(), "dfp-scripted-"));
+    onTestFinished(() => removeFolder(folder));
+    const record = join(folder, "run.jsonl");
+    await provider.invoke(["Hi"], { record });
+    expect(records).toContain("started");
+    expect(spans().map(({ name }) => name)).toEqual(["chat scripted"]);
+    expect((await replayRun(record).reply).content).toBe("Hello");
   });
 
   it("is an agent's model: its calls are run, and its errors end the run", async () => {

@@ -46,7 +46,7 @@ async function compile(name: string, project: Project): Promise<string> {
   cpSync(join(ROOT, "package.json"), join(ours, "package.json"));
   // The build's index.d.cts is a byte copy.
   for (const file of ["index.d.ts", "index.d.cts"]) writeFileSync(join(ours, file), project.contract ?? CONTRACT);
-  for (const folder of ["src/js", "src/js/langchain"]) {
+  for (const folder of ["src/js", "src/js/langchain", "src/js/testing"]) {
     mkdirSync(join(ours, folder), { recursive: true });
     for (const file of readdirSync(join(ROOT, folder)).filter((it) => /\.d\.[cm]?ts$/.test(it))) {
       cpSync(join(ROOT, folder, file), join(ours, folder, file));
@@ -124,6 +124,12 @@ describe("a strict consumer compiles", () => {
     },
     120_000,
   );
+
+  it("what tests are written with", async () => {
+    const files = { "testing.ts": source("testing.ts") };
+    const lib = ["es2022", "esnext.disposable"];
+    expect(await compile("testing", { ...ESM, installed: WITH_LANGCHAIN, files, lib })).toBe("");
+  }, 120_000);
 
   it.each([
     ["node16, ESM", ESM],

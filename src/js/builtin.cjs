@@ -13,6 +13,7 @@ const WITH_REQUIRE = {
   "node:net": () => require("node:net"),
   "node:os": () => require("node:os"),
   "node:path": () => require("node:path"),
+  "node:timers": () => require("node:timers"),
   "node:url": () => require("node:url"),
   "node:util/types": () => require("node:util/types"),
   "node:worker_threads": () => require("node:worker_threads"),

@@ -1,10 +1,12 @@
 "use strict";
 
 /**
- * The real clock. A test's fake timers replace the global ones later; what a script waits for has to pass all the same.
+ * The real clock. A test's fake timers replace the global ones, and Node's own later; what a script waits for has to pass all the same.
  */
 
-const { clearTimeout: clear, setTimeout: set } = globalThis;
+const { builtin } = require("../builtin.cjs");
+
+const { clearTimeout: clear, setTimeout: set } = builtin("node:timers");
 const { now } = performance;
 
 /** Milliseconds of a clock that never goes back. */

@@ -5,6 +5,9 @@
  * What a script waits for are real milliseconds: fake timers of a test runner don't hold it up. Times are milliseconds.
  */
 
+// LangChain is an optional peer: the name stays unresolved for who has none.
+// @ts-ignore
+import type { AIMessage } from "@langchain/core/messages";
 import type {
   BudgetOptions,
   CliProvider,
@@ -126,8 +129,7 @@ export interface ScriptedProviderOptions {
 }
 
 /** A provider without a process. It goes wherever a provider goes. */
-export interface ScriptedProvider<TMessage = import("@langchain/core/messages").AIMessage>
-  extends CliProvider<TMessage> {
+export interface ScriptedProvider<TMessage = AIMessage> extends CliProvider<TMessage> {
   /** All requests that came, the first first. Adapters that `bindTools` made share them. */
   readonly requests: ScriptedRequest[];
   bindTools(tools: readonly ToolInput[]): ScriptedProvider<TMessage>;
