@@ -4,7 +4,7 @@
  * out of time or are left, and processes are stopped and killed.
  *
  * In flows the number of calls, and for how long at most; out flows what they came to, kind by kind. Exits with 1 where a call came to a wrong answer, or to a success that
- * it could not have, where one ended more than three seconds behind its limit, where one failed that nobody had done anything to, or where a
+ * it could not have, where one ended more than three seconds behind its limit (the time in which this process itself got no turn is not counted), where one failed that nobody had done anything to, or where a
  * process or a folder was left.
  *
  * Two calls of five are of real CLIs' kept processes, one process for many where the CLI has that; what a call has to answer is its own, and takes
@@ -153,6 +153,28 @@ const dying = (/** @type {string} */ id) =>
     maxConcurrency: 2 * AT_ONCE,
   });
 
+/** How often it is looked whether this process gets to run at all, ms. */
+const TICK = 20;
+/** The times in which this process did not get to run, in their order: an end that came meanwhile is seen only afterwards. @type {{ from: number, to: number }[]} */
+const stalls = [];
+let tick = performance.now();
+const ticking = setInterval(() => {
+  const now = performance.now();
+  if (now - tick > 2 * TICK) stalls.push({ from: tick + TICK, to: now });
+  tick = now;
+}, TICK);
+/** How long this process did not get to run since `from`, ms. @param {number} from */
+function stalledSince(from) {
+  const now = performance.now();
+  let sum = Math.max(0, now - Math.max(from, tick + TICK));
+  for (let at = stalls.length - 1; at >= 0; at--) {
+    const stall = stalls[at];
+    if (!stall || stall.to <= from) break;
+    sum += stall.to - Math.max(from, stall.from);
+  }
+  return sum;
+}
+
 /** @type {Record<"wrong" | "success" | "late" | "harmed" | "other", string[]>} */
 const found = { wrong: [], success: [], late: [], harmed: [], other: [] };
 /** @type {Map<string, Map<string, number>>} */
@@ -226,9 +248,14 @@ async function run(number) {
   const { end, abortedAt, began } = await callOf(provider, id, how);
   const now = performance.now();
   const said = `${id} ${name} ${what}${how.harm ? ` ${how.harm}` : ""}: ${end}`;
-  const late = Math.max(abortedAt > 0 ? now - abortedAt : 0, began > 0 ? now - began - how.timeout : 0);
+  const limit = Math.min(abortedAt > 0 ? abortedAt : now, began > 0 ? began + how.timeout : now);
+  const stalled = stalledSince(limit);
+  const late = now - limit - stalled;
   longest = Math.max(longest, late);
-  if (late > LATE) found.late.push(`${said}, ${Math.round(late)} ms late`);
+  if (late > LATE)
+    found.late.push(
+      `${said}, ${Math.round(late)} ms late, without the ${Math.round(stalled)} ms in which nothing ran here`,
+    );
   if (end.startsWith("WRONG")) found.wrong.push(said);
   if (name === "dying" && end === "answered") found.success.push(said);
   // Whoever has asked a process that comes to harm may fail; everybody else is answered, or gets what it has asked for.
@@ -267,6 +294,8 @@ const lane = async () => {
 };
 await Promise.all(Array.from({ length: AT_ONCE }, lane));
 const seconds = (performance.now() - start) / 1000;
+clearInterval(ticking);
+const still = Math.max(0, ...stalls.map(({ from, to }) => to - from));
 for (const loop of busy) loop.kill("SIGKILL");
 const closing = performance.now();
 await Promise.all(endings.slice(-2 * real.length).map((end) => end()));
@@ -278,7 +307,7 @@ const folders = temp.entries().filter((name) => name.startsWith("deep-factor-"))
 for (const end of endings.slice(0, endings.length - 2 * real.length)) await end();
 
 console.log(
-  `${made} calls, ${AT_ONCE} at a time, ${loops} busy loops, load ${loadavg().map(Math.round).join(" ")}, seed ${values.seed}: ${seconds.toFixed(0)} s; close() ${closed.toFixed(0)} ms\n`,
+  `${made} calls, ${AT_ONCE} at a time, ${loops} busy loops, load ${loadavg().map(Math.round).join(" ")}, seed ${values.seed}: ${seconds.toFixed(0)} s; close() ${closed.toFixed(0)} ms; this process did not run for ${(still / 1000).toFixed(1)} s at most\n`,
 );
 console.log("| calls | ends |\n| --- | --- |");
 for (const [key, counts] of [...ends].sort()) {

@@ -190,6 +190,15 @@ describe("kept sessions", () => {
     });
   });
 
+  it("lose no word that comes behind the call that follows it", async () => {
+    const { provider } = agent("lateWords");
+    const model = provider.bindTools([ADD]);
+    const first = await model.invoke(GO);
+    expect([first.content, argsOf(first)]).toEqual(["Let me add.", [["add", { a: 1 }]]]);
+    const second = await model.invoke(answered(GO, first));
+    expect([second.content, ofRun(second)]).toEqual(["took 1", ["live", true]]);
+  });
+
   it("are called them one after the other by one prompt", async () => {
     const { provider } = agent("inTurn");
     const model = provider.bindTools([ADD]);

@@ -31,6 +31,9 @@ function breakRules() {
   chunk("__proto__", "nor this");
 }
 
+/** @param {string} sessionId @param {object} update */
+const tell = (sessionId, update) => say({ method: "session/update", params: { sessionId, update } });
+
 /** @param {unknown} sessionId */
 function askForMore(sessionId) {
   say({ id: "f1", method: "fs/read_text_file", params: { sessionId, path: "/etc/passwd" } });
@@ -117,9 +120,19 @@ const CALLING = {
       return end();
     }
     const sum = call("add", { a: 1 });
+    tell(sessionId, { sessionUpdate: "tool_call", toolCallId: "c1", name: "mcp__df__add", status: "pending" });
     await new Promise((resolve) => setTimeout(resolve, 500));
     end();
     note({ late: await sum });
+  },
+  lateWords: async (call, sessionId, end) => {
+    const sum = call("add", { a: 1 });
+    // A call comes over another connection than these, which may be slower.
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    chunk(sessionId, "Let me add.");
+    tell(sessionId, { sessionUpdate: "tool_call", toolCallId: "c1", name: "mcp__df__add", status: "pending" });
+    chunk(sessionId, await sum);
+    end();
   },
   unknownTool: async (call, sessionId, end) => {
     chunk(sessionId, await call("rm", { path: "/" }));

@@ -25,6 +25,10 @@ pub struct KeptSession {
     pub tools: Option<SessionTools>,
     /// The calls for whose results its prompt waits.
     pub open: Vec<ToolCallRequest>,
+    /// The number of calls that have come so far.
+    pub calls: usize,
+    /// False if the agent was seen to make calls of which it tells nothing.
+    pub tells_calls: bool,
     tracker: TaskTracker,
 }
 
@@ -36,8 +40,18 @@ impl KeptSession {
             inbox,
             tools,
             open: Vec::new(),
+            calls: 0,
+            tells_calls: true,
             tracker,
         }
+    }
+
+    /// Returns whether the agent has told of all calls that have come. They come over another connection than what its model says before
+    /// them, and may be faster.
+    pub fn has_told(&self) -> bool {
+        let protocol = self.server().rpc.protocol();
+        let told = self.call.session().map_or(0, |session| protocol.told_calls(session));
+        told >= self.calls
     }
 
     /// The process in which the session lives.

@@ -29,6 +29,9 @@ use dfp_provider::WarmForm;
 /// The time without an update after which a call counts as the last of those that are made at once: opencode makes them within a
 /// few milliseconds, gemini and qwen one after the other. A later call belongs to the next turn.
 const QUIET: Duration = Duration::from_millis(100);
+/// The time that a call is ahead of what the agent tells at most: of the call itself, and of what its model has said before it. It comes
+/// over another connection; on a busy machine opencode's was half a second late.
+const AHEAD: Duration = Duration::from_secs(2);
 /// The kind of failure of a session for which there are no tools.
 const NO_TOOLS: &str = "no_tools";
 
@@ -184,6 +187,7 @@ impl SessionWork {
         let is_fresh = self.is_fresh;
         let mut events = Vec::new();
         let mut quiet: Option<Instant> = None;
+        let mut ahead_until = Instant::now();
         let answer = loop {
             let KeptSession {
                 call,
@@ -200,11 +204,21 @@ impl SessionWork {
                 update = inbox.next() => update,
                 request = next_call(tools) => {
                     open.push(request);
-                    quiet = Some(Instant::now() + QUIET);
+                    session.calls += 1;
+                    let now = Instant::now();
+                    quiet = Some(now + QUIET);
+                    ahead_until = now + AHEAD;
                     continue;
                 }
                 answer = asked => break answer,
                 () = sleep_until(quiet.unwrap_or_else(Instant::now)), if quiet.is_some() => {
+                    if session.tells_calls && !session.has_told() {
+                        if Instant::now() < ahead_until {
+                            quiet = Some(Instant::now() + QUIET);
+                            continue;
+                        }
+                        session.tells_calls = false;
+                    }
                     report.push(events);
                     return self.calls(report);
                 }

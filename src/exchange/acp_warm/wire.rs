@@ -60,6 +60,11 @@ impl Acp {
         self.sessions().insert(session.to_owned(), calls);
     }
 
+    /// The number of calls of the caller's tools that the agent has told of in `session`. What it had to say before them has come by then.
+    pub fn told_calls(&self, session: &str) -> usize {
+        self.sessions().get(session).map_or(0, calls::SessionCalls::told)
+    }
+
     /// Lets the agent call no tool in `session` any more.
     pub fn permit_none(&self, session: &str) {
         self.sessions().remove(session);

@@ -20,8 +20,8 @@ use super::wire::{self, Id};
 use crate::live::inbox::Inbox;
 use crate::live::keep::{Idle, Keepable};
 
-/// The time that an aborted turn may take to end: 15 to 50 ms were measured.
-const ABORT: Duration = Duration::from_secs(3);
+/// The time that an aborted turn may take to end: 15 to 50 ms were measured. Its caller waits so long at most.
+const ABORT: Duration = Duration::from_secs(2);
 /// The interval at which the abort is repeated: an abort before the turn has begun has no effect.
 const AGAIN: Duration = Duration::from_millis(100);
 /// The time that the server may take to forget the session.

@@ -57,6 +57,8 @@ struct KnownCall {
     kind: Option<String>,
     /// True if it was of a kind that no tool of the caller's has.
     is_own: bool,
+    /// True if it was counted as one of the caller's tools.
+    is_counted: bool,
 }
 
 impl KnownCall {
@@ -102,6 +104,8 @@ pub(super) struct SessionCalls {
     /// The names under which the agent knows the tools that are run here.
     tools: Vec<String>,
     known: HashMap<String, KnownCall>,
+    /// The number of calls that the agent has told of, as far as they may be of the caller's tools.
+    told: usize,
 }
 
 impl SessionCalls {
@@ -109,6 +113,7 @@ impl SessionCalls {
         SessionCalls {
             tools,
             known: HashMap::new(),
+            told: 0,
         }
     }
 
@@ -123,10 +128,20 @@ impl SessionCalls {
         };
         known.learn(call);
         let is_ours = known.is_of(id, &self.tools, naming);
+        // Of an agent that tells no names, nobody knows which calls are the caller's.
+        let may_be_ours = is_ours || (naming == ToolNaming::Name && known.name.is_none());
+        if may_be_ours && !std::mem::replace(&mut known.is_counted, true) {
+            self.told += 1;
+        }
         if matches!(call.status.as_deref(), Some("completed" | "failed")) {
             self.known.remove(id);
         }
         is_ours
+    }
+
+    /// The number of calls that the agent has told of, as far as they may be of the caller's tools.
+    pub(super) fn told(&self) -> usize {
+        self.told
     }
 
     /// Returns whether the agent may make `call`: by all known facts, it must be one of the caller's.
