@@ -341,7 +341,7 @@ describe("a scripted provider in the faces", () => {
 });
 
 describe("what it costs", () => {
-  it("a plain call loads no addon, starts nothing, and keeps no process alive", async () => {
+  it("a plain call loads no addon, and nothing keeps a process alive or what was closed", async () => {
     const program = `
       import { createScriptedProvider } from "deep-factor-providers/testing";
       import { createRequire } from "node:module";
@@ -349,14 +349,30 @@ describe("what it costs", () => {
       await provider.invoke(["a"]);
       await provider.invoke(["b"]).catch(() => {});
       for await (const _ of provider.stream(["c"]));
+      if (!(await provider.health()).installed) throw new Error("it is not there");
       const files = Object.keys(createRequire(process.cwd() + "/x.js").cache);
       console.log(JSON.stringify(files.filter((file) => /\\.node$|native\\.cjs$|core\\.cjs$/.test(file) && !file.includes("@langchain"))));
       provider.invoke(["d"], { outputSchema: { type: "object" } }).catch((error) => console.log(error.code));
+      let script = () => "x";
+      const held = new WeakRef(script);
+      let closed = createScriptedProvider(script, { maxConcurrency: 2 });
+      await closed.invoke(["e"]);
+      await closed.close();
+      closed = script = undefined;
+      for (let round = 0; round < 50 && held.deref(); round += 1) {
+        await new Promise(setImmediate);
+        gc();
+      }
+      console.log(held.deref() === undefined);
       createScriptedProvider(() => new Promise(() => {}), { maxConcurrency: 2 });`;
-    const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "-e", program], {
-      timeout: 30_000,
-    });
-    expect(stdout.trim().split("\n")).toEqual(["[]", "INVALID_REQUEST"]);
+    const { stdout } = await promisify(execFile)(
+      process.execPath,
+      ["--expose-gc", "--input-type=module", "-e", program],
+      {
+        timeout: 30_000,
+      },
+    );
+    expect(stdout.trim().split("\n").sort()).toEqual(["INVALID_REQUEST", "[]", "true"]);
   });
 
   it("works in a worker, which may end at any time", async () => {

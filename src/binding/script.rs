@@ -34,7 +34,7 @@ impl NativeScript {
             let _status = listener.call(text(message), ThreadsafeFunctionCallMode::NonBlocking);
         };
         NativeScript {
-            script: Arc::new(Script::new(Box::new(ask))),
+            script: Arc::new(Script::new(Arc::new(ask))),
             options: well_formed(options_json),
         }
     }
@@ -43,6 +43,12 @@ impl NativeScript {
     #[napi(catch_unwind)]
     pub fn provider(&self) -> NativeProvider {
         NativeProvider::of(ApiEngine::scripted(&self.options, Arc::clone(&self.script)))
+    }
+
+    /// Lets go of the listener. To be called when the provider is closed: until then, each holds the other.
+    #[napi(catch_unwind)]
+    pub fn end(&self) {
+        self.script.end();
     }
 
     /// Takes a part of the answer to the request `number`: a JSON array of events, each an object of one field, its kind.

@@ -29,11 +29,12 @@ use told::Told;
 
 /// Takes a message for the script as JSON: `{"number", "request"}` asks, `{"number", "left": true}` says that nobody waits for the
 /// answer any more. Returns at once.
-pub type Listener = Box<dyn Fn(String) + Send + Sync>;
+pub type Listener = Arc<dyn Fn(String) + Send + Sync>;
 
 /// A script, and the requests that it has not answered yet.
 pub struct Script {
-    listener: Listener,
+    /// `None` from [`Script::end`] on.
+    listener: Mutex<Option<Listener>>,
     last_number: AtomicU32,
     open: Mutex<HashMap<u32, mpsc::UnboundedSender<String>>>,
 }
@@ -48,7 +49,7 @@ impl Script {
     /// Makes the script that `listener` answers for.
     pub fn new(listener: Listener) -> Script {
         Script {
-            listener,
+            listener: Mutex::new(Some(listener)),
             last_number: AtomicU32::new(0),
             open: Mutex::default(),
         }
@@ -63,6 +64,19 @@ impl Script {
         }
     }
 
+    /// Lets go of the listener, which is told nothing from then on.
+    pub fn end(&self) {
+        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Gives the listener a message.
+    fn say(&self, message: String) {
+        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(listener) = listener {
+            listener(message);
+        }
+    }
+
     fn opened(&self) -> std::sync::MutexGuard<'_, HashMap<u32, mpsc::UnboundedSender<String>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -73,14 +87,14 @@ impl Script {
         let (answer, answers) = mpsc::unbounded_channel();
         self.opened().insert(number, answer);
         let request = String::from_utf8_lossy(request);
-        (self.listener)(format!(r#"{{"number":{number},"request":{request}}}"#));
+        self.say(format!(r#"{{"number":{number},"request":{request}}}"#));
         (number, answers)
     }
 
     fn leave(&self, number: u32, is_over: bool) {
         self.opened().remove(&number);
         if !is_over {
-            (self.listener)(format!(r#"{{"number":{number},"left":true}}"#));
+            self.say(format!(r#"{{"number":{number},"left":true}}"#));
         }
     }
 }

@@ -82,6 +82,8 @@ export class NativeScript {
   constructor(optionsJson: string, listener: (messageJson: string) => void);
   /** The provider that asks it; its `check` tells what is wrong with the options. */
   provider(): NativeProvider;
+  /** Lets go of the listener, once the provider is closed. */
+  end(): void;
   /** Takes events of the answer to a request: `[{"text_delta": {…}}]`. */
   tell(number: number, eventsJson: string): void;
 }

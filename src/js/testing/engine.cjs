@@ -39,7 +39,7 @@ function createEngine(options, answer, load) {
   /** @type {Set<ReturnType<typeof startRun>>} */
   const runs = new Set();
   let refuses = false;
-  /** @type {{ provider: NativeProvider } | undefined} */
+  /** @type {{ provider: NativeProvider, end: () => void } | undefined} */
   let native;
 
   const nativeSide = () => {
@@ -47,14 +47,7 @@ function createEngine(options, answer, load) {
     return native;
   };
 
-  /** Packs threads without the addon; hands over those that go to it. */
-  const known = {
-    ...createKnown({
-      get NativeShelf() {
-        return load().NativeShelf;
-      },
-    }),
-  };
+  const known = createKnown(shelves(load));
   const { handOver } = known;
 
   const closed = () => JSON.stringify({ err: { ...adviceOf(CLOSED.code), ...CLOSED, provider: id } });
@@ -106,6 +99,7 @@ function createEngine(options, answer, load) {
       engine.refuseFurther();
       for (const run of runs) run.cancel();
       await native?.provider.close();
+      native?.end();
     },
   };
 
@@ -115,6 +109,19 @@ function createEngine(options, answer, load) {
     known: /** @type {Known} */ (
       /** @type {unknown} */ ({ ...known, handOver: (/** @type {Thread} */ thread) => thread })
     ),
+  };
+}
+
+/**
+ * The addon's shelves, for threads that go to it. On its own: what was sent lately is kept for minutes, and must not hold a script.
+ *
+ * @param {() => Native} load
+ */
+function shelves(load) {
+  return {
+    get NativeShelf() {
+      return load().NativeShelf;
+    },
   };
 }
 
@@ -206,7 +213,7 @@ function createNativeSide(native, options, answer) {
 
   const provider = script.provider();
   unwrap(provider.check());
-  return { provider };
+  return { provider, end: () => script.end() };
 }
 
 module.exports = { createEngine, requestOf };

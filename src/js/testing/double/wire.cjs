@@ -14,7 +14,9 @@
  * @property {number} number of the turn
  */
 
-const { randomUUID } = require("node:crypto");
+const { builtin } = require("../../builtin.cjs");
+
+const { randomUUID } = builtin("node:crypto");
 
 const SERVER = "mcp__df__";
 /** What the API says for an error's code: its status, claude's word for it, and the text. @type {Record<string, readonly [number, string, string]>} */
