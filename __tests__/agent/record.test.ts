@@ -3,19 +3,20 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type AgentEvent, ProviderError, renderRunLog, replayRun, runAgent } from "deep-factor-providers";
+import { createScriptedProvider } from "deep-factor-providers/testing";
 import { expect, it, onTestFinished } from "vitest";
-import { toAnswer } from "../support/agent-claude.mjs";
-import { createProvider, withClaude } from "../support/harness.mjs";
+import type { Turn } from "../support/agent-scenarios.mjs";
+import { createProvider } from "../support/harness.mjs";
 import { lacks } from "../support/systems.mjs";
-
-type Turn = Parameters<typeof toAnswer>[0];
 
 const KEY = "sk-ant-api03-0123456789abcdef";
 
-async function claude(turns: Turn[]) {
-  const script = turns.map((turn, index) => toAnswer(turn, index + 1, "print"));
-  const { api, options } = await withClaude({ engine: "print", script });
-  return { api, provider: createProvider(options) };
+/** A model by the name of a CLI: what is recorded is the agent's own doing. */
+function scripted(turns: Turn[]) {
+  const script = turns.map(({ text, calls = [] }) => ({ text, toolCalls: calls }));
+  const provider = createScriptedProvider(script, { id: "claude" });
+  onTestFinished(() => provider.close());
+  return provider;
 }
 
 function file() {
@@ -35,21 +36,21 @@ const without = <Event extends { runId: string }>(events: Event[], runId: string
 
 it("holds the run, its turns and the agents it hands tasks to, to be replayed and to be shown", async () => {
   const record = file();
-  const root = await claude([
+  const root = scripted([
     { text: "I look.", calls: [{ name: "look", args: { at: "the door" } }, { name: "secret" }] },
     { calls: [{ name: "handoff", args: { agent: "helper", task: "Help me." } }] },
     { text: "All is well." },
   ]);
-  const helper = await claude([{ text: "Helped." }]);
+  const helper = scripted([{ text: "Helped." }]);
   const run = runAgent({
-    provider: root.provider,
+    provider: root,
     prompt: "Go.",
     tools: [
       { name: "look", execute: () => `it says ${KEY}` },
       { name: "secret", execute: () => expect.unreachable("it is denied") },
     ],
     permissions: { deny: ["secret"] },
-    builtins: { handoff: { agents: { helper: { provider: helper.provider } } } },
+    builtins: { handoff: { agents: { helper: { provider: helper } } } },
     record,
   });
   const { runId, status, output } = await run.result;
@@ -128,7 +129,7 @@ it("says how a run failed that did, and throws nothing", async () => {
 });
 
 it.skipIf(lacks("devices"))("says once that a file takes no more, and goes on", async () => {
-  const { provider } = await claude([{ calls: [{ name: "look" }] }, { text: "Fine." }]);
+  const provider = scripted([{ calls: [{ name: "look" }] }, { text: "Fine." }]);
   const tools = [{ name: "look", execute: () => "fine" }];
   const run = runAgent({ provider, prompt: "Go.", tools, record: "/dev/full" });
   expect(await run.result).toMatchObject({ status: "completed", output: "Fine." });
@@ -139,13 +140,13 @@ it.skipIf(lacks("devices"))("says once that a file takes no more, and goes on", 
 });
 
 it("refuses a file that can't be written before anything is started, and an option that is none at once", async () => {
-  const { api, provider } = await claude([{ text: "Never said." }]);
+  const provider = scripted([{ text: "Never said." }]);
   const record = join(file(), "no", "run.jsonl");
   const { status, error } = await runAgent({ provider, prompt: "Go.", record }).result;
   expect([status, error?.code, error?.message]).toEqual([
     ...["failed", "INVALID_OPTION"],
     expect.stringContaining('option "record": there is no folder'),
   ]);
-  expect([api.requests.length, existsSync(record)]).toEqual([0, false]);
+  expect([provider.requests.length, existsSync(record)]).toEqual([0, false]);
   expect(() => runAgent({ provider, prompt: "Go.", record: 7 as never })).toThrow("record must be a path or an object");
 });

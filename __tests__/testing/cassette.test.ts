@@ -299,6 +299,10 @@ it("says what is wrong with a file, and in which line", () => {
     [`${head}{"call":1,"after":"__proto__"}`, '2: "after" must be the number of an earlier call'],
     [`${head}{"call":1}\n{"event":{"type":"toString"}}`, '3: there is no event of the type "toString"'],
     [`${head}{"call":1}\n{"event":{"type":"message"}}`, '3: the event\'s "content" must be a string'],
+    [
+      `${head}{"call":1}\n{"event":{"type":"tool_call","toolCall":{"name":"x"}}}`,
+      '"toolCall" must be { name, args, id }',
+    ],
     [`${head}{"call":1}\n{"error":{"code":"NO"}}`, '3: there is no error of the code "NO"'],
     [`${head}{"call":1}\n{"x":1}`, "3: the line is none that a call has"],
     [`${head}{"call":1}\n{"call":2}`, "3: call 1 has no end before the next one"],

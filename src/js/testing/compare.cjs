@@ -20,16 +20,21 @@ const MOST_TOLD = 3;
 const SHOWN = 60;
 
 /**
+ * By what it says of itself: a test runner's may be of another realm.
+ *
+ * @param {unknown} value
+ * @returns {value is RegExp}
+ */
+const isRegExp = (value) => Object.prototype.toString.call(value) === "[object RegExp]";
+
+/**
  * @param {unknown} match the option
  * @returns {(request: ScriptedRequest) => unknown} what of a request is compared
  */
 function readMatch(match) {
   if (match === undefined) return (request) => request;
   if (typeof match === "function") return (request) => match(structuredClone(request));
-  if (
-    !Array.isArray(match) ||
-    !match.every((one) => one instanceof RegExp || (typeof one === "string" && one !== ""))
-  ) {
+  if (!Array.isArray(match) || !match.every((one) => isRegExp(one) || (typeof one === "string" && one !== ""))) {
     const allowed = "an array of regular expressions and texts, or a function";
     throw fault("INVALID_OPTION", `match must be ${allowed}, got ${describe(match)}`);
   }

@@ -149,6 +149,8 @@ function readLine(entry, call, wrong) {
     for (const [name, type] of fields) {
       if (typeof event[name] !== type || event[name] === null) throw wrong(`the event's "${name}" must be a ${type}`);
     }
+    const { toolCall } = event;
+    if (toolCall !== undefined && !isCall(toolCall)) throw wrong('the event\'s "toolCall" must be { name, args, id }');
     call.events.push({ ms, event });
   } else if (isObject(done)) call.end = { done };
   else if (isObject(error)) {
@@ -158,6 +160,10 @@ function readLine(entry, call, wrong) {
   else throw wrong("the line is none that a call has: tool, message, event, done, error or aborted");
   return call.end !== undefined;
 }
+
+/** @param {Record<string, unknown>} call */
+const isCall = ({ name, args, id }) =>
+  typeof name === "string" && typeof id === "string" && typeof args === "object" && args !== null;
 
 /** @param {Tape} tape */
 function formatTape({ provider, calls }) {
