@@ -117,6 +117,7 @@ describe.each(PATHS)("a plain call, %s", (_, options) => {
       new AIMessage({ content: "", tool_calls: [{ name: "add", args: { a: 1 }, id: "c" }] }),
       new ToolMessage({ content: "no", tool_call_id: "c", status: "error" }),
     ];
+    expect(await failure(provider.invoke([" "]))).toMatchObject({ code: "EMPTY_PROMPT", attempts: 0 });
     expect((await provider.invoke(["a"])).content).toBe("0: a");
     expect((await provider.invoke(thread)).content).toBe("1: no");
     expect(provider.requests[1]?.messages).toEqual([

@@ -26,6 +26,7 @@ const PLAIN = new Set(["id", "model", "timeout"]);
 const isPlainOption = ([name, value]) => PLAIN.has(name) || (name === "retry" && value === false);
 
 const CLOSED = { code: "CLOSED", message: "the provider was closed" };
+const EMPTY = { code: "EMPTY_PROMPT", message: "there is nothing to send: no message has any text" };
 const OK = JSON.stringify({ ok: null });
 
 /**
@@ -50,7 +51,9 @@ function createEngine(options, answer, load) {
   const known = createKnown(shelves(load));
   const { handOver } = known;
 
-  const closed = () => JSON.stringify({ err: { ...adviceOf(CLOSED.code), ...CLOSED, provider: id } });
+  const refused = (/** @type {{ code: string, message: string }} */ why) =>
+    JSON.stringify({ err: { ...adviceOf(why.code), ...why, provider: id } });
+  const closed = () => refused(CLOSED);
 
   /** A provider's engine. */
   const engine = {
@@ -68,7 +71,8 @@ function createEngine(options, answer, load) {
       const { events, partial, timeout = limit, ...call } = JSON.parse(json);
       if (!isPlain || needsNative(call)) return nativeSide().provider.start(handOver(thread), tools, json, env);
       const request = requestOf(JSON.parse(encodeThread(thread)), JSON.parse(tools), {});
-      const run = refuses ? refusedRun(closed()) : startRun(id, request, answer, { events, partial, timeout });
+      const why = refuses ? CLOSED : request.messages.some(saysSomething) ? undefined : EMPTY;
+      const run = why ? refusedRun(refused(why)) : startRun(id, request, answer, { events, partial, timeout });
       runs.add(run);
       run.result().then(() => runs.delete(run));
       return run;
@@ -111,6 +115,10 @@ function createEngine(options, answer, load) {
     ),
   };
 }
+
+/** @param {ScriptedRequest["messages"][number]} message */
+const saysSomething = ({ type, content, tool_calls: calls }) =>
+  type === "tool" || calls !== undefined || (typeof content === "string" ? content.trim() !== "" : content.length > 0);
 
 /**
  * The addon's shelves, for threads that go to it. On its own: what was sent lately is kept for minutes, and must not hold a script.
