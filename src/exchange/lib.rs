@@ -2,8 +2,7 @@
 //!
 //! [`mod@print`]: one process per call, the whole thread as one prompt. A kept process is a [`form`]: [`claude_live`] and
 //! [`qwen_live`] have one for each conversation (claude's control protocol, qwen's stream-json input), [`codex_live`],
-//! [`opencode_live`] and [`copilot_live`] one for all of them (JSON-RPC, HTTP), [`acp_live`] and [`acp_warm`] (which remembers
-//! nothing between calls) one agent for many. They share: the thread, its setup, the pool of resting sessions and a turn
+//! [`opencode_live`] and [`copilot_live`] one for all of them (JSON-RPC, HTTP), [`acp`] one agent for many. They share: the thread, its setup, the pool of resting sessions and a turn
 //! ([`live`]), the process that serves many ([`mod@host`]), JSON-RPC over its standard streams ([`rpc`]), claude's control lines
 //! ([`control`]) and user lines ([`user_line`]), and the [`installed`] CLI. [`http`]: one HTTP request per call, or in a test a
 //! [`mod@script`] in its place. [`bridge`]: the caller's tools, served by MCP to a CLI that calls them in the middle of a run. The
@@ -17,8 +16,7 @@ use dfp_model::event::{Event, Reply};
 pub use dfp_provider::judge::{Evidence, StopReason};
 pub use dfp_text::fold::ProviderCallId;
 
-pub mod acp_live;
-pub mod acp_warm;
+pub mod acp;
 pub mod bridge;
 pub mod claude_live;
 pub mod codex_live;

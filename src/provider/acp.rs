@@ -67,7 +67,7 @@ fn read(value: &Value) -> Result<Provider, String> {
         env: ENV,
         own_options: &[options::KEEP_ALIVE],
         live: Some(LiveForm {
-            folder: "acp_live",
+            folder: "acp",
             takes_schema: false,
             may_have_tools: false,
             has_turns_in_print: false,

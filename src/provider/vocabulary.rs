@@ -221,7 +221,7 @@ pub struct LiveForm {
 }
 
 /// The form in which one process of a CLI serves calls without memory: over the Agent Client Protocol, JSON-RPC on standard input
-/// and output, with a session for each call (`exchange::acp_warm`). It is asked the prompt of the print form.
+/// and output, with a session for each call (`exchange::acp::warm`). It is asked the prompt of the print form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WarmForm {
     /// The place of an answer's usage.

@@ -126,7 +126,7 @@ fn a_cli_is_named_in_its_own_folders_alone() {
     let ids: Vec<&str> = provider::ALL.iter().map(|provider| &*provider.id).collect();
     let name = Regex::new(&format!(r"(?i)({})", ids.join("|"))).unwrap();
     let own = Regex::new(&format!(
-        r"^(?:provider/(?:{0})/|exchange/(?:{0})_live/|exchange/acp_warm/)",
+        r"^(?:provider/(?:{0})/|exchange/(?:{0})_live/|exchange/acp/)",
         ids.join("|")
     ))
     .unwrap();

@@ -20,8 +20,8 @@ use crate::cli_attempt::CliAttempt;
 use crate::cli_request::CliRequest;
 use crate::live_support::LiveSupport;
 use crate::session::pools::Processes;
-use dfp_exchange::acp_live::form::KeptAgent;
-use dfp_exchange::acp_warm::form::Agent;
+use dfp_exchange::acp::form::KeptAgent;
+use dfp_exchange::acp::warm::Agent;
 use dfp_exchange::claude_live::form::Claude;
 use dfp_exchange::codex_live::form::Codex;
 use dfp_exchange::copilot_live::form::Copilot;
@@ -75,7 +75,7 @@ const LIVE: &[(&str, Make)] = &[
     }),
     ("opencode_live", |_, options, runs| servers(Opencode, options, runs)),
     ("copilot_live", |_, options, runs| servers(Copilot, options, runs)),
-    ("acp_live", |provider, options, runs| {
+    ("acp", |provider, options, runs| {
         let own = provider.warm.unwrap_or(WarmForm::ANY);
         servers(KeptAgent { own }, options, runs)
     }),

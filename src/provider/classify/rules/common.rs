@@ -35,7 +35,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("server_is_overloaded")], Code::Overloaded, "Overloaded"),
     Rule::new(&[Kind("content_filter")], Code::Refusal, "filtered"),
     Rule::new(&[Kind("content_policy_violation")], Code::Refusal, "rejected by the safety system"),
-    // Identifiers for failures that the Agent Client Protocol defines (`exchange::acp_warm`).
+    // Identifiers for failures that the Agent Client Protocol defines (`exchange::acp`).
     Rule::new(&[Kind("auth_required")], Code::NotLoggedIn, "Authentication required"),
     Rule::new(&[Kind("not_offered")], Code::UnsupportedOption, "the agent offers no choice of its model"),
     Rule::new(&[Kind("process_gone")], Code::Crashed, "the CLI's process ended in the middle of the call"),

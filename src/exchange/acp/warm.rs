@@ -3,17 +3,19 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use super::call::CallWork;
 use super::choices::SessionChoices;
-use super::no_session::NoSession;
 use super::server::AcpServer;
-use super::work::CallWork;
+use crate::EndedProcess;
 use crate::form::{
     Caller, Form, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, Takes, WhyAnew, WorkParts,
 };
 use crate::host::{Host, NoHost};
 use crate::installed::Installed;
+use crate::live::keep::{Idle, Keepable};
 use crate::live::setup::SetupParts;
 use crate::live::thread::{KnownThread, SessionThread};
+use crate::live::turn::{Report, TurnEnd, Work};
 use dfp_model::event::EngineUsed;
 use dfp_provider::WarmForm;
 use dfp_provider::choices::Choices;
@@ -111,5 +113,50 @@ impl ServerForm for Agent {
 
     fn sent(_: &SessionThread, prompt: &str) -> String {
         prompt.to_owned()
+    }
+}
+
+impl Work for CallWork {
+    type Session = NoSession;
+    type ReplyFacts = ();
+
+    async fn turn(&mut self, report: &Report) -> TurnEnd<NoSession, ()> {
+        match self.open(report).await {
+            Ok(session) => {
+                let inbox = self.ask(session, report);
+                self.read(inbox, report).await
+            }
+            Err(end) => end,
+        }
+    }
+
+    async fn stop(mut self) -> Option<EndedProcess> {
+        self.cancel().await;
+        self.close();
+        None
+    }
+
+    fn end(mut self) {
+        self.close();
+    }
+}
+
+/// The session of a form whose sessions live for one call: no value exists, since none is kept.
+#[derive(Debug)]
+pub enum NoSession {}
+
+impl Keepable for NoSession {
+    type Setup = SessionChoices;
+
+    fn pid(&self) -> u32 {
+        match *self {}
+    }
+
+    async fn idle(&mut self) -> Idle {
+        match *self {}
+    }
+
+    fn end(self) {
+        match self {}
     }
 }

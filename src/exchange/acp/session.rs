@@ -8,9 +8,9 @@ use tokio_util::task::TaskTracker;
 
 use super::setup::Setup;
 use super::tools::{SessionTools, next_call};
-use crate::acp_warm::server::AcpServer;
-use crate::acp_warm::wire::Update;
-use crate::acp_warm::work::CallWork;
+use crate::acp::call::CallWork;
+use crate::acp::server::AcpServer;
+use crate::acp::wire::Update;
 use crate::bridge::ToolCallRequest;
 use crate::live::inbox::Inbox;
 use crate::live::keep::{Idle, Keepable};

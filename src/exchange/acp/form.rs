@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use super::server::AcpServer;
 use super::session::KeptSession;
 use super::setup::Setup;
-use super::work::{CallResult, New, SessionWork, TurnInput};
-use crate::acp_warm::server::AcpServer;
+use super::turn::{CallResult, New, SessionWork, TurnInput};
 use crate::form::{Caller, Form, ProcessOptions, Proof, ServerForm, ServerStart, SessionCall, WhyAnew, WorkParts};
 use crate::host::NoHost;
 use crate::installed::Installed;

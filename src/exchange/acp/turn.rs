@@ -15,9 +15,8 @@ use super::session::KeptSession;
 use super::setup::Setup;
 use super::tools::{SessionTools, next_call, refuse_early};
 use crate::EndedProcess;
-use crate::acp_warm::no_session::NoSession;
-use crate::acp_warm::server::AcpServer;
-use crate::acp_warm::work::{CallWork, SessionPlace};
+use crate::acp::call::{CallWork, SessionPlace};
+use crate::acp::server::AcpServer;
 use crate::form::WorkParts;
 use crate::live::keep::Keepable;
 use crate::live::turn::{self, Report, Work};
@@ -130,7 +129,7 @@ impl SessionWork {
             .tracked(&self.tracker)
             .choosing(self.setup.chosen.clone())
             .placed(place);
-        let opened = call.open(report).await.map_err(without_session)?;
+        let opened = call.open(report).await?;
         if let Some(tools) = &tools {
             server.rpc.protocol().permit(&opened.session_id, tools.names());
         }
@@ -233,7 +232,7 @@ impl SessionWork {
                 None if !is_fresh && inbox.bytes() == before && call.server().host().is_over() => {
                     return TurnEnd::Vanished;
                 }
-                None => return without_session(call.gone(report).await),
+                None => return call.gone(report).await,
             }
             report.tell(&mut events).await;
         };
@@ -264,8 +263,8 @@ impl SessionWork {
         }
         let answer = answer.unwrap_or(Err(RequestError::Gone));
         match call.answered(answer, report).await {
-            turn::TurnEnd::Reply { .. } => self.reply(),
-            end => without_session(end),
+            TurnEnd::Reply { .. } => self.reply(),
+            end => end,
         }
     }
 
@@ -322,25 +321,6 @@ fn cut(call: &str, result: &Content, most: usize) -> Option<Event> {
              keeps the whole in a folder of its own. Shorten such results"
         ),
     })
-}
-
-/// The result of a turn that leaves no session.
-fn without_session(end: turn::TurnEnd<NoSession, ()>) -> TurnEnd {
-    match end {
-        turn::TurnEnd::Reply { .. } | turn::TurnEnd::Failed => TurnEnd::Failed,
-        turn::TurnEnd::Vanished => TurnEnd::Vanished,
-        turn::TurnEnd::Unsupported {
-            reason,
-            may_have_asked,
-            process,
-        } => TurnEnd::Unsupported {
-            reason,
-            may_have_asked,
-            process,
-        },
-        turn::TurnEnd::ProcessGone { process, is_handshaken } => TurnEnd::ProcessGone { process, is_handshaken },
-        turn::TurnEnd::Stopped(process) => TurnEnd::Stopped(process),
-    }
 }
 
 impl Work for SessionWork {

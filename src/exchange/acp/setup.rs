@@ -1,6 +1,6 @@
 //! The setup of a kept session: the parts of its first prompt beside the thread, and the tools.
 
-use crate::acp_warm::choices::SessionChoices;
+use crate::acp::choices::SessionChoices;
 use crate::live::setup::SetupParts;
 use dfp_provider::declare::mcp::Declarations;
 

@@ -8,7 +8,7 @@ use std::io;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::acp_warm::wire;
+use crate::acp::wire;
 use crate::bridge::{self, Bridge, BridgeOptions, Connection, ToolCallRequest};
 use dfp_provider::declare::mcp::{Declarations, SERVER};
 

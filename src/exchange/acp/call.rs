@@ -12,12 +12,10 @@ use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
 use super::choices::{self, Choice, Session, SessionChoices, Way};
-use super::no_session::NoSession;
 use super::server::{AcpServer, CallPermit, EXIT, EndedSession};
 use super::wire::{self, Answered, Loaded, Update};
-use crate::EndedProcess;
 use crate::live::inbox::Inbox;
-use crate::live::turn::{self, Report, Work};
+use crate::live::turn::{self, Report};
 use crate::rpc::message::RpcError;
 use crate::rpc::{Answer, Answering, RequestError};
 use crate::session_files::{self, SessionFiles};
@@ -45,7 +43,8 @@ pub const GONE: &str = "process_gone";
 /// The kind of failure of an answer without the usage that the agent reports for every whole one.
 const NO_USAGE: &str = "no_usage";
 
-type TurnEnd = turn::TurnEnd<NoSession, ()>;
+/// The end of a turn, whatever session it leaves: a call by itself leaves none.
+type TurnEnd<S> = turn::TurnEnd<S, ()>;
 
 /// The surroundings in which a session is opened.
 #[derive(Debug, Default)]
@@ -86,7 +85,7 @@ pub struct CallWork {
 }
 
 /// The result of a call whose CLI opens no sessions, for this reason: no prompt was sent.
-fn unsupported(reason: impl Into<String>) -> TurnEnd {
+fn unsupported<S>(reason: impl Into<String>) -> TurnEnd<S> {
     TurnEnd::Unsupported {
         reason: reason.into(),
         may_have_asked: false,
@@ -154,7 +153,7 @@ impl CallWork {
     }
 
     /// Opens a session, when it is this call's turn.
-    pub(crate) async fn open(&mut self, report: &Report) -> Result<Session, TurnEnd> {
+    pub(crate) async fn open<S>(&mut self, report: &Report) -> Result<Session, TurnEnd<S>> {
         let Some(_permit) = self.server.opening_permit().await else {
             return Err(TurnEnd::Vanished);
         };
@@ -233,7 +232,12 @@ impl CallWork {
 
     /// Makes a choice in `session`, and checks the agent's offer first: for a model that grok does not know, it takes another one
     /// without a word (1.0.41).
-    async fn choose(&mut self, mut session: Session, choice: Choice, report: &Report) -> Result<Session, TurnEnd> {
+    async fn choose<S>(
+        &mut self,
+        mut session: Session,
+        choice: Choice,
+        report: &Report,
+    ) -> Result<Session, TurnEnd<S>> {
         let chosen = match choice {
             Choice::Model => self.chosen.model.clone(),
             Choice::Effort => self.chosen.effort.clone(),
@@ -310,7 +314,7 @@ impl CallWork {
     }
 
     /// Reads until the answer has come.
-    async fn read(&mut self, mut inbox: Inbox<Update>, report: &Report) -> TurnEnd {
+    pub(super) async fn read<S>(&mut self, mut inbox: Inbox<Update>, report: &Report) -> TurnEnd<S> {
         let mut events = Vec::new();
         let answer = loop {
             let Some(answer) = &mut self.asked else {
@@ -365,7 +369,7 @@ impl CallWork {
 
     /// Ends the turn with the agent's answer to the prompt: its usage, and a reply if it stopped with `end_turn`. Any other stop
     /// reason is a failure, and so is a missing usage for an agent that reports one in every whole answer.
-    pub(crate) async fn answered(&mut self, answer: Answer, report: &Report) -> TurnEnd {
+    pub(crate) async fn answered<S>(&mut self, answer: Answer, report: &Report) -> TurnEnd<S> {
         let answer = match answer {
             Ok(answer) => answer,
             Err(RequestError::Refused(error)) => return self.failed(&error, report),
@@ -467,11 +471,11 @@ impl CallWork {
         }
     }
 
-    fn failed(&mut self, error: &RpcError, report: &Report) -> TurnEnd {
+    fn failed<S>(&mut self, error: &RpcError, report: &Report) -> TurnEnd<S> {
         self.fails(failure(self.form.errors, error), report)
     }
 
-    fn fails(&mut self, failure: Failure, report: &Report) -> TurnEnd {
+    fn fails<S>(&mut self, failure: Failure, report: &Report) -> TurnEnd<S> {
         self.say(report);
         report.fail_with(failure, self.known())
     }
@@ -489,7 +493,7 @@ impl CallWork {
     }
 
     /// Ends the call when nothing more comes for it.
-    pub(crate) async fn gone(&mut self, report: &Report) -> TurnEnd {
+    pub(crate) async fn gone<S>(&mut self, report: &Report) -> TurnEnd<S> {
         self.say(report);
         let host = self.server.host();
         if !host.is_over() {
@@ -506,31 +510,6 @@ impl CallWork {
         });
         let failure = Failure::named(GONE, "the CLI's process ended in the middle of the call");
         report.host_gone(exit.as_ref(), failure)
-    }
-}
-
-impl Work for CallWork {
-    type Session = NoSession;
-    type ReplyFacts = ();
-
-    async fn turn(&mut self, report: &Report) -> TurnEnd {
-        match self.open(report).await {
-            Ok(session) => {
-                let inbox = self.ask(session, report);
-                self.read(inbox, report).await
-            }
-            Err(end) => end,
-        }
-    }
-
-    async fn stop(mut self) -> Option<EndedProcess> {
-        self.cancel().await;
-        self.close();
-        None
-    }
-
-    fn end(mut self) {
-        self.close();
     }
 }
 

@@ -190,7 +190,7 @@ fn updates_are_text_thoughts_and_figures() {
 
 #[test]
 fn answers_have_a_session_or_figures() {
-    let session: crate::acp_warm::choices::Session =
+    let session: crate::acp::choices::Session =
         serde_json::from_str(r#"{"sessionId":"s","models":{"currentModelId":"m"}}"#).unwrap();
     assert_eq!(
         (session.session_id.as_str(), session.models.current()),
