@@ -23,7 +23,7 @@ use dfp_model::error::{Category, Code, ProviderError};
 use dfp_model::message::{Message, Role, ToolSpec};
 use dfp_process::{Output, Vars};
 use dfp_provider::classify;
-use dfp_provider::codex::tool_form;
+use dfp_provider::tool_form;
 use dfp_provider::{LoginCheck, LoginKind};
 use dfp_run::ask;
 use dfp_run::model::{Model as _, ProviderObject};

@@ -16,9 +16,9 @@ use dfp_model::error::{Code, ProviderError};
 use dfp_process::limit::{self, Permit};
 use dfp_process::{ProcessLimits, StartError, Tees, Vars};
 use dfp_provider::classify;
-use dfp_provider::codex::tool_form;
 use dfp_provider::command;
 use dfp_provider::options::Options;
+use dfp_provider::tool_form;
 use dfp_provider::{Provider, acp, custom};
 use dfp_text::redact::{Redactor, Secret};
 

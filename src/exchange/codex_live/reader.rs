@@ -13,8 +13,8 @@ use super::items;
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::reasoning::ReasoningDetail;
 use dfp_model::message::{ToolCall, Usage};
-use dfp_provider::codex::tool_form::{FUNCTIONS, OUR_NAMESPACE};
 use dfp_provider::declare::Tools;
+use dfp_provider::tool_form::{FUNCTIONS, OUR_NAMESPACE};
 
 /// The failure of a turn that ended well and without a word, though the model had begun a message.
 const REFUSED: &str = "refused_answer";

@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::tools::{self, Form};
 use super::wire::DynamicTool;
 use dfp_model::message::ToolSpec;
-use dfp_provider::codex::tool_form::OUR_NAMESPACE;
 use dfp_provider::declare::Tools;
+use dfp_provider::tool_form::OUR_NAMESPACE;
 
 /// The setup of a thread. Threads with different setups are not exchangeable.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,6 @@
 //! each thread are made.
 
 mod errors;
-pub mod tool_form;
 
 use std::borrow::Cow;
 

@@ -11,7 +11,7 @@ use super::{
     TIMEOUT, TextToolCalls, check, checked, engine, environment, login, number, texts,
 };
 use crate::choices::{self, Choices, on_unsupported};
-use crate::codex::tool_form;
+use crate::tool_form;
 use crate::{Provider, Reading};
 use dfp_model::budget::{Budget, Per};
 use dfp_model::error::{Code, ProviderError};

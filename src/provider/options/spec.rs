@@ -1,7 +1,7 @@
 //! The table of options: names, types and limits. `read` turns them into values.
 
 use crate::choices;
-use crate::codex::tool_form;
+use crate::tool_form;
 use dfp_model::budget::Per;
 
 /// An option's type and limits.
