@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use deep_factor_providers::classify::{self, Context, UserRule};
 use deep_factor_providers::command::{self, Installed, Mode};
+use deep_factor_providers::declare::mcp_server;
 use deep_factor_providers::decode::ansi::{Stripper, strip_ansi};
 use deep_factor_providers::decode::{Decoder, Wire};
 use deep_factor_providers::event::Event;
-use deep_factor_providers::exchange::claude_live::mcp;
 use deep_factor_providers::exchange::codex_live::catalog::{self, Keep};
 use deep_factor_providers::exchange::codex_live::inbound::{self, Notice};
 use deep_factor_providers::exchange::codex_live::reader::{TurnReader, TurnStep};
@@ -354,7 +354,8 @@ fn thread(data: &[u8]) {
 fn control_line(data: &[u8]) {
     for line in text(data).lines() {
         if let Some(control::Inbound::Mcp { message, .. }) = control::read(line) {
-            let _answer = mcp::answer(&[], &message);
+            let message = serde_json::from_str(message.get()).unwrap_or_default();
+            let _answer = mcp_server::answer(&[], false, &message);
         }
     }
 }

@@ -8,7 +8,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rmcp::model::RequestId;
+use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -61,6 +62,24 @@ pub(super) enum CallRejection {
     IdReused,
     /// The call was answered, and the answer is no longer kept.
     Forgotten,
+}
+
+/// The id of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum RequestId {
+    Number(i64),
+    Text(String),
+}
+
+impl RequestId {
+    /// Reads an id as it is written; `None` if JSON-RPC has no such ids.
+    pub fn read(id: &RawValue) -> Option<RequestId> {
+        match serde_json::from_str(id.get()).ok()? {
+            Value::Number(number) => number.as_i64().map(RequestId::Number),
+            Value::String(text) => Some(RequestId::Text(text)),
+            _ => None,
+        }
+    }
 }
 
 /// A session, and one of its request ids.
@@ -272,8 +291,6 @@ fn unique(own: String, taken: &mut HashSet<String>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::value::RawValue;
-
     use super::*;
 
     fn calls(capacity: usize) -> (CallQueue, mpsc::Receiver<ToolCallRequest>) {

@@ -3,9 +3,8 @@
 //! In: text, or content blocks in any of these forms: MCP, LangChain (two), OpenAI, Anthropic. Out: MCP blocks. Content that MCP
 //! can't hold is replaced by a note to the model.
 
-use rmcp::model::ContentBlock;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use dfp_model::message::content::{self, Kind, Part, Source};
 use dfp_model::message::{Content, Role};
@@ -35,34 +34,30 @@ impl ContentReader {
 }
 
 /// `content` as MCP blocks.
-pub(super) fn blocks(content: &Content, reader: ContentReader) -> Vec<ContentBlock> {
+pub(super) fn blocks(content: &Content, reader: ContentReader) -> Vec<Value> {
     let mut blocks = match content {
-        Content::Text(text) => vec![ContentBlock::text(text)],
+        Content::Text(text) => vec![text_block(text)],
         Content::Blocks(raw) => of_raw(raw),
     };
-    let misread = |block: &ContentBlock| match block {
-        ContentBlock::Text(text) => serde_json::from_str::<Value>(&text.text).is_ok_and(|value| !value.is_object()),
-        _ => false,
+    let misread = |block: &Value| {
+        let text = block["text"].as_str();
+        text.is_some_and(|text| serde_json::from_str::<Value>(text).is_ok_and(|value| !value.is_object()))
     };
     if reader == ContentReader::Parsing && blocks.first().is_some_and(misread) {
         // An empty text is no JSON.
-        blocks.insert(0, ContentBlock::text(""));
+        blocks.insert(0, text_block(""));
     }
     blocks
 }
 
 /// The MCP blocks for content blocks in JSON: an array of blocks, or a single one.
-fn of_raw(raw: &RawValue) -> Vec<ContentBlock> {
+fn of_raw(raw: &RawValue) -> Vec<Value> {
     let items = match serde_json::from_str::<Vec<&RawValue>>(raw.get()) {
         Ok(items) if !items.is_empty() => items,
         _ => vec![raw],
     };
     // A block that only MCP has in this form.
-    let own = |item: &&RawValue| {
-        serde_json::from_str::<ContentBlock>(item.get())
-            .ok()
-            .filter(is_resource)
-    };
+    let own = |item: &&RawValue| serde_json::from_str::<Value>(item.get()).ok().filter(is_resource);
     if !items.iter().any(|item| own(item).is_some()) {
         return content::parts(raw, &Role::Tool).into_iter().map(block).collect();
     }
@@ -73,36 +68,47 @@ fn of_raw(raw: &RawValue) -> Vec<ContentBlock> {
     blocks.collect()
 }
 
-fn is_resource(block: &ContentBlock) -> bool {
-    matches!(block, ContentBlock::Resource(_) | ContentBlock::ResourceLink(_))
+/// Returns whether `block` is a resource, or a link to one, in MCP's own form.
+fn is_resource(block: &Value) -> bool {
+    let has = |object: &Value, name: &str| object[name].is_string();
+    match block["type"].as_str() {
+        Some("resource") => {
+            let resource = &block["resource"];
+            has(resource, "uri") && (has(resource, "text") || has(resource, "blob"))
+        }
+        Some("resource_link") => has(block, "uri") && has(block, "name"),
+        _ => false,
+    }
+}
+
+fn text_block(text: &str) -> Value {
+    json!({"type": "text", "text": text})
 }
 
 /// One block for MCP. The call waits for its result, so content that MCP can't hold is named in a note. Binary data is never sent
 /// as text.
-fn block(part: Part) -> ContentBlock {
+fn block(part: Part) -> Value {
     let what = match part {
-        Part::Text(text) => return ContentBlock::text(text),
+        Part::Text(text) => return text_block(&text),
         Part::Media(media) => match (media.kind, &media.source, &media.mime) {
             (Kind::Image, Source::Base64(data), Some(mime)) => {
-                return ContentBlock::image(data.as_str(), mime.as_str());
+                return json!({"type": "image", "data": data, "mimeType": mime});
             }
             (Kind::Audio, Source::Base64(data), Some(mime)) => {
-                return ContentBlock::audio(data.as_str(), mime.as_str());
+                return json!({"type": "audio", "data": data, "mimeType": mime});
             }
             _ => media.name(),
         },
         Part::Unknown(what) => what,
-        Part::Omitted | Part::Call(_) => return ContentBlock::text(""),
+        Part::Omitted | Part::Call(_) => return text_block(""),
     };
-    ContentBlock::text(format!(
+    text_block(&format!(
         "[The tool returned {what} here, which can't be handed on: results hold text, images and audio.]"
     ))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn of(content: Value) -> Value {

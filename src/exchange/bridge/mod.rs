@@ -5,7 +5,7 @@
 //! another. `docs/reference/mcp-bridge.md` has the threat model and the limits.
 //!
 //! ```text
-//! CLI ─HTTP─▶ server (bounds) ─▶ request_guard (host, origin, token, path) ─▶ rpc_body ─▶ rmcp ─▶ handler ─▶ calls ─▶ ToolCallRequest
+//! CLI ─HTTP─▶ server (bounds) ─▶ request_guard (host, origin, token, path) ─▶ rpc_body ─▶ handler ─▶ calls ─▶ ToolCallRequest
 //!         ◀── SSE: progress … result ◀───────────────────────────────────────────────── answer ◀── reply
 //! ```
 

@@ -1,40 +1,59 @@
-//! The body of a request: it is read within limits of size and time, and the bridge takes from it what it must know before the MCP
-//! server does.
+//! The body of a request: it is read within limits of size and time.
 //!
 //! In: a body that arrives piece by piece from a client with the token. Out: an [`RpcBody`], or the [`Rejection`] for it. The
-//! arguments of a call are taken out here as raw text. So they reach the caller as the model wrote them, and text that a JSON value
-//! can't hold (lone surrogates, long numbers) doesn't lose the call.
+//! arguments of a call stay raw text. So they reach the caller as the model wrote them, and text that a JSON value can't hold (lone
+//! surrogates, long numbers) doesn't lose the call.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::StatusCode;
 use http_body_util::BodyExt;
 use hyper::body::Body;
-use rmcp::model::RequestId;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::calls::RequestId;
 use super::request_guard::Rejection;
+use dfp_provider::declare::mcp_server::Message;
 
 /// A body of up to this many times the limit is read and dropped, so that a client that writes before it reads still gets the
 /// reason.
 const PATIENCE: usize = 8;
 
 /// One JSON-RPC message.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct RpcBody {
-    /// The body for the MCP server: unchanged, except for a call's arguments.
-    pub body: Bytes,
-    /// The method; `None` in an answer.
-    pub method: Option<String>,
-    /// The arguments of a `tools/call`, as the text of a JSON object.
-    pub args: Option<Box<RawValue>>,
+    /// The message as it came.
+    message: Box<RawValue>,
+    /// The id of a request.
+    pub id: Option<RequestId>,
+    /// The parameters of a `tools/call` that names a tool.
+    pub call: Option<CallParams>,
     /// The name that the client gives itself when it initialises.
     pub client: Option<String>,
     /// The request that a `notifications/cancelled` withdraws.
     pub cancels: Option<RequestId>,
+}
+
+impl RpcBody {
+    /// The message in parts.
+    pub fn rpc(&self) -> Message<'_> {
+        serde_json::from_str(self.message.get()).unwrap_or_default()
+    }
+}
+
+/// The parameters of a `tools/call`.
+#[derive(Debug)]
+pub(super) struct CallParams {
+    pub name: String,
+    /// The arguments, as the text of a JSON object.
+    pub args: Box<RawValue>,
+    /// The token of notifications of progress, if the client wants them.
+    pub progress: Option<Box<RawValue>>,
+    /// The model's own id of the call, where the CLI passes it on.
+    pub call_id: Option<String>,
 }
 
 const TOO_LARGE: Rejection = Rejection {
@@ -49,13 +68,18 @@ const BROKEN: Rejection = Rejection {
     status: StatusCode::BAD_REQUEST,
     reason: "the body could not be read to its end",
 };
-const NOT_JSON_OBJECT: Rejection = Rejection {
+const NOT_A_MESSAGE: Rejection = Rejection {
     status: StatusCode::BAD_REQUEST,
-    reason: "the body is not a JSON object",
+    reason: "the body is not a JSON-RPC message",
 };
 const ARGS_NOT_OBJECT: Rejection = Rejection {
     status: StatusCode::BAD_REQUEST,
     reason: "a call's arguments must be a JSON object",
+};
+
+const NO_ID: Rejection = Rejection {
+    status: StatusCode::BAD_REQUEST,
+    reason: "the id of a request must be a number or a text",
 };
 
 /// Reads all of `body`, if it has at most `limit` bytes and arrives within `time`.
@@ -93,51 +117,82 @@ pub(super) async fn collect(body: impl Body, limit: usize, time: Duration) -> Re
 }
 
 /// Reads the message in `body`.
-pub(super) fn read(body: Bytes) -> Result<RpcBody, Rejection> {
-    type Raw<'a> = BTreeMap<String, &'a RawValue>;
-    let mut message: Raw = serde_json::from_slice(&body).map_err(|_| NOT_JSON_OBJECT)?;
-    let method: Option<String> = message
-        .get("method")
-        .and_then(|raw| serde_json::from_str(raw.get()).ok());
-    let mut rpc = RpcBody {
-        method,
-        ..RpcBody::default()
+pub(super) fn read(body: &[u8]) -> Result<RpcBody, Rejection> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params<'a> {
+        name: Option<String>,
+        #[serde(borrow)]
+        arguments: Option<&'a RawValue>,
+        #[serde(borrow, rename = "_meta")]
+        meta: Option<&'a RawValue>,
+        #[serde(borrow)]
+        client_info: Option<&'a RawValue>,
+        #[serde(borrow)]
+        request_id: Option<&'a RawValue>,
+    }
+    let message: Box<RawValue> = serde_json::from_slice(body).map_err(|_| NOT_A_MESSAGE)?;
+    if !message.get().starts_with('{') {
+        return Err(NOT_A_MESSAGE);
+    }
+    let rpc: Message = serde_json::from_str(message.get()).map_err(|_| NOT_A_MESSAGE)?;
+    let id = match rpc.id {
+        Some(id) if rpc.method.is_some() => Some(RequestId::read(id).ok_or(NO_ID)?),
+        _ => None,
     };
-    let params: Option<Raw> = message
-        .get("params")
-        .and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let params: Option<Params> = rpc.params.and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let (mut call, mut client, mut cancels) = (None, None, None);
     match (rpc.method.as_deref(), params) {
-        (Some("tools/call"), Some(mut params)) if params.contains_key("arguments") => {
-            let empty: &RawValue = serde_json::from_str("{}").map_err(|_| NOT_JSON_OBJECT)?;
-            let args = params.insert("arguments".to_owned(), empty).unwrap_or(empty);
-            let args = match args.get() {
-                "null" => empty,
-                text if text.starts_with('{') => args,
-                _ => return Err(ARGS_NOT_OBJECT),
+        (Some("tools/call"), Some(params)) => {
+            let args = match params.arguments.map(RawValue::get) {
+                None => "{}",
+                Some(text) if text.starts_with('{') => text,
+                Some(_) => return Err(ARGS_NOT_OBJECT),
             };
-            rpc.args = Some(args.to_owned());
-            let params = serde_json::value::to_raw_value(&params).map_err(|_| NOT_JSON_OBJECT)?;
-            message.insert("params".to_owned(), &params);
-            rpc.body = serde_json::to_vec(&message).map_err(|_| NOT_JSON_OBJECT)?.into();
+            let args = RawValue::from_string(args.to_owned()).map_err(|_| ARGS_NOT_OBJECT)?;
+            call = params.name.map(|name| CallParams {
+                name,
+                args,
+                progress: params.meta.and_then(progress_token),
+                call_id: params.meta.and_then(call_id),
+            });
         }
         (Some("initialize"), Some(params)) => {
             #[derive(Deserialize)]
             struct Named {
                 name: String,
             }
-            let named = params.get("clientInfo").and_then(|raw| Named::deserialize(*raw).ok());
-            rpc.client = named.map(|client| client.name);
-            rpc.body = body;
+            let named = params.client_info.and_then(|raw| Named::deserialize(raw).ok());
+            client = named.map(|client| client.name);
         }
-        (Some("notifications/cancelled"), Some(params)) => {
-            rpc.cancels = params
-                .get("requestId")
-                .and_then(|raw| RequestId::deserialize(*raw).ok());
-            rpc.body = body;
-        }
-        _ => rpc.body = body,
+        (Some("notifications/cancelled"), Some(params)) => cancels = params.request_id.and_then(RequestId::read),
+        _ => {}
     }
-    Ok(rpc)
+    Ok(RpcBody {
+        message,
+        id,
+        call,
+        client,
+        cancels,
+    })
+}
+
+/// The token for notifications of progress in `meta`.
+fn progress_token(meta: &RawValue) -> Option<Box<RawValue>> {
+    #[derive(Deserialize)]
+    struct Meta<'a> {
+        #[serde(borrow, rename = "progressToken")]
+        token: Option<&'a RawValue>,
+    }
+    let token = serde_json::from_str::<Meta>(meta.get()).ok()?.token?;
+    RequestId::read(token).map(|_| token.to_owned())
+}
+
+/// The model's own id of a call, under the key of a CLI that passes it on.
+fn call_id(meta: &RawValue) -> Option<String> {
+    let meta: Value = serde_json::from_str(meta.get()).ok()?;
+    let mut keys = dfp_provider::every().filter_map(|provider| provider.mcp.call_id);
+    keys.find_map(|key| meta.get(key)?.as_str().map(str::to_owned))
 }
 
 #[cfg(test)]
@@ -152,44 +207,43 @@ mod tests {
     use super::*;
 
     fn args(text: &str) -> Result<Option<String>, Rejection> {
-        read(Bytes::copy_from_slice(text.as_bytes())).map(|rpc| rpc.args.map(|args| args.get().to_owned()))
+        read(text.as_bytes()).map(|rpc| rpc.call.map(|call| call.args.get().to_owned()))
     }
 
     #[test]
     fn arguments_stay_as_they_were_written() {
         let text = r#"{"z":1.0,"a":1e400,"s":"\ud83e","n":123456789012345678901234567890}"#;
         let call = format!(
-            r#" {{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"_meta":{{"progressToken":2}},"name":"t","arguments":{text}}}}}"#
+            r#" {{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"_meta":{{"progressToken":2,"claudecode/toolUseId":"toolu_1"}},"name":"t","arguments":{text}}}}}"#
         );
-        let rpc = read(call.into()).unwrap();
-        assert_eq!(rpc.args.unwrap().get(), text);
-        assert_eq!(
-            serde_json::from_slice::<serde_json::Value>(&rpc.body).unwrap(),
-            serde_json::json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
-                "params": {"_meta": {"progressToken": 2}, "name": "t", "arguments": {}}})
-        );
+        let rpc = read(call.as_bytes()).unwrap();
+        let call = rpc.call.unwrap();
+        assert_eq!((call.name.as_str(), call.args.get()), ("t", text));
+        assert_eq!(call.progress.unwrap().get(), "2");
+        assert_eq!(call.call_id.as_deref(), Some("toolu_1"));
+        assert_eq!(rpc.id, Some(RequestId::Number(7)));
     }
 
     #[test]
-    fn what_is_no_call_passes_as_it_came() {
+    fn what_is_no_call_is_read_as_what_it_is() {
         for text in [
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#,
-            r#"{"method":"tools/call","params":{"name":"x"}}"#,
-            r#"{"method":7,"params":[]}"#,
-            r#"{ "result" : {} }"#,
+            r#"{"method":"tools/call","params":{"arguments":{}}}"#,
+            r#"{"method":"ping","params":[]}"#,
+            r#"{ "result" : {}, "id": {} }"#,
         ] {
-            let rpc = read(text.into()).unwrap();
-            assert_eq!((rpc.body, rpc.args.is_none()), (Bytes::from(text), true));
+            assert!(read(text.as_bytes()).unwrap().call.is_none());
         }
+        assert_eq!(read(br#"{"method":"ping","id":[]}"#).unwrap_err(), NO_ID);
         let cancelled = |id: &str| {
             let text = format!(r#"{{"method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#);
-            read(text.into()).unwrap().cancels
+            read(text.as_bytes()).unwrap().cancels
         };
         assert_eq!(cancelled("7"), Some(RequestId::Number(7)));
-        assert_eq!(cancelled(r#""a""#), Some(RequestId::String("a".into())));
+        assert_eq!(cancelled(r#""a""#), Some(RequestId::Text("a".into())));
         assert_eq!(cancelled("[]"), None);
-        let client = r#"{"method":"initialize","params":{"clientInfo":{"name":"c","version":"1"}}}"#;
-        assert_eq!(read(client.into()).unwrap().client.as_deref(), Some("c"));
+        let client = br#"{"method":"initialize","params":{"clientInfo":{"name":"c","version":"1"}}}"#;
+        assert_eq!(read(client).unwrap().client.as_deref(), Some("c"));
     }
 
     #[test]
@@ -200,8 +254,8 @@ mod tests {
         for wrong in ["[]", "\"{}\"", "7"] {
             assert_eq!(args(&call(wrong)), Err(ARGS_NOT_OBJECT));
         }
-        for wrong in ["", "[]", "nul", "{\"a\":}", "\u{feff}{}"] {
-            assert_eq!(args(wrong), Err(NOT_JSON_OBJECT), "{wrong:?}");
+        for wrong in ["", "[]", "nul", "{\"a\":}", "{\"method\":7}", "\u{feff}{}"] {
+            assert_eq!(args(wrong), Err(NOT_A_MESSAGE), "{wrong:?}");
         }
     }
 
@@ -230,7 +284,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_are_a_reason_to_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = read(body.into());
+            let _ = read(&body);
         }
     }
 }

@@ -1,8 +1,7 @@
 //! The HTTP server: it limits connections, passes requests through the guard, and knows the sessions.
 //!
-//! In: TCP connections to a loopback port. Out: answers of the MCP server behind it. rmcp serves every request separately, without
-//! sessions of its own, because a stream there that nobody reads would hold up all others. Here sessions are ids, and their calls
-//! are in [`CallQueue`](super::calls::CallQueue).
+//! In: TCP connections to a loopback port. Out: answers of the MCP server behind it, each as an event stream of its own (MCP's
+//! streamable HTTP). Sessions are ids, and their calls are in [`CallQueue`](super::calls::CallQueue).
 //!
 //! A connection serves one request. So a client that is slow to send a head can be told from one that keeps an idle connection, and
 //! no client uses a connection again while it is being closed. Error responses to a client with the token leave the connection open
@@ -14,14 +13,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
-use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -29,10 +26,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::content::ContentReader;
-use super::handler::{Handler, Server, SessionContext};
+use super::handler::{Reply, Server, SessionContext, event};
 use super::random;
 use super::request_guard::{Rejection, RequestGuard};
 use super::rpc_body;
+use dfp_provider::declare::mcp_server::{LATEST, VERSIONS};
 
 /// The behaviour of a bridge. The default is the one with which the CLIs were measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +73,10 @@ const MAX_HEAD: usize = 32 * 1024;
 /// The header with the session's id.
 const SESSION: &str = "mcp-session-id";
 
-type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
+/// The header with the version of the protocol.
+const VERSION: &str = "mcp-protocol-version";
+
+type HttpResponse = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 const NO_SESSION: Rejection = Rejection {
     status: StatusCode::BAD_REQUEST,
@@ -90,10 +91,22 @@ const TOO_MANY_SESSIONS: Rejection = Rejection {
     reason: "there are too many sessions",
 };
 
+const NOT_ACCEPTABLE: Rejection = Rejection {
+    status: StatusCode::NOT_ACCEPTABLE,
+    reason: "the Accept header must have application/json and text/event-stream",
+};
+const NO_JSON: Rejection = Rejection {
+    status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+    reason: "the Content-Type header must be application/json",
+};
+const UNKNOWN_VERSION: Rejection = Rejection {
+    status: StatusCode::BAD_REQUEST,
+    reason: "the MCP-Protocol-Version header names an unknown version",
+};
+
 /// The state that all connections share.
 pub(super) struct HttpServer {
     guard: RequestGuard,
-    mcp: StreamableHttpService<Handler, NeverSessionManager>,
     server: Arc<Server>,
     sessions: Mutex<HashMap<Arc<str>, ContentReader>>,
     options: BridgeOptions,
@@ -101,15 +114,8 @@ pub(super) struct HttpServer {
 
 impl HttpServer {
     pub fn new(guard: RequestGuard, server: Arc<Server>, options: BridgeOptions) -> HttpServer {
-        let config = StreamableHttpServerConfig::default()
-            .with_legacy_session_mode(false)
-            .with_sse_keep_alive(Some(options.progress))
-            .with_sse_retry(None)
-            .with_max_request_body_bytes(options.max_body);
-        let handler = Handler(Arc::clone(&server));
         HttpServer {
             guard,
-            mcp: StreamableHttpService::new(move || Ok(handler.clone()), Arc::default(), config),
             server,
             sessions: Mutex::default(),
             options,
@@ -128,7 +134,7 @@ impl HttpServer {
     /// Handles a request that is not rejected: the guard, then the body, the session, and the MCP server.
     async fn handle(&self, request: Request<Incoming>) -> Result<HttpResponse, Rejection> {
         self.guard.check(request.method(), request.uri(), request.headers())?;
-        let (mut head, body) = request.into_parts();
+        let (head, body) = request.into_parts();
         let session = head.headers.get(SESSION).map(|value| self.known(value));
         if head.method == Method::DELETE {
             let (session, _) = session.ok_or(NO_SESSION)?.ok_or(UNKNOWN_SESSION)?;
@@ -137,30 +143,29 @@ impl HttpServer {
             return Ok(empty(StatusCode::NO_CONTENT));
         }
         let body = rpc_body::collect(body, self.options.max_body, self.options.patience).await?;
-        let message = rpc_body::read(body)?;
-        let initializes = match message.method.as_deref() {
-            Some("initialize") => true,
+        media_types(&head.headers)?;
+        let message = rpc_body::read(&body)?;
+        let method = message.rpc().method.map(|method| method.into_owned());
+        let mut fresh = None;
+        let mut context = None;
+        match method.as_deref() {
+            Some("initialize") => fresh = Some(self.open(ContentReader::of(message.client.as_deref()))?),
             // claude 2.1.330 sends this before it initialises, and expects an error (CLI-FACTS 1b §4).
-            Some("server/discover") => false,
+            Some("server/discover") => {}
             _ => {
                 let (session, reader) = session.ok_or(NO_SESSION)?.ok_or(UNKNOWN_SESSION)?;
+                known_version(&head.headers)?;
                 if let Some(request) = &message.cancels {
                     self.server.calls.take_back(&session, request);
                 }
-                let args = message.args.map(Arc::from);
-                head.extensions.insert(SessionContext { session, reader, args });
-                false
+                context = Some(SessionContext { session, reader });
             }
+        }
+        let mut answer = match self.server.reply(message, context) {
+            Reply::Accepted => empty(StatusCode::ACCEPTED),
+            Reply::Answer(message) => events(Full::from(event(&message)).boxed_unsync()),
+            Reply::Held(call) => events(StreamBody::new(call.events()).boxed_unsync()),
         };
-        let fresh = if initializes {
-            Some(self.open(ContentReader::of(message.client.as_deref()))?)
-        } else {
-            None
-        };
-        let mut answer = self
-            .mcp
-            .handle(Request::from_parts(head, Full::new(message.body)))
-            .await;
         if let Some(session) = fresh {
             match HeaderValue::from_str(&session) {
                 Ok(value) if answer.status() == StatusCode::OK => {
@@ -208,8 +213,53 @@ fn ends_connection(status: StatusCode) -> bool {
     status.is_success() || refused.contains(&status)
 }
 
+/// Checks that the client sends JSON, and takes both forms of answers.
+fn media_types(headers: &HeaderMap) -> Result<(), Rejection> {
+    let has = |name: header::HeaderName, wanted: &str| {
+        let values = headers
+            .get_all(name)
+            .into_iter()
+            .filter_map(|value| value.to_str().ok());
+        let mut types = values.flat_map(|value| value.split(','));
+        types.any(|kind| {
+            kind.split(';')
+                .next()
+                .unwrap_or_default()
+                .trim()
+                .eq_ignore_ascii_case(wanted)
+        })
+    };
+    if !has(header::ACCEPT, "application/json") || !has(header::ACCEPT, "text/event-stream") {
+        return Err(NOT_ACCEPTABLE);
+    }
+    if !has(header::CONTENT_TYPE, "application/json") {
+        return Err(NO_JSON);
+    }
+    Ok(())
+}
+
+/// Checks the version of the protocol, if the client names one. A later one is let pass: some clients name their own.
+fn known_version(headers: &HeaderMap) -> Result<(), Rejection> {
+    let Some(version) = headers.get(VERSION) else {
+        return Ok(());
+    };
+    match version.to_str() {
+        Ok(version) if VERSIONS.contains(&version) || version > LATEST => Ok(()),
+        _ => Err(UNKNOWN_VERSION),
+    }
+}
+
+/// A response that is a stream of events.
+fn events(body: UnsyncBoxBody<Bytes, Infallible>) -> HttpResponse {
+    let mut answer = Response::new(body);
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    answer
+}
+
 fn empty(status: StatusCode) -> HttpResponse {
-    let mut answer = Response::new(Full::default().boxed());
+    let mut answer = Response::new(Full::default().boxed_unsync());
     *answer.status_mut() = status;
     answer
 }
@@ -221,7 +271,7 @@ fn reject(rejection: Rejection) -> HttpResponse {
         _ => -32000,
     };
     let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": rejection.reason}});
-    let mut answer = Response::new(Full::from(error.to_string()).boxed());
+    let mut answer = Response::new(Full::from(error.to_string()).boxed_unsync());
     *answer.status_mut() = rejection.status;
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

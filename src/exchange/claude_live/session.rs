@@ -17,7 +17,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::mcp::{self, Answered};
 use super::readiness::Readiness;
 use super::socket;
 use super::turns::{self, Turns};
@@ -33,6 +32,7 @@ use crate::scratch::{Leftover, Scratch};
 use dfp_model::event::{Event, Outcome};
 use dfp_process::{Running, StartError, Stdin};
 use dfp_provider::command::CommandLine;
+use dfp_provider::declare::mcp_server::{self, Answered};
 use dfp_text::decode::{Decoder, MAX_OUTPUT_TOKENS, Wire};
 
 /// Our request ids; the CLI only repeats them.
@@ -248,13 +248,15 @@ impl Session {
             Inbound::Hook { request_id } => wire::deferred(&request_id),
             Inbound::Mcp { request_id, message } => {
                 self.readiness.server_asked = true;
-                match mcp::answer(self.setup.tools(), &message) {
+                let message: mcp_server::Message = serde_json::from_str(message.get()).unwrap_or_default();
+                match mcp_server::answer(self.setup.tools(), false, &message) {
+                    Answered::Nothing => wire::mcp_answer(&request_id, &mcp_server::acknowledged(&message)),
                     Answered::With(answer) => wire::mcp_answer(&request_id, &answer),
                     Answered::Tools(answer) => {
                         self.readiness.tools_listed = true;
                         wire::mcp_answer(&request_id, &answer)
                     }
-                    Answered::ToolCallRequest => {
+                    Answered::Call => {
                         return Pulse::Unsupported(
                             "it runs tools instead of leaving them to the caller (its hooks are off)".into(),
                         );

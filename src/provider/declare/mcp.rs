@@ -21,9 +21,6 @@ const PREFIXES: [&str; 3] = ["mcp__df__", "mcp_df_", "df."];
 /// The most characters of a result. Of a longer one claude would show the model a preview of 2 KB only (CLI-FACTS 1b §6).
 pub const MAX_RESULT_CHARS: u32 = 500_000;
 
-/// The `_meta` key of a tool by which claude learns that limit.
-pub const MAX_RESULT_KEY: &str = "anthropic/maxResultSizeChars";
-
 /// The names of properties that every JavaScript object has. A client that keeps a server's tools in an object takes a tool of such
 /// a name for a duplicate, and drops all tools of the server (qwen 0.24.4).
 const OF_EVERY_OBJECT: [&str; 12] = [
