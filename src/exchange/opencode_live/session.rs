@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::http::HttpFailure;
@@ -20,12 +21,11 @@ use super::wire::{self, Id};
 use crate::live::inbox::Inbox;
 use crate::live::keep::{Idle, Keepable};
 
-/// The time that an aborted turn may take to end: 15 to 50 ms were measured. Its caller waits so long at most.
+/// The time that an aborted turn may take to end, and the server to forget its session, together: 15 to 50 ms were measured. The
+/// caller of the turn waits so long at most.
 const ABORT: Duration = Duration::from_secs(2);
 /// The interval at which the abort is repeated: an abort before the turn has begun has no effect.
 const AGAIN: Duration = Duration::from_millis(100);
-/// The time that the server may take to forget the session.
-const FORGET: Duration = Duration::from_secs(3);
 
 /// A message that was sent, and its answer.
 pub type PromptTask = JoinHandle<Result<Bytes, HttpFailure>>;
@@ -135,24 +135,27 @@ impl Session {
 impl Session {
     /// Stops the turn in progress, if there is one, and makes the server forget the session.
     pub async fn close(mut self) {
+        let began = Instant::now();
         let is_in_time = self.abort().await;
         let host = self.service.host();
         if host.is_over() {
             return;
         }
         let path = self.path(&wire::session(&self.id));
-        if !is_in_time {
+        let (http, over) = (self.service.server.http.clone(), host.over().clone());
+        let mut forgotten = Box::pin(async move {
+            // If it does not, that costs only memory.
+            let forgotten = http.ask(Method::DELETE, &path, None);
+            let _ = over.run_until_cancelled(forgotten).await;
+        });
+        let patience = match is_in_time {
+            true => ABORT.saturating_sub(began.elapsed()),
             // Nobody waits a second time for a server that may hang.
-            let (http, over) = (self.service.server.http.clone(), host.over().clone());
-            self.tracker.spawn(async move {
-                let forgotten = http.ask(Method::DELETE, &path, None);
-                let _ = over.run_until_cancelled(forgotten).await;
-            });
-            return;
+            false => Duration::ZERO,
+        };
+        if tokio::time::timeout(patience, &mut forgotten).await.is_err() {
+            self.tracker.spawn(forgotten);
         }
-        let forgotten = self.service.server.http.ask(Method::DELETE, &path, None);
-        // If it does not, that costs only memory.
-        let _ = tokio::time::timeout(FORGET, forgotten).await;
     }
 }
 
