@@ -49,7 +49,7 @@ pub enum Inbound {
 }
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct ControlLine<'a> {
     #[serde(borrow, rename = "type")]
     kind: Cow<'a, str>,
     #[serde(borrow)]
@@ -61,7 +61,7 @@ struct Line<'a> {
 }
 
 #[derive(Deserialize)]
-struct Request<'a> {
+struct ControlRequest<'a> {
     #[serde(borrow, default)]
     subtype: Cow<'a, str>,
     #[serde(borrow)]
@@ -71,7 +71,7 @@ struct Request<'a> {
 }
 
 #[derive(Deserialize)]
-struct Response<'a> {
+struct ControlResponse<'a> {
     #[serde(borrow, default)]
     subtype: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -93,11 +93,11 @@ pub fn read(line: &str) -> Option<Inbound> {
     if !line.contains("\"control_") {
         return None;
     }
-    let line: Line = serde_json::from_str(line).ok()?;
+    let line: ControlLine = serde_json::from_str(line).ok()?;
     match line.kind.as_ref() {
         "control_request" => {
             let request_id = line.request_id?.into_owned();
-            let request: Request = serde_json::from_str(line.request?.get()).ok()?;
+            let request: ControlRequest = serde_json::from_str(line.request?.get()).ok()?;
             Some(match (request.subtype.as_ref(), request.message) {
                 ("hook_callback", _) => Inbound::Hook { request_id },
                 ("mcp_message", Some(message)) if request.server_name.as_deref() == Some(SERVER) => Inbound::Mcp {
@@ -112,7 +112,7 @@ pub fn read(line: &str) -> Option<Inbound> {
             })
         }
         "control_response" => {
-            let response: Response = serde_json::from_str(line.response?.get()).ok()?;
+            let response: ControlResponse = serde_json::from_str(line.response?.get()).ok()?;
             Some(Inbound::Answer {
                 request_id: response.request_id.into_owned(),
                 refused: (response.subtype != "success")
@@ -133,12 +133,12 @@ pub fn read(line: &str) -> Option<Inbound> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Outbound<'a, T: Serialize> {
     ControlRequest { request_id: &'a str, request: T },
-    ControlResponse { response: Reply<'a, T> },
+    ControlResponse { response: ControlReply<'a, T> },
 }
 
 #[derive(Serialize)]
 #[serde(tag = "subtype", rename_all = "snake_case")]
-enum Reply<'a, T: Serialize> {
+enum ControlReply<'a, T: Serialize> {
     Success { request_id: &'a str, response: T },
     Error { request_id: &'a str, error: &'a str },
 }
@@ -153,7 +153,7 @@ fn line<T: Serialize>(outbound: &Outbound<T>) -> String {
 /// The answer to the CLI's request `request_id`.
 pub fn success<T: Serialize>(request_id: &str, response: T) -> String {
     line(&Outbound::ControlResponse {
-        response: Reply::Success { request_id, response },
+        response: ControlReply::Success { request_id, response },
     })
 }
 
@@ -179,7 +179,7 @@ pub fn denied(request_id: &str) -> String {
 /// The answer to a request that is not understood: `error` is the reason.
 pub fn refused(request_id: &str, error: &str) -> String {
     let refusal: Outbound<()> = Outbound::ControlResponse {
-        response: Reply::Error { request_id, error },
+        response: ControlReply::Error { request_id, error },
     };
     line(&refusal)
 }

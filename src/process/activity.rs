@@ -162,16 +162,16 @@ struct Entry {
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct ActivityTable {
     processes: BTreeMap<u32, Entry>,
     windows: Vec<RateLimitWindow>,
     budgets: BTreeMap<u64, BudgetActivity>,
     gateways: Vec<String>,
 }
 
-static TABLE: LazyLock<Mutex<Table>> = LazyLock::new(Mutex::default);
+static TABLE: LazyLock<Mutex<ActivityTable>> = LazyLock::new(Mutex::default);
 
-fn table() -> MutexGuard<'static, Table> {
+fn table() -> MutexGuard<'static, ActivityTable> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -67,12 +67,12 @@ struct State {
     running: usize,
     /// The number of running runs for each key.
     keys: HashMap<String, usize>,
-    queue: VecDeque<Waiting>,
+    queue: VecDeque<PermitWaiter>,
     next_ticket: u64,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PermitWaiter {
     ticket: u64,
     key: String,
     concurrency: usize,
@@ -200,7 +200,7 @@ impl Limiter {
         let mut state = self.lock();
         let ticket = state.next_ticket;
         state.next_ticket += 1;
-        state.queue.push_back(Waiting {
+        state.queue.push_back(PermitWaiter {
             ticket,
             key: key.to_owned(),
             concurrency,

@@ -80,7 +80,7 @@ pub fn build(
         Mode::Live | Mode::Warm => (String::new(), None),
     };
     check_length(provider, options, &prompt)?;
-    let context = Context {
+    let context = CommandContext {
         options,
         live: mode == Mode::Live,
         warm: mode == Mode::Warm,
@@ -162,7 +162,7 @@ pub fn session(provider: &Provider, options: &Options, parts: SessionParts<'_>) 
 /// # Errors
 /// `PROMPT_TOO_LONG`: the system prompt doesn't fit the way in which it is handed to the CLI.
 pub fn bare(provider: &Provider, options: &Options) -> Result<CommandLine, Box<ProviderError>> {
-    let context = Context {
+    let context = CommandContext {
         options,
         live: false,
         warm: false,
@@ -174,7 +174,7 @@ pub fn bare(provider: &Provider, options: &Options) -> Result<CommandLine, Box<P
 }
 
 /// The command line without arguments and input: program, environment, files and folder.
-fn without_args(provider: &Provider, context: &Context) -> Result<CommandLine, Box<ProviderError>> {
+fn without_args(provider: &Provider, context: &CommandContext) -> Result<CommandLine, Box<ProviderError>> {
     let options = context.options;
     let mut wires = provider.wires.iter();
     let wire = wires.find(|(format, _)| *format == options.output_format);
@@ -229,7 +229,7 @@ pub fn takes_callbacks(provider: &Provider, options: &Options) -> bool {
         url: String::new(),
         token: String::new(),
     };
-    let context = Context {
+    let context = CommandContext {
         options: &Options {
             callbacks: Some(bridge),
             ..options.clone()
@@ -298,7 +298,7 @@ fn check_length(provider: &Provider, options: &Options, prompt: &str) -> Result<
 }
 
 /// The facts on which flags and variables depend.
-struct Context<'a> {
+struct CommandContext<'a> {
     options: &'a Options,
     live: bool,
     warm: bool,
@@ -309,7 +309,7 @@ struct Context<'a> {
     version: Option<[u64; 3]>,
 }
 
-impl Context<'_> {
+impl CommandContext<'_> {
     fn all_hold(&self, whens: &[When]) -> bool {
         whens.iter().all(|when| self.holds(*when))
     }
@@ -426,7 +426,7 @@ fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str,
 }
 
 /// The names of all variables that the CLI doesn't inherit.
-fn dropped(provider: &Provider, context: &Context) -> Vec<&'static str> {
+fn dropped(provider: &Provider, context: &CommandContext) -> Vec<&'static str> {
     let unset = |var: &&Var| matches!(var.value, EnvValue::Unset) && context.all_hold(var.when);
     let unset = provider.env.iter().filter(unset).map(|var| &var.name);
     let keys = if context.options.auth == Auth::Subscription {
@@ -444,7 +444,7 @@ fn dropped(provider: &Provider, context: &Context) -> Vec<&'static str> {
 }
 
 /// The variables that the provider sets, after those of every CLI.
-fn set(provider: &Provider, context: &Context) -> Result<Vec<(&'static str, EnvText)>, Box<ProviderError>> {
+fn set(provider: &Provider, context: &CommandContext) -> Result<Vec<(&'static str, EnvText)>, Box<ProviderError>> {
     let mut vars: Vec<_> = COMMON_ENV
         .iter()
         .map(|(name, value)| (*name, EnvText::Text((*value).to_owned())))
@@ -491,7 +491,7 @@ fn fitting(name: &str, value: String, provider: &Provider) -> Result<String, Box
 /// The variables that the user sets, for a CLI of their own and for this provider object. They win over everything but a call's
 /// choices. With `auth: "subscription"` keys are left out, because `env: { ...process.env }` would bring back those that are
 /// dropped from the environment.
-fn user_env(provider: &Provider, context: &Context) -> Vec<(String, Option<String>)> {
+fn user_env(provider: &Provider, context: &CommandContext) -> Vec<(String, Option<String>)> {
     let options = context.options;
     let own = provider.custom.iter().flat_map(|own| own.env.iter());
     let same = |known: &str, name: &str| match cfg!(windows) {

@@ -84,12 +84,12 @@ pub struct CheckpointFile {
     length: u64,
     token: u64,
     /// After a failed write, which may be half there, and after the result nothing more is added.
-    state: State,
+    state: CheckpointState,
 }
 
 /// The state of a file that is held.
 #[derive(Debug, PartialEq, Eq)]
-enum State {
+enum CheckpointState {
     Open,
     Broken,
     Finished,
@@ -128,7 +128,7 @@ pub fn load(folder: &Path, run_id: &str, last: u64) -> Result<Loaded, Refused> {
         file,
         length: whole as u64,
         token,
-        state: State::Open,
+        state: CheckpointState::Open,
     };
     let mut lines = Vec::new();
     if whole == 0 {
@@ -179,7 +179,7 @@ impl CheckpointFile {
             result: Some(result),
             ..Line::default()
         }])?;
-        self.state = State::Finished;
+        self.state = CheckpointState::Finished;
         Ok(())
     }
 
@@ -187,9 +187,9 @@ impl CheckpointFile {
     fn write(&mut self, lines: &[Line]) -> Result<(), Refused> {
         let io = |error| Refused::Io(self.path.clone(), error);
         match self.state {
-            State::Open => {}
-            State::Broken => return Err(io(io::Error::other("an earlier write has failed"))),
-            State::Finished => return Err(Refused::Closed(self.run_id.clone())),
+            CheckpointState::Open => {}
+            CheckpointState::Broken => return Err(io(io::Error::other("an earlier write has failed"))),
+            CheckpointState::Finished => return Err(Refused::Closed(self.run_id.clone())),
         }
         if !lines.is_empty() {
             let mut bytes = Vec::new();
@@ -198,7 +198,7 @@ impl CheckpointFile {
             }
             self.check_length()?;
             if let Err(error) = self.file.write_all(&bytes).and_then(|()| self.file.sync_data()) {
-                self.state = State::Broken;
+                self.state = CheckpointState::Broken;
                 return Err(Refused::Io(self.path.clone(), error));
             }
             self.length += bytes.len() as u64;
@@ -221,7 +221,7 @@ impl CheckpointFile {
         if found == self.length {
             return Ok(());
         }
-        self.state = State::Broken;
+        self.state = CheckpointState::Broken;
         Err(Refused::Resized(
             self.run_id.clone(),
             self.path.clone(),

@@ -74,16 +74,16 @@ enum Job {
 
 /// The reason why the log was abandoned, if it was.
 #[derive(Debug, Default)]
-struct Fault(StdMutex<State>);
+struct Fault(StdMutex<RecorderState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct RecorderState {
     reason: Option<String>,
     reported: bool,
 }
 
 impl Fault {
-    fn locked(&self) -> std::sync::MutexGuard<'_, State> {
+    fn locked(&self) -> std::sync::MutexGuard<'_, RecorderState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -98,7 +98,7 @@ fn info(run: &Run, recording: &Recording) -> Result<String, serde_json::Error> {
         reply: Option<Box<RawValue>>,
     }
     #[derive(Deserialize)]
-    struct Piece {
+    struct ReplayPiece {
         text: Option<dfp_model::message::Lossy>,
     }
     let done = run
@@ -109,7 +109,7 @@ fn info(run: &Run, recording: &Recording) -> Result<String, serde_json::Error> {
         .entries
         .iter()
         .filter(|entry| reply.is_none() && entry.known_kind() == Some(EventKind::TextDelta));
-    let text = pieces.filter_map(|entry| serde_json::from_str::<Piece>(entry.event.get()).ok()?.text);
+    let text = pieces.filter_map(|entry| serde_json::from_str::<ReplayPiece>(entry.event.get()).ok()?.text);
     serde_json::to_string(&Info {
         header: &run.header,
         outcome: run.outcome(),

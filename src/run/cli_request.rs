@@ -70,7 +70,7 @@ pub(super) struct CliRequest {
     /// The checks that the reply has to pass.
     pub checks: Checks,
     /// The parts from which the request is rendered as a prompt, or made again.
-    source: Option<Source>,
+    source: Option<RequestSource>,
     /// The text behind the thread that is no part of it.
     note: Option<String>,
     /// The mark that the calls of the answer carry.
@@ -93,11 +93,11 @@ pub(super) struct Printed {
 }
 
 /// The parts of a call that a session needs beside the request itself.
-pub(super) struct SessionParts(Source);
+pub(super) struct SessionParts(RequestSource);
 
 /// A thread, and the tools that may be called.
 #[derive(Debug, Clone)]
-struct Source {
+struct RequestSource {
     messages: Arc<Vec<Message>>,
     tools: Arc<[ToolSpec]>,
 }
@@ -139,7 +139,7 @@ impl CliRequest {
 
     /// The call as `kept` takes it, if it is one for sessions.
     pub fn in_session<T>(&mut self, engine: &Base, take: impl FnOnce(CallParts<'_>) -> T) -> Option<T> {
-        let SessionParts(Source { messages, tools }) = self.session.take()?;
+        let SessionParts(RequestSource { messages, tools }) = self.session.take()?;
         let chosen = self.chosen.options.as_ref();
         Some(take(CallParts {
             messages: Arc::unwrap_or_clone(messages),
@@ -254,7 +254,7 @@ impl CliRequest {
             checks,
             ..CliRequest::of(options)
         };
-        let source = Source {
+        let source = RequestSource {
             messages: Arc::new(messages),
             tools: tools.into(),
         };
@@ -279,7 +279,7 @@ impl CliRequest {
         self.recorded = None;
         self.printed = OnceLock::new();
         self.checks = self.checks.after_misfit(rejected);
-        let source = Source {
+        let source = RequestSource {
             messages: Arc::new(extended),
             ..source
         };
@@ -287,7 +287,7 @@ impl CliRequest {
     }
 
     /// Makes the request for `source`, for each kind of exchange that may serve it.
-    fn of_source(self, engine: &Base, source: Source) -> Result<CliRequest, Box<ProviderError>> {
+    fn of_source(self, engine: &Base, source: RequestSource) -> Result<CliRequest, Box<ProviderError>> {
         let options = &engine.options;
         let form = options.text_tool_calls;
         let calls_back = self.tool_server.is_some();
@@ -328,7 +328,7 @@ impl CliRequest {
     }
 
     /// Renders the thread as a prompt, also with the schema in words if `prompt` leaves it to the CLI.
-    fn print(&self, engine: &Base, Source { messages, tools }: &Source) -> Printed {
+    fn print(&self, engine: &Base, RequestSource { messages, tools }: &RequestSource) -> Printed {
         let calls_back = self.tool_server.is_some();
         let schema = self.output.as_deref().map(Schema::text);
         let is_native = schema.is_some() && self.emulated_because.is_none();

@@ -29,14 +29,14 @@ pub struct Ledger {
     number: u64,
     provider: String,
     budget: Budget,
-    state: Mutex<State>,
+    state: Mutex<LedgerState>,
     /// The warning that costs are unknown was given.
     warned: AtomicBool,
 }
 
 /// The state of a ledger in this process.
 #[derive(Debug, Default)]
-struct State {
+struct LedgerState {
     /// The window. With a store, this is its state when the store was last read.
     window: Window,
     /// The store's file as it was then.
@@ -58,9 +58,9 @@ pub enum Refused {
 }
 
 /// A flag that is set when this is dropped, because nobody waits any more.
-struct Waiting(Arc<AtomicBool>);
+struct LedgerWaiter(Arc<AtomicBool>);
 
-impl Drop for Waiting {
+impl Drop for LedgerWaiter {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -152,7 +152,7 @@ impl Ledger {
     /// # Errors
     /// [`Refused`]; nothing was counted.
     pub async fn admit(self: &Arc<Self>, now_ms: u64) -> Result<Admitted, Refused> {
-        let waiting = Waiting(Arc::default());
+        let waiting = LedgerWaiter(Arc::default());
         let counted = self.change(now_ms, Arc::clone(&waiting.0), move |window, budget, now_ms| {
             window.admit(budget, now_ms)
         });
@@ -245,7 +245,7 @@ impl Ledger {
         work.await.unwrap_or_else(|error| Err(unended(error)))
     }
 
-    fn locked(&self) -> MutexGuard<'_, State> {
+    fn locked(&self) -> MutexGuard<'_, LedgerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -63,7 +63,7 @@ pub struct LogRecord {
 pub(super) struct Log {
     provider: Cow<'static, str>,
     run_id: String,
-    state: Mutex<State>,
+    state: Mutex<LogState>,
     redactor: OnceLock<RunRedactor>,
     /// Notified when a record was added.
     added: Notify,
@@ -71,7 +71,7 @@ pub(super) struct Log {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LogState {
     /// True if somebody takes the records.
     wanted: bool,
     /// The process of the current attempt.
@@ -211,7 +211,7 @@ impl Log {
         Some(LogBatch { batch, records })
     }
 
-    fn locked(&self) -> std::sync::MutexGuard<'_, State> {
+    fn locked(&self) -> std::sync::MutexGuard<'_, LogState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,7 +14,7 @@ use deep_factor_providers::decode::{Decoder, Wire};
 use deep_factor_providers::event::Event;
 use deep_factor_providers::exchange::codex_live::catalog::{self, Keep};
 use deep_factor_providers::exchange::codex_live::inbound::{self, Notice};
-use deep_factor_providers::exchange::codex_live::reader::{TurnReader, TurnStep};
+use deep_factor_providers::exchange::codex_live::reader::{CodexTurnReader, CodexTurnStep};
 use deep_factor_providers::exchange::codex_live::settings::UserConfig;
 use deep_factor_providers::exchange::codex_live::tools;
 use deep_factor_providers::exchange::control;
@@ -371,7 +371,7 @@ fn app_server_line(data: &[u8]) {
         Keep::default(),
     );
     let tools = tools::declare(&[]);
-    let mut reader = TurnReader::new(&tools, "t", "m", (choice % 2 == 0).then(|| "u".to_owned()));
+    let mut reader = CodexTurnReader::new(&tools, "t", "m", (choice % 2 == 0).then(|| "u".to_owned()));
     let mut events = Vec::new();
     for line in text.lines() {
         let event = match rpc::message::read(line) {
@@ -384,7 +384,7 @@ fn app_server_line(data: &[u8]) {
         };
         let step = reader.push(event, &inbound::RateLimits::default(), &mut events);
         let ended = events.iter().any(|event| matches!(event, Event::Outcome(_)));
-        assert_eq!(step != TurnStep::More, ended);
+        assert_eq!(step != CodexTurnStep::More, ended);
         if ended {
             break;
         }

@@ -30,7 +30,7 @@ pub struct RunLog {
     version: &'static str,
     agent_info: AgentInfo,
     model_info: ModelInfo,
-    execution: Execution,
+    execution: LoggedExecution,
     messages: Vec<Message>,
     tool_calls: Vec<TranscriptCall>,
     usage: Tokens,
@@ -60,7 +60,7 @@ struct ModelInfo {
 
 /// The time and the end of the run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct Execution {
+struct LoggedExecution {
     started_at: String,
     completed_at: String,
     duration_ms: u64,
@@ -237,7 +237,7 @@ fn log(result: StoredResult, mut read: Transcript, asked: Asked, node: &str) -> 
             provider: "anthropic",
             requested: asked.model,
         },
-        execution: Execution {
+        execution: LoggedExecution {
             started_at: result.started_at,
             completed_at: result.completed_at,
             duration_ms: result.duration_ms,

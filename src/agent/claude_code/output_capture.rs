@@ -16,11 +16,11 @@ const MARKER: usize = 128;
 
 /// The capture of one stream.
 #[derive(Debug)]
-pub struct OutputCapture(Mutex<State>);
+pub struct OutputCapture(Mutex<CaptureState>);
 
 /// The two ends of the stream in memory, the file with all of it, and the file's first error.
 #[derive(Debug)]
-struct State {
+struct CaptureState {
     ends: HeadTail,
     file: Option<File>,
     failed: Option<io::Error>,
@@ -42,14 +42,14 @@ pub struct Captured {
 impl OutputCapture {
     /// Keeps at most `limit` bytes in memory, a fifth of them from the beginning, and writes everything to `file`.
     pub fn new(limit: usize, file: Option<File>) -> OutputCapture {
-        OutputCapture(Mutex::new(State {
+        OutputCapture(Mutex::new(CaptureState {
             ends: ends_of(limit),
             file,
             failed: None,
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CaptureState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -45,20 +45,20 @@ pub fn read(output: &str) -> Transcript {
 
 /// Makes a [`Transcript`] from the output of one attempt, or of several in a row.
 #[derive(Debug)]
-pub struct TranscriptReader(Mutex<State>);
+pub struct TranscriptReader(Mutex<ReaderState>);
 
 impl TranscriptReader {
     /// A reader that keeps the events of `limit` bytes of output, cut in the same way as by `OutputCapture`.
     pub fn new(limit: usize) -> TranscriptReader {
-        TranscriptReader(Mutex::new(State::new(limit)))
+        TranscriptReader(Mutex::new(ReaderState::new(limit)))
     }
 
     /// Takes the transcript, and keeps nothing.
     pub fn take(&self) -> Transcript {
-        std::mem::replace(&mut *self.lock(), State::new(0)).into_transcript()
+        std::mem::replace(&mut *self.lock(), ReaderState::new(0)).into_transcript()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ReaderState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -126,7 +126,7 @@ struct Subagent {
 
 /// The transcript so far, the speakers, and the position in the output.
 #[derive(Debug)]
-struct State {
+struct ReaderState {
     read: Transcript,
     main: Speaker,
     subagents: Vec<Subagent>,
@@ -138,9 +138,9 @@ struct State {
     pruned_at: u64,
 }
 
-impl State {
-    fn new(limit: usize) -> State {
-        State {
+impl ReaderState {
+    fn new(limit: usize) -> ReaderState {
+        ReaderState {
             read: Transcript::default(),
             main: Speaker::default(),
             subagents: Vec::new(),

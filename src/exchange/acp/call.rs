@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
-use super::choices::{self, Choice, Session, SessionChoices, Way};
+use super::choices::{self, AcpSession, Choice, SessionChoices, Way};
 use super::server::{AcpServer, CallPermit, EXIT, EndedSession};
 use super::wire::{self, Answered, Loaded, Update};
 use crate::live::inbox::Inbox;
@@ -44,7 +44,7 @@ pub const GONE: &str = "process_gone";
 const NO_USAGE: &str = "no_usage";
 
 /// The end of a turn, whatever session it leaves: a call by itself leaves none.
-type TurnEnd<S> = turn::TurnEnd<S, ()>;
+type CallEnd<S> = turn::TurnEnd<S, ()>;
 
 /// The surroundings in which a session is opened.
 #[derive(Debug, Default)]
@@ -85,8 +85,8 @@ pub struct CallWork {
 }
 
 /// The result of a call whose CLI opens no sessions, for this reason: no prompt was sent.
-fn unsupported<S>(reason: impl Into<String>) -> TurnEnd<S> {
-    TurnEnd::Unsupported {
+fn unsupported<S>(reason: impl Into<String>) -> CallEnd<S> {
+    CallEnd::Unsupported {
         reason: reason.into(),
         may_have_asked: false,
         process: None,
@@ -153,9 +153,9 @@ impl CallWork {
     }
 
     /// Opens a session, when it is this call's turn.
-    pub(crate) async fn open<S>(&mut self, report: &Report) -> Result<Session, TurnEnd<S>> {
+    pub(crate) async fn open<S>(&mut self, report: &Report) -> Result<AcpSession, CallEnd<S>> {
         let Some(_permit) = self.server.opening_permit().await else {
-            return Err(TurnEnd::Vanished);
+            return Err(CallEnd::Vanished);
         };
         self.permit = Some(self.server.call_permit().await);
         let server = Arc::clone(&self.server);
@@ -169,7 +169,7 @@ impl CallWork {
             Some(file) => match self.write(&file) {
                 Ok(folder) => server.rpc.post("session/load", &wire::session_load(&file.id, &folder)),
                 // The session's folder has gone with the process.
-                Err(_) if host.is_over() && host.has_served() => return Err(TurnEnd::Vanished),
+                Err(_) if host.is_over() && host.has_served() => return Err(CallEnd::Vanished),
                 Err(error) => {
                     let reason = format!("the thread can't be written as a session: {error}");
                     return Err(self.fails(Failure::of(reason), report));
@@ -195,7 +195,7 @@ impl CallWork {
                 let reason = format!("the CLI's process hangs: {unanswered}");
                 return Err(self.fails(Failure::named(GONE, reason), report));
             }
-            Err(RequestError::Gone | RequestError::Unanswered(_)) => return Err(TurnEnd::Vanished),
+            Err(RequestError::Gone | RequestError::Unanswered(_)) => return Err(CallEnd::Vanished),
             Err(RequestError::TooLong) => return Err(self.gone(report).await),
         };
         self.answered_bytes += answer.get().len() as u64;
@@ -203,7 +203,7 @@ impl CallWork {
             None => serde_json::from_str(answer.get()).ok(),
             Some(file) => serde_json::from_str(answer.get())
                 .ok()
-                .map(|Loaded { models, config_options }| Session {
+                .map(|Loaded { models, config_options }| AcpSession {
                     session_id: file.id.clone(),
                     models,
                     config_options,
@@ -234,10 +234,10 @@ impl CallWork {
     /// without a word (1.0.41).
     async fn choose<S>(
         &mut self,
-        mut session: Session,
+        mut session: AcpSession,
         choice: Choice,
         report: &Report,
-    ) -> Result<Session, TurnEnd<S>> {
+    ) -> Result<AcpSession, CallEnd<S>> {
         let chosen = match choice {
             Choice::Model => self.chosen.model.clone(),
             Choice::Effort => self.chosen.effort.clone(),
@@ -264,7 +264,7 @@ impl CallWork {
                 Ok(session)
             }
             Err(RequestError::Refused(error)) => Err(self.failed(&error, report)),
-            Err(_) => Err(TurnEnd::Vanished),
+            Err(_) => Err(CallEnd::Vanished),
         }
     }
 
@@ -278,8 +278,8 @@ impl CallWork {
     }
 
     /// Sends the prompt to `session`, and returns the inbox for its updates.
-    pub(crate) fn ask(&mut self, session: Session, report: &Report) -> Inbox<Update> {
-        let Session { session_id, models, .. } = session;
+    pub(crate) fn ask(&mut self, session: AcpSession, report: &Report) -> Inbox<Update> {
+        let AcpSession { session_id, models, .. } = session;
         let inbox = self.server.rpc.inbox(&session_id);
         let prompt = match self.form.thread {
             WarmThread::Prompt => wire::session_prompt(&session_id, &std::mem::take(&mut self.prompt)),
@@ -314,11 +314,11 @@ impl CallWork {
     }
 
     /// Reads until the answer has come.
-    pub(super) async fn read<S>(&mut self, mut inbox: Inbox<Update>, report: &Report) -> TurnEnd<S> {
+    pub(super) async fn read<S>(&mut self, mut inbox: Inbox<Update>, report: &Report) -> CallEnd<S> {
         let mut events = Vec::new();
         let answer = loop {
             let Some(answer) = &mut self.asked else {
-                return TurnEnd::Vanished;
+                return CallEnd::Vanished;
             };
             let update = tokio::select! {
                 biased;
@@ -369,7 +369,7 @@ impl CallWork {
 
     /// Ends the turn with the agent's answer to the prompt: its usage, and a reply if it stopped with `end_turn`. Any other stop
     /// reason is a failure, and so is a missing usage for an agent that reports one in every whole answer.
-    pub(crate) async fn answered<S>(&mut self, answer: Answer, report: &Report) -> TurnEnd<S> {
+    pub(crate) async fn answered<S>(&mut self, answer: Answer, report: &Report) -> CallEnd<S> {
         let answer = match answer {
             Ok(answer) => answer,
             Err(RequestError::Refused(error)) => return self.failed(&error, report),
@@ -422,7 +422,7 @@ impl CallWork {
             return report.fail_with(failure, outcome);
         }
         report.push([Event::Outcome(Box::new(outcome))]);
-        TurnEnd::Reply {
+        CallEnd::Reply {
             session: None,
             known: (),
             diagnostics: Vec::new(),
@@ -471,11 +471,11 @@ impl CallWork {
         }
     }
 
-    fn failed<S>(&mut self, error: &RpcError, report: &Report) -> TurnEnd<S> {
+    fn failed<S>(&mut self, error: &RpcError, report: &Report) -> CallEnd<S> {
         self.fails(failure(self.form.errors, error), report)
     }
 
-    fn fails<S>(&mut self, failure: Failure, report: &Report) -> TurnEnd<S> {
+    fn fails<S>(&mut self, failure: Failure, report: &Report) -> CallEnd<S> {
         self.say(report);
         report.fail_with(failure, self.known())
     }
@@ -493,7 +493,7 @@ impl CallWork {
     }
 
     /// Ends the call when nothing more comes for it.
-    pub(crate) async fn gone<S>(&mut self, report: &Report) -> TurnEnd<S> {
+    pub(crate) async fn gone<S>(&mut self, report: &Report) -> CallEnd<S> {
         self.say(report);
         let host = self.server.host();
         if !host.is_over() {

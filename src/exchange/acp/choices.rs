@@ -15,7 +15,7 @@ const MOST_NAMED: usize = 300;
 /// A session: the answer to `session/new`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Session {
+pub struct AcpSession {
     pub session_id: String,
     /// The models of the session.
     #[serde(default)]
@@ -119,7 +119,7 @@ pub enum Way {
 }
 
 /// The way to choose `wanted` in `session`.
-pub fn way(session: &Session, choice: Choice, wanted: &str) -> Way {
+pub fn way(session: &AcpSession, choice: Choice, wanted: &str) -> Way {
     let id = &session.session_id;
     if choice == Choice::Model && session.models.current_model_id.is_some() {
         return match session.models.current() == Some(wanted) {
@@ -207,7 +207,7 @@ impl ConfigOption {
 mod tests {
     use super::*;
 
-    fn session(json: Value) -> Session {
+    fn session(json: Value) -> AcpSession {
         let mut answer = json!({"sessionId": "s"});
         answer
             .as_object_mut()

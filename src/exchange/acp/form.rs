@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::server::AcpServer;
 use super::session::KeptSession;
-use super::setup::Setup;
-use super::turn::{CallResult, New, SessionWork, TurnInput};
+use super::setup::AcpSetup;
+use super::turn::{AcpCallResult, AcpNew, AcpSessionWork, AcpTurnInput};
 use crate::form::{Caller, Form, ProcessOptions, Proof, ServerForm, ServerStart, SessionCall, WhyAnew, WorkParts};
 use crate::host::NoHost;
 use crate::installed::Installed;
@@ -24,15 +24,15 @@ pub struct KeptAgent {
 }
 
 impl Form for KeptAgent {
-    type Setup = Setup;
+    type Setup = AcpSetup;
     type Session = KeptSession;
-    type Input = New;
+    type Input = AcpNew;
 
-    fn setup(parts: &SetupParts<'_>) -> Setup {
-        Setup::of(parts)
+    fn setup(parts: &SetupParts<'_>) -> AcpSetup {
+        AcpSetup::of(parts)
     }
 
-    fn options(_: Option<&Setup>, choices: Option<&Choices>) -> ProcessOptions {
+    fn options(_: Option<&AcpSetup>, choices: Option<&Choices>) -> ProcessOptions {
         ProcessOptions {
             choices: choices.cloned(),
             system_prompt: None,
@@ -40,21 +40,21 @@ impl Form for KeptAgent {
     }
 
     /// Only results, or messages that are not the model's: while calls wait, no prompt can be sent.
-    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<New, WhyAnew> {
+    fn addition(call: &SessionCall<AcpSetup>, known: &KnownThread) -> Result<AcpNew, WhyAnew> {
         let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
         let is_models = |message: &Message| matches!(message.role, Role::Ai | Role::Tool);
         match (new.results.as_slice(), new.rest) {
             ([], []) => Err(WhyAnew::OtherThread),
-            ([], rest) if !rest.iter().any(is_models) => Ok(New::Prompt(prompt(call, rest))),
+            ([], rest) if !rest.iter().any(is_models) => Ok(AcpNew::Prompt(prompt(call, rest))),
             (results, []) if call.note.is_none() => {
-                let results = results.iter().map(|(call, result)| CallResult {
+                let results = results.iter().map(|(call, result)| AcpCallResult {
                     call: call.api.clone(),
                     result: ToolResult {
                         content: result.content.clone(),
                         is_error: result.is_error,
                     },
                 });
-                Ok(New::Results(results.collect()))
+                Ok(AcpNew::Results(results.collect()))
             }
             _ => Err(WhyAnew::OtherThread),
         }
@@ -63,7 +63,7 @@ impl Form for KeptAgent {
 
 /// Writes `messages` as a prompt of `call`. It never begins with a text of theirs, which an agent might take for a command of its
 /// own.
-fn prompt(call: &SessionCall<Setup>, messages: &[Message]) -> String {
+fn prompt(call: &SessionCall<AcpSetup>, messages: &[Message]) -> String {
     let style = Style {
         encoding: call.encoding,
         ..Style::default()
@@ -80,7 +80,7 @@ fn prompt(call: &SessionCall<Setup>, messages: &[Message]) -> String {
 }
 
 /// Writes the whole thread as a prompt.
-fn whole(call: &SessionCall<Setup>) -> String {
+fn whole(call: &SessionCall<AcpSetup>) -> String {
     let system = call
         .setup
         .system
@@ -100,10 +100,10 @@ impl ServerForm for KeptAgent {
     const MOST_SERVERS: usize = 4;
 
     type Server = AcpServer;
-    type TurnInput = TurnInput;
-    type Work = SessionWork;
+    type TurnInput = AcpTurnInput;
+    type Work = AcpSessionWork;
 
-    fn serves(server: &AcpServer, installed: &Installed, _: Option<&Setup>) -> bool {
+    fn serves(server: &AcpServer, installed: &Installed, _: Option<&AcpSetup>) -> bool {
         server.line == installed.line
     }
 
@@ -119,7 +119,7 @@ impl ServerForm for KeptAgent {
         server.held_sessions() >= self.own.max_sessions
     }
 
-    fn lacks(server: &AcpServer, setup: &Setup) -> Option<&'static str> {
+    fn lacks(server: &AcpServer, setup: &AcpSetup) -> Option<&'static str> {
         if setup.tools.tools().is_empty() {
             return None;
         }
@@ -130,24 +130,24 @@ impl ServerForm for KeptAgent {
         (!server.is_private()).then_some("with `cwd`, its sessions share a folder, and may share their tools")
     }
 
-    fn open(&self, server: Arc<AcpServer>, call: &SessionCall<Setup>, _: &Caller<'_, Setup>) -> TurnInput {
-        TurnInput::Fresh {
+    fn open(&self, server: Arc<AcpServer>, call: &SessionCall<AcpSetup>, _: &Caller<'_, AcpSetup>) -> AcpTurnInput {
+        AcpTurnInput::Fresh {
             server,
             form: self.own,
             prompt: whole(call),
         }
     }
 
-    fn resume(session: Box<KeptSession>, new: New) -> TurnInput {
-        TurnInput::Continued { session, new }
+    fn resume(session: Box<KeptSession>, new: AcpNew) -> AcpTurnInput {
+        AcpTurnInput::Continued { session, new }
     }
 
     fn server(session: &KeptSession) -> &Arc<AcpServer> {
         session.server()
     }
 
-    fn work(opening: TurnInput, parts: WorkParts<'_, Setup>) -> SessionWork {
-        SessionWork::new(opening, parts)
+    fn work(opening: AcpTurnInput, parts: WorkParts<'_, AcpSetup>) -> AcpSessionWork {
+        AcpSessionWork::new(opening, parts)
     }
 }
 
@@ -169,7 +169,7 @@ mod tests {
         Message::from(MessageFields::new(role, text))
     }
 
-    fn call(messages: Vec<Message>, note: Option<&str>, encoding: Encoding) -> SessionCall<Setup> {
+    fn call(messages: Vec<Message>, note: Option<&str>, encoding: Encoding) -> SessionCall<AcpSetup> {
         let options = Options::parse(&acp::agent(r#"{"command":"a"}"#).unwrap(), "{}").unwrap();
         SessionCall::new::<KeptAgent>(CallParts {
             messages,
@@ -184,10 +184,10 @@ mod tests {
         })
     }
 
-    fn added(call: &SessionCall<Setup>, known: &KnownThread) -> String {
+    fn added(call: &SessionCall<AcpSetup>, known: &KnownThread) -> String {
         match KeptAgent::addition(call, known) {
-            Ok(New::Prompt(prompt)) => format!("says {prompt}"),
-            Ok(New::Results(results)) => {
+            Ok(AcpNew::Prompt(prompt)) => format!("says {prompt}"),
+            Ok(AcpNew::Results(results)) => {
                 let results = results.iter().map(|of| (&*of.call, of.result.content.as_text()));
                 format!("{:?}", results.collect::<Vec<_>>())
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
-use super::setup::Setup;
+use super::setup::AcpSetup;
 use super::tools::{SessionTools, next_call};
 use crate::acp::call::CallWork;
 use crate::acp::server::AcpServer;
@@ -81,7 +81,7 @@ impl KeptSession {
 }
 
 impl Keepable for KeptSession {
-    type Setup = Setup;
+    type Setup = AcpSetup;
 
     fn pid(&self) -> u32 {
         self.server().host().pid()

@@ -6,7 +6,7 @@ use dfp_provider::declare::mcp::Declarations;
 
 /// The setup of a session. Sessions with different setups are not exchangeable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setup {
+pub struct AcpSetup {
     /// The thread's system messages: an agent has its own instructions, and takes further ones only in a prompt.
     pub system: Option<String>,
     /// The instruction on the form of its answers.
@@ -17,10 +17,10 @@ pub struct Setup {
     pub tools: Declarations,
 }
 
-impl Setup {
+impl AcpSetup {
     /// The setup of a session for a call of `parts`.
-    pub fn of(parts: &SetupParts<'_>) -> Setup {
-        Setup {
+    pub fn of(parts: &SetupParts<'_>) -> AcpSetup {
+        AcpSetup {
             system: parts.system.map(str::to_owned),
             instruction: parts.output.instruction(),
             chosen: SessionChoices::of(parts.options),

@@ -1,7 +1,7 @@
 //! One turn of a kept session: opens the session if there is none, sends the new part of the thread, and reads until the agent
 //! has answered or waits for the results of its calls.
 //!
-//! In: a [`TurnInput`]. Out: events, and the result of the turn. Giving the turn up cancels the prompt and ends the session; so
+//! In: an [`AcpTurnInput`]. Out: events, and the result of the turn. Giving the turn up cancels the prompt and ends the session; so
 //! does every result but a reply.
 
 use std::io;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
 use super::session::KeptSession;
-use super::setup::Setup;
+use super::setup::AcpSetup;
 use super::tools::{SessionTools, next_call, refuse_early};
 use crate::EndedProcess;
 use crate::acp::call::{CallWork, SessionPlace};
@@ -36,23 +36,23 @@ const NO_TOOLS: &str = "no_tools";
 
 /// The result of a call, by the API's id.
 #[derive(Debug)]
-pub struct CallResult {
+pub struct AcpCallResult {
     pub call: String,
     pub result: ToolResult,
 }
 
 /// The new part of a thread for a session.
 #[derive(Debug)]
-pub enum New {
+pub enum AcpNew {
     /// The next prompt.
     Prompt(String),
     /// The results of all calls that wait.
-    Results(Vec<CallResult>),
+    Results(Vec<AcpCallResult>),
 }
 
 /// The input of a turn, and its session.
 #[derive(Debug)]
-pub enum TurnInput {
+pub enum AcpTurnInput {
     /// The whole thread as a prompt, for a session that is to be opened.
     Fresh {
         server: Arc<AcpServer>,
@@ -60,38 +60,38 @@ pub enum TurnInput {
         prompt: String,
     },
     /// The new part, for a session that knows the beginning.
-    Continued { session: Box<KeptSession>, new: New },
+    Continued { session: Box<KeptSession>, new: AcpNew },
 }
 
-type TurnEnd = turn::TurnEnd<KeptSession, ()>;
+type KeptTurnEnd = turn::TurnEnd<KeptSession, ()>;
 
 /// The work of a turn.
 #[derive(Debug)]
-pub struct SessionWork {
+pub struct AcpSessionWork {
     /// The input, until it is sent.
-    unsent: Option<Unsent>,
+    unsent: Option<AcpUnsent>,
     /// The session, as soon as there is one.
     session: Option<Box<KeptSession>>,
     /// True if the session is opened for this turn.
     is_fresh: bool,
-    setup: Arc<Setup>,
+    setup: Arc<AcpSetup>,
     tracker: TaskTracker,
 }
 
 #[derive(Debug)]
-enum Unsent {
+enum AcpUnsent {
     Whole(Arc<AcpServer>, WarmForm, String),
-    New(New),
+    New(AcpNew),
 }
 
-impl SessionWork {
+impl AcpSessionWork {
     /// Makes the work of the turn that begins with `input`.
-    pub fn new(input: TurnInput, parts: WorkParts<'_, Setup>) -> SessionWork {
+    pub fn new(input: AcpTurnInput, parts: WorkParts<'_, AcpSetup>) -> AcpSessionWork {
         let (unsent, session) = match input {
-            TurnInput::Fresh { server, form, prompt } => (Unsent::Whole(server, form, prompt), None),
-            TurnInput::Continued { session, new } => (Unsent::New(new), Some(session)),
+            AcpTurnInput::Fresh { server, form, prompt } => (AcpUnsent::Whole(server, form, prompt), None),
+            AcpTurnInput::Continued { session, new } => (AcpUnsent::New(new), Some(session)),
         };
-        SessionWork {
+        AcpSessionWork {
             unsent: Some(unsent),
             is_fresh: session.is_none(),
             session,
@@ -107,7 +107,7 @@ impl SessionWork {
         form: WarmForm,
         prompt: String,
         report: &Report,
-    ) -> Result<(), TurnEnd> {
+    ) -> Result<(), KeptTurnEnd> {
         let unfit = |error: io::Error| {
             let reason = format!("the tools can't be declared: {error}");
             report.fail(Failure::named(NO_TOOLS, reason))
@@ -140,22 +140,22 @@ impl SessionWork {
     }
 
     /// Sends `new` to the session, and returns whether the session could take it.
-    async fn go_on(&mut self, new: New, report: &Report) -> bool {
+    async fn go_on(&mut self, new: AcpNew, report: &Report) -> bool {
         let Some(session) = self.session.as_deref_mut() else {
             return false;
         };
         let is_there = session.server().host().takes_calls();
         match new {
-            New::Prompt(prompt) if is_there && session.call.asked.is_none() => {
+            AcpNew::Prompt(prompt) if is_there && session.call.asked.is_none() => {
                 refuse_early(&mut session.tools);
                 // Updates that came late belong to nobody.
                 while session.inbox.take().is_some() {}
                 session.call.begin(report);
                 session.call.say_to_it(&prompt).await;
             }
-            New::Results(results) if is_there => {
+            AcpNew::Results(results) if is_there => {
                 let mut open = std::mem::take(&mut session.open);
-                let is_waiting = |result: &CallResult| {
+                let is_waiting = |result: &AcpCallResult| {
                     let call = open.iter().find(|open| open.call.id == result.call);
                     call.is_some_and(|call| !call.reply.is_closed())
                 };
@@ -164,7 +164,7 @@ impl SessionWork {
                 }
                 session.call.begin(report);
                 let most = session.server().rpc.protocol().known().most_of_result;
-                for CallResult { call, result } in results {
+                for AcpCallResult { call, result } in results {
                     report.push(most.and_then(|most| cut(&call, &result.content, most)));
                     if let Some(at) = open.iter().position(|open| open.call.id == call) {
                         // If the call's receiver is gone, the next update of the agent tells.
@@ -172,15 +172,15 @@ impl SessionWork {
                     }
                 }
             }
-            New::Prompt(_) | New::Results(_) => return false,
+            AcpNew::Prompt(_) | AcpNew::Results(_) => return false,
         }
         true
     }
 
     /// Reads until the reply has come.
-    async fn read(&mut self, report: &Report) -> TurnEnd {
+    async fn read(&mut self, report: &Report) -> KeptTurnEnd {
         let Some(session) = self.session.as_deref_mut() else {
-            return TurnEnd::Vanished;
+            return KeptTurnEnd::Vanished;
         };
         let before = session.inbox.bytes();
         let is_fresh = self.is_fresh;
@@ -196,7 +196,7 @@ impl SessionWork {
                 ..
             } = &mut *session;
             let Some(asked) = &mut call.asked else {
-                return TurnEnd::Vanished;
+                return KeptTurnEnd::Vanished;
             };
             let update = tokio::select! {
                 biased;
@@ -230,7 +230,7 @@ impl SessionWork {
                 Some(update) => call.update(update, &mut events, report),
                 // The process has died since its last turn, and told nothing of this one.
                 None if !is_fresh && inbox.bytes() == before && call.server().host().is_over() => {
-                    return TurnEnd::Vanished;
+                    return KeptTurnEnd::Vanished;
                 }
                 None => return call.gone(report).await,
             }
@@ -263,15 +263,15 @@ impl SessionWork {
         }
         let answer = answer.unwrap_or(Err(RequestError::Gone));
         match call.answered(answer, report).await {
-            TurnEnd::Reply { .. } => self.reply(),
+            KeptTurnEnd::Reply { .. } => self.reply(),
             end => end,
         }
     }
 
     /// Ends the turn with the agent's calls, for whose results the agent waits.
-    fn calls(&mut self, report: &Report) -> TurnEnd {
+    fn calls(&mut self, report: &Report) -> KeptTurnEnd {
         let Some(session) = self.session.as_deref_mut() else {
-            return TurnEnd::Vanished;
+            return KeptTurnEnd::Vanished;
         };
         let KeptSession { call, open, .. } = session;
         call.say(report);
@@ -293,8 +293,8 @@ impl SessionWork {
         self.reply()
     }
 
-    fn reply(&mut self) -> TurnEnd {
-        TurnEnd::Reply {
+    fn reply(&mut self) -> KeptTurnEnd {
+        KeptTurnEnd::Reply {
             session: self.session.take(),
             known: (),
             diagnostics: Vec::new(),
@@ -323,24 +323,24 @@ fn cut(call: &str, result: &Content, most: usize) -> Option<Event> {
     })
 }
 
-impl Work for SessionWork {
+impl Work for AcpSessionWork {
     type Session = KeptSession;
     type ReplyFacts = ();
 
-    async fn turn(&mut self, report: &Report) -> TurnEnd {
+    async fn turn(&mut self, report: &Report) -> KeptTurnEnd {
         match self.unsent.take() {
-            Some(Unsent::Whole(server, form, prompt)) => {
+            Some(AcpUnsent::Whole(server, form, prompt)) => {
                 if let Err(end) = self.open(server, form, prompt, report).await {
                     return end;
                 }
             }
-            Some(Unsent::New(new)) => {
+            Some(AcpUnsent::New(new)) => {
                 // The model was not asked anything yet: another session can take the turn.
                 if !self.go_on(new, report).await {
-                    return TurnEnd::Vanished;
+                    return KeptTurnEnd::Vanished;
                 }
             }
-            None => return TurnEnd::Vanished,
+            None => return KeptTurnEnd::Vanished,
         }
         self.read(report).await
     }

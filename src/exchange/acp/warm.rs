@@ -22,7 +22,7 @@ use dfp_provider::choices::Choices;
 
 /// One process of an agent for many calls.
 #[derive(Debug)]
-pub struct Agent {
+pub struct WarmAgent {
     /// The CLI's own data.
     pub own: WarmForm,
 }
@@ -33,7 +33,7 @@ impl Server for AcpServer {
     }
 }
 
-impl Form for Agent {
+impl Form for WarmAgent {
     const ENGINE: EngineUsed = EngineUsed::Warm;
     const TAKES: Takes = Takes::Prompt;
 
@@ -57,7 +57,7 @@ impl Form for Agent {
     }
 }
 
-impl ServerForm for Agent {
+impl ServerForm for WarmAgent {
     const MOST_RESTING: usize = 0;
     /// Each server takes 230 MB.
     const MOST_SERVERS: usize = 4;
@@ -73,7 +73,7 @@ impl ServerForm for Agent {
         server.line == installed.line
     }
 
-    async fn start(&self, start: ServerStart<'_, Agent>) -> Result<AcpServer, NoHost> {
+    async fn start(&self, start: ServerStart<'_, WarmAgent>) -> Result<AcpServer, NoHost> {
         AcpServer::start(start.installed.line.clone(), (start.surroundings)(), start.closing).await
     }
 

@@ -133,7 +133,7 @@ impl Protocol for Acp {
 #[serde(rename_all = "camelCase")]
 struct Permission {
     session_id: String,
-    tool_call: calls::Call,
+    tool_call: calls::AcpCall,
     options: Vec<PermissionOption>,
 }
 
@@ -161,7 +161,7 @@ pub struct Update {
 /// The agent's description of itself: the answer to `initialize`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Agent {
+pub struct WarmAgent {
     /// The version of the protocol.
     pub protocol_version: u32,
     agent_info: AgentInfo,
@@ -170,7 +170,7 @@ pub struct Agent {
     agent_capabilities: Value,
 }
 
-impl Agent {
+impl WarmAgent {
     /// Returns whether the agent speaks this version of the protocol.
     pub fn is_understood(&self) -> bool {
         self.protocol_version == VERSION
@@ -375,9 +375,9 @@ struct RawUpdate {
 
 impl RawUpdate {
     /// The call that the update is about.
-    fn call(&self) -> Option<calls::Call> {
+    fn call(&self) -> Option<calls::AcpCall> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        matches!(&*self.session_update, "tool_call" | "tool_call_update").then(|| calls::Call {
+        matches!(&*self.session_update, "tool_call" | "tool_call_update").then(|| calls::AcpCall {
             tool_call_id: text(&self.tool_call_id).unwrap_or_default(),
             name: text(&self.name),
             title: text(&self.title),

@@ -87,7 +87,7 @@ type Key = (Arc<str>, RequestId);
 
 /// A call under one of its request ids.
 #[derive(Clone)]
-struct Entry {
+struct CallEntry {
     /// The hash of name and arguments: the same id with others is another call.
     fingerprint: u64,
     /// The answer; `None` when it is no longer kept.
@@ -97,11 +97,11 @@ struct Entry {
 
 /// The calls of a run. `entries` has them by request; `kept_bytes` is the sum over `kept`.
 #[derive(Default)]
-struct State {
-    entries: HashMap<Key, Entry>,
+struct CallsState {
+    entries: HashMap<Key, CallEntry>,
     /// Waiting calls by the model's own id. claude 2.1.330 repeats a call under another request id when its connection ends.
     /// Gateways may give a call of the next turn the same id, but only after the answer.
-    open: HashMap<String, Entry>,
+    open: HashMap<String, CallEntry>,
     /// All ids that were given to calls: they are unique within the run.
     ids: HashSet<String>,
     /// Answered calls, the oldest first, with the bytes of their answers.
@@ -111,14 +111,14 @@ struct State {
 
 /// All calls of a run.
 pub(super) struct CallQueue {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<CallsState>>,
     consumer: mpsc::Sender<ToolCallRequest>,
     traffic: Arc<watch::Sender<Traffic>>,
     closing: CancellationToken,
     tasks: TaskTracker,
 }
 
-fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn locked(state: &Mutex<CallsState>) -> MutexGuard<'_, CallsState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -162,7 +162,7 @@ impl CallQueue {
         }
         let (answer, waiting) = watch::channel(None);
         let taken_back = CancellationToken::new();
-        let entry = Entry {
+        let entry = CallEntry {
             fingerprint,
             waiting: Some(waiting.clone()),
             taken_back: taken_back.clone(),
@@ -238,7 +238,7 @@ impl CallQueue {
 
 /// Publishes the answer, and keeps it for repeated requests as long as there is room.
 fn keep(
-    state: &Mutex<State>,
+    state: &Mutex<CallsState>,
     key: Key,
     models_id: Option<String>,
     answer: &watch::Sender<Option<CallAnswer>>,

@@ -87,7 +87,10 @@ impl Server {
         let Some(name) = self.declarations.known(&params.name) else {
             let reason = format!("there is no tool {:?}, or it is not permitted", params.name);
             let refused = ToolResult::error(reason);
-            return Reply::Answer(mcp_server::result(id, CallResult::of(&refused, ContentReader::Plain)));
+            return Reply::Answer(mcp_server::result(
+                id,
+                HandlerCallResult::of(&refused, ContentReader::Plain),
+            ));
         };
         let call = ToolCall {
             name: name.to_owned(),
@@ -152,7 +155,9 @@ impl HeldCall {
 
     fn message(&self, answer: Option<CallAnswer>) -> Box<RawValue> {
         match answer {
-            Some(CallAnswer::Result(result)) => mcp_server::result(&self.id, CallResult::of(&result, self.reader)),
+            Some(CallAnswer::Result(result)) => {
+                mcp_server::result(&self.id, HandlerCallResult::of(&result, self.reader))
+            }
             Some(CallAnswer::TakenBack) => mcp_server::error(&self.id, INVALID_REQUEST, "the call was taken back"),
             None => mcp_server::error(&self.id, INTERNAL, "the run is over"),
         }
@@ -182,14 +187,14 @@ async fn answer_of(waiting: &mut Waiting) -> Option<CallAnswer> {
 /// The result of a call, as MCP has it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct CallResult {
+struct HandlerCallResult {
     content: Vec<Value>,
     is_error: bool,
 }
 
-impl CallResult {
-    fn of(result: &ToolResult, reader: ContentReader) -> CallResult {
-        CallResult {
+impl HandlerCallResult {
+    fn of(result: &ToolResult, reader: ContentReader) -> HandlerCallResult {
+        HandlerCallResult {
             content: blocks(&result.content, reader),
             is_error: result.is_error,
         }

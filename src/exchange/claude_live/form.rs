@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::session::Session;
+use super::session::ClaudeSession;
 use crate::form::{Form, ProcessForm, ProcessOptions, ProcessStart, SessionCall, WhyAnew};
 use crate::installed::Installed;
 use crate::live::setup::{Setup, SetupParts};
@@ -19,7 +19,7 @@ pub struct Claude;
 
 impl Form for Claude {
     type Setup = Setup;
-    type Session = Session;
+    type Session = ClaudeSession;
     /// A user line.
     type Input = String;
 
@@ -59,11 +59,11 @@ impl ProcessForm for Claude {
         surroundings: Surroundings,
         cancel: &CancellationToken,
         _: ProcessStart<'_, String>,
-    ) -> Result<Session, NotStarted> {
-        Session::start(installed.line.clone(), surroundings, cancel)
+    ) -> Result<ClaudeSession, NotStarted> {
+        ClaudeSession::start(installed.line.clone(), surroundings, cancel)
     }
 
-    fn begin(session: &mut Session, input: String, setup: &Arc<Setup>) {
+    fn begin(session: &mut ClaudeSession, input: String, setup: &Arc<Setup>) {
         session.begin(&input, setup);
     }
 }

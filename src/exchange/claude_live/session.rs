@@ -1,7 +1,7 @@
 //! One claude process that takes one turn after the other.
 //!
 //! In: a user line per turn. Out: [`Pulse`]s with the events of the turn, until it is over. Requests of the CLI's are answered on
-//! the way, and between turns as well ([`Session::idle`]).
+//! the way, and between turns as well ([`ClaudeSession::idle`]).
 //!
 //! ```text
 //! start ─▶ spare ─begin─▶ handshake + turn ─▶ resting ─begin─▶ turn ─▶ resting …
@@ -45,7 +45,7 @@ const ANSWER_TOOL: &str = "StructuredOutput";
 
 /// A live process.
 #[derive(Debug)]
-pub struct Session {
+pub struct ClaudeSession {
     streams: Streams,
     decoder: Decoder,
     turns: Turns,
@@ -60,7 +60,7 @@ pub struct Session {
     socket: Option<Leftover>,
 }
 
-impl Session {
+impl ClaudeSession {
     /// Starts a process without a setup.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Session {
         line: CommandLine,
         surroundings: Surroundings,
         cancel: &CancellationToken,
-    ) -> Result<Session, NotStarted> {
+    ) -> Result<ClaudeSession, NotStarted> {
         let (owner, tracker) = (surroundings.owner, surroundings.tracker.clone());
         let program = PathBuf::from(&line.program);
         let (mut running, scratch) = print::launch(line, Stdin::Open, surroundings, cancel)?;
@@ -79,7 +79,7 @@ impl Session {
                 source: io::Error::from(io::ErrorKind::BrokenPipe),
             })
         })?;
-        Ok(Session {
+        Ok(ClaudeSession {
             streams: Streams::new(running, stdin),
             decoder: decoder(),
             turns: Turns::default(),
@@ -303,7 +303,7 @@ impl Session {
     }
 }
 
-impl ProcessSession for Session {
+impl ProcessSession for ClaudeSession {
     async fn next(&mut self, events: &mut Vec<Event>) -> Pulse {
         match self.streams.step().await {
             StreamEvent::Ended => {
@@ -332,7 +332,7 @@ impl ProcessSession for Session {
     }
 
     async fn finished(self) -> EndedProcess {
-        let Session {
+        let ClaudeSession {
             streams,
             decoder,
             scratch,
@@ -359,7 +359,7 @@ impl ProcessSession for Session {
     }
 }
 
-impl Keepable for Session {
+impl Keepable for ClaudeSession {
     type Setup = Setup;
 
     /// 2.1.197 to 2.1.332 put "[Tool use interrupted]" in the place of such a call.
@@ -378,23 +378,23 @@ impl Keepable for Session {
     }
 
     fn idle(&mut self) -> impl Future<Output = Idle> + Send {
-        Session::idle(self)
+        ClaudeSession::idle(self)
     }
 
     fn end(self) {
-        Session::end(self);
+        ClaudeSession::end(self);
     }
 
     fn prime(&mut self, setup: &Arc<Setup>) {
-        Session::prime(self, setup);
+        ClaudeSession::prime(self, setup);
     }
 
     fn ask_version(&mut self) {
-        Session::ask_version(self);
+        ClaudeSession::ask_version(self);
     }
 
     fn answers_by(&self) -> Option<Instant> {
-        Session::answers_by(self)
+        ClaudeSession::answers_by(self)
     }
 
     async fn ended(self, has_ended: bool) -> Option<EndedProcess> {

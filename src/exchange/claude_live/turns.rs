@@ -29,13 +29,13 @@ const MALFORMED: &str = "malformed_response";
 /// The turn in progress, if any.
 #[derive(Debug, Default)]
 pub struct Turns {
-    current: Option<Turn>,
+    current: Option<ClaudeTurn>,
     /// True if the CLI reports user lines: then it will report the beginning of a turn.
     tells_of_lines: bool,
 }
 
 #[derive(Debug)]
-struct Turn {
+struct ClaudeTurn {
     /// The id of its user line.
     id: String,
     beginning: Beginning,
@@ -62,7 +62,7 @@ impl Turns {
             Some(rest) => format!("{{\"uuid\":\"{id}\",{rest}"),
             None => user.to_owned(),
         };
-        self.current = Some(Turn {
+        self.current = Some(ClaudeTurn {
             id,
             beginning: Beginning::Unseen,
             is_answered: false,

@@ -81,7 +81,7 @@ pub fn interrupt(request_id: &str) -> String {
 pub fn deferred(request_id: &str) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Output {
+    struct ClaudeOutput {
         hook_specific_output: Decision,
     }
     #[derive(Serialize)]
@@ -96,7 +96,7 @@ pub fn deferred(request_id: &str) -> String {
     };
     success(
         request_id,
-        Output {
+        ClaudeOutput {
             hook_specific_output: decision,
         },
     )
@@ -105,10 +105,10 @@ pub fn deferred(request_id: &str) -> String {
 /// The answer to a JSON-RPC message: that of the server.
 pub fn mcp_answer(request_id: &str, answer: &RawValue) -> String {
     #[derive(Serialize)]
-    struct Answer<'a> {
+    struct ClaudeAnswer<'a> {
         mcp_response: &'a RawValue,
     }
-    success(request_id, Answer { mcp_response: answer })
+    success(request_id, ClaudeAnswer { mcp_response: answer })
 }
 
 #[cfg(test)]

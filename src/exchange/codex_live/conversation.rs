@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio_util::task::TaskTracker;
 
 use super::inbound::ThreadEvent;
-use super::service::Service;
+use super::service::CodexService;
 use super::setup::Setup;
 use super::wire::ToolAnswer;
 use crate::live::inbox::Inbox;
@@ -22,9 +22,9 @@ const INTERRUPT: Duration = Duration::from_secs(1);
 
 /// A thread of a server.
 #[derive(Debug)]
-pub struct Conversation {
+pub struct CodexConversation {
     /// The server in which the thread lives.
-    pub service: Arc<Service>,
+    pub service: Arc<CodexService>,
     pub id: String,
     /// The model that answers.
     pub model: String,
@@ -41,10 +41,10 @@ pub struct Conversation {
     tracker: TaskTracker,
 }
 
-impl Conversation {
+impl CodexConversation {
     /// Makes the thread `id` of `service`, which has no item yet.
-    pub fn new(service: Arc<Service>, id: String, model: String, tracker: TaskTracker) -> Conversation {
-        Conversation {
+    pub fn new(service: Arc<CodexService>, id: String, model: String, tracker: TaskTracker) -> CodexConversation {
+        CodexConversation {
             inbox: service.server.inbox(&id),
             service,
             id,
@@ -78,7 +78,7 @@ impl Conversation {
     }
 }
 
-impl Conversation {
+impl CodexConversation {
     /// Interrupts the turn `turn`, and returns whether it has stopped in time.
     async fn interrupt(&mut self, turn: &str) -> bool {
         drop(self.service.interrupt(&self.id, turn));
@@ -94,7 +94,7 @@ impl Conversation {
 
     /// Interrupts the turn that was started whenever it begins. Its server ends meanwhile if it has no other thread.
     fn interrupt_late(self) {
-        let Conversation {
+        let CodexConversation {
             service,
             id,
             mut inbox,
@@ -123,7 +123,7 @@ async fn begun(inbox: &mut Inbox<ThreadEvent>) -> Option<String> {
     None
 }
 
-impl Conversation {
+impl CodexConversation {
     /// Stops the turn in progress, if there is one, and makes the server forget the thread. A server that takes too long gets no
     /// new calls, while those of others in it continue.
     pub async fn close(mut self) {
@@ -146,7 +146,7 @@ impl Conversation {
     }
 }
 
-impl Keepable for Conversation {
+impl Keepable for CodexConversation {
     type Setup = Setup;
 
     fn pid(&self) -> u32 {

@@ -8,13 +8,13 @@ use serde_json::Value;
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::catalog::Keep;
-use super::conversation::Conversation;
+use super::conversation::CodexConversation;
 use super::recall::{Recall, Recalled, Scope};
-use super::service::{Plan, Service, vendors_catalog};
+use super::service::{CodexService, Plan, vendors_catalog};
 use super::setup::Setup;
 use super::tools;
 use super::wire::ToolAnswer;
-use super::work::{ThreadWork, TurnInput};
+use super::work::{CodexTurnInput, ThreadWork};
 use super::{items, native};
 use crate::form::{
     Caller, Form, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, WhyAnew, WorkParts,
@@ -45,15 +45,15 @@ pub struct Codex {
 
 /// The new part of a thread.
 #[derive(Debug)]
-pub struct New {
+pub struct CodexNew {
     /// The results of its calls, by the API's ids.
     results: Vec<(String, ToolAnswer)>,
     items: Vec<Value>,
 }
 
-impl Server for Service {
+impl Server for CodexService {
     fn host(&self) -> &Host {
-        Service::host(self)
+        CodexService::host(self)
     }
 }
 
@@ -104,7 +104,7 @@ fn of_note(note: &str) -> Option<Value> {
 }
 
 /// The model that answers, as far as it is known before its answer.
-fn model_of(service: &Service, setup: &Setup) -> String {
+fn model_of(service: &CodexService, setup: &Setup) -> String {
     let model = setup.model.as_ref().or(service.config.model.as_ref());
     model.cloned().unwrap_or_default()
 }
@@ -113,8 +113,8 @@ impl Form for Codex {
     const SYSTEM_MESSAGES: SystemMessages = SystemMessages::Leading;
 
     type Setup = Setup;
-    type Session = Conversation;
-    type Input = New;
+    type Session = CodexConversation;
+    type Input = CodexNew;
 
     /// The thread's first system messages are its system prompt, after that of the options; later ones stay where they are.
     fn setup(parts: &SetupParts<'_>) -> Setup {
@@ -133,8 +133,8 @@ impl Form for Codex {
             None => system,
         };
         let form = match options.tool_namespace {
-            true => tools::Form::Namespace,
-            false => tools::Form::Functions,
+            true => tools::CodexForm::Namespace,
+            false => tools::CodexForm::Functions,
         };
         let own_instructions = options.system_prompt == SystemPrompt::Cli;
         let Choices { model, effort, .. } = options.choices.clone();
@@ -154,7 +154,7 @@ impl Form for Codex {
     }
 
     /// Only results, and messages that are not the model's.
-    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<New, WhyAnew> {
+    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<CodexNew, WhyAnew> {
         let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
         let can_be_sent = |message: &Message| !matches!(message.role, Role::Ai | Role::Tool);
         let items: Vec<Value> = new.rest.iter().filter_map(items::of_message).collect();
@@ -163,7 +163,7 @@ impl Form for Codex {
             return Err(WhyAnew::OtherThread);
         }
         let results = new.results.iter();
-        Ok(New {
+        Ok(CodexNew {
             results: results
                 .map(|(call, result)| (call.api.clone(), items::answer(result)))
                 .collect(),
@@ -179,15 +179,15 @@ impl ServerForm for Codex {
     /// About 1 MB each (0.169.0: 228 MB with 100, 130 MB without).
     const MOST_RESTING: usize = 100;
 
-    type Server = Service;
-    type TurnInput = TurnInput;
+    type Server = CodexService;
+    type TurnInput = CodexTurnInput;
     type Work = ThreadWork;
 
-    fn serves(service: &Service, _: &Installed, setup: Option<&Setup>) -> bool {
+    fn serves(service: &CodexService, _: &Installed, setup: Option<&Setup>) -> bool {
         service.serves(setup.and_then(|setup| setup.model.as_deref()))
     }
 
-    async fn start(&self, start: ServerStart<'_, Codex>) -> Result<Service, NoHost> {
+    async fn start(&self, start: ServerStart<'_, Codex>) -> Result<CodexService, NoHost> {
         // With the models of the running servers, this one serves everything that they serve.
         let own = start.options.choices.model.as_deref();
         let chosen = start.setup.and_then(|setup| setup.model.as_deref());
@@ -205,14 +205,19 @@ impl ServerForm for Codex {
             },
             with_config: !start.options.ignore_user_config,
         };
-        Service::start(&plan, || surroundings(&start), start.closing).await
+        CodexService::start(&plan, || surroundings(&start), start.closing).await
     }
 
-    fn proof(service: &Service) -> Proof<'_> {
+    fn proof(service: &CodexService) -> Proof<'_> {
         Proof::Version(service.version.as_deref())
     }
 
-    fn open(&self, service: Arc<Service>, call: &SessionCall<Setup>, caller: &Caller<'_, Setup>) -> TurnInput {
+    fn open(
+        &self,
+        service: Arc<CodexService>,
+        call: &SessionCall<Setup>,
+        caller: &Caller<'_, Setup>,
+    ) -> CodexTurnInput {
         let model = model_of(&service, &call.setup);
         let scope = Scope {
             key: caller.key,
@@ -228,22 +233,22 @@ impl ServerForm for Codex {
         };
         let mut items = items::of_history(messages, &call.setup, &recalled, &origin);
         items.extend(call.note.as_deref().and_then(of_note));
-        TurnInput::Fresh { service, items }
+        CodexTurnInput::Fresh { service, items }
     }
 
-    fn resume(conversation: Box<Conversation>, New { results, items }: New) -> TurnInput {
-        TurnInput::Continued {
+    fn resume(conversation: Box<CodexConversation>, CodexNew { results, items }: CodexNew) -> CodexTurnInput {
+        CodexTurnInput::Continued {
             conversation,
             results,
             items,
         }
     }
 
-    fn server(conversation: &Conversation) -> &Arc<Service> {
+    fn server(conversation: &CodexConversation) -> &Arc<CodexService> {
         &conversation.service
     }
 
-    fn work(opening: TurnInput, parts: WorkParts<'_, Setup>) -> ThreadWork {
+    fn work(opening: CodexTurnInput, parts: WorkParts<'_, Setup>) -> ThreadWork {
         ThreadWork::new(opening, parts)
     }
 
@@ -252,7 +257,7 @@ impl ServerForm for Codex {
         recalled: Recalled,
         reply: &Reply,
         thread: &SessionThread,
-        service: &Service,
+        service: &CodexService,
         caller: &Caller<'_, Setup>,
     ) {
         let answer = Message::from(MessageFields {

@@ -177,11 +177,11 @@ pub struct RateLimits {
 pub fn asked(request: &Request<'_>) -> (Option<String>, ThreadEvent) {
     #[derive(Deserialize, Default)]
     #[serde(rename_all = "camelCase")]
-    struct Params {
+    struct CodexParams {
         thread_id: Option<String>,
         call_id: Option<String>,
     }
-    let params: Params = serde_json::from_str(request.params).unwrap_or_default();
+    let params: CodexParams = serde_json::from_str(request.params).unwrap_or_default();
     let event = match (&*request.method, params.call_id) {
         ("item/tool/call", Some(call)) => ThreadEvent::ToolCall {
             request: request.id.to_owned(),
@@ -197,7 +197,7 @@ pub fn asked(request: &Request<'_>) -> (Option<String>, ThreadEvent) {
 /// The fields of all notifications that matter.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Params {
+struct CodexParams {
     thread_id: Option<String>,
     turn_id: String,
     turn: TurnParams,
@@ -259,7 +259,7 @@ pub fn read(method: &str, params: &str) -> Option<Notice> {
     if !KNOWN.contains(&method) {
         return None;
     }
-    let params: Params = serde_json::from_str(params).ok()?;
+    let params: CodexParams = serde_json::from_str(params).ok()?;
     if let Some(limits) = params.rate_limits {
         return Some(Notice::RateLimits(limits.into()));
     }

@@ -45,7 +45,7 @@ pub fn of_history(
     recalled: &HashMap<usize, Recalled>,
     origin: &Origin,
 ) -> Vec<Value> {
-    let mut history = History {
+    let mut history = CodexHistory {
         tools: &setup.tools,
         namespace: setup.namespace(),
         origin,
@@ -78,7 +78,7 @@ pub fn of_message(message: &Message) -> Option<Value> {
         "user"
     };
     let parts = parts(&message.content, &message.role);
-    let parts: Vec<Value> = parts.into_iter().map(Piece::into_item).collect();
+    let parts: Vec<Value> = parts.into_iter().map(CodexPiece::into_item).collect();
     (!parts.is_empty()).then(|| json!({"type": "message", "role": role, "content": parts}))
 }
 
@@ -86,7 +86,7 @@ pub fn of_message(message: &Message) -> Option<Value> {
 pub fn answer(message: &Message) -> ToolAnswer {
     let pieces = result_pieces(message);
     ToolAnswer {
-        content_items: pieces.into_iter().map(Piece::into_content).collect(),
+        content_items: pieces.into_iter().map(CodexPiece::into_content).collect(),
         success: true,
     }
 }
@@ -110,54 +110,54 @@ pub fn plain(item: &Value) -> Value {
 }
 
 /// A piece of content.
-enum Piece {
+enum CodexPiece {
     Text(String),
     Image(String),
 }
 
-impl Piece {
+impl CodexPiece {
     fn into_item(self) -> Value {
         match self {
-            Piece::Text(text) => json!({"type": "input_text", "text": text}),
-            Piece::Image(url) => json!({"type": "input_image", "image_url": url}),
+            CodexPiece::Text(text) => json!({"type": "input_text", "text": text}),
+            CodexPiece::Image(url) => json!({"type": "input_image", "image_url": url}),
         }
     }
 
     fn into_content(self) -> ContentItem {
         match self {
-            Piece::Text(text) => ContentItem::InputText { text },
-            Piece::Image(image_url) => ContentItem::InputImage { image_url },
+            CodexPiece::Text(text) => ContentItem::InputText { text },
+            CodexPiece::Image(image_url) => ContentItem::InputImage { image_url },
         }
     }
 }
 
 /// The pieces of a message. codex takes images only as data; other content has been refused before (`run::content`).
-fn parts(content: &Content, role: &Role) -> Vec<Piece> {
-    let text = |text: String| (!text.trim().is_empty()).then_some(Piece::Text(text));
+fn parts(content: &Content, role: &Role) -> Vec<CodexPiece> {
+    let text = |text: String| (!text.trim().is_empty()).then_some(CodexPiece::Text(text));
     match content {
         Content::Text(whole) => text(whole.clone()).into_iter().collect(),
         Content::Blocks(raw) => content::parts(raw, role)
             .into_iter()
             .filter_map(|part| match part {
                 Part::Text(more) => text(more),
-                Part::Media(media) => media.data_url().map(Piece::Image),
+                Part::Media(media) => media.data_url().map(CodexPiece::Image),
                 _ => None,
             })
             .collect(),
     }
 }
 
-fn result_pieces(message: &Message) -> Vec<Piece> {
+fn result_pieces(message: &Message) -> Vec<CodexPiece> {
     let mut pieces = parts(&message.content, &message.role);
     if message.is_error {
         match pieces.first_mut() {
-            Some(Piece::Text(text)) => *text = failed(std::mem::take(text)),
-            _ => pieces.insert(0, Piece::Text(failed(String::new()))),
+            Some(CodexPiece::Text(text)) => *text = failed(std::mem::take(text)),
+            _ => pieces.insert(0, CodexPiece::Text(failed(String::new()))),
         }
     }
     if pieces.is_empty() {
         // An empty result is refused: "dynamic tool response was invalid" (CODEX-LIVE pitfall 6).
-        pieces.push(Piece::Text(String::new()));
+        pieces.push(CodexPiece::Text(String::new()));
     }
     pieces
 }
@@ -165,13 +165,13 @@ fn result_pieces(message: &Message) -> Vec<Piece> {
 fn output(message: &Message) -> Value {
     let mut pieces = result_pieces(message);
     match (pieces.len(), pieces.pop()) {
-        (1, Some(Piece::Text(text))) => Value::String(text),
-        (_, last) => pieces.into_iter().chain(last).map(Piece::into_item).collect(),
+        (1, Some(CodexPiece::Text(text))) => Value::String(text),
+        (_, last) => pieces.into_iter().chain(last).map(CodexPiece::into_item).collect(),
     }
 }
 
 /// A history that is being written.
-struct History<'a> {
+struct CodexHistory<'a> {
     tools: &'a Tools,
     /// The namespace of calls of our tools.
     namespace: Option<&'static str>,
@@ -185,7 +185,7 @@ struct History<'a> {
     made: usize,
 }
 
-impl History<'_> {
+impl CodexHistory<'_> {
     /// Makes an id for a call that the caller calls `id`.
     fn open_call(&mut self, id: &str) -> String {
         let mut unique = id.to_owned();
@@ -210,8 +210,8 @@ impl History<'_> {
         let texts = parts(&message.content, &message.role).into_iter();
         let texts: Vec<Value> = texts
             .filter_map(|piece| match piece {
-                Piece::Text(text) => Some(json!({"type": "output_text", "text": text})),
-                Piece::Image(_) => None,
+                CodexPiece::Text(text) => Some(json!({"type": "output_text", "text": text})),
+                CodexPiece::Image(_) => None,
             })
             .collect();
         // The API takes no reasoning that nothing follows. Of several, the last one led to the message.
@@ -268,7 +268,7 @@ impl History<'_> {
                 self.items.push(item);
             }
             None => {
-                let mut content: Vec<Value> = result_pieces(message).into_iter().map(Piece::into_item).collect();
+                let mut content: Vec<Value> = result_pieces(message).into_iter().map(CodexPiece::into_item).collect();
                 content.insert(
                     0,
                     json!({"type": "input_text", "text": "The result of an earlier tool call:"}),

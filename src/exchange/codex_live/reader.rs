@@ -1,6 +1,6 @@
 //! Makes the events of a reply from the server's events on a turn.
 //!
-//! In: [`ThreadEvent`]s. Out: the events of a reply, and whether it is over ([`TurnStep`]). A reply is over if calls of the
+//! In: [`ThreadEvent`]s. Out: the events of a reply, and whether it is over ([`CodexTurnStep`]). A reply is over if calls of the
 //! caller's tools are pending at the end of a response, or with the turn. Calls that codex answers itself (of tools that are not
 //! there, with arguments that are not JSON) are none of the caller's: the reply then takes several responses, whose usage is
 //! added up (CODEX-LIVE pitfalls 3, 5 and 7).
@@ -27,7 +27,7 @@ const SILENT: &str = "silent_stream";
 
 /// The next step for the turn.
 #[derive(Debug, PartialEq, Eq)]
-pub enum TurnStep {
+pub enum CodexTurnStep {
     /// There is more to come.
     More,
     /// The reply has come, with the calls of the caller's tools.
@@ -38,7 +38,7 @@ pub enum TurnStep {
 
 /// A call of the model, as the API gave it.
 #[derive(Debug)]
-struct Call {
+struct CodexCall {
     id: String,
     name: String,
     /// True if it is a call of one of the caller's tools.
@@ -48,14 +48,14 @@ struct Call {
 
 /// A reply that is being read.
 #[derive(Debug)]
-pub struct TurnReader<'a> {
+pub struct CodexTurnReader<'a> {
     tools: &'a Tools,
     /// The turn's id, as soon as it is known.
     pub turn: Option<String>,
     /// All items of the model in this reply.
     items: Vec<Value>,
     /// The model's calls since the end of the last response.
-    calls: Vec<Call>,
+    calls: Vec<CodexCall>,
     /// The ids of the calls that are the caller's to answer.
     callers: Vec<String>,
     /// The ids of calls that codex waits for and the caller can't answer.
@@ -69,10 +69,10 @@ pub struct TurnReader<'a> {
     has_begun_message: bool,
 }
 
-impl<'a> TurnReader<'a> {
+impl<'a> CodexTurnReader<'a> {
     /// Makes the reader of a reply in the thread `session`, of a turn that is in progress or about to begin.
-    pub fn new(tools: &'a Tools, session: &str, model: &str, turn: Option<String>) -> TurnReader<'a> {
-        TurnReader {
+    pub fn new(tools: &'a Tools, session: &str, model: &str, turn: Option<String>) -> CodexTurnReader<'a> {
+        CodexTurnReader {
             tools,
             turn,
             items: Vec::new(),
@@ -104,7 +104,7 @@ impl<'a> TurnReader<'a> {
     }
 
     /// Takes one event of the thread, and adds its meaning to `events`. `limits` are the account's current ones.
-    pub fn push(&mut self, event: ThreadEvent, limits: &RateLimits, events: &mut Vec<Event>) -> TurnStep {
+    pub fn push(&mut self, event: ThreadEvent, limits: &RateLimits, events: &mut Vec<Event>) -> CodexTurnStep {
         match event {
             ThreadEvent::TurnStarted { turn } => self.turn = Some(turn),
             ThreadEvent::TextDelta { item, delta } => {
@@ -170,12 +170,12 @@ impl<'a> TurnReader<'a> {
             }
             ThreadEvent::ToolCall { .. } => {}
         }
-        TurnStep::More
+        CodexTurnStep::More
     }
 
     /// Fails the turn because the stream fell silent after a call: it broke, which codex does not report until the call is
     /// answered (CODEX-LIVE pitfall 4).
-    pub fn silent(&mut self, limits: &RateLimits, events: &mut Vec<Event>) -> TurnStep {
+    pub fn silent(&mut self, limits: &RateLimits, events: &mut Vec<Event>) -> CodexTurnStep {
         let reason = "stream disconnected before completion: nothing came behind a tool call";
         self.failed(SILENT, reason.to_owned(), limits, events)
     }
@@ -213,7 +213,7 @@ impl<'a> TurnReader<'a> {
                     events.push(Event::Reasoning { details });
                 }
             }
-            "function_call" => self.calls.push(Call {
+            "function_call" => self.calls.push(CodexCall {
                 id: text("call_id"),
                 name: text("name"),
                 is_ours: matches!(text("namespace").as_str(), "" | FUNCTIONS | OUR_NAMESPACE),
@@ -227,7 +227,7 @@ impl<'a> TurnReader<'a> {
     }
 
     /// Ends a response: its calls are known now.
-    fn response(&mut self, usage: Option<Usage>, limits: &RateLimits, events: &mut Vec<Event>) -> TurnStep {
+    fn response(&mut self, usage: Option<Usage>, limits: &RateLimits, events: &mut Vec<Event>) -> CodexTurnStep {
         if let Some(usage) = usage {
             match &mut self.usage {
                 Some(sum) => sum.add(&usage),
@@ -254,9 +254,9 @@ impl<'a> TurnReader<'a> {
         }
         if !self.callers.is_empty() {
             self.over(limits, events);
-            return TurnStep::Reply;
+            return CodexTurnStep::Reply;
         }
-        TurnStep::More
+        CodexTurnStep::More
     }
 
     /// Ends the turn: a reply if it was completed and the model did not refuse, a failure otherwise.
@@ -266,7 +266,7 @@ impl<'a> TurnReader<'a> {
         error: Option<TurnError>,
         limits: &RateLimits,
         events: &mut Vec<Event>,
-    ) -> TurnStep {
+    ) -> CodexTurnStep {
         // There is nothing left to be interrupted.
         self.turn = None;
         match (status, error) {
@@ -276,7 +276,7 @@ impl<'a> TurnReader<'a> {
             }
             ("completed", None) => {
                 self.over(limits, events);
-                TurnStep::Reply
+                CodexTurnStep::Reply
             }
             (status, error) => {
                 let error = error.unwrap_or_else(|| TurnError {
@@ -293,12 +293,12 @@ impl<'a> TurnReader<'a> {
                     ..Failure::default()
                 }));
                 self.outcome(true, events);
-                TurnStep::Failed
+                CodexTurnStep::Failed
             }
         }
     }
 
-    fn failed(&mut self, kind: &str, message: String, limits: &RateLimits, events: &mut Vec<Event>) -> TurnStep {
+    fn failed(&mut self, kind: &str, message: String, limits: &RateLimits, events: &mut Vec<Event>) -> CodexTurnStep {
         self.limits(limits, false, events);
         events.push(Event::Failure(Failure {
             kind: Some(kind.to_owned()),
@@ -306,7 +306,7 @@ impl<'a> TurnReader<'a> {
             ..Failure::default()
         }));
         self.outcome(true, events);
-        TurnStep::Failed
+        CodexTurnStep::Failed
     }
 
     fn over(&mut self, limits: &RateLimits, events: &mut Vec<Event>) {

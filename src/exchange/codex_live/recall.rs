@@ -24,7 +24,7 @@ const MOST_BYTES: usize = 32 * 1024 * 1024;
 
 /// The memory of an entry beside its JSON, bytes: its places in the table and in the order, three times, since either has room
 /// for twice as many if it has just grown, and stood beside its old self while it did; and the allocator's overhead for the JSON.
-const ENTRY_BYTES: usize = 3 * (size_of::<(Fingerprint, Kept)>() + 1 + size_of::<Fingerprint>()) + 16;
+const ENTRY_BYTES: usize = 3 * (size_of::<(Fingerprint, CodexKept)>() + 1 + size_of::<Fingerprint>()) + 16;
 
 /// The scope of a conversation: the instructions that the model gets beside the messages, and the account that asks it.
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +100,7 @@ impl Recalled {
 
 /// A reply as it is stored: the JSON of [`Packed`], one piece of memory of known size. As values it takes ten times as much.
 #[derive(Debug)]
-struct Kept(Box<str>);
+struct CodexKept(Box<str>);
 
 /// The JSON of a [`Recalled`].
 #[derive(Serialize, Deserialize)]
@@ -109,16 +109,16 @@ struct Packed<Items, Ids> {
     callers: Ids,
 }
 
-impl Kept {
+impl CodexKept {
     /// Packs a reply; `None` for items that can't be written as JSON, which no API sends.
-    fn pack(recalled: &Recalled) -> Option<Kept> {
+    fn pack(recalled: &Recalled) -> Option<CodexKept> {
         let packed = Packed {
             items: recalled.items(),
             callers: &*recalled.callers,
         };
         serde_json::to_string(&packed)
             .ok()
-            .map(|json| Kept(json.into_boxed_str()))
+            .map(|json| CodexKept(json.into_boxed_str()))
     }
 
     fn unpack(&self) -> Option<Recalled> {
@@ -135,7 +135,7 @@ impl Kept {
 /// The latest replies of a provider.
 #[derive(Debug, Default)]
 pub struct Recall {
-    replies: HashMap<Fingerprint, Kept>,
+    replies: HashMap<Fingerprint, CodexKept>,
     order: VecDeque<Fingerprint>,
     bytes: usize,
     is_closed: bool,
@@ -151,7 +151,7 @@ impl Recall {
         if self.is_closed || self.replies.contains_key(&print) {
             return;
         }
-        let Some(kept) = Kept::pack(recalled).filter(|kept| kept.bytes() <= MOST_BYTES) else {
+        let Some(kept) = CodexKept::pack(recalled).filter(|kept| kept.bytes() <= MOST_BYTES) else {
             return;
         };
         self.bytes += kept.bytes();
@@ -171,7 +171,7 @@ impl Recall {
         for (at, message) in thread.iter().enumerate() {
             let print = chain.push(message);
             if message.role == Role::Ai
-                && let Some(recalled) = self.replies.get(&print).and_then(Kept::unpack)
+                && let Some(recalled) = self.replies.get(&print).and_then(CodexKept::unpack)
                 && recalled.calls() == message.tool_calls.len()
             {
                 // The words are not the model's: from here on the beginning is another one. Without calls, the words are in the

@@ -1,6 +1,6 @@
 //! A ready codex server: it has answered, its version supports its sessions, and the user's configuration is known.
 //!
-//! In: a command line of `app-server` and the vendor's catalog. Out: a [`Service`], or the reason why there is none.
+//! In: a command line of `app-server` and the vendor's catalog. Out: a [`CodexService`], or the reason why there is none.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub struct Plan<'a> {
 
 /// A server that is ready.
 #[derive(Debug)]
-pub struct Service {
+pub struct CodexService {
     pub server: Arc<RpcHost<Codex>>,
     /// The user's configuration.
     pub config: UserConfig,
@@ -67,7 +67,7 @@ pub struct Service {
     refused: Mutex<Vec<String>>,
 }
 
-impl Service {
+impl CodexService {
     /// Starts a server and waits until it is ready.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Service {
         plan: &Plan<'_>,
         surroundings: impl Fn() -> Surroundings,
         cancel: &CancellationToken,
-    ) -> Result<Service, NoHost> {
+    ) -> Result<CodexService, NoHost> {
         let mut home = Home::Links;
         let mut models: Vec<String> = plan.models.iter().map(|model| (*model).to_owned()).collect();
         loop {
@@ -86,7 +86,7 @@ impl Service {
             let mut line = plan.line.clone();
             home::prepare(&mut line, home, plan.with_config, &catalog);
             let server = RpcHost::start(line, surroundings, PATIENCE, cancel)?;
-            let ready = tokio::time::timeout(HANDSHAKE, Service::handshake(server)).await;
+            let ready = tokio::time::timeout(HANDSHAKE, CodexService::handshake(server)).await;
             let mut service = ready.unwrap_or_else(|_| {
                 let reason = format!("it did not answer the handshake within {} s", HANDSHAKE.as_secs());
                 Err(NoHost::Unsupported(reason))
@@ -107,10 +107,10 @@ impl Service {
     }
 
     /// Makes the handshake, checks codex's version, and reads the user's configuration.
-    async fn handshake(server: RpcHost<Codex>) -> Result<Service, NoHost> {
+    async fn handshake(server: RpcHost<Codex>) -> Result<CodexService, NoHost> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Answer {
+        struct InitializeAnswer {
             #[serde(default)]
             user_agent: String,
         }
@@ -118,7 +118,7 @@ impl Service {
             Ok(answer) => answer,
             Err(error) => return Err(unready(&server, error).await),
         };
-        let agent = serde_json::from_str::<Answer>(answer.get()).map(|answer| answer.user_agent);
+        let agent = serde_json::from_str::<InitializeAnswer>(answer.get()).map(|answer| answer.user_agent);
         let version = agent.ok().as_deref().and_then(version_of).map(str::to_owned);
         if let Some(version) = &version
             && numbers(version).is_some_and(|numbers| numbers < OLDEST)
@@ -137,7 +137,7 @@ impl Service {
             Ok(answer) => UserConfig::read(answer.get()),
             Err(error) => return Err(unready(&server, error).await),
         };
-        Ok(Service {
+        Ok(CodexService {
             server: Arc::new(server),
             config,
             version,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::tools::{self, Form};
+use super::tools::{self, CodexForm};
 use super::wire::DynamicTool;
 use dfp_model::message::ToolSpec;
 use dfp_provider::declare::Tools;
@@ -21,7 +21,7 @@ pub struct Setup {
     pub effort: Option<String>,
     pub tools: Tools,
     /// The way in which the tools are offered.
-    pub form: Form,
+    pub form: CodexForm,
     /// The schema of the answer, sent with every turn.
     pub output: Option<Value>,
 }
@@ -35,7 +35,7 @@ impl Setup {
             model,
             effort: None,
             tools: tools::declare(tools),
-            form: Form::Functions,
+            form: CodexForm::Functions,
             output: None,
         }
     }
@@ -48,7 +48,7 @@ impl Setup {
 
     /// This setup with the tools in another form.
     #[must_use]
-    pub fn with_form(self, form: Form) -> Setup {
+    pub fn with_form(self, form: CodexForm) -> Setup {
         Setup { form, ..self }
     }
 
@@ -60,7 +60,7 @@ impl Setup {
 
     /// The namespace of the tools, if they are in one.
     pub fn namespace(&self) -> Option<&'static str> {
-        (self.form == Form::Namespace).then_some(OUR_NAMESPACE)
+        (self.form == CodexForm::Namespace).then_some(OUR_NAMESPACE)
     }
 
     /// The tools for `thread/start`.

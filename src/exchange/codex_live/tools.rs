@@ -49,7 +49,7 @@ pub fn declare(tools: &[ToolSpec]) -> Tools {
 
 /// The form in which tools are offered to the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Form {
+pub enum CodexForm {
     /// Each tool is a function.
     Functions,
     /// All tools are under one name, which codex never hides behind its code mode.
@@ -57,10 +57,10 @@ pub enum Form {
 }
 
 /// The declaration of `tools` for `thread/start`.
-pub fn dynamic(tools: &Tools, form: Form) -> Vec<DynamicTool> {
+pub fn dynamic(tools: &Tools, form: CodexForm) -> Vec<DynamicTool> {
     let functions: Vec<DynamicTool> = tools.declared().iter().map(function).collect();
     match form {
-        Form::Namespace if !functions.is_empty() => vec![DynamicTool::Namespace {
+        CodexForm::Namespace if !functions.is_empty() => vec![DynamicTool::Namespace {
             name: OUR_NAMESPACE,
             description: "The tools of this conversation.",
             tools: functions,
@@ -200,7 +200,7 @@ mod tests {
     }
 
     fn declared(schema: &Value) -> (String, Value) {
-        match dynamic(&declare(&[tool("t", schema)]), Form::Functions).remove(0) {
+        match dynamic(&declare(&[tool("t", schema)]), CodexForm::Functions).remove(0) {
             DynamicTool::Function {
                 description,
                 input_schema,
@@ -291,10 +291,10 @@ mod tests {
     #[test]
     fn a_namespace_holds_them_all() {
         let tools = declare(&[tool("a", &json!({})), tool("b", &json!({}))]);
-        let [DynamicTool::Namespace { name, tools, .. }] = &dynamic(&tools, Form::Namespace)[..] else {
+        let [DynamicTool::Namespace { name, tools, .. }] = &dynamic(&tools, CodexForm::Namespace)[..] else {
             panic!("no namespace");
         };
         assert_eq!((*name, tools.len()), ("df", 2));
-        assert_eq!(dynamic(&declare(&[]), Form::Namespace), []);
+        assert_eq!(dynamic(&declare(&[]), CodexForm::Namespace), []);
     }
 }

@@ -122,7 +122,7 @@ pub struct InjectItems<'a> {
 /// `turn/start` with no input but the injected items.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct TurnStart<'a> {
+pub struct CodexTurnStart<'a> {
     pub thread_id: &'a str,
     /// No input: a text here would be searched for `$skill`, and is limited to 1,048,576 characters, so the prompt is injected
     /// instead.

@@ -1,6 +1,6 @@
 //! One turn of a codex thread: opens the thread if there is none, sends the new part, and reads until the reply has come.
 //!
-//! In: a [`TurnInput`]. Out: events, and the result of the turn. Giving the turn up stops it and forgets the thread; so does
+//! In: a [`CodexTurnInput`]. Out: events, and the result of the turn. Giving the turn up stops it and forgets the thread; so does
 //! every result but a reply, since codex keeps failed turns in its history (CODEX-LIVE pitfall 17). A new thread costs 10 to 17
 //! ms.
 
@@ -12,15 +12,15 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio_util::task::TaskTracker;
 
-use super::conversation::Conversation;
+use super::conversation::CodexConversation;
 use super::inbound::ThreadEvent;
 use super::items;
-use super::reader::{TurnReader, TurnStep};
+use super::reader::{CodexTurnReader, CodexTurnStep};
 use super::recall::Recalled;
-use super::service::Service;
+use super::service::CodexService;
 use super::settings::refused_setting;
 use super::setup::Setup;
-use super::wire::{InjectItems, ThreadStart, ToolAnswer, TurnStart};
+use super::wire::{CodexTurnStart, InjectItems, ThreadStart, ToolAnswer};
 use crate::EndedProcess;
 use crate::form::WorkParts;
 use crate::host::Heartbeat;
@@ -43,24 +43,27 @@ const UNFIT: &str = "Error: the arguments must be a JSON object";
 
 /// The input of a turn, and its thread.
 #[derive(Debug)]
-pub enum TurnInput {
+pub enum CodexTurnInput {
     /// A history, for a thread that is to be opened.
-    Fresh { service: Arc<Service>, items: Vec<Value> },
+    Fresh {
+        service: Arc<CodexService>,
+        items: Vec<Value>,
+    },
     /// The new part, for a thread that knows the beginning.
     Continued {
-        conversation: Box<Conversation>,
+        conversation: Box<CodexConversation>,
         /// The results of its calls, by the API's ids.
         results: Vec<(String, ToolAnswer)>,
         items: Vec<Value>,
     },
 }
 
-type TurnEnd = turn::TurnEnd<Conversation, Recalled>;
+type CodexTurnEnd = turn::TurnEnd<CodexConversation, Recalled>;
 
 /// The work of a turn.
 #[derive(Debug)]
 pub struct ThreadWork {
-    service: Arc<Service>,
+    service: Arc<CodexService>,
     setup: Arc<Setup>,
     /// The time for which nothing may come after a call.
     silence: Duration,
@@ -69,7 +72,7 @@ pub struct ThreadWork {
     /// The items after the results, or those of the whole history.
     items: Vec<Value>,
     /// The thread, as soon as there is one.
-    conversation: Option<Box<Conversation>>,
+    conversation: Option<Box<CodexConversation>>,
     /// True if the thread is opened for this turn.
     is_fresh: bool,
     /// The pending answer for a thread that is being opened.
@@ -81,10 +84,10 @@ pub struct ThreadWork {
 
 impl ThreadWork {
     /// Makes the work of the turn that begins with `opening`.
-    pub fn new(opening: TurnInput, parts: WorkParts<'_, Setup>) -> ThreadWork {
+    pub fn new(opening: CodexTurnInput, parts: WorkParts<'_, Setup>) -> ThreadWork {
         let (service, conversation, results, items) = match opening {
-            TurnInput::Fresh { service, items } => (service, None, Vec::new(), items),
-            TurnInput::Continued {
+            CodexTurnInput::Fresh { service, items } => (service, None, Vec::new(), items),
+            CodexTurnInput::Continued {
                 conversation,
                 results,
                 items,
@@ -105,7 +108,7 @@ impl ThreadWork {
     }
 
     /// Opens a thread, without the settings that an older codex does not take.
-    async fn open(&mut self, report: &Report) -> Result<(), TurnEnd> {
+    async fn open(&mut self, report: &Report) -> Result<(), CodexTurnEnd> {
         let (service, setup) = (Arc::clone(&self.service), Arc::clone(&self.setup));
         let silence = self.silence;
         let namespace = setup.namespace();
@@ -146,15 +149,15 @@ impl ThreadWork {
                 // The process has died since its last turn, or hangs, and got nothing of this one. A process that never was of
                 // use would fail again.
                 Err(RequestError::Gone | RequestError::Unanswered(_)) if service.host().has_served() => {
-                    return Err(TurnEnd::Vanished);
+                    return Err(CodexTurnEnd::Vanished);
                 }
                 Err(error) => return Err(self.not_started(error, report).await),
             }
         }
     }
 
-    async fn opened(&mut self, answer: &RawValue, report: &Report) -> Result<(), TurnEnd> {
-        let Ok(opened) = serde_json::from_str::<Opened>(answer.get()) else {
+    async fn opened(&mut self, answer: &RawValue, report: &Report) -> Result<(), CodexTurnEnd> {
+        let Ok(opened) = serde_json::from_str::<CodexOpened>(answer.get()) else {
             let error = RpcError::of("codex opened a thread without an id");
             return Err(self.not_started(RequestError::Refused(error), report).await);
         };
@@ -171,7 +174,7 @@ impl ThreadWork {
             }]);
         }
         let tracker = self.tracker.clone();
-        let conversation = Conversation::new(service, id, model, tracker);
+        let conversation = CodexConversation::new(service, id, model, tracker);
         if conversation.inbox.is_second() {
             // The thread is sent nothing: it belongs to another call, and continues as it is.
             let error = RpcError::of("codex opened a thread with the id of one that is open");
@@ -198,7 +201,7 @@ impl ThreadWork {
             server.post("thread/inject_items", &inject)
         });
         let output_schema = self.setup.output.as_ref();
-        let start = TurnStart {
+        let start = CodexTurnStart {
             thread_id,
             input: [],
             effort: self.setup.effort.as_deref(),
@@ -242,13 +245,13 @@ impl ThreadWork {
     }
 
     /// Reads until the reply has come.
-    async fn read(&mut self, report: &Report) -> TurnEnd {
+    async fn read(&mut self, report: &Report) -> CodexTurnEnd {
         let setup = Arc::clone(&self.setup);
         let Some(conversation) = self.conversation.as_mut() else {
-            return TurnEnd::Vanished;
+            return CodexTurnEnd::Vanished;
         };
         let (session, model) = (conversation.id.clone(), conversation.model.clone());
-        let mut reader = TurnReader::new(&setup.tools, &session, &model, conversation.turn.clone());
+        let mut reader = CodexTurnReader::new(&setup.tools, &session, &model, conversation.turn.clone());
         let before = conversation.inbox.bytes();
         let mut session_event = Some(Event::Session {
             session_id: Some(session.clone()),
@@ -269,7 +272,7 @@ impl ThreadWork {
                 biased;
                 next = next => next,
                 // Nobody gets the results any more: the whole thread goes to another server.
-                () = self.heartbeat.missed(), if session_event.is_some() => return TurnEnd::Vanished,
+                () = self.heartbeat.missed(), if session_event.is_some() => return CodexTurnEnd::Vanished,
             };
             let received = conversation.inbox.bytes() - before;
             report.received(received);
@@ -281,39 +284,39 @@ impl ThreadWork {
             let step = match next {
                 Ok(Some(ThreadEvent::ToolCall { request, call })) => {
                     conversation.asked(call, request);
-                    TurnStep::More
+                    CodexTurnStep::More
                 }
                 Ok(Some(event)) => reader.push(event, &limits, &mut events),
                 Ok(None) => break None,
                 Err(_) => reader.silent(&limits, &mut events),
             };
             conversation.turn.clone_from(&reader.turn);
-            conversation.is_starting &= reader.turn.is_none() && step == TurnStep::More;
+            conversation.is_starting &= reader.turn.is_none() && step == CodexTurnStep::More;
             for call in reader.take_unfit() {
                 conversation.answer(&call, items::answer_of(UNFIT));
             }
-            if step != TurnStep::More {
+            if step != CodexTurnStep::More {
                 report.push(events);
                 break Some(step);
             }
             report.tell(&mut events).await;
         };
         match end {
-            Some(TurnStep::Reply) => {
+            Some(CodexTurnStep::Reply) => {
                 let (items, callers) = reader.into_items();
-                TurnEnd::Reply {
+                CodexTurnEnd::Reply {
                     session: self.conversation.take(),
                     known: Recalled::new(items, callers),
                     diagnostics: Vec::new(),
                     stdout_tail: String::new(),
                 }
             }
-            Some(_) => TurnEnd::Failed,
+            Some(_) => CodexTurnEnd::Failed,
             None if !conversation.service.host().is_over() => {
                 report.fail(Failure::of("more came for this thread than could be taken"))
             }
             // Nothing came back after the input, not even for the results, which codex reports at once: it was gone by then.
-            None if session_event.is_some() && !self.is_fresh => TurnEnd::Vanished,
+            None if session_event.is_some() && !self.is_fresh => CodexTurnEnd::Vanished,
             None => self.not_started(RequestError::Gone, report).await,
         }
     }
@@ -325,7 +328,7 @@ impl ThreadWork {
     }
 
     /// The end of a turn that could not be begun.
-    async fn not_started(&mut self, error: RequestError, report: &Report) -> TurnEnd {
+    async fn not_started(&mut self, error: RequestError, report: &Report) -> CodexTurnEnd {
         match error {
             RequestError::Refused(refused) => report.fail(Failure::of(refused.message)),
             RequestError::TooLong => report.fail(Failure::named(
@@ -346,10 +349,10 @@ impl ThreadWork {
 }
 
 impl Work for ThreadWork {
-    type Session = Conversation;
+    type Session = CodexConversation;
     type ReplyFacts = Recalled;
 
-    async fn turn(&mut self, report: &Report) -> TurnEnd {
+    async fn turn(&mut self, report: &Report) -> CodexTurnEnd {
         let sent = match self.is_fresh {
             true => match self.open(report).await {
                 Ok(()) => self.start_turn().await,
@@ -357,13 +360,13 @@ impl Work for ThreadWork {
             },
             false => match self.continue_turn().await {
                 // The model was not asked anything yet: another thread can take the turn.
-                Err(_) => return TurnEnd::Vanished,
+                Err(_) => return CodexTurnEnd::Vanished,
                 sent => sent,
             },
         };
         match sent {
             Ok(()) => self.read(report).await,
-            Err(error) if self.may_try_another(&error) => TurnEnd::Vanished,
+            Err(error) if self.may_try_another(&error) => CodexTurnEnd::Vanished,
             Err(error) => {
                 if let Some(conversation) = &mut self.conversation {
                     conversation.is_starting &= matches!(error, RequestError::Unanswered(_));
@@ -390,7 +393,7 @@ impl Work for ThreadWork {
             let service = Arc::downgrade(&self.service);
             self.tracker.spawn(async move {
                 if let Ok(Ok(answer)) = answer.await
-                    && let Ok(opened) = serde_json::from_str::<Opened>(answer.get())
+                    && let Ok(opened) = serde_json::from_str::<CodexOpened>(answer.get())
                     && let Some(service) = service.upgrade()
                 {
                     service.unsubscribe(&opened.thread.id);
@@ -403,7 +406,7 @@ impl Work for ThreadWork {
 /// The answer to `thread/start`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Opened {
+struct CodexOpened {
     thread: OpenedThread,
     #[serde(default)]
     model: String,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
 use super::inbound::SessionEvent;
-use super::service::Service;
+use super::service::CopilotService;
 use super::setup::Setup;
 use crate::live::inbox::Inbox;
 use crate::live::keep::{Idle, Keepable};
@@ -20,9 +20,9 @@ const STOP: Duration = Duration::from_secs(3);
 
 /// A session of a server.
 #[derive(Debug)]
-pub struct Conversation {
+pub struct CopilotConversation {
     /// The server in which the session lives.
-    pub service: Arc<Service>,
+    pub service: Arc<CopilotService>,
     pub id: String,
     /// The server's events on the session.
     pub inbox: Inbox<SessionEvent>,
@@ -31,10 +31,10 @@ pub struct Conversation {
     tracker: TaskTracker,
 }
 
-impl Conversation {
+impl CopilotConversation {
     /// Makes the session `id` of `service`, of which nothing has come yet.
-    pub fn new(service: Arc<Service>, id: String, tracker: TaskTracker) -> Conversation {
-        Conversation {
+    pub fn new(service: Arc<CopilotService>, id: String, tracker: TaskTracker) -> CopilotConversation {
+        CopilotConversation {
             inbox: service.server.inbox(&id),
             service,
             id,
@@ -45,7 +45,7 @@ impl Conversation {
 
     /// Stops the turn in progress, and makes the server forget the session.
     pub async fn close(self) {
-        let Conversation { service, id, inbox, .. } = self;
+        let CopilotConversation { service, id, inbox, .. } = self;
         drop(inbox);
         service.abort(&id);
         if tokio::time::timeout(STOP, service.forget(&id)).await.is_err() {
@@ -54,7 +54,7 @@ impl Conversation {
     }
 }
 
-impl Keepable for Conversation {
+impl Keepable for CopilotConversation {
     type Setup = Setup;
 
     fn pid(&self) -> u32 {

@@ -31,19 +31,19 @@ pub struct Files(Mutex<HashMap<String, Tree>>);
 /// The files and folders of a session, by their paths.
 #[derive(Debug)]
 struct Tree {
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, CopilotEntry>,
     bytes: usize,
 }
 
 #[derive(Debug, Clone)]
-enum Entry {
+enum CopilotEntry {
     Folder,
     File(String),
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Params {
+struct CopilotParams {
     session_id: String,
     path: String,
     content: String,
@@ -61,8 +61,8 @@ impl Files {
     /// Opens the tree of `session`, with this history.
     pub fn open(&self, session: &str, history: String) {
         let bytes = history.len();
-        let folder = |path: &str| (path.to_owned(), Entry::Folder);
-        let entries = [folder(STATE), (HISTORY.to_owned(), Entry::File(history))];
+        let folder = |path: &str| (path.to_owned(), CopilotEntry::Folder);
+        let entries = [folder(STATE), (HISTORY.to_owned(), CopilotEntry::File(history))];
         let tree = Tree {
             entries: entries.into(),
             bytes,
@@ -77,7 +77,7 @@ impl Files {
 
     /// The answer to the request `method`, given without its prefix. `None` for one that nobody here understands.
     pub fn answer(&self, method: &str, params: &str) -> Option<Value> {
-        let params: Params = serde_json::from_str(params).unwrap_or_default();
+        let params: CopilotParams = serde_json::from_str(params).unwrap_or_default();
         let mut trees = self.trees();
         let tree = trees.get_mut(&params.session_id);
         Some(match method {
@@ -103,8 +103,8 @@ impl Files {
                 }
                 None => json!({"entries": [], "error": missing()}),
             },
-            "mkdir" => done(tree.and_then(|tree| tree.put(&params.path, Entry::Folder))),
-            "writeFile" => done(tree.and_then(|tree| tree.put(&params.path, Entry::File(params.content)))),
+            "mkdir" => done(tree.and_then(|tree| tree.put(&params.path, CopilotEntry::Folder))),
+            "writeFile" => done(tree.and_then(|tree| tree.put(&params.path, CopilotEntry::File(params.content)))),
             "appendFile" => done(tree.and_then(|tree| tree.append(&params.path, &params.content))),
             "rm" => match tree.map(|tree| tree.remove(&params.path, params.recursive)) {
                 Some(true) => Value::Null,
@@ -130,19 +130,19 @@ fn done(done: Option<()>) -> Value {
     }
 }
 
-impl Entry {
+impl CopilotEntry {
     fn stat(&self) -> Value {
         let (is_file, size) = match self {
-            Entry::Folder => (false, 0),
-            Entry::File(content) => (true, content.len()),
+            CopilotEntry::Folder => (false, 0),
+            CopilotEntry::File(content) => (true, content.len()),
         };
         json!({"isFile": is_file, "isDirectory": !is_file, "size": size, "mtime": TIME, "birthtime": TIME})
     }
 
     fn size(&self) -> usize {
         match self {
-            Entry::Folder => 0,
-            Entry::File(content) => content.len(),
+            CopilotEntry::Folder => 0,
+            CopilotEntry::File(content) => content.len(),
         }
     }
 }
@@ -160,26 +160,26 @@ fn inner(path: &str) -> Option<&str> {
 }
 
 impl Tree {
-    fn find(&self, path: &str) -> Option<&Entry> {
+    fn find(&self, path: &str) -> Option<&CopilotEntry> {
         self.entries.get(inner(path)?)
     }
 
     fn file(&self, path: &str) -> Option<&str> {
         match self.find(path)? {
-            Entry::File(content) => Some(content),
-            Entry::Folder => None,
+            CopilotEntry::File(content) => Some(content),
+            CopilotEntry::Folder => None,
         }
     }
 
     /// The names in a folder, and whether each is a file.
     fn inside(&self, path: &str) -> Option<Vec<(String, bool)>> {
         let folder = inner(path)?;
-        if !matches!(self.entries.get(folder)?, Entry::Folder) {
+        if !matches!(self.entries.get(folder)?, CopilotEntry::Folder) {
             return None;
         }
         let below = self.entries.iter().filter_map(|(path, entry)| {
             let name = path.strip_prefix(folder)?.strip_prefix('/')?;
-            (!name.contains('/')).then(|| (name.to_owned(), matches!(entry, Entry::File(_))))
+            (!name.contains('/')).then(|| (name.to_owned(), matches!(entry, CopilotEntry::File(_))))
         });
         Some(below.collect())
     }
@@ -187,14 +187,19 @@ impl Tree {
     /// Makes the folders above `path`.
     fn make_way(&mut self, path: &str) {
         for (at, _) in path.match_indices('/').skip(1) {
-            self.entries.entry(path[..at].to_owned()).or_insert(Entry::Folder);
+            self.entries
+                .entry(path[..at].to_owned())
+                .or_insert(CopilotEntry::Folder);
         }
     }
 
-    fn put(&mut self, path: &str, entry: Entry) -> Option<()> {
+    fn put(&mut self, path: &str, entry: CopilotEntry) -> Option<()> {
         let path = inner(path)?.to_owned();
-        let (old, new) = (self.entries.get(&path).map_or(0, Entry::size), entry.size());
-        let is_there = matches!((self.entries.get(&path), &entry), (Some(Entry::Folder), Entry::Folder));
+        let (old, new) = (self.entries.get(&path).map_or(0, CopilotEntry::size), entry.size());
+        let is_there = matches!(
+            (self.entries.get(&path), &entry),
+            (Some(CopilotEntry::Folder), CopilotEntry::Folder)
+        );
         if is_there {
             return Some(());
         }
@@ -215,13 +220,13 @@ impl Tree {
             return None;
         }
         match self.entries.get_mut(known) {
-            Some(Entry::File(content)) => {
+            Some(CopilotEntry::File(content)) => {
                 content.push_str(more);
                 self.bytes += more.len();
                 Some(())
             }
-            Some(Entry::Folder) => None,
-            None => self.put(path, Entry::File(more.to_owned())),
+            Some(CopilotEntry::Folder) => None,
+            None => self.put(path, CopilotEntry::File(more.to_owned())),
         }
     }
 

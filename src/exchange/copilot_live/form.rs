@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::conversation::Conversation;
+use super::conversation::CopilotConversation;
 use super::history;
-use super::service::Service;
+use super::service::CopilotService;
 use super::setup::Setup;
-use super::work::{CallResult, SessionWork, TurnInput};
+use super::work::{CopilotCallResult, CopilotSessionWork, CopilotTurnInput};
 use crate::form::{
     Caller, Form, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, WhyAnew, WorkParts,
 };
@@ -22,16 +22,16 @@ use dfp_provider::options::SystemPrompt;
 #[derive(Debug, Default)]
 pub struct Copilot;
 
-impl Server for Service {
+impl Server for CopilotService {
     fn host(&self) -> &Host {
-        Service::host(self)
+        CopilotService::host(self)
     }
 }
 
 impl Form for Copilot {
     type Setup = Setup;
-    type Session = Conversation;
-    type Input = Vec<CallResult>;
+    type Session = CopilotConversation;
+    type Input = Vec<CopilotCallResult>;
 
     /// The thread's system messages are its system prompt, after that of the options.
     fn setup(parts: &SetupParts<'_>) -> Setup {
@@ -65,13 +65,13 @@ impl Form for Copilot {
 
     /// Only results, and only of text: a message of the user's would be a prompt of copilot's, and images would be one
     /// ([`history`]).
-    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<Vec<CallResult>, WhyAnew> {
+    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<Vec<CopilotCallResult>, WhyAnew> {
         let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
         let is_text = |(_, result): &(_, &Message)| matches!(result.content, Content::Text(_));
         if new.results.is_empty() || !new.results.iter().all(is_text) || !new.rest.is_empty() || call.note.is_some() {
             return Err(WhyAnew::OtherThread);
         }
-        let results = new.results.iter().map(|(call, result)| CallResult {
+        let results = new.results.iter().map(|(call, result)| CopilotCallResult {
             call: call.api.clone(),
             text: history::result_of(result),
             is_error: result.is_error,
@@ -84,19 +84,19 @@ impl ServerForm for Copilot {
     /// About 3 MB each (1.0.102: 287 MB with 8, 262 MB with one).
     const MOST_RESTING: usize = 100;
 
-    type Server = Service;
-    type TurnInput = TurnInput;
-    type Work = SessionWork;
+    type Server = CopilotService;
+    type TurnInput = CopilotTurnInput;
+    type Work = CopilotSessionWork;
 
-    fn serves(_: &Service, _: &Installed, _: Option<&Setup>) -> bool {
+    fn serves(_: &CopilotService, _: &Installed, _: Option<&Setup>) -> bool {
         true
     }
 
-    async fn start(&self, start: ServerStart<'_, Copilot>) -> Result<Service, NoHost> {
-        Service::start(&start.installed.line, (start.surroundings)(), start.closing).await
+    async fn start(&self, start: ServerStart<'_, Copilot>) -> Result<CopilotService, NoHost> {
+        CopilotService::start(&start.installed.line, (start.surroundings)(), start.closing).await
     }
 
-    fn proof(service: &Service) -> Proof<'_> {
+    fn proof(service: &CopilotService) -> Proof<'_> {
         let version = service.version.as_deref().unwrap_or("without a version");
         Proof::Probe(format!(
             "copilot {version} speaks the protocol {}",
@@ -104,23 +104,23 @@ impl ServerForm for Copilot {
         ))
     }
 
-    fn open(&self, service: Arc<Service>, call: &SessionCall<Setup>, _: &Caller<'_, Setup>) -> TurnInput {
-        TurnInput::Fresh {
+    fn open(&self, service: Arc<CopilotService>, call: &SessionCall<Setup>, _: &Caller<'_, Setup>) -> CopilotTurnInput {
+        CopilotTurnInput::Fresh {
             service,
             thread: Arc::clone(&call.thread),
             note: call.note.clone(),
         }
     }
 
-    fn resume(conversation: Box<Conversation>, results: Vec<CallResult>) -> TurnInput {
-        TurnInput::Continued { conversation, results }
+    fn resume(conversation: Box<CopilotConversation>, results: Vec<CopilotCallResult>) -> CopilotTurnInput {
+        CopilotTurnInput::Continued { conversation, results }
     }
 
-    fn server(conversation: &Conversation) -> &Arc<Service> {
+    fn server(conversation: &CopilotConversation) -> &Arc<CopilotService> {
         &conversation.service
     }
 
-    fn work(input: TurnInput, parts: WorkParts<'_, Setup>) -> SessionWork {
-        SessionWork::new(input, parts)
+    fn work(input: CopilotTurnInput, parts: WorkParts<'_, Setup>) -> CopilotSessionWork {
+        CopilotSessionWork::new(input, parts)
     }
 }

@@ -107,7 +107,7 @@ pub fn result_of(message: &Message) -> String {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Line<'a, D: Serialize> {
+struct CopilotLine<'a, D: Serialize> {
     #[serde(rename = "type")]
     kind: &'static str,
     data: &'a D,
@@ -156,16 +156,16 @@ struct Attachment {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer<'a> {
+struct CopilotAnswer<'a> {
     message_id: String,
     model: &'a str,
     content: String,
-    tool_requests: Vec<Call<'a>>,
+    tool_requests: Vec<CopilotCall<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Call<'a> {
+struct CopilotCall<'a> {
     tool_call_id: String,
     name: String,
     arguments: &'a RawValue,
@@ -178,11 +178,11 @@ struct Call<'a> {
 struct Done<'a> {
     tool_call_id: &'a str,
     success: bool,
-    result: Output<'a>,
+    result: CopilotOutput<'a>,
 }
 
 #[derive(Serialize)]
-struct Output<'a> {
+struct CopilotOutput<'a> {
     content: &'a str,
 }
 
@@ -211,7 +211,7 @@ fn id(number: u64) -> String {
 
 impl<'a> History<'a> {
     fn event(&mut self, kind: &'static str, data: &impl Serialize) {
-        let line = Line {
+        let line = CopilotLine {
             kind,
             data,
             id: id(self.events),
@@ -272,14 +272,14 @@ impl<'a> History<'a> {
         }
         let mut tool_requests = Vec::new();
         for call in &message.tool_calls {
-            tool_requests.push(Call {
+            tool_requests.push(CopilotCall {
                 tool_call_id: self.open_call(&call.id),
                 name: self.of.tools.wire_name(&call.name, MAX_NAME),
                 arguments: &call.args,
                 kind: "function",
             });
         }
-        let answer = Answer {
+        let answer = CopilotAnswer {
             message_id: id(self.events),
             model: self.of.model,
             content,
@@ -320,7 +320,7 @@ impl<'a> History<'a> {
         let done = Done {
             tool_call_id: call,
             success: true,
-            result: Output { content: text },
+            result: CopilotOutput { content: text },
         };
         self.event("tool.execution_complete", &done);
     }

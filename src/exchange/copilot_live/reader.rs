@@ -1,6 +1,6 @@
 //! Makes the events of a reply from the server's events on a turn.
 //!
-//! In: [`SessionEvent`]s. Out: events, and whether the reply is over ([`TurnStep`]). It is over if all its calls of the caller's
+//! In: [`SessionEvent`]s. Out: events, and whether the reply is over ([`CopilotTurnStep`]). It is over if all its calls of the caller's
 //! tools are pending, or with an answer without calls. Calls that copilot answers itself (of tools that are not there, with
 //! arguments that are not JSON) are none of the caller's: the reply then takes several responses, whose usage is added up.
 //! copilot's own continuation after a failure or a cut answer is no part of a reply: either fails the turn at once.
@@ -43,7 +43,7 @@ const CLOSED: &str = "session_closed";
 
 /// The next step for the turn.
 #[derive(Debug, PartialEq, Eq)]
-pub enum TurnStep {
+pub enum CopilotTurnStep {
     /// There is more to come.
     More,
     /// The reply has come, with its calls.
@@ -54,7 +54,7 @@ pub enum TurnStep {
 
 /// A call of the caller's tools that the server has not answered itself.
 #[derive(Debug)]
-struct OpenCall {
+struct CopilotOpenCall {
     /// The API's id: two calls of one answer may have the same.
     api_id: String,
     /// The call, under a unique id.
@@ -65,7 +65,7 @@ struct OpenCall {
 
 /// A reply that is being read.
 #[derive(Debug)]
-pub struct TurnReader<'a> {
+pub struct CopilotTurnReader<'a> {
     tools: &'a Tools,
     session: String,
     model: String,
@@ -74,7 +74,7 @@ pub struct TurnReader<'a> {
     /// The arguments of calls as the model wrote them, by the API's ids, in their order.
     raw: Vec<(String, String)>,
     /// The calls of the caller's tools in this answer, as far as the server has not answered them itself.
-    calls: Vec<OpenCall>,
+    calls: Vec<CopilotOpenCall>,
     /// The ids that are taken by calls.
     taken: TakenIds,
     /// The progress of the arguments of calls that are told piece by piece, by the API's ids.
@@ -91,10 +91,10 @@ pub struct TurnReader<'a> {
     has_answer: bool,
 }
 
-impl<'a> TurnReader<'a> {
+impl<'a> CopilotTurnReader<'a> {
     /// Makes the reader of a reply in `session`, of this model as far as it is known.
-    pub fn new(tools: &'a Tools, session: &str, model: &str) -> TurnReader<'a> {
-        TurnReader {
+    pub fn new(tools: &'a Tools, session: &str, model: &str) -> CopilotTurnReader<'a> {
+        CopilotTurnReader {
             tools,
             session: session.to_owned(),
             model: model.to_owned(),
@@ -123,7 +123,7 @@ impl<'a> TurnReader<'a> {
     }
 
     /// Takes one event of the session, and adds its meaning to `events`.
-    pub fn push(&mut self, event: SessionEvent, events: &mut Vec<Event>) -> TurnStep {
+    pub fn push(&mut self, event: SessionEvent, events: &mut Vec<Event>) -> CopilotTurnStep {
         match event {
             SessionEvent::CallStarted { model } => self.named(model),
             SessionEvent::ReasoningDelta { delta } => {
@@ -179,11 +179,11 @@ impl<'a> TurnReader<'a> {
             SessionEvent::Message(said) => self.message(*said, events),
             SessionEvent::CallEnded { is_success: true } if self.has_answer => {
                 self.over(events);
-                return TurnStep::Reply;
+                return CopilotTurnStep::Reply;
             }
             SessionEvent::CallEnded { .. } => {}
             SessionEvent::CallPending { request, call } => {
-                let is_asked = |open: &&mut OpenCall| open.api_id == call && open.request.is_none();
+                let is_asked = |open: &&mut CopilotOpenCall| open.api_id == call && open.request.is_none();
                 match self.calls.iter_mut().find(is_asked) {
                     Some(open) => open.request = Some(request),
                     None => self.unfit.push(request),
@@ -191,8 +191,8 @@ impl<'a> TurnReader<'a> {
                 return self.with_calls(events);
             }
             SessionEvent::CallAnswered { call, is_success } => {
-                let of_id = |open: &OpenCall| open.api_id == call;
-                let unasked = |open: &OpenCall| of_id(open) && open.request.is_none();
+                let of_id = |open: &CopilotOpenCall| open.api_id == call;
+                let unasked = |open: &CopilotOpenCall| of_id(open) && open.request.is_none();
                 let at = self.calls.iter().position(unasked);
                 let at = at.or_else(|| self.calls.iter().position(of_id));
                 let answered = at.map(|at| self.calls.remove(at));
@@ -221,7 +221,7 @@ impl<'a> TurnReader<'a> {
                 return self.failed(Failure::named(CLOSED, reason), events);
             }
         }
-        TurnStep::More
+        CopilotTurnStep::More
     }
 
     fn named(&mut self, model: String) {
@@ -284,7 +284,7 @@ impl<'a> TurnReader<'a> {
             };
             make_unique(slice::from_mut(&mut call), &mut self.taken);
             self.has_repeated_ids |= call.id != request.tool_call_id;
-            self.calls.push(OpenCall {
+            self.calls.push(CopilotOpenCall {
                 api_id: request.tool_call_id,
                 call,
                 request: None,
@@ -293,23 +293,23 @@ impl<'a> TurnReader<'a> {
     }
 
     /// Ends the reply if the server waits for all calls of the caller's tools.
-    fn with_calls(&mut self, events: &mut Vec<Event>) -> TurnStep {
+    fn with_calls(&mut self, events: &mut Vec<Event>) -> CopilotTurnStep {
         if self.calls.is_empty() || self.calls.iter().any(|open| open.request.is_none()) {
-            return TurnStep::More;
+            return CopilotTurnStep::More;
         }
-        for OpenCall { call, request, .. } in std::mem::take(&mut self.calls) {
+        for CopilotOpenCall { call, request, .. } in std::mem::take(&mut self.calls) {
             self.pending.extend(request.map(|request| (call.id.clone(), request)));
             events.push(Event::ToolCall { tool_call: call });
         }
         self.over(events);
-        TurnStep::Reply
+        CopilotTurnStep::Reply
     }
 
     /// Fails the turn with this failure.
-    pub fn failed(&mut self, failure: Failure, events: &mut Vec<Event>) -> TurnStep {
+    pub fn failed(&mut self, failure: Failure, events: &mut Vec<Event>) -> CopilotTurnStep {
         events.push(Event::Failure(failure));
         self.outcome(true, events);
-        TurnStep::Failed
+        CopilotTurnStep::Failed
     }
 
     fn over(&mut self, events: &mut Vec<Event>) {

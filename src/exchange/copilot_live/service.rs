@@ -1,6 +1,6 @@
 //! A ready copilot server: it speaks the protocol that is understood here, and has its sessions' files here.
 //!
-//! In: a command line of `copilot --headless --stdio`. Out: a [`Service`], or the reason why there is none.
+//! In: a command line of `copilot --headless --stdio`. Out: a [`CopilotService`], or the reason why there is none.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ const GONE: Answer = Err(RequestError::Gone);
 
 /// A server that is ready.
 #[derive(Debug)]
-pub struct Service {
+pub struct CopilotService {
     /// The process.
     pub server: Arc<RpcHost<Copilot>>,
     /// copilot's version, if it tells one.
@@ -61,7 +61,7 @@ pub struct Service {
     pub model: Option<String>,
 }
 
-impl Service {
+impl CopilotService {
     /// Starts a server and waits until it is ready.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Service {
         line: &CommandLine,
         surroundings: Surroundings,
         cancel: &CancellationToken,
-    ) -> Result<Service, NoHost> {
+    ) -> Result<CopilotService, NoHost> {
         let variable = |name: &str| {
             let value = print::variable(line, &surroundings.base_env, name)?;
             Some(value.to_string_lossy().into_owned()).filter(|value| !value.trim().is_empty())
@@ -97,7 +97,7 @@ impl Service {
             let reason = format!("it did not answer the handshake within {} s", HANDSHAKE.as_secs());
             Err(NoHost::Unsupported(reason))
         })?;
-        Ok(Service {
+        Ok(CopilotService {
             folder: folder(&server),
             server: Arc::new(server),
             version,

@@ -1,7 +1,7 @@
 //! One turn of a copilot session: opens the session if there is none, with the thread as its history, or gives it the results
 //! that it waits for; and reads until the reply has come.
 //!
-//! In: a [`TurnInput`]. Out: events, and the result of the turn. Giving the turn up aborts it and forgets the session; so does
+//! In: a [`CopilotTurnInput`]. Out: events, and the result of the turn. Giving the turn up aborts it and forgets the session; so does
 //! every result except waiting calls.
 
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
-use super::conversation::Conversation;
+use super::conversation::CopilotConversation;
 use super::history::{self, Of};
-use super::reader::{TurnReader, TurnStep};
-use super::service::Service;
+use super::reader::{CopilotTurnReader, CopilotTurnStep};
+use super::service::CopilotService;
 use super::setup::Setup;
 use super::wire;
 use crate::EndedProcess;
@@ -34,7 +34,7 @@ const UNFIT: &str = "Error: the arguments must be a JSON object";
 
 /// The result of a call, by the API's id.
 #[derive(Debug)]
-pub struct CallResult {
+pub struct CopilotCallResult {
     pub call: String,
     pub text: String,
     pub is_error: bool,
@@ -42,32 +42,32 @@ pub struct CallResult {
 
 /// The input of a turn, and its session.
 #[derive(Debug)]
-pub enum TurnInput {
+pub enum CopilotTurnInput {
     /// A thread, for a session that is to be opened.
     Fresh {
-        service: Arc<Service>,
+        service: Arc<CopilotService>,
         thread: Arc<SessionThread>,
         /// Text that is said after the thread and is no part of it.
         note: Option<String>,
     },
     /// Results, for a session that waits for them.
     Continued {
-        conversation: Box<Conversation>,
-        results: Vec<CallResult>,
+        conversation: Box<CopilotConversation>,
+        results: Vec<CopilotCallResult>,
     },
 }
 
-type TurnEnd = turn::TurnEnd<Conversation, ()>;
+type CopilotTurnEnd = turn::TurnEnd<CopilotConversation, ()>;
 
 /// The work of a turn.
 #[derive(Debug)]
-pub struct SessionWork {
-    service: Arc<Service>,
+pub struct CopilotSessionWork {
+    service: Arc<CopilotService>,
     setup: Arc<Setup>,
     /// The input, until it is sent.
-    unsent: Option<Unsent>,
+    unsent: Option<CopilotUnsent>,
     /// The session, as soon as there is one.
-    conversation: Option<Box<Conversation>>,
+    conversation: Option<Box<CopilotConversation>>,
     is_fresh: bool,
     /// The check whether the server answers, for messages that have no answer.
     heartbeat: Heartbeat,
@@ -76,23 +76,23 @@ pub struct SessionWork {
 
 /// The input that is still to be sent.
 #[derive(Debug)]
-enum Unsent {
+enum CopilotUnsent {
     Whole(Arc<SessionThread>, Option<String>),
-    Results(Vec<CallResult>),
+    Results(Vec<CopilotCallResult>),
 }
 
-impl SessionWork {
+impl CopilotSessionWork {
     /// Makes the work of the turn that begins with `input`.
-    pub fn new(input: TurnInput, parts: WorkParts<'_, Setup>) -> SessionWork {
+    pub fn new(input: CopilotTurnInput, parts: WorkParts<'_, Setup>) -> CopilotSessionWork {
         let (service, conversation, unsent) = match input {
-            TurnInput::Fresh { service, thread, note } => (service, None, Unsent::Whole(thread, note)),
-            TurnInput::Continued { conversation, results } => (
+            CopilotTurnInput::Fresh { service, thread, note } => (service, None, CopilotUnsent::Whole(thread, note)),
+            CopilotTurnInput::Continued { conversation, results } => (
                 Arc::clone(&conversation.service),
                 Some(conversation),
-                Unsent::Results(results),
+                CopilotUnsent::Results(results),
             ),
         };
-        SessionWork {
+        CopilotSessionWork {
             service,
             setup: parts.setup,
             unsent: Some(unsent),
@@ -121,7 +121,7 @@ impl SessionWork {
         };
         let history = history::write(thread.messages(), note, &of);
         service.server.protocol().files.open(&id, history);
-        let conversation = Conversation::new(Arc::clone(&service), id.clone(), self.tracker.clone());
+        let conversation = CopilotConversation::new(Arc::clone(&service), id.clone(), self.tracker.clone());
         self.conversation = Some(Box::new(conversation));
         let resume = wire::resume(&id, &self.setup, self.model(), service.api.as_ref(), &service.folder);
         service.server.request("session.resume", &resume).await?;
@@ -139,7 +139,7 @@ impl SessionWork {
     }
 
     /// Gives the results to a session that waits for them.
-    fn answer(&mut self, results: Vec<CallResult>) -> Result<(), RequestError> {
+    fn answer(&mut self, results: Vec<CopilotCallResult>) -> Result<(), RequestError> {
         let Some(conversation) = &mut self.conversation else {
             return Err(RequestError::Gone);
         };
@@ -150,7 +150,7 @@ impl SessionWork {
         // The answers to these requests tell nothing of the model.
         self.heartbeat = service.heartbeat();
         let pending = std::mem::take(&mut conversation.pending);
-        for CallResult { call, text, is_error } in results {
+        for CopilotCallResult { call, text, is_error } in results {
             let request = pending.iter().find(|(known, _)| *known == call);
             let Some((_, request)) = request else {
                 return Err(RequestError::Gone);
@@ -162,13 +162,13 @@ impl SessionWork {
     }
 
     /// Reads until the reply has come.
-    async fn read(&mut self, report: &Report) -> TurnEnd {
+    async fn read(&mut self, report: &Report) -> CopilotTurnEnd {
         let setup = Arc::clone(&self.setup);
         let model = self.model().unwrap_or_default().to_owned();
         let Some(conversation) = self.conversation.as_mut() else {
-            return TurnEnd::Vanished;
+            return CopilotTurnEnd::Vanished;
         };
-        let mut reader = TurnReader::new(&setup.tools, &conversation.id, &model);
+        let mut reader = CopilotTurnReader::new(&setup.tools, &conversation.id, &model);
         let before = conversation.inbox.bytes();
         let mut session_event = Some(Event::Session {
             session_id: Some(conversation.id.clone()),
@@ -182,7 +182,7 @@ impl SessionWork {
                 biased;
                 next = conversation.inbox.next() => next,
                 // Nobody gets the results any more: the whole thread goes to another server.
-                () = self.heartbeat.missed(), if session_event.is_some() => return TurnEnd::Vanished,
+                () = self.heartbeat.missed(), if session_event.is_some() => return CopilotTurnEnd::Vanished,
             };
             let received = conversation.inbox.bytes() - before;
             report.received(received);
@@ -199,9 +199,9 @@ impl SessionWork {
                 );
             }
             match step {
-                TurnStep::More => report.tell(&mut events).await,
+                CopilotTurnStep::More => report.tell(&mut events).await,
                 step => {
-                    if step == TurnStep::Failed {
+                    if step == CopilotTurnStep::Failed {
                         // At once, since the request would be made again (NEW-CLIS 1.5).
                         conversation.service.abort(&conversation.id);
                     }
@@ -211,11 +211,11 @@ impl SessionWork {
             }
         };
         match end {
-            Some(TurnStep::Reply) => {
+            Some(CopilotTurnStep::Reply) => {
                 let has_repeated_ids = reader.has_repeated_ids;
                 conversation.pending = reader.into_pending();
                 let goes_on = !conversation.pending.is_empty() && !has_repeated_ids;
-                TurnEnd::Reply {
+                CopilotTurnEnd::Reply {
                     // A session that waits for nothing is not kept: copilot would put a date before its next message.
                     session: self.conversation.take_if(|_| goes_on),
                     known: (),
@@ -223,18 +223,18 @@ impl SessionWork {
                     stdout_tail: String::new(),
                 }
             }
-            Some(_) => TurnEnd::Failed,
+            Some(_) => CopilotTurnEnd::Failed,
             None if !conversation.service.host().is_over() => {
                 report.fail(Failure::of("more came for this session than could be taken"))
             }
             // Nothing came back after the results: the server was gone by then.
-            None if session_event.is_some() && !self.is_fresh => TurnEnd::Vanished,
+            None if session_event.is_some() && !self.is_fresh => CopilotTurnEnd::Vanished,
             None => self.not_started(RequestError::Gone, report).await,
         }
     }
 
     /// The end of a turn that could not be begun.
-    async fn not_started(&mut self, error: RequestError, report: &Report) -> TurnEnd {
+    async fn not_started(&mut self, error: RequestError, report: &Report) -> CopilotTurnEnd {
         match error {
             RequestError::Refused(refused) => report.fail(Failure::of(refused.message)),
             RequestError::TooLong => report.fail(Failure::named(
@@ -255,21 +255,21 @@ impl SessionWork {
 }
 
 /// Sends a result; its answer tells nothing of the model.
-fn give(service: &Service, result: &Value) {
+fn give(service: &CopilotService, result: &Value) {
     drop(service.server.post("session.tools.handlePendingToolCall", result));
 }
 
-impl Work for SessionWork {
-    type Session = Conversation;
+impl Work for CopilotSessionWork {
+    type Session = CopilotConversation;
     type ReplyFacts = ();
 
-    async fn turn(&mut self, report: &Report) -> TurnEnd {
+    async fn turn(&mut self, report: &Report) -> CopilotTurnEnd {
         let had_served = self.service.host().has_served();
         let sent = match self.unsent.take() {
-            Some(Unsent::Whole(thread, note)) => self.open(&thread, note.as_deref(), report).await,
-            Some(Unsent::Results(results)) => match self.answer(results) {
+            Some(CopilotUnsent::Whole(thread, note)) => self.open(&thread, note.as_deref(), report).await,
+            Some(CopilotUnsent::Results(results)) => match self.answer(results) {
                 // The model was not asked anything yet: another session can take the turn.
-                Err(_) => return TurnEnd::Vanished,
+                Err(_) => return CopilotTurnEnd::Vanished,
                 sent => sent,
             },
             None => Err(RequestError::Gone),
@@ -278,7 +278,7 @@ impl Work for SessionWork {
             Ok(()) => self.read(report).await,
             // The process has died since its last turn, or hangs, and got nothing of this one. A process that never was of use
             // would fail again.
-            Err(RequestError::Gone | RequestError::Unanswered(_)) if had_served => TurnEnd::Vanished,
+            Err(RequestError::Gone | RequestError::Unanswered(_)) if had_served => CopilotTurnEnd::Vanished,
             Err(error) => self.not_started(error, report).await,
         }
     }

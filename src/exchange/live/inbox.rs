@@ -17,19 +17,19 @@ const MOST_WAITING: usize = 64 * 1024 * 1024;
 /// The inboxes of the sessions of one process.
 #[derive(Debug)]
 pub struct Inboxes<E> {
-    state: Arc<Mutex<State<E>>>,
+    state: Arc<Mutex<InboxState<E>>>,
 }
 
 #[derive(Debug)]
-struct State<E> {
-    routes: HashMap<String, Route<E>>,
+struct InboxState<E> {
+    routes: HashMap<String, InboxRoute<E>>,
     /// True if the process has exited, so that nothing will come.
     closed: bool,
 }
 
 /// The channel to a session's owner.
 #[derive(Debug)]
-struct Route<E> {
+struct InboxRoute<E> {
     events: mpsc::UnboundedSender<Delivered<E>>,
     waiting: Arc<AtomicUsize>,
 }
@@ -47,7 +47,7 @@ pub struct Inbox<E> {
     session: String,
     events: mpsc::UnboundedReceiver<Delivered<E>>,
     waiting: Arc<AtomicUsize>,
-    state: Arc<Mutex<State<E>>>,
+    state: Arc<Mutex<InboxState<E>>>,
     /// The number of bytes so far.
     bytes: u64,
     /// True if another inbox has this session's id, and gets the events for it.
@@ -56,7 +56,7 @@ pub struct Inbox<E> {
 
 impl<E> Default for Inboxes<E> {
     fn default() -> Self {
-        let state = State {
+        let state = InboxState {
             routes: HashMap::new(),
             closed: false,
         };
@@ -72,7 +72,7 @@ impl<E> Inboxes<E> {
     pub fn open(&self, session: &str) -> Inbox<E> {
         let (sender, events) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
-        let route = Route {
+        let route = InboxRoute {
             events: sender,
             waiting: Arc::clone(&waiting),
         };
@@ -175,7 +175,7 @@ impl<E> Drop for Inbox<E> {
     }
 }
 
-fn locked<E>(state: &Mutex<State<E>>) -> MutexGuard<'_, State<E>> {
+fn locked<E>(state: &Mutex<InboxState<E>>) -> MutexGuard<'_, InboxState<E>> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -73,7 +73,7 @@ pub enum EvictionReason {
     Grown,
 }
 
-struct Waiting<S: Keepable> {
+struct PoolWaiter<S: Keepable> {
     id: u64,
     key: SessionKey<S::Setup>,
     known: KnownThread,
@@ -108,10 +108,10 @@ impl Bounds {
     }
 }
 
-struct State<S: Keepable> {
+struct PoolState<S: Keepable> {
     bounds: Bounds,
     /// The waiting sessions, the longest unused first.
-    waiting: Vec<Waiting<S>>,
+    waiting: Vec<PoolWaiter<S>>,
     spares: Vec<Spare<S>>,
     /// The number of spares that are being started.
     coming: usize,
@@ -127,7 +127,7 @@ pub struct Pool<S: Keepable> {
     spares: usize,
     tracker: TaskTracker,
     next_id: AtomicU64,
-    state: Mutex<State<S>>,
+    state: Mutex<PoolState<S>>,
 }
 
 impl<S: Keepable> std::fmt::Debug for Pool<S> {
@@ -150,7 +150,7 @@ impl<S: Keepable> Pool<S> {
             spares,
             tracker,
             next_id: AtomicU64::new(0),
-            state: Mutex::new(State {
+            state: Mutex::new(PoolState {
                 bounds,
                 waiting: Vec::new(),
                 spares: Vec::new(),
@@ -256,7 +256,7 @@ impl<S: Keepable> Pool<S> {
         }
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let line = self.watch(session, id, self.keep_alive, None);
-        state.waiting.push(Waiting {
+        state.waiting.push(PoolWaiter {
             id,
             key,
             known,
@@ -400,12 +400,12 @@ impl<S: Keepable> Pool<S> {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<S>> {
+    fn lock(&self) -> MutexGuard<'_, PoolState<S>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<S: Keepable> State<S> {
+impl<S: Keepable> PoolState<S> {
     fn has_room(&self) -> bool {
         self.waiting.len() + self.spares.len() + self.coming < self.bounds.number
     }
@@ -432,7 +432,7 @@ impl<S: Keepable> State<S> {
                 .position(|waiting| !waiting.known.waits_for_results());
             if let Some(at) = answered {
                 // Dropping the channel ends it.
-                let Waiting { key, known, .. } = self.waiting.remove(at);
+                let PoolWaiter { key, known, .. } = self.waiting.remove(at);
                 self.remember(key, known, why);
             } else if !waits_for_results || self.spares.pop().is_none() {
                 return Err(why);
@@ -446,7 +446,7 @@ impl<S: Keepable> State<S> {
         let Some(at) = self.waiting.iter().position(|waiting| waiting.id == id) else {
             return;
         };
-        let Waiting { key, known, .. } = self.waiting.remove(at);
+        let PoolWaiter { key, known, .. } = self.waiting.remove(at);
         if let Some(why) = why {
             self.remember(key, known, why);
         }

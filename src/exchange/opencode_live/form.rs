@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::history;
-use super::service::Service;
-use super::session::Session;
+use super::service::OpencodeService;
+use super::session::OpencodeSession;
 use super::setup::Setup;
-use super::wire::{CallResult, InputPart};
-use super::work::{SessionWork, TurnInput, with_note};
+use super::wire::{InputPart, OpencodeCallResult};
+use super::work::{OpencodeSessionWork, OpencodeTurnInput, with_note};
 use crate::form::{
     Caller, Form, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, TurnTarget, WhyAnew, WorkParts,
 };
@@ -25,23 +25,23 @@ pub struct Opencode;
 
 /// The new part of a thread for a session.
 #[derive(Debug)]
-pub struct New {
+pub struct OpencodeNew {
     /// The results of its calls, by the API's ids.
-    results: Vec<(String, CallResult)>,
+    results: Vec<(String, OpencodeCallResult)>,
     /// The messages after the results.
     messages: Vec<Vec<InputPart>>,
 }
 
-impl Server for Service {
+impl Server for OpencodeService {
     fn host(&self) -> &Host {
-        Service::host(self)
+        OpencodeService::host(self)
     }
 }
 
 impl Form for Opencode {
     type Setup = Setup;
-    type Session = Session;
-    type Input = New;
+    type Session = OpencodeSession;
+    type Input = OpencodeNew;
 
     /// All system messages are the system prompt, after that of the options: opencode has no other place for them.
     fn setup(parts: &SetupParts<'_>) -> Setup {
@@ -67,7 +67,7 @@ impl Form for Opencode {
     }
 
     /// Only results, and messages that are not the model's.
-    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<New, WhyAnew> {
+    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<OpencodeNew, WhyAnew> {
         let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
         let can_be_sent = |message: &Message| !matches!(message.role, Role::Ai | Role::Tool);
         let messages = new.rest.iter().map(history::user_parts);
@@ -77,7 +77,7 @@ impl Form for Opencode {
             return Err(WhyAnew::OtherThread);
         }
         let results = new.results.iter();
-        Ok(New {
+        Ok(OpencodeNew {
             results: results
                 .map(|(call, result)| (call.api.clone(), history::result(result)))
                 .collect(),
@@ -89,33 +89,33 @@ impl Form for Opencode {
 impl ServerForm for Opencode {
     const MOST_RESTING: usize = 100;
 
-    type Server = Service;
-    type TurnInput = TurnInput;
-    type Work = SessionWork;
+    type Server = OpencodeService;
+    type TurnInput = OpencodeTurnInput;
+    type Work = OpencodeSessionWork;
 
     /// The choices of its model are on its command line.
-    fn serves(service: &Service, installed: &Installed, _: Option<&Setup>) -> bool {
+    fn serves(service: &OpencodeService, installed: &Installed, _: Option<&Setup>) -> bool {
         service.line == installed.line
     }
 
-    async fn start(&self, start: ServerStart<'_, Opencode>) -> Result<Service, NoHost> {
+    async fn start(&self, start: ServerStart<'_, Opencode>) -> Result<OpencodeService, NoHost> {
         let line = start.installed.line.clone();
-        Service::start(line, (start.surroundings)(), start.closing).await
+        OpencodeService::start(line, (start.surroundings)(), start.closing).await
     }
 
-    fn proof(service: &Service) -> Proof<'_> {
+    fn proof(service: &OpencodeService) -> Proof<'_> {
         let version = &service.version;
         Proof::Probe(format!("it is opencode {version}, which does what is needed"))
     }
 
     /// Makes the folder ahead. If it can't be loaded, the call itself will report that.
-    async fn prepare(service: &Service, setup: &Setup) {
+    async fn prepare(service: &OpencodeService, setup: &Setup) {
         if let Ok(set) = service.tool_set(&setup.tools).await {
             let _ = service.warm(&set.directory).await;
         }
     }
 
-    async fn blind_model(place: &TurnTarget<Session, Service>, setup: &Setup) -> Option<String> {
+    async fn blind_model(place: &TurnTarget<OpencodeSession, OpencodeService>, setup: &Setup) -> Option<String> {
         let (service, model, set) = match place {
             TurnTarget::Session(session) => (&session.service, session.model.clone()?, Arc::clone(&session.set)),
             TurnTarget::Server(service) => {
@@ -129,27 +129,32 @@ impl ServerForm for Opencode {
         (!takes).then(|| format!("opencode's model {model} (by its `modalities.input`)"))
     }
 
-    fn open(&self, service: Arc<Service>, call: &SessionCall<Setup>, _: &Caller<'_, Setup>) -> TurnInput {
-        TurnInput::Fresh {
+    fn open(
+        &self,
+        service: Arc<OpencodeService>,
+        call: &SessionCall<Setup>,
+        _: &Caller<'_, Setup>,
+    ) -> OpencodeTurnInput {
+        OpencodeTurnInput::Fresh {
             service,
             thread: Arc::clone(&call.thread),
             note: call.note.clone(),
         }
     }
 
-    fn resume(session: Box<Session>, New { results, messages }: New) -> TurnInput {
-        TurnInput::Continued {
+    fn resume(session: Box<OpencodeSession>, OpencodeNew { results, messages }: OpencodeNew) -> OpencodeTurnInput {
+        OpencodeTurnInput::Continued {
             session,
             results,
             messages,
         }
     }
 
-    fn server(session: &Session) -> &Arc<Service> {
+    fn server(session: &OpencodeSession) -> &Arc<OpencodeService> {
         &session.service
     }
 
-    fn work(opening: TurnInput, parts: WorkParts<'_, Setup>) -> SessionWork {
-        SessionWork::new(opening, parts)
+    fn work(opening: OpencodeTurnInput, parts: WorkParts<'_, Setup>) -> OpencodeSessionWork {
+        OpencodeSessionWork::new(opening, parts)
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::setup::Model;
 use super::tools;
-use super::wire::{AGENT, CallResult, Id, InputPart};
+use super::wire::{AGENT, Id, InputPart, OpencodeCallResult};
 use crate::live::history::failed;
 use dfp_model::message::content::{self, Media, Part};
 use dfp_model::message::{Content, Message, Role};
@@ -96,7 +96,7 @@ pub fn user_parts(message: &Message) -> Vec<InputPart> {
 }
 
 /// The result of a call.
-pub fn result(message: &Message) -> CallResult {
+pub fn result(message: &Message) -> OpencodeCallResult {
     let (mut text, mut files) = (String::new(), Vec::new());
     for piece in pieces(&message.content, &message.role) {
         match piece {
@@ -112,7 +112,7 @@ pub fn result(message: &Message) -> CallResult {
         // The API has another place for the failure, but not if there are files.
         text = failed(text);
     }
-    CallResult {
+    OpencodeCallResult {
         text,
         // A failed call has no place for files.
         is_error: message.is_error && files.is_empty(),
@@ -122,7 +122,7 @@ pub fn result(message: &Message) -> CallResult {
 
 /// The content of a result whose call does not exist.
 fn orphan(message: &Message) -> Vec<InputPart> {
-    let CallResult { text, files, .. } = result(message);
+    let OpencodeCallResult { text, files, .. } = result(message);
     let text = InputPart::Text {
         text: format!("The result of an earlier tool call:\n{text}"),
     };
@@ -302,7 +302,7 @@ impl Replay<'_> {
                 .and_then(|found| self.messages.get(*found))
             {
                 Some(message) => result(message),
-                None => CallResult {
+                None => OpencodeCallResult {
                     text: NO_RESULT.to_owned(),
                     is_error: true,
                     files: Vec::new(),

@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::parts::{Info, Part, text};
+use super::parts::{OpencodeInfo, Part, text};
 use super::wire::Id;
 use dfp_text::decode::cut::Cut;
 
@@ -14,7 +14,7 @@ use dfp_text::decode::cut::Cut;
 #[derive(Debug)]
 pub enum ServerEvent {
     /// A message is new, or has changed.
-    Message(Info),
+    Message(OpencodeInfo),
     /// A part is new, or has changed.
     Part(Box<Part>),
     /// More of a part's text.
@@ -73,7 +73,7 @@ pub fn read(data: &str) -> Option<(String, ServerEvent)> {
         "message.updated" => {
             #[derive(Deserialize)]
             struct Updated {
-                info: Info,
+                info: OpencodeInfo,
             }
             ServerEvent::Message(serde_json::from_str::<Updated>(properties).ok()?.info)
         }
@@ -113,24 +113,24 @@ pub fn read(data: &str) -> Option<(String, ServerEvent)> {
         }
         "permission.asked" => {
             #[derive(Deserialize)]
-            struct Asked {
+            struct OpencodeAsked {
                 id: Id,
             }
-            ServerEvent::PermissionAsked(serde_json::from_str::<Asked>(properties).ok()?.id)
+            ServerEvent::PermissionAsked(serde_json::from_str::<OpencodeAsked>(properties).ok()?.id)
         }
         "session.status" => {
             #[derive(Deserialize)]
             struct Told {
-                status: Status,
+                status: OpencodeStatus,
             }
             #[derive(Deserialize)]
-            struct Status {
+            struct OpencodeStatus {
                 #[serde(rename = "type", deserialize_with = "text")]
                 kind: String,
                 #[serde(default, deserialize_with = "text")]
                 message: String,
             }
-            let Status { kind, message } = serde_json::from_str::<Told>(properties).ok()?.status;
+            let OpencodeStatus { kind, message } = serde_json::from_str::<Told>(properties).ok()?.status;
             match kind.as_str() {
                 "retry" => ServerEvent::Retry { reason: message },
                 "idle" => ServerEvent::Idle,

@@ -16,7 +16,7 @@ use dfp_text::decode::json::{Count, Text};
 
 /// A message, without its parts.
 #[derive(Debug, Deserialize)]
-pub struct Info {
+pub struct OpencodeInfo {
     pub id: Id,
     /// The role of the speaker.
     #[serde(deserialize_with = "text")]
@@ -95,7 +95,7 @@ pub struct Part {
     pub reason: Option<String>,
     /// The usage of a step, in its `step-finish`.
     #[serde(default)]
-    pub tokens: Option<Tokens>,
+    pub tokens: Option<OpencodeTokens>,
     /// The cost of a step in US dollars, in its `step-finish`.
     #[serde(default)]
     pub cost: Option<f64>,
@@ -125,7 +125,7 @@ pub struct Time {
 
 /// The usage of a step: `input` leaves out cached tokens, `output` reasoning.
 #[derive(Debug, Default, Deserialize)]
-pub struct Tokens {
+pub struct OpencodeTokens {
     #[serde(default)]
     input: Option<Count>,
     #[serde(default)]
@@ -144,7 +144,7 @@ struct Cache {
     write: Option<Count>,
 }
 
-impl Tokens {
+impl OpencodeTokens {
     /// Converts the figures to the usage that is reported.
     pub fn usage(&self) -> Usage {
         let count = |count: &Option<Count>| count.as_ref().map_or(0, |count| count.0);
@@ -167,19 +167,19 @@ impl Tokens {
 
 /// The answer to a message.
 #[derive(Debug)]
-pub struct Answer {
+pub struct OpencodeAnswer {
     /// The last message of the model.
-    pub info: Info,
+    pub info: OpencodeInfo,
     /// The message's parts, as far as they can be read.
     pub parts: Vec<Part>,
 }
 
-impl Answer {
+impl OpencodeAnswer {
     /// Reads the body of an answer.
-    pub fn read(body: &[u8]) -> Option<Answer> {
+    pub fn read(body: &[u8]) -> Option<OpencodeAnswer> {
         #[derive(Deserialize)]
         struct Whole<'a> {
-            info: Info,
+            info: OpencodeInfo,
             #[serde(borrow, default)]
             parts: Vec<&'a RawValue>,
         }
@@ -187,7 +187,7 @@ impl Answer {
         let parts = parts
             .into_iter()
             .filter_map(|part| serde_json::from_str(part.get()).ok());
-        Some(Answer {
+        Some(OpencodeAnswer {
             info,
             parts: parts.collect(),
         })
@@ -214,10 +214,10 @@ pub fn takes_images(answer: &[u8], model: &Model) -> bool {
     }
     #[derive(Deserialize)]
     struct Sides {
-        input: Input,
+        input: OpencodeInput,
     }
     #[derive(Deserialize)]
-    struct Input {
+    struct OpencodeInput {
         #[serde(default)]
         image: bool,
     }

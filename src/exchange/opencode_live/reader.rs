@@ -1,7 +1,7 @@
 //! Makes the events of a reply from the server's events on a turn.
 //!
-//! In: [`ServerEvent`]s, and at the end the [`Answer`]. Out: the events of a reply, the next step ([`TurnStep`]), and the calls
-//! with which it ended ([`OpenCall`]). opencode itself answers calls of tools that are not there and asks the model again: the
+//! In: [`ServerEvent`]s, and at the end the [`OpencodeAnswer`]. Out: the events of a reply, the next step ([`OpencodeTurnStep`]), and the calls
+//! with which it ended ([`OpencodeOpenCall`]). opencode itself answers calls of tools that are not there and asks the model again: the
 //! reply then takes several requests, whose usage is added up. The answer is the authority: parts that the stream did not tell
 //! are taken from it.
 
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::history::is_replayed;
 use super::inbound::ServerEvent;
-use super::parts::{Answer, Part, Tokens};
+use super::parts::{OpencodeAnswer, OpencodeTokens, Part};
 use super::tools::callers_name;
 use super::wire::Id;
 use dfp_model::error::clip;
@@ -32,7 +32,7 @@ const TOOL_RAN: &str = "tool_ran";
 
 /// The next step for the turn.
 #[derive(Debug, PartialEq, Eq)]
-pub enum TurnStep {
+pub enum OpencodeTurnStep {
     /// There is more to come.
     More,
     /// The request of this id must be rejected.
@@ -45,7 +45,7 @@ pub enum TurnStep {
 
 /// A call with which the turn ended, and the place of its result.
 #[derive(Debug, Clone)]
-pub struct OpenCall {
+pub struct OpencodeOpenCall {
     /// The id among the calls of the turn: two of them may have the same from the API.
     pub id: String,
     /// The API's id of the call.
@@ -60,21 +60,21 @@ pub struct OpenCall {
 /// The calls with which a turn ended.
 #[derive(Debug, Default)]
 pub struct OpenCalls {
-    pub calls: Vec<OpenCall>,
+    pub calls: Vec<OpencodeOpenCall>,
     /// True if opencode has lost a call to another one with the same id: it can't be given a result.
     pub has_lost: bool,
 }
 
 /// A message of the model that is being received.
 #[derive(Debug)]
-struct Message {
+struct OpencodeMessage {
     id: Id,
-    parts: Vec<Piece>,
+    parts: Vec<OpencodePiece>,
 }
 
 /// A part that has text.
 #[derive(Debug)]
-struct Piece {
+struct OpencodePiece {
     id: Id,
     is_reasoning: bool,
     /// The text that was reported.
@@ -84,12 +84,12 @@ struct Piece {
 
 /// A reply that is being read.
 #[derive(Debug)]
-pub struct TurnReader<'a> {
+pub struct OpencodeTurnReader<'a> {
     tools: &'a Declarations,
     session: String,
     model: Option<String>,
     /// The message that is being received.
-    message: Option<Message>,
+    message: Option<OpencodeMessage>,
     /// The messages so far, including the current one.
     seen: Vec<Id>,
     /// The steps whose usage is counted.
@@ -102,10 +102,10 @@ pub struct TurnReader<'a> {
     begun: Vec<(String, String, Box<RawValue>)>,
 }
 
-impl<'a> TurnReader<'a> {
+impl<'a> OpencodeTurnReader<'a> {
     /// Makes the reader of a reply in `session`.
-    pub fn new(tools: &'a Declarations, session: &str) -> TurnReader<'a> {
-        TurnReader {
+    pub fn new(tools: &'a Declarations, session: &str) -> OpencodeTurnReader<'a> {
+        OpencodeTurnReader {
             tools,
             session: session.to_owned(),
             model: None,
@@ -126,7 +126,7 @@ impl<'a> TurnReader<'a> {
     }
 
     /// Takes one event of the session, and adds its meaning to `events`.
-    pub fn push(&mut self, event: ServerEvent, events: &mut Vec<Event>) -> TurnStep {
+    pub fn push(&mut self, event: ServerEvent, events: &mut Vec<Event>) -> OpencodeTurnStep {
         match event {
             ServerEvent::Message(info) => {
                 let is_new = !self.seen.contains(&info.id) && !is_replayed(&info.id);
@@ -142,25 +142,25 @@ impl<'a> TurnReader<'a> {
                     events.push(piece.more(&message, text));
                 }
             }
-            ServerEvent::PermissionAsked(request) => return TurnStep::Reject(request),
+            ServerEvent::PermissionAsked(request) => return OpencodeTurnStep::Reject(request),
             ServerEvent::Retry { reason } => return self.fail(RETRIED, reason, events),
             ServerEvent::Gone => {
                 let reason = "opencode took the session away in the middle of its turn";
                 return self.fail(GONE, reason.to_owned(), events);
             }
-            ServerEvent::Idle => return TurnStep::Idle,
+            ServerEvent::Idle => return OpencodeTurnStep::Idle,
         }
-        TurnStep::More
+        OpencodeTurnStep::More
     }
 
     /// Ends the turn with this answer, and returns the calls that are the caller's to answer; `None` if the turn failed.
-    pub fn finish(mut self, answer: Answer, events: &mut Vec<Event>) -> Option<OpenCalls> {
-        let Answer { info, parts } = answer;
+    pub fn finish(mut self, answer: OpencodeAnswer, events: &mut Vec<Event>) -> Option<OpenCalls> {
+        let OpencodeAnswer { info, parts } = answer;
         if !self.seen.contains(&info.id) {
             self.begin(info.id.clone(), events);
         }
         for part in &parts {
-            if self.part(part, events) == TurnStep::Abort {
+            if self.part(part, events) == OpencodeTurnStep::Abort {
                 return None;
             }
         }
@@ -214,7 +214,7 @@ impl<'a> TurnReader<'a> {
                 }
             }
             let id = tell(&input);
-            open.calls.push(OpenCall {
+            open.calls.push(OpencodeOpenCall {
                 id,
                 api_id: part.call_id,
                 message: part.message,
@@ -255,20 +255,20 @@ impl<'a> TurnReader<'a> {
     fn begin(&mut self, id: Id, events: &mut Vec<Event>) {
         self.end_message(events);
         self.seen.push(id.clone());
-        self.message = Some(Message { id, parts: Vec::new() });
+        self.message = Some(OpencodeMessage { id, parts: Vec::new() });
     }
 
     /// Takes the state of a part: reports the text that is new, keeps a call that has begun, and counts the usage of a finished
     /// step once.
-    fn part(&mut self, part: &Part, events: &mut Vec<Event>) -> TurnStep {
+    fn part(&mut self, part: &Part, events: &mut Vec<Event>) -> OpencodeTurnStep {
         match part.kind.as_str() {
             "text" | "reasoning" => {
                 let Some(message) = self.message.as_mut().filter(|now| now.id == part.message) else {
-                    return TurnStep::More;
+                    return OpencodeTurnStep::More;
                 };
                 let at = message.parts.iter().position(|known| known.id == part.id);
                 let at = at.unwrap_or_else(|| {
-                    message.parts.push(Piece {
+                    message.parts.push(OpencodePiece {
                         id: part.id.clone(),
                         is_reasoning: part.kind == "reasoning",
                         text: String::new(),
@@ -278,7 +278,7 @@ impl<'a> TurnReader<'a> {
                 });
                 let piece = &mut message.parts[at];
                 if piece.is_over {
-                    return TurnStep::More;
+                    return OpencodeTurnStep::More;
                 }
                 // opencode trims the end of a text once it is complete.
                 if let Some(more) = part
@@ -304,11 +304,11 @@ impl<'a> TurnReader<'a> {
             }
             _ => {}
         }
-        TurnStep::More
+        OpencodeTurnStep::More
     }
 
-    fn step_finish(&mut self, part: &Part, events: &mut Vec<Event>) -> TurnStep {
-        if let Some(usage) = part.tokens.as_ref().map(Tokens::usage) {
+    fn step_finish(&mut self, part: &Part, events: &mut Vec<Event>) -> OpencodeTurnStep {
+        if let Some(usage) = part.tokens.as_ref().map(OpencodeTokens::usage) {
             match &mut self.usage {
                 Some(sum) => sum.add(&usage),
                 None => self.usage = Some(usage),
@@ -320,7 +320,7 @@ impl<'a> TurnReader<'a> {
             let why = "the answer ended without a reason that opencode knows; it would ask again for ever";
             return self.fail("unknown", why.to_owned(), events);
         }
-        TurnStep::More
+        OpencodeTurnStep::More
     }
 
     /// Ends the message, which is complete.
@@ -336,14 +336,14 @@ impl<'a> TurnReader<'a> {
         }
     }
 
-    fn fail(&mut self, kind: &str, message: String, events: &mut Vec<Event>) -> TurnStep {
+    fn fail(&mut self, kind: &str, message: String, events: &mut Vec<Event>) -> OpencodeTurnStep {
         let failure = Failure {
             kind: Some(kind.to_owned()),
             message,
             ..Failure::default()
         };
         self.failure(failure, events);
-        TurnStep::Abort
+        OpencodeTurnStep::Abort
     }
 
     /// Reports a failure, once: later events belong to attempts that opencode makes by itself.
@@ -375,7 +375,7 @@ impl<'a> TurnReader<'a> {
     }
 }
 
-impl Piece {
+impl OpencodePiece {
     fn more(&mut self, message: &Id, text: String) -> Event {
         self.text.push_str(&text);
         let message_id = Some(message.as_str().to_owned());

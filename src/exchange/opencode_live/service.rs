@@ -1,8 +1,8 @@
 //! A ready opencode server: it listens, and its version supports its sessions.
 //!
-//! In: a command line of `serve`. Out: a [`Service`], or the reason why there is none. The vendor does not promise that text can
+//! In: a command line of `serve`. Out: an [`OpencodeService`], or the reason why there is none. The vendor does not promise that text can
 //! be written into sessions: a version other than the measured ones is tested with a session that no model sees
-//! ([`Service::start`]).
+//! ([`OpencodeService::start`]).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ const MOST_SETS: usize = 4;
 
 /// A server that is ready.
 #[derive(Debug)]
-pub struct Service {
+pub struct OpencodeService {
     pub server: OpencodeServer,
     /// The command line that it was started with: it serves no other calls.
     pub line: CommandLine,
@@ -62,7 +62,7 @@ pub struct Service {
     seeing: Mutex<HashMap<Model, bool>>,
 }
 
-impl Service {
+impl OpencodeService {
     /// Starts a server and waits until it is ready.
     ///
     /// # Errors
@@ -71,14 +71,14 @@ impl Service {
         line: CommandLine,
         surroundings: Surroundings,
         cancel: &CancellationToken,
-    ) -> Result<Service, NoHost> {
+    ) -> Result<OpencodeService, NoHost> {
         let server = OpencodeServer::start(line.clone(), surroundings, PATIENCE, cancel).await?;
         let version = tokio::time::timeout(HANDSHAKE, version(&server)).await;
         let version = match version.unwrap_or_else(|_| Err(Lack::of("it does not tell its version"))) {
             Ok(version) => version,
             Err(lack) => return Err(server.no_host(lack).await),
         };
-        let service = Service {
+        let service = OpencodeService {
             server,
             line,
             version,
@@ -166,14 +166,14 @@ impl Service {
     /// Declares the tools of `bridge` in `directory`.
     async fn connect(&self, bridge: &Bridge, directory: &str) -> Result<(), HttpFailure> {
         #[derive(Deserialize)]
-        struct Status {
+        struct OpencodeStatus {
             #[serde(default)]
             status: String,
         }
         let path = wire::of_directory("/mcp", directory);
         let body = wire::mcp(SERVER, bridge.url(), bridge.token());
         let answer = self.server.send(Method::POST, &path, &body).await?;
-        let servers: HashMap<String, Status> = serde_json::from_slice(&answer).unwrap_or_default();
+        let servers: HashMap<String, OpencodeStatus> = serde_json::from_slice(&answer).unwrap_or_default();
         if servers.get(SERVER).is_some_and(|known| known.status == "connected") {
             return Ok(());
         }
@@ -233,21 +233,21 @@ impl Service {
     /// [`HttpFailure`].
     pub async fn warm(&self, directory: &str) -> Result<(), HttpFailure> {
         #[derive(Deserialize)]
-        struct Opened {
+        struct OpencodeOpened {
             id: Id,
         }
         #[derive(Deserialize)]
         struct Added {
-            info: Info,
+            info: OpencodeInfo,
         }
         #[derive(Deserialize)]
-        struct Info {
+        struct OpencodeInfo {
             model: Model,
         }
         let server = &self.server;
         let at = |path: &str| wire::of_directory(path, directory);
         let opened = server.send(Method::POST, &at("/session"), &wire::new_session()).await?;
-        let Ok(Opened { id }) = serde_json::from_slice(&opened) else {
+        let Ok(OpencodeOpened { id }) = serde_json::from_slice(&opened) else {
             return Err(HttpFailure::Unfit("opencode opened a session without an id".to_owned()));
         };
         let parts = [InputPart::Text { text: "x".to_owned() }];

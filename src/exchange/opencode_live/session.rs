@@ -13,8 +13,8 @@ use tokio_util::task::TaskTracker;
 
 use super::http::HttpFailure;
 use super::inbound::ServerEvent;
-use super::reader::OpenCall;
-use super::service::Service;
+use super::reader::OpencodeOpenCall;
+use super::service::OpencodeService;
 use super::setup::{Model, Setup};
 use super::tools::ToolSet;
 use super::wire::{self, Id};
@@ -32,9 +32,9 @@ pub type PromptTask = JoinHandle<Result<Bytes, HttpFailure>>;
 
 /// A session of a server.
 #[derive(Debug)]
-pub struct Session {
+pub struct OpencodeSession {
     /// The server in which the session lives.
-    pub service: Arc<Service>,
+    pub service: Arc<OpencodeService>,
     /// The session's folder, and the tools in it.
     pub set: Arc<ToolSet>,
     pub id: Id,
@@ -43,22 +43,22 @@ pub struct Session {
     /// The server's events on the session.
     pub inbox: Inbox<ServerEvent>,
     /// The calls for whose results it waits.
-    pub calls: Vec<OpenCall>,
+    pub calls: Vec<OpencodeOpenCall>,
     /// The message that is being answered.
     pub asking: Option<PromptTask>,
     tracker: TaskTracker,
 }
 
-impl Session {
+impl OpencodeSession {
     /// Makes the session `id` of `service`, in the folder of `set`.
     pub fn new(
-        service: Arc<Service>,
+        service: Arc<OpencodeService>,
         set: Arc<ToolSet>,
         id: Id,
         model: Option<Model>,
         tracker: TaskTracker,
-    ) -> Session {
-        Session {
+    ) -> OpencodeSession {
+        OpencodeSession {
             inbox: service.server.inbox(id.as_str()),
             service,
             set,
@@ -132,7 +132,7 @@ impl Session {
     }
 }
 
-impl Session {
+impl OpencodeSession {
     /// Stops the turn in progress, if there is one, and makes the server forget the session.
     pub async fn close(mut self) {
         let began = Instant::now();
@@ -159,7 +159,7 @@ impl Session {
     }
 }
 
-impl Keepable for Session {
+impl Keepable for OpencodeSession {
     type Setup = Setup;
 
     fn pid(&self) -> u32 {

@@ -142,14 +142,14 @@ pub enum InputPart {
 
 /// The result of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallResult {
+pub struct OpencodeCallResult {
     pub text: String,
     pub is_error: bool,
     /// The content that is not text.
     pub files: Vec<InputPart>,
 }
 
-impl CallResult {
+impl OpencodeCallResult {
     /// The state of a call of `input` with this result. `attached` makes a file a part of the call's message.
     pub fn state(&self, input: &RawValue, attached: impl Fn(&InputPart) -> Value) -> Value {
         let time = json!({"start": 1, "end": 1});

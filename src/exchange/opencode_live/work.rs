@@ -1,6 +1,6 @@
 //! One turn of an opencode session: opens the session if there is none, sends the new part, and reads until the answer has come.
 //!
-//! In: a [`TurnInput`]. Out: events, and the result of the turn. Giving the turn up aborts it and forgets the session; so does
+//! In: an [`OpencodeTurnInput`]. Out: events, and the result of the turn. Giving the turn up aborts it and forgets the session; so does
 //! every result but a reply, since opencode keeps failed turns in its history (OTHER-LIVE 1.7). The next call then replays the
 //! thread, which costs 20 ms.
 
@@ -15,12 +15,12 @@ use tokio_util::task::TaskTracker;
 
 use super::history::{self, ReplayTarget};
 use super::http::HttpFailure;
-use super::parts::Answer;
-use super::reader::{TurnReader, TurnStep};
-use super::service::Service;
-use super::session::Session;
+use super::parts::OpencodeAnswer;
+use super::reader::{OpencodeTurnReader, OpencodeTurnStep};
+use super::service::OpencodeService;
+use super::session::OpencodeSession;
 use super::setup::Setup;
-use super::wire::{self, AGENT, CallResult, Id, InputPart, Prompt};
+use super::wire::{self, AGENT, Id, InputPart, OpencodeCallResult, Prompt};
 use crate::EndedProcess;
 use crate::form::WorkParts;
 use crate::host::Heartbeat;
@@ -45,19 +45,19 @@ const NO_SESSION: &str = "no_session";
 
 /// The input of a turn, and its session.
 #[derive(Debug)]
-pub enum TurnInput {
+pub enum OpencodeTurnInput {
     /// A thread, for a session that is to be opened.
     Fresh {
-        service: Arc<Service>,
+        service: Arc<OpencodeService>,
         thread: Arc<SessionThread>,
         /// Text that is said after the thread and is no part of it.
         note: Option<String>,
     },
     /// The new part, for a session that knows the beginning.
     Continued {
-        session: Box<Session>,
+        session: Box<OpencodeSession>,
         /// The results of its calls, by the API's ids.
-        results: Vec<(String, CallResult)>,
+        results: Vec<(String, OpencodeCallResult)>,
         /// The messages after the results.
         messages: Vec<Vec<InputPart>>,
     },
@@ -65,24 +65,24 @@ pub enum TurnInput {
 
 /// The input that is still to be sent.
 #[derive(Debug)]
-enum Unsent {
+enum OpencodeUnsent {
     /// A whole thread, and the note after it.
     Whole(Arc<SessionThread>, Option<String>),
     /// The results of calls, by the API's ids, and the messages after them.
-    New(Vec<(String, CallResult)>, Vec<Vec<InputPart>>),
+    New(Vec<(String, OpencodeCallResult)>, Vec<Vec<InputPart>>),
 }
 
-type TurnEnd = turn::TurnEnd<Session, ()>;
+type OpencodeTurnEnd = turn::TurnEnd<OpencodeSession, ()>;
 
 /// The work of a turn.
 #[derive(Debug)]
-pub struct SessionWork {
-    service: Arc<Service>,
+pub struct OpencodeSessionWork {
+    service: Arc<OpencodeService>,
     setup: Arc<Setup>,
     /// The input, until it is sent.
-    unsent: Option<Unsent>,
+    unsent: Option<OpencodeUnsent>,
     /// The session, as soon as there is one.
-    session: Option<Box<Session>>,
+    session: Option<Box<OpencodeSession>>,
     /// True if the session is opened for this turn.
     is_fresh: bool,
     /// The check whether the server answers, during a turn that is answered only at its end.
@@ -99,22 +99,22 @@ enum NotSent {
     Failed(HttpFailure),
 }
 
-impl SessionWork {
+impl OpencodeSessionWork {
     /// Makes the work of the turn that begins with `opening`.
-    pub fn new(opening: TurnInput, parts: WorkParts<'_, Setup>) -> SessionWork {
+    pub fn new(opening: OpencodeTurnInput, parts: WorkParts<'_, Setup>) -> OpencodeSessionWork {
         let (service, session, unsent) = match opening {
-            TurnInput::Fresh { service, thread, note } => (service, None, Unsent::Whole(thread, note)),
-            TurnInput::Continued {
+            OpencodeTurnInput::Fresh { service, thread, note } => (service, None, OpencodeUnsent::Whole(thread, note)),
+            OpencodeTurnInput::Continued {
                 session,
                 results,
                 messages,
             } => (
                 Arc::clone(&session.service),
                 Some(session),
-                Unsent::New(results, messages),
+                OpencodeUnsent::New(results, messages),
             ),
         };
-        SessionWork {
+        OpencodeSessionWork {
             service,
             setup: parts.setup,
             unsent: Some(unsent),
@@ -134,7 +134,7 @@ impl SessionWork {
         report: &Report,
     ) -> Result<Vec<Vec<InputPart>>, HttpFailure> {
         #[derive(Deserialize)]
-        struct Opened {
+        struct OpencodeOpened {
             id: Id,
         }
         let (service, setup) = (Arc::clone(&self.service), Arc::clone(&self.setup));
@@ -151,7 +151,9 @@ impl SessionWork {
             ([], _) => {
                 let path = wire::of_directory("/session", &set.directory);
                 let opened = service.server.send(Method::POST, &path, &wire::new_session()).await?;
-                serde_json::from_slice::<Opened>(&opened).ok().map(|opened| opened.id)
+                serde_json::from_slice::<OpencodeOpened>(&opened)
+                    .ok()
+                    .map(|opened| opened.id)
             }
             (_, None) => return Err(HttpFailure::Refused(500, "no model is configured".to_owned())),
             (past, Some(model)) => {
@@ -171,7 +173,7 @@ impl SessionWork {
         let id = id.ok_or_else(|| HttpFailure::Unfit("opencode opened a session without an id".to_owned()))?;
         service.host().count_session();
         report.begun();
-        let session = Session::new(service, set, id, model, self.tracker.clone());
+        let session = OpencodeSession::new(service, set, id, model, self.tracker.clone());
         self.session = Some(Box::new(session));
         Ok(with_note(vec![last], note))
     }
@@ -197,13 +199,13 @@ impl SessionWork {
     }
 
     /// Reads until the answer has come.
-    async fn read(&mut self, report: &Report) -> TurnEnd {
+    async fn read(&mut self, report: &Report) -> OpencodeTurnEnd {
         let setup = Arc::clone(&self.setup);
         let Some(session) = self.session.as_deref_mut() else {
-            return TurnEnd::Vanished;
+            return OpencodeTurnEnd::Vanished;
         };
         let id = session.id.as_str().to_owned();
-        let mut reader = TurnReader::new(&setup.tools, &id);
+        let mut reader = OpencodeTurnReader::new(&setup.tools, &id);
         let before = session.inbox.bytes();
         let mut session_event = Some(Event::Session {
             session_id: Some(id.clone()),
@@ -218,7 +220,7 @@ impl SessionWork {
         // The stream reports the end of a turn, too: events before that belong to the reply.
         while answer.is_none() || !idle {
             // If this is given up, the running request must be in the session, to be aborted.
-            let Session { inbox, asking, .. } = &mut *session;
+            let OpencodeSession { inbox, asking, .. } = &mut *session;
             let done = async {
                 match asking {
                     Some(asking) => asking
@@ -239,7 +241,7 @@ impl SessionWork {
                 }
                 () = sleep_until(latest.unwrap_or_else(Instant::now)), if latest.is_some() => break,
                 // Nothing came back: the whole thread goes to another server.
-                () = self.heartbeat.missed(), if session_event.is_some() => return TurnEnd::Vanished,
+                () = self.heartbeat.missed(), if session_event.is_some() => return OpencodeTurnEnd::Vanished,
             };
             let Some(event) = next else { break };
             let step = reader.push(event, &mut events);
@@ -250,11 +252,11 @@ impl SessionWork {
                 events.splice(0..0, session_event.take());
             }
             match step {
-                TurnStep::More => {}
-                TurnStep::Reject(request) => session.reject(&request),
+                OpencodeTurnStep::More => {}
+                OpencodeTurnStep::Reject(request) => session.reject(&request),
                 // Before the turn begins, this is the end of the turn before.
-                TurnStep::Idle => idle = reader.has_begun() || answer.is_some(),
-                TurnStep::Abort => {
+                OpencodeTurnStep::Idle => idle = reader.has_begun() || answer.is_some(),
+                OpencodeTurnStep::Abort => {
                     aborted = true;
                     break;
                 }
@@ -265,7 +267,7 @@ impl SessionWork {
         }
         if aborted {
             report.push(events);
-            return TurnEnd::Failed;
+            return OpencodeTurnEnd::Failed;
         }
         let body = match answer {
             Some(Ok(body)) => body,
@@ -273,14 +275,14 @@ impl SessionWork {
             Some(Err(HttpFailure::Lost(_)))
                 if session_event.is_some() && !self.is_fresh && session.service.server.has_ended().await =>
             {
-                return TurnEnd::Vanished;
+                return OpencodeTurnEnd::Vanished;
             }
             Some(Err(failure)) => return self.no_session(failure, report).await,
             // The process is gone, or more came than could be taken.
             None if session.service.host().is_over() => {
                 let untouched = session_event.is_some() && !self.is_fresh;
                 return match untouched {
-                    true => TurnEnd::Vanished,
+                    true => OpencodeTurnEnd::Vanished,
                     false => self.gone(report).await,
                 };
             }
@@ -289,7 +291,7 @@ impl SessionWork {
                 return report.fail(Failure::named(NO_SESSION, reason));
             }
         };
-        let Some(answer) = Answer::read(&body) else {
+        let Some(answer) = OpencodeAnswer::read(&body) else {
             let reason = "opencode's answer to the message can't be read";
             return report.fail(Failure::named(NO_SESSION, reason));
         };
@@ -300,7 +302,7 @@ impl SessionWork {
             (Some(open), Some(mut session)) => {
                 session.calls = open.calls;
                 self.session = Some(session);
-                TurnEnd::Reply {
+                OpencodeTurnEnd::Reply {
                     session: self.session.take_if(|_| !open.has_lost),
                     known: (),
                     diagnostics: Vec::new(),
@@ -309,25 +311,25 @@ impl SessionWork {
             }
             (_, session) => {
                 self.session = session;
-                TurnEnd::Failed
+                OpencodeTurnEnd::Failed
             }
         }
     }
 
     /// The end of a turn for which there is no session, or whose message was not taken.
-    async fn no_session(&mut self, failure: HttpFailure, report: &Report) -> TurnEnd {
+    async fn no_session(&mut self, failure: HttpFailure, report: &Report) -> OpencodeTurnEnd {
         match failure {
             HttpFailure::Lost(reason) => match self.service.server.has_ended().await {
                 // The process has died since its last turn, and got nothing of this one. A process that never was of use would
                 // die again.
-                true if self.session.is_none() && self.service.host().has_served() => TurnEnd::Vanished,
+                true if self.session.is_none() && self.service.host().has_served() => OpencodeTurnEnd::Vanished,
                 true => self.gone(report).await,
                 false => report.fail(Failure::named(NO_SESSION, reason)),
             },
             HttpFailure::Unfit(reason) => report.fail(Failure::named(NO_SESSION, reason)),
             // A process that never was of use would hang again.
             HttpFailure::Unanswered(_) if self.session.is_none() && self.service.host().has_served() => {
-                TurnEnd::Vanished
+                OpencodeTurnEnd::Vanished
             }
             HttpFailure::Unanswered(unanswered) => {
                 report.fail(Failure::named(GONE, format!("opencode serve hangs: {unanswered}")))
@@ -344,7 +346,7 @@ impl SessionWork {
         }
     }
 
-    async fn gone(&mut self, report: &Report) -> TurnEnd {
+    async fn gone(&mut self, report: &Report) -> OpencodeTurnEnd {
         let exit = self.service.host().ended(EXIT).await;
         if let Some(fault) = self.service.server.fault() {
             return report.fail(Failure::named(GONE, fault));
@@ -355,11 +357,11 @@ impl SessionWork {
 
     async fn sent(&mut self, report: &Report) -> Result<(), NotSent> {
         match self.unsent.take() {
-            Some(Unsent::Whole(thread, note)) => {
+            Some(OpencodeUnsent::Whole(thread, note)) => {
                 let messages = self.open(&thread, note, report).await.map_err(NotSent::Failed)?;
                 self.say(&messages).await
             }
-            Some(Unsent::New(results, messages)) => {
+            Some(OpencodeUnsent::New(results, messages)) => {
                 let Some(session) = &mut self.session else {
                     return Err(NotSent::Vanished);
                 };
@@ -374,14 +376,14 @@ impl SessionWork {
     }
 }
 
-impl Work for SessionWork {
-    type Session = Session;
+impl Work for OpencodeSessionWork {
+    type Session = OpencodeSession;
     type ReplyFacts = ();
 
-    async fn turn(&mut self, report: &Report) -> TurnEnd {
+    async fn turn(&mut self, report: &Report) -> OpencodeTurnEnd {
         match self.sent(report).await {
             Ok(()) => self.read(report).await,
-            Err(NotSent::Vanished) if !self.is_fresh => TurnEnd::Vanished,
+            Err(NotSent::Vanished) if !self.is_fresh => OpencodeTurnEnd::Vanished,
             Err(NotSent::Vanished) => {
                 let lost = HttpFailure::Lost("the session is gone".to_owned());
                 self.no_session(lost, report).await
@@ -404,7 +406,7 @@ impl Work for SessionWork {
     }
 }
 
-fn prompt<'a>(setup: &'a Setup, session: &'a Session, parts: &'a [InputPart], no_reply: bool) -> Prompt<'a> {
+fn prompt<'a>(setup: &'a Setup, session: &'a OpencodeSession, parts: &'a [InputPart], no_reply: bool) -> Prompt<'a> {
     Prompt {
         agent: AGENT,
         model: session.model.as_ref(),
@@ -426,7 +428,10 @@ pub fn with_note(mut messages: Vec<Vec<InputPart>>, note: Option<String>) -> Vec
 }
 
 /// Writes the results over the calls that were rejected.
-async fn write_results(session: &mut Session, results: Vec<(String, CallResult)>) -> Result<(), HttpFailure> {
+async fn write_results(
+    session: &mut OpencodeSession,
+    results: Vec<(String, OpencodeCallResult)>,
+) -> Result<(), HttpFailure> {
     let calls = std::mem::take(&mut session.calls);
     for (id, result) in results {
         let Some(call) = calls.iter().find(|call| call.id == id) else {

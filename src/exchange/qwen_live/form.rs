@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::input::{self, FirstInput, Input};
-use super::session::{Session, SessionStart};
+use super::input::{self, FirstInput, QwenInput};
+use super::session::{QwenSession, SessionStart};
 use super::tools::Tools;
 use crate::bridge::random;
 use crate::form::{Form, ProcessForm, ProcessOptions, ProcessStart, SessionCall, WhyAnew};
@@ -26,7 +26,7 @@ pub struct Qwen {
 
 impl Form for Qwen {
     type Setup = Setup;
-    type Session = Session;
+    type Session = QwenSession;
     type Input = FirstInput;
 
     fn setup(parts: &SetupParts<'_>) -> Setup {
@@ -72,9 +72,9 @@ impl ProcessForm for Qwen {
 
     fn text(opening: &FirstInput) -> String {
         match &opening.input {
-            Input::User(text) => text.clone(),
-            Input::Results(results) => results.iter().map(|(_, result)| result.content.as_text()).collect(),
-            Input::GoOn => String::new(),
+            QwenInput::User(text) => text.clone(),
+            QwenInput::Results(results) => results.iter().map(|(_, result)| result.content.as_text()).collect(),
+            QwenInput::GoOn => String::new(),
         }
     }
 
@@ -89,7 +89,7 @@ impl ProcessForm for Qwen {
         surroundings: Surroundings,
         cancel: &CancellationToken,
         ProcessStart { setup, input }: ProcessStart<'_, FirstInput>,
-    ) -> Result<Session, NotStarted> {
+    ) -> Result<QwenSession, NotStarted> {
         let setup = setup.map_or_else(|| Arc::new(Setup::new(None, None, &[])), Arc::clone);
         let tools = Tools::serve(setup.declarations()).map_err(NotStarted::Tools)?;
         let start = SessionStart {
@@ -98,10 +98,10 @@ impl ProcessForm for Qwen {
             chat: input.and_then(|opening| opening.chat.as_ref()),
             long_pauses: self.long_pauses,
         };
-        Session::start(installed.line.clone(), surroundings, cancel, start)
+        QwenSession::start(installed.line.clone(), surroundings, cancel, start)
     }
 
-    fn begin(session: &mut Session, opening: FirstInput, _: &Arc<Setup>) {
+    fn begin(session: &mut QwenSession, opening: FirstInput, _: &Arc<Setup>) {
         session.begin(opening.input);
     }
 }

@@ -1,6 +1,6 @@
 //! The input with which a turn of a qwen session begins.
 //!
-//! In: a [`SessionThread`], and the part of it that a session knows. Out: an [`Input`] for a session that continues, or a
+//! In: a [`SessionThread`], and the part of it that a session knows. Out: an [`QwenInput`] for a session that continues, or a
 //! [`FirstInput`] for a new one.
 
 use super::chat::{Chat, LONGEST_RESULTS, length_of, text_of};
@@ -22,7 +22,7 @@ const COMMAND: char = '/';
 
 /// The input with which a turn begins.
 #[derive(Debug, Clone)]
-pub enum Input {
+pub enum QwenInput {
     /// The user's text, without anything that the CLI would not send as it is.
     User(String),
     /// The results of all calls that the session waits for, by the API's ids of the calls.
@@ -37,19 +37,19 @@ pub struct FirstInput {
     /// The thread that it reads first.
     pub chat: Option<Chat>,
     /// The input after that thread.
-    pub input: Input,
+    pub input: QwenInput,
 }
 
 /// The new part of `thread` for a session that knows `known`, with `note` after it.
 ///
 /// # Errors
 /// [`WhyAnew`]: a new process is needed.
-pub fn addition(thread: &SessionThread, known: &KnownThread, note: Option<&str>) -> Result<Input, WhyAnew> {
+pub fn addition(thread: &SessionThread, known: &KnownThread, note: Option<&str>) -> Result<QwenInput, WhyAnew> {
     let new = thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
     if new.results.is_empty() {
         return match new.rest {
             [message] if message.role == Role::Human => match of_user(message, note) {
-                text if is_sent_as_it_is(&text) => Ok(Input::User(text)),
+                text if is_sent_as_it_is(&text) => Ok(QwenInput::User(text)),
                 _ => Err(WhyAnew::OtherThread),
             },
             _ => Err(WhyAnew::OtherThread),
@@ -74,7 +74,7 @@ pub fn addition(thread: &SessionThread, known: &KnownThread, note: Option<&str>)
         };
         (call.api.clone(), of)
     });
-    Ok(Input::Results(results.collect()))
+    Ok(QwenInput::Results(results.collect()))
 }
 
 /// The input with which a process that knows nothing begins: the whole `thread`. `id`: 128 random bits.
@@ -90,11 +90,11 @@ pub fn opening(
     let said = |before: &[Message], text: String| match is_sent_as_it_is(&text) {
         true => FirstInput {
             chat: chat(before.to_vec()),
-            input: Input::User(text),
+            input: QwenInput::User(text),
         },
         false => FirstInput {
             chat: chat([before, &[Message::new(Role::Human, text)]].concat()),
-            input: Input::GoOn,
+            input: QwenInput::GoOn,
         },
     };
     let (last, before) = match thread.messages() {
@@ -106,7 +106,7 @@ pub fn opening(
         (_, Some(note)) => said(thread.messages(), note.to_owned()),
         (Role::Tool, None) => FirstInput {
             chat: chat(thread.messages().to_vec()),
-            input: Input::GoOn,
+            input: QwenInput::GoOn,
         },
         // The CLI asks no model about a thread that the model ended: it gets the thread as text.
         _ => {
@@ -154,11 +154,11 @@ mod tests {
                 .collect::<Vec<_>>()
                 .join("\n\n");
             assert_eq!(line["message"]["parts"], serde_json::json!([{"text": said}]));
-            assert!(matches!(input, Input::GoOn));
+            assert!(matches!(input, QwenInput::GoOn));
         }
         for text in [" /help", "1/2", "!ls"] {
             let FirstInput { chat, input } = opening(text, None);
-            assert!(chat.is_none() && matches!(input, Input::User(sent) if sent == text));
+            assert!(chat.is_none() && matches!(input, QwenInput::User(sent) if sent == text));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One qwen process that takes one turn after the other.
 //!
-//! In: an [`Input`] per turn. Out: [`Pulse`]s with the events of the turn, until the model's message is over. If it has calls,
+//! In: an [`QwenInput`] per turn. Out: [`Pulse`]s with the events of the turn, until the model's message is over. If it has calls,
 //! that is the turn's end, and the calls wait in the process for the next turn. Between turns, the CLI's requests for their
 //! results are taken ([`Keepable::idle`]).
 
@@ -15,9 +15,9 @@ use tokio_util::task::TaskTracker;
 use super::call_limits::CallLimits;
 use super::chat::Chat;
 use super::handover::{Names, end_events, unknown_tool};
-use super::input::Input;
+use super::input::QwenInput;
 use super::pending_calls::PendingCalls;
-use super::tokens::Tokens;
+use super::tokens::QwenTokens;
 use super::tools::{Tools, listed, next_call};
 use super::wire;
 use crate::EndedProcess;
@@ -42,7 +42,7 @@ const GO_ON: &str = "df-go-on";
 pub const RUNTIME_FOLDER: &str = "runtime";
 
 /// A live process.
-pub struct Session {
+pub struct QwenSession {
     streams: Streams,
     decoder: Decoder,
     handshake: Handshake,
@@ -58,7 +58,7 @@ pub struct Session {
     opening: Option<String>,
     /// The ids of the results with which this turn began: the CLI repeats them.
     answered: Vec<String>,
-    usage: Tokens,
+    usage: QwenTokens,
     stderr: StderrWatch,
     long_pauses: &'static [&'static str],
     names: Names,
@@ -81,7 +81,7 @@ pub struct SessionStart<'a> {
     pub long_pauses: &'static [&'static str],
 }
 
-impl std::fmt::Debug for Session {
+impl std::fmt::Debug for QwenSession {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         f.debug_struct("Session")
             .field("pid", &self.process().pid())
@@ -89,7 +89,7 @@ impl std::fmt::Debug for Session {
     }
 }
 
-impl Session {
+impl QwenSession {
     /// Starts a process.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl Session {
         surroundings: Surroundings,
         cancel: &CancellationToken,
         start: SessionStart<'_>,
-    ) -> Result<Session, NotStarted> {
+    ) -> Result<QwenSession, NotStarted> {
         let SessionStart {
             setup,
             tools,
@@ -124,7 +124,7 @@ impl Session {
             })
         })?;
         let stderr = running.stderr_watch();
-        Ok(Session {
+        Ok(QwenSession {
             streams: Streams::new(running, stdin),
             decoder: Decoder::new(Wire::QwenStream),
             handshake: Handshake::Unasked,
@@ -136,7 +136,7 @@ impl Session {
             call_limits: CallLimits::default(),
             opening: None,
             answered: Vec::new(),
-            usage: Tokens::default(),
+            usage: QwenTokens::default(),
             stderr,
             long_pauses,
             names: Names::default(),
@@ -147,19 +147,19 @@ impl Session {
     }
 
     /// Begins a turn.
-    pub fn begin(&mut self, input: Input) {
+    pub fn begin(&mut self, input: QwenInput) {
         self.streams.begin_turn();
         self.decoder = Decoder::new(Wire::QwenStream);
         self.answered.clear();
         self.is_untold = self.names.session_id.is_some();
         self.initialize();
-        if !matches!(input, Input::Results(_)) {
+        if !matches!(input, QwenInput::Results(_)) {
             self.call_limits.begin();
         }
         match input {
-            Input::User(text) => self.opening = Some(wire::user(&text)),
-            Input::GoOn => self.opening = Some(wire::go_on(GO_ON)),
-            Input::Results(results) => {
+            QwenInput::User(text) => self.opening = Some(wire::user(&text)),
+            QwenInput::GoOn => self.opening = Some(wire::go_on(GO_ON)),
+            QwenInput::Results(results) => {
                 for (id, result) in results {
                     self.held.answer(&id, result);
                     self.answered.push(id);
@@ -313,7 +313,7 @@ impl Session {
     }
 }
 
-impl ProcessSession for Session {
+impl ProcessSession for QwenSession {
     /// Waits for the next line. In the meantime, it takes the CLI's requests for results, sends the first input once the tools
     /// are listed, and ends the turn when the CLI announces a long pause.
     async fn next(&mut self, events: &mut Vec<Event>) -> Pulse {
@@ -365,7 +365,7 @@ impl ProcessSession for Session {
     }
 
     async fn finished(self) -> EndedProcess {
-        let Session {
+        let QwenSession {
             streams,
             decoder,
             scratch,
@@ -394,7 +394,7 @@ impl ProcessSession for Session {
     }
 }
 
-impl Keepable for Session {
+impl Keepable for QwenSession {
     type Setup = Setup;
 
     fn serves_any_start(_: &Setup) -> bool {
@@ -468,7 +468,7 @@ impl Keepable for Session {
     }
 
     fn end(self) {
-        Session::end(self);
+        QwenSession::end(self);
     }
 
     async fn ended(self, has_ended: bool) -> Option<EndedProcess> {

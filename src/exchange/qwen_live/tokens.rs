@@ -11,30 +11,32 @@ use dfp_text::decode::usage::read_usage;
 
 /// The tokens that the model has read and written.
 #[derive(Debug, Default)]
-pub(super) struct Tokens {
+pub(super) struct QwenTokens {
     /// The usage reported for all turns so far: the CLI tells the sum.
     reported: Usage,
     /// The usage of the message that is being received.
     message: Option<Usage>,
 }
 
-impl Tokens {
+impl QwenTokens {
     /// Reads the usage in the line `line` of the CLI's output, if it is about one of the model's messages.
     pub fn note(&mut self, line: &str) {
         #[derive(Deserialize)]
-        struct Line<'a> {
+        struct QwenLine<'a> {
             #[serde(borrow)]
-            message: Option<Message<'a>>,
+            message: Option<QwenMessage<'a>>,
         }
         #[derive(Deserialize)]
-        struct Message<'a> {
+        struct QwenMessage<'a> {
             #[serde(borrow)]
             usage: Option<&'a RawValue>,
         }
         if !line.starts_with("{\"type\":\"assistant\"") {
             return;
         }
-        let message = serde_json::from_str::<Line>(line).ok().and_then(|line| line.message);
+        let message = serde_json::from_str::<QwenLine>(line)
+            .ok()
+            .and_then(|line| line.message);
         let usage = message.and_then(|message| read_usage(&mut Fields::default(), message.usage));
         // A message may come in several lines, of which one has the figures.
         if let Some(usage) = usage.filter(|usage| usage.total_tokens > 0) {
@@ -89,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_turn_takes_what_the_sum_has_grown_by() {
-        let mut tokens = Tokens::default();
+        let mut tokens = QwenTokens::default();
         tokens.note(
             r#"{"type":"assistant","message":{"usage":{"input_tokens":20,"output_tokens":7,"total_tokens":27}}}"#,
         );

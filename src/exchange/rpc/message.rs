@@ -71,7 +71,7 @@ impl RpcError {
 }
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct RpcLine<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -86,7 +86,7 @@ struct Line<'a> {
 
 /// Reads a line; what can't be read is [`Message::Nothing`].
 pub fn read(text: &str) -> Message<'_> {
-    let Ok(line) = serde_json::from_str::<Line>(text) else {
+    let Ok(line) = serde_json::from_str::<RpcLine>(text) else {
         return Message::Nothing;
     };
     let params = line.params.map_or("{}", RawValue::get);
@@ -112,7 +112,7 @@ pub fn read(text: &str) -> Message<'_> {
 pub type Version = Option<&'static str>;
 
 #[derive(Serialize)]
-struct Call<'a, P: Serialize> {
+struct RpcCall<'a, P: Serialize> {
     #[serde(skip_serializing_if = "Option::is_none")]
     jsonrpc: Version,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,7 +123,7 @@ struct Call<'a, P: Serialize> {
 }
 
 #[derive(Serialize)]
-struct Reply<'a, R: Serialize> {
+struct RpcReply<'a, R: Serialize> {
     #[serde(skip_serializing_if = "Option::is_none")]
     jsonrpc: Version,
     id: &'a RawValue,
@@ -140,7 +140,7 @@ enum Came<'a, R: Serialize> {
 
 /// The line of request `id`.
 pub fn request(version: Version, id: u64, method: &str, params: &impl Serialize) -> String {
-    line(&Call {
+    line(&RpcCall {
         jsonrpc: version,
         id: Some(id),
         method,
@@ -150,7 +150,7 @@ pub fn request(version: Version, id: u64, method: &str, params: &impl Serialize)
 
 /// The line of a notification.
 pub fn notification<P: Serialize>(version: Version, method: &str, params: Option<&P>) -> String {
-    line(&Call {
+    line(&RpcCall {
         jsonrpc: version,
         id: None,
         method,
@@ -160,7 +160,7 @@ pub fn notification<P: Serialize>(version: Version, method: &str, params: Option
 
 /// The answer to the process's request `id`.
 pub fn answer(version: Version, id: &RawValue, result: &impl Serialize) -> String {
-    line(&Reply {
+    line(&RpcReply {
         jsonrpc: version,
         id,
         came: Came::Result(result),
@@ -173,7 +173,7 @@ pub fn refusal(version: Version, id: &RawValue, method: &str) -> String {
         code: UNKNOWN_METHOD,
         message: format!("deep-factor-providers knows no request {method}"),
     };
-    line(&Reply {
+    line(&RpcReply {
         jsonrpc: version,
         id,
         came,

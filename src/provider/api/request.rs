@@ -43,9 +43,9 @@ const FORMAT_NAME: &str = "output";
 
 /// The fields of a body in their order. A field that comes twice replaces the first.
 #[derive(Debug, Default)]
-struct Body(Vec<(String, Box<RawValue>)>);
+struct RequestBody(Vec<(String, Box<RawValue>)>);
 
-impl Body {
+impl RequestBody {
     fn set(&mut self, name: &str, value: &impl Serialize) {
         // Plain data has no way to fail.
         if let Ok(raw) = to_raw_value(value) {
@@ -59,7 +59,7 @@ impl Body {
     }
 }
 
-impl Serialize for Body {
+impl Serialize for RequestBody {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (name, value) in &self.0 {
@@ -79,7 +79,7 @@ impl Request {
         format: Format,
     ) -> Request {
         let tools = Tools::new(tools, MAX_NAME);
-        let mut body = Body::default();
+        let mut body = RequestBody::default();
         body.set("model", &settings.model);
         let asked = match format {
             Format::Asked(schema) => Some(asking(messages, &output_instruction(schema.text()))),
@@ -158,9 +158,9 @@ fn asking(messages: &[Message], instruction: &str) -> Vec<Message> {
 }
 
 /// The declarations of the tools, as the API takes them.
-fn declared(tools: &Tools) -> Vec<Body> {
+fn declared(tools: &Tools) -> Vec<RequestBody> {
     let tools = tools.declared().iter().map(|tool| {
-        let mut function = Body::default();
+        let mut function = RequestBody::default();
         function.set("name", &tool.name);
         if let Some(description) = &tool.description {
             function.set("description", description);
@@ -168,7 +168,7 @@ fn declared(tools: &Tools) -> Vec<Body> {
         if let Ok(schema) = RawValue::from_string(tool.schema.clone()) {
             function.set("parameters", &schema);
         }
-        let mut tool = Body::default();
+        let mut tool = RequestBody::default();
         tool.set("type", &"function");
         tool.set("function", &function);
         tool
@@ -177,7 +177,7 @@ fn declared(tools: &Tools) -> Vec<Body> {
 }
 
 /// The messages in the API's format. Calls without an id get one, and results without one answer them in order.
-fn thread(settings: &Settings, messages: &[Message], tools: &Tools) -> Vec<Body> {
+fn thread(settings: &Settings, messages: &[Message], tools: &Tools) -> Vec<RequestBody> {
     let mut nameless: VecDeque<String> = VecDeque::new();
     let mut count = 0;
     let mut new_id = || {
@@ -186,7 +186,7 @@ fn thread(settings: &Settings, messages: &[Message], tools: &Tools) -> Vec<Body>
     };
     let (mut bodies, mut unread, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     for message in messages {
-        let mut body = Body::default();
+        let mut body = RequestBody::default();
         if message.role == Role::Tool {
             let is_its = |call: &&InvalidToolCall| call.id.as_ref() == Some(&message.tool_call_id);
             if let Some(at) = unread.iter().position(is_its) {
@@ -206,7 +206,7 @@ fn thread(settings: &Settings, messages: &[Message], tools: &Tools) -> Vec<Body>
                 body.set("role", &"assistant");
                 let text = content::text(&message.content, &message.role);
                 let details = returned(settings, message);
-                let calls: Vec<Body> = message
+                let calls: Vec<RequestBody> = message
                     .tool_calls
                     .iter()
                     .enumerate()
@@ -257,11 +257,11 @@ fn thread(settings: &Settings, messages: &[Message], tools: &Tools) -> Vec<Body>
 
 /// The `notes` as a message of the user's; it empties `notes`. It stands behind the results of a message's calls, since only
 /// results may stand between those.
-fn notes_message(notes: &mut Vec<String>) -> Option<Body> {
+fn notes_message(notes: &mut Vec<String>) -> Option<RequestBody> {
     if notes.is_empty() {
         return None;
     }
-    let mut body = Body::default();
+    let mut body = RequestBody::default();
     body.set("role", &"user");
     body.set("content", &std::mem::take(notes).join("\n\n"));
     Some(body)
@@ -296,7 +296,7 @@ fn returned(settings: &Settings, message: &Message) -> Vec<ReasoningDetail> {
 
 /// Adds the model's reasoning in the field in which the server takes it back: only its own. DeepSeek and Kimi want
 /// `reasoning_content` in every message of the model, and not empty.
-fn add_reasoning(body: &mut Body, settings: &Settings, details: &[ReasoningDetail]) {
+fn add_reasoning(body: &mut RequestBody, settings: &Settings, details: &[ReasoningDetail]) {
     let Some(field) = &settings.send_reasoning else { return };
     let thoughts = details.iter().filter(|detail| !detail.is_beside_call());
     if field == "reasoning_details" {
@@ -314,11 +314,11 @@ fn add_reasoning(body: &mut Body, settings: &Settings, details: &[ReasoningDetai
     }
 }
 
-fn tool_call(id: &str, call: &ToolCall, tools: &Tools, beside: &Map<String, Value>) -> Body {
-    let mut function = Body::default();
+fn tool_call(id: &str, call: &ToolCall, tools: &Tools, beside: &Map<String, Value>) -> RequestBody {
+    let mut function = RequestBody::default();
     function.set("name", &tools.wire_name(&call.name, MAX_NAME));
     function.set("arguments", &call.args.get());
-    let mut body = Body::default();
+    let mut body = RequestBody::default();
     body.set("id", &id);
     body.set("type", &"function");
     body.set("function", &function);

@@ -65,7 +65,7 @@ const TITLE: &str = r"(?is)<title[^>]*>\s*(.*?)\s*</title";
 const DUMP: &str = r#"^(?:\s{2,}\S|\s+\w+: (?:".*"|-?\d+),$|\s*[\[\]{}]+[,;]?\s*$)"#;
 
 /// The compiled patterns of this module, with those of all providers.
-struct Patterns {
+struct ChannelPatterns {
     noise: RegexSet,
     transcripts: Vec<&'static str>,
     usage: Regex,
@@ -79,8 +79,8 @@ struct Patterns {
 }
 
 /// Compiled when they are first needed. `None` if one doesn't compile, which a test excludes; texts are then taken as they are.
-static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
-    Some(Patterns {
+static PATTERNS: LazyLock<Option<ChannelPatterns>> = LazyLock::new(|| {
+    Some(ChannelPatterns {
         noise: noise().ok()?,
         transcripts: channels().filter_map(|channel| channel.transcript).collect(),
         usage: Regex::new(USAGE).ok()?,
@@ -189,7 +189,7 @@ fn without_pages(text: &str) -> Option<(String, String)> {
 fn error_text_of_page_free(text: String) -> ErrorText {
     let body = body_in(&text, DEPTH);
     let shown = match &body {
-        Some(Body {
+        Some(ErrorBody {
             message: Some(message), ..
         }) => message.clone(),
         _ => shown(&text),
@@ -229,13 +229,13 @@ fn shown(text: &str) -> String {
 
 /// The fields of a JSON error body.
 #[derive(Debug, Default)]
-struct Body {
+struct ErrorBody {
     message: Option<String>,
     kinds: Vec<String>,
     status: Option<u16>,
 }
 
-impl Body {
+impl ErrorBody {
     fn know(&mut self, word: &str) {
         let kind = snake(word);
         if !self.kinds.contains(&kind) {
@@ -245,7 +245,7 @@ impl Body {
 }
 
 /// The last JSON error body in `text`.
-fn body_in(text: &str, depth: usize) -> Option<Body> {
+fn body_in(text: &str, depth: usize) -> Option<ErrorBody> {
     let depth = depth.checked_sub(1)?;
     let mut rest = text;
     let mut found = None;
@@ -270,16 +270,16 @@ fn body_in(text: &str, depth: usize) -> Option<Body> {
 
 /// Reads `{error: {message, type, code, status, details[].reason}}`, `{error: "…"}`, `{name, data: {message, statusCode}}` or
 /// `{message, …}`. If the message is itself a body, that is read instead.
-fn body_of(value: &Value, depth: usize) -> Option<Body> {
+fn body_of(value: &Value, depth: usize) -> Option<ErrorBody> {
     let object = value.as_object()?;
     let inner = object.get("error").or_else(|| object.get("data")).unwrap_or(value);
     if let Value::String(message) = inner {
-        return Some(Body {
+        return Some(ErrorBody {
             message: Some(message.clone()),
-            ..Body::default()
+            ..ErrorBody::default()
         });
     }
-    let mut body = Body::default();
+    let mut body = ErrorBody::default();
     let data = inner.get("data").unwrap_or(inner);
     for source in [value, inner, data] {
         body.status = body.status.or_else(|| status_of(source));

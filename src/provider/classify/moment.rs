@@ -41,15 +41,15 @@ const CLOCK: &str = r"(?ix)
     (?: (\d{1,2}) (?: :(\d\d) )? (?: :(\d\d) )? \s* ([ap]\.?m\b\.?)? )?
     \s* (?: \( ([^()]{1,40}) \) | ( (?:UTC|GMT) (?:[+-]\d{1,2}(?::?\d\d)?)? | Z ) \b )?";
 
-struct Patterns {
+struct MomentPatterns {
     epoch: Regex,
     iso: Regex,
     http: Regex,
     clock: Regex,
 }
 
-static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
-    Some(Patterns {
+static PATTERNS: LazyLock<Option<MomentPatterns>> = LazyLock::new(|| {
+    Some(MomentPatterns {
         epoch: Regex::new(EPOCH).ok()?,
         iso: Regex::new(ISO).ok()?,
         http: Regex::new(HTTP).ok()?,

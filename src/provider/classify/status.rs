@@ -42,7 +42,7 @@ const UNITS: &str = r"(?ix)^ \s* (?: m?s | milliseconds? | secs? | seconds? | mi
     | ^ [.,]\d | ^ \s* [–-] \s* \d | ^ : \d";
 
 /// The compiled patterns of this module.
-struct Patterns {
+struct StatusPatterns {
     number: Regex,
     before: Regex,
     not_before: Regex,
@@ -51,8 +51,8 @@ struct Patterns {
     units: Regex,
 }
 
-static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
-    Some(Patterns {
+static PATTERNS: LazyLock<Option<StatusPatterns>> = LazyLock::new(|| {
+    Some(StatusPatterns {
         number: Regex::new(NUMBER).ok()?,
         before: Regex::new(BEFORE).ok()?,
         not_before: Regex::new(NOT_BEFORE).ok()?,
@@ -72,7 +72,7 @@ pub fn status_in(text: &str) -> Option<u16> {
 }
 
 /// The first HTTP status in a line.
-fn status_in_line(patterns: &Patterns, line: &str) -> Option<u16> {
+fn status_in_line(patterns: &StatusPatterns, line: &str) -> Option<u16> {
     let alone = line.trim().trim_matches(['"', '\'', '.', ';', ',', '`']);
     if alone.len() == 3
         && let Some(status) = failure(alone)
@@ -91,7 +91,7 @@ fn status_in_line(patterns: &Patterns, line: &str) -> Option<u16> {
 }
 
 /// `true` if the words before or after a number make it a status.
-fn tells_status(patterns: &Patterns, before: &str, after: &str) -> bool {
+fn tells_status(patterns: &StatusPatterns, before: &str, after: &str) -> bool {
     if patterns.units.is_match(after) {
         return false;
     }

@@ -74,12 +74,12 @@ struct Nothing {}
 #[serde(rename_all = "camelCase")]
 struct Initialized<'a> {
     protocol_version: Cow<'a, str>,
-    capabilities: Capabilities,
+    capabilities: McpServerCapabilities,
     server_info: ServerInfo,
 }
 
 #[derive(Serialize)]
-struct Capabilities {
+struct McpServerCapabilities {
     tools: Nothing,
 }
 
@@ -134,7 +134,7 @@ pub fn answer(tools: &[Declared], read_only: bool, message: &Message) -> Answere
             id,
             Initialized {
                 protocol_version: protocol(*params),
-                capabilities: Capabilities { tools: Nothing {} },
+                capabilities: McpServerCapabilities { tools: Nothing {} },
                 server_info: ServerInfo {
                     name: "deep-factor-providers",
                     version: env!("CARGO_PKG_VERSION"),

@@ -15,14 +15,14 @@ use dfp_text::fold::Folded;
 
 /// Everything that is known of a run that has ended.
 #[derive(Clone, Copy)]
-struct Facts<'a> {
+struct CliFacts<'a> {
     context: &'a Context<'a>,
     process: &'a ProcessEvidence,
 }
 
 /// The reason why the run is no success; `None` if it is one.
 pub(super) fn failure(context: &Context, process: &ProcessEvidence, folded: &Folded) -> Option<ProviderError> {
-    let facts = &Facts { context, process };
+    let facts = &CliFacts { context, process };
     match process.end {
         ProcessEnd::Stopped(StopReason::Timeout(limit)) | ProcessEnd::Interrupted(StopReason::Timeout(limit)) => {
             Some(timed_out(facts, limit))
@@ -41,7 +41,7 @@ pub(super) fn failure(context: &Context, process: &ProcessEvidence, folded: &Fol
 }
 
 /// The reason why a run that ended by itself is no success; `None` if it is one.
-fn failure_of_its_own(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
+fn failure_of_its_own(facts: &CliFacts, folded: &Folded) -> Option<ProviderError> {
     let well = facts.process.end == ProcessEnd::Lingered
         || (facts.process.exit_code == Some(0) && facts.process.signal.is_none());
     let fatal = facts
@@ -103,7 +103,7 @@ fn is_repeated(wire: Wire, folded: &Folded) -> bool {
     })
 }
 
-fn line_too_long(facts: &Facts, bytes: u64) -> ProviderError {
+fn line_too_long(facts: &CliFacts, bytes: u64) -> ProviderError {
     let most = MAX_LINE >> 20;
     let reason = format!(
         "a line of the CLI's output has {bytes} bytes, and more than {most} MiB are not taken: the answer is not whole"
@@ -140,7 +140,7 @@ pub(super) fn half_answer<'a>(context: &Context, process: &'a ProcessEvidence) -
 }
 
 /// The reason why output without any event, of a run that ended well, is no answer; `None` if it is one.
-fn failure_of_plain(facts: &Facts, folded: &Folded, text: &str) -> Option<ProviderError> {
+fn failure_of_plain(facts: &CliFacts, folded: &Folded, text: &str) -> Option<ProviderError> {
     match plain(facts.process.wire, text) {
         Plain::Text if text_answer(facts.process.wire, facts.context.rules.fatal_stdout, text).is_none() => {
             Some(classified(facts, folded))
@@ -178,7 +178,7 @@ pub(super) fn structured(process: &ProcessEvidence, folded: &Folded) -> Option<V
 
 /// The error for a run with a schema whose answer is no value. The CLI reports a success all the same (claude 2.1.197 and 2.1.330,
 /// recordings jsonschema-plain). A reply with tool calls is none, because its answer is still to come.
-fn unstructured(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
+fn unstructured(facts: &CliFacts, folded: &Folded) -> Option<ProviderError> {
     let flag = schema_flag(facts.process)?;
     let wire = facts.process.wire;
     let known = wire.repeats_the_answer() || wire.structures_in_text();
@@ -191,20 +191,20 @@ fn unstructured(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
     Some(advised(facts, Code::OutputInvalid, reason))
 }
 
-fn cut_short(facts: &Facts) -> ProviderError {
+fn cut_short(facts: &CliFacts) -> ProviderError {
     let reason = "the CLI's output ends before its result: it was cut short";
     advised(facts, Code::MalformedResponse, reason)
 }
 
 /// The error for an answer in text form that may have been cut: a text has no end by which it is known to be complete.
-fn cut_text(facts: &Facts) -> ProviderError {
+fn cut_text(facts: &CliFacts) -> ProviderError {
     let reason = "the CLI's output may end before its answer does: as text it loses what does not fit into a pipe";
     let error = advised(facts, Code::MalformedResponse, reason);
     error.with_hint("use `outputFormat: \"stream-json\"`, which is known to be whole by its last event")
 }
 
 /// The evidence for [`classify`] from a run that failed.
-fn clues<'a>(facts: &'a Facts, folded: &'a Folded) -> Clues<'a> {
+fn clues<'a>(facts: &'a CliFacts, folded: &'a Folded) -> Clues<'a> {
     // With exit code 0 standard output is an answer, and answers are no error channel. Nor is half an answer of a run with another
     // exit code.
     let rules = facts.context.rules;
@@ -240,7 +240,7 @@ fn clues<'a>(facts: &'a Facts, folded: &'a Folded) -> Clues<'a> {
 }
 
 /// The classified error. A refused flag is named as this package has set it, because parsers spell it in their own way.
-fn classified(facts: &Facts, folded: &Folded) -> ProviderError {
+fn classified(facts: &CliFacts, folded: &Folded) -> ProviderError {
     let mut found = classify(&clues(facts, folded));
     if found.code == Code::UnsupportedFlag
         && let Some(refused) = classify::unsupported_flag(facts.context.provider, &facts.process.stderr)
@@ -258,7 +258,7 @@ fn classified(facts: &Facts, folded: &Folded) -> ProviderError {
 }
 
 /// claude answers a slash command itself, with exit code 0 and without a turn (CLI-FACTS 1.2).
-fn intercepted(facts: &Facts, outcome: &Outcome) -> ProviderError {
+fn intercepted(facts: &CliFacts, outcome: &Outcome) -> ProviderError {
     let answer = outcome.text.as_deref().unwrap_or_default().trim();
     let answer = if answer.is_empty() {
         String::new()
@@ -270,12 +270,12 @@ fn intercepted(facts: &Facts, outcome: &Outcome) -> ProviderError {
 }
 
 /// If its MCP server can't be reached, claude answers without the tools (CLI-FACTS 1.7). That is an error here.
-fn unreached(facts: &Facts) -> ProviderError {
+fn unreached(facts: &CliFacts) -> ProviderError {
     let reason = "the CLI answered without ever having asked for the tools it was to call";
     advised(facts, Code::CallbacksUnavailable, reason)
 }
 
-fn timed_out(facts: &Facts, limit: Duration) -> ProviderError {
+fn timed_out(facts: &CliFacts, limit: Duration) -> ProviderError {
     let reason = format!(
         "no answer within {} ms: {}",
         limit.as_millis(),
@@ -284,7 +284,7 @@ fn timed_out(facts: &Facts, limit: Duration) -> ProviderError {
     limited(facts, Code::Timeout, limit, reason)
 }
 
-fn idle(facts: &Facts, limit: Duration) -> ProviderError {
+fn idle(facts: &CliFacts, limit: Duration) -> ProviderError {
     let reason = format!(
         "the CLI printed nothing for {} ms and {}",
         limit.as_millis(),
@@ -293,7 +293,7 @@ fn idle(facts: &Facts, limit: Duration) -> ProviderError {
     limited(facts, Code::IdleTimeout, limit, reason)
 }
 
-fn too_much(facts: &Facts, limit: usize) -> ProviderError {
+fn too_much(facts: &CliFacts, limit: usize) -> ProviderError {
     let reason = format!(
         "the CLI printed more than {limit} bytes, the limit of the option `maxBuffer`, and {}",
         what_ended(facts, "was ended")
@@ -302,18 +302,18 @@ fn too_much(facts: &Facts, limit: usize) -> ProviderError {
 }
 
 /// The words for what was done when a limit passed: the turn was interrupted, or `process` if the process was ended.
-fn what_ended<'a>(facts: &Facts, process: &'a str) -> &'a str {
+fn what_ended<'a>(facts: &CliFacts, process: &'a str) -> &'a str {
     match facts.process.end {
         ProcessEnd::Interrupted(_) => "its turn was interrupted",
         _ => process,
     }
 }
 
-fn limited(facts: &Facts, code: Code, limit: Duration, reason: String) -> ProviderError {
+fn limited(facts: &CliFacts, code: Code, limit: Duration, reason: String) -> ProviderError {
     let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
     ProviderError::new(facts.context.provider, code, reason).with_hint(classify::time_limit_hint(code, limit_ms))
 }
 
-fn advised(facts: &Facts, code: Code, reason: impl Into<String>) -> ProviderError {
+fn advised(facts: &CliFacts, code: Code, reason: impl Into<String>) -> ProviderError {
     ProviderError::new(facts.context.provider, code, reason).with_hint(classify::hint(facts.context.provider, code))
 }

@@ -13,14 +13,14 @@ use dfp_text::redact::Channel;
 
 /// Everything that is known of a request that has ended.
 #[derive(Clone, Copy)]
-struct Facts<'a> {
+struct HttpFacts<'a> {
     context: &'a Context<'a>,
     request: &'a HttpEvidence,
 }
 
 /// The reason why the request is no success; `None` if it is one.
 pub(super) fn failure(context: &Context, request: &HttpEvidence, folded: &Folded) -> Option<ProviderError> {
-    let facts = &Facts { context, request };
+    let facts = &HttpFacts { context, request };
     let mut error = reason(facts, folded)?;
     context.provider.clone_into(&mut error.provider);
     // The text is redacted wherever it comes from: the server, the system, or a library.
@@ -30,7 +30,7 @@ pub(super) fn failure(context: &Context, request: &HttpEvidence, folded: &Folded
 }
 
 /// The reason why the request is no success, before it is completed; `None` if it is one.
-fn reason(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
+fn reason(facts: &HttpFacts, folded: &Folded) -> Option<ProviderError> {
     let origin = facts.request.origin.as_str();
     let error = match &facts.request.end {
         HttpEnd::Stopped(StopReason::Cancelled) => advised(Code::ConnectionLost, "the request was cancelled"),
@@ -106,7 +106,7 @@ fn unsaid(folded: &Folded) -> Option<ProviderError> {
 }
 
 /// The classified error for a failure that the API has reported.
-fn classified(facts: &Facts, folded: &Folded, failure: &Failure) -> ProviderError {
+fn classified(facts: &HttpFacts, folded: &Folded, failure: &Failure) -> ProviderError {
     let found = classify(&Clues {
         provider: PROVIDER,
         failure: Some(failure),
@@ -119,7 +119,7 @@ fn classified(facts: &Facts, folded: &Folded, failure: &Failure) -> ProviderErro
 }
 
 /// The error for a response that is no answer of such an API, such as a web page.
-fn foreign(facts: &Facts, text: &str) -> ProviderError {
+fn foreign(facts: &HttpFacts, text: &str) -> ProviderError {
     let what = match failure::title(text) {
         _ if text.trim().is_empty() => "an event stream without events".to_owned(),
         Some(title) => format!("a web page, \"{title}\""),

@@ -24,14 +24,14 @@ pub struct Lines {
     redactor: Redactor,
     /// The type of the pieces that wait.
     kind: String,
-    held: Vec<Piece>,
+    held: Vec<DeltaPiece>,
     /// The last character of this type that was let go: a key can only begin where a word begins.
     context: String,
 }
 
 /// A piece of a message that waits: when it came, its event's JSON, and its text.
 #[derive(Debug)]
-struct Piece {
+struct DeltaPiece {
     stamp: Stamp,
     json: String,
     text: String,
@@ -85,7 +85,7 @@ impl Lines {
             self.context.clear();
             self.kind = kind;
         }
-        self.held.push(Piece { stamp, json, text });
+        self.held.push(DeltaPiece { stamp, json, text });
         let joined = self.joined();
         if joined.len() > MOST_HELD {
             return self.flush(out);

@@ -103,7 +103,7 @@ pub struct Stamp {
 pub fn header_line(header: &Header, redactor: &Redactor) -> Result<String, serde_json::Error> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Whole<'a> {
+    struct WholeLog<'a> {
         format: &'static str,
         version: u32,
         #[serde(flatten)]
@@ -111,7 +111,7 @@ pub fn header_line(header: &Header, redactor: &Redactor) -> Result<String, serde
         package_version: &'static str,
         platform: String,
     }
-    let whole = Whole {
+    let whole = WholeLog {
         format: FORMAT,
         version: VERSION,
         header,

@@ -140,7 +140,7 @@ impl Run {
 
 /// The outcome of a run whose last event is `event`.
 pub(super) fn last_outcome(kind: Option<EventKind>, event: &RawValue) -> &'static str {
-    let status = || text(serde_json::from_str::<Kind>(event.get()).ok()?.status);
+    let status = || text(serde_json::from_str::<LineKind>(event.get()).ok()?.status);
     match kind {
         // A run that was stopped by a limit has no answer either, and counts as failed.
         Some(EventKind::RunFailed) if status().as_deref() == Some("cancelled") => "cancelled",
@@ -186,7 +186,7 @@ pub(super) enum LineOf<'a> {
 /// The fields of a line of any kind. Each is read separately, and one whose type is not the expected one is treated as missing.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Line<'a> {
+struct LogLine<'a> {
     #[serde(borrow)]
     format: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -212,7 +212,7 @@ struct Line<'a> {
 }
 
 #[derive(Deserialize)]
-struct Kind<'a> {
+struct LineKind<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -325,7 +325,7 @@ pub(super) fn headless(run: &str) -> String {
 /// # Errors
 /// [`Unreadable::Version`], if the line is the header of a newer version.
 pub(super) fn parse(line: &str, first: bool) -> Result<Result<LineOf<'_>, String>, Unreadable> {
-    let parsed: Line = match serde_json::from_str(line) {
+    let parsed: LogLine = match serde_json::from_str(line) {
         Ok(parsed) => parsed,
         Err(error) => return Ok(Err(format!("the line is not a JSON object: {error}"))),
     };
@@ -351,11 +351,11 @@ pub(super) fn parse(line: &str, first: bool) -> Result<Result<LineOf<'_>, String
 }
 
 /// Reads an event line or an end line.
-fn later<'a>(parsed: &Line<'a>) -> Result<LineOf<'a>, String> {
+fn later<'a>(parsed: &LogLine<'a>) -> Result<LineOf<'a>, String> {
     let (Some(at), Some(t), Some(run)) = (value(parsed.at), value(parsed.t), text(parsed.run)) else {
         return Err("the line has no at, t or run".to_owned());
     };
-    let pieces = |raw: &'a RawValue| serde_json::from_str::<Kind<'a>>(raw.get()).ok();
+    let pieces = |raw: &'a RawValue| serde_json::from_str::<LineKind<'a>>(raw.get()).ok();
     match (parsed.event, parsed.end) {
         (Some(event), None) => {
             let kind = pieces(event).and_then(|event| text(event.kind));

@@ -91,7 +91,7 @@ struct Open {
 /// The fields of a line that matter here: those of a header (`format`, `run_id`, `provider`), or those of an event or an end.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Line<'a> {
+struct SpendingLine<'a> {
     #[serde(borrow)]
     format: Option<&'a RawValue>,
     run_id: Option<String>,
@@ -167,7 +167,7 @@ impl Adder {
         if !MARKS.iter().any(|mark| memchr::memmem::find(line, mark).is_some()) {
             return;
         }
-        let Ok(Line {
+        let Ok(SpendingLine {
             format,
             run_id,
             provider,
@@ -175,7 +175,7 @@ impl Adder {
             at,
             event,
             end,
-        }) = serde_json::from_slice::<Line>(line)
+        }) = serde_json::from_slice::<SpendingLine>(line)
         else {
             self.unreadable += 1;
             return;

@@ -36,7 +36,7 @@ enum Ink {
 
 /// Renders `timeline`. Each line ends with a line feed.
 pub fn render(timeline: &Timeline, style: Style) -> String {
-    let mut page = Page {
+    let mut page = TextPage {
         text: String::new(),
         style,
     };
@@ -91,12 +91,12 @@ pub(super) fn figures(run: &RunView) -> Vec<String> {
 }
 
 /// The text so far, and the style in which it is written.
-struct Page {
+struct TextPage {
     text: String,
     style: Style,
 }
 
-impl Page {
+impl TextPage {
     /// Writes `text`, in colour if that is wanted.
     fn put(&mut self, ink: Ink, text: &str) {
         let code = match ink {

@@ -21,7 +21,7 @@ use crate::cli_request::CliRequest;
 use crate::live_support::LiveSupport;
 use crate::session::pools::Processes;
 use dfp_exchange::acp::form::KeptAgent;
-use dfp_exchange::acp::warm::Agent;
+use dfp_exchange::acp::warm::WarmAgent;
 use dfp_exchange::claude_live::form::Claude;
 use dfp_exchange::codex_live::form::Codex;
 use dfp_exchange::copilot_live::form::Copilot;
@@ -95,7 +95,7 @@ pub(crate) fn of(provider: &Provider, options: &Options, runs: &TaskTracker) -> 
     let live = live.and_then(|live| LIVE.iter().find(|(folder, _)| *folder == live.folder));
     let live = live.map(|(_, make)| make(provider, options, runs));
     let warm = provider.warm.filter(|_| options.engine.may_be_warm());
-    let warm = warm.map(|own| servers(Agent { own }, options, runs));
+    let warm = warm.map(|own| servers(WarmAgent { own }, options, runs));
     live.into_iter().chain(warm).collect()
 }
 

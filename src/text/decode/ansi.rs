@@ -34,12 +34,12 @@ pub(super) fn strip_owned(text: Cow<'_, str>) -> Cow<'_, str> {
 /// A [`strip_ansi`] for text that comes in pieces: the stripped pieces, joined, equal the stripped whole.
 #[derive(Debug, Clone, Default)]
 pub struct Stripper {
-    state: State,
+    state: AnsiState,
 }
 
 /// The position within a control sequence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum State {
+enum AnsiState {
     /// Ordinary text.
     #[default]
     Text,
@@ -53,13 +53,13 @@ enum State {
     Command,
 }
 
-impl State {
+impl AnsiState {
     /// The state that the character with the 8-bit control code `code` leads to, if it begins a sequence.
-    fn introduced_by(code: u8) -> Option<State> {
+    fn introduced_by(code: u8) -> Option<AnsiState> {
         match code {
-            0x9B => Some(State::Csi),
-            0x9D => Some(State::Osc),
-            0x90 | 0x98 | 0x9E | 0x9F => Some(State::Command),
+            0x9B => Some(AnsiState::Csi),
+            0x9D => Some(AnsiState::Osc),
+            0x90 | 0x98 | 0x9E | 0x9F => Some(AnsiState::Command),
             _ => None,
         }
     }
@@ -69,7 +69,7 @@ impl Stripper {
     /// Returns the next piece without control sequences.
     pub fn strip<'t>(&mut self, text: &'t str) -> Cow<'t, str> {
         let (plain, mut rest) = match self.state {
-            State::Text => text.split_at(plain_len(text)),
+            AnsiState::Text => text.split_at(plain_len(text)),
             _ => ("", text),
         };
         if rest.is_empty() {
@@ -78,7 +78,7 @@ impl Stripper {
         let mut kept = String::with_capacity(text.len());
         kept.push_str(plain);
         while !rest.is_empty() {
-            if self.state == State::Text {
+            if self.state == AnsiState::Text {
                 let (plain, tail) = rest.split_at(plain_len(rest));
                 kept.push_str(plain);
                 rest = tail;
@@ -105,30 +105,30 @@ impl Stripper {
 
     /// Advances over one character; returns `true` if it is text to keep.
     fn step(&mut self, next: char) -> bool {
-        let in_command = matches!(self.state, State::Osc | State::Command);
-        let introduced = u8::try_from(next).ok().and_then(State::introduced_by);
+        let in_command = matches!(self.state, AnsiState::Osc | AnsiState::Command);
+        let introduced = u8::try_from(next).ok().and_then(AnsiState::introduced_by);
         if let Some(state) = introduced.filter(|_| !in_command) {
             self.state = state;
             return false;
         }
         let (state, keep) = match (self.state, next) {
-            (_, '\x1B') => (State::Escape, false),
+            (_, '\x1B') => (AnsiState::Escape, false),
             // CAN and SUB abandon a sequence; in plain text they are characters like any other.
-            (state, '\x18' | '\x1A') => (State::Text, state == State::Text),
-            (State::Osc, '\x07' | '\u{9C}') | (State::Command, '\u{9C}') => (State::Text, false),
-            (state @ (State::Osc | State::Command), _) => (state, false),
-            (State::Text, _) => (State::Text, true),
+            (state, '\x18' | '\x1A') => (AnsiState::Text, state == AnsiState::Text),
+            (AnsiState::Osc, '\x07' | '\u{9C}') | (AnsiState::Command, '\u{9C}') => (AnsiState::Text, false),
+            (state @ (AnsiState::Osc | AnsiState::Command), _) => (state, false),
+            (AnsiState::Text, _) => (AnsiState::Text, true),
             // A terminal obeys the controls inside a sequence (a line feed feeds a line) and then goes on with it.
             (state, '\0'..='\x1F') => (state, true),
             (state, '\x7F') => (state, false),
-            (State::Escape, '[') => (State::Csi, false),
-            (State::Escape, ']') => (State::Osc, false),
-            (State::Escape, 'P' | 'X' | '^' | '_') => (State::Command, false),
-            (state @ (State::Escape | State::Csi), ' '..='/') => (state, false),
-            (state @ State::Csi, '0'..='?') => (state, false),
-            (_, ' '..='~') => (State::Text, false),
+            (AnsiState::Escape, '[') => (AnsiState::Csi, false),
+            (AnsiState::Escape, ']') => (AnsiState::Osc, false),
+            (AnsiState::Escape, 'P' | 'X' | '^' | '_') => (AnsiState::Command, false),
+            (state @ (AnsiState::Escape | AnsiState::Csi), ' '..='/') => (state, false),
+            (state @ AnsiState::Csi, '0'..='?') => (state, false),
+            (_, ' '..='~') => (AnsiState::Text, false),
             // No sequence contains characters beyond ASCII: this was never one, and its text is kept.
-            _ => (State::Text, true),
+            _ => (AnsiState::Text, true),
         };
         self.state = state;
         keep
@@ -142,7 +142,7 @@ fn plain_len(text: &str) -> usize {
     // U+0080 to U+009F are C2 80 to C2 9F in UTF-8.
     while let Some(at) = memchr2(ESC, 0xC2, &bytes[from..]).map(|at| from + at) {
         let code = bytes.get(at + 1).copied().unwrap_or_default();
-        if bytes[at] == ESC || State::introduced_by(code).is_some() {
+        if bytes[at] == ESC || AnsiState::introduced_by(code).is_some() {
             return at;
         }
         from = at + 1;

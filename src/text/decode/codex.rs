@@ -37,7 +37,7 @@ pub(super) struct Codex {
 }
 
 #[derive(Debug, Deserialize)]
-struct Line<'a> {
+struct CodexLine<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<&'a RawValue>,
     /// Present in `thread.started`.
@@ -90,7 +90,7 @@ impl Format for Codex {
         typed_line(
             json,
             out,
-            |line: &Line| line.kind,
+            |line: &CodexLine| line.kind,
             |kind, line, fields, out| {
                 match kind {
                     "thread.started" => {

@@ -42,7 +42,7 @@ pub(super) struct Copilot {
 }
 
 #[derive(Debug, Deserialize)]
-struct Line<'a> {
+struct CopilotLine<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<&'a RawValue>,
     data: Option<&'a RawValue>,
@@ -94,7 +94,7 @@ struct ToolOutput<'a> {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Figures<'a> {
+struct CopilotFigures<'a> {
     #[serde(borrow)]
     session_duration_ms: Option<&'a RawValue>,
 }
@@ -104,7 +104,7 @@ impl Format for Copilot {
         typed_line(
             json,
             out,
-            |line: &Line| line.kind,
+            |line: &CopilotLine| line.kind,
             |kind, line, fields, out| {
                 match (kind, line.data) {
                     // Later lines belong to attempts that the CLI makes by itself.
@@ -230,9 +230,9 @@ impl Copilot {
         out.event(Event::Outcome(Box::new(outcome)));
     }
 
-    fn result(&mut self, line: &Line, fields: &mut Fields, out: &mut Out) {
+    fn result(&mut self, line: &CopilotLine, fields: &mut Fields, out: &mut Out) {
         self.assembler.end_turn(out);
-        let figures = fields.read::<Figures>("usage", line.usage);
+        let figures = fields.read::<CopilotFigures>("usage", line.usage);
         let outcome = Outcome {
             is_error: line.exit_code.is_none_or(|code| code.get() != "0"),
             text: self.answer.take(),

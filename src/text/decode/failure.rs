@@ -15,7 +15,7 @@ pub(super) const API_ERROR: &str = "[API Error: ";
 
 /// An error as the APIs spell it: Google's `status` and numeric `code`, OpenAI's `type` and `code`.
 #[derive(Debug, Deserialize)]
-struct Body<'a> {
+struct ErrorBody<'a> {
     #[serde(borrow)]
     error: Option<&'a RawValue>,
     message: Option<&'a RawValue>,
@@ -61,7 +61,7 @@ fn unwrap_bracket(text: &str) -> (&str, &str) {
 
 /// Reads an API's error body; `None` if `text` is not one.
 fn read_body(text: &str) -> Option<Failure> {
-    let body: Body = serde_json::from_str(text).ok()?;
+    let body: ErrorBody = serde_json::from_str(text).ok()?;
     let body = match body.error {
         Some(error) if is_string(error) => {
             return Some(Failure {

@@ -26,7 +26,7 @@ pub(super) struct Gemini {
 }
 
 #[derive(Debug, Deserialize)]
-struct Line<'a> {
+struct GeminiLine<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<&'a RawValue>,
     session_id: Option<&'a RawValue>,
@@ -50,7 +50,7 @@ struct Line<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-struct ErrorInfo<'a> {
+struct GeminiErrorInfo<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<&'a RawValue>,
     message: Option<&'a RawValue>,
@@ -74,11 +74,11 @@ struct Stats<'a> {
 #[derive(Debug, Deserialize)]
 struct ModelStats {
     output_tokens: Option<Count>,
-    tokens: Option<Tokens>,
+    tokens: Option<GeminiTokens>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Tokens {
+struct GeminiTokens {
     /// All of the input, including the part that came from the cache.
     prompt: Option<Count>,
     /// The part of the input that tools caused.
@@ -90,7 +90,7 @@ struct Tokens {
 
 impl Format for Gemini {
     fn object(&mut self, json: &str, out: &mut Out) -> Verdict {
-        let Ok(line) = serde_json::from_str::<Line>(json) else {
+        let Ok(line) = serde_json::from_str::<GeminiLine>(json) else {
             return Verdict::NotJson;
         };
         let mut fields = Fields::default();
@@ -120,7 +120,7 @@ impl Format for Gemini {
                 out.event(tool_call(id, name, line.parameters));
             }
             Some("tool_result") => {
-                let error = fields.read::<ErrorInfo>("error", line.error);
+                let error = fields.read::<GeminiErrorInfo>("error", line.error);
                 let output = fields.string("output", line.output);
                 out.event(Event::ToolResult {
                     tool_call_id: fields.string("tool_id", line.tool_id).unwrap_or_default(),
@@ -150,7 +150,7 @@ impl Format for Gemini {
 }
 
 impl Gemini {
-    fn session(&mut self, line: &Line, fields: &mut Fields, out: &mut Out) {
+    fn session(&mut self, line: &GeminiLine, fields: &mut Fields, out: &mut Out) {
         self.session_id = fields.string("session_id", line.session_id);
         out.event(Event::Session {
             session_id: self.session_id.clone(),
@@ -160,7 +160,7 @@ impl Gemini {
         });
     }
 
-    fn end(&mut self, line: &Line, fields: &mut Fields, out: &mut Out) {
+    fn end(&mut self, line: &GeminiLine, fields: &mut Fields, out: &mut Out) {
         self.assembler.end_turn(out);
         let stats: Option<Stats> = fields.read("stats", line.stats);
         let duration_ms = stats.as_ref().and_then(|stats| stats.duration_ms).map(|count| count.0);
@@ -190,8 +190,8 @@ impl Gemini {
 }
 
 /// The failure of a result. One without an error of its own failed by the error before it (drift/gemini/err-empty-stream).
-fn failure(line: &Line, complaint: Option<String>, fields: &mut Fields) -> Failure {
-    let error: Option<ErrorInfo> = fields.read("error", line.error);
+fn failure(line: &GeminiLine, complaint: Option<String>, fields: &mut Fields) -> Failure {
+    let error: Option<GeminiErrorInfo> = fields.read("error", line.error);
     let Some(error) = error else {
         return complaint.as_deref().map(failure_of).unwrap_or_default();
     };

@@ -46,7 +46,7 @@ pub(super) struct Generic {
 }
 
 #[derive(Debug, Deserialize)]
-struct Object<'a> {
+struct GenericObject<'a> {
     #[serde(borrow)]
     role: Option<&'a RawValue>,
     id: Option<&'a RawValue>,
@@ -104,7 +104,7 @@ impl Generic {
             self.spoke = true;
             return self.codex.object(json, out);
         }
-        let Ok(object) = serde_json::from_str::<Object>(json) else {
+        let Ok(object) = serde_json::from_str::<GenericObject>(json) else {
             return Verdict::NotJson;
         };
         let mut fields = Fields::default();
@@ -120,7 +120,7 @@ impl Generic {
                 true
             }
             (None, None, Some(messages)) if is_array(messages) => {
-                let messages: Vec<Object> = fields.read("messages", Some(messages)).unwrap_or_default();
+                let messages: Vec<GenericObject> = fields.read("messages", Some(messages)).unwrap_or_default();
                 messages.iter().for_each(|message| self.role(message, &mut fields, out));
                 self.end(&object, None, None, &mut fields, out);
                 true
@@ -159,7 +159,7 @@ impl Generic {
     }
 
     /// Decodes a message of a thread.
-    fn role(&mut self, message: &Object, fields: &mut Fields, out: &mut Out) {
+    fn role(&mut self, message: &GenericObject, fields: &mut Fields, out: &mut Out) {
         match word(message.role).as_deref() {
             Some("assistant") if is_true(message.delta) => {
                 let Text(piece) = fields.read("content", message.content).unwrap_or_default();
@@ -189,14 +189,14 @@ impl Generic {
     }
 
     /// Decodes an object that is the answer; `false` if none is found in it.
-    fn answer(&mut self, object: &Object, fields: &mut Fields, out: &mut Out) -> bool {
+    fn answer(&mut self, object: &GenericObject, fields: &mut Fields, out: &mut Out) -> bool {
         let choices: Vec<&RawValue> = object
             .choices
             .and_then(|raw| serde_json::from_str(raw.get()).ok())
             .unwrap_or_default();
-        let choice: Option<Object> = choices.first().and_then(|raw| serde_json::from_str(raw.get()).ok());
+        let choice: Option<GenericObject> = choices.first().and_then(|raw| serde_json::from_str(raw.get()).ok());
         let message = choice.as_ref().and_then(|choice| choice.message).or(object.message);
-        let message: Option<Object> = message
+        let message: Option<GenericObject> = message
             .filter(|raw| is_object(raw))
             .and_then(|raw| serde_json::from_str(raw.get()).ok());
         let direct = [
@@ -249,7 +249,7 @@ impl Generic {
     /// Reports an object's facts about the run besides its answer.
     fn end(
         &mut self,
-        object: &Object,
+        object: &GenericObject,
         outcome: Option<Outcome>,
         failure: Option<Failure>,
         fields: &mut Fields,
@@ -277,7 +277,7 @@ impl Generic {
 }
 
 /// Reports the calls of a message, as OpenAI's API writes them.
-fn calls(message: &Object, fields: &mut Fields, out: &mut Out) {
+fn calls(message: &GenericObject, fields: &mut Fields, out: &mut Out) {
     let calls: Vec<Call> = fields.read("tool_calls", message.tool_calls).unwrap_or_default();
     for Call { id, function } in calls {
         let Some(function) = function else { continue };

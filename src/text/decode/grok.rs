@@ -27,7 +27,7 @@ pub(super) struct Grok {
 }
 
 #[derive(Debug, Deserialize)]
-struct Line<'a> {
+struct GrokLine<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<&'a RawValue>,
     // text, thought
@@ -63,7 +63,7 @@ impl Format for Grok {
         typed_line(
             json,
             out,
-            |line: &Line| line.kind,
+            |line: &GrokLine| line.kind,
             |kind, line, fields, out| {
                 match kind {
                     "text" => {
@@ -105,7 +105,7 @@ impl Format for Grok {
 
 impl Grok {
     /// Reports the result of one of grok's own tools, once it is over.
-    fn result(&self, line: &Line, fields: &mut Fields, out: &mut Out) {
+    fn result(&self, line: &GrokLine, fields: &mut Fields, out: &mut Out) {
         let state = word(line.status);
         let is_error = match state.as_deref() {
             Some("completed") => false,
@@ -119,7 +119,7 @@ impl Grok {
         });
     }
 
-    fn end(&mut self, line: &Line, fields: &mut Fields, out: &mut Out) {
+    fn end(&mut self, line: &GrokLine, fields: &mut Fields, out: &mut Out) {
         self.assembler.end_turn(out);
         let thought: Option<Thought> = fields.read("usage", line.usage);
         let usage = read_usage(fields, line.usage).map(|usage| Usage {

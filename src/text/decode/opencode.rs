@@ -36,7 +36,7 @@ pub(super) struct Opencode {
 }
 
 #[derive(Debug, Deserialize)]
-struct Line<'a> {
+struct OpencodeLine<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<&'a RawValue>,
     #[serde(rename = "sessionID")]
@@ -73,7 +73,7 @@ struct ToolState<'a> {
 
 /// The tokens of a step. `input` excludes tokens served from the cache, `output` those of reasoning.
 #[derive(Debug, Default, Deserialize)]
-struct Tokens {
+struct OpencodeTokens {
     input: Option<Count>,
     output: Option<Count>,
     reasoning: Option<Count>,
@@ -87,7 +87,7 @@ struct Cache {
 }
 
 #[derive(Debug, Deserialize)]
-struct ErrorInfo<'a> {
+struct OpencodeErrorInfo<'a> {
     #[serde(borrow)]
     name: Option<&'a RawValue>,
     data: Option<&'a RawValue>,
@@ -106,7 +106,7 @@ impl Format for Opencode {
         typed_line(
             json,
             out,
-            |line: &Line| line.kind,
+            |line: &OpencodeLine| line.kind,
             |kind, line, fields, out| {
                 self.session(line, fields, out);
                 match kind {
@@ -182,7 +182,7 @@ impl Opencode {
     fn step_finish(&mut self, part: &Part, fields: &mut Fields, out: &mut Out) {
         self.assembler.close(out);
         let reason = fields.string("reason", part.reason);
-        if let Some(tokens) = fields.read::<Tokens>("tokens", part.tokens) {
+        if let Some(tokens) = fields.read::<OpencodeTokens>("tokens", part.tokens) {
             let usage = self.usage.get_or_insert_default();
             add(usage, &tokens);
             out.event(Event::Usage {
@@ -202,7 +202,7 @@ impl Opencode {
         }
     }
 
-    fn session(&mut self, line: &Line, fields: &mut Fields, out: &mut Out) {
+    fn session(&mut self, line: &OpencodeLine, fields: &mut Fields, out: &mut Out) {
         let session_id = fields.string("sessionID", line.session_id);
         if session_id.is_some() && session_id != self.session_id {
             self.session_id = session_id;
@@ -239,8 +239,8 @@ impl Opencode {
     }
 }
 
-fn failure(line: &Line, fields: &mut Fields) -> Failure {
-    let error = fields.read::<ErrorInfo>("error", line.error);
+fn failure(line: &OpencodeLine, fields: &mut Fields) -> Failure {
+    let error = fields.read::<OpencodeErrorInfo>("error", line.error);
     let name = error.as_ref().and_then(|error| fields.string("error.name", error.name));
     let data = error.and_then(|error| fields.read::<ErrorData>("error.data", error.data));
     let message = data
@@ -263,7 +263,7 @@ fn stopped(reason: &str, why: &str) -> Failure {
 }
 
 /// Adds a step's tokens.
-fn add(usage: &mut Usage, tokens: &Tokens) {
+fn add(usage: &mut Usage, tokens: &OpencodeTokens) {
     let count = |count: Option<Count>| count.unwrap_or_default().0;
     let cache = tokens.cache.as_ref();
     let (read, write) = (

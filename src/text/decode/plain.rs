@@ -36,14 +36,14 @@ pub fn plain(wire: Wire, text: &str) -> Plain {
     }
     let text = text.trim();
     match values(text) {
-        Values::Json => Plain::Json(failure_in(text)),
-        Values::Cut => Plain::Cut,
-        Values::Other => after_noise(text),
+        PlainValues::Json => Plain::Json(failure_in(text)),
+        PlainValues::Cut => Plain::Cut,
+        PlainValues::Other => after_noise(text),
     }
 }
 
 /// The result of reading a text as a sequence of JSON objects and arrays.
-enum Values {
+enum PlainValues {
     /// All of the text is JSON.
     Json,
     /// The text is JSON whose end is missing.
@@ -52,20 +52,20 @@ enum Values {
     Other,
 }
 
-fn values(text: &str) -> Values {
+fn values(text: &str) -> PlainValues {
     let mut rest = text;
     while rest.starts_with(['{', '[']) {
         let mut values = serde_json::Deserializer::from_str(rest).into_iter::<IgnoredAny>();
         match values.next() {
             Some(Ok(_)) => rest = rest.get(values.byte_offset()..).unwrap_or_default().trim_start(),
-            Some(Err(error)) if error.is_eof() || ends_in_a_number(rest) => return Values::Cut,
-            _ => return Values::Other,
+            Some(Err(error)) if error.is_eof() || ends_in_a_number(rest) => return PlainValues::Cut,
+            _ => return PlainValues::Other,
         }
         if rest.is_empty() {
-            return Values::Json;
+            return PlainValues::Json;
         }
     }
-    Values::Other
+    PlainValues::Other
 }
 
 /// Returns whether the only flaw of `json` is that it ends in the middle of a number (`0.`), which serde_json does not report
@@ -82,8 +82,8 @@ fn after_noise(text: &str) -> Plain {
         let rest = &text[at + 1..];
         let named = rest[1..].trim_start();
         match values(rest) {
-            Values::Cut if named.is_empty() || named.starts_with('"') => return Plain::Cut,
-            Values::Json => match failure_in(rest) {
+            PlainValues::Cut if named.is_empty() || named.starts_with('"') => return Plain::Cut,
+            PlainValues::Json => match failure_in(rest) {
                 None => return Plain::Text,
                 failure => return Plain::Json(failure),
             },

@@ -14,7 +14,7 @@ use super::json::{Count, Fields};
 use dfp_model::message::Usage;
 
 #[derive(Debug, Default, Deserialize)]
-struct Figures {
+struct UsageFigures {
     input_tokens: Option<Count>,
     prompt_tokens: Option<Count>,
     output_tokens: Option<Count>,
@@ -40,7 +40,7 @@ struct Details {
 
 /// Reads the figures in `raw`, if there are any.
 pub fn read_usage(fields: &mut Fields, raw: Option<&RawValue>) -> Option<Usage> {
-    let figures: Figures = fields.read("usage", raw)?;
+    let figures: UsageFigures = fields.read("usage", raw)?;
     let input_details = figures
         .input_tokens_details
         .or(figures.prompt_tokens_details)

@@ -14,7 +14,7 @@ pub fn push_string(out: &mut String, text: &str) {
 /// Appends `json` indented by two spaces per level, where its first line already stands `level` levels deep.
 pub fn push_indented(out: &mut String, json: &str, level: usize) {
     let mut level = level;
-    let mut tokens = Tokens(json).peekable();
+    let mut tokens = JsonTokens(json).peekable();
     while let Some(token) = tokens.next() {
         match token {
             "{" | "[" => {
@@ -44,7 +44,7 @@ pub fn push_indented(out: &mut String, json: &str, level: usize) {
 /// Returns `json` without the white space between its tokens.
 pub fn compact(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
-    Tokens(json).for_each(|token| out.push_str(token));
+    JsonTokens(json).for_each(|token| out.push_str(token));
     out
 }
 
@@ -54,9 +54,9 @@ fn push_line(out: &mut String, level: usize) {
 }
 
 /// The tokens of a JSON text: brackets, commas, colons, strings, other scalars.
-struct Tokens<'a>(&'a str);
+struct JsonTokens<'a>(&'a str);
 
-impl<'a> Iterator for Tokens<'a> {
+impl<'a> Iterator for JsonTokens<'a> {
     type Item = &'a str;
 
     fn next(&mut self) -> Option<&'a str> {

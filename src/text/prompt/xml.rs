@@ -71,17 +71,17 @@ pub(super) fn write_events(out: &mut Rendered, messages: &[Message], blocks: Blo
     events.out.text.push_str("<thread>\n");
     for message in messages {
         let body = match blocks {
-            Blocks::Placed => chunks(message).map_or(Body::Text(message.content.as_text()), Body::Chunks),
-            Blocks::Json => Body::Text(message.content.as_text()),
+            Blocks::Placed => chunks(message).map_or(XmlBody::Text(message.content.as_text()), XmlBody::Chunks),
+            Blocks::Json => XmlBody::Text(message.content.as_text()),
         };
         match &message.role {
             Role::Ai => {
-                if !matches!(body, Body::Text("")) {
+                if !matches!(body, XmlBody::Text("")) {
                     events.push("ai", &[], body);
                 }
                 for call in &message.tool_calls {
                     let attributes = [("name", call.name.as_str()), ("call_id", &call.id)];
-                    events.push("tool_input", &attributes, Body::Text(call.args.get()));
+                    events.push("tool_input", &attributes, XmlBody::Text(call.args.get()));
                     if !call.id.is_empty() {
                         names.insert(&call.id, &call.name);
                     }
@@ -104,7 +104,7 @@ pub(super) fn write_events(out: &mut Rendered, messages: &[Message], blocks: Blo
 }
 
 /// The content of an event.
-enum Body<'a> {
+enum XmlBody<'a> {
     Text(&'a str),
     Chunks(Vec<Chunk>),
 }
@@ -118,7 +118,7 @@ struct Events<'a> {
 
 impl Events<'_> {
     /// Appends one event with its attributes and content.
-    fn push(&mut self, kind: &str, attributes: &[(&str, &str)], body: Body) {
+    fn push(&mut self, kind: &str, attributes: &[(&str, &str)], body: XmlBody) {
         let (out, escapes) = (&mut self.out.text, self.escapes);
         out.push_str("  <event type=\"");
         push_escaped(out, kind, escapes, Place::Attribute);
@@ -133,8 +133,8 @@ impl Events<'_> {
         }
         out.push_str(" iteration=\"0\">");
         match body {
-            Body::Text(text) => push_escaped(out, text, escapes, Place::Element),
-            Body::Chunks(chunks) => {
+            XmlBody::Text(text) => push_escaped(out, text, escapes, Place::Element),
+            XmlBody::Chunks(chunks) => {
                 for chunk in chunks {
                     match chunk {
                         Chunk::Text(text) => push_escaped(&mut self.out.text, &text, escapes, Place::Element),

@@ -30,7 +30,7 @@ pub(super) fn options() -> PatternOptions<FancyRegex> {
 
 /// Returns the pattern unchanged, unless it is too large to be checked.
 pub(super) fn sized(pattern: &str) -> Option<String> {
-    let scan = Scan::of(pattern);
+    let scan = PatternScan::of(pattern);
     let text = match scan.is_foreign {
         true => scan.text,
         false => pattern.to_owned(),
@@ -44,7 +44,7 @@ pub(super) fn compilable(pattern: &str) -> Option<String> {
     let as_it_is = sized(pattern)?;
     Some(as_it_is)
         .filter(compiles)
-        .or_else(|| Some(Scan::of(pattern).text).filter(compiles))
+        .or_else(|| Some(PatternScan::of(pattern).text).filter(compiles))
 }
 
 /// The number of numbered groups in a pattern.
@@ -82,14 +82,14 @@ pub(super) fn validator(pattern: &Value) -> Result<Validator, String> {
 
 /// The number of times that a check looks at each byte of a text, at most.
 pub(super) fn costs(pattern: &str) -> u64 {
-    let scan = Scan::of(pattern);
+    let scan = PatternScan::of(pattern);
     let times = if scan.goes_back { LOOKAROUND } else { 1 };
     scan.positions.saturating_mul(times)
 }
 
 /// The result of reading a pattern.
 #[derive(Debug, Default)]
-struct Scan {
+struct PatternScan {
     /// The pattern without constructs that only annex B allows.
     text: String,
     /// The number of its characters and classes, with its counted repetitions written out.
@@ -111,19 +111,19 @@ enum Member {
 struct Reader {
     chars: Vec<char>,
     at: usize,
-    scan: Scan,
+    scan: PatternScan,
     /// The positions counted in each open group, the pattern as a whole first.
     open: Vec<u64>,
     /// The positions of the part that a quantifier would repeat.
     last: u64,
 }
 
-impl Scan {
-    fn of(pattern: &str) -> Scan {
+impl PatternScan {
+    fn of(pattern: &str) -> PatternScan {
         let mut reader = Reader {
             chars: pattern.chars().collect(),
             at: 0,
-            scan: Scan::default(),
+            scan: PatternScan::default(),
             open: vec![0],
             last: 0,
         };
@@ -468,7 +468,7 @@ mod tests {
             (r"\d{2,}x?", 3),
             ("a{0}", 1),
         ] {
-            assert_eq!(Scan::of(pattern).positions, positions, "{pattern}");
+            assert_eq!(PatternScan::of(pattern).positions, positions, "{pattern}");
         }
         assert_eq!((sized("[ab]{5001}"), sized("[ab]{5000}").is_some()), (None, true));
         assert_eq!((costs("(?=a)b"), costs("ab"), costs(r"(a)\1")), (128, 2, 128));

@@ -43,12 +43,12 @@ pub(super) struct Hold {
     /// The offset of the white space behind the last other character.
     space: usize,
     /// The object that is being scanned.
-    object: Option<Object>,
+    object: Option<HeldObject>,
 }
 
 /// A JSON object that may turn out to be one of calls.
 #[derive(Debug)]
-struct Object {
+struct HeldObject {
     /// The offset in `pending` at which it begins, with its opening fence and the white space before that.
     start: usize,
     /// The bytes of `pending` that were looked at.
@@ -140,7 +140,7 @@ impl Hold {
     fn begin_object(&mut self) {
         self.look_through(self.seen);
         if self.object.is_none() {
-            self.object = Some(Object {
+            self.object = Some(HeldObject {
                 start: self.start,
                 seen: self.seen,
                 scan: Scan::object(),

@@ -61,7 +61,7 @@ pub(super) fn entries(text: &str) -> Result<Vec<Entry>, serde_json::Error> {
 /// # Errors
 /// If `text` isn't JSON.
 pub(super) fn list(text: &str) -> Result<Vec<&str>, serde_json::Error> {
-    let object: Fields = serde_json::from_str(text)?;
+    let object: CallFields = serde_json::from_str(text)?;
     let Some(list) = object.get(KEY).filter(|list| list.starts_with('[')) else {
         return Ok(Vec::new());
     };
@@ -95,14 +95,14 @@ fn invalid(id: Option<String>, name: Option<String>, args: &str, error: &str) ->
 
 /// Reads one entry of the list: a call, or the reason why it is not one.
 fn entry(text: &str) -> Entry {
-    let fields = match serde_json::from_str::<Fields>(text) {
+    let fields = match serde_json::from_str::<CallFields>(text) {
         Ok(fields) if text.starts_with('{') => fields,
         _ => return invalid(None, None, text, "the call is not an object"),
     };
     // OpenAI's form: {"id", "type": "function", "function": {"name", "arguments"}}.
     let function = fields.get("function").filter(|function| function.starts_with('{'));
     let function = function
-        .and_then(|function| serde_json::from_str::<Fields>(function).ok())
+        .and_then(|function| serde_json::from_str::<CallFields>(function).ok())
         .unwrap_or_default();
     let field = |names: &[&str]| first_present(&fields, names).or_else(|| first_present(&function, names));
     let id = field(&["id"]).and_then(identifier);
@@ -118,7 +118,7 @@ fn entry(text: &str) -> Entry {
 }
 
 /// The value of the first of `names` that is present and not null.
-fn first_present<'a>(fields: &Fields<'a>, names: &[&str]) -> Option<&'a str> {
+fn first_present<'a>(fields: &CallFields<'a>, names: &[&str]) -> Option<&'a str> {
     names
         .iter()
         .find_map(|name| fields.get(name).filter(|raw| *raw != "null"))
@@ -156,9 +156,9 @@ fn identifier(raw: &str) -> Option<String> {
 
 /// The members of an object, with values as raw text.
 #[derive(Debug, Default)]
-struct Fields<'a>(Vec<(String, &'a str)>);
+struct CallFields<'a>(Vec<(String, &'a str)>);
 
-impl<'a> Fields<'a> {
+impl<'a> CallFields<'a> {
     /// The value of `key`; if there are several, the last, as in `JSON.parse`.
     fn get(&self, key: &str) -> Option<&'a str> {
         self.0
@@ -169,22 +169,22 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'de> Deserialize<'de> for Fields<'de> {
+impl<'de> Deserialize<'de> for CallFields<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
-        impl<'de> Visitor<'de> for Members {
-            type Value = Fields<'de>;
+        struct CallMembers;
+        impl<'de> Visitor<'de> for CallMembers {
+            type Value = CallFields<'de>;
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
                 f.write_str("an object")
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CallFields<'de>, A::Error> {
                 let mut fields = Vec::new();
                 while let Some(Lossy(name)) = map.next_key()? {
                     fields.push((name, map.next_value::<&RawValue>()?.get()));
                 }
-                Ok(Fields(fields))
+                Ok(CallFields(fields))
             }
         }
-        deserializer.deserialize_map(Members)
+        deserializer.deserialize_map(CallMembers)
     }
 }

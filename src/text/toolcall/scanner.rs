@@ -24,7 +24,7 @@ struct Damage {
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum ScannerState {
     /// In prose.
     #[default]
     Text,
@@ -53,7 +53,7 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Scanner {
     pub(super) input: Input,
-    state: State,
+    state: ScannerState,
     fence: Option<Box<Fence>>,
     pub(super) found: Found,
 }
@@ -62,7 +62,7 @@ impl Scanner {
     pub(super) fn new() -> Self {
         Scanner {
             input: Input::new(),
-            state: State::Text,
+            state: ScannerState::Text,
             fence: None,
             found: Found::default(),
         }
@@ -78,14 +78,14 @@ impl Scanner {
     pub(super) fn finish(&mut self) {
         loop {
             match std::mem::take(&mut self.state) {
-                State::Run(run) => self.run_ended(&run, None),
-                State::Object { brace, scan } => self.cut_off(brace, &scan),
-                State::Damaged(damage) => {
+                ScannerState::Run(run) => self.run_ended(&run, None),
+                ScannerState::Object { brace, scan } => self.cut_off(brace, &scan),
+                ScannerState::Damaged(damage) => {
                     if !self.ends_damaged(&damage, None) {
                         self.cut_off(damage.brace, &damage.scan);
                     }
                 }
-                State::AfterObject | State::AfterNested => return self.accept_nested(),
+                ScannerState::AfterObject | ScannerState::AfterNested => return self.accept_nested(),
                 _ => return,
             }
             self.advance_all();
@@ -97,19 +97,19 @@ impl Scanner {
         while self.input.peek().is_some() {
             // A method sets the next state; if it sets none, that is `Text`.
             match std::mem::take(&mut self.state) {
-                State::Text => self.text(),
-                State::Run(run) => self.run(run),
-                State::Info { word } => self.info(word),
-                State::Lead => self.lead(),
-                State::Brace { brace } => self.brace(brace),
-                State::Object { brace, scan } => self.object(brace, scan),
-                State::Damaged(damage) => self.damaged(damage),
-                State::AfterObject => self.after_object(),
-                State::AfterNested => self.after_nested(),
-                State::Code => self.code(),
-                State::Skip(mut scan) => {
+                ScannerState::Text => self.text(),
+                ScannerState::Run(run) => self.run(run),
+                ScannerState::Info { word } => self.info(word),
+                ScannerState::Lead => self.lead(),
+                ScannerState::Brace { brace } => self.brace(brace),
+                ScannerState::Object { brace, scan } => self.object(brace, scan),
+                ScannerState::Damaged(damage) => self.damaged(damage),
+                ScannerState::AfterObject => self.after_object(),
+                ScannerState::AfterNested => self.after_nested(),
+                ScannerState::Code => self.code(),
+                ScannerState::Skip(mut scan) => {
                     if self.scan(&mut scan) == ScanStep::More {
-                        self.state = State::Skip(scan);
+                        self.state = ScannerState::Skip(scan);
                     }
                 }
             }
@@ -122,7 +122,7 @@ impl Scanner {
                 b'~' if !self.input.blank() => self.input.take(byte),
                 b'{' => return self.take_brace(),
                 b'[' => {
-                    self.state = State::Skip(Scan::value());
+                    self.state = ScannerState::Skip(Scan::value());
                     return;
                 }
                 _ => return self.begin_run(FenceContext::Text, byte),
@@ -131,7 +131,7 @@ impl Scanner {
     }
 
     fn code(&mut self) {
-        self.state = State::Code;
+        self.state = ScannerState::Code;
         while let Some(fence) = &mut self.fence {
             let (char, first_line) = (fence.char, !fence.line_ended);
             match self
@@ -149,7 +149,7 @@ impl Scanner {
 
     fn begin_run(&mut self, place: FenceContext, char: u8) {
         self.input.hold();
-        self.state = State::Run(Run {
+        self.state = ScannerState::Run(Run {
             place,
             char,
             length: 0,
@@ -165,7 +165,7 @@ impl Scanner {
             self.input.take(byte);
             run.length += 1;
         }
-        self.state = State::Run(run);
+        self.state = ScannerState::Run(run);
     }
 
     /// Handles the end of a run of fence characters; `next` is the byte that follows and is not taken yet.
@@ -187,14 +187,14 @@ impl Scanner {
         }
         self.input.release();
         if quotes {
-            self.state = State::Skip(Scan::value());
+            self.state = ScannerState::Skip(Scan::value());
         }
     }
 
     fn run_in_code(&mut self, run: &Run, next: Option<u8>) {
         let Some(fence) = self.fence.take_if(|fence| run.length >= fence.length) else {
             self.input.release();
-            self.state = State::Code;
+            self.state = ScannerState::Code;
             return;
         };
         if run.line_start && next.is_some_and(|next| next.is_ascii_alphanumeric()) {
@@ -207,7 +207,7 @@ impl Scanner {
             return self.close_fence();
         }
         self.input.release();
-        self.state = State::Code;
+        self.state = ScannerState::Code;
     }
 
     fn info(&mut self, mut word: usize) {
@@ -219,17 +219,17 @@ impl Scanner {
                 if nested && !names_calls(self.input.since(word)) {
                     return self.not_an_object();
                 }
-                self.state = State::Lead;
+                self.state = ScannerState::Lead;
                 return;
             }
             self.input.take(byte);
         }
-        self.state = State::Info { word };
+        self.state = ScannerState::Info { word };
     }
 
     fn lead(&mut self) {
         match self.skip_space() {
-            None => self.state = State::Lead,
+            None => self.state = ScannerState::Lead,
             Some(b'{') => self.take_brace(),
             Some(_) => self.not_an_object(),
         }
@@ -238,7 +238,7 @@ impl Scanner {
     /// Takes a brace that may begin an object.
     fn take_brace(&mut self) {
         self.input.hold();
-        self.state = State::Brace {
+        self.state = ScannerState::Brace {
             brace: self.input.offset(),
         };
         self.input.take(b'{');
@@ -246,9 +246,9 @@ impl Scanner {
 
     fn brace(&mut self, brace: usize) {
         match self.skip_space() {
-            None => self.state = State::Brace { brace },
+            None => self.state = ScannerState::Brace { brace },
             Some(b'"') => {
-                self.state = State::Object {
+                self.state = ScannerState::Object {
                     brace,
                     scan: Scan::object(),
                 }
@@ -259,11 +259,11 @@ impl Scanner {
 
     fn object(&mut self, brace: usize, mut scan: Scan) {
         match self.scan(&mut scan) {
-            ScanStep::More => self.state = State::Object { brace, scan },
+            ScanStep::More => self.state = ScannerState::Object { brace, scan },
             ScanStep::End => self.object_ended(brace, &scan),
             ScanStep::Broken => {
                 let (run, line_start) = (0, false);
-                self.state = State::Damaged(Damage {
+                self.state = ScannerState::Damaged(Damage {
                     brace,
                     scan,
                     run,
@@ -277,7 +277,7 @@ impl Scanner {
         let next = self.skip_space();
         let char = self.fence.as_ref().map(|fence| fence.char);
         match next {
-            None => self.state = State::AfterObject,
+            None => self.state = ScannerState::AfterObject,
             Some(b'{') => self.take_brace(),
             Some(byte) if Some(byte) == char => self.begin_run(FenceContext::AfterObject, byte),
             Some(_) => self.not_an_object(),
@@ -286,7 +286,7 @@ impl Scanner {
 
     fn after_nested(&mut self) {
         match self.skip_space() {
-            None => self.state = State::AfterNested,
+            None => self.state = ScannerState::AfterNested,
             Some(_) => self.not_an_object(),
         }
     }
@@ -310,7 +310,7 @@ impl Scanner {
                 return self.object_ended(damage.brace, &damage.scan);
             }
         }
-        self.state = State::Damaged(damage);
+        self.state = ScannerState::Damaged(damage);
     }
 
     /// Returns whether a damaged object ended with the input so far, whose end is a run of fence characters: at a fence of its
@@ -371,7 +371,7 @@ impl Scanner {
                 return self.not_an_object();
             };
             fence.nested.extend(entries);
-            self.state = State::AfterObject;
+            self.state = ScannerState::AfterObject;
             return;
         }
         let opener = match found {
@@ -393,7 +393,7 @@ impl Scanner {
                 // White space before the closing fence is taken out with it.
                 self.input.hold();
             }
-            self.state = State::AfterObject;
+            self.state = ScannerState::AfterObject;
         }
     }
 
@@ -412,7 +412,7 @@ impl Scanner {
             Some(outer) => {
                 self.fence = Some(outer);
                 self.input.release();
-                self.state = State::Code;
+                self.state = ScannerState::Code;
             }
             None => self.no_more_objects(),
         }
@@ -426,7 +426,7 @@ impl Scanner {
                     fence.opener = Opener::Kept;
                 }
                 self.input.release();
-                self.state = State::Code;
+                self.state = ScannerState::Code;
             }
             _ => self.leave_fence(),
         }
@@ -448,13 +448,13 @@ impl Scanner {
             outer,
             nested: Vec::new(),
         }));
-        self.state = State::Info { word: length };
+        self.state = ScannerState::Info { word: length };
     }
 
     /// Ends a block at its closing fence. If the block had a call, the fence is taken out from the mark on.
     fn close_fence(&mut self) {
         if self.fence.as_ref().is_some_and(|fence| fence.outer.is_some()) {
-            self.state = State::AfterNested;
+            self.state = ScannerState::AfterNested;
             return;
         }
         if self
@@ -470,7 +470,7 @@ impl Scanner {
     fn leave_fence(&mut self) {
         self.fence = None;
         self.input.release();
-        self.state = State::Text;
+        self.state = ScannerState::Text;
     }
 
     fn scan(&mut self, scan: &mut Scan) -> ScanStep {

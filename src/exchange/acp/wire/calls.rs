@@ -25,7 +25,7 @@ const LONGEST_NAME: usize = 256;
 /// A call, as an update or a request for permission describes it.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Call {
+pub(super) struct AcpCall {
     pub tool_call_id: String,
     /// The tool's name (version 1 of the protocol, since schema 1.22).
     pub name: Option<String>,
@@ -36,7 +36,7 @@ pub(super) struct Call {
     pub meta: Value,
 }
 
-impl Call {
+impl AcpCall {
     /// The tool's name, if the agent tells it.
     fn named(&self) -> Option<&str> {
         let in_meta = || {
@@ -62,7 +62,7 @@ struct KnownCall {
 }
 
 impl KnownCall {
-    fn learn(&mut self, call: &Call) {
+    fn learn(&mut self, call: &AcpCall) {
         let short = |text: &str| (text.len() <= LONGEST_NAME).then(|| text.to_owned());
         if let Some(name) = call.named() {
             // A call with two names belongs to nobody.
@@ -118,7 +118,7 @@ impl SessionCalls {
     }
 
     /// Keeps the facts that an update tells of `call`, and returns whether the call is one of the caller's.
-    pub(super) fn note(&mut self, call: &Call, naming: ToolNaming) -> bool {
+    pub(super) fn note(&mut self, call: &AcpCall, naming: ToolNaming) -> bool {
         let id = &call.tool_call_id;
         let is_kept = self.known.contains_key(id) || self.known.len() < MOST_CALLS;
         let mut unkept = KnownCall::default();
@@ -145,9 +145,9 @@ impl SessionCalls {
     }
 
     /// Returns whether the agent may make `call`: by all known facts, it must be one of the caller's.
-    pub(super) fn may(&mut self, call: &Call, naming: ToolNaming) -> bool {
+    pub(super) fn may(&mut self, call: &AcpCall, naming: ToolNaming) -> bool {
         let status = None;
-        self.note(&Call { status, ..call.clone() }, naming)
+        self.note(&AcpCall { status, ..call.clone() }, naming)
     }
 }
 
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     fn may(naming: ToolNaming, told: &[Value], asked: Value) -> bool {
-        let read = |call: &Value| serde_json::from_value::<Call>(call.clone()).unwrap();
+        let read = |call: &Value| serde_json::from_value::<AcpCall>(call.clone()).unwrap();
         let mut calls = SessionCalls::new(vec!["mcp__df__add".to_owned(), "mcp_df_add".to_owned()]);
         for call in told {
             calls.note(&read(call), naming);
@@ -233,11 +233,11 @@ mod tests {
     #[test]
     fn no_more_calls_are_remembered_than_a_session_may_have_open() {
         let mut calls = SessionCalls::new(vec!["add".to_owned()]);
-        let call = |number: usize, status: &str| Call {
+        let call = |number: usize, status: &str| AcpCall {
             tool_call_id: number.to_string(),
             name: Some("add".to_owned()),
             status: Some(status.to_owned()),
-            ..Call::default()
+            ..AcpCall::default()
         };
         for number in 0..2 * MOST_CALLS {
             assert!(calls.note(&call(number, "pending"), ToolNaming::Name));

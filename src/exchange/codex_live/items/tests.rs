@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::codex_live::tools::Form;
+use crate::codex_live::tools::CodexForm;
 
 fn origin() -> Origin {
     Origin {
@@ -171,7 +171,7 @@ fn what_the_model_said_goes_over_as_it_came_with_the_callers_ids() {
 
 #[test]
 fn calls_of_a_namespace_say_so() {
-    let setup = setup().with_form(Form::Namespace);
+    let setup = setup().with_form(CodexForm::Namespace);
     let thread =
         messages(&json!([{"type": "ai", "content": "", "tool_calls": [{"id": "a", "name": "add", "args": {}}]}]));
     assert_eq!(

@@ -51,7 +51,7 @@ fn line_of(event: &Event) -> Option<String> {
 fn play(case: &str) -> Vec<String> {
     let tools = tools();
     let mut threads: Vec<String> = Vec::new();
-    let mut readers: HashMap<String, (TurnReader, Vec<String>)> = HashMap::new();
+    let mut readers: HashMap<String, (CodexTurnReader, Vec<String>)> = HashMap::new();
     let mut limits = RateLimits::default();
     for line in recorded(&format!("{case}.stdout")) {
         let Message::Notification { method, params } = message::read(&line) else {
@@ -67,16 +67,23 @@ fn play(case: &str) -> Vec<String> {
         };
         let (reader, lines) = readers.entry(thread.clone()).or_insert_with(|| {
             threads.push(thread.clone());
-            (TurnReader::new(&tools, &thread, "m", None), Vec::new())
+            (CodexTurnReader::new(&tools, &thread, "m", None), Vec::new())
         });
         let mut events = Vec::new();
         let step = reader.push(event, &limits, &mut events);
         lines.extend(events.iter().filter_map(line_of));
         lines.extend(reader.take_unfit().into_iter().map(|call| format!("unfit {call}")));
-        if step != TurnStep::More {
-            lines.push(if step == TurnStep::Reply { "reply" } else { "failed" }.to_owned());
+        if step != CodexTurnStep::More {
+            lines.push(
+                if step == CodexTurnStep::Reply {
+                    "reply"
+                } else {
+                    "failed"
+                }
+                .to_owned(),
+            );
             let turn = reader.turn.clone();
-            *reader = TurnReader::new(&tools, &thread, "m", turn);
+            *reader = CodexTurnReader::new(&tools, &thread, "m", turn);
         }
     }
     let lines = threads.into_iter().filter_map(|thread| readers.remove(&thread));
@@ -142,16 +149,19 @@ fn recordings_come_to_these_replies() {
 #[test]
 fn a_stream_that_breaks_behind_a_call_is_known_by_its_silence() {
     let tools = tools();
-    let mut reader = TurnReader::new(&tools, "t", "m", Some("turn".to_owned()));
+    let mut reader = CodexTurnReader::new(&tools, "t", "m", Some("turn".to_owned()));
     let item = json!({"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"});
     let mut events = Vec::new();
     let turn = "turn".to_owned();
     assert_eq!(
         reader.push(ThreadEvent::RawItem { turn, item }, &RateLimits::default(), &mut events),
-        TurnStep::More
+        CodexTurnStep::More
     );
     assert!(reader.waits_behind_call());
-    assert_eq!(reader.silent(&RateLimits::default(), &mut events), TurnStep::Failed);
+    assert_eq!(
+        reader.silent(&RateLimits::default(), &mut events),
+        CodexTurnStep::Failed
+    );
     assert_eq!(
         events.iter().filter_map(line_of).collect::<Vec<_>>(),
         ["failure silent_stream 0 stream disconnected before completion: nothing came behind a"]
@@ -162,7 +172,7 @@ fn a_stream_that_breaks_behind_a_call_is_known_by_its_silence() {
 #[test]
 fn arguments_that_no_tool_can_take_are_answered_here() {
     let tools = tools();
-    let mut reader = TurnReader::new(&tools, "t", "m", Some("turn".to_owned()));
+    let mut reader = CodexTurnReader::new(&tools, "t", "m", Some("turn".to_owned()));
     let mut events = Vec::new();
     for (id, arguments) in [("a", "[1,2]"), ("b", "\"str\"")] {
         let item = json!({"type": "function_call", "call_id": id, "name": "add", "arguments": arguments});
@@ -175,7 +185,7 @@ fn arguments_that_no_tool_can_take_are_answered_here() {
     };
     assert_eq!(
         reader.push(completed, &RateLimits::default(), &mut events),
-        TurnStep::More
+        CodexTurnStep::More
     );
     assert_eq!(reader.take_unfit(), ["a", "b"]);
     assert!(events.is_empty());
@@ -185,15 +195,18 @@ fn arguments_that_no_tool_can_take_are_answered_here() {
 #[test]
 fn what_is_unexpected_is_reported_or_fails_the_turn() {
     let tools = tools();
-    let mut reader = TurnReader::new(&tools, "t", "m", Some("turn".to_owned()));
+    let mut reader = CodexTurnReader::new(&tools, "t", "m", Some("turn".to_owned()));
     let mut events = Vec::new();
     let mut push = |event| reader.push(event, &RateLimits::default(), &mut events);
-    assert_eq!(push(ThreadEvent::Rerouted { model: "n".to_owned() }), TurnStep::More);
+    assert_eq!(
+        push(ThreadEvent::Rerouted { model: "n".to_owned() }),
+        CodexTurnStep::More
+    );
     assert_eq!(
         push(ThreadEvent::Warning {
             message: "w".to_owned()
         }),
-        TurnStep::More
+        CodexTurnStep::More
     );
     let Message::Request(request) =
         message::read(r#"{"id":7,"method":"item/tool/requestUserInput","params":{"threadId":"t"}}"#)
@@ -202,7 +215,7 @@ fn what_is_unexpected_is_reported_or_fails_the_turn() {
     };
     let (thread, event) = inbound::asked(&request);
     assert_eq!(thread.as_deref(), Some("t"));
-    assert_eq!(push(event), TurnStep::Failed);
+    assert_eq!(push(event), CodexTurnStep::Failed);
     let model = events.iter().find_map(|event| match event {
         Event::Outcome(outcome) => outcome.model.clone(),
         _ => None,

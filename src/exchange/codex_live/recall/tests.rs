@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use serde_json::json;
 
 use super::*;
-use crate::codex_live::tools::Form;
+use crate::codex_live::tools::CodexForm;
 use dfp_model::message::{Content, MessageFields, ToolSpec};
 use dfp_process::Vars;
 
@@ -131,7 +131,7 @@ fn no_other_conversation_gets_the_reasoning_of_one() {
             Setup::new("S".to_owned(), false, None, &[tool("add"), tool("sub")]),
             &home,
         ),
-        key(setup().with_form(Form::Namespace), &home),
+        key(setup().with_form(CodexForm::Namespace), &home),
         key(setup(), &[("CODEX_HOME", "/home/user/private")]),
     ];
     for key in &foreign {
@@ -163,7 +163,7 @@ fn no_other_conversation_gets_the_reasoning_of_one() {
 /// The memory that `recall` has allocated: its table with all its places (a byte each beside the entry, and an eighth is never
 /// used), its order, and each entry's JSON.
 fn held(recall: &Recall) -> usize {
-    let table = (recall.replies.capacity() * 8).div_ceil(7) * (size_of::<(Fingerprint, Kept)>() + 1);
+    let table = (recall.replies.capacity() * 8).div_ceil(7) * (size_of::<(Fingerprint, CodexKept)>() + 1);
     let order = recall.order.capacity() * size_of::<Fingerprint>();
     let json: usize = recall.replies.values().map(|kept| kept.0.len()).sum();
     table + order + json
@@ -192,7 +192,7 @@ fn all_that_it_holds_is_bounded() {
         let mut recall = Recall::default();
         keep_many(&mut recall, count, &text);
         assert!(held(&recall) <= MOST_BYTES, "{} of {count}", held(&recall));
-        let entries: usize = recall.replies.values().map(Kept::bytes).sum();
+        let entries: usize = recall.replies.values().map(CodexKept::bytes).sum();
         assert_eq!((recall.bytes, recall.order.len()), (entries, recall.replies.len()));
         let in_order: HashSet<Fingerprint> = recall.order.iter().copied().collect();
         assert!(recall.replies.keys().all(|print| in_order.contains(print)));

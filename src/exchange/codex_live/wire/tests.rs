@@ -46,7 +46,7 @@ fn requests_have_the_recorded_shape() {
         value(&request(
             5,
             "turn/start",
-            &TurnStart {
+            &CodexTurnStart {
                 thread_id: thread,
                 input: [],
                 effort: None,

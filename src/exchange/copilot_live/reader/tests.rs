@@ -59,7 +59,7 @@ fn verdict(events: Vec<Event>) -> String {
 
 /// A session that is being read.
 struct Reading<'a> {
-    reader: TurnReader<'a>,
+    reader: CopilotTurnReader<'a>,
     /// The events of the reply so far.
     events: Vec<Event>,
     /// True if the turn is over: further events belong to no turn, until the model is asked again or, after a failure, the
@@ -89,7 +89,7 @@ fn play(case: &str) -> String {
         let reading = sessions.entry(session.clone()).or_insert_with(|| {
             order.push(session.clone());
             Reading {
-                reader: TurnReader::new(&tools, &session, "m"),
+                reader: CopilotTurnReader::new(&tools, &session, "m"),
                 events: Vec::new(),
                 is_over: true,
                 has_failed: false,
@@ -102,7 +102,7 @@ fn play(case: &str) -> String {
                 continue;
             }
             SessionEvent::CallStarted { .. } if reading.is_over && !reading.has_failed => {
-                reading.reader = TurnReader::new(&tools, &session, "m");
+                reading.reader = CopilotTurnReader::new(&tools, &session, "m");
                 reading.is_over = false;
             }
             _ => {}
@@ -114,9 +114,9 @@ fn play(case: &str) -> String {
         for request in reading.reader.take_unfit() {
             writeln!(reading.text, "  unfit {}", &request[..8]).unwrap();
         }
-        if step != TurnStep::More {
+        if step != CopilotTurnStep::More {
             reading.is_over = true;
-            reading.has_failed = step == TurnStep::Failed;
+            reading.has_failed = step == CopilotTurnStep::Failed;
             let events = std::mem::take(&mut reading.events);
             for event in &events {
                 writeln!(reading.text, "  {}", line(event)).unwrap();

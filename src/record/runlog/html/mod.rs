@@ -34,7 +34,7 @@ const FILTERS: [(&str, &str); 6] = [
 ];
 
 /// A page to be rendered.
-struct Page<'a> {
+struct HtmlPage<'a> {
     timeline: &'a Timeline,
     source: String,
     cut: Cut,
@@ -46,7 +46,7 @@ pub fn render(timeline: &Timeline, source: &str) -> String {
 }
 
 fn within(timeline: &Timeline, source: &str, limits: PageLimits) -> String {
-    let page = Page {
+    let page = HtmlPage {
         timeline,
         source: one_line(source),
         cut: Cut::new(timeline, limits),
@@ -54,7 +54,7 @@ fn within(timeline: &Timeline, source: &str, limits: PageLimits) -> String {
     page.text()
 }
 
-impl Page<'_> {
+impl HtmlPage<'_> {
     /// The whole page.
     fn text(&self) -> String {
         let mut page = String::with_capacity(64 * 1024);
