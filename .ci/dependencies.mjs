@@ -108,15 +108,17 @@ export function disagreements(crates, { licenses, duplicates }) {
  * What the lock of another program that is made of ours says otherwise.
  * @param {string} lock its text
  * @param {readonly Crate[]} crates what is linked into ours
- * @param {{ own: string, extra: readonly string[] }} of `own`: our lock's text; `extra`: what only the other program needs
+ * @param {{ own: string, extra: readonly string[], tests?: readonly string[] }} of `own`: our lock's text; `extra`: what only the other
+ *   program needs; `tests`: what a linked crate needs only beside our tests, for cargo's metadata joins the features of both
  * @returns {string[]}
  */
-export function strays(lock, crates, { own, extra }) {
+export function strays(lock, crates, { own, extra, tests = [] }) {
   const entry = /^name = "(.+)"\nversion = "(.+)"$/gm;
   const named = (/** @type {string} */ text) =>
     new Set([...text.matchAll(entry)].map((match) => `${match[1]} ${match[2]}`));
   const [theirs, ours] = [named(lock), named(own)];
-  const lacks = crates.map(({ name, version }) => `${name} ${version}`).filter((crate) => !theirs.has(crate));
+  const needed = crates.filter(({ name }) => !tests.includes(name));
+  const lacks = needed.map(({ name, version }) => `${name} ${version}`).filter((crate) => !theirs.has(crate));
   const has = [...theirs].filter((crate) => !ours.has(crate) && !extra.includes(crate.replace(/ .*/, "")));
   return [...lacks.map((crate) => `lacks ${crate}`), ...has.map((crate) => `names ${crate}, which is not ours`)];
 }
@@ -135,7 +137,7 @@ await runMain(import.meta.url, async () => {
   const crates = linked(JSON.parse(text));
   const read = (/** @type {string} */ file) => readFileSync(join(ROOT, file), "utf8");
   const rules = JSON.parse(read(".ci/dependencies.json"));
-  const of = { own: read("Cargo.lock"), extra: Object.keys(rules.fuzz) };
+  const of = { own: read("Cargo.lock"), extra: Object.keys(rules.fuzz), tests: Object.keys(rules.tests) };
   const stale = strays(read("tests/fuzz/Cargo.lock"), crates, of).map((line) => `tests/fuzz/Cargo.lock ${line}`);
   if (stale.length > 0) stale.push("`cargo update --workspace` in tests/fuzz brings its lock up to date");
   const found = [...disagreements(crates, rules), ...stale];

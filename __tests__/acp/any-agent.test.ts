@@ -224,6 +224,18 @@ describe("kept sessions", () => {
     expect([second.content, second.tool_calls, ofRun(second)]).toEqual([content, [], ["live", true]]);
   });
 
+  it("are sent to another process where theirs ends before it has told anything of them", async () => {
+    const { provider, sent } = agent("diesOfTheResult");
+    const model = provider.bindTools([ADD]);
+    const first = await model.invoke(GO);
+    expect(argsOf(first)).toEqual([["add", { a: 1 }]]);
+    // What it told of the call while that waited is not of the next turn.
+    await until(() => sent().some((line) => "waits" in line));
+    const second = await model.invoke(answered(GO, first));
+    expect([argsOf(second), ofRun(second)]).toEqual([[["add", { a: 1 }]], ["live", false]]);
+    expect(second.response_metadata.run?.pid).not.toBe(first.response_metadata.run?.pid);
+  });
+
   it("are given up where the agent has given up its calls, and the thread is sent to another", async () => {
     const { provider, sent } = agent("givesUp");
     const model = provider.bindTools([ADD]);

@@ -13,7 +13,7 @@ import { startOpenAi } from "../support/openai.mjs";
 import { createTag } from "../support/processes.mjs";
 
 type Asked = { body: { tools?: { function: { name: string } }[] } };
-type Answer = { text?: string; calls?: { id: string; name: string; args: object }[] };
+type Answer = { text?: string; chunks?: string[]; calls?: { id: string; name: string; args: object }[] };
 
 async function start(script: (request: Asked) => Answer) {
   const home = mkdtempSync(join(tmpdir(), "dfp-kimi-"));

@@ -134,6 +134,16 @@ const CALLING = {
     chunk(sessionId, await sum);
     end();
   },
+  diesOfTheResult: async (call, sessionId) => {
+    const sum = call("add", { a: 1 });
+    tell(sessionId, { sessionUpdate: "tool_call", toolCallId: "c1", name: "mcp__df__add", status: "pending" });
+    // By now the turn has ended with the call.
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    tell(sessionId, { sessionUpdate: "tool_call_update", toolCallId: "c1", status: "in_progress" });
+    note({ waits: true });
+    await sum;
+    process.exit(1);
+  },
   unknownTool: async (call, sessionId, end) => {
     chunk(sessionId, await call("rm", { path: "/" }));
     end();

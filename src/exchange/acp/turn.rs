@@ -163,6 +163,15 @@ impl AcpSessionWork {
                     return false;
                 }
                 session.call.begin(report);
+                // What came while the calls waited belongs to this turn, and tells nothing of whether the process has heard of it.
+                let mut events = Vec::new();
+                while let Some(update) = session.inbox.take() {
+                    if update.acts {
+                        report.begun();
+                    }
+                    session.call.update(update, &mut events, report);
+                }
+                report.push(events);
                 let most = session.server().rpc.protocol().known().most_of_result;
                 for AcpCallResult { call, result } in results {
                     report.push(most.and_then(|most| cut(&call, &result.content, most)));

@@ -4,7 +4,7 @@
 //! events of one turn after the other. An MCP server (`declare::mcp_server`), spoken over the CLI's standard streams ([`wire`],
 //! [`super::control`]), declares the caller's tools, so the model makes native calls. A hook answers each call with `defer`,
 //! which ends the turn with the calls pending and nothing run (CLI-FACTS 1b §7). Their results go back as native `tool_result`
-//! blocks ([`super::user_line`]). A [`session::Session`] is one process, which takes one
+//! blocks ([`super::user_line`]). A [`session::ClaudeSession`] is one process, which takes one
 //! [turn](super::live::process_turn::ProcessWork) after the other. The [`Pool`](super::live::pool::Pool) of a provider keeps
 //! sessions between the calls and finds the one that knows a thread's beginning.
 

@@ -5,9 +5,9 @@
 //! a reply here with its calls pending and nothing run. The results answer those requests. A history that no thread knows is
 //! injected as the API's own items ([`items`]), with the model's reasoning if it is known ([`recall`]).
 //!
-//! A [`service::Service`] is a ready server in a home of links ([`home`]), started without npm's script in between ([`native`]),
-//! with a model catalog that leaves tools and history alone ([`catalog`]). A [`conversation::Conversation`] is one of its
-//! threads, which takes one turn ([`work`]) after the other; a [`reader::TurnReader`] makes events from the server's messages.
+//! A [`service::CodexService`] is a ready server in a home of links ([`home`]), started without npm's script in between ([`native`]),
+//! with a model catalog that leaves tools and history alone ([`catalog`]). A [`conversation::CodexConversation`] is one of its
+//! threads, which takes one turn ([`work`]) after the other; a [`reader::CodexTurnReader`] makes events from the server's messages.
 //! All facts are those of CODEX-LIVE, measured with 0.150.0 and 0.169.0.
 
 pub mod catalog;

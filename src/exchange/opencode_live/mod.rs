@@ -6,7 +6,7 @@
 //! calls, and the next message continues from there: nothing is held open, for however long. A history that no session knows is
 //! replayed natively ([`history`]).
 //!
-//! A [`service::Service`] is a ready server; a [`session::Session`] is one of its conversations, which takes one turn ([`work`])
+//! A [`service::OpencodeService`] is a ready server; a [`session::OpencodeSession`] is one of its conversations, which takes one turn ([`work`])
 //! after the other. All facts are those of OTHER-LIVE §1, measured with 1.18.34.
 
 pub mod form;

@@ -1,6 +1,6 @@
 //! qwen's live form: one process for a conversation, over `--input-format stream-json` (0.24.4; OTHER-LIVE 2.3).
 //!
-//! In: a [`SessionThread`](super::live::thread::SessionThread), as the input with which a [`session::Session`] begins
+//! In: a [`SessionThread`](super::live::thread::SessionThread), as the input with which a [`session::QwenSession`] begins
 //! ([`input`]). Out: the decoder's events of one turn after the other. The caller's tools are an MCP server of the session's own
 //! (`bridge`), so the model makes native calls. The CLI can't leave a call to anybody: it waits for the server's answer. So a
 //! turn ends with the model's message, with the calls held ([`pending_calls`]), and the next turn begins with their results. A
