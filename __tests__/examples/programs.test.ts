@@ -44,7 +44,7 @@ describe("npm run demo", () => {
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     const { words } = count("Cargo.toml", readFileSync(new URL("Cargo.toml", ROOT), "utf8"), 3);
     expect(stdout).toContain('tool     count_words { "file": "Cargo.toml" }');
-    expect(stdout).toContain(`Cargo.toml has ${words} words.`);
+    expect(stdout).toContain(`Cargo.toml has ${words.toLocaleString("en")} words.`);
     expect(stdout).toMatch(/2 steps, 1 tool call, 2 processes \(print\), /);
   });
 
@@ -68,7 +68,7 @@ describe("npm run demo", () => {
           `result   \\{ "file": "Cargo\\.toml", "words": ${words}, [^]*?`,
           "",
           "step 2   asking claude …",
-          `claude   Cargo\\.toml has ${words} words\\. Its favourite is [^]*?`,
+          `claude   Cargo\\.toml has ${words.toLocaleString("en")} words\\. Its favourite is [^]*?`,
           "         USAGE",
           "─{80}",
           "         2 steps, 1 tool call, 1 process \\(live\\), USAGE\n$",
