@@ -244,7 +244,7 @@ pub fn is_at(file: &File, path: &Path) -> bool {
 
 /// On Windows a file that is open without sharing can't be removed or replaced.
 #[cfg(not(unix))]
-pub(crate) fn is_at(_: &File, _: &Path) -> bool {
+pub fn is_at(_: &File, _: &Path) -> bool {
     true
 }
 
