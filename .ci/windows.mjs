@@ -54,14 +54,13 @@ const PLATFORM = "win32-x64-msvc";
 const ADDON = join(ROOT, `src/js/deep-factor-providers.${PLATFORM}.node`);
 /** For one file: what takes longer hangs. */
 const LIMIT_MS = 900_000;
+/** The crates of the core, as the workspace names them. */
+const ROOMS = [...readFileSync(join(ROOT, "Cargo.toml"), "utf8").matchAll(/^dfp-(\w+) = \{ path/gm)].map(
+  ([, room]) => room,
+);
 /** Which of cargo's tests run: their program, and what is chosen there; and those of them that Wine can't run, and why. */
 const CARGO = Object.freeze({
-  ...Object.fromEntries(
-    ["model", "text", "provider", "process", "exchange", "run", "health", "agent"].map((room) => [
-      room,
-      { program: `dfp_${room}`, names: [], notUnderWine: {} },
-    ]),
-  ),
+  ...Object.fromEntries(ROOMS.map((room) => [room, { program: `dfp_${room}`, names: [], notUnderWine: {} }])),
   record: {
     program: "dfp_record",
     names: [],
@@ -79,6 +78,9 @@ const CARGO = Object.freeze({
     },
   },
 });
+
+/** The programs of cargo's tests, once they are built: their files by their targets' names. @type {Map<string, string>} */
+const testPrograms = new Map();
 
 /** @typedef {{ passed: number, failed: number, skipped: number }} Counts */
 /** @typedef {{ name: string, node: string[], env: NodeJS.ProcessEnv, file: (path: string) => string }} Machine */
@@ -152,9 +154,6 @@ function cargoParts(machines) {
     }),
   );
 }
-
-/** @type {Map<string, string>} */
-const testPrograms = new Map();
 
 /**
  * A program of cargo's tests, which is there, or is built with all others.
