@@ -2,8 +2,8 @@
 //!
 //! [`mod@print`]: one process per call, the whole thread as one prompt. A kept process is a [`form`]: [`claude_live`] and
 //! [`qwen_live`] have one for each conversation (claude's control protocol, qwen's stream-json input), [`codex_live`],
-//! [`opencode_live`] and [`copilot_live`] one for all of them (JSON-RPC, HTTP), [`acp`] one agent for many. They share: the thread, its setup, the pool of resting sessions and a turn
-//! ([`live`]), the process that serves many ([`mod@host`]), JSON-RPC over its standard streams ([`rpc`]), claude's control lines
+//! [`opencode_live`] and [`copilot_live`] one for all of them (JSON-RPC, HTTP), [`acp`] one agent for many. They share: the
+//! thread, its setup, the pool of resting sessions and a turn ([`live`]), the process that serves many ([`mod@host`]), JSON-RPC over its standard streams ([`rpc`]), claude's control lines
 //! ([`control`]) and user lines ([`user_line`]), and the [`installed`] CLI. [`http`]: one HTTP request per call, or in a test a
 //! [`mod@script`] in its place. [`bridge`]: the caller's tools, served by MCP to a CLI that calls them in the middle of a run. The
 //! driver (`run::attempt`) knows no more of them than [`Exchange`].
@@ -32,6 +32,7 @@ pub mod print;
 mod private_home;
 mod process;
 pub mod qwen_live;
+pub mod random;
 pub mod rpc;
 pub mod scratch;
 pub mod script;

@@ -23,9 +23,9 @@ use dfp_provider::api::answer::Body;
 use dfp_provider::judge::{HttpEnd, HttpEvidence};
 use dfp_text::redact::Redactor;
 
-mod told;
+mod event;
 
-use told::Told;
+use event::ScriptEvent;
 
 /// Takes a message for the script as JSON: `{"number", "request"}` asks, `{"number", "left": true}` says that nobody waits for the
 /// answer any more. Returns at once.
@@ -145,24 +145,24 @@ impl ScriptExchange {
 
     /// Takes one part of the answer.
     fn take(&mut self, part: &str, events: &mut Vec<Event>) -> Progress {
-        let told: Vec<Told> = match serde_json::from_str(part) {
-            Ok(told) => told,
+        let script_events: Vec<ScriptEvent> = match serde_json::from_str(part) {
+            Ok(events) => events,
             Err(error) => {
                 let reason = format!("the script's answer can't be read: {error}");
                 let error = ProviderError::new(&self.request.provider, Code::Internal, reason);
                 return self.fail(error);
             }
         };
-        for told in told {
-            match told {
-                Told::Failed(fault) => return self.fail(fault.into_error(&self.request.provider)),
-                Told::Over(outcome) => {
+        for event in script_events {
+            match event {
+                ScriptEvent::Failed(fault) => return self.fail(fault.into_error(&self.request.provider)),
+                ScriptEvent::Over(outcome) => {
                     events.push(Event::Outcome(Box::new(outcome.into())));
                     self.end = HttpEnd::Answered(Body::Complete);
                     self.is_over = true;
                     return Progress::Over;
                 }
-                told => events.extend(told.into_event()),
+                event => events.extend(event.into_event()),
             }
         }
         Progress::More

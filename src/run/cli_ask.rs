@@ -10,7 +10,7 @@ use super::cli_request::CliRequest;
 use super::engine::Engine;
 use super::reask::Reaskable;
 use super::reply_check::RejectedReply;
-use super::retry_loop::{self, Driven, Spent};
+use super::retry_loop::{self, Driven, LimitsUsed};
 use super::session::kept::KeptCall;
 use super::sink::Sink;
 use dfp_model::error::ProviderError;
@@ -43,7 +43,7 @@ impl Ready {
 impl Reaskable for CliAsking<'_> {
     type Request = Ready;
 
-    async fn ask(&self, ready: &Ready, spent: Spent) -> Driven {
+    async fn ask(&self, ready: &Ready, spent: LimitsUsed) -> Driven {
         let call = KeptOrPrinted {
             call: CliCall {
                 engine: &self.engine.base,

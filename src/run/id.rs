@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::clock::now_ms;
-use dfp_exchange::bridge::random;
+use dfp_exchange::random;
 
 /// Crockford's base 32, without I, L, O and U.
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";

@@ -4,7 +4,7 @@
 //! the machine is read: the bytes are those of the messages, and a file's name is made here.
 
 use super::base::Base;
-use dfp_exchange::bridge::random;
+use dfp_exchange::random;
 use dfp_exchange::user_line;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::message::content::base64::decoded;

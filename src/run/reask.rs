@@ -8,7 +8,7 @@ use serde_json::json;
 use super::handle::Ended;
 use super::log::Level;
 use super::reply_check::RejectedReply;
-use super::retry_loop::{Driven, Spent};
+use super::retry_loop::{Driven, LimitsUsed};
 use super::sink::Sink;
 use dfp_model::error::ProviderError;
 use dfp_model::event::Event;
@@ -23,7 +23,7 @@ pub(super) trait Reaskable: Sync {
     type Request: Send + Sync;
 
     /// Makes `request`, with retries; `spent` is the part of the limits that the same call has used before.
-    fn ask(&self, request: &Self::Request, spent: Spent) -> impl Future<Output = Driven> + Send;
+    fn ask(&self, request: &Self::Request, spent: LimitsUsed) -> impl Future<Output = Driven> + Send;
 
     /// The request with `messages` behind its thread, made because of `rejected`.
     ///
@@ -39,7 +39,7 @@ pub(super) trait Reaskable: Sync {
 
 /// Makes `request`, and once more if the reply does not fit.
 pub(super) async fn ask<A: Reaskable>(asking: &A, request: A::Request, sink: &Sink) -> Ended {
-    let (mut rejected, spent) = match asking.ask(&request, Spent::default()).await {
+    let (mut rejected, spent) = match asking.ask(&request, LimitsUsed::default()).await {
         Driven::Ended(ended) => return ended,
         Driven::AskAgain { rejected, spent } => (rejected, spent),
     };
@@ -89,7 +89,7 @@ mod tests {
     struct Scripted {
         replies: Mutex<VecDeque<Reply>>,
         /// The messages of each request, and the costs so far.
-        asked: Mutex<Vec<(Vec<String>, Spent)>>,
+        asked: Mutex<Vec<(Vec<String>, LimitsUsed)>>,
         too_long: bool,
     }
 
@@ -101,7 +101,7 @@ mod tests {
     impl Reaskable for Scripted {
         type Request = Thread;
 
-        async fn ask(&self, request: &Thread, spent: Spent) -> Driven {
+        async fn ask(&self, request: &Thread, spent: LimitsUsed) -> Driven {
             let texts = request
                 .messages
                 .iter()
@@ -113,7 +113,7 @@ mod tests {
                 CheckOutcome::Failed(error) => Driven::Ended(Ended::Failed(error)),
                 CheckOutcome::AskAgain(rejected) => Driven::AskAgain {
                     rejected,
-                    spent: Spent {
+                    spent: LimitsUsed {
                         attempts: spent.attempts + 2,
                         waited_ms: spent.waited_ms + 5,
                     },
@@ -138,7 +138,7 @@ mod tests {
 
     struct Seen {
         ended: Ended,
-        asked: Vec<(Vec<String>, Spent)>,
+        asked: Vec<(Vec<String>, LimitsUsed)>,
         news: Vec<String>,
     }
 
@@ -184,7 +184,7 @@ mod tests {
         assert!(matches!(seen.ended, Ended::Replied(held) if *held == reply("yes")));
         assert_eq!(
             (seen.asked, seen.news),
-            (vec![(owned(&["say yes"]), Spent::default())], Vec::new())
+            (vec![(owned(&["say yes"]), LimitsUsed::default())], Vec::new())
         );
     }
 
@@ -201,11 +201,14 @@ mod tests {
         };
         assert_eq!(*held, expected);
         let extended = owned(&["say yes", "no", "say something else"]);
-        let first = Spent {
+        let first = LimitsUsed {
             attempts: 2,
             waited_ms: 5,
         };
-        assert_eq!(seen.asked, [(owned(&["say yes"]), Spent::default()), (extended, first)]);
+        assert_eq!(
+            seen.asked,
+            [(owned(&["say yes"]), LimitsUsed::default()), (extended, first)]
+        );
         assert_eq!(seen.news, [retry("it says \"no\", not \"yes\"")]);
     }
 

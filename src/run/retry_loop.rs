@@ -42,13 +42,13 @@ pub(super) enum Driven {
     /// The reply does not fit the call. `spent` includes what was spent before this call.
     AskAgain {
         rejected: Box<RejectedReply>,
-        spent: Spent,
+        spent: LimitsUsed,
     },
 }
 
 /// The part of its limits that a call has used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Spent {
+pub(super) struct LimitsUsed {
     /// The number of attempts that were made.
     pub attempts: u32,
     /// The time spent waiting for plans, ms.
@@ -85,7 +85,12 @@ pub(super) trait RetryableCall: Sync {
 
 /// Runs the call to its end, with further attempts where those make sense. `before` is the part of its limits that was used for a
 /// shorter thread of the same call.
-pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &CancellationToken, sink: &Sink) -> Driven {
+pub(super) async fn drive(
+    call: &impl RetryableCall,
+    before: LimitsUsed,
+    cancel: &CancellationToken,
+    sink: &Sink,
+) -> Driven {
     let run_id = sink.log.run_id().to_owned();
     let began = OnceLock::new();
     let mut reasons = Vec::new();
@@ -168,7 +173,7 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
             }
             Ok(AttemptOutcome::AskAgain(rejected)) => {
                 call.plan().clear();
-                let spent = Spent {
+                let spent = LimitsUsed {
                     attempts: number,
                     waited_ms: parked.ms,
                 };

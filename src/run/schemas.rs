@@ -35,8 +35,8 @@ const KEPT: usize = 128;
 const KEPT_BYTES: usize = 2 * 1024 * 1024;
 
 /// The schema, or the reason why there is none.
-type CompiledSchema = Result<Arc<Schema>, Wrong>;
-type Compiled = Arc<OnceCell<CompiledSchema>>;
+type SchemaResult = Result<Arc<Schema>, Wrong>;
+type Compiled = Arc<OnceCell<SchemaResult>>;
 
 /// The reason for which a text is no schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,7 +156,7 @@ fn is_small(text: &str) -> bool {
 ///
 /// # Errors
 /// The reason for which the text could not be compiled at all.
-async fn compile(text: String) -> Result<CompiledSchema, String> {
+async fn compile(text: String) -> Result<SchemaResult, String> {
     let places = if is_small(&text) { &SMALL_PLACES } else { &PLACES };
     let Ok(place) = places.acquire().await else {
         return Err("this process ends".to_owned());

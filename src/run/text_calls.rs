@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::base::Base;
-use dfp_exchange::bridge::random;
+use dfp_exchange::random;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::message::{Message, ToolSpec};
 use dfp_provider::options::{SystemPrompt, TextToolCalls};

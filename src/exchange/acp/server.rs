@@ -10,7 +10,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, OwnedRwLockReadGuard, Rw
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::wire::{self, Acp, WarmAgent};
+use super::wire::{self, Acp, InitializeResponse};
 use crate::host::{Host, NoHost, Patience};
 use crate::print::Surroundings;
 use crate::rpc::{RequestError, RpcHost};
@@ -204,7 +204,7 @@ impl AcpServer {
     }
 }
 
-async fn handshake(rpc: &RpcHost<Acp>) -> Result<WarmAgent, NoHost> {
+async fn handshake(rpc: &RpcHost<Acp>) -> Result<InitializeResponse, NoHost> {
     let answer = rpc.post("initialize", &wire::initialize()).await;
     let answer = match answer.unwrap_or(Err(RequestError::Gone)) {
         Ok(answer) => answer,
@@ -216,7 +216,7 @@ async fn handshake(rpc: &RpcHost<Acp>) -> Result<WarmAgent, NoHost> {
             return Err(NoHost::Unsupported("it does not speak the protocol".to_owned()));
         }
     };
-    match serde_json::from_str::<WarmAgent>(answer.get()) {
+    match serde_json::from_str::<InitializeResponse>(answer.get()) {
         Ok(agent) if agent.is_understood() => Ok(agent),
         Ok(agent) => {
             let reason = format!("it speaks version {} of the protocol", agent.protocol_version);

@@ -28,7 +28,7 @@ pub struct KeptSession {
     /// The number of calls that have come so far.
     pub calls: usize,
     /// False if the agent was seen to make calls of which it tells nothing.
-    pub tells_calls: bool,
+    pub announces_calls: bool,
     tracker: TaskTracker,
 }
 
@@ -41,17 +41,20 @@ impl KeptSession {
             tools,
             open: Vec::new(),
             calls: 0,
-            tells_calls: true,
+            announces_calls: true,
             tracker,
         }
     }
 
     /// Returns whether the agent has told of all calls that have come. They come over another connection than what its model says before
     /// them, and may be faster.
-    pub fn has_told(&self) -> bool {
+    pub fn has_announced_calls(&self) -> bool {
         let protocol = self.server().rpc.protocol();
-        let told = self.call.session().map_or(0, |session| protocol.told_calls(session));
-        told >= self.calls
+        let announced = self
+            .call
+            .session()
+            .map_or(0, |session| protocol.announced_calls(session));
+        announced >= self.calls
     }
 
     /// The process in which the session lives.

@@ -220,12 +220,12 @@ impl AcpSessionWork {
                 }
                 answer = asked => break answer,
                 () = sleep_until(quiet.unwrap_or_else(Instant::now)), if quiet.is_some() => {
-                    if session.tells_calls && !session.has_told() {
+                    if session.announces_calls && !session.has_announced_calls() {
                         if Instant::now() < ahead_until {
                             quiet = Some(Instant::now() + QUIET);
                             continue;
                         }
-                        session.tells_calls = false;
+                        session.announces_calls = false;
                     }
                     report.push(events);
                     return self.calls(report);

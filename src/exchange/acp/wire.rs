@@ -61,8 +61,8 @@ impl Acp {
     }
 
     /// The number of calls of the caller's tools that the agent has told of in `session`. What it had to say before them has come by then.
-    pub fn told_calls(&self, session: &str) -> usize {
-        self.sessions().get(session).map_or(0, calls::SessionCalls::told)
+    pub fn announced_calls(&self, session: &str) -> usize {
+        self.sessions().get(session).map_or(0, calls::SessionCalls::announced)
     }
 
     /// Lets the agent call no tool in `session` any more.
@@ -161,7 +161,7 @@ pub struct Update {
 /// The agent's description of itself: the answer to `initialize`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct WarmAgent {
+pub struct InitializeResponse {
     /// The version of the protocol.
     pub protocol_version: u32,
     agent_info: AgentInfo,
@@ -170,7 +170,7 @@ pub struct WarmAgent {
     agent_capabilities: Value,
 }
 
-impl WarmAgent {
+impl InitializeResponse {
     /// Returns whether the agent speaks this version of the protocol.
     pub fn is_understood(&self) -> bool {
         self.protocol_version == VERSION

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::random;
+use crate::random;
 use dfp_model::message::{Content, ToolCall, ToolResult};
 
 /// The most calls that wait for the caller at once: more than any CLI makes (claude: 10, CLI-FACTS 1.7).

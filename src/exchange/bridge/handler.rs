@@ -89,7 +89,7 @@ impl Server {
             let refused = ToolResult::error(reason);
             return Reply::Answer(mcp_server::result(
                 id,
-                HandlerCallResult::of(&refused, ContentReader::Plain),
+                CallToolResult::of(&refused, ContentReader::Plain),
             ));
         };
         let call = ToolCall {
@@ -155,9 +155,7 @@ impl HeldCall {
 
     fn message(&self, answer: Option<CallAnswer>) -> Box<RawValue> {
         match answer {
-            Some(CallAnswer::Result(result)) => {
-                mcp_server::result(&self.id, HandlerCallResult::of(&result, self.reader))
-            }
+            Some(CallAnswer::Result(result)) => mcp_server::result(&self.id, CallToolResult::of(&result, self.reader)),
             Some(CallAnswer::TakenBack) => mcp_server::error(&self.id, INVALID_REQUEST, "the call was taken back"),
             None => mcp_server::error(&self.id, INTERNAL, "the run is over"),
         }
@@ -187,14 +185,14 @@ async fn answer_of(waiting: &mut Waiting) -> Option<CallAnswer> {
 /// The result of a call, as MCP has it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct HandlerCallResult {
+struct CallToolResult {
     content: Vec<Value>,
     is_error: bool,
 }
 
-impl HandlerCallResult {
-    fn of(result: &ToolResult, reader: ContentReader) -> HandlerCallResult {
-        HandlerCallResult {
+impl CallToolResult {
+    fn of(result: &ToolResult, reader: ContentReader) -> CallToolResult {
+        CallToolResult {
             content: blocks(&result.content, reader),
             is_error: result.is_error,
         }

@@ -12,7 +12,6 @@
 mod calls;
 mod content;
 mod handler;
-pub mod random;
 mod request_guard;
 mod rpc_body;
 mod server;
@@ -84,7 +83,7 @@ impl Bridge {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let port = listener.local_addr()?.port();
-        let token = random::hex::<256>()?;
+        let token = crate::random::hex::<256>()?;
         let (closing, tasks) = (CancellationToken::new(), TaskTracker::new());
         let (connection, connected) = watch::channel(Connection::None);
         let calls = CallQueue::new(consumer, closing.clone(), tasks.clone());

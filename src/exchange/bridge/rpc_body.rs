@@ -120,7 +120,7 @@ pub(super) async fn collect(body: impl Body, limit: usize, time: Duration) -> Re
 pub(super) fn read(body: &[u8]) -> Result<RpcBody, Rejection> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct RpcBodyParams<'a> {
+    struct MessageParams<'a> {
         name: Option<String>,
         #[serde(borrow)]
         arguments: Option<&'a RawValue>,
@@ -140,7 +140,7 @@ pub(super) fn read(body: &[u8]) -> Result<RpcBody, Rejection> {
         Some(id) if rpc.method.is_some() => Some(RequestId::read(id).ok_or(NO_ID)?),
         _ => None,
     };
-    let params: Option<RpcBodyParams> = rpc.params.and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let params: Option<MessageParams> = rpc.params.and_then(|raw| serde_json::from_str(raw.get()).ok());
     let (mut call, mut client, mut cancels) = (None, None, None);
     match (rpc.method.as_deref(), params) {
         (Some("tools/call"), Some(params)) => {

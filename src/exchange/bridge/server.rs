@@ -27,9 +27,9 @@ use tokio_util::task::TaskTracker;
 
 use super::content::ContentReader;
 use super::handler::{Reply, Server, SessionContext, event};
-use super::random;
 use super::request_guard::{Rejection, RequestGuard};
 use super::rpc_body;
+use crate::random;
 use dfp_provider::declare::mcp_server::{LATEST, VERSIONS};
 
 /// The behaviour of a bridge. The default is the one with which the CLIs were measured.

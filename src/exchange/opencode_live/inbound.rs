@@ -72,17 +72,17 @@ pub fn read(data: &str) -> Option<(String, ServerEvent)> {
     let event = match payload.kind.as_str() {
         "message.updated" => {
             #[derive(Deserialize)]
-            struct Updated {
+            struct MessageUpdated {
                 info: OpencodeInfo,
             }
-            ServerEvent::Message(serde_json::from_str::<Updated>(properties).ok()?.info)
+            ServerEvent::Message(serde_json::from_str::<MessageUpdated>(properties).ok()?.info)
         }
         "message.part.updated" => {
             #[derive(Deserialize)]
-            struct Updated {
+            struct PartUpdated {
                 part: Part,
             }
-            ServerEvent::Part(Box::new(serde_json::from_str::<Updated>(properties).ok()?.part))
+            ServerEvent::Part(Box::new(serde_json::from_str::<PartUpdated>(properties).ok()?.part))
         }
         "message.part.delta" => {
             #[derive(Deserialize)]
@@ -113,24 +113,24 @@ pub fn read(data: &str) -> Option<(String, ServerEvent)> {
         }
         "permission.asked" => {
             #[derive(Deserialize)]
-            struct OpencodeAsked {
+            struct PermissionRequest {
                 id: Id,
             }
-            ServerEvent::PermissionAsked(serde_json::from_str::<OpencodeAsked>(properties).ok()?.id)
+            ServerEvent::PermissionAsked(serde_json::from_str::<PermissionRequest>(properties).ok()?.id)
         }
         "session.status" => {
             #[derive(Deserialize)]
-            struct Told {
-                status: OpencodeStatus,
+            struct StatusEvent {
+                status: SessionStatus,
             }
             #[derive(Deserialize)]
-            struct OpencodeStatus {
+            struct SessionStatus {
                 #[serde(rename = "type", deserialize_with = "text")]
                 kind: String,
                 #[serde(default, deserialize_with = "text")]
                 message: String,
             }
-            let OpencodeStatus { kind, message } = serde_json::from_str::<Told>(properties).ok()?.status;
+            let SessionStatus { kind, message } = serde_json::from_str::<StatusEvent>(properties).ok()?.status;
             match kind.as_str() {
                 "retry" => ServerEvent::Retry { reason: message },
                 "idle" => ServerEvent::Idle,

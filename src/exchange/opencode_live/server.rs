@@ -16,11 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::http::{Http, HttpFailure};
 use super::inbound::{self, ServerEvent};
-use crate::bridge::random;
 use crate::host::{Ending, Host, Life, NoHost, Patience};
 use crate::http::client::Response;
 use crate::live::inbox::{Inbox, Inboxes};
 use crate::print::{self, NotStarted, Surroundings};
+use crate::random;
 use crate::scratch::Scratch;
 use dfp_process::{Closer, Running, StartError, Stdin};
 use dfp_provider::api::sse::Events;

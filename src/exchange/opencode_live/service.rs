@@ -22,7 +22,7 @@ use super::probe;
 use super::server::{Lack, OpencodeServer};
 use super::setup::Model;
 use super::tools::ToolSet;
-use super::wire::{self, AGENT, Id, InputPart, Prompt};
+use super::wire::{self, AGENT, InputPart, Prompt, SessionOpened};
 use crate::bridge::{Bridge, BridgeOptions};
 use crate::host::{Heartbeat, Host, NoHost, Patience};
 use crate::print::Surroundings;
@@ -166,14 +166,14 @@ impl OpencodeService {
     /// Declares the tools of `bridge` in `directory`.
     async fn connect(&self, bridge: &Bridge, directory: &str) -> Result<(), HttpFailure> {
         #[derive(Deserialize)]
-        struct OpencodeStatus {
+        struct McpServerStatus {
             #[serde(default)]
             status: String,
         }
         let path = wire::of_directory("/mcp", directory);
         let body = wire::mcp(SERVER, bridge.url(), bridge.token());
         let answer = self.server.send(Method::POST, &path, &body).await?;
-        let servers: HashMap<String, OpencodeStatus> = serde_json::from_slice(&answer).unwrap_or_default();
+        let servers: HashMap<String, McpServerStatus> = serde_json::from_slice(&answer).unwrap_or_default();
         if servers.get(SERVER).is_some_and(|known| known.status == "connected") {
             return Ok(());
         }
@@ -233,21 +233,17 @@ impl OpencodeService {
     /// [`HttpFailure`].
     pub async fn warm(&self, directory: &str) -> Result<(), HttpFailure> {
         #[derive(Deserialize)]
-        struct OpencodeOpened {
-            id: Id,
-        }
-        #[derive(Deserialize)]
         struct Added {
-            info: OpencodeInfo,
+            info: ProbeInfo,
         }
         #[derive(Deserialize)]
-        struct OpencodeInfo {
+        struct ProbeInfo {
             model: Model,
         }
         let server = &self.server;
         let at = |path: &str| wire::of_directory(path, directory);
         let opened = server.send(Method::POST, &at("/session"), &wire::new_session()).await?;
-        let Ok(OpencodeOpened { id }) = serde_json::from_slice(&opened) else {
+        let Ok(SessionOpened { id }) = serde_json::from_slice(&opened) else {
             return Err(HttpFailure::Unfit("opencode opened a session without an id".to_owned()));
         };
         let parts = [InputPart::Text { text: "x".to_owned() }];

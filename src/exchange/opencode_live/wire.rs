@@ -81,6 +81,12 @@ pub fn permission(id: &Id) -> String {
     format!("/permission/{}/reply", id.as_str())
 }
 
+/// The answer to [`new_session`].
+#[derive(Debug, Deserialize)]
+pub struct SessionOpened {
+    pub id: Id,
+}
+
 /// The body of a new session, with a title: without one, the model is asked for it.
 pub fn new_session() -> Value {
     json!({"title": "x"})

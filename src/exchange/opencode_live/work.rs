@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use serde::Deserialize;
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
@@ -20,7 +19,7 @@ use super::reader::{OpencodeTurnReader, OpencodeTurnStep};
 use super::service::OpencodeService;
 use super::session::OpencodeSession;
 use super::setup::Setup;
-use super::wire::{self, AGENT, Id, InputPart, OpencodeCallResult, Prompt};
+use super::wire::{self, AGENT, Id, InputPart, OpencodeCallResult, Prompt, SessionOpened};
 use crate::EndedProcess;
 use crate::form::WorkParts;
 use crate::host::Heartbeat;
@@ -133,10 +132,6 @@ impl OpencodeSessionWork {
         note: Option<String>,
         report: &Report,
     ) -> Result<Vec<Vec<InputPart>>, HttpFailure> {
-        #[derive(Deserialize)]
-        struct OpencodeOpened {
-            id: Id,
-        }
         let (service, setup) = (Arc::clone(&self.service), Arc::clone(&self.setup));
         let set = service.tool_set(&setup.tools).await?;
         let model = service.model(setup.model.as_ref(), &set.directory).await;
@@ -151,7 +146,7 @@ impl OpencodeSessionWork {
             ([], _) => {
                 let path = wire::of_directory("/session", &set.directory);
                 let opened = service.server.send(Method::POST, &path, &wire::new_session()).await?;
-                serde_json::from_slice::<OpencodeOpened>(&opened)
+                serde_json::from_slice::<SessionOpened>(&opened)
                     .ok()
                     .map(|opened| opened.id)
             }

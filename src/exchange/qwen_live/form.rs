@@ -8,12 +8,12 @@ use tokio_util::sync::CancellationToken;
 use super::input::{self, FirstInput, QwenInput};
 use super::session::{QwenSession, SessionStart};
 use super::tools::Tools;
-use crate::bridge::random;
 use crate::form::{Form, ProcessForm, ProcessOptions, ProcessStart, SessionCall, WhyAnew};
 use crate::installed::Installed;
 use crate::live::setup::{Setup, SetupParts};
 use crate::live::thread::KnownThread;
 use crate::print::{NotStarted, Surroundings};
+use crate::random;
 use dfp_provider::choices::Choices;
 use dfp_provider::options::SystemPrompt;
 

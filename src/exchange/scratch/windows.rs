@@ -133,7 +133,7 @@ fn host_of(name: &str) -> Option<&str> {
 
 /// Random digits that nobody can predict.
 fn digits() -> io::Result<String> {
-    let number = crate::bridge::random::bits()? as u64;
+    let number = crate::random::bits()? as u64;
     Ok(format!("{number:0DIGITS$x}"))
 }
 

@@ -9,7 +9,7 @@
  *
  * @import { NativeProvider, NativeScript } from "../native.cjs"
  * @import { Known, Thread } from "../known.cjs"
- * @import { Answer, ScriptedRequest, Told } from "./types.cjs"
+ * @import { Answer, ScriptedRequest, ScriptEvent } from "./types.cjs"
  *
  * @typedef {typeof import("../native.cjs")} Native
  */
@@ -202,11 +202,11 @@ function createNativeSide(native, options, answer) {
 
   /**
    * @param {number} number
-   * @param {AsyncGenerator<Told, void, undefined>} events
+   * @param {AsyncGenerator<ScriptEvent, void, undefined>} events
    */
   async function tell(number, events) {
     let isOver = false;
-    /** @param {Told} event */
+    /** @param {ScriptEvent} event */
     const one = ({ type, ...fields }) => {
       isOver ||= type === "over" || type === "failed";
       script.tell(number, JSON.stringify([{ [type]: fields }]));

@@ -5,7 +5,7 @@
  * same events. A test holds the two against each other.
  *
  * @import { ProviderEvent, ProviderReply, TokenUsage } from "../../../index.js"
- * @import { ScriptedRequest, Told } from "./types.cjs"
+ * @import { ScriptedRequest, ScriptEvent } from "./types.cjs"
  */
 
 const { adviceOf } = require("./codes.cjs");
@@ -50,7 +50,7 @@ function createFold(request, send, { partial }) {
     return next;
   };
 
-  /** @param {Told} event */
+  /** @param {ScriptEvent} event */
   function message(event) {
     const { id, content } = event;
     if (pieces === "" && content !== "") out({ type: "text_delta", ...(id && { messageId: id }), text: content });
@@ -65,7 +65,7 @@ function createFold(request, send, { partial }) {
   }
 
   return {
-    /** @param {Told} event no end */
+    /** @param {ScriptEvent} event no end */
     push(event) {
       switch (event.type) {
         case "text_delta":
@@ -111,7 +111,7 @@ function createFold(request, send, { partial }) {
     partial: () => ({ text: received + pieces, events, ...(usage && { usage }) }),
 
     /**
-     * @param {Told} over
+     * @param {ScriptEvent} over
      * @returns {{ reply: ProviderReply } | { error: Record<string, unknown> }}
      */
     finish({ type: _, ...figures }) {

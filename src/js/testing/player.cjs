@@ -5,7 +5,7 @@
  *
  * Conversations may come in any order, and the calls of one only in theirs: a call is played once, behind the one that it goes on with.
  *
- * @import { ScriptedRequest, Told } from "./types.cjs"
+ * @import { ScriptedRequest, ScriptEvent } from "./types.cjs"
  * @import { Call } from "./tape.cjs"
  */
 
@@ -66,7 +66,7 @@ function createPlayer(calls, compared) {
   /**
    * @param {Call} call
    * @param {AbortSignal} signal
-   * @returns {AsyncGenerator<Told, void, undefined>}
+   * @returns {AsyncGenerator<ScriptEvent, void, undefined>}
    */
   async function* play({ events, end }, signal) {
     for (const { event } of events) yield absolute(event);

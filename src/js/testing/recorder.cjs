@@ -5,7 +5,7 @@
  * moments) and with ids of sessions, messages and calls that are counted.
  *
  * @import { CliProvider } from "../../../index.js"
- * @import { Answer, ScriptedRequest, Told } from "./types.cjs"
+ * @import { Answer, ScriptedRequest, ScriptEvent } from "./types.cjs"
  * @import { Call } from "./tape.cjs"
  */
 
@@ -130,7 +130,7 @@ function absolute(fields) {
  * An answer whose value came beside its text: as text, which is what a schema is held against.
  *
  * @param {import("../../../index.js").ProviderReply} reply
- * @returns {Told | undefined}
+ * @returns {ScriptEvent | undefined}
  */
 function whole({ structured, content }) {
   if (structured === undefined) return undefined;
@@ -216,7 +216,7 @@ function createIds() {
     }),
 
     /**
-     * @param {Told} event
+     * @param {ScriptEvent} event
      * @param {boolean} [figures] only its fields
      * @returns {any}
      */

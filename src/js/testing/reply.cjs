@@ -8,7 +8,7 @@
  *
  * @import { Reply } from "./types.cjs"
  *
- * @typedef {{ type: string, [field: string]: any }} Told
+ * @typedef {{ type: string, [field: string]: any }} ScriptEvent
  */
 
 const { clip, isProviderError } = require("../errors.cjs");
@@ -104,7 +104,7 @@ function readError(error, at) {
  * @param {Reply} reply checked
  * @param {{ at: string, signal: AbortSignal, model: string, id: () => string, usage: (text: string) => object }} run `id`: of the next
  *   call; `usage`: an estimate
- * @returns {AsyncGenerator<Told, void, undefined>}
+ * @returns {AsyncGenerator<ScriptEvent, void, undefined>}
  */
 async function* eventsOf(reply, { at, signal, model, id, usage }) {
   const { toolCalls = [], reasoning = "", delayMs = 0, error } = reply;

@@ -3,7 +3,7 @@
 /**
  * A run without the addon: what `NativeRun` of the native side is to a provider, over a script's answer.
  *
- * @import { Answer, ScriptedRequest, Told } from "./types.cjs"
+ * @import { Answer, ScriptedRequest, ScriptEvent } from "./types.cjs"
  *
  * @typedef {{ events: boolean, partial: boolean, timeout: number }} Wants `timeout`: ms, 0 for no limit
  * @typedef {ReturnType<typeof startRun>} ScriptedRun
@@ -92,7 +92,7 @@ function startRun(provider, request, answer, wants) {
           }),
         );
 
-  /** @param {Told} over */
+  /** @param {ScriptEvent} over */
   const finish = (over) => {
     const judged = fold.finish(over);
     if ("error" in judged) return fail(judged.error);

@@ -3,7 +3,7 @@
 /**
  * In: a script, that is a list of replies or a function of the request. Out: what answers requests by it, and the requests that came.
  *
- * @import { Answer, ScriptedRequest, Told } from "./types.cjs"
+ * @import { Answer, ScriptedRequest, ScriptEvent } from "./types.cjs"
  */
 
 const { estimateUsage } = require("../answers.cjs");
@@ -82,7 +82,7 @@ const count = (replies) => (replies === 1 ? "1 reply" : `${replies} replies`);
  * The error of a request for which there is no answer.
  *
  * @param {string} message
- * @returns {Told}
+ * @returns {ScriptEvent}
  */
 function missing(message) {
   return { type: "failed", ...adviceOf("INVALID_REQUEST"), message: clip(message), unanswered: true };
@@ -91,7 +91,7 @@ function missing(message) {
 /**
  * @param {unknown} error of the script's function
  * @param {number} number of the request
- * @returns {Told}
+ * @returns {ScriptEvent}
  */
 function thrown(error, number) {
   const reason = error instanceof Error ? error.message : String(error);

@@ -6,7 +6,7 @@
  * The program is Node with a file of this package (`double/`). It asks this process for each answer, over a local socket.
  *
  * @import { Server, Socket } from "node:net"
- * @import { Told } from "./types.cjs"
+ * @import { ScriptEvent } from "./types.cjs"
  *
  * @typedef {import("./index.d.cts").ScriptedCliRequest} CliRequest
  */
@@ -141,7 +141,7 @@ function asThread(request) {
   return { ...request, messages, tools: tools.map((name) => ({ name, schema: {} })), options: {} };
 }
 
-/** @param {Told} event what goes over the link: an error that the CLI can tell, and the process's own end */
+/** @param {ScriptEvent} event what goes over the link: an error that the CLI can tell, and the process's own end */
 function plain({ cause: _, ...event }) {
   if (event.type !== "failed" || (CODES.includes(event.code) && !event.unanswered)) return event;
   return { type: "exit", exitCode: event.exitCode ?? 1, stderr: event.stderrTail ?? event.message };

@@ -16,9 +16,9 @@
  *
  * A call `after` another goes on with its thread: only what is new is told. `tools` names the call that has the same.
  *
- * @import { ScriptedRequest, Told } from "./types.cjs"
+ * @import { ScriptedRequest, ScriptEvent } from "./types.cjs"
  *
- * @typedef {{ ms: number, event: Told }} Timed
+ * @typedef {{ ms: number, event: ScriptEvent }} Timed
  * @typedef {{ done: Record<string, unknown> } | { error: Record<string, unknown> } | { aborted: true }} End
  * @typedef {{ number: number, after: number | undefined, request: ScriptedRequest, events: Timed[], end: End | undefined, endMs: number }} Call
  * @typedef {{ provider: string, calls: Call[] }} Tape

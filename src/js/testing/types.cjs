@@ -5,11 +5,11 @@
  *
  * @typedef {import("./index.d.cts").ScriptedReply} Reply
  * @typedef {import("./index.d.cts").ScriptedRequest} ScriptedRequest
- * @typedef {import("./reply.cjs").Told} Told
+ * @typedef {import("./reply.cjs").ScriptEvent} ScriptEvent
  *
  * What answers requests: the events of each, up to its end. It never throws; what fails is an event, too.
  *
- * @typedef {(request: ScriptedRequest, signal: AbortSignal) => AsyncGenerator<Told, void, undefined>} Answer
+ * @typedef {(request: ScriptedRequest, signal: AbortSignal) => AsyncGenerator<ScriptEvent, void, undefined>} Answer
  */
 
 module.exports = {};

@@ -16,7 +16,7 @@ use crate::quota::Plan;
 use crate::reask::Reaskable;
 use crate::reply_check::{Checks, RejectedReply};
 use crate::request::CallOptions;
-use crate::retry_loop::{self, AttemptOutcome, Driven, RetryableCall, Spent};
+use crate::retry_loop::{self, AttemptOutcome, Driven, LimitsUsed, RetryableCall};
 use crate::sink::Sink;
 use crate::structured;
 use dfp_exchange::http::client::Client;
@@ -125,7 +125,7 @@ impl ApiQuestion {
 impl Reaskable for ApiAsking<'_> {
     type Request = ApiQuestion;
 
-    async fn ask(&self, question: &ApiQuestion, spent: Spent) -> Driven {
+    async fn ask(&self, question: &ApiQuestion, spent: LimitsUsed) -> Driven {
         let call = ApiCall { asking: self, question };
         retry_loop::drive(&call, spent, self.cancel, self.sink).await
     }

@@ -142,7 +142,7 @@ fn sink() -> (Sink, mpsc::Receiver<Event>) {
 /// Drives `call`; returns how it ended, and the events on the way.
 async fn drive_it(call: &Scripted<'_>) -> (Result<RunInfo, (Code, u32)>, Vec<String>) {
     let (sink, mut events) = sink();
-    let ended = drive(call, Spent::default(), &CancellationToken::new(), &sink).await;
+    let ended = drive(call, LimitsUsed::default(), &CancellationToken::new(), &sink).await;
     drop(sink);
     let mut news = Vec::new();
     while let Some(event) = events.recv().await {
@@ -173,7 +173,7 @@ fn of_login() -> RunInfo {
 /// The engine of the run that `call` names in its error, and the code and the number of attempts of that.
 async fn failure_of(call: &Scripted<'_>, cancel: &CancellationToken) -> (Code, u32, Option<EngineUsed>) {
     let (sink, _events) = sink();
-    let Driven::Ended(Ended::Failed(error)) = drive(call, Spent::default(), cancel, &sink).await else {
+    let Driven::Ended(Ended::Failed(error)) = drive(call, LimitsUsed::default(), cancel, &sink).await else {
         panic!("no failure")
     };
     let run = error.run.unwrap();
@@ -301,7 +301,7 @@ async fn an_abort_ends_the_wait_at_once() {
         assert!(matches!(events.recv().await, Some(Event::Waiting { .. })));
         cancel.cancel();
     };
-    let (ended, ()) = tokio::join!(drive(&call, Spent::default(), &cancel, &sink), aborting);
+    let (ended, ()) = tokio::join!(drive(&call, LimitsUsed::default(), &cancel, &sink), aborting);
     assert!(matches!(ended, Driven::Ended(Ended::Cancelled)));
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
@@ -321,7 +321,7 @@ async fn every_wait_counts_towards_the_longest() {
 async fn what_was_waited_before_counts_as_well() {
     let known = UsedUp::default();
     let call = Scripted::new(&known, Moment::now(), [Some(used_up(HOUR))]);
-    let before = Spent {
+    let before = LimitsUsed {
         attempts: 2,
         waited_ms: 2 * HOUR + 1,
     };
@@ -353,7 +353,7 @@ async fn a_budget_is_waited_for_as_a_plan_is() {
     let call = Scripted::new(&known, began, [None]);
     let (sink, mut events) = sink();
     let sink = sink.counting(Some(Arc::clone(&ledger)));
-    let ended = drive(&call, Spent::default(), &CancellationToken::new(), &sink).await;
+    let ended = drive(&call, LimitsUsed::default(), &CancellationToken::new(), &sink).await;
     assert!(matches!(ended, Driven::Ended(Ended::Replied(_))));
     let [made] = call.made()[..] else { panic!("once") };
     assert!((HOUR..=HOUR + 5_000).contains(&made), "{made}");
@@ -386,7 +386,7 @@ async fn an_attempt_that_asked_nobody_is_given_back_and_one_that_failed_is_not()
         };
         let (sink, _events) = sink();
         let sink = sink.counting(Some(Arc::clone(&ledger)));
-        let ended = drive(&call, Spent::default(), &CancellationToken::new(), &sink).await;
+        let ended = drive(&call, LimitsUsed::default(), &CancellationToken::new(), &sink).await;
         let Driven::Ended(Ended::Failed(error)) = ended else {
             panic!("it fails");
         };

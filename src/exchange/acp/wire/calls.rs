@@ -105,7 +105,7 @@ pub(super) struct SessionCalls {
     tools: Vec<String>,
     known: HashMap<String, KnownCall>,
     /// The number of calls that the agent has told of, as far as they may be of the caller's tools.
-    told: usize,
+    announced: usize,
 }
 
 impl SessionCalls {
@@ -113,7 +113,7 @@ impl SessionCalls {
         SessionCalls {
             tools,
             known: HashMap::new(),
-            told: 0,
+            announced: 0,
         }
     }
 
@@ -131,7 +131,7 @@ impl SessionCalls {
         // Of an agent that tells no names, nobody knows which calls are the caller's.
         let may_be_ours = is_ours || (naming == ToolNaming::Name && known.name.is_none());
         if may_be_ours && !std::mem::replace(&mut known.is_counted, true) {
-            self.told += 1;
+            self.announced += 1;
         }
         if matches!(call.status.as_deref(), Some("completed" | "failed")) {
             self.known.remove(id);
@@ -140,8 +140,8 @@ impl SessionCalls {
     }
 
     /// The number of calls that the agent has told of, as far as they may be of the caller's tools.
-    pub(super) fn told(&self) -> usize {
-        self.told
+    pub(super) fn announced(&self) -> usize {
+        self.announced
     }
 
     /// Returns whether the agent may make `call`: by all known facts, it must be one of the caller's.

@@ -33,7 +33,7 @@ fn an_agents_version_stands_where_the_protocol_has_it_or_grok() {
         r#"{"protocolVersion":1,"agentInfo":{"name":"x","version":"1.2.3"},"_meta":{"agentVersion":"9"}}"#,
         r#"{"protocolVersion":1,"_meta":{"agentVersion":"1.2.3"}}"#,
     ] {
-        let agent: WarmAgent = serde_json::from_str(json).unwrap();
+        let agent: InitializeResponse = serde_json::from_str(json).unwrap();
         assert_eq!(
             (agent.is_understood(), agent.version().as_deref()),
             (true, Some("1.2.3"))
@@ -116,7 +116,7 @@ fn a_call_of_the_callers_tools_is_permitted_once_and_in_its_session() {
 fn what_an_agent_can_is_told_by_its_handshake() {
     let agent = |capabilities: &str| {
         let json = format!(r#"{{"protocolVersion":1,"agentCapabilities":{capabilities}}}"#);
-        let agent: WarmAgent = serde_json::from_str(&json).unwrap();
+        let agent: InitializeResponse = serde_json::from_str(&json).unwrap();
         (agent.is_understood(), agent.takes_servers(), agent.closes())
     };
     let opencode = r#"{"mcpCapabilities":{"http":true,"sse":true},"sessionCapabilities":{"close":{},"list":{}}}"#;

@@ -6,7 +6,7 @@
  * In: the socket of the test, then claude's own arguments; the prompt or the session's lines on standard input. Out: what claude 2.1.332
  * prints. What of the protocol is no part of an answer is answered by a bare success.
  *
- * @import { Told } from "../types.cjs"
+ * @import { ScriptEvent } from "../types.cjs"
  */
 
 const { readFileSync } = require("node:fs");
@@ -48,7 +48,7 @@ async function printForm() {
   });
   const system = systemPrompt();
   let code = 0;
-  /** @param {Told} event */
+  /** @param {ScriptEvent} event */
   const take = (event) => {
     if (event.type === "exit") {
       process.stderr.write(event.stderr ?? "");
@@ -136,7 +136,7 @@ async function liveForm() {
     lifecycle("started");
     const writer = createWriter({ sessionId, version: VERSION, pieces, tools, number: ++turns }, print);
     aborted = false;
-    /** @type {Told | undefined} */
+    /** @type {ScriptEvent | undefined} */
     let end;
     const link = ask(
       socket,

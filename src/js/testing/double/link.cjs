@@ -5,7 +5,7 @@
  *
  * In: what the double was asked. Out: the events of the script's reply, as they come.
  *
- * @import { Told } from "../types.cjs"
+ * @import { ScriptEvent } from "../types.cjs"
  */
 
 const { connect } = require("node:net");
@@ -16,7 +16,7 @@ const { createInterface } = require("node:readline");
  *
  * @param {string} socket
  * @param {object} request
- * @param {(event: Told) => void} take
+ * @param {(event: ScriptEvent) => void} take
  * @returns {{ over: Promise<void>, leave: () => void }} `leave` takes the request back
  */
 function ask(socket, request, take) {

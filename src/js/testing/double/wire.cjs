@@ -4,7 +4,7 @@
  * In: the events of a script's reply. Out: the lines that claude prints for such an answer (2.1.332, recordings `success-*`, `defer-*` and
  * `partial-*`).
  *
- * @import { Told } from "../types.cjs"
+ * @import { ScriptEvent } from "../types.cjs"
  *
  * @typedef {object} Turn
  * @property {string} sessionId
@@ -154,7 +154,7 @@ function createWriter(turn, print) {
 
   return {
     calls,
-    /** @param {Told} event no end */
+    /** @param {ScriptEvent} event no end */
     push(event) {
       switch (event.type) {
         case "session":

@@ -114,16 +114,16 @@ enum Edges {
 }
 
 /// The letters of a word, and where it counts.
-type Word = (String, Edges);
+type Token = (String, Edges);
 
 /// The words of a call. Those without letters are left out.
-fn words(call: &Written, view: View) -> Vec<Word> {
+fn call_tokens(call: &Written, view: View) -> Vec<Token> {
     let letters = |text: &str| Letters::of(text, view).text;
-    let mut words: Vec<Word> = match call {
+    let mut words: Vec<Token> = match call {
         Written::Unreadable(text) => vec![(letters(text), Edges::Any)],
         Written::Call { name, args } => {
             let mut words = pairs(args).map(|(key, value)| (letters(key) + &letters(value), Edges::Both));
-            let mut words: Vec<Word> = words.by_ref().filter(|(word, _)| !word.is_empty()).collect();
+            let mut words: Vec<Token> = words.by_ref().filter(|(word, _)| !word.is_empty()).collect();
             let edges = if words.is_empty() { Edges::EndOfCall } else { Edges::End };
             words.push((format!("name{}", letters(name)), edges));
             words
@@ -182,9 +182,9 @@ fn search(thread: &Letters, calls: &[Written], view: View) -> Vec<bool> {
         _ => true,
     };
     // Every word is searched for once, however many calls have it.
-    let mut indices: HashMap<Word, usize> = HashMap::new();
+    let mut indices: HashMap<Token, usize> = HashMap::new();
     let mut wanted = |call: &Written| {
-        let words = words(call, view);
+        let words = call_tokens(call, view);
         let letters: usize = words.iter().map(|(word, _)| word.len()).sum();
         let mut of_call: Vec<usize> = Vec::new();
         for word in words {
@@ -222,8 +222,8 @@ fn search(thread: &Letters, calls: &[Written], view: View) -> Vec<bool> {
 }
 
 /// The offsets in `thread` of each of `words`, by its index; `None` if more than `allowed` are found.
-fn places(thread: &Letters, words: HashMap<Word, usize>, allowed: usize) -> Option<Vec<Vec<usize>>> {
-    let mut words: Vec<(Word, usize)> = words.into_iter().collect();
+fn places(thread: &Letters, words: HashMap<Token, usize>, allowed: usize) -> Option<Vec<Vec<usize>>> {
+    let mut words: Vec<(Token, usize)> = words.into_iter().collect();
     words.sort_unstable_by_key(|(_, index)| *index);
     let patterns = words.iter().map(|((word, _), _)| word);
     // The other kinds take more memory for long values than they save time.

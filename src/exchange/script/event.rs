@@ -11,7 +11,7 @@ use dfp_model::message::{InvalidToolCall, ToolCall, Usage};
 /// One event of an answer, or its end. The fields are those of [`Event`].
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case", rename_all_fields = "camelCase")]
-pub(super) enum Told {
+pub(super) enum ScriptEvent {
     Session {
         session_id: Option<String>,
         model: Option<String>,
@@ -78,16 +78,16 @@ pub(super) enum Told {
         raw: Box<RawValue>,
     },
     /// The answer is whole.
-    Over(ToldOutcome),
+    Over(ScriptOutcome),
     /// The call fails.
-    Failed(Box<ToldFault>),
+    Failed(Box<ScriptFailure>),
 }
 
-impl Told {
+impl ScriptEvent {
     /// The event; `None` for an end.
     pub(super) fn into_event(self) -> Option<Event> {
         Some(match self {
-            Told::Session {
+            ScriptEvent::Session {
                 session_id,
                 model,
                 permission_mode,
@@ -98,10 +98,10 @@ impl Told {
                 permission_mode,
                 version,
             },
-            Told::TextDelta { message_id, text } => Event::TextDelta { message_id, text },
-            Told::ThinkingDelta { message_id, text } => Event::ThinkingDelta { message_id, text },
-            Told::Message { id, content } => Event::Message { id, content },
-            Told::ToolCallDelta {
+            ScriptEvent::TextDelta { message_id, text } => Event::TextDelta { message_id, text },
+            ScriptEvent::ThinkingDelta { message_id, text } => Event::ThinkingDelta { message_id, text },
+            ScriptEvent::Message { id, content } => Event::Message { id, content },
+            ScriptEvent::ToolCallDelta {
                 tool_call_id,
                 name,
                 delta,
@@ -110,9 +110,9 @@ impl Told {
                 name,
                 delta,
             },
-            Told::ToolCall { tool_call } => Event::ToolCall { tool_call },
-            Told::InvalidToolCall { invalid_tool_call } => Event::InvalidToolCall { invalid_tool_call },
-            Told::ToolResult {
+            ScriptEvent::ToolCall { tool_call } => Event::ToolCall { tool_call },
+            ScriptEvent::InvalidToolCall { invalid_tool_call } => Event::InvalidToolCall { invalid_tool_call },
+            ScriptEvent::ToolResult {
                 tool_call_id,
                 content,
                 is_error,
@@ -121,8 +121,8 @@ impl Told {
                 content,
                 is_error,
             },
-            Told::Usage { usage, raw_stop_reason } => Event::Usage { usage, raw_stop_reason },
-            Told::RateLimit {
+            ScriptEvent::Usage { usage, raw_stop_reason } => Event::Usage { usage, raw_stop_reason },
+            ScriptEvent::RateLimit {
                 status,
                 resets_at,
                 limit_type,
@@ -133,7 +133,7 @@ impl Told {
                 limit_type,
                 utilization,
             },
-            Told::Retry {
+            ScriptEvent::Retry {
                 by,
                 attempt,
                 max_attempts,
@@ -148,10 +148,10 @@ impl Told {
                 reason,
                 http_status,
             },
-            Told::Waiting { until, reason } => Event::Waiting { until, reason },
-            Told::Warning { code, message } => Event::Warning { code, message },
-            Told::Other { kind, raw } => Event::Other { kind, raw },
-            Told::Over(_) | Told::Failed(_) => return None,
+            ScriptEvent::Waiting { until, reason } => Event::Waiting { until, reason },
+            ScriptEvent::Warning { code, message } => Event::Warning { code, message },
+            ScriptEvent::Other { kind, raw } => Event::Other { kind, raw },
+            ScriptEvent::Over(_) | ScriptEvent::Failed(_) => return None,
         })
     }
 }
@@ -159,7 +159,7 @@ impl Told {
 /// The figures of a whole answer.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ToldOutcome {
+pub(super) struct ScriptOutcome {
     stop_reason: Option<String>,
     cost_usd: Option<f64>,
     duration_ms: Option<u64>,
@@ -168,15 +168,15 @@ pub(super) struct ToldOutcome {
     model: Option<String>,
 }
 
-impl From<ToldOutcome> for Outcome {
-    fn from(told: ToldOutcome) -> Outcome {
+impl From<ScriptOutcome> for Outcome {
+    fn from(outcome: ScriptOutcome) -> Outcome {
         Outcome {
-            stop_reason: told.stop_reason,
-            cost_usd: told.cost_usd,
-            duration_ms: told.duration_ms,
-            num_turns: told.num_turns,
-            session_id: told.session_id,
-            model: told.model,
+            stop_reason: outcome.stop_reason,
+            cost_usd: outcome.cost_usd,
+            duration_ms: outcome.duration_ms,
+            num_turns: outcome.num_turns,
+            session_id: outcome.session_id,
+            model: outcome.model,
             ..Outcome::default()
         }
     }
@@ -185,7 +185,7 @@ impl From<ToldOutcome> for Outcome {
 /// The error of a call, by its code.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ToldFault {
+pub(super) struct ScriptFailure {
     code: String,
     message: String,
     should_retry: Option<bool>,
@@ -198,13 +198,13 @@ pub(super) struct ToldFault {
     http_status: Option<u16>,
     stdout_tail: Option<String>,
     stderr_tail: Option<String>,
-    partial: Option<ToldPartial>,
+    partial: Option<ScriptPartial>,
     usage: Option<Usage>,
 }
 
 /// The part of an answer that had come when the call failed.
 #[derive(Debug, Deserialize)]
-struct ToldPartial {
+struct ScriptPartial {
     #[serde(default)]
     text: String,
     #[serde(default)]
@@ -212,14 +212,14 @@ struct ToldPartial {
     usage: Option<Usage>,
 }
 
-impl ToldFault {
+impl ScriptFailure {
     /// The error of `provider`. A code that there is not is [`Code::Unknown`].
     pub(super) fn into_error(self, provider: &str) -> ProviderError {
         let code = Code::ALL.iter().find(|code| code.as_str() == self.code);
         let error = ProviderError::new(provider, code.copied().unwrap_or(Code::Unknown), self.message);
         let partial = self
             .partial
-            .map(|ToldPartial { text, events, usage }| Partial { text, events, usage });
+            .map(|ScriptPartial { text, events, usage }| Partial { text, events, usage });
         ProviderError {
             should_retry: self.should_retry.unwrap_or(error.should_retry),
             should_fallback: self.should_fallback.unwrap_or(error.should_fallback),
