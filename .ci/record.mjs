@@ -13,8 +13,10 @@ import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
 import { runMain } from "./prepare.mjs";
 import { cases } from "./record/cases.mjs";
+import { SURFACES } from "./record/decisions.mjs";
 import { diffPage } from "./record/diff.mjs";
 import { installNewest } from "./record/newest.mjs";
+import { compare, published } from "./record/options.mjs";
 import { pageOfAll } from "./record/page.mjs";
 import { record, recordable } from "./record/run.mjs";
 
@@ -131,7 +133,24 @@ async function takeIn(set, cliPath, { only: cases, out, diff, write }) {
     set,
     recorded,
     found.map((one) => again.find(({ name }) => name === one.name) ?? one),
+    only ? undefined : await optionsOf(set, cliPath),
   );
+}
+
+/**
+ * What the options of a CLI are beside those that were decided about.
+ * @param {SetName} set
+ * @param {string | undefined} cliPath
+ */
+async function optionsOf(set, cliPath) {
+  const cli = await recordable(set, cliPath);
+  const found = { undecided: /** @type {string[][]} */ ([]), gone: /** @type {string[][]} */ ([]) };
+  for (const surface of SURFACES.filter((one) => one.set === set)) {
+    const { undecided, gone } = compare(surface, await published(surface, cli.cliPath));
+    found.undecided.push(...undecided.map((name) => [name, surface.name]));
+    found.gone.push(...gone.map((name) => [name, surface.name]));
+  }
+  return found;
 }
 
 /**

@@ -15,9 +15,11 @@ const SAME_BYTES = 64;
  * @param {string} set
  * @param {Recording[]} before
  * @param {Recording[]} after
+ * @param {{ undecided: string[][], gone: string[][] }} [options] of its options, those without a decision and those that are no more, each with
+ *   the list that it is in (`decisions.mjs`)
  * @returns {{ page: string, changed: boolean, breaks: string[] }} `breaks`: what of it users' calls will notice, in a few words each
  */
-export function diffPage(set, before, after) {
+export function diffPage(set, before, after, options = { undecided: [], gone: [] }) {
   const versions = [before, after].map((recordings) => recordings[0]?.meta.version ?? "nothing");
   const pairs = after.flatMap((now) => {
     const was = before.find(({ name }) => name === now.name);
@@ -52,6 +54,8 @@ export function diffPage(set, before, after) {
       pairs.flatMap(({ name, was, now }) => wording(name, was.meta.verdict, now.meta.verdict)),
     ),
     section("replies that changed", replies),
+    section("options that nobody has decided about", options.undecided),
+    section("options that are gone", options.gone),
     section("cases that were not recorded before", unmatched(after, before)),
     section("cases that are not run any more", unmatched(before, after)),
   ];

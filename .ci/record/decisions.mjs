@@ -1,0 +1,449 @@
+// @ts-check
+/**
+ * What becomes of each option of each CLI: it is an option of ours, it is sent by itself, or it is not offered, for a reason.
+ *
+ * `options.mjs` compares this with what a CLI says of itself, and makes docs/reference/cli-options.md of it.
+ */
+
+/**
+ * One list of options that a CLI publishes.
+ * @typedef {object} Surface
+ * @property {import("./run.mjs").SetName} set the CLI and version that was read
+ * @property {string} name as the reader knows it
+ * @property {"help" | "codex-schema" | "opencode-api"} from where the list is read
+ * @property {readonly string[]} args the arguments of the subcommand; of a schema, its file; of an API, its path
+ * @property {Readonly<Record<string, string>>} offered by option: what of ours it is
+ * @property {Readonly<Record<string, string>>} sent by option: when it is sent, and with what
+ * @property {readonly (readonly [reason: string, options: string])[]} refused why, and which, with blanks between
+ */
+
+const AGENT = "It makes an agent of the CLI. A provider is a model alone, and the agent is the caller's.";
+const SESSION = "It names, continues or copies a session of the CLI's own. The thread is the caller's.";
+const PERMISSION = "It decides about tools of the CLI's own, which are off.";
+const SCREEN = "It is about a screen, or a person in front of it.";
+const EXTENSION = "It loads what would reach the model, or run programs.";
+const LOGS = "It writes logs or reports of the CLI's own. The run log has what happened.";
+const REMOTE = "It opens a door to other machines, or needs the vendor's cloud.";
+const FOLDER = "It gives the CLI more folders. `cwd` is its folder, and a file's text goes into the thread.";
+const OTHER_MODEL = "Another model would answer than was asked. `createFallbackProvider` does that, and says so.";
+const LIMIT = "It ends a run of the CLI's own. `budget` and `timeout` count for all calls of a provider.";
+const PROMPT = "The prompt goes another way: over standard input, or by the protocol.";
+const LOGIN = "It chooses or changes a login. `auth`, `login` and `env` do that for all CLIs.";
+const SETTINGS = "It changes settings for one run. `extraArgs` passes it on.";
+const ENDS = "It prints something and ends.";
+
+/** @type {readonly Surface[]} */
+export const SURFACES = [
+  {
+    set: "claude-newest",
+    name: "claude",
+    from: "help",
+    args: [],
+    offered: {
+      "--model": "`model`",
+      "--effort": "`reasoning.effort`",
+      "--system-prompt": "`systemPrompt`; live, the handshake has it",
+      "--json-schema": "`outputSchema` of a call",
+      "--permission-mode": "`permissionMode`",
+      "--tools": '`""`, unless `disableBuiltInTools` is false',
+      "--output-format": "`outputFormat`",
+      "--include-partial-messages": "`includePartialMessages`, and where an answer is listened to",
+      "--verbose": "`verbose`, and with `stream-json`",
+      "--agent": "`agent` of a suite's step",
+      "--allowedTools": "`allowedTools` of a suite's step; our bridge's tools in `runAgent` with print",
+      "--mcp-config": "our bridge, in `runAgent` with print",
+    },
+    sent: {
+      "--print": "always",
+      "--input-format": "live, and with images",
+      "--setting-sources": "`user`, while the tools are off",
+      "--settings": "a private file with what must win over the user's settings",
+      "--safe-mode": "while the tools are off; it keeps every kind of login",
+      "--strict-mcp-config": "while the tools are off",
+      "--no-session-persistence": "always, but for sessions of a suite",
+      "--disable-slash-commands": "print, while the tools are off",
+      "--resume": "a private transcript, where a conversation is restored; a suite's session",
+    },
+    refused: [
+      ["It ignores every login but a key. `--safe-mode` is sent in its place.", "--bare"],
+      [
+        'It keeps some of the user\'s settings and tools. `--safe-mode` and `--tools ""` leave out more.',
+        "--restricted",
+      ],
+      [
+        AGENT,
+        "--agents --forward-subagent-text --background --brief --worktree --tmux --prompt-suggestions --exclude-dynamic-system-prompt-sections",
+      ],
+      [SESSION, "--continue --fork-session --session-id --from-pr --name --system-prompt-snapshot --file"],
+      [
+        PERMISSION,
+        "--allow-dangerously-skip-permissions --dangerously-skip-permissions --permission-prompts --disallowedTools",
+      ],
+      [SCREEN, "--ax-screen-reader --desktop --ide --chrome --no-chrome"],
+      [EXTENSION, "--plugin-dir --plugin-url --include-hook-events"],
+      [REMOTE, "--cloud --environment --remote-control --remote-control-session-name-prefix --teleport"],
+      [FOLDER, "--add-dir"],
+      [OTHER_MODEL, "--fallback-model"],
+      [LIMIT, "--max-budget-usd"],
+      [
+        "The history is the caller's: compaction is off, so that nothing of it is replaced by a summary.",
+        "--autocompact",
+      ],
+      [
+        "The text stands behind a system prompt of the CLI's own. Ours is the whole system prompt.",
+        "--append-system-prompt",
+      ],
+      ["Betas are for keys alone, and the CLI knows one. `env: { ANTHROPIC_BETAS }` reaches all.", "--betas"],
+      ["The lines that a session is sent are ours, so nobody needs them back.", "--replay-user-messages"],
+      [LOGS, "--debug --debug-file"],
+      [ENDS, "--help --version"],
+    ],
+  },
+  {
+    set: "codex",
+    name: "codex exec",
+    from: "help",
+    args: ["exec"],
+    offered: {
+      "--model": "`model`",
+      "--sandbox": "`sandbox`",
+      "--output-schema": "`outputSchema` of a call",
+      "--image": "images of the thread, in print form",
+      "--ignore-user-config": "`ignoreUserConfig`",
+      "--config": "`reasoning.effort`, `systemPrompt` and what keeps the user's settings from the model",
+    },
+    sent: {
+      "--json": "print",
+      "--skip-git-repo-check": "print",
+      "--ephemeral": "print",
+      "--disable": "print: `shell_tool`, `multi_agent`, `goals`",
+    },
+    refused: [
+      [AGENT, "--worktree --thread-source"],
+      [
+        PERMISSION,
+        "--approve-for-me --dangerously-bypass-approvals-and-sandbox --dangerously-bypass-hook-trust --ignore-rules --trust",
+      ],
+      [FOLDER, "--add-dir --cd"],
+      ["Another server answers. `createOpenAiCompatibleProvider` asks it without a CLI.", "--oss --local-provider"],
+      [SETTINGS, "--profile --enable --strict-config"],
+      ["It asks for a programme of the vendor's that few accounts have.", "--cyber-access-program"],
+      ["The answer is read from the stream of events.", "--output-last-message --color"],
+      [ENDS, "--help --version"],
+    ],
+  },
+  {
+    set: "codex",
+    name: "codex app-server",
+    from: "help",
+    args: ["app-server"],
+    offered: { "--config": "what keeps the user's settings from the model" },
+    sent: {},
+    refused: [
+      [SETTINGS, "--enable --disable --strict-config"],
+      [REMOTE, "--listen --stdio --code-mode-host --cloud-skills-snapshot"],
+      [
+        "The server is reached by its standard input alone.",
+        "--ws-auth --ws-token-file --ws-token-sha256 --ws-shared-secret-file --ws-issuer --ws-audience --ws-max-clock-skew-seconds",
+      ],
+      [LOGIN, "--startup-sign-out --startup-client-info"],
+      ["It reports use to the vendor. It is off.", "--analytics-default-enabled"],
+      [ENDS, "--print-startup-config --help"],
+    ],
+  },
+  {
+    set: "codex",
+    name: "codex app-server: thread/start",
+    from: "codex-schema",
+    args: ["v2/ThreadStartParams.json"],
+    offered: {
+      model: "`model`",
+      modelProvider: "the user's own, or our entry beside a login",
+      developerInstructions: "`systemPrompt`",
+      baseInstructions: "a blank, unless `systemPrompt` is null",
+      dynamicTools: "bound tools",
+      cwd: "`cwd`",
+      config: "what keeps the user's settings from the model",
+    },
+    sent: {
+      approvalPolicy: "`never`: nobody could be asked",
+      sandbox: "`read-only`",
+      ephemeral: "`true`",
+      environments: "none, so that no project is read",
+      experimentalRawEvents: "`true`: they mark the end of a response",
+    },
+    refused: [
+      [
+        AGENT,
+        "multiAgentMode selectedCapabilityRoots daybreakEnabled projectId sessionStartSource threadSource serviceName personality",
+      ],
+      [PERMISSION, "approvalsReviewer permissions"],
+      [FOLDER, "runtimeWorkspaceRoots"],
+      [OTHER_MODEL, "allowProviderModelFallback"],
+      [SESSION, "historyMode"],
+      ["Only models that list a tier take one, and the others ignore it without a word.", "serviceTier"],
+      ["It is a test of the vendor's.", "mockExperimentalField"],
+    ],
+  },
+  {
+    set: "codex",
+    name: "codex app-server: turn/start",
+    from: "codex-schema",
+    args: ["v2/TurnStartParams.json"],
+    offered: { effort: "`reasoning.effort`", outputSchema: "`outputSchema` of a call" },
+    sent: {
+      threadId: "always",
+      input: "empty: the messages are injected, for a text here is searched for `$skill`",
+    },
+    refused: [
+      [
+        AGENT,
+        "additionalContext collaborationMode multiAgentMode disabledPluginIds parentTurnId rootTurnId turnTrigger toolOutput personality clientUserMessageId",
+      ],
+      [PERMISSION, "approvalPolicy approvalsReviewer permissions sandboxPolicy"],
+      [FOLDER, "cwd environments runtimeWorkspaceRoots"],
+      ["It holds for the thread, and is said when that starts.", "model"],
+      ["The user's own setting holds, and what the CLI shows of it is the reply's reasoning.", "summary"],
+      [
+        "Only models that list a tier take one, and the others ignore it without a word.",
+        "serviceTier serviceTierForTurn",
+      ],
+      ["It asks for a programme of the vendor's that few accounts have.", "cyberAccessProgram"],
+      ["It is metadata for the vendor.", "responsesapiClientMetadata responsesapiClientMetadataPatch"],
+    ],
+  },
+  {
+    set: "gemini",
+    name: "gemini",
+    from: "help",
+    args: [],
+    offered: {
+      "--model": "`model`",
+      "--output-format": "`outputFormat`",
+      "--allowed-mcp-server-names": "`none`, or our bridge",
+    },
+    sent: {
+      "--skip-trust": "where it is known",
+      "--policy": "a private file that refuses every tool, while the tools are off",
+      "--extensions": "`none`, while the tools are off",
+      "--acp": "the warm form",
+    },
+    refused: [
+      [PROMPT, "--prompt --prompt-interactive"],
+      [AGENT, "--worktree"],
+      [PERMISSION, "--sandbox --yolo --approval-mode --admin-policy --allowed-tools"],
+      [SESSION, "--resume --session-file --session-id --list-sessions --delete-session"],
+      [FOLDER, "--include-directories"],
+      [SCREEN, "--screen-reader"],
+      ["The newer name of it is sent.", "--experimental-acp"],
+      ["A model's answer could then write to the terminal.", "--raw-output --accept-raw-output-risk"],
+      [LOGS, "--debug"],
+      [ENDS, "--list-extensions --help --version"],
+    ],
+  },
+  {
+    set: "qwen-newest",
+    name: "qwen",
+    from: "help",
+    args: [],
+    offered: {
+      "--model": "`model`",
+      "--auth-type": "`authType`",
+      "--system-prompt": "`systemPrompt`",
+      "--output-format": "`outputFormat`",
+      "--include-partial-messages": "`includePartialMessages`",
+      "--json-schema": "`outputSchema` of a call",
+      "--mcp-config": "our bridge, and a live session's tools",
+      "--allowed-mcp-server-names": "our bridge",
+    },
+    sent: {
+      "--bare": "while the tools are off",
+      "--exclude-tools": "the tools that `--bare` leaves",
+      "--extensions": "none, where `--bare` can't be had",
+      "--input-format": "live",
+      "--resume": "a private session of ours, where a live conversation has a history",
+      "--acp": "the warm form",
+    },
+    refused: [
+      [PROMPT, "--prompt --prompt-interactive --input-file"],
+      [
+        "It is deprecated, or a telemetry of the CLI's own. `telemetry` has ours.",
+        "--telemetry --telemetry-target --telemetry-otlp-endpoint --telemetry-otlp-protocol --telemetry-log-prompts --telemetry-outfile",
+      ],
+      ["It leaves less out than `--bare`.", "--safe-mode"],
+      [AGENT, "--worktree --max-subagent-depth --experimental-lsp --channel --output-style"],
+      [
+        PERMISSION,
+        "--sandbox --sandbox-image --yolo --approval-mode --allowed-tools --core-tools --disabled-slash-commands",
+      ],
+      [SESSION, "--continue --session-id --fork-session --chat-recording --restore-ask-user-question"],
+      [FOLDER, "--include-directories"],
+      [SCREEN, "--screen-reader --json-fd --json-file"],
+      [OTHER_MODEL, "--fallback-model"],
+      [LIMIT, "--max-session-turns --max-wall-time --max-tool-calls"],
+      [
+        "The text stands behind a system prompt of the CLI's own. Ours is the whole system prompt.",
+        "--append-system-prompt",
+      ],
+      [
+        "A key in the arguments can be read by everybody on the machine. `env` hands it over.",
+        "--openai-api-key --openai-base-url",
+      ],
+      ["Nobody could then tell who answers.", "--insecure"],
+      ["It is deprecated. `env: { HTTPS_PROXY }` does it.", "--proxy"],
+      [LOGS, "--debug --openai-logging --openai-logging-dir"],
+      [ENDS, "--list-extensions --help --version"],
+    ],
+  },
+  {
+    set: "opencode",
+    name: "opencode run",
+    from: "help",
+    args: ["run"],
+    offered: { "--model": "`model`", "--agent": "our agent without tools, unless `disableBuiltInTools` is false" },
+    sent: {
+      "--format": "`json`",
+      "--title": "always: without one, the model is asked for it",
+      "--thinking": "where it is known",
+    },
+    refused: [
+      ["The model's word for it is not known beforehand, and another word is ignored without an error.", "--variant"],
+      ["A variable says the same (`OPENCODE_PURE`).", "--pure"],
+      [SESSION, "--continue --session --fork --share"],
+      [PERMISSION, "--auto"],
+      [AGENT, "--command --interactive"],
+      [REMOTE, "--attach --password --username --port"],
+      [FOLDER, "--dir --file"],
+      [LOGS, "--print-logs --log-level"],
+      [ENDS, "--help --version"],
+    ],
+  },
+  {
+    set: "opencode",
+    name: "opencode serve",
+    from: "help",
+    args: ["serve"],
+    offered: {},
+    sent: { "--port": "`0`: a free one", "--hostname": "`127.0.0.1`" },
+    refused: [
+      [REMOTE, "--mdns --mdns-domain --cors"],
+      ["A variable says the same (`OPENCODE_PURE`).", "--pure"],
+      [LOGS, "--print-logs --log-level"],
+      [ENDS, "--help --version"],
+    ],
+  },
+  {
+    set: "opencode",
+    name: "opencode serve: POST /session/{id}/message",
+    from: "opencode-api",
+    args: ["/session/{sessionID}/message"],
+    offered: { model: "`model`", system: "`systemPrompt`", parts: "the thread's new part, with images" },
+    sent: { agent: "our agent without tools", noReply: "where a message is only added" },
+    refused: [
+      ["The model's word for it is not known beforehand, and another word is ignored without an error.", "variant"],
+      [
+        "It needs a tool of the CLI's own, and prose ends in an error. Structured output is asked for in words, and checked.",
+        "format",
+      ],
+      [PERMISSION, "tools"],
+      [SESSION, "messageID"],
+    ],
+  },
+  {
+    set: "copilot",
+    name: "copilot",
+    from: "help",
+    args: [],
+    offered: {
+      "--model": "`model`",
+      "--reasoning-effort": "`reasoning.effort`",
+      "--agent": "`systemPrompt`, as a private agent's file",
+    },
+    sent: {
+      "--output-format": "`json`, in print form",
+      "--stream": "`on`, in print form",
+      "--available-tools": "`none`, while the tools are off",
+      "--no-custom-instructions": "while the tools are off",
+      "--disable-builtin-mcps": "while the tools are off",
+      "--no-ask-user": "print",
+      "--no-auto-update": "always",
+      "--log-level": "`none`",
+      "--disable-client-telemetry": "print, while the tools are off",
+      "--no-remote": "print, while the tools are off",
+      "--no-remote-export": "print, while the tools are off",
+    },
+    refused: [
+      [PROMPT, "--prompt --interactive --silent"],
+      ["The plan decides which tiers there are.", "--context --auto-tier"],
+      [
+        AGENT,
+        "--fleet --autopilot --plan --mode --max-autopilot-continues --enable-memory --experimental --no-experimental --dynamic-retrieval --assisted-approval",
+      ],
+      [SESSION, "--resume --continue --name --session-id --share --share-gist"],
+      [
+        PERMISSION,
+        "--trust-folder --allow-all-tools --allow-all-paths --allow-all-urls --allow-all --yolo --allow-tool --deny-tool --allow-url --deny-url --disallow-temp-dir --excluded-tools --secret-env-vars",
+      ],
+      [
+        EXTENSION,
+        "--plugin-dir --extension-sdk-path --additional-mcp-config --mcp-github-auth --disable-mcp-server --enable-mcp-server --allow-all-mcp-server-instructions --enable-all-github-mcp-tools --add-github-mcp-toolset --add-github-mcp-tool --bash-env --no-bash-env",
+      ],
+      [REMOTE, "--connect --remote --remote-export --environment-host --environment-compute-id"],
+      [FOLDER, "--add-dir --attachment -C"],
+      [SCREEN, "--banner --screen-reader --plain-diff --mouse --no-mouse --no-color --no-eager-powershell-resolution"],
+      [LIMIT, "--max-ai-credits"],
+      [LOGS, "--log-dir --usage-output-file"],
+      ["The live form speaks the protocol of GitHub's SDK, which says more.", "--acp"],
+      [ENDS, "--help --version"],
+    ],
+  },
+  {
+    set: "grok",
+    name: "grok",
+    from: "help",
+    args: [],
+    offered: { "--model": "`model`", "--agent": "`systemPrompt`, as a private agent's file" },
+    sent: {
+      "--output-format": "`streaming-json`, in print form",
+      "--resume": "a private session that holds the thread",
+      "--verbatim": "print",
+      "--single": "one sentence; the thread is in the session",
+    },
+    refused: [
+      [PROMPT, "--prompt-file --prompt-json"],
+      ["Only models with a menu take an effort, and the others ignore it without a word.", "--reasoning-effort"],
+      ["Structured output is asked for in words, and checked: prose comes back as a success.", "--json-schema"],
+      [AGENT, "--agents --no-plan --no-subagents --worktree --worktree-ref --restore-code"],
+      [SESSION, "--continue --fork-session --session-id"],
+      [
+        PERMISSION,
+        "--allow --deny --always-approve --permission-mode --sandbox --tools --disallowed-tools --disable-web-search",
+      ],
+      ["An agent's file replaces more of the CLI's own words.", "--system-prompt-override --rules"],
+      [SCREEN, "--fullscreen --minimal --no-alt-screen --oauth"],
+      ["The form that is read has the pieces of an answer by itself.", "--include-partial-messages"],
+      [FOLDER, "--cwd"],
+      [LIMIT, "--max-turns"],
+      [REMOTE, "--leader-socket"],
+      [LOGS, "--debug --debug-file"],
+      [ENDS, "--help --version"],
+    ],
+  },
+  {
+    set: "grok",
+    name: "grok agent",
+    from: "help",
+    args: ["agent"],
+    offered: { "--model": "`model`" },
+    sent: { "--no-leader": "the warm form", "--agent-profile": "`systemPrompt`, as a private agent's file" },
+    refused: [
+      ["Only models with a menu take an effort, and the others ignore it without a word.", "--reasoning-effort"],
+      [LOGIN, "--reauth --grok-ws-origin --grok-ws-url --cli-chat-proxy-base-url --xai-api-base-url"],
+      [PERMISSION, "--always-approve"],
+      [EXTENSION, "--plugin-dir"],
+      [REMOTE, "--leader --leader-socket"],
+      [LOGS, "--debug --debug-file"],
+      [ENDS, "--help"],
+    ],
+  },
+];
