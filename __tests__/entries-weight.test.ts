@@ -75,7 +75,7 @@ const FACES = {
     "structured",
   ].map((file) => `langchain/${file}`),
   gateway: [
-    ...["ai-sdk/parts", "ai-sdk/settings", "ai-sdk/words"],
+    "blocks",
     ...[
       "advice",
       "call",
@@ -111,7 +111,10 @@ const FACES = {
     ...["assets", "cassette", "clock", "codes", "compare", "engine", "fold", "player", "recorder", "reply"],
     ...["run", "script", "scripted", "scripted-cli", "tape", "testing", "double/wire"],
   ].map((file) => `testing/${file}`),
-  "ai-sdk": ["errors", "model", "parts", "prompt", "providers", "settings", "words"].map((file) => `ai-sdk/${file}`),
+  "ai-sdk": [
+    "blocks",
+    ...["errors", "model", "parts", "prompt", "providers", "settings", "words"].map((file) => `ai-sdk/${file}`),
+  ],
 };
 
 describe.each([
@@ -138,7 +141,7 @@ describe.each([
     });
   });
 
-  it("the gateway: itself, what it has of the AI SDK's face, and no package", async () => {
+  it("the gateway: itself, and no package", async () => {
     expect(await loaded(program(`${OURS}/gateway`))).toEqual({
       ours: [...CORE, "plain", ...FACES.gateway, ...own("gateway/index")].sort(),
       packages: [],

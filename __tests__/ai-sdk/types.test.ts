@@ -89,7 +89,7 @@ describe("entries", () => {
   it("there is one face for `import` and `require`", async () => {
     const said = await run(`import("${FACE}").then((face) => console.log(JSON.stringify(
       Object.keys(face).sort().map((name) => [name, face[name] === require("${FACE}")[name]]))))`);
-    const names = ["claudeCli", "cli", "codexCli", "createCliRegistry"];
+    const names = ["claudeCli", "cli", "codexCli", "copilotCli", "createCliRegistry", "grokCli"];
     expect(said).toEqual(names.map((name) => [name, true]));
   });
 

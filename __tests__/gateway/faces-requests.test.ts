@@ -1,6 +1,6 @@
 /** The three faces on the wire: what of a request goes to a provider, and where. */
 import { describe, expect, it } from "vitest";
-import { serveApi } from "../support/gateway.mjs";
+import { serve, serveApi } from "../support/gateway.mjs";
 import { CALL, EVERY, FACES, PARAMETERS, PIXEL, SCHEMA, USER } from "./faces.js";
 
 describe("what goes where", () => {
@@ -392,3 +392,22 @@ function callsOf(text: string) {
   }
   return calls;
 }
+
+it("a set of tools is bound once, however often and in whichever face a client sends it", async () => {
+  const { provider } = await serveApi([{ text: "a" }, { text: "b" }, { text: "c" }, { text: "d" }]);
+  const bound: unknown[] = [];
+  const bindTools = (tools: never) => {
+    bound.push(tools);
+    return provider.bindTools(tools);
+  };
+  const { ask } = await serve({ providers: { api: { ...provider, bindTools } as never } });
+  const { chat, responses } = FACES;
+  const statuses = [
+    (await ask(chat.path, { ...chat.ask, tools: chat.tools })).status,
+    (await ask(chat.path, { ...chat.ask, tools: chat.tools })).status,
+    (await ask(responses.path, { ...responses.ask, tools: responses.tools })).status,
+    (await ask(chat.path, chat.ask)).status,
+  ];
+  expect(statuses).toEqual([200, 200, 200, 200]);
+  expect(bound).toEqual([[{ name: "step", description: "Takes a step", schema: PARAMETERS }], []]);
+});

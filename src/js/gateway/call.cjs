@@ -1,11 +1,11 @@
 "use strict";
 
 /**
- * One call. In: what a client asked, as a provider takes it. Out: the parts of the answer as they come, and what is known of the call for
+ * One call. In: what a client asked, as a provider takes it. Out: the blocks of the answer as they come, and what is known of the call for
  * the headers.
  *
  * @import { MessageInput, ProviderEvent, ToolInput } from "../../../index.js"
- * @import { CliStreamPart } from "../ai-sdk/index.d.cts"
+ * @import { Receiver } from "../blocks.cjs"
  * @import { Target } from "./models.cjs"
  *
  * @typedef {object} Asked a request, read
@@ -23,7 +23,7 @@
  * @property {ReadonlySet<string>} droppable options that are left out where a provider has nothing for them
  */
 
-const { createParts } = require("../ai-sdk/parts.cjs");
+const { createBlocks } = require("../blocks.cjs");
 const { EXTRA_BODY } = require("../choices.cjs");
 const { WHOLE } = require("../face.cjs");
 const { AS_TEXT } = require("../provider.cjs");
@@ -46,22 +46,14 @@ const { DROPPABLE } = require("./models.cjs");
  * @param {Asked} call
  * @param {Target} target
  * @param {{ signal: AbortSignal, record: string | undefined }} around
+ * @param {Receiver} receiver is told the answer
  */
-function begin(call, target, { signal, record }) {
+function begin(call, target, { signal, record }, receiver) {
   const toolChoice = /** @type {unknown} */ (call.options.toolChoice);
   // A reply that does not fit is asked for again: what was said first is no part of the answer then.
   const whole = call.json || toolChoice === "any" || typeof toolChoice === "object";
-  const parts = createParts({
-    provider: target.ids[0] ?? "",
-    settings: {
-      options: {},
-      tools: call.tools,
-      warnings: [],
-      json: call.json,
-      instruction: undefined,
-      whole,
-    },
-  });
+  const { tools, json } = call;
+  const blocks = createBlocks({ provider: target.ids[0] ?? "", tools, json, whole }, receiver);
   /** @type {import("./models.cjs").Droppable} */
   const droppable = {
     may: (option) => call.droppable.has(option),
@@ -69,7 +61,7 @@ function begin(call, target, { signal, record }) {
       call.ignored.push(call.places.option(option) ?? option);
     },
   };
-  const events = target.asked.bindTools(call.tools).stream(call.messages, {
+  const events = target.asked.bindTools(tools).stream(call.messages, {
     ...call.options,
     signal,
     record,
@@ -99,7 +91,7 @@ function begin(call, target, { signal, record }) {
   return {
     facts,
 
-    /** @returns {Promise<CliStreamPart[] | undefined>} the parts of the next event; `undefined` behind the last */
+    /** Reads the next event. @returns {Promise<boolean>} `false` behind the last */
     async next() {
       let next;
       try {
@@ -107,11 +99,13 @@ function begin(call, target, { signal, record }) {
       } catch (error) {
         if (signal.aborted) throw error;
         note(error);
-        return parts.fail(error);
+        blocks.fail(error);
+        return true;
       }
-      if (next.done) return undefined;
+      if (next.done) return false;
       read(next.value);
-      return parts.push(own(next.value));
+      blocks.push(own(next.value));
+      return true;
     },
 
     /** Ends what runs. */

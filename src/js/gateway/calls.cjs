@@ -5,7 +5,8 @@
  * others are kept, and when its result comes back they are answered beside it, as failed: so the process that made them goes on, where
  * it would have to be told the whole thread otherwise.
  *
- * @import { CliContent, CliStreamPart } from "../ai-sdk/index.d.cts"
+ * @import { Block, End, Receiver, Sealed } from "../blocks.cjs"
+ * @import { Content, Writer } from "./faces.cjs"
  *
  * @typedef {{ id: string, name: string, args: string }} Call `args` is JSON text
  */
@@ -63,94 +64,142 @@ function createWithheld() {
 }
 
 /**
- * The parts of an answer that are a client's: without what the CLI did by itself, and with no more calls than are wanted.
+ * Tells a face the blocks of an answer that are a client's: without what the CLI did by itself, and with no more calls than are wanted. It
+ * is a call's receiver.
  *
- * @param {boolean} oneCall
- * @param {(id: string, others: Call[]) => void} keep
+ * @param {object} answer
+ * @param {Writer} answer.writer
+ * @param {boolean} answer.oneCall
+ * @param {() => void} [answer.start] before the first block
+ * @param {(id: string, others: Call[]) => void} answer.keep
  */
-function createFilter(oneCall, keep) {
-  /** @type {string | undefined} */
+function createTelling({ writer, oneCall, start = () => {}, keep }) {
+  let text = "";
+  let ended = false;
+  /** The id of the first call. @type {string | undefined} */
   let first;
   /** @type {Call[]} */
   const others = [];
   /** Calls that went out and are none yet. @type {Set<string>} */
   const begun = new Set();
-  /** Reasoning that only its API can read, which came with something else. @type {CliStreamPart[]} */
-  let sealed = [];
+  /** Reasoning that only its API can read, which came with something else. @type {Sealed | undefined} */
+  let held;
 
-  /** @param {CliStreamPart} part @returns {CliStreamPart[]} */
-  return (part) => {
-    switch (part.type) {
-      case "tool-input-start":
-        if (first === undefined || !oneCall) begun.add(part.id);
-        first ??= part.id;
-        return oneCall && part.id !== first ? [] : [part];
-      case "tool-input-delta":
-      case "tool-input-end":
-        first ??= part.id;
-        return oneCall && part.id !== first ? [] : [part];
-      case "tool-call": {
-        if (part.providerExecuted) return [];
-        const { toolCallId: id, toolName: name, input: args } = part;
-        hold(part.providerMetadata);
-        begun.delete(id);
-        first ??= id;
-        if (!oneCall || id === first) return [part];
-        others.push({ id, name, args });
-        return [];
-      }
-      case "text-end":
-        hold(part.providerMetadata);
-        return [{ type: "text-end", id: part.id }];
-      case "tool-result":
-      case "response-metadata":
-      case "raw":
-        return [];
-      case "finish":
-        if (
-          begun.size > 0 &&
-          part.finishReason.unified !== "length" &&
-          part.finishReason.unified !== "content-filter"
-        ) {
-          throw new Refusal(
-            502,
-            "upstream_error",
-            "the model's call of a tool can't be read, and its beginning has gone out",
-          );
-        }
-        if (first !== undefined && others.length > 0) keep(first, others);
-        return [...sealed, part];
-      default:
-        return [part];
-    }
+  /** Whether it is a block of a call that the client does not want. @param {Block} block */
+  const isLeft = ({ kind, id }) => {
+    if (kind !== "call") return false;
+    first ??= id;
+    return oneCall && id !== first;
   };
 
-  /** A block of its own, at the end. @param {import("../ai-sdk/index.d.cts").CliProviderMetadata | undefined} providerMetadata */
-  function hold(providerMetadata) {
-    if (providerMetadata === undefined) return;
-    sealed = [
-      { type: "reasoning-start", id: "sealed" },
-      { type: "reasoning-end", id: "sealed", providerMetadata },
-    ];
-  }
+  return {
+    /** What was written since it was last taken. */
+    take() {
+      const taken = text;
+      text = "";
+      return taken;
+    },
+
+    /** Whether the answer has come to its end. */
+    ended: () => ended,
+
+    /** @type {Receiver} */
+    receiver: {
+      open(block) {
+        if (isLeft(block)) return;
+        if (block.kind === "call") begun.add(block.id);
+        start();
+        text += writer.open(block);
+      },
+      piece(block, delta) {
+        if (!isLeft(block)) text += writer.piece(block, delta);
+      },
+      close(block, sealed) {
+        if (isLeft(block)) return;
+        // Of a block that is no reasoning it becomes one of its own, at the end.
+        if (block.kind === "text") held = sealed ?? held;
+        text += writer.close(block, block.kind === "reasoning" ? sealed : undefined);
+      },
+      call({ id, name, input }, sealed) {
+        held = sealed ?? held;
+        begun.delete(id);
+        first ??= id;
+        if (!oneCall || id === first) writer.call?.({ id, name, input });
+        else others.push({ id, name, args: input });
+      },
+      finish(end) {
+        if (begun.size > 0 && end.reason !== "length" && end.reason !== "content-filter") {
+          const message = "the model's call of a tool can't be read, and its beginning has gone out";
+          throw new Refusal(502, "upstream_error", message);
+        }
+        if (first !== undefined && others.length > 0) keep(first, others);
+        start();
+        if (held !== undefined) {
+          /** @type {Block} */
+          const block = { kind: "reasoning", id: "sealed", ended: true };
+          text += writer.open(block) + writer.close(block, held);
+        }
+        text += writer.finish(end);
+        ended = true;
+      },
+    },
+  };
 }
 
 /**
- * An answer that comes whole, as APIs have it: what the model thought goes before what it said, and what is sealed is part of it.
- *
- * @param {CliContent[]} content
- * @returns {CliContent[]}
+ * Collects the blocks of an answer that comes whole, as APIs have them: what the model thought goes before what it said, what is sealed is
+ * part of it, and calls come last.
  */
-function inOrder(content) {
-  /** @type {Extract<CliContent, { type: "reasoning" }>[]} */
-  const thoughts = [];
-  for (const part of content) {
-    if (part.type !== "reasoning") continue;
-    const [first] = thoughts;
-    if (part.text === "" && part.providerMetadata && first) first.providerMetadata ??= part.providerMetadata;
-    else thoughts.push(part);
-  }
-  return [...thoughts, ...content.filter(({ type }) => type !== "reasoning")];
+function createCollector() {
+  /** @type {Map<Block, Content>} */
+  const blocks = new Map();
+  /** @type {Content[]} */
+  const calls = [];
+  /** @type {End | undefined} */
+  let end;
+
+  return {
+    /** @type {Writer} */
+    writer: {
+      open(block) {
+        if (block.kind !== "call") blocks.set(block, { kind: block.kind, id: block.id, text: "" });
+        return "";
+      },
+      piece(block, delta) {
+        const content = blocks.get(block);
+        if (content) content.text += delta;
+        return "";
+      },
+      close(block, sealed) {
+        const content = blocks.get(block);
+        if (content && sealed) content.sealed = sealed;
+        return "";
+      },
+      call({ id, name, input }) {
+        calls.push({ kind: "call", id, name, text: input });
+      },
+      finish(last) {
+        end = last;
+        return "";
+      },
+    },
+
+    end: () => end,
+
+    /** @returns {Content[]} */
+    content() {
+      const all = [...blocks.values()];
+      /** @type {Content[]} */
+      const thoughts = [];
+      for (const block of all) {
+        if (block.kind !== "reasoning") continue;
+        const [first] = thoughts;
+        if (block.text === "" && block.sealed && first) first.sealed ??= block.sealed;
+        else thoughts.push(block);
+      }
+      return [...thoughts, ...all.filter(({ kind }) => kind === "text"), ...calls];
+    },
+  };
 }
 
-module.exports = { createFilter, createWithheld, inOrder };
+module.exports = { createCollector, createTelling, createWithheld };

@@ -1,10 +1,10 @@
 "use strict";
 
 /**
- * Chat completions (`POST /v1/chat/completions`). In: a request, and the parts of its answer. Out: what a provider is asked, and the
+ * Chat completions (`POST /v1/chat/completions`). In: a request, and the blocks of its answer. Out: what a provider is asked, and the
  * answer as OpenAI's API says it, whole or as a stream of chunks.
  *
- * @import { CliStreamPart, CliUsage } from "../ai-sdk/index.d.cts"
+ * @import { TokenUsage } from "../../../index.js"
  * @import { Face } from "./faces.cjs"
  * @import { Fields } from "./fields.cjs"
  * @import { Placed } from "./thread.cjs"
@@ -224,16 +224,16 @@ function formatOf(format) {
 /** @type {Record<string, string>} */
 const FINISH = { "tool-calls": "tool_calls", length: "length", "content-filter": "content_filter" };
 
-/** @param {CliUsage} usage */
-function usageOf({ inputTokens, outputTokens }) {
-  const [input, output] = [inputTokens.total ?? 0, outputTokens.total ?? 0];
+/** @param {TokenUsage | undefined} usage */
+function usageOf(usage) {
+  const [input, output] = [usage?.inputTokens ?? 0, usage?.outputTokens ?? 0];
   return {
     prompt_tokens: input,
     completion_tokens: output,
     total_tokens: input + output,
-    prompt_tokens_details: { cached_tokens: inputTokens.cacheRead ?? 0, audio_tokens: 0 },
+    prompt_tokens_details: { cached_tokens: usage?.cacheReadTokens ?? 0, audio_tokens: 0 },
     completion_tokens_details: {
-      reasoning_tokens: outputTokens.reasoning ?? 0,
+      reasoning_tokens: usage?.reasoningTokens ?? 0,
       audio_tokens: 0,
       accepted_prediction_tokens: 0,
       rejected_prediction_tokens: 0,
@@ -241,29 +241,21 @@ function usageOf({ inputTokens, outputTokens }) {
   };
 }
 
-/**
- * What goes out beside calls, which the end of an answer's reasoning tells.
- *
- * @param {{ providerMetadata?: import("../ai-sdk/index.d.cts").CliProviderMetadata }} part
- * @param {import("./faces.cjs").Around["seals"]} seals
- */
-const besideOf = ({ providerMetadata }, seals) => [
-  ...seals.besideCalls(/** @type {any} */ (providerMetadata)?.deepFactor),
-];
-
 /** Between two messages of one answer. */
 const GAP = "\n\n";
 
 /** @type {Face["whole"]} */
-function whole({ model, shows }, content, finish, { seals }) {
-  const texts = content.flatMap((part) => (part.type === "text" && part.text !== "" ? [part.text] : []));
-  const thoughts = content.flatMap((part) => (part.type === "reasoning" && part.text !== "" ? [part.text] : []));
-  const beside = new Map(content.flatMap((part) => (part.type === "reasoning" ? besideOf(part, seals) : [])));
-  const calls = content.flatMap((part) => {
-    if (part.type !== "tool-call") return [];
-    const call = { id: part.toolCallId, type: "function", function: { name: part.toolName, arguments: part.input } };
-    return [{ ...beside.get(part.toolCallId), ...call }];
-  });
+function whole({ model, shows }, content, { reason, usage }, { seals }) {
+  const said = (/** @type {string} */ kind) =>
+    content.flatMap((block) => (block.kind === kind && block.text !== "" ? [block.text] : []));
+  const [texts, thoughts] = [said("text"), said("reasoning")];
+  // What goes out beside calls, which the end of an answer's reasoning tells.
+  const beside = new Map(
+    content.flatMap(({ kind, sealed }) => (kind === "reasoning" ? [...seals.besideCalls(sealed)] : [])),
+  );
+  const calls = content.flatMap(({ kind, id, name, text }) =>
+    kind === "call" ? [{ ...beside.get(id), id, type: "function", function: { name, arguments: text } }] : [],
+  );
   const message = {
     role: "assistant",
     content: texts.length === 0 && calls.length > 0 ? null : texts.join(GAP),
@@ -277,8 +269,8 @@ function whole({ model, shows }, content, finish, { seals }) {
     object: "chat.completion",
     created: Math.floor(Date.now() / 1000),
     model,
-    choices: [{ index: 0, message, logprobs: null, finish_reason: FINISH[finish.finishReason.unified] ?? "stop" }],
-    usage: usageOf(finish.usage),
+    choices: [{ index: 0, message, logprobs: null, finish_reason: FINISH[reason] ?? "stop" }],
+    usage: usageOf(usage),
     service_tier: "default",
   };
 }
@@ -303,48 +295,41 @@ function stream({ model, shows, own }, { seals }) {
   return {
     begin: () => chunk({ role: "assistant", content: "" }),
 
-    /** @param {CliStreamPart} part */
-    push(part) {
-      switch (part.type) {
-        case "text-start":
-          if (!begun.text) {
-            begun.text = true;
-            return "";
-          }
-          return chunk({ content: GAP });
-        case "text-delta":
-          return chunk({ content: part.delta });
-        case "reasoning-start":
-          gap = begun.reasoning ? GAP : "";
-          return "";
-        case "reasoning-delta": {
-          const text = gap + part.delta;
-          begun.reasoning = true;
-          gap = "";
-          return shows ? chunk({ reasoning_content: text }) : "";
-        }
-        case "tool-input-start": {
-          const index = calls.size;
-          calls.set(part.id, index);
-          const named = { index, id: part.id, type: "function", function: { name: part.toolName, arguments: "" } };
-          return chunk({ tool_calls: [named] });
-        }
-        case "tool-input-delta":
-          return chunk({ tool_calls: [{ index: calls.get(part.id), function: { arguments: part.delta } }] });
-        case "reasoning-end": {
-          const beside = besideOf(part, seals).filter(([id]) => calls.has(id));
-          // The calls have gone out: more of them follows, as any other piece.
-          const more = beside.map(([id, it]) => ({ ...it, index: calls.get(id), function: { arguments: "" } }));
-          return more.map((call) => chunk({ tool_calls: [call] })).join("");
-        }
-        case "finish": {
-          const last = chunk({}, FINISH[part.finishReason.unified] ?? "stop");
-          const counted = counts ? data({ ...head, choices: [], usage: usageOf(part.usage) }) : "";
-          return `${last}${counted}data: [DONE]\n\n`;
-        }
-        default:
-          return "";
+    open({ kind, id, name }) {
+      if (kind === "call") {
+        const index = calls.size;
+        calls.set(id, index);
+        return chunk({ tool_calls: [{ index, id, type: "function", function: { name, arguments: "" } }] });
       }
+      if (kind === "reasoning") {
+        gap = begun.reasoning ? GAP : "";
+        return "";
+      }
+      const between = begun.text ? chunk({ content: GAP }) : "";
+      begun.text = true;
+      return between;
+    },
+
+    piece({ kind, id }, delta) {
+      if (kind === "text") return chunk({ content: delta });
+      if (kind === "call") return chunk({ tool_calls: [{ index: calls.get(id), function: { arguments: delta } }] });
+      const text = gap + delta;
+      begun.reasoning = true;
+      gap = "";
+      return shows ? chunk({ reasoning_content: text }) : "";
+    },
+
+    close(_, sealed) {
+      // The calls have gone out: more of them follows, as any other piece.
+      const beside = [...seals.besideCalls(sealed)].filter(([id]) => calls.has(id));
+      const more = beside.map(([id, it]) => ({ ...it, index: calls.get(id), function: { arguments: "" } }));
+      return more.map((call) => chunk({ tool_calls: [call] })).join("");
+    },
+
+    finish({ reason, usage }) {
+      const last = chunk({}, FINISH[reason] ?? "stop");
+      const counted = counts ? data({ ...head, choices: [], usage: usageOf(usage) }) : "";
+      return `${last}${counted}data: [DONE]\n\n`;
     },
 
     // No finish and no [DONE]: the answer is none.

@@ -4,17 +4,15 @@
  * One request for an answer, from its body to the last byte. In: a face, a key, the body's JSON. Out: the answer, whole or as a stream.
  *
  * @import { ServerResponse } from "node:http"
- * @import { CliStreamPart } from "../ai-sdk/index.d.cts"
  * @import { Face } from "./faces.cjs"
  * @import { Fields } from "./fields.cjs"
  * @import { Key } from "./keys.cjs"
  * @import { Facts } from "./call.cjs"
  */
 
-const { contentOf } = require("../ai-sdk/parts.cjs");
 const { begin } = require("./call.cjs");
 const { recordOf } = require("./record.cjs");
-const { createFilter, inOrder } = require("./calls.cjs");
+const { createCollector, createTelling } = require("./calls.cjs");
 const { refusalOf } = require("./refusal.cjs");
 
 /** How long the head of a stream waits for the first piece: so long an error has a status of its own. */
@@ -68,17 +66,26 @@ async function answer(house, { face, key, body, lenient, requestId, tell }, resp
     throw error;
   }
   const { queuedMs } = place;
+  const collector = read.stream ? undefined : createCollector();
+  const stream = read.stream ? face.stream(read, around) : undefined;
+  /** @type {() => void} */
+  let start = () => {};
+  const telling = createTelling({
+    writer: /** @type {import("./faces.cjs").Writer} */ (stream ?? collector?.writer),
+    oneCall: read.oneCall,
+    start: () => start(),
+    keep: (id, others) => house.withheld.keep(key.name, id, others),
+  });
   /** @type {ReturnType<typeof begin>} */
   let call;
   try {
-    call = begin(read, target, { signal, record: recordOf(house.record, key.name) });
+    call = begin(read, target, { signal, record: recordOf(house.record, key.name) }, telling.receiver);
   } catch (error) {
     place.leave();
     release({});
     // Tools that can't be bound.
     throw refusalOf(error, read.places);
   }
-  const filter = createFilter(read.oneCall, (id, others) => house.withheld.keep(key.name, id, others));
   const keep = (/** @type {Fields | undefined} */ made) => {
     if (made === undefined || read.own.store !== true) return;
     const output = /** @type {Fields[]} */ (made.output);
@@ -89,17 +96,26 @@ async function answer(house, { face, key, body, lenient, requestId, tell }, resp
   const figures = () => ({ ...figuresOf(facts, read), ...(queuedMs > 0 ? { queuedMs } : {}) });
   tell(figures);
   try {
-    if (read.stream) {
-      const failed = await streamed(response, signal, { call, face, read, around, filter, keep, headers, requestId });
+    if (stream !== undefined) {
+      const begins = (/** @type {() => void} */ send) => {
+        start = send;
+      };
+      const failed = await streamed(response, signal, {
+        call,
+        stream,
+        telling,
+        begins,
+        read,
+        keep,
+        headers,
+        requestId,
+      });
       return { ...figures(), ...(failed === undefined ? {} : { code: failed }) };
     }
-    /** @type {CliStreamPart[]} */
-    const parts = [];
-    for (let more = await call.next(); more !== undefined; more = await call.next())
-      parts.push(...more.flatMap(filter));
-    const finish = parts.at(-1);
-    if (finish?.type !== "finish") throw new Error(NO_REPLY);
-    const made = face.whole(read, inOrder(contentOf(parts)), finish, around);
+    while (await call.next());
+    const end = collector?.end();
+    if (collector === undefined || end === undefined) throw new Error(NO_REPLY);
+    const made = face.whole(read, collector.content(), end, around);
     keep(/** @type {Fields} */ (made));
     const json = JSON.stringify(made);
     const length = Buffer.byteLength(json);
@@ -127,35 +143,32 @@ const NO_REPLY = "the provider ended its stream without a reply";
  * @param {AbortSignal} signal
  * @param {object} its
  * @param {ReturnType<typeof begin>} its.call
- * @param {Face} its.face
+ * @param {import("./faces.cjs").Stream} its.stream
+ * @param {ReturnType<typeof createTelling>} its.telling
+ * @param {(send: () => void) => void} its.begins takes what is to be done before the first block
  * @param {import("./faces.cjs").Read} its.read
- * @param {import("./faces.cjs").Around} its.around
- * @param {(part: CliStreamPart) => CliStreamPart[]} its.filter
  * @param {(made: Fields | undefined) => void} its.keep
  * @param {() => Record<string, string>} its.headers
  * @param {string} its.requestId
  * @returns {Promise<string | undefined>} the code of what it failed with behind its head
  */
-async function streamed(response, signal, { call, face, read, around, filter, keep, headers, requestId }) {
-  const writer = face.stream(read, around);
-  const out = createOut(response, signal, writer.ping);
+async function streamed(response, signal, { call, stream, telling, begins, read, keep, headers, requestId }) {
+  const out = createOut(response, signal, stream.ping);
   const send = () => {
     if (response.headersSent) return;
     response.writeHead(200, { "content-type": "text/event-stream; charset=utf-8", ...headers() });
-    out.start(writer.begin(call.facts.usage && usagePart(call.facts.usage)));
+    out.start(stream.begin(call.facts.usage));
   };
+  begins(send);
   let finished = false;
   try {
-    for (let more = await out.first(call.next(), send); more !== undefined; more = await call.next()) {
-      for (const part of more.flatMap(filter)) {
-        send();
-        await out.write(writer.push(part));
-        if (part.type !== "finish") continue;
-        finished = true;
-        keep(writer.answer?.());
-        out.stop();
-        response.end();
-      }
+    for (let more = await out.first(call.next(), send); more; more = await call.next()) {
+      await out.write(telling.take());
+      if (finished || !telling.ended()) continue;
+      finished = true;
+      keep(stream.answer?.());
+      out.stop();
+      response.end();
     }
     if (!finished) throw new Error(NO_REPLY);
     return undefined;
@@ -165,18 +178,12 @@ async function streamed(response, signal, { call, face, read, around, filter, ke
     if (signal.aborted || !response.headersSent) throw error;
     // The head is out: the vendor's own event, and no finish, which would make a success of it.
     const refusal = refusalOf(error, read.places);
-    await out.write(writer.fail(refusal, requestId));
+    await out.write(telling.take() + stream.fail(refusal, requestId));
     response.end();
     return refusal.code;
   } finally {
     out.stop();
   }
-}
-
-/** @param {import("../../../index.js").TokenUsage} usage @returns {import("../ai-sdk/index.d.cts").CliUsage} */
-function usagePart({ inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens, reasoningTokens }) {
-  const input = { total: inputTokens, noCache: undefined, cacheRead: cacheReadTokens, cacheWrite: cacheWriteTokens };
-  return { inputTokens: input, outputTokens: { total: outputTokens, text: undefined, reasoning: reasoningTokens } };
 }
 
 /** @param {Facts} facts @param {{ stream: boolean, ignored: readonly string[] }} read */
@@ -251,15 +258,15 @@ function createOut(response, signal, ping) {
 
   return {
     /**
-     * Waits for the first parts, and no longer than {@link HOLD} with the head.
+     * Waits for the first event, and no longer than {@link HOLD} with the head.
      *
      * @template T
-     * @param {Promise<T>} parts
+     * @param {Promise<T>} event
      * @param {() => void} send
      */
-    async first(parts, send) {
+    async first(event, send) {
       held = setTimeout(send, HOLD);
-      return await parts;
+      return await event;
     },
 
     /** @param {string} text behind the head */

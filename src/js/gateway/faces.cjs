@@ -3,14 +3,13 @@
 /**
  * The three ways in which a client may ask, by the path.
  *
- * @import { CliContent, CliStreamPart, CliUsage } from "../ai-sdk/index.d.cts"
+ * @import { TokenUsage } from "../../../index.js"
+ * @import { Block, Call, End, Sealed } from "../blocks.cjs"
  * @import { Asked } from "./call.cjs"
  * @import { Fields } from "./fields.cjs"
  * @import { Vendor } from "./refusal.cjs"
  * @import { Stored } from "./store.cjs"
  * @import { Placed } from "./thread.cjs"
- *
- * @typedef {Extract<CliStreamPart, { type: "finish" }>} Finish
  *
  * @typedef {object} Around what a face has of the gateway
  * @property {boolean} lenient
@@ -21,18 +20,31 @@
  *
  * @typedef {Asked & { messages: Placed[], tools: { name: string }[], own: Fields }} Read `own`: what the face keeps of a request for its answer
  *
- * @typedef {object} Writer the text of a stream
- * @property {(usage: CliUsage | undefined) => string} begin
- * @property {(part: CliStreamPart) => string} push
+ * @typedef {object} Content a block of an answer that comes whole
+ * @property {"text" | "reasoning" | "call"} kind
+ * @property {string} id of a call: the call's
+ * @property {string} [name] of a call's tool
+ * @property {string} text of a call: its arguments, JSON text
+ * @property {Sealed} [sealed]
+ *
+ * @typedef {object} Writer writes the text of a stream
+ * @property {(block: Block) => string} open
+ * @property {(block: Block, delta: string) => string} piece
+ * @property {(block: Block, sealed?: Sealed) => string} close `sealed`: only of reasoning
+ * @property {(call: Call) => void} [call] a call behind its block; throws where no client can read it
+ * @property {(end: End) => string} finish
+ *
+ * @typedef {object} Stream
+ * @property {(usage: TokenUsage | undefined) => string} begin
  * @property {(refusal: InstanceType<typeof import("./refusal.cjs").Refusal>, requestId: string) => string} fail
  * @property {() => string} ping
- * @property {() => Fields | undefined} [answer] the whole answer, behind its last part
+ * @property {() => Fields | undefined} [answer] the whole answer, behind its end
  *
  * @typedef {object} Face
  * @property {Vendor} vendor
  * @property {(body: Fields, around: Around, more?: { counts?: boolean }) => Read} read throws a refusal
- * @property {(read: Read, content: CliContent[], finish: Finish, around: Around) => object} whole
- * @property {(read: Read, around: Around) => Writer} stream
+ * @property {(read: Read, content: Content[], end: End, around: Around) => object} whole
+ * @property {(read: Read, around: Around) => Writer & Stream} stream
  */
 
 const { chat } = require("./chat.cjs");

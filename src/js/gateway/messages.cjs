@@ -1,10 +1,11 @@
 "use strict";
 
 /**
- * Messages (`POST /v1/messages`, `/v1/messages/count_tokens`). In: a request, and the parts of its answer. Out: what a provider is asked,
+ * Messages (`POST /v1/messages`, `/v1/messages/count_tokens`). In: a request, and the blocks of its answer. Out: what a provider is asked,
  * and the answer as Anthropic's API says it, whole or as a stream of events.
  *
- * @import { CliStreamPart, CliUsage } from "../ai-sdk/index.d.cts"
+ * @import { TokenUsage } from "../../../index.js"
+ * @import { Block, End } from "../blocks.cjs"
  * @import { Face } from "./faces.cjs"
  * @import { Fields } from "./fields.cjs"
  * @import { Placed } from "./thread.cjs"
@@ -272,25 +273,25 @@ function formatOf(format) {
 
 const STOPS = new Set(["end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal", "pause_turn"]);
 
-/** @param {Extract<CliStreamPart, { type: "finish" }>["finishReason"]} reason */
-function stopOf({ unified, raw }) {
-  if (unified === "tool-calls") return "tool_use";
-  if (unified === "length") return "max_tokens";
-  if (unified === "content-filter") return "refusal";
+/** @param {End} end */
+function stopOf({ reason, raw }) {
+  if (reason === "tool-calls") return "tool_use";
+  if (reason === "length") return "max_tokens";
+  if (reason === "content-filter") return "refusal";
   return raw !== undefined && STOPS.has(raw) && raw !== "tool_use" ? raw : "end_turn";
 }
 
-/** @param {CliUsage | undefined} usage */
+/** @param {TokenUsage | undefined} usage */
 function usageOf(usage) {
-  const { total = 0, cacheRead = 0, cacheWrite = 0 } = usage?.inputTokens ?? {};
+  const [read, written] = [usage?.cacheReadTokens ?? 0, usage?.cacheWriteTokens ?? 0];
   return {
-    input_tokens: Math.max(0, total - cacheRead - cacheWrite),
-    output_tokens: usage?.outputTokens.total ?? 0,
-    cache_creation_input_tokens: cacheWrite,
-    cache_read_input_tokens: cacheRead,
+    input_tokens: Math.max(0, (usage?.inputTokens ?? 0) - read - written),
+    output_tokens: usage?.outputTokens ?? 0,
+    cache_creation_input_tokens: written,
+    cache_read_input_tokens: read,
     cache_creation: null,
     inference_geo: null,
-    output_tokens_details: { thinking_tokens: usage?.outputTokens.reasoning ?? 0 },
+    output_tokens_details: { thinking_tokens: usage?.reasoningTokens ?? 0 },
     server_tool_use: null,
     service_tier: "standard",
   };
@@ -331,126 +332,101 @@ function inputOf(input) {
 }
 
 /** @type {Face["whole"]} */
-function whole({ model, shows }, content, finish, { seals }) {
-  const blocks = content.flatMap((part) => /** @type {object[]} */ (blockOf(part)));
-  return messageWith(model, blocks, stopOf(finish.finishReason), usageOf(finish.usage));
+function whole({ model, shows }, content, end, { seals }) {
+  const blocks = content.flatMap((block) => /** @type {object[]} */ (blockOf(block)));
+  return messageWith(model, blocks, stopOf(end), usageOf(end.usage));
 
-  /** @param {import("../ai-sdk/index.d.cts").CliContent} part */
-  function blockOf(part) {
-    if (part.type === "text") return part.text === "" ? [] : [{ type: "text", text: part.text, citations: [] }];
-    if (part.type === "tool-call") {
-      return [
-        {
-          type: "tool_use",
-          id: part.toolCallId,
-          name: part.toolName,
-          input: inputOf(part.input),
-          caller: { type: "direct" },
-        },
-      ];
-    }
-    if (part.type !== "reasoning" || !shows) return [];
-    const signature = seals.seal(/** @type {any} */ (part.providerMetadata)?.deepFactor);
-    if (part.text === "") return signature === undefined ? [] : [{ type: "redacted_thinking", data: signature }];
-    return [{ type: "thinking", thinking: part.text, signature: signature ?? "" }];
+  /** @param {import("./faces.cjs").Content} block */
+  function blockOf({ kind, id, name, text, sealed }) {
+    if (kind === "text") return text === "" ? [] : [{ type: "text", text, citations: [] }];
+    if (kind === "call") return [{ type: "tool_use", id, name, input: inputOf(text), caller: { type: "direct" } }];
+    if (!shows) return [];
+    const signature = seals.seal(sealed);
+    if (text === "") return signature === undefined ? [] : [{ type: "redacted_thinking", data: signature }];
+    return [{ type: "thinking", thinking: text, signature: signature ?? "" }];
   }
 }
 
 /** @type {Face["stream"]} */
 function stream({ model, shows }, { seals }) {
   let index = -1;
-  /** @type {Map<string, number>} */
+  /** @type {Map<Block, number>} */
   const indexes = new Map();
-  /** The call that is being told: one block ends before the next begins, so what comes of others waits. @type {string | undefined} */
+  /** The call that is being told: one block ends before the next begins, so what comes of others waits. @type {Block | undefined} */
   let busy;
-  /** @type {CliStreamPart[]} */
+  /** @type {{ block: Block, write: () => string }[]} */
   let waiting = [];
-  /** A block of reasoning of which nothing was shown yet. @type {string | undefined} */
+  /** A block of reasoning of which nothing was shown yet. @type {Block | undefined} */
   let silent;
 
-  /** @param {string} part @param {object} block */
-  const open = (part, block) => {
-    indexes.set(part, ++index);
-    return event("content_block_start", { index, content_block: block });
+  /** @param {Block} block @param {object} content */
+  const begin = (block, content) => {
+    indexes.set(block, ++index);
+    return event("content_block_start", { index, content_block: content });
   };
-  /** @param {string} part @param {object} delta */
-  const delta = (part, delta) => event("content_block_delta", { index: indexes.get(part), delta });
-  /** @param {string} part */
-  const close = (part) => event("content_block_stop", { index: indexes.get(part) });
+  /** @param {Block} block @param {object} delta */
+  const add = (block, delta) => event("content_block_delta", { index: indexes.get(block), delta });
+  /** @param {Block} block */
+  const stop = (block) => event("content_block_stop", { index: indexes.get(block) });
+
+  /** @param {Block} block @param {() => string} write @returns {string} */
+  const inTurn = (block, write) => {
+    if (busy === undefined || block === busy) return write();
+    waiting.push({ block, write });
+    return "";
+  };
+
+  /** @param {Block} block */
+  function open(block) {
+    const { kind, id, name } = block;
+    if (kind === "text") return begin(block, { type: "text", text: "", citations: [] });
+    if (kind === "reasoning") {
+      silent = block;
+      return "";
+    }
+    busy = block;
+    return begin(block, { type: "tool_use", id, name, input: {}, caller: { type: "direct" } });
+  }
+
+  /** @param {Block} block @param {string} delta */
+  function piece(block, delta) {
+    if (block.kind === "text") return add(block, { type: "text_delta", text: delta });
+    if (block.kind === "call") return add(block, { type: "input_json_delta", partial_json: delta });
+    if (!shows) return "";
+    const begun = silent === block ? begin(block, { type: "thinking", thinking: "", signature: "" }) : "";
+    silent = undefined;
+    return begun + add(block, { type: "thinking_delta", thinking: delta });
+  }
+
+  /** @param {Block} block @param {import("../blocks.cjs").Sealed | undefined} sealed */
+  function close(block, sealed) {
+    if (block.kind === "text") return stop(block);
+    if (block.kind === "call") {
+      let text = stop(block);
+      busy = undefined;
+      const next = waiting;
+      waiting = [];
+      for (const waited of next) text += inTurn(waited.block, waited.write);
+      return text;
+    }
+    if (!shows) return "";
+    const signature = seals.seal(sealed);
+    if (silent !== block) return add(block, { type: "signature_delta", signature: signature ?? "" }) + stop(block);
+    silent = undefined;
+    return signature === undefined ? "" : begin(block, { type: "redacted_thinking", data: signature }) + stop(block);
+  }
 
   return {
     begin: (usage) => event("message_start", { message: messageWith(model, [], null, usageOf(usage)) }),
-
-    /** @param {CliStreamPart} part @returns {string} */
-    push(part) {
-      if (busy !== undefined && "id" in part && part.id !== busy) {
-        waiting.push(part);
-        return "";
-      }
-      switch (part.type) {
-        case "text-start":
-          return open(part.id, { type: "text", text: "", citations: [] });
-        case "text-delta":
-          return delta(part.id, { type: "text_delta", text: part.delta });
-        case "text-end":
-          return close(part.id);
-        case "reasoning-start":
-          silent = part.id;
-          return "";
-        case "reasoning-delta": {
-          if (!shows) return "";
-          const begun = silent === part.id ? open(part.id, { type: "thinking", thinking: "", signature: "" }) : "";
-          silent = undefined;
-          return begun + delta(part.id, { type: "thinking_delta", thinking: part.delta });
-        }
-        case "reasoning-end": {
-          if (!shows) return "";
-          const signature = seals.seal(/** @type {any} */ (part.providerMetadata)?.deepFactor);
-          if (silent === part.id) {
-            silent = undefined;
-            return signature === undefined
-              ? ""
-              : open(part.id, { type: "redacted_thinking", data: signature }) + close(part.id);
-          }
-          return delta(part.id, { type: "signature_delta", signature: signature ?? "" }) + close(part.id);
-        }
-        case "tool-input-start":
-          busy = part.id;
-          return open(part.id, {
-            type: "tool_use",
-            id: part.id,
-            name: part.toolName,
-            input: {},
-            caller: { type: "direct" },
-          });
-        case "tool-input-delta":
-          return delta(part.id, { type: "input_json_delta", partial_json: part.delta });
-        case "tool-input-end": {
-          const stopped = close(part.id);
-          busy = undefined;
-          const next = waiting;
-          waiting = [];
-          return stopped + next.map((waited) => this.push(waited)).join("");
-        }
-        case "tool-call":
-          // No finish behind a call that no client can read.
-          inputOf(part.input);
-          return "";
-        case "finish": {
-          const usage = usageOf(part.usage);
-          const stop = {
-            stop_reason: stopOf(part.finishReason),
-            stop_sequence: null,
-            stop_details: null,
-            container: null,
-          };
-          return event("message_delta", { delta: stop, usage }) + event("message_stop", {});
-        }
-        default:
-          return "";
-      }
+    open: (block) => inTurn(block, () => open(block)),
+    piece: (block, delta) => inTurn(block, () => piece(block, delta)),
+    close: (block, sealed) => inTurn(block, () => close(block, sealed)),
+    // No finish behind a call that no client can read.
+    call: ({ input }) => void inputOf(input),
+    finish(end) {
+      const delta = { stop_reason: stopOf(end), stop_sequence: null, stop_details: null, container: null };
+      return event("message_delta", { delta, usage: usageOf(end.usage) }) + event("message_stop", {});
     },
-
     fail: (refusal, requestId) => `event: error\ndata: ${JSON.stringify(refusal.body("anthropic", requestId))}\n\n`,
     ping: () => event("ping", {}),
   };

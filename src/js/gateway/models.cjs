@@ -184,11 +184,38 @@ function adapterOf(provider, id, model) {
     /** @type {Stream} */
     stream: (messages, options) => without(provider, messages, model === undefined ? options : { ...options, model }),
     /** Always bound, also to nothing: what a provider remembers is somebody else's. @param {readonly ToolInput[]} tools */
-    bindTools: (tools) => adapterOf(/** @type {Provider} */ (provider.bindTools(tools)), id, model),
+    bindTools: (tools) => adapterOf(boundTo(provider, tools), id, model),
     // A fallback list asks for those of whoever is a model adapter; the gateway calls none of them.
     invoke: () => Promise.reject(new Error("only streams are asked for")),
     invokeWithUpdates: () => Promise.reject(new Error("only streams are asked for")),
   };
+}
+
+/** How many sets of tools are kept encoded for each provider. */
+const MOST_SETS = 16;
+
+/** Providers with a set of tools, by the set's JSON: a client sends the same tools at every step. @type {WeakMap<object, Map<string, Provider>>} */
+const bound = new WeakMap();
+
+/**
+ * @param {Pick<Provider, "stream" | "bindTools">} provider
+ * @param {readonly ToolInput[]} tools
+ * @returns {Provider}
+ */
+function boundTo(provider, tools) {
+  const sets = bound.get(provider) ?? new Map();
+  bound.set(provider, sets);
+  const json = JSON.stringify(tools);
+  const known = sets.get(json);
+  const found = known ?? /** @type {Provider} */ (provider.bindTools(tools));
+  // The set that was used last is the last to go.
+  if (known !== undefined) sets.delete(json);
+  sets.set(json, found);
+  for (const oldest of sets.keys()) {
+    if (sets.size <= MOST_SETS) break;
+    sets.delete(oldest);
+  }
+  return found;
 }
 
 /**
