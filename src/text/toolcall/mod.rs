@@ -29,10 +29,9 @@ pub use calls::Calls;
 use dfp_model::message::{InvalidToolCall, ToolCall};
 use hold::Hold;
 pub use marked::{Mark, Marked};
-pub use quotation::ForeignTexts;
 use scanner::Scanner;
 use tail::Rules;
-pub use unquoted::Unquoted;
+pub use unquoted::{ForeignTexts, Unquoted};
 
 /// The mode that decides which text of an answer is a call.
 #[derive(Debug, Clone, Default)]

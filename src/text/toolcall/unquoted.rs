@@ -4,14 +4,18 @@
 //! count, those in which no call is a quotation ([`quotation`](super::quotation)). A call of a tool that is not bound counts,
 //! just as a native call would: the agent answers that there is no such tool.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use super::quotation::{ForeignTexts, Written};
+use super::quotation::{Written, are_quoted};
 use super::read::Entry;
 use super::tail::{Block, Rules, Verdict, names_one_of};
+use crate::prompt;
 use dfp_model::message::InvalidToolCall;
+use dfp_model::message::content::{Part, Source, parts};
+use dfp_model::message::{Content, Message, Role};
 
 const QUOTED: &str = "the same call stands in a text of the thread, so it may be a quotation; `textToolCalls: \"lenient\"` reads such \
                       blocks as calls";
@@ -112,4 +116,57 @@ impl Rules for Unquoted {
     fn accept(&self, entry: Entry) -> Entry {
         entry
     }
+}
+
+/// The texts of a thread that its model has not written, in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ForeignTexts(Vec<String>);
+
+impl ForeignTexts {
+    /// Collects the foreign texts of `messages`. With `documents`, a lone user message may be a thread document, which holds
+    /// texts and calls of the model as well.
+    pub fn of(messages: &[Message], documents: bool) -> ForeignTexts {
+        if documents
+            && let [message] = messages
+            && message.role == Role::Human
+            && let Content::Text(text) = &message.content
+            && let Some(events) = prompt::events_of_document(text)
+        {
+            let own = |kind: &str| matches!(kind, "ai" | "tool_input");
+            let foreign = events.into_iter().filter(|(kind, _)| !own(kind));
+            return ForeignTexts(foreign.map(|(_, text)| text.to_owned()).collect());
+        }
+        let foreign = messages.iter().filter(|message| message.role != Role::Ai);
+        ForeignTexts(foreign.flat_map(texts).collect())
+    }
+
+    /// Returns the texts with `text` before them.
+    #[must_use]
+    pub fn after(mut self, text: &str) -> ForeignTexts {
+        self.0.insert(0, text.to_owned());
+        self
+    }
+
+    /// Returns for each of `calls` whether the thread has brought it.
+    fn bring(&self, calls: &[Written]) -> Vec<bool> {
+        // A text that was cut goes on in the next one, so nothing is put between them.
+        are_quoted(&self.0.concat(), calls)
+    }
+}
+
+/// The texts in a message.
+fn texts(message: &Message) -> Vec<String> {
+    let Content::Blocks(raw) = &message.content else {
+        return vec![message.content.as_text().to_owned()];
+    };
+    let text = |part| match part {
+        Part::Text(text) => Some(text),
+        Part::Media(media) => match media.source {
+            Source::Base64(_) => media.text().map(Cow::into_owned),
+            Source::Text(text) => Some(text),
+            _ => Some(media.block.to_string()),
+        },
+        Part::Omitted | Part::Call(_) | Part::Unknown(_) => None,
+    };
+    parts(raw, &message.role).into_iter().filter_map(text).collect()
 }

@@ -1,8 +1,7 @@
 //! Decides whether a call is a quotation: whether its words stand close together in a text of the thread that its model has not
 //! written.
 //!
-//! In: the messages of a thread ([`ForeignTexts`]), then the calls of an answer ([`Written`]). Out: which of the calls are
-//! quotations. Of both only letters and digits are compared ([`letters`]). The words of a call are `name` with the tool's name,
+//! In: the text of a thread, and the calls of an answer ([`Written`]). Out: which of the calls are quotations. Of both only letters and digits are compared ([`letters`]). The words of a call are `name` with the tool's name,
 //! each key with its value, and each item of a list; they may stand in any order.
 //!
 //! The work is done only when an answer ends with calls, and is linear in the thread's length. What can't be compared is taken
@@ -10,15 +9,11 @@
 
 mod letters;
 
-use std::borrow::Cow;
-use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
-use memchr::memmem;
+use regex::Regex;
 
-use crate::prompt;
-use dfp_model::message::content::{Part, Source, parts};
-use dfp_model::message::{Content, Message, Role};
 use letters::{Letters, View};
 
 /// The distance, in letters, within which all words of a call stand, and how much more it is for each letter of the call: the
@@ -26,7 +21,8 @@ use letters::{Letters, View};
 const CLOSE: (usize, usize) = (6_000, 64);
 /// The number of words that are found, or compared, for each letter of the thread, and in a short thread.
 const WORK: (usize, usize) = (16, 1_000_000);
-/// The number of tools' names that are searched for one by one.
+
+/// The number of calls whose tools' names are searched for one by one.
 const MAX_NAMES: usize = 64;
 
 /// A call as an answer has it.
@@ -38,70 +34,26 @@ pub(super) enum Written<'a> {
     Unreadable(&'a str),
 }
 
-/// The texts of a thread that its model has not written, in order.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ForeignTexts(Vec<String>);
-
-impl ForeignTexts {
-    /// Collects the foreign texts of `messages`. With `documents`, a lone user message may be a thread document, which holds
-    /// texts and calls of the model as well.
-    pub fn of(messages: &[Message], documents: bool) -> ForeignTexts {
-        if documents
-            && let [message] = messages
-            && message.role == Role::Human
-            && let Content::Text(text) = &message.content
-            && let Some(events) = prompt::events_of_document(text)
-        {
-            let own = |kind: &str| matches!(kind, "ai" | "tool_input");
-            let foreign = events.into_iter().filter(|(kind, _)| !own(kind));
-            return ForeignTexts(foreign.map(|(_, text)| text.to_owned()).collect());
-        }
-        let foreign = messages.iter().filter(|message| message.role != Role::Ai);
-        ForeignTexts(foreign.flat_map(texts).collect())
+/// Returns for each of `calls` whether `thread`, the texts that its model has not written, has brought it.
+pub(super) fn are_quoted(thread: &str, calls: &[Written]) -> Vec<bool> {
+    let letters = Letters::of(thread, View::Text);
+    let found = search(&letters, calls, View::Text);
+    if !letters.has_tags && !letters.has_names {
+        return found;
     }
-
-    /// Returns the texts with `text` before them.
-    #[must_use]
-    pub fn after(mut self, text: &str) -> ForeignTexts {
-        self.0.insert(0, text.to_owned());
-        self
-    }
-
-    /// Returns for each of `calls` whether the thread has brought it.
-    pub(super) fn bring(&self, calls: &[Written]) -> Vec<bool> {
-        // A text that was cut goes on in the next one, so nothing is put between them.
-        let joined = self.0.concat();
-        let letters = Letters::of(&joined, View::Text);
-        let mut found = search(&letters, calls, View::Text);
-        if letters.has_tags || letters.has_names {
-            let ascii = letters.has_names;
-            let view = View::Page { ascii };
-            let in_page = search(&Letters::of(&joined, view), calls, view);
-            found.iter_mut().zip(in_page).for_each(|(found, there)| *found |= there);
-        }
-        found
-    }
-}
-
-/// The texts in a message.
-fn texts(message: &Message) -> Vec<String> {
-    let Content::Blocks(raw) = &message.content else {
-        return vec![message.content.as_text().to_owned()];
+    let view = View::Page {
+        ascii: letters.has_names,
     };
-    let text = |part| match part {
-        Part::Text(text) => Some(text),
-        Part::Media(media) => match media.source {
-            Source::Base64(_) => media.text().map(Cow::into_owned),
-            Source::Text(text) => Some(text),
-            _ => Some(media.block.to_string()),
-        },
-        Part::Omitted | Part::Call(_) | Part::Unknown(_) => None,
-    };
-    parts(raw, &message.role).into_iter().filter_map(text).collect()
+    let in_page = search(&Letters::of(thread, view), calls, view);
+    found
+        .iter()
+        .zip(in_page)
+        .map(|(found, there)| *found || there)
+        .collect()
 }
 
 /// Where a word counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Edges {
     /// Between gaps.
     Both,
@@ -116,118 +68,83 @@ enum Edges {
 /// The letters of a word, and where it counts.
 type Token = (String, Edges);
 
-/// The words of a call. Those without letters are left out.
+/// The words of a call, its name last. Those without letters are left out.
 fn call_tokens(call: &Written, view: View) -> Vec<Token> {
     let letters = |text: &str| Letters::of(text, view).text;
     let mut words: Vec<Token> = match call {
         Written::Unreadable(text) => vec![(letters(text), Edges::Any)],
-        Written::Call { name, args } => {
-            let mut words = pairs(args).map(|(key, value)| (letters(key) + &letters(value), Edges::Both));
-            let mut words: Vec<Token> = words.by_ref().filter(|(word, _)| !word.is_empty()).collect();
-            let edges = if words.is_empty() { Edges::EndOfCall } else { Edges::End };
-            words.push((format!("name{}", letters(name)), edges));
-            words
-        }
+        Written::Call { args, .. } => pairs(args)
+            .map(|(key, value)| (letters(key) + &letters(value), Edges::Both))
+            .collect(),
     };
     words.retain(|(word, _)| !word.is_empty());
+    if let Written::Call { name, .. } = call {
+        let edges = if words.is_empty() { Edges::EndOfCall } else { Edges::End };
+        words.push((format!("name{}", letters(name)), edges));
+    }
     words
 }
+
+/// A token of JSON that is a value, or opens an object or a list.
+static TOKEN: LazyLock<Regex> = LazyLock::new(|| letters::pattern(r#""(?:[^"\\]|\\.)*"?|[{\[]|[^\s:,{}\[\]"]+"#));
 
 /// The keys of `json` with their values as they are written. The key is empty for an item of a list, and the value for an object
 /// or a list.
 fn pairs(json: &str) -> impl Iterator<Item = (&str, &str)> {
-    let (mut rest, mut key) = (json, "");
-    std::iter::from_fn(move || {
-        loop {
-            rest = rest.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, ':' | ',' | ']' | '}'));
-            let (token, behind) = rest.split_at(token_end(rest)?);
-            rest = behind;
-            if token.starts_with('"') && behind.trim_start().starts_with(':') {
-                key = token;
-                continue;
-            }
-            let value = if matches!(token, "{" | "[") { "" } else { token };
-            return Some((std::mem::take(&mut key), value));
+    let mut key = "";
+    TOKEN.find_iter(json).filter_map(move |token| {
+        let (text, behind) = (token.as_str(), &json[token.end()..]);
+        if text.starts_with('"') && behind.trim_start().starts_with(':') {
+            key = text;
+            return None;
         }
+        let value = if matches!(text, "{" | "[") { "" } else { text };
+        // The thread may have a whole number as one with a fraction, where the word ends before its point.
+        Some((std::mem::take(&mut key), value.strip_suffix(".0").unwrap_or(value)))
     })
-}
-
-/// The length of the token of JSON that `text` begins with; `None` at its end.
-fn token_end(text: &str) -> Option<usize> {
-    let bytes = text.as_bytes();
-    match bytes.first()? {
-        b'{' | b'[' => Some(1),
-        b'"' => {
-            let mut at = 1;
-            while *bytes.get(at)? != b'"' {
-                at += 1 + usize::from(bytes[at] == b'\\');
-            }
-            Some(at + 1)
-        }
-        _ => {
-            let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace();
-            Some(bytes.iter().position(ends).unwrap_or(bytes.len()))
-        }
-    }
 }
 
 /// Returns for each of `calls` whether its words stand close together in `thread`.
 fn search(thread: &Letters, calls: &[Written], view: View) -> Vec<bool> {
-    let mut names: HashMap<String, bool> = HashMap::new();
-    let mut is_named = |call: &Written| match call {
-        Written::Call { name, .. } if names.len() < MAX_NAMES || names.contains_key(*name) => {
-            let there = || memmem::find(thread.text.as_bytes(), Letters::of(name, view).text.as_bytes()).is_some();
-            *names.entry((*name).to_owned()).or_insert_with(there)
-        }
-        _ => true,
-    };
-    // Every word is searched for once, however many calls have it.
-    let mut indices: HashMap<Token, usize> = HashMap::new();
-    let mut wanted = |call: &Written| {
-        let words = call_tokens(call, view);
-        let letters: usize = words.iter().map(|(word, _)| word.len()).sum();
-        let mut of_call: Vec<usize> = Vec::new();
-        for word in words {
-            let next = indices.len();
-            of_call.push(*indices.entry(word).or_insert(next));
-        }
-        of_call.sort_unstable();
-        of_call.dedup();
-        (of_call, CLOSE.0 + CLOSE.1 * letters)
-    };
-    let wanted: Vec<Option<(Vec<usize>, usize)>> =
-        calls.iter().map(|call| is_named(call).then(|| wanted(call))).collect();
-    if wanted.iter().all(Option::is_none) {
+    let calls: Vec<Vec<Token>> = calls.iter().map(|call| call_tokens(call, view)).collect();
+    // Nearly every thread has no call of the tool, which is found out in no time.
+    let is_named = |call: &Vec<Token>| call.last().is_none_or(|(name, _)| thread.text.contains(name));
+    if calls.len() <= MAX_NAMES && !calls.iter().any(is_named) {
         return vec![false; calls.len()];
     }
+    // Every word is searched for once, however many calls have it.
+    let mut words: Vec<&Token> = calls.iter().flatten().collect();
+    words.sort_unstable();
+    words.dedup();
     let allowed = WORK.1.saturating_add(WORK.0.saturating_mul(thread.text.len()));
-    let Some(places) = places(thread, indices, allowed) else {
+    let Some(places) = places(thread, &words, allowed) else {
         return vec![true; calls.len()];
     };
     let mut work = 0;
-    let mut is_close = |(words, reach): &(Vec<usize>, usize)| {
-        let lists: Vec<&Vec<usize>> = words.iter().map(|word| &places[*word]).collect();
+    let mut is_close = |call: &Vec<Token>| {
+        let reach = CLOSE.0 + CLOSE.1 * call.iter().map(|(word, _)| word.len()).sum::<usize>();
+        let lists = call
+            .iter()
+            .filter_map(|word| places.get(words.binary_search(&word).ok()?));
+        let lists: Vec<&Vec<usize>> = lists.collect();
         let Some(rarest) = lists.iter().min_by_key(|list| list.len()) else {
             return true;
         };
         work += rarest.len() * lists.len();
         let has_near = |list: &&Vec<usize>, at: usize| {
-            let next = list.partition_point(|place| *place < at.saturating_sub(*reach));
+            let next = list.partition_point(|place| *place < at.saturating_sub(reach));
             list.get(next).is_some_and(|place| *place <= at + reach)
         };
         work > allowed || rarest.iter().any(|at| lists.iter().all(|list| has_near(list, *at)))
     };
-    let found: Vec<Option<bool>> = wanted.iter().map(|wanted| wanted.as_ref().map(&mut is_close)).collect();
-    found.into_iter().map(|found| found.unwrap_or(false)).collect()
+    calls.iter().map(&mut is_close).collect()
 }
 
-/// The offsets in `thread` of each of `words`, by its index; `None` if more than `allowed` are found.
-fn places(thread: &Letters, words: HashMap<Token, usize>, allowed: usize) -> Option<Vec<Vec<usize>>> {
-    let mut words: Vec<(Token, usize)> = words.into_iter().collect();
-    words.sort_unstable_by_key(|(_, index)| *index);
-    let patterns = words.iter().map(|((word, _), _)| word);
+/// The offsets in `thread` of each of `words`; `None` if more than `allowed` are found.
+fn places(thread: &Letters, words: &[&Token], allowed: usize) -> Option<Vec<Vec<usize>>> {
     // The other kinds take more memory for long values than they save time.
     let kind = Some(AhoCorasickKind::NoncontiguousNFA);
+    let patterns = words.iter().map(|(word, _)| word);
     let search = AhoCorasick::builder().kind(kind).build(patterns).ok()?;
     let mut places = vec![Vec::new(); words.len()];
     for (count, found) in search.find_overlapping_iter(&thread.text).enumerate() {
@@ -236,7 +153,7 @@ fn places(thread: &Letters, words: HashMap<Token, usize>, allowed: usize) -> Opt
         }
         let index = found.pattern().as_usize();
         let (from, to) = (found.start(), found.end());
-        let counts = match words[index].0.1 {
+        let counts = match words[index].1 {
             Edges::Both => thread.is_edge(from) && thread.is_edge(to),
             Edges::End => thread.is_edge(to),
             Edges::EndOfCall => thread.is_edge(to) && !thread.text[to..].starts_with("description"),
