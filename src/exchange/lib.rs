@@ -38,7 +38,6 @@ pub mod scratch;
 pub mod script;
 mod session_files;
 pub mod user_line;
-pub mod uuid;
 
 pub use process::{EndedProcess, Invocation};
 

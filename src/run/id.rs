@@ -48,16 +48,9 @@ impl Moment {
 pub fn next(prefix: &str) -> String {
     static LAST: Mutex<Option<Moment>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    let next = Moment::after(*last, now_ms(), random);
+    let next = Moment::after(*last, now_ms(), random::id_bits);
     *last = Some(next);
     format!("{prefix}-{}", next.encoded())
-}
-
-/// 128 random bits from the system; if it has none to give, from the keys of a hasher, which it has seeded.
-fn random() -> u128 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    let half = || u128::from(RandomState::new().build_hasher().finish());
-    random::bits().unwrap_or_else(|_| half() << 64 | half())
 }
 
 #[cfg(test)]

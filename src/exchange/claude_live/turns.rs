@@ -20,7 +20,7 @@
 use serde::Deserialize;
 
 use crate::live::process_turn::failed_turn;
-use crate::uuid::uuid;
+use crate::random::uuid;
 use dfp_model::event::{Event, Failure};
 
 /// The kind of failure, in the error rules, of output that is not what the protocol requires.

@@ -21,8 +21,8 @@ use crate::form::WorkParts;
 use crate::host::Heartbeat;
 use crate::live::thread::SessionThread;
 use crate::live::turn::{self, Report, Work};
+use crate::random::uuid;
 use crate::rpc::RequestError;
-use crate::uuid::uuid;
 use dfp_model::event::{Event, Failure};
 
 /// The time to wait for the exit of a process that has closed its output.

@@ -12,7 +12,7 @@ use crate::cli_request::emulated;
 use crate::print::not_callable;
 use crate::session::pools::warning;
 use dfp_exchange::form::{ServerForm, SessionCall};
-use dfp_exchange::uuid::uuid;
+use dfp_exchange::random::uuid;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::RunInfo;
 use dfp_provider::command;
