@@ -521,9 +521,16 @@ export interface CliProviderOptions {
   /** The model, as the CLI names it. Default, and `""`: the CLI's own. */
   model?: string | undefined;
   /**
-   * The CLI: a command found in `PATH`, whose empty and relative folders are skipped, or a path. Default: the provider's command.
+   * The CLI: a command found in `PATH`, whose empty and relative folders are skipped, or a path. Default: the provider's command, found in
+   * `PATH` or where its installers put it ({@link CliProviderOptions.cliSearch}).
    */
   cliPath?: string | undefined;
+  /**
+   * Where the provider's command is looked for, and the interpreter of a script: `"everywhere"` is `PATH`, and then the places of the vendor's
+   * installers and of the usual managers (Homebrew, npm, nvm, fnm, volta, asdf, mise, pnpm, Bun, winget, scoop); `"path"` is `PATH` alone.
+   * Default: `"everywhere"`. See docs/reference/options.md.
+   */
+  cliSearch?: "everywhere" | "path" | undefined;
   /**
    * How long one attempt may take, in ms from its place among `maxConcurrency` on: what has to be started for it counts, waiting for a place
    * does not. What it has used where another engine turns out not to serve it is gone from it. Default: 120000.
@@ -1019,10 +1026,12 @@ export interface HealthOptions {
 export interface HealthReport {
   /** The provider's id. */
   provider: string;
-  /** Whether the program is there, on the `PATH` its runs have, and can be executed. */
+  /** Whether the program is there, on the `PATH` its runs have or where its installers put it, and can be executed. */
   installed: boolean;
   /** The file that would be executed. */
   path?: string;
+  /** Where it is not there: the places beside `PATH` that were searched, and the files there that may be another user's. */
+  searched?: string[];
   /** The version it says it has. */
   version?: string;
   /** Whether that is one of the versions this package was measured with. */
@@ -1285,6 +1294,8 @@ export interface RunInfo {
   pid?: number;
   /** Which engine of a CLI made the call; in an error, that of the last attempt. Missing where none was made. */
   engine?: "print" | "live" | "warm";
+  /** The CLI's file, as it was found; missing for an API. */
+  cliPath?: string;
   /** The folder of the login that served it, where the option `login` names one. */
   login?: string;
   /** Waiting for a free place, before the start. */
@@ -1508,7 +1519,10 @@ export interface ProviderErrorFields {
   readonly attempts: number;
   /** Why each attempt failed. */
   readonly reasons: readonly AttemptFailure[];
-  /** Where several fields of what was given may be wrong (`CLAUDE_INVALID_CONFIG`): all that are. */
+  /**
+   * Where several fields of what was given may be wrong (`CLAUDE_INVALID_CONFIG`): all that are. Where a CLI was found nowhere
+   * (`CLI_NOT_FOUND`): each place beside `PATH` that was searched, with what is there.
+   */
   readonly problems?: readonly { readonly field: string; readonly message: string }[];
   /** The run's id, as in the `start` event. */
   readonly runId?: string;

@@ -56,10 +56,11 @@ gemini    ready          0.61.0                  unknown    <bin>/gemini
           ! gemini's personal logins have ended: since 2026-06-18 Google serves API keys and companies' accounts only
             → set GEMINI_API_KEY, or log in to a company's account; one of these may be there already, which gemini does not tell
 qwen      not installed  –                       –          –
-          ✗ qwen is not in any folder of the PATH
+          ✗ qwen is not in any folder of the PATH, nor in ~/.local/bin and the other places of installers
             → install it with \`npm install -g @qwen-code/qwen-code\`, or set \`cliPath\`
 
 2 of 4 providers are ready.
+All places searched: \`doctor --json\`
 `);
     expect([code, stderr]).toEqual([0, ""]);
   });
@@ -74,12 +75,13 @@ qwen      not installed  –                       –          –
     expect(reports[0]).toEqual({
       provider: "claude",
       installed: false,
+      searched: expect.arrayContaining(["/usr/local/bin"]),
       authenticated: "unknown",
       problems: [
         {
           code: "CLI_NOT_FOUND",
           severity: "error",
-          message: "claude is not in any folder of the PATH",
+          message: "claude is not in any folder of the PATH, nor in ~/.local/bin and the other places of installers",
           hint: "install it with `npm install -g @anthropic-ai/claude-code`, or set `cliPath`",
         },
       ],
@@ -97,7 +99,7 @@ qwen      not installed  –                       –          –
     const { fakes, run } = setup();
     fakes.cli("gemini", [{ stdout: "0.61.0" }]);
     const { stdout } = await run(["doctor", ...names, "--level", "command"]);
-    expect(stdout.trimEnd().split("\n").at(-1)).toBe(sum);
+    expect(stdout.split("\n\n").at(-1)?.split("\n")[0]).toBe(sum);
   });
 
   it.each(["", ".", ":", "./", "../HERE"])("starts no program of the folder it is called in: PATH=%j", async (path) => {
@@ -117,7 +119,7 @@ qwen      not installed  –                       –          –
             code: "CLI_NOT_FOUND",
             severity: "error",
             message: expect.stringMatching(
-              `^${name} is not in any folder of the PATH: its empty and relative folders are skipped, so /.*/${name} was not taken$`,
+              `^${name} is not in any folder of the PATH: its empty and relative folders are skipped, so /.*/${name} was not taken; nor is it in \\S+ and the other places of installers$`,
             ),
             hint: "write that folder of the PATH as an absolute one, or set `cliPath` to the file",
           },

@@ -31,12 +31,12 @@ describe("the CLI", () => {
 
   it("is not installed", async () => {
     expect(await failure(() => create(nowhere).invoke(["hi"]))).toBe(
-      "CLI_NOT_FOUND: the CLI can't be started: claude is not in any folder of the PATH. Install it with " +
-        "`npm install -g @anthropic-ai/claude-code`, or set `cliPath`",
+      "CLI_NOT_FOUND: the CLI can't be started: claude is not in any folder of the PATH, nor in ~/.local/bin and the other places of installers. " +
+        "Install it with `npm install -g @anthropic-ai/claude-code`, or set `cliPath`",
     );
     expect(await failure(() => createCodexCliProvider(nowhere).invoke(["hi"]))).toBe(
-      "CLI_NOT_FOUND: the CLI can't be started: codex is not in any folder of the PATH. Install it with " +
-        "`npm install -g @openai/codex`, or set `cliPath`",
+      "CLI_NOT_FOUND: the CLI can't be started: codex is not in any folder of the PATH, nor in ~/.local/bin and the other places of installers. " +
+        "Install it with `npm install -g @openai/codex`, or set `cliPath`",
     );
   });
 
@@ -88,7 +88,7 @@ describe("an option", () => {
 
   it("of another library is answered with those there are", async () => {
     expect(await failure(() => create({ frequencyPenalty: 0 }))).toMatch(
-      /^INVALID_OPTION: unknown option "frequencyPenalty"; allowed: model, cliPath, timeout, [\w, ]+$/,
+      /^INVALID_OPTION: unknown option "frequencyPenalty"; allowed: model, cliPath, cliSearch, timeout, [\w, ]+$/,
     );
   });
 });

@@ -2,6 +2,7 @@
 /** Health: four separate facts about a provider, found out in the surroundings of its runs. */
 import { execFile } from "node:child_process";
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
+import { homedir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import {
@@ -107,13 +108,14 @@ describe.skipIf(lacks("signals"))("a provider's health", () => {
     expect(await look(provider, "request")).toEqual({
       provider: "codex",
       installed: false,
+      searched: expect.arrayContaining([join(homedir(), ".local/bin"), "/usr/local/bin"]),
       authenticated: "unknown",
       answering: false,
       problems: [
         {
           code: "CLI_NOT_FOUND",
           severity: "error",
-          message: "codex is not in any folder of the PATH",
+          message: "codex is not in any folder of the PATH, nor in ~/.local/bin and the other places of installers",
           hint: "install it with `npm install -g @openai/codex`, or set `cliPath`",
         },
       ],

@@ -170,7 +170,7 @@ describe.skipIf(!HAS_TMUX).each(WIDTHS)("%i columns", (columns) => {
     onTestFinished(() => fakes.cleanup());
     const says = (version: string, rest: string) => `case "$1" in --version) echo "${version}";; *) ${rest};; esac`;
     const plan = JSON.stringify({ loggedIn: true, authMethod: "claude.ai", subscriptionType: "max" });
-    fakes.shell("claude", says("2.1.330 (Claude Code)", `echo '${plan}'`));
+    fakes.shell("claude", says("2.1.332 (Claude Code)", `echo '${plan}'`));
     fakes.shell("codex", says("codex-cli 0.169.0", 'echo "API key configured - sk-fake-***bcdef" >&2'));
     fakes.shell("gemini", says("0.61.0", "exit 1"));
     const { screen, code } = await openTerminal(ours("doctor", "claude", "codex", "gemini"), {

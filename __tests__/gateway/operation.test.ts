@@ -65,7 +65,12 @@ const BEHIND = [
     id: "claude",
     installed: false,
     authenticated: "unknown",
-    problems: [{ message: "claude is not in any folder of the PATH", hint: INSTALL }],
+    problems: [
+      {
+        message: "claude is not in any folder of the PATH, nor in ~/.local/bin and the other places of installers",
+        hint: INSTALL,
+      },
+    ],
   },
 ];
 const EDITOR = { name: "an editor/1", token: "editor-0123456789" };
@@ -393,7 +398,11 @@ describe("the command", { timeout: 120_000 }, () => {
       [
         ...[`${url}: a gateway, ok`, "token: taken", `models: ${MODELS.join(", ")}`],
         ...["openai: there, logged in", "claude: not there"],
-        ...["! claude is not in any folder of the PATH", `  → ${INSTALL}`, ""],
+        ...[
+          "! claude is not in any folder of the PATH, nor in ~/.local/bin and the other places of installers",
+          `  → ${INSTALL}`,
+          "",
+        ],
       ].join("\n"),
     );
     for (const [args, message] of [

@@ -88,6 +88,7 @@ export async function everything(signal: AbortSignal): Promise<void> {
   const options: api.ClaudeCliProviderOptions = {
     model: "sonnet",
     cliPath: "claude",
+    cliSearch: "path",
     timeout: 120_000,
     maxBuffer: 10 * 1024 * 1024,
     inputEncoding: "xml",
@@ -117,6 +118,8 @@ export async function everything(signal: AbortSignal): Promise<void> {
   createClaudeCliProvider({ ...options, env: process.env });
   // @ts-expect-error an option nobody knows
   createClaudeCliProvider({ modell: "sonnet" });
+  // @ts-expect-error there is no such place
+  createClaudeCliProvider({ cliSearch: "home" });
   // @ts-expect-error an option of the wrong type
   createClaudeCliProvider({ timeout: "10s" });
 

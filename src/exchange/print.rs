@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::future::pending;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -64,15 +64,6 @@ pub struct Print {
     /// The caller's wish to end the process.
     cancel: CancellationToken,
     cancel_process: CancellationToken,
-}
-
-/// Finds the file that `line` will execute, on the PATH that the process will have.
-///
-/// # Errors
-/// The error that [`dfp_process::start`] would give for it.
-pub fn resolve(line: &CommandLine, base: &Arc<Vars>) -> Result<Resolved, StartError> {
-    let path = variable(line, base, "PATH");
-    dfp_process::resolve(OsStr::new(&line.program), path.as_deref())
 }
 
 /// The value of the variable `name` for the process, unless it is a place in its private folder.

@@ -45,6 +45,7 @@ fn empty(engine: &ApiEngine, level: Level) -> Report {
         provider: engine.id().to_owned(),
         installed: false,
         path: Some(engine.place()),
+        searched: Vec::new(),
         version: None,
         version_tested: None,
         login: None,

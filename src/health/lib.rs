@@ -149,6 +149,7 @@ impl Look {
             provider: self.engine.id().to_owned(),
             installed: false,
             path: None,
+            searched: Vec::new(),
             version: None,
             version_tested: None,
             login: self.engine.login().map(str::to_owned),
@@ -167,7 +168,10 @@ impl Look {
                 report.installed = true;
                 report.path = Some(file.to_string_lossy().into_owned());
             }
-            Err(error) => report.problems.push(Problem::of(&error)),
+            Err(error) => {
+                report.searched = error.problems.iter().map(|place| place.field.clone()).collect();
+                report.problems.push(Problem::of(&error));
+            }
         }
         report.timings_ms.command = Some(millis(began));
         if !report.installed {

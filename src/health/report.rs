@@ -52,6 +52,9 @@ pub struct Report {
     /// The program's path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// The places outside of the PATH that were searched, if the program is in none of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub searched: Vec<String>,
     /// The program's version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,

@@ -156,7 +156,9 @@ function formatReports(reports, paint) {
   const one = reports.length === 1;
   const [noun, verb] = [one ? "provider" : "providers", one || ready === 1 ? "is" : "are"];
   const sum = `${ready} of ${reports.length} ${noun} ${verb} ready.`;
-  return `${table(head, rows, paint, widthOf(process.stdout))}\n\n${paint(ready > 0 ? "green" : "red", sum)}`;
+  const searched = reports.some(({ searched: places }) => places !== undefined);
+  const where = searched ? "\nAll places searched: `doctor --json`" : "";
+  return `${table(head, rows, paint, widthOf(process.stdout))}\n\n${paint(ready > 0 ? "green" : "red", sum)}${where}`;
 }
 
 /**

@@ -327,6 +327,9 @@ pub struct RunInfo {
     /// The CLI's engine; `None` for an API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineUsed>,
+    /// The file of the CLI that was started; `None` for an API.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cli_path: Option<String>,
     /// The folder of the login that served the run, if the option `login` names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub login: Option<String>,

@@ -108,6 +108,11 @@ pub(super) fn lookup<'a>(vars: &'a [(OsString, OsString)], name: &str) -> Option
         .map(|(_, value)| value.as_os_str())
 }
 
+/// Returns whether `name` is the variable with the folders of programs.
+pub(super) fn is_path(name: &OsStr) -> bool {
+    is_same(name, "PATH")
+}
+
 fn is_same(one: &OsStr, other: &str) -> bool {
     match cfg!(windows) {
         true => one.eq_ignore_ascii_case(other),

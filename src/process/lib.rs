@@ -27,6 +27,7 @@
 
 pub mod activity;
 mod drain;
+mod elsewhere;
 mod ending;
 mod env;
 mod fault;
@@ -78,6 +79,7 @@ mod wait;
 mod watchdog;
 pub mod zone;
 
+pub use elsewhere::{Elsewhere, NotTaken, Searched, VersionOf, version_of_path};
 pub use env::{EnvPlan, Vars};
 pub use fault::{StartError, TooLong};
 pub use feed::{StdinClosed, StdinWriter};
@@ -91,7 +93,7 @@ pub use proc_linux::started;
 pub use profile::profile_folder;
 #[cfg(any(test, feature = "test-support"))]
 pub use resolve::counted;
-pub use resolve::{Resolved, resolve};
+pub use resolve::{Resolved, resolve, resolve_also_in};
 pub use running::{Closer, End, Exit, Hold, Running, StderrWatch, Timings};
 pub use shell::{ShellCommand, ShellReport, run_shell};
 pub use spec::{InUse, ProcessLimits, Spec, Stdin, Waiting};

@@ -1,7 +1,8 @@
 //! Finding the file that a program's name stands for, and checking that the file's interpreter is there.
 //!
-//! In: a name or path and the child's PATH. Out: the file to execute (on Windows also the script behind an npm shim).
-//! Answers are cached by (name, PATH) and checked again by one `stat` each time they are used.
+//! In: a name or path, the child's PATH, and the folders that are searched after it ([`Elsewhere`]). Out: the file to execute (on
+//! Windows also the script behind an npm shim). Answers are cached by all three and checked again by one `stat` each time they are
+//! used; one from outside of the PATH is searched again after a minute, since a newer version has another place.
 //!
 //! Empty and relative folders of the PATH (`PATH=$PATH:`, `.`, `bin`) are skipped, as Go does since 1.19 (os/exec, `ErrDot`):
 //! they depend on the working folder, which others may control. On Windows the working folder is not searched either. The child
@@ -13,7 +14,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use super::elsewhere::{Elsewhere, NotTaken, VersionOf};
 use super::fault::StartError;
 
 /// The file to execute for a program, and how to call it.
@@ -28,6 +31,8 @@ pub struct Resolved {
     /// The arguments for calling the interpreter directly. Set where the `#!` line goes through `env`, which would search
     /// folders that are skipped here.
     pub called_with: Option<Vec<OsString>>,
+    /// A folder outside of the PATH with the interpreter. It is added at the PATH's end, since a script may start others like it.
+    pub also_on_path: Option<PathBuf>,
 }
 
 impl Resolved {
@@ -38,6 +43,7 @@ impl Resolved {
             prefix: Vec::new(),
             interpreter: None,
             called_with: None,
+            also_on_path: None,
         }
     }
 
@@ -63,8 +69,15 @@ impl Resolved {
     }
 }
 
-type Cache = HashMap<(OsString, OsString), Resolved>;
-static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
+/// A question: a program, the PATH, and the folders beside it.
+type Question = (OsString, OsString, Elsewhere);
+
+/// An answer, and until when it counts: for ever, if all of it is on the PATH.
+type Answer = (Resolved, Option<Instant>);
+
+static CACHE: LazyLock<Mutex<HashMap<Question, Answer>>> = LazyLock::new(Mutex::default);
+/// The time for which an answer from outside of the PATH counts.
+const ELSEWHERE: Duration = Duration::from_secs(60);
 /// The largest number of cached answers. A host uses a handful of programs; one that exceeds this makes up names.
 const CACHE_LIMIT: usize = 256;
 /// The folders that `execvp` searches when there is no PATH (`confstr(_CS_PATH)` of glibc).
@@ -77,6 +90,20 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// [`StartError::NotOnPath`], [`StartError::NotFound`], [`StartError::IsDirectory`], [`StartError::NotExecutable`], and
 /// [`StartError::InterpreterNotFound`] for a script whose `#!` line (also `#!/usr/bin/env NAME`) leads nowhere.
 pub fn resolve(program: &OsStr, path: Option<&OsStr>) -> Result<Resolved, StartError> {
+    resolve_also_in(program, path, &Elsewhere::default(), &|_| None)
+}
+
+/// Finds the file of `program` as [`resolve`] does, and where the PATH does not have it, or the interpreter of a script, in the
+/// folders of `elsewhere`. There, the newest copy by `version_of` is taken.
+///
+/// # Errors
+/// Those of [`resolve`].
+pub fn resolve_also_in(
+    program: &OsStr,
+    path: Option<&OsStr>,
+    elsewhere: &Elsewhere,
+    version_of: VersionOf,
+) -> Result<Resolved, StartError> {
     #[cfg(any(test, feature = "test-support"))]
     counted::RESOLVED.set(counted::RESOLVED.get() + 1);
     let path = path.unwrap_or(OsStr::new(DEFAULT_PATH));
@@ -85,21 +112,23 @@ pub fn resolve(program: &OsStr, path: Option<&OsStr>) -> Result<Resolved, StartE
     } else {
         absolute(program)?.into_os_string()
     };
-    let key = (program, path.to_owned());
+    let key = (program, path.to_owned(), elsewhere.clone());
     let cached = lock().get(&key).cloned();
-    if let Some(found) = cached.filter(Resolved::still_there) {
+    let counts = |(found, until): &Answer| until.is_none_or(|until| Instant::now() < until) && found.still_there();
+    if let Some((found, _)) = cached.filter(counts) {
         return Ok(found);
     }
-    let found = search(&key.0, path)?;
+    let (found, is_elsewhere) = search(&key.0, path, elsewhere, version_of)?;
     let mut cache = lock();
     if cache.len() >= CACHE_LIMIT {
         cache.clear();
     }
-    cache.insert(key, found.clone());
+    let until = is_elsewhere.then(|| Instant::now() + ELSEWHERE);
+    cache.insert(key, (found.clone(), until));
     Ok(found)
 }
 
-fn lock() -> std::sync::MutexGuard<'static, Cache> {
+fn lock() -> std::sync::MutexGuard<'static, HashMap<Question, Answer>> {
     CACHE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -125,24 +154,70 @@ fn absolute(program: &OsStr) -> Result<PathBuf, StartError> {
     })
 }
 
-/// The folders of a PATH: those that are searched, and those that are skipped.
-struct Folders {
+/// The folders of a PATH: those that are searched, and those that are skipped; and those that are searched after it.
+struct Folders<'a> {
     searched: Vec<PathBuf>,
     skipped: Vec<PathBuf>,
+    elsewhere: &'a Elsewhere,
 }
 
-impl Folders {
-    fn of(path: &OsStr) -> Folders {
+/// An interpreter, and whether the PATH has it.
+struct Interpreter {
+    file: PathBuf,
+    is_on_path: bool,
+}
+
+impl Interpreter {
+    /// Runs it as the program, with these arguments first.
+    fn running(self, prefix: Vec<OsString>) -> Resolved {
+        let also_on_path = self.file.parent().filter(|_| !self.is_on_path).map(Path::to_owned);
+        Resolved {
+            prefix,
+            also_on_path,
+            ..Resolved::direct(self.file)
+        }
+    }
+}
+
+impl Folders<'_> {
+    fn of<'a>(path: &OsStr, elsewhere: &'a Elsewhere) -> Folders<'a> {
         // `~/bin`, which bash reads as the home's, is what `which` makes of it, too.
         let has_home = std::env::home_dir().is_some_and(|home| home.is_absolute());
         let is_searched = |folder: &PathBuf| folder.is_absolute() || (has_home && folder.starts_with("~"));
         let (searched, skipped) = std::env::split_paths(path).partition(is_searched);
-        Folders { searched, skipped }
+        Folders {
+            searched,
+            skipped,
+            elsewhere,
+        }
     }
 
     /// The file that the bare name `program` stands for.
     fn find(&self, program: &OsStr) -> Option<PathBuf> {
         find_in(program, &self.searched, Path::new("/"))
+    }
+
+    /// The interpreter `name` of `script`, from the PATH or from outside of it. A script from outside takes the one beside it first:
+    /// managers of Node's versions keep them together.
+    fn interpreter(&self, name: &OsStr, script: &Path, is_elsewhere: bool) -> Option<Interpreter> {
+        let not_on_path = |file| Interpreter {
+            file,
+            is_on_path: false,
+        };
+        let searches = !self.elsewhere.interpreters.is_empty();
+        let beside = script.parent().filter(|_| searches).and_then(|folder| {
+            let file = find_in(name, &[folder.to_owned()], Path::new("/"))?;
+            self.elsewhere.trusted(file).map(not_on_path)
+        });
+        let (first, last) = if is_elsewhere { (beside, None) } else { (None, beside) };
+        let on_path = || {
+            let file = self.find(name)?;
+            Some(Interpreter { file, is_on_path: true })
+        };
+        first
+            .or_else(on_path)
+            .or(last)
+            .or_else(|| self.elsewhere.interpreter(name).map(not_on_path))
     }
 
     /// The file that `program` would stand for in a folder that is skipped; errors mention it.
@@ -161,9 +236,15 @@ fn find_in(program: &OsStr, folders: &[PathBuf], here: &Path) -> Option<PathBuf>
     which::which_in(program, Some(path), here).ok()
 }
 
-/// Finds the file of `program` without the cache, and checks its interpreter.
-fn search(program: &OsStr, path: &OsStr) -> Result<Resolved, StartError> {
-    let folders = Folders::of(path);
+/// Finds the file of `program` without the cache, and checks its interpreter. Returns as well whether any of it was found outside of
+/// the PATH.
+fn search(
+    program: &OsStr,
+    path: &OsStr,
+    elsewhere: &Elsewhere,
+    version_of: VersionOf,
+) -> Result<(Resolved, bool), StartError> {
+    let folders = Folders::of(path, elsewhere);
     let found = match is_bare(program) {
         true => folders.find(program),
         // It is absolute by now. Windows itself does not take a script for a program.
@@ -172,27 +253,46 @@ fn search(program: &OsStr, path: &OsStr) -> Result<Resolved, StartError> {
         }
         false => which::which_in(program, Some(""), "/").ok(),
     };
-    let file = found.ok_or_else(|| not_found(program, path, &folders))?;
+    let (file, is_elsewhere) = match found {
+        Some(file) => (file, false),
+        None => match elsewhere.program(program, version_of) {
+            Ok(file) if is_bare(program) => (file, true),
+            other => return Err(not_found(program, path, &folders, other.err().unwrap_or_default())),
+        },
+    };
     if cfg!(windows) {
-        return behind_shim(file, &folders);
+        let found = behind_shim(file, &folders, is_elsewhere)?;
+        let is_elsewhere = is_elsewhere || found.also_on_path.is_some();
+        return Ok((found, is_elsewhere));
     }
     let Some(line) = shebang(&head(&file)) else {
-        return Ok(Resolved::direct(file));
+        return Ok((Resolved::direct(file), is_elsewhere));
     };
-    let Some(interpreter) = line.locate(&folders) else {
+    let Some(interpreter) = line.locate(&file, &folders, is_elsewhere) else {
         let interpreter = line.wanted().into();
         return Err(StartError::InterpreterNotFound { file, interpreter });
     };
-    let is_looked_up = line.env_name.is_some() && !folders.skipped.is_empty();
-    Ok(Resolved {
-        interpreter: Some(interpreter),
+    let is_looked_up = line.env_name.is_some() && (!folders.skipped.is_empty() || !interpreter.is_on_path);
+    // A shell script that a package manager has made starts Node by its name.
+    let node = || folders.interpreter(OsStr::new("node"), &file, true);
+    let started = match (interpreter.is_on_path, is_elsewhere) {
+        (false, _) => Some(interpreter.file.clone()),
+        (true, true) => node().filter(|node| !node.is_on_path).map(|node| node.file),
+        (true, false) => None,
+    };
+    let also_on_path = started.and_then(|file| Some(file.parent()?.to_owned()));
+    let is_elsewhere = is_elsewhere || also_on_path.is_some();
+    let found = Resolved {
+        also_on_path,
+        interpreter: Some(interpreter.file),
         called_with: is_looked_up.then(|| line.env_args.into_iter().map(OsString::from).collect()),
         ..Resolved::direct(file)
-    })
+    };
+    Ok((found, is_elsewhere))
 }
 
 /// Tells a missing file from a folder and from a file without permission to execute.
-fn not_found(program: &OsStr, path: &OsStr, folders: &Folders) -> StartError {
+fn not_found(program: &OsStr, path: &OsStr, folders: &Folders, not_taken: Vec<NotTaken>) -> StartError {
     if !is_bare(program) {
         let file = PathBuf::from(program);
         return match std::fs::metadata(&file) {
@@ -209,6 +309,7 @@ fn not_found(program: &OsStr, path: &OsStr, folders: &Folders) -> StartError {
             program: program.to_owned(),
             path: path.to_owned(),
             skipped: folders.find_skipped(program),
+            elsewhere: Box::new(folders.elsewhere.searched(not_taken)),
         },
     }
 }
@@ -243,15 +344,19 @@ impl Shebang {
         }
     }
 
-    fn locate(&self, folders: &Folders) -> Option<PathBuf> {
+    /// The interpreter of `script`, which was found on the PATH or not.
+    fn locate(&self, script: &Path, folders: &Folders, is_elsewhere: bool) -> Option<Interpreter> {
         let interpreter = PathBuf::from(&self.path);
         if !interpreter.is_file() {
             return None;
         }
+        let by_path = |file| Interpreter { file, is_on_path: true };
         match &self.env_name {
-            None => Some(interpreter),
-            Some(name) if is_bare(OsStr::new(name)) => folders.find(OsStr::new(name)),
-            Some(name) => which::which_in(name, Some(""), std::env::current_dir().ok()?).ok(),
+            None => Some(by_path(interpreter)),
+            Some(name) if is_bare(OsStr::new(name)) => folders.interpreter(OsStr::new(name), script, is_elsewhere),
+            Some(name) => which::which_in(name, Some(""), std::env::current_dir().ok()?)
+                .ok()
+                .map(by_path),
         }
     }
 }
@@ -302,13 +407,13 @@ pub(super) fn missing_interpreter(file: &Path) -> Option<OsString> {
 ///
 /// A `.ps1` is taken for the `.cmd` that npm writes beside it. A batch file that is no shim is left to the standard library,
 /// which runs it with `cmd.exe` and refuses arguments that can't be quoted safely.
-fn behind_shim(file: PathBuf, folders: &Folders) -> Result<Resolved, StartError> {
+fn behind_shim(file: PathBuf, folders: &Folders, is_elsewhere: bool) -> Result<Resolved, StartError> {
     let extension = file.extension().and_then(OsStr::to_str).map(str::to_ascii_lowercase);
     let batch = match extension.as_deref() {
         Some("cmd" | "bat") => file,
         Some("ps1") if file.with_extension("cmd").is_file() => file.with_extension("cmd"),
         Some("ps1") => return Err(StartError::NotExecutable { file }),
-        _ if is_script(&file) => return by_node(file, folders),
+        _ if is_script(&file) => return by_node(file, folders, is_elsewhere),
         _ => return Ok(Resolved::direct(file)),
     };
     let text = std::fs::read_to_string(&batch).unwrap_or_default();
@@ -332,18 +437,20 @@ fn behind_shim(file: PathBuf, folders: &Folders) -> Result<Resolved, StartError>
     };
     let beside = below(&format!("{runtime}{}", std::env::consts::EXE_SUFFIX));
     let runtime = match beside.is_file() {
-        true => beside,
-        false => (folders.find(OsStr::new(&runtime))).ok_or_else(|| StartError::InterpreterNotFound {
-            file: batch.clone(),
-            interpreter: runtime.into(),
-        })?,
+        true => Interpreter {
+            file: beside,
+            is_on_path: true,
+        },
+        false => folders
+            .interpreter(OsStr::new(&runtime), &batch, is_elsewhere)
+            .ok_or_else(|| StartError::InterpreterNotFound {
+                file: batch.clone(),
+                interpreter: runtime.into(),
+            })?,
     };
     let mut prefix: Vec<OsString> = shim.runtime_args.into_iter().map(OsString::from).collect();
     prefix.push(target.into_os_string());
-    Ok(Resolved {
-        prefix,
-        ..Resolved::direct(runtime)
-    })
+    Ok(runtime.running(prefix))
 }
 
 /// Returns whether `file` has the name of a script that Node runs.
@@ -355,15 +462,12 @@ fn is_script(file: &Path) -> bool {
 }
 
 /// Runs a script with the Node of the PATH: on Windows it has neither a `#!` line that counts nor, here, a shim.
-fn by_node(file: PathBuf, folders: &Folders) -> Result<Resolved, StartError> {
-    let Some(node) = folders.find(OsStr::new("node")) else {
+fn by_node(file: PathBuf, folders: &Folders, is_elsewhere: bool) -> Result<Resolved, StartError> {
+    let Some(node) = folders.interpreter(OsStr::new("node"), &file, is_elsewhere) else {
         let interpreter = "node".into();
         return Err(StartError::InterpreterNotFound { file, interpreter });
     };
-    Ok(Resolved {
-        prefix: vec![file.into_os_string()],
-        ..Resolved::direct(node)
-    })
+    Ok(node.running(vec![file.into_os_string()]))
 }
 
 /// A counter for tests of whole calls.
@@ -405,6 +509,7 @@ mod tests {
                 prefix: vec![],
                 interpreter: Some("/bin/sh".into()),
                 called_with: None,
+                also_on_path: None,
             }
         );
     }
@@ -491,9 +596,13 @@ mod tests {
             prefix: vec!["--x".into(), script.into()],
             ..Resolved::direct(node)
         };
-        let nowhere = Folders::of(OsStr::new(""));
-        assert_eq!(behind_shim(shim, &nowhere).unwrap(), expected);
-        assert_eq!(behind_shim(folder.path().join("cli.ps1"), &nowhere).unwrap(), expected);
+        let elsewhere = Elsewhere::default();
+        let nowhere = Folders::of(OsStr::new(""), &elsewhere);
+        assert_eq!(behind_shim(shim, &nowhere, false).unwrap(), expected);
+        assert_eq!(
+            behind_shim(folder.path().join("cli.ps1"), &nowhere, false).unwrap(),
+            expected
+        );
     }
 
     /// Makes a folder inside the tests' working folder, the package's own, so that a relative path can name it.
@@ -561,5 +670,70 @@ mod tests {
         assert_eq!(found.command(), (node, vec!["--flag".into(), script.clone().into()]));
         let found = resolve(OsStr::new("cli"), Some(absolute.path().as_os_str())).unwrap();
         assert_eq!(found.command(), (script, vec![]));
+    }
+
+    #[test]
+    fn what_the_path_lacks_is_found_elsewhere_with_its_interpreter() {
+        let (on_path, away, nodes) = (
+            tempfile::tempdir().unwrap(),
+            tempfile::tempdir().unwrap(),
+            tempfile::tempdir().unwrap(),
+        );
+        let elsewhere = Elsewhere {
+            programs: vec![away.path().to_owned()],
+            interpreters: vec![nodes.path().to_owned()],
+            ..Elsewhere::default()
+        };
+        let find = |elsewhere: &Elsewhere| {
+            let path = Some(on_path.path().as_os_str());
+            resolve_also_in(OsStr::new("cli"), path, elsewhere, &|_| None)
+        };
+        let script = write(away.path(), "cli", 0o755, "#!/usr/bin/env -S made-up-runtime --flag\n");
+        assert_eq!(
+            find(&elsewhere).map_err(|error| error.to_string()),
+            Err(format!("{} needs made-up-runtime, which is missing", script.display()))
+        );
+        let runtime = write(nodes.path(), "made-up-runtime", 0o755, "#!/bin/sh\n");
+        let found = find(&elsewhere).unwrap();
+        assert_eq!(found.also_on_path.as_deref(), Some(nodes.path()));
+        assert_eq!(found.command(), (runtime, vec!["--flag".into(), script.clone().into()]));
+        // Another interpreter beside the script is the one that it was installed with, also before the PATH's.
+        write(on_path.path(), "made-up-runtime", 0o755, "#!/bin/sh\n");
+        let beside = write(away.path(), "made-up-runtime", 0o755, "#!/bin/sh\n");
+        let again = Elsewhere {
+            never: vec!["/nowhere".into()],
+            ..elsewhere.clone()
+        };
+        assert_eq!(find(&again).unwrap().interpreter, Some(beside));
+        // The PATH comes first.
+        let file = write(on_path.path(), "cli", 0o755, "#!/bin/sh\n");
+        let third = Elsewhere {
+            never: vec!["/nowhere/else".into()],
+            ..elsewhere
+        };
+        assert_eq!(find(&third).unwrap().command(), (file, vec![]));
+    }
+
+    #[test]
+    fn the_error_names_the_places_and_what_was_not_taken() {
+        let (home, open) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let file = write(open.path(), "cli", 0o755, "#!/bin/sh\n");
+        std::fs::set_permissions(open.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        let elsewhere = Elsewhere {
+            programs: vec![home.path().join("*/bin"), open.path().to_owned()],
+            home: Some(home.path().to_owned()),
+            ..Elsewhere::default()
+        };
+        let none = Some(OsStr::new("/nonexistent"));
+        let found = resolve_also_in(OsStr::new("cli"), none, &elsewhere, &|_| None);
+        assert_eq!(
+            found.map_err(|error| error.to_string()),
+            Err(format!(
+                "cli is not in any folder of the PATH, nor in ~/*/bin and the other places of installers. {file} was not taken: \
+                 everybody can write to {open}",
+                open = open.path().display(),
+                file = file.display(),
+            ))
+        );
     }
 }

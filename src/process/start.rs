@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -152,6 +153,9 @@ fn prepare(spec: &Spec, run_id: &str) -> Result<Launch, StartError> {
         Some(resolved) => resolved.clone(),
         None => resolve(&spec.program, env::lookup(&vars, "PATH"))?,
     };
+    if let Some(folder) = &resolved.also_on_path {
+        add_to_path(&mut vars, folder);
+    }
     let (file, mut args) = resolved.command();
     args.extend(spec.args.iter().cloned());
     let launch = Launch {
@@ -164,6 +168,20 @@ fn prepare(spec: &Spec, run_id: &str) -> Result<Launch, StartError> {
     };
     launch.check()?;
     Ok(launch)
+}
+
+/// Adds `folder` at the end of the PATH.
+fn add_to_path(vars: &mut Vars, folder: &Path) {
+    let path = env::lookup(vars, "PATH").unwrap_or_default();
+    let folders = std::env::split_paths(path).chain([folder.to_owned()]);
+    // A folder whose name can't stand in a PATH is left out.
+    let Ok(path) = std::env::join_paths(folders.filter(|folder| !folder.as_os_str().is_empty())) else {
+        return;
+    };
+    let name = vars.iter().map(|(name, _)| name).find(|name| env::is_path(name));
+    let name = name.cloned().unwrap_or_else(|| "PATH".into());
+    vars.retain(|(other, _)| *other != name);
+    vars.push((name, path));
 }
 
 fn set(vars: &mut Vars, name: &str, value: OsString) {

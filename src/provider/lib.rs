@@ -34,6 +34,7 @@ pub mod openai;
 pub mod opencode;
 pub mod options;
 pub mod output;
+pub mod places;
 pub mod qwen;
 pub mod support;
 pub mod tool_form;

@@ -15,6 +15,7 @@ use super::flags::{Flag, When};
 use super::media::MediaSupport;
 use super::models::Models;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, PromptStyle};
+use super::places::Place;
 use dfp_model::event::EngineUsed;
 use dfp_text::decode::Wire;
 use dfp_text::schema::{Schema, strict};
@@ -26,6 +27,8 @@ pub struct Provider {
     pub id: Cow<'static, str>,
     /// The program that is looked up on PATH, unless `cliPath` names another.
     pub command: Cow<'static, str>,
+    /// The places where its installers put it, searched if the PATH does not have it.
+    pub places: &'static [&'static [Place]],
     /// The facts that a person should know; docs/reference/providers.md is made of them.
     pub about: About,
     /// The defaults of its options.
@@ -100,6 +103,7 @@ impl Provider {
     pub const BASE: Provider = Provider {
         id: Cow::Borrowed(""),
         command: Cow::Borrowed(""),
+        places: &[],
         about: About {
             name: "",
             versions: &[],

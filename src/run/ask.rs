@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use super::base::{Base, not_started, start_hint};
+use super::base::{Base, not_found, not_started, searched, start_hint};
 use super::programs::NotFound;
 use dfp_exchange::print::{self, Surroundings};
 use dfp_model::error::ProviderError;
@@ -34,7 +34,9 @@ pub fn file(engine: &Base, base: &Arc<Vars>) -> Result<PathBuf, Box<ProviderErro
         NotFound::Refused(error) => error,
         NotFound::Start(error) => {
             let refusal = ProviderError::new(engine.id(), error.code(), error.to_string());
-            Box::new(refusal.with_hint(start_hint(engine.id(), &error)))
+            let mut refusal = refusal.with_hint(start_hint(engine.id(), &error));
+            refusal.problems = searched(&error);
+            Box::new(refusal)
         }
     })?;
     Ok(program.binary().file().to_owned())
@@ -173,8 +175,14 @@ async fn output(
     limit: Duration,
     cancel: &CancellationToken,
 ) -> Result<Output, Box<ProviderError>> {
+    // A program with a path of its own is no CLI: the interpreter of one.
+    let is_cli = line.program == command::bare(&engine.provider, &engine.options)?.program;
+    let program = match is_cli {
+        true => Some(engine.look(base).map_err(|error| not_found(engine, error))?),
+        false => None,
+    };
     let surroundings = Surroundings {
-        file: None,
+        file: program.map(|program| program.binary().resolved().clone()),
         base_env: Arc::clone(base),
         limits: ProcessLimits {
             timeout: Some(limit),

@@ -12,9 +12,9 @@ use super::quota::UsedUp;
 use super::record;
 use dfp_exchange::installed::Binary;
 use dfp_exchange::print::{NotStarted, Surroundings};
-use dfp_model::error::{Code, ProviderError};
+use dfp_model::error::{Code, Problem, ProviderError};
 use dfp_process::limit::{self, Permit};
-use dfp_process::{ProcessLimits, StartError, Tees, Vars};
+use dfp_process::{NotTaken, ProcessLimits, StartError, Tees, Vars};
 use dfp_provider::classify;
 use dfp_provider::command;
 use dfp_provider::options::Options;
@@ -236,5 +236,25 @@ pub(super) fn not_started(engine: &Base, error: &NotStarted) -> Box<ProviderErro
             (Code::SpawnFailed, reason, classify::hint(id, Code::SpawnFailed))
         }
     };
-    Box::new(ProviderError::new(id, code, reason).with_hint(hint))
+    let mut refusal = ProviderError::new(id, code, reason).with_hint(hint);
+    if let NotStarted::Process(error) = error {
+        refusal.problems = searched(error);
+    }
+    Box::new(refusal)
+}
+
+/// The places in which a program was searched in vain, each with what is there.
+pub(super) fn searched(error: &StartError) -> Vec<Problem> {
+    let StartError::NotOnPath { program, elsewhere, .. } = error else {
+        return Vec::new();
+    };
+    let not_taken = elsewhere.not_taken.iter().map(|NotTaken { file, why }| Problem {
+        field: file.display().to_string(),
+        message: format!("it was not taken: {why}"),
+    });
+    let folders = elsewhere.folders.iter().map(|folder| Problem {
+        field: folder.display().to_string(),
+        message: format!("{} is not there", program.display()),
+    });
+    not_taken.chain(folders).collect()
 }

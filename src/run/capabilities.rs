@@ -220,6 +220,7 @@ mod tests {
             prefix: Vec::new(),
             interpreter: None,
             called_with: None,
+            also_on_path: None,
         };
         Binary::new(resolved, None)
     }

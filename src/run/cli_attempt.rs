@@ -187,6 +187,7 @@ impl CliAttempt<'_> {
             sink,
             ..
         } = *self.call;
+        info.cli_path = Some(binary.to_string_lossy().into_owned());
         let waiting = Waiting {
             at: &binary.to_string_lossy(),
             places: engine.options.max_concurrency,

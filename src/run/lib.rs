@@ -34,6 +34,7 @@ mod lifecycle;
 mod live_support;
 mod log;
 pub mod model;
+mod places;
 mod prewarm;
 mod print;
 mod print_prompt;

@@ -2,7 +2,7 @@
 //!
 //! In: a provider, its options, the environment of a call. Out: a [`Program`]. A call that may continue a resting session uses the
 //! [known](Programs::known) one: nothing is searched, looked at or built for it. A call that starts a process, or opens a session
-//! in one that runs, [looks](Programs::look): the file is found on the PATH and examined, and the command lines are built again
+//! in one that runs, [looks](Programs::look): the file is found on the PATH, or in the places of installers, and examined, and the command lines are built again
 //! only if the file has changed, or has refused something new. So the next start notices an update, a removed file and another
 //! PATH.
 
@@ -14,13 +14,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use super::capabilities;
-use super::live_support::{Basis, LiveSupport};
+use super::live_support::{self, Basis, LiveSupport};
+use super::places;
 use dfp_exchange::form::ProcessOptions;
 use dfp_exchange::installed::{Binary, Installed};
 use dfp_exchange::print;
 use dfp_model::error::ProviderError;
 use dfp_model::event::EngineUsed;
-use dfp_process::{StartError, Vars};
+use dfp_process::{Elsewhere, StartError, Vars};
 use dfp_provider::Provider;
 use dfp_provider::command::{self, CommandLine, Mode};
 use dfp_provider::options::Options;
@@ -56,6 +57,8 @@ pub(super) struct Program {
 struct Search {
     name: String,
     path: Option<OsString>,
+    /// The folders that are searched after the PATH.
+    elsewhere: Elsewhere,
     /// The variables that forbid an engine.
     forbids: Vec<(EngineUsed, &'static str)>,
     /// A digest of the environment and options with which its processes run.
@@ -113,7 +116,14 @@ impl Programs {
             Some(before) => Arc::clone(&before.search),
             None => Arc::new(Search::of(provider, options, env).map_err(NotFound::Refused)?),
         };
-        let found = dfp_process::resolve(OsStr::new(&search.name), search.path.as_deref()).map_err(NotFound::Start)?;
+        let version_of = |file: &Path| {
+            let check = provider.checks.live.or(provider.checks.warm);
+            let of_package = check.and_then(|check| live_support::version(&check, file));
+            of_package.or_else(|| dfp_process::version_of_path(file))
+        };
+        let name = OsStr::new(&search.name);
+        let found = dfp_process::resolve_also_in(name, search.path.as_deref(), &search.elsewhere, &version_of)
+            .map_err(NotFound::Start)?;
         let args = provider.custom.as_ref().map_or(&[][..], |own| &own.default_args);
         let binary = Binary::new(found, options.login.as_deref())
             .with_args(args)
@@ -166,6 +176,7 @@ impl Search {
             surroundings: surroundings.finish(),
             forbids: forbids.collect(),
             path: print::variable(&line, env, "PATH"),
+            elsewhere: places::elsewhere(provider, options, &line, |name| print::variable(&line, env, name)),
             name: line.program,
         })
     }

@@ -56,7 +56,18 @@ const DEFAULTS = new Set(["temperature", "maxTokens", "stop", "streaming", "prof
 const SERIALIZED = Object.freeze([
   ...["metadata", "tags", "verbose", "disableStreaming", "outputVersion"],
   ...["temperature", "maxTokens", "stop", "streaming", "profile", "maxRetries"],
-  ...["model", "cliPath", "cwd", "engine", "auth", "authType", "systemPrompt", "permissionMode", "disableBuiltInTools"],
+  ...[
+    "model",
+    "cliPath",
+    "cliSearch",
+    "cwd",
+    "engine",
+    "auth",
+    "authType",
+    "systemPrompt",
+    "permissionMode",
+    "disableBuiltInTools",
+  ],
   ...["ignoreUserConfig", "sandbox", "toolForm", "inputEncoding", "textToolCalls", "outputFormat", "promptStyle"],
   ...[
     "includePartialMessages",

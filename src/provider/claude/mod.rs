@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, Auth, EngineKind, OptionSpec, Options, OutputFormat};
+use super::places::{self, Place};
 use super::{
     APPENDED_PROMPT_FILE, About, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, GatewayVariable, Guard,
     LiveForm, LoginAnswer, LoginCheck, LoginDir, LoginKind, LoginSign, LoginWords, OwnSettings, Provider, Reading,
@@ -169,6 +170,19 @@ const MODELS: Models = Models {
 pub static CLAUDE: Provider = Provider {
     id: Cow::Borrowed("claude"),
     command: Cow::Borrowed("claude"),
+    places: &[
+        &[
+            Place::home(".local/bin", "native installer: code.claude.com, Advanced setup"),
+            Place::home(
+                ".claude/local",
+                "`claude migrate-installer`: a launcher over a package of its own",
+            ),
+            Place::home(".claude/local/node_modules/.bin", "`claude migrate-installer`"),
+        ],
+        places::HOMEBREW,
+        places::NODE,
+        places::WINDOWS,
+    ],
     about: About {
         name: "Claude",
         versions: &["2.1.197", "2.1.332"],

@@ -15,6 +15,7 @@ use std::borrow::Cow;
 use super::callbacks::TOKEN_VARIABLE;
 use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::options::{self, EngineKind, OptionSpec, OutputFormat};
+use super::places::{self, Place, Root};
 use super::{
     About, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, LoginAnswer, LoginCheck, LoginDir,
     LoginKind, LoginSign, LoginWords, OUTPUT_SCHEMA_FILE, PromptLimit, Provider, Reading, SYSTEM_PROMPT_FILE,
@@ -48,6 +49,16 @@ const MODELS: Models = Models {
 pub static CODEX: Provider = Provider {
     id: Cow::Borrowed("codex"),
     command: Cow::Borrowed("codex"),
+    places: &[
+        &[Place::new(
+            Root::Variable("CODEX_INSTALL_DIR", Some(".local/bin")),
+            "",
+            "install.sh of openai/codex: `CODEX_INSTALL_DIR`",
+        )],
+        places::HOMEBREW,
+        places::NODE,
+        places::WINDOWS,
+    ],
     about: About {
         name: "Codex",
         versions: &["0.169.0"],

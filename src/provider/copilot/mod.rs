@@ -16,6 +16,7 @@ use std::borrow::Cow;
 use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::media::MediaSupport;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
+use super::places::{self, Place};
 use super::{
     About, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, LoginDir, PrivateHome, Provider,
     Reading, Versions, When, Word, flag, optional, system_prompt, var_when,
@@ -34,6 +35,12 @@ const AGENT_FILE: &str = "copilot-home/agents/pipe.agent.md";
 pub static COPILOT: Provider = Provider {
     id: Cow::Borrowed("copilot"),
     command: Cow::Borrowed("copilot"),
+    places: &[
+        &[Place::home(".local/bin", "install.sh of github/copilot-cli: `PREFIX`")],
+        places::HOMEBREW,
+        places::NODE,
+        places::WINDOWS,
+    ],
     about: About {
         name: "Copilot",
         versions: &["1.0.102"],

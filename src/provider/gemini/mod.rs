@@ -19,6 +19,7 @@ use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, NATIVE, Needs, UNSUPPORTED};
 use super::choices::Choices;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
+use super::places;
 use super::{
     About, AcpErrors, AcpUsage, Announced, Checks, Defaults, EndedLogin, EngineCheck, EnvValue, FileSpec, LoginDir,
     Provider, Reading, SYSTEM_PROMPT_FILE, SettingsFile, SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions,
@@ -57,6 +58,7 @@ const MODELS: Models = Models {
 pub static GEMINI: Provider = Provider {
     id: Cow::Borrowed("gemini"),
     command: Cow::Borrowed("gemini"),
+    places: &[places::LOCAL_BIN, places::HOMEBREW, places::NODE, places::WINDOWS],
     about: About {
         name: "Gemini",
         versions: &["0.61.0"],

@@ -7,6 +7,7 @@
 
 use super::errors::Errors;
 use super::options::{self, OptionSpec, OutputFormat, PromptStyle};
+use super::places;
 use super::{About, Defaults, Flag, Provider, When, Word, flag};
 use Word::Lit;
 use dfp_model::error::Code;
@@ -17,6 +18,8 @@ use std::borrow::Cow;
 pub static GLM: Provider = Provider {
     id: Cow::Borrowed("glm"),
     command: Cow::Borrowed("ax-glm"),
+    // No installer of it is known.
+    places: &[places::LOCAL_BIN, places::HOMEBREW, places::NODE, places::WINDOWS],
     about: About {
         name: "Glm",
         versions: &[],

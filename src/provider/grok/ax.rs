@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use super::super::errors::Errors;
 use super::super::options::{self, OptionSpec, OutputFormat};
+use super::super::places;
 use super::super::{About, Provider, glm};
 use crate::models::Models;
 use dfp_model::error::Code;
@@ -14,6 +15,8 @@ use dfp_text::decode::Wire;
 pub static AX_GROK: Provider = Provider {
     id: Cow::Borrowed("grok"),
     command: Cow::Borrowed("ax-grok"),
+    // No installer of it is known.
+    places: &[places::LOCAL_BIN, places::HOMEBREW, places::NODE, places::WINDOWS],
     about: About {
         name: "Grok",
         versions: &[],

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::models::Models;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, PromptStyle, SystemPrompt};
+use super::places::{self, Place};
 use super::{
     About, AcpErrors, AcpUsage, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LoginDir, PrivateHome,
     Provider, Reading, SessionParts, SessionSpec, Var, Versions, WarmForm, WarmThread, When, Word, choice_var, flag,
@@ -45,6 +46,13 @@ const AUTH_PATH: &str = "GROK_AUTH_PATH";
 pub static GROK: Provider = Provider {
     id: Cow::Borrowed("grok"),
     command: Cow::Borrowed("grok"),
+    places: &[
+        &[Place::home(".grok/bin", "postinstall of @xai-official/grok 1.0.41")],
+        places::LOCAL_BIN,
+        places::HOMEBREW,
+        places::NODE,
+        places::WINDOWS,
+    ],
     about: About {
         name: "Grok",
         versions: &["1.0.41"],

@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, SystemPrompt};
+use super::places::{self, Place, Root};
 use super::{
     About, Announced, Checks, Defaults, EngineCheck, EnvValue, LiveForm, LoginDir, Provider, Reading, SettingsFile,
     SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions, When, Word, choice_var, flag, optional, pure,
@@ -34,6 +35,26 @@ const AGENT: &str = "pipe";
 pub static OPENCODE: Provider = Provider {
     id: Cow::Borrowed("opencode"),
     command: Cow::Borrowed("opencode"),
+    places: &[
+        &[
+            Place::new(
+                Root::Variable("OPENCODE_INSTALL_DIR", None),
+                "",
+                "opencode.ai/install (README, Installation directory)",
+            ),
+            Place::new(
+                Root::Variable("XDG_BIN_DIR", None),
+                "",
+                "opencode.ai/install (README, Installation directory)",
+            ),
+            Place::home("bin", "opencode.ai/install (README, Installation directory)"),
+            Place::home(".opencode/bin", "opencode.ai/install (README, Installation directory)"),
+        ],
+        places::LOCAL_BIN,
+        places::HOMEBREW,
+        places::NODE,
+        places::WINDOWS,
+    ],
     about: About {
         name: "OpenCode",
         versions: &["1.18.34"],

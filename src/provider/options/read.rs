@@ -243,6 +243,7 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         },
         on_unsupported: on_unsupported(map),
         cli_path: text("cliPath"),
+        searches_everywhere: text("cliSearch").as_deref() != Some("path"),
         timeout: limit(number("timeout", defaults.timeout_ms)),
         idle_timeout: limit(number("idleTimeout", 0)),
         // A live session that is stuck would be stuck for every call to come.

@@ -81,6 +81,8 @@ const fn option(name: &'static str, kind: Kind) -> OptionSpec {
 pub const MODEL: OptionSpec = option("model", Kind::Model);
 /// `cliPath`.
 pub const CLI_PATH: OptionSpec = option("cliPath", Kind::Text);
+/// `cliSearch`: the PATH alone, or the places of installers as well.
+pub const CLI_SEARCH: OptionSpec = option("cliSearch", Kind::OneOf(&["everywhere", "path"]));
 /// `timeout`, ms; 0 for none.
 pub const TIMEOUT: OptionSpec = option("timeout", Kind::Ms(0, MAX_MS));
 /// `timeout` of a CLI that may wait for ever, so that 0 is not allowed.
@@ -226,6 +228,7 @@ pub const LOGIN: OptionSpec = option("login", Kind::Fields(&[option("configDir",
 pub const COMMON: &[OptionSpec] = &[
     MODEL,
     CLI_PATH,
+    CLI_SEARCH,
     TIMEOUT,
     MAX_BUFFER,
     INPUT_ENCODING,

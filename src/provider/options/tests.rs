@@ -125,7 +125,7 @@ fn an_option_is_named_with_what_was_given_and_what_is_allowed() {
     }
     assert!(
         refusal(r#"{"frequencyPenalty":1}"#)
-            .starts_with(r#"unknown option "frequencyPenalty"; allowed: model, cliPath, "#)
+            .starts_with(r#"unknown option "frequencyPenalty"; allowed: model, cliPath, cliSearch, "#)
     );
 }
 

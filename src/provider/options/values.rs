@@ -104,6 +104,8 @@ pub struct Options {
     pub on_unsupported: Option<OnUnsupported>,
     /// `cliPath`; the provider's command if not set.
     pub cli_path: Option<String>,
+    /// `cliSearch`: true if places outside of the PATH are searched as well.
+    pub searches_everywhere: bool,
     /// `timeout`: wall clock of one process. `None` for no limit.
     pub timeout: Option<Duration>,
     /// `idleTimeout`: silence of one process. `None` for no limit.

@@ -15,6 +15,7 @@ use serde_json::json;
 use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
+use super::places::{self, Place};
 use super::{
     About, AcpErrors, AcpUsage, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, Guard, LiveForm,
     PromptLimit, Provider, Reading, SYSTEM_PROMPT_FILE, SchemaForm, SettingsFile, SettingsForm, SettingsPlace,
@@ -162,6 +163,15 @@ const MODELS: Models = Models {
 pub static QWEN: Provider = Provider {
     id: Cow::Borrowed("qwen"),
     command: Cow::Borrowed("qwen"),
+    places: &[
+        &[Place::home(
+            ".local/bin",
+            "install-qwen-standalone.sh of QwenLM/qwen-code",
+        )],
+        places::HOMEBREW,
+        places::NODE,
+        places::WINDOWS,
+    ],
     about: About {
         name: "Qwen",
         versions: &["0.15.10", "0.24.4"],

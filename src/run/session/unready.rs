@@ -110,6 +110,7 @@ mod tests {
             prefix: Vec::new(),
             interpreter: None,
             called_with: None,
+            also_on_path: None,
         };
         let installed = Installed {
             line,
