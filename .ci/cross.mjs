@@ -38,7 +38,7 @@ const NODE_OF_MUSL = "22.20.0";
 const PLATFORMS = {
   "check-windows": () => {
     const env = setUpCompiler();
-    const crates = ["--lib", "--test", "integration", "--features", "fake-cli"];
+    const crates = ["--lib", "--tests", "--features", "fake-cli"];
     cargo(["cargo", "clippy", ...crates, "--target", TARGET, "--", "-D", "warnings"], env);
     return `${TARGET} compiles without a warning`;
   },

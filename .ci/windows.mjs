@@ -170,7 +170,10 @@ function cargoTests(name) {
 function buildTests() {
   const windows = process.platform === "win32";
   const tests = ["--lib", "--test", "integration", "--features", "fake-cli", ...(windows ? [] : ["--target", TARGET])];
-  const output = cargo(["test", "--no-run", "--message-format=json", ...tests], windows ? {} : setUpCompiler());
+  const output = cargo(
+    ["test", "--no-run", "--message-format=json-render-diagnostics", ...tests],
+    windows ? {} : setUpCompiler(),
+  );
   for (const line of output.split("\n")) {
     const { executable, target } = line.startsWith("{") ? JSON.parse(line) : {};
     if (executable) testPrograms.set(target.name, executable);

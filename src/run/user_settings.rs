@@ -263,7 +263,12 @@ mod tests {
         let path = folder.path().join("x");
         fs::write(&path, text).unwrap();
         let found = Found::read(file(form), path)?;
-        let of = |one| found.says(one).replace(&folder.path().display().to_string(), "");
+        let of = |one| {
+            found
+                .says(one)
+                .replace(&folder.path().display().to_string(), "")
+                .replace('\\', "/")
+        };
         Some(found.unbeaten().map(of).collect())
     }
 

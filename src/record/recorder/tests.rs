@@ -85,6 +85,7 @@ async fn a_log_that_somebody_cuts_is_given_up_with_the_reason() {
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
 }
 
+#[cfg(unix)]
 #[tokio::test]
 async fn a_new_file_is_its_owners_alone() {
     use std::os::unix::fs::PermissionsExt;
