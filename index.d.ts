@@ -489,6 +489,12 @@ export interface ClaudeCliProviderOptions extends CliProviderOptions {
    * system prompt and tools, they are sent these ahead. Default: 0.
    */
   spares?: number | undefined;
+  /**
+   * How long the API keeps the beginning of a thread for its next call, which is then cheaper: `"5m"` or `"1h"`, whose writing costs more. Default:
+   * the CLI's own, an hour with a plan and five minutes with a key (claude 2.1.332). What was written is `cacheWrite5mTokens` and
+   * `cacheWrite1hTokens` of a reply's usage.
+   */
+  promptCache?: { readonly ttl: "5m" | "1h" } | undefined;
 }
 
 /** How a call that failed is made again. `timeout` counts for each attempt. */
@@ -1150,6 +1156,10 @@ export interface UpdateUsage {
 export interface TokenUsage extends UpdateUsage {
   /** Of the output: reasoning. */
   reasoningTokens?: number;
+  /** Of `cacheWriteTokens`: kept for five minutes. Absent where nothing was, or the provider does not tell (claude does). */
+  cacheWrite5mTokens?: number;
+  /** Of `cacheWriteTokens`: kept for an hour. Absent where nothing was, or the provider does not tell (claude does). */
+  cacheWrite1hTokens?: number;
   /** `true` where the provider reported nothing and the counts are a quarter of the characters. */
   estimated?: true;
 }
@@ -1328,7 +1338,14 @@ export interface AIMessageJson {
     input_tokens: number;
     output_tokens: number;
     total_tokens: number;
-    input_token_details?: { cache_read?: number; cache_creation?: number };
+    input_token_details?: {
+      cache_read?: number;
+      cache_creation?: number;
+      /** Of `cache_creation`: kept for five minutes. */
+      ephemeral_5m_input_tokens?: number;
+      /** Of `cache_creation`: kept for an hour. */
+      ephemeral_1h_input_tokens?: number;
+    };
     output_token_details?: { reasoning?: number };
   };
   /** What is known of the run. */

@@ -256,7 +256,13 @@ function replyFields(reply, provider) {
       input_tokens: usage.inputTokens,
       output_tokens: usage.outputTokens,
       total_tokens: usage.totalTokens,
-      input_token_details: known({ cache_read: usage.cacheReadTokens, cache_creation: usage.cacheWriteTokens }),
+      input_token_details: known({
+        cache_read: usage.cacheReadTokens,
+        cache_creation: usage.cacheWriteTokens,
+        // The names of LangChain's Python package: its JavaScript has none of its own.
+        ephemeral_5m_input_tokens: usage.cacheWrite5mTokens,
+        ephemeral_1h_input_tokens: usage.cacheWrite1hTokens,
+      }),
       output_token_details: known({ reasoning: usage.reasoningTokens }),
     }),
     response_metadata: compact({

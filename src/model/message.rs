@@ -295,6 +295,12 @@ pub struct Usage {
     /// The part of the input that was written into the prompt cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_write_tokens: Option<u64>,
+    /// The part of `cache_write_tokens` that is kept for five minutes; `None` if nothing was, or the provider does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_write_5m_tokens: Option<u64>,
+    /// The part of `cache_write_tokens` that is kept for an hour; `None` if nothing was, or the provider does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_write_1h_tokens: Option<u64>,
     /// The part of the output that is reasoning ("thinking").
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_tokens: Option<u64>,
@@ -315,6 +321,8 @@ impl Usage {
         self.total_tokens = self.total_tokens.saturating_add(more.total_tokens);
         self.cache_read_tokens = sum(self.cache_read_tokens, more.cache_read_tokens);
         self.cache_write_tokens = sum(self.cache_write_tokens, more.cache_write_tokens);
+        self.cache_write_5m_tokens = sum(self.cache_write_5m_tokens, more.cache_write_5m_tokens);
+        self.cache_write_1h_tokens = sum(self.cache_write_1h_tokens, more.cache_write_1h_tokens);
         self.reasoning_tokens = sum(self.reasoning_tokens, more.reasoning_tokens);
         self.estimated |= more.estimated;
     }

@@ -358,11 +358,13 @@ impl CommandContext<'_> {
             When::MaxOutputTokens => options.choices.max_output_tokens.is_some(),
             When::Effort => options.choices.effort.is_some(),
             When::Stop => options.choices.stop().is_some(),
+            When::CacheTtl(ttl) => options.cache_ttl == Some(ttl),
             When::Settings => {
                 let choices = [When::MaxOutputTokens, When::Effort, When::Stop];
                 !options.spec_form()
                     || !options.env.is_empty()
                     || options.auth == Auth::Subscription
+                    || options.cache_ttl.is_some()
                     || choices.into_iter().any(|choice| self.holds(choice))
             }
         }

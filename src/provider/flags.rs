@@ -2,7 +2,7 @@
 //!
 //! In: nothing. Out: the types of a provider's `flags`, which `command` interprets.
 
-use super::options::OutputFormat;
+use super::options::{CacheTtl, OutputFormat};
 
 /// Arguments that belong together: present or absent as one.
 #[derive(Debug)]
@@ -117,6 +117,8 @@ pub enum When {
     Settings,
     /// Texts end the answer.
     Stop,
+    /// The API is to keep the beginning of a thread for this long.
+    CacheTtl(CacheTtl),
     /// The answer has to fit a schema that the CLI can be told ([`super::SchemaForm`]).
     OutputSchema,
     /// The CLI is told no schema.

@@ -344,7 +344,7 @@ impl From<UsageParams> for Usage {
             cache_read_tokens: usage.cached_input_tokens,
             cache_write_tokens: usage.cache_write_input_tokens,
             reasoning_tokens: usage.reasoning_output_tokens,
-            estimated: false,
+            ..Usage::default()
         }
     }
 }

@@ -243,7 +243,7 @@ pub fn read(kind: &str, data: &str) -> Option<SessionEvent> {
                 cache_read_tokens: data.cache_read_tokens,
                 cache_write_tokens: data.cache_write_tokens,
                 reasoning_tokens: data.reasoning_tokens,
-                estimated: false,
+                ..Usage::default()
             }),
             finish_reason: data.finish_reason,
             model: data.model,

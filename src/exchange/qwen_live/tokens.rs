@@ -72,6 +72,7 @@ impl QwenTokens {
             cache_write_tokens: less_of(total.cache_write_tokens, before.cache_write_tokens),
             reasoning_tokens: less_of(total.reasoning_tokens, before.reasoning_tokens),
             estimated: total.estimated,
+            ..Usage::default()
         }
     }
 }

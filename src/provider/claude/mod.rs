@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
-use super::options::{self, Auth, EngineKind, OptionSpec, Options, OutputFormat};
+use super::options::{self, Auth, CacheTtl, EngineKind, OptionSpec, Options, OutputFormat};
 use super::places::{self, Place};
 use super::{
     APPENDED_PROMPT_FILE, About, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, GatewayVariable, Guard,
@@ -327,6 +327,21 @@ pub static CLAUDE: Provider = Provider {
             "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
             EnvValue::MaxOutputTokens,
         ),
+        // The first variable wins (2.1.332), and 2.1.197 knows only the others (CLAUDE-SESSIONS 3).
+        choice_var(
+            &[KEEP_5M],
+            "CLAUDE_CODE_PROMPT_CACHE_TTL",
+            EnvValue::Fixed(CacheTtl::FIVE_MINUTES),
+        ),
+        choice_var(&[KEEP_5M], "FORCE_PROMPT_CACHING_5M", EnvValue::Fixed("1")),
+        choice_var(&[KEEP_5M], "ENABLE_PROMPT_CACHING_1H", EnvValue::Fixed("")),
+        choice_var(
+            &[KEEP_1H],
+            "CLAUDE_CODE_PROMPT_CACHE_TTL",
+            EnvValue::Fixed(CacheTtl::ONE_HOUR),
+        ),
+        choice_var(&[KEEP_1H], "ENABLE_PROMPT_CACHING_1H", EnvValue::Fixed("1")),
+        choice_var(&[KEEP_1H], "FORCE_PROMPT_CACHING_5M", EnvValue::Fixed("")),
         // Merged into every request (CLI-FACTS 1b §4): there is no option for it.
         choice_var(&[When::Stop], EXTRA_BODY, EnvValue::Composed(extra_body)),
         var_when(
@@ -573,6 +588,9 @@ const BLOCKS: Takes = Takes {
     texts: true,
 };
 
+const KEEP_5M: When = When::CacheTtl(CacheTtl::FiveMinutes);
+const KEEP_1H: When = When::CacheTtl(CacheTtl::OneHour);
+
 const OPTIONS: &[OptionSpec] = &[
     options::PROMPT_STYLE,
     options::OUTPUT_FORMAT,
@@ -587,4 +605,5 @@ const OPTIONS: &[OptionSpec] = &[
     options::KEEP_ALIVE,
     options::MAX_PROCESSES,
     options::SPARES,
+    options::PROMPT_CACHE,
 ];

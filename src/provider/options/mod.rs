@@ -15,7 +15,8 @@ pub use check::{check, checked, checked_within, describe, environment, exit_code
 pub use read::{budget, check_timeout, quota, retry};
 pub use spec::*;
 pub use values::{
-    Auth, EngineKind, InputEncoding, Options, OutputFormat, OwnApi, PromptStyle, SystemPrompt, TextToolCalls, Workspace,
+    Auth, CacheTtl, EngineKind, InputEncoding, Options, OutputFormat, OwnApi, PromptStyle, SystemPrompt, TextToolCalls,
+    Workspace,
 };
 
 #[cfg(test)]

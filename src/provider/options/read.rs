@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{
-    Auth, EngineKind, InputEncoding, OWN_API, OWN_MODEL, Options, OutputFormat, OwnApi, PromptStyle, SystemPrompt,
-    TIMEOUT, TextToolCalls, check, checked, engine, environment, login, number, texts,
+    Auth, CacheTtl, EngineKind, InputEncoding, OWN_API, OWN_MODEL, Options, OutputFormat, OwnApi, PROMPT_CACHE,
+    PromptStyle, SystemPrompt, TIMEOUT, TextToolCalls, check, checked, engine, environment, login, number, texts,
 };
 use crate::choices::{self, Choices, on_unsupported};
 use crate::tool_form;
@@ -312,6 +312,9 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         // At 200 MB each, these take a quarter of 16 GB, beside those that work.
         max_processes: usize::try_from(number("maxProcesses", 20)).unwrap_or(usize::MAX),
         spares: usize::try_from(number("spares", 0)).unwrap_or(usize::MAX),
+        cache_ttl: map
+            .get(PROMPT_CACHE.name)
+            .and_then(|cache| CacheTtl::read(cache.get("ttl")?.as_str()?)),
         tool_namespace: text("toolForm").as_deref() == Some(tool_form::NAMESPACE),
         sandbox: text("sandbox"),
         ignore_user_config: flag("ignoreUserConfig").unwrap_or(defaults.ignore_user_config),

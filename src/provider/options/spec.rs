@@ -1,5 +1,6 @@
 //! The table of options: names, types and limits. `read` turns them into values.
 
+use super::CacheTtl;
 use crate::choices;
 use crate::tool_form;
 use dfp_model::budget::Per;
@@ -187,6 +188,14 @@ pub const KEEP_ALIVE: OptionSpec = option("keepAlive", Kind::Ms(0, MAX_MS));
 pub const TOOL_FORM: OptionSpec = option("toolForm", Kind::OneOf(&[tool_form::FUNCTIONS, tool_form::NAMESPACE]));
 /// `maxProcesses`: the number of processes at rest, spares included.
 pub const MAX_PROCESSES: OptionSpec = option("maxProcesses", Kind::Whole(1, 1024));
+/// `promptCache`: how long the API keeps the beginning of a thread for its next call (claude 2.1.197 and 2.1.332).
+pub const PROMPT_CACHE: OptionSpec = option(
+    "promptCache",
+    Kind::Fields(&[option(
+        "ttl",
+        Kind::OneOf(&[CacheTtl::FIVE_MINUTES, CacheTtl::ONE_HOUR]),
+    )]),
+);
 /// `spares`: the number of processes that are started ahead.
 pub const SPARES: OptionSpec = option("spares", Kind::Whole(0, 64));
 

@@ -168,6 +168,8 @@ pub struct Options {
     pub max_processes: usize,
     /// `spares`: the number of processes that are started ahead.
     pub spares: usize,
+    /// `promptCache`: how long the API keeps the beginning of a thread; `None` for the CLI's own choice.
+    pub cache_ttl: Option<CacheTtl>,
     /// `toolForm`: true if tools are offered in one namespace, which codex never hides behind its code mode.
     pub tool_namespace: bool,
     /// `sandbox`.
@@ -186,6 +188,29 @@ pub struct Options {
     pub output_schema: Option<String>,
     /// The workspace of the Claude Code adapter, which is no public option. `None` for a model behind an agent.
     pub workspace: Option<Workspace>,
+}
+
+/// The time for which an API keeps the beginning of a thread, so that the next call is cheaper and faster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheTtl {
+    FiveMinutes,
+    OneHour,
+}
+
+impl CacheTtl {
+    /// The word for [`CacheTtl::FiveMinutes`].
+    pub const FIVE_MINUTES: &str = "5m";
+    /// The word for [`CacheTtl::OneHour`].
+    pub const ONE_HOUR: &str = "1h";
+
+    /// The time that `word` stands for.
+    pub(super) fn read(word: &str) -> Option<CacheTtl> {
+        match word {
+            CacheTtl::FIVE_MINUTES => Some(CacheTtl::FiveMinutes),
+            CacheTtl::ONE_HOUR => Some(CacheTtl::OneHour),
+            _ => None,
+        }
+    }
 }
 
 /// A CLI that is to do the work itself, with its own set-up and in the user's folder (`claude_code`).

@@ -86,14 +86,29 @@ fn usage(t: u64, event: &Value) -> Item {
     let mut item = Item::new(Kind::Usage, t, if estimated { "tokens (estimated)" } else { "tokens" })
         .fact("input", tokens("inputTokens"))
         .fact("output", tokens("outputTokens"))
-        .fact("cache read", tokens("cacheReadTokens"))
+        .fact(
+            "cache read",
+            tokens("cacheReadTokens").map(|read| match share(usage) {
+                Some(share) => format!("{read} ({share} of the input)"),
+                None => read,
+            }),
+        )
         .fact("cache written", tokens("cacheWriteTokens"))
+        .fact("kept 5 minutes", tokens("cacheWrite5mTokens"))
+        .fact("kept an hour", tokens("cacheWrite1hTokens"))
         .fact("reasoning", tokens("reasoningTokens"))
         .fact("cost", cost.map(view::dollars))
         .fact("stop reason", string(&event["rawStopReason"]));
     item.tokens = Tokens::read(usage);
     item.cost_usd = cost;
     item
+}
+
+/// The share of the input that was read from the cache, in per cent; `None` if there was no input.
+fn share(usage: &Value) -> Option<String> {
+    let (read, input) = (usage["cacheReadTokens"].as_u64()?, usage["inputTokens"].as_u64()?);
+    let share = u128::from(read.min(input)) * 100 / u128::from(input).max(1);
+    (input > 0).then(|| format!("{share} %"))
 }
 
 /// The item of a `ProviderError`.

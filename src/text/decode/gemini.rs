@@ -252,9 +252,8 @@ fn figures(stats: Stats, fields: &mut Fields) -> (Option<Usage>, Option<String>)
         output_tokens: written,
         total_tokens: read.saturating_add(written),
         cache_read_tokens: Some(cached),
-        cache_write_tokens: None,
         reasoning_tokens: Some(thoughts),
-        estimated: false,
+        ..Usage::default()
     });
     (usage, busiest.map(|(_, name)| name))
 }

@@ -22,6 +22,7 @@ struct UsageFigures {
     total_tokens: Option<Count>,
     cache_read_input_tokens: Option<Count>,
     cache_creation_input_tokens: Option<Count>,
+    cache_creation: Option<CacheCreation>,
     cached_input_tokens: Option<Count>,
     cache_write_input_tokens: Option<Count>,
     reasoning_output_tokens: Option<Count>,
@@ -38,6 +39,13 @@ struct Details {
     reasoning_tokens: Option<Count>,
 }
 
+/// Anthropic's figures of what was written into the cache, by how long it is kept (claude 2.1.197 and 2.1.332, as their API tells it).
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+struct CacheCreation {
+    ephemeral_5m_input_tokens: Option<Count>,
+    ephemeral_1h_input_tokens: Option<Count>,
+}
+
 /// Reads the figures in `raw`, if there are any.
 pub fn read_usage(fields: &mut Fields, raw: Option<&RawValue>) -> Option<Usage> {
     let figures: UsageFigures = fields.read("usage", raw)?;
@@ -49,6 +57,9 @@ pub fn read_usage(fields: &mut Fields, raw: Option<&RawValue>) -> Option<Usage> 
         .output_tokens_details
         .or(figures.completion_tokens_details)
         .unwrap_or_default();
+    let written = figures.cache_creation.unwrap_or_default();
+    // The CLI names both parts in each reply, mostly as 0.
+    let some = |count: Option<Count>| count.map(|count| count.0).filter(|count| *count > 0);
     let input = figures.input_tokens.or(figures.prompt_tokens);
     let output = figures.output_tokens.or(figures.completion_tokens);
     if input.is_none() && output.is_none() {
@@ -77,13 +88,15 @@ pub fn read_usage(fields: &mut Fields, raw: Option<&RawValue>) -> Option<Usage> 
             .cache_creation_input_tokens
             .or(figures.cache_write_input_tokens)
             .map(|count| count.0),
-        reasoning_tokens: figures
-            .reasoning_output_tokens
-            .or(output_details.thinking_tokens)
-            .or(output_details.reasoning_tokens)
-            .map(|count| count.0)
-            // Newer CLIs report 0 where older ones report nothing: both are read the same way.
-            .filter(|count| *count > 0),
+        cache_write_5m_tokens: some(written.ephemeral_5m_input_tokens),
+        cache_write_1h_tokens: some(written.ephemeral_1h_input_tokens),
+        // Newer CLIs report 0 where older ones report nothing: both are read the same way.
+        reasoning_tokens: some(
+            figures
+                .reasoning_output_tokens
+                .or(output_details.thinking_tokens)
+                .or(output_details.reasoning_tokens),
+        ),
         estimated: false,
     })
 }
@@ -105,7 +118,7 @@ mod tests {
             cache_read_tokens: read,
             cache_write_tokens: write,
             reasoning_tokens: reasoning,
-            estimated: false,
+            ..Usage::default()
         }
     }
 
@@ -137,6 +150,16 @@ mod tests {
         ] {
             assert_eq!(usage(json), Some(want), "{json}");
         }
+        let kept = r#"{"input_tokens":1,"output_tokens":2,"cache_creation_input_tokens":7,
+            "cache_creation":{"ephemeral_5m_input_tokens":3,"ephemeral_1h_input_tokens":4}}"#;
+        let split = Usage {
+            cache_write_5m_tokens: Some(3),
+            cache_write_1h_tokens: Some(4),
+            ..expected(8, 2, None, Some(7), None)
+        };
+        assert_eq!(usage(kept), Some(split));
+        let none = kept.replace(":3", ":0").replace(":4", ":0");
+        assert_eq!(usage(&none), Some(expected(8, 2, None, Some(7), None)));
         assert_eq!(usage("{}"), None);
         assert_eq!(usage(r#"{"input_tokens":"many"}"#), None);
     }
