@@ -3,7 +3,7 @@
 //! In flow texts that are made here, the same in every run; out flow times and throughput. On a busy machine compare
 //! instructions instead: `npm run bench:instructions`.
 
-use deep_factor_providers::classify::{Evidence, classify};
+use deep_factor_providers::classify::{FailureFacts, classify};
 use deep_factor_providers::decode::{Decoder, Wire};
 use deep_factor_providers::message::Message;
 use deep_factor_providers::{prompt, toolcall};
@@ -135,11 +135,11 @@ fn extract_from_prose(bencher: Bencher, bytes: usize) {
     "thread 'main' panicked at src/lib.rs:429: index out of bounds",
 ])]
 fn classify_error(bencher: Bencher, text: &str) {
-    let evidence = Evidence {
+    let evidence = FailureFacts {
         provider: "claude",
         stderr_text: Some(text),
         exit_code: Some(1),
-        ..Evidence::default()
+        ..FailureFacts::default()
     };
     bencher.bench(|| classify(black_box(&evidence)));
 }

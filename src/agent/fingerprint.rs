@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_json::value::to_raw_value;
 
 use super::spec::{AgentSpec, Spec};
-use crate::executor::policy::Verdict;
+use crate::executor::policy::PolicyDecision;
 
 /// The options a run was begun with, as far as its entries depend on them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -116,9 +116,9 @@ impl AgentPrint {
         let tools = agent.tools.iter().map(|tool| {
             let schema = serde_json::from_str(tool.schema.get()).map(sorted);
             let permission = match agent.policy.verdict(&tool.name) {
-                Verdict::Allowed(_) => "allowed",
-                Verdict::Ask => "asked about",
-                Verdict::Denied(_) => "denied",
+                PolicyDecision::Allowed(_) => "allowed",
+                PolicyDecision::Ask => "asked about",
+                PolicyDecision::Denied(_) => "denied",
             };
             let print = ToolPrint {
                 schema: hash(&schema.unwrap_or_default().to_string()),

@@ -15,7 +15,7 @@ use super::conversation::ToolCalls;
 use crate::executor::builtin::{Need, Target};
 use crate::executor::policy::Policy;
 use crate::executor::rules::{Builtins, Rules, RunLimits};
-use crate::executor::tool::{Kind as ToolKind, Tool};
+use crate::executor::tool::{Tool, ToolKind};
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::message::ToolSpec;
 use dfp_provider::options::{self, Kind, OptionSpec};

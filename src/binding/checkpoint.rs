@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::environment::promise;
 use super::outcome;
 use dfp_model::error::{Code, ProviderError};
-use dfp_record::checkpoint::{self, OpenFiles, Refused};
+use dfp_record::checkpoint::{self, CheckpointError, OpenFiles};
 
 /// The checkpoint files of one folder.
 #[napi]
@@ -69,7 +69,8 @@ impl NativeCheckpoints {
         let open = self.open.clone();
         blocking(env, move || {
             let entries: Result<Vec<_>, _> = entries.into_iter().map(RawValue::from_string).collect();
-            let entries = entries.map_err(|error| Refused::Invalid(PathBuf::from(&run_id), error.to_string()))?;
+            let entries =
+                entries.map_err(|error| CheckpointError::Invalid(PathBuf::from(&run_id), error.to_string()))?;
             open.with(&run_id, token_of(token), |file| file.append(entries))
         })
     }
@@ -86,7 +87,7 @@ impl NativeCheckpoints {
         let open = self.open.clone();
         blocking(env, move || {
             let result = result.map(RawValue::from_string).transpose();
-            let result = result.map_err(|error| Refused::Invalid(PathBuf::from(&run_id), error.to_string()))?;
+            let result = result.map_err(|error| CheckpointError::Invalid(PathBuf::from(&run_id), error.to_string()))?;
             open.close(&run_id, token_of(token), |file| match result {
                 Some(result) => file.finish(result),
                 None => Ok(()),
@@ -118,7 +119,7 @@ pub fn is_run_id(run_id: String) -> bool {
 /// A promise of `act`, which runs on the pool for blocking work: `{"ok": …}` or `{"err": …}`.
 pub(super) fn blocking<T: Serialize + Send + 'static>(
     env: &Env,
-    act: impl FnOnce() -> Result<T, Refused> + Send + 'static,
+    act: impl FnOnce() -> Result<T, CheckpointError> + Send + 'static,
 ) -> napi::Result<PromiseRaw<'_, String>> {
     promise(env, async move {
         let done = tokio::task::spawn_blocking(act).await;
@@ -130,20 +131,22 @@ pub(super) fn blocking<T: Serialize + Send + 'static>(
 }
 
 /// The error for JavaScript, with advice that fits the reason.
-fn error_of(refused: &Refused) -> Box<ProviderError> {
+fn error_of(refused: &CheckpointError) -> Box<ProviderError> {
     let code = match refused {
-        Refused::Locked(..) | Refused::Lost(..) | Refused::Stale(..) => Code::RunLocked,
-        Refused::Invalid(..) => Code::CheckpointInvalid,
-        Refused::Unsafe(..) | Refused::Writable(..) | Refused::Resized(..) | Refused::Io(..) | Refused::Closed(_) => {
-            Code::CheckpointFailed
-        }
+        CheckpointError::Locked(..) | CheckpointError::Lost(..) | CheckpointError::Stale(..) => Code::RunLocked,
+        CheckpointError::Invalid(..) => Code::CheckpointInvalid,
+        CheckpointError::Unsafe(..)
+        | CheckpointError::Writable(..)
+        | CheckpointError::Resized(..)
+        | CheckpointError::Io(..)
+        | CheckpointError::Closed(_) => Code::CheckpointFailed,
     };
     let hint = match refused {
-        Refused::Writable(folder, _) => format!("run `chmod go-w {}`", folder.display()),
-        Refused::Lost(..) => {
+        CheckpointError::Writable(folder, _) => format!("run `chmod go-w {}`", folder.display()),
+        CheckpointError::Lost(..) => {
             "leave the files of runs that are at work where they are, and start the run again".to_owned()
         }
-        Refused::Resized(..) => {
+        CheckpointError::Resized(..) => {
             "put the file back as it was, or remove it and begin the run anew: what it lacks would be done twice"
                 .to_owned()
         }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use serde::Serialize;
 
 use crate::Provider;
-use crate::classify::{Evidence, classify};
+use crate::classify::{FailureFacts, classify};
 use crate::judge::text_answer;
 use crate::options::OutputFormat;
 use dfp_model::error::{Category, Code};
@@ -179,13 +179,13 @@ fn failure(folded: &Folded, provider: &str, now_ms: u64) -> Option<ParsedError> 
     if folded.failure.is_none() && !folded.outcome.as_ref().is_some_and(bad) {
         return None;
     }
-    let found = classify(&Evidence {
+    let found = classify(&FailureFacts {
         provider,
         failure: folded.failure.as_ref(),
         outcome: folded.outcome.as_ref(),
         resets_at: folded.limit_resets_at,
         now_ms,
-        ..Evidence::default()
+        ..FailureFacts::default()
     });
     Some(ParsedError {
         category: found.category,

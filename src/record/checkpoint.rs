@@ -30,7 +30,7 @@ pub use open_files::OpenFiles;
 
 /// The reason why a checkpoint can't be used. Messages name the file.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum CheckpointError {
     /// Another process or attempt is at work on the run.
     #[error("the run \"{0}\" is at work elsewhere: another attempt holds {1:?}")]
     Locked(String, PathBuf),
@@ -100,15 +100,15 @@ enum CheckpointState {
 /// the file may have been removed since. Blocks.
 ///
 /// # Errors
-/// [`Refused`]; nothing was changed in that case.
-pub fn load(folder: &Path, run_id: &str, last: u64) -> Result<Loaded, Refused> {
+/// [`CheckpointError`]; nothing was changed in that case.
+pub fn load(folder: &Path, run_id: &str, last: u64) -> Result<Loaded, CheckpointError> {
     make_folder(folder)?;
     let path = folder.join(names::file_name(run_id));
-    let io = |error| Refused::Io(path.clone(), error);
+    let io = |error| CheckpointError::Io(path.clone(), error);
     let mut file = open(&path, run_id)?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(io)?;
-    let (found, whole) = line::read(&bytes, run_id).map_err(|reason| Refused::Invalid(path.clone(), reason))?;
+    let (found, whole) = line::read(&bytes, run_id).map_err(|reason| CheckpointError::Invalid(path.clone(), reason))?;
     if let Some(result) = found.result {
         return Ok(Loaded {
             token: found.token,
@@ -160,8 +160,8 @@ impl CheckpointFile {
     /// Blocks.
     ///
     /// # Errors
-    /// [`Refused::Io`], after which nothing more is taken; [`Refused::Resized`]; [`Refused::Lost`].
-    pub fn append(&mut self, entries: Vec<Box<RawValue>>) -> Result<(), Refused> {
+    /// [`CheckpointError::Io`], after which nothing more is taken; [`CheckpointError::Resized`]; [`CheckpointError::Lost`].
+    pub fn append(&mut self, entries: Vec<Box<RawValue>>) -> Result<(), CheckpointError> {
         let lines = entries.into_iter().map(|entry| Line {
             entry: Some(entry),
             ..Line::default()
@@ -174,7 +174,7 @@ impl CheckpointFile {
     ///
     /// # Errors
     /// As for [`append`](CheckpointFile::append).
-    pub fn finish(&mut self, result: Box<RawValue>) -> Result<(), Refused> {
+    pub fn finish(&mut self, result: Box<RawValue>) -> Result<(), CheckpointError> {
         self.write(&[Line {
             result: Some(result),
             ..Line::default()
@@ -184,12 +184,12 @@ impl CheckpointFile {
     }
 
     /// Appends lines, and returns once they are on the disk and the file is still the run's.
-    fn write(&mut self, lines: &[Line]) -> Result<(), Refused> {
-        let io = |error| Refused::Io(self.path.clone(), error);
+    fn write(&mut self, lines: &[Line]) -> Result<(), CheckpointError> {
+        let io = |error| CheckpointError::Io(self.path.clone(), error);
         match self.state {
             CheckpointState::Open => {}
             CheckpointState::Broken => return Err(io(io::Error::other("an earlier write has failed"))),
-            CheckpointState::Finished => return Err(Refused::Closed(self.run_id.clone())),
+            CheckpointState::Finished => return Err(CheckpointError::Closed(self.run_id.clone())),
         }
         if !lines.is_empty() {
             let mut bytes = Vec::new();
@@ -199,7 +199,7 @@ impl CheckpointFile {
             self.check_length()?;
             if let Err(error) = self.file.write_all(&bytes).and_then(|()| self.file.sync_data()) {
                 self.state = CheckpointState::Broken;
-                return Err(Refused::Io(self.path.clone(), error));
+                return Err(CheckpointError::Io(self.path.clone(), error));
             }
             self.length += bytes.len() as u64;
         }
@@ -207,22 +207,22 @@ impl CheckpointFile {
         // Checked after the write: a confirmed entry must be where the next attempt looks for it.
         match is_at(&self.file, &self.path) {
             true => Ok(()),
-            false => Err(Refused::Lost(self.run_id.clone(), self.path.clone())),
+            false => Err(CheckpointError::Lost(self.run_id.clone(), self.path.clone())),
         }
     }
 
     /// Checks that the file has the expected length. The lock excludes only programs that ask for it.
-    fn check_length(&mut self) -> Result<(), Refused> {
+    fn check_length(&mut self) -> Result<(), CheckpointError> {
         let found = self
             .file
             .metadata()
-            .map_err(|error| Refused::Io(self.path.clone(), error))?
+            .map_err(|error| CheckpointError::Io(self.path.clone(), error))?
             .len();
         if found == self.length {
             return Ok(());
         }
         self.state = CheckpointState::Broken;
-        Err(Refused::Resized(
+        Err(CheckpointError::Resized(
             self.run_id.clone(),
             self.path.clone(),
             self.length,
@@ -249,8 +249,8 @@ pub fn is_at(_: &File, _: &Path) -> bool {
 }
 
 /// Makes the folder (mode 0700), and refuses one that is a link, another user's, or writable for others.
-fn make_folder(folder: &Path) -> Result<(), Refused> {
-    let io = |error| Refused::Io(folder.to_owned(), error);
+fn make_folder(folder: &Path) -> Result<(), CheckpointError> {
+    let io = |error| CheckpointError::Io(folder.to_owned(), error);
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -258,7 +258,7 @@ fn make_folder(folder: &Path) -> Result<(), Refused> {
     builder.create(folder).map_err(io)?;
     let found = folder.symlink_metadata().map_err(io)?;
     if found.is_symlink() {
-        return Err(Refused::Unsafe(
+        return Err(CheckpointError::Unsafe(
             folder.to_owned(),
             "it is a symbolic link: name the folder itself",
         ));
@@ -267,10 +267,10 @@ fn make_folder(folder: &Path) -> Result<(), Refused> {
     {
         use std::os::unix::fs::MetadataExt;
         if found.uid() != rustix::process::geteuid().as_raw() {
-            return Err(Refused::Unsafe(folder.to_owned(), "it belongs to another user"));
+            return Err(CheckpointError::Unsafe(folder.to_owned(), "it belongs to another user"));
         }
         if found.mode() & 0o022 != 0 {
-            return Err(Refused::Writable(folder.to_owned(), found.mode() & 0o777));
+            return Err(CheckpointError::Writable(folder.to_owned(), found.mode() & 0o777));
         }
     }
     Ok(())
@@ -280,24 +280,27 @@ fn make_folder(folder: &Path) -> Result<(), Refused> {
 /// another process has the lock, or this one has it already. The lock ends with the process, however that ends. Blocks.
 ///
 /// # Errors
-/// [`Refused`]: it is not a file of its own, it belongs to somebody else, or the system refuses it.
-pub fn lock(path: &Path) -> Result<Option<File>, Refused> {
+/// [`CheckpointError`]: it is not a file of its own, it belongs to somebody else, or the system refuses it.
+pub fn lock(path: &Path) -> Result<Option<File>, CheckpointError> {
     match open(path, "") {
         Ok(file) => Ok(Some(file)),
-        Err(Refused::Locked(..)) => Ok(None),
+        Err(CheckpointError::Locked(..)) => Ok(None),
         Err(refused) => Err(refused),
     }
 }
 
 #[cfg(unix)]
-fn open(path: &Path, run_id: &str) -> Result<File, Refused> {
+fn open(path: &Path, run_id: &str) -> Result<File, CheckpointError> {
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 
     use rustix::fs::{FlockOperation, OFlags, flock};
 
-    let io = |error| Refused::Io(path.to_owned(), error);
+    let io = |error| CheckpointError::Io(path.to_owned(), error);
     if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
-        return Err(Refused::Unsafe(path.to_owned(), "it is not a file, or a link to one"));
+        return Err(CheckpointError::Unsafe(
+            path.to_owned(),
+            "it is not a file, or a link to one",
+        ));
     }
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -307,14 +310,14 @@ fn open(path: &Path, run_id: &str) -> Result<File, Refused> {
     let file = options.open(path).map_err(io)?;
     let found = file.metadata().map_err(io)?;
     if !found.is_file() || found.nlink() > 1 {
-        return Err(Refused::Unsafe(path.to_owned(), "it is not a file of its own"));
+        return Err(CheckpointError::Unsafe(path.to_owned(), "it is not a file of its own"));
     }
     if found.uid() != rustix::process::geteuid().as_raw() {
-        return Err(Refused::Unsafe(path.to_owned(), "it belongs to another user"));
+        return Err(CheckpointError::Unsafe(path.to_owned(), "it belongs to another user"));
     }
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => return Err(Refused::Locked(run_id.to_owned(), path.to_owned())),
+        Err(rustix::io::Errno::WOULDBLOCK) => return Err(CheckpointError::Locked(run_id.to_owned(), path.to_owned())),
         Err(error) => return Err(io(error.into())),
     }
     if found.mode() & 0o077 != 0 {
@@ -326,12 +329,15 @@ fn open(path: &Path, run_id: &str) -> Result<File, Refused> {
 
 /// On Windows a file that is open without sharing is a lock by itself. Its folder decides who may read it.
 #[cfg(windows)]
-fn open(path: &Path, run_id: &str) -> Result<File, Refused> {
+fn open(path: &Path, run_id: &str) -> Result<File, CheckpointError> {
     use std::os::windows::fs::OpenOptionsExt;
     /// The error code `ERROR_SHARING_VIOLATION`.
     const SHARING_VIOLATION: i32 = 32;
     if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
-        return Err(Refused::Unsafe(path.to_owned(), "it is not a file, or a link to one"));
+        return Err(CheckpointError::Unsafe(
+            path.to_owned(),
+            "it is not a file, or a link to one",
+        ));
     }
     let mut options = OpenOptions::new();
     options
@@ -341,8 +347,8 @@ fn open(path: &Path, run_id: &str) -> Result<File, Refused> {
         .truncate(false)
         .share_mode(0);
     options.open(path).map_err(|error| match error.raw_os_error() {
-        Some(SHARING_VIOLATION) => Refused::Locked(run_id.to_owned(), path.to_owned()),
-        _ => Refused::Io(path.to_owned(), error),
+        Some(SHARING_VIOLATION) => CheckpointError::Locked(run_id.to_owned(), path.to_owned()),
+        _ => CheckpointError::Io(path.to_owned(), error),
     })
 }
 

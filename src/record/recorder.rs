@@ -34,7 +34,7 @@ const BATCH: usize = 256 * 1024;
 
 /// The reason why a log can't be begun. The message names the path.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum RecorderError {
     /// The log's folder does not exist.
     #[error("there is no folder {0:?} to write it into")]
     NoFolder(PathBuf),
@@ -103,17 +103,17 @@ impl Recorder {
     /// from then on. Links are not followed. A device is written to as it is.
     ///
     /// # Errors
-    /// [`Refused`], before anything was written.
-    pub async fn begin(path: &Path, header: &Header, redactor: Redactor) -> Result<Recorder, Refused> {
+    /// [`RecorderError`], before anything was written.
+    pub async fn begin(path: &Path, header: &Header, redactor: Redactor) -> Result<Recorder, RecorderError> {
         // The time is taken together with the header's own: the work here takes time, the first redaction of a process most.
         let started = Instant::now();
         let owned = path.to_owned();
         let opened = tokio::task::spawn_blocking(move || open(&owned)).await;
-        let file = opened.unwrap_or_else(|panic| Err(Refused::Io(path.to_owned(), io::Error::other(panic))))?;
-        let line = header_line(header, &redactor).map_err(|error| Refused::Io(path.to_owned(), error.into()))?;
+        let file = opened.unwrap_or_else(|panic| Err(RecorderError::Io(path.to_owned(), io::Error::other(panic))))?;
+        let line = header_line(header, &redactor).map_err(|error| RecorderError::Io(path.to_owned(), error.into()))?;
         let recorder = LogFile::of(file)
             .and_then(|file| Recorder::over(file, header.run_id.clone(), redactor, started))
-            .map_err(|error| Refused::Io(path.to_owned(), error))?;
+            .map_err(|error| RecorderError::Io(path.to_owned(), error))?;
         recorder.enqueue(line).await;
         recorder.settle().await;
         Ok(recorder)
@@ -328,22 +328,22 @@ fn write(mut file: impl Write, mut jobs: mpsc::Receiver<Job>, fault: &Fault) {
 }
 
 /// Opens the file for appending.
-fn open(path: &Path) -> Result<File, Refused> {
+fn open(path: &Path) -> Result<File, RecorderError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-        return Err(Refused::NoFolder(folder.to_owned()));
+        return Err(RecorderError::NoFolder(folder.to_owned()));
     }
-    let io = |error| Refused::Io(path.to_owned(), error);
+    let io = |error| RecorderError::Io(path.to_owned(), error);
     // This is checked before opening: a pipe would wait for its reader.
     let device = match path.metadata() {
         Ok(found) if is_device(&found) => true,
-        Ok(found) if !found.is_file() => return Err(Refused::NoFile(path.to_owned())),
+        Ok(found) if !found.is_file() => return Err(RecorderError::NoFile(path.to_owned())),
         _ => false,
     };
     let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
     // The device /dev/stdout is a link.
     if is_link && !device {
-        return Err(Refused::Link(path.to_owned()));
+        return Err(RecorderError::Link(path.to_owned()));
     }
     let mut options = OpenOptions::new();
     options.append(true).create(!device).read(true);
@@ -373,7 +373,7 @@ fn open(path: &Path) -> Result<File, Refused> {
     let mut beginning = Vec::new();
     let read = (&mut file).take(BEGINNING.len() as u64).read_to_end(&mut beginning);
     if read.is_err() || beginning != BEGINNING {
-        return Err(Refused::NotOurs(path.to_owned()));
+        return Err(RecorderError::NotOurs(path.to_owned()));
     }
     make_private(path, &file, &found)?;
     // The rest of a line that a crash has torn must not swallow the next line.
@@ -389,22 +389,22 @@ fn open(path: &Path) -> Result<File, Refused> {
 
 /// Makes the file private to its owner, who must be this process's user.
 #[cfg(unix)]
-fn make_private(path: &Path, file: &File, found: &std::fs::Metadata) -> Result<(), Refused> {
+fn make_private(path: &Path, file: &File, found: &std::fs::Metadata) -> Result<(), RecorderError> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     if found.uid() != rustix::process::geteuid().as_raw() {
-        return Err(Refused::NotOwned(path.to_owned()));
+        return Err(RecorderError::NotOwned(path.to_owned()));
     }
     if found.mode() & 0o077 == 0 {
         return Ok(());
     }
     let private = std::fs::Permissions::from_mode(found.mode() & 0o700);
     file.set_permissions(private)
-        .map_err(|error| Refused::Io(path.to_owned(), error))
+        .map_err(|error| RecorderError::Io(path.to_owned(), error))
 }
 
 /// Does nothing: the file's folder decides who may read it.
 #[cfg(not(unix))]
-fn make_private(_: &Path, _: &File, _: &std::fs::Metadata) -> Result<(), Refused> {
+fn make_private(_: &Path, _: &File, _: &std::fs::Metadata) -> Result<(), RecorderError> {
     Ok(())
 }
 

@@ -78,13 +78,13 @@ impl Base {
 
     /// The error of a process that was killed before it had answered anything, which says nothing about the CLI.
     pub(super) fn crash(&self, exit: &Exit) -> Option<Box<ProviderError>> {
-        let found = classify(&classify::Evidence {
+        let found = classify(&classify::FailureFacts {
             provider: self.id(),
             exit_code: exit.code,
             signal: exit.signal.as_deref(),
             local_offset_min: local_offset_min(),
             now_ms: now_ms(),
-            ..classify::Evidence::default()
+            ..classify::FailureFacts::default()
         });
         (exit.was_killed() && found.code == Code::Crashed).then(|| {
             let mut error = found.into_error(self.id());

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::record::redactor_of;
 use dfp_model::error::{Code, ProviderError};
 use dfp_process::{End, EnvPlan, Output, ProcessLimits, Spec, StartError, Vars};
-use dfp_provider::classify::{self, Evidence};
+use dfp_provider::classify::{self, FailureFacts};
 use dfp_provider::options::{self, OptionSpec};
 use dfp_text::redact::Redactor;
 
@@ -96,14 +96,14 @@ fn failed(name: &str, limits: ProcessLimits, output: &Output) -> ProviderError {
             );
             ProviderError::new(name, Code::OutputLimit, reason)
         }
-        _ => classify::classify(&Evidence {
+        _ => classify::classify(&FailureFacts {
             provider: name,
             exit_code: exit.code,
             signal: exit.signal.as_deref(),
             stderr_text: Some(&exit.stderr),
             now_ms: super::clock::now_ms(),
             local_offset_min: super::clock::local_offset_min(),
-            ..Evidence::default()
+            ..FailureFacts::default()
         })
         .into_error(name),
     };

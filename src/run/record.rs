@@ -9,7 +9,7 @@ use super::clock::now_ms;
 use super::handle::Ended;
 use dfp_model::error::{Code, ProviderError};
 use dfp_process::Vars;
-use dfp_record::recorder::{Recorder, Refused};
+use dfp_record::recorder::{Recorder, RecorderError};
 use dfp_record::runlog::{End, Header, Prompt};
 use dfp_text::redact::Redactor;
 
@@ -39,7 +39,7 @@ impl RecordOptions {
         run_id: &str,
         prompt: Option<Prompt>,
         redactor: Redactor,
-    ) -> Result<Recorder, Refused> {
+    ) -> Result<Recorder, RecorderError> {
         let header = Header {
             run_id: run_id.to_owned(),
             parent_run_id: self.parent_run_id.clone(),
@@ -95,7 +95,7 @@ impl RefusedCall {
             started_at: self.started_at,
             prompt: None,
         };
-        let invalid = |refused: Refused| {
+        let invalid = |refused: RecorderError| {
             let reason = format!("the option \"record\": {refused}");
             Box::new(ProviderError::new(&header.provider, Code::InvalidOption, reason))
         };

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use deep_factor_providers::classify::{self, Context, UserRule};
+use deep_factor_providers::classify::{self, TextFacts, UserRule};
 use deep_factor_providers::command::{self, Installed, Mode};
 use deep_factor_providers::declare::mcp_server;
 use deep_factor_providers::decode::ansi::{Stripper, strip_ansi};
@@ -270,10 +270,10 @@ fn ansi(data: &[u8]) {
 fn classify(data: &[u8]) {
     let (choice, data) = split(data);
     let text = text(data);
-    let context = Context {
+    let context = TextFacts {
         provider: provider_by(choice),
         exit_code: (choice % 3 == 0).then_some(1),
-        ..Context::default()
+        ..TextFacts::default()
     };
     let verdict = classify::classify_text(&text, &context, NOW_MS);
     assert!(!verdict.reason.contains('\n'), "{:?}", verdict.reason);

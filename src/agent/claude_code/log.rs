@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 
 use super::context::Context;
 use super::reader;
-use super::result::{ErrorRecord, ExecutionResult, OUTPUT_TRUNCATED, Status, document_code};
+use super::result::{ErrorRecord, ExecutionResult, OUTPUT_TRUNCATED, SuiteStatus, document_code};
 use super::transcript::{Denial, Message, Transcript, TranscriptCall, UNKNOWN};
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::message::Usage;
-use dfp_provider::classify::{self, Evidence};
+use dfp_provider::classify::{self, FailureFacts};
 use dfp_text::redact::{Channel, Redactor};
 
 /// The version of the log's form.
@@ -65,7 +65,7 @@ struct LoggedExecution {
     completed_at: String,
     duration_ms: u64,
     exit_code: i32,
-    status: Status,
+    status: SuiteStatus,
     timed_out: bool,
     truncated: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,7 +107,7 @@ struct Environment {
 #[serde(rename_all = "camelCase")]
 struct StoredResult {
     exit_code: i32,
-    status: Status,
+    status: SuiteStatus,
     output: String,
     started_at: String,
     completed_at: String,
@@ -278,9 +278,9 @@ fn tokens(usage: Option<Usage>, cost_usd: Option<f64>) -> Tokens {
 
 /// Adds plain text to the transcript: as the answer of a successful run. For a failed run the text is the reason, which the errors
 /// have.
-fn from_text(plain: &str, status: Status, read: &mut Transcript) {
+fn from_text(plain: &str, status: SuiteStatus, read: &mut Transcript) {
     let answer = plain.trim_end();
-    if status == Status::Success && !answer.is_empty() {
+    if status == SuiteStatus::Success && !answer.is_empty() {
         read.messages.push(Message {
             role: "assistant",
             content: answer.to_owned(),
@@ -302,18 +302,18 @@ fn errors(result: &StoredResult, read: &Transcript) -> Vec<ErrorRecord> {
         code: Some(code.to_owned()),
         context: None,
     };
-    if errors.is_empty() && result.status != Status::Success {
-        let found = classify::classify(&Evidence {
+    if errors.is_empty() && result.status != SuiteStatus::Success {
+        let found = classify::classify(&FailureFacts {
             provider: "claude",
             failure: read.failure.as_ref(),
             outcome: read.outcome.as_ref(),
             exit_code: Some(result.exit_code),
             stderr_text: Some(&result.stderr),
             resets_at: read.resets_at,
-            ..Evidence::default()
+            ..FailureFacts::default()
         });
         errors.push(match result.status {
-            Status::Timeout => record("CLAUDE_TIMEOUT", "it took too long and was ended".to_owned()),
+            SuiteStatus::Timeout => record("CLAUDE_TIMEOUT", "it took too long and was ended".to_owned()),
             _ => record(
                 document_code(found.code),
                 Redactor::default().redact(Channel::Error, &found.reason).into_owned(),

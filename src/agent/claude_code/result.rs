@@ -77,7 +77,7 @@ pub fn document_code(code: Code) -> &'static str {
 /// The status of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum SuiteStatus {
     /// The CLI reports success.
     Success,
     Failed,
@@ -91,7 +91,7 @@ pub struct Verdict {
     /// 0 for a success, and only for that.
     pub exit_code: i32,
     /// The status, which agrees with `exit_code`.
-    pub status: Status,
+    pub status: SuiteStatus,
     /// A time limit ended the run.
     pub timed_out: bool,
 }
@@ -101,7 +101,7 @@ pub fn verdict(error: Option<&ProviderError>) -> Verdict {
     let Some(error) = error else {
         return Verdict {
             exit_code: 0,
-            status: Status::Success,
+            status: SuiteStatus::Success,
             timed_out: false,
         };
     };
@@ -117,7 +117,11 @@ pub fn verdict(error: Option<&ProviderError>) -> Verdict {
     });
     Verdict {
         exit_code,
-        status: if timed_out { Status::Timeout } else { Status::Failed },
+        status: if timed_out {
+            SuiteStatus::Timeout
+        } else {
+            SuiteStatus::Failed
+        },
         timed_out,
     }
 }
@@ -160,7 +164,7 @@ pub struct ExecutionResult {
     /// 0 for a success, and only for that.
     pub exit_code: i32,
     /// The status, which agrees with `exit_code`.
-    pub status: Status,
+    pub status: SuiteStatus,
     /// Standard output followed by standard error; at most 10 MiB of the first and 32 KiB of the second.
     pub output: String,
     pub errors: Vec<ErrorRecord>,
@@ -233,9 +237,9 @@ mod tests {
         #[test]
         fn the_facts_agree(error in any_error()) {
             let found = verdict(error.as_ref());
-            prop_assert_eq!(found.status == Status::Timeout, found.timed_out);
-            prop_assert_eq!(found.status == Status::Success, found.exit_code == 0);
-            prop_assert_eq!(found.status == Status::Success, error.is_none());
+            prop_assert_eq!(found.status == SuiteStatus::Timeout, found.timed_out);
+            prop_assert_eq!(found.status == SuiteStatus::Success, found.exit_code == 0);
+            prop_assert_eq!(found.status == SuiteStatus::Success, error.is_none());
         }
 
         #[test]

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::tool::{Kind, Tool};
+use super::tool::{Tool, ToolKind};
 use dfp_model::message::ToolSpec;
 use dfp_text::schema::Schema;
 
@@ -68,7 +68,7 @@ pub fn report(need: Need) -> Result<Tool, String> {
         "required": ["summary"],
     });
     tool(
-        Kind::Report,
+        ToolKind::Report,
         REPORT,
         format!("Reports what you have done. {when}"),
         &schema,
@@ -93,7 +93,7 @@ pub fn plan(need: Need) -> Result<Tool, String> {
         "required": ["plan"],
     });
     let description = format!("Hands over your plan. {when} If you call it again, the last plan counts.");
-    tool(Kind::Plan, PLAN, description, &schema)
+    tool(ToolKind::Plan, PLAN, description, &schema)
 }
 
 /// The tool `handoff` to one of `targets`.
@@ -121,11 +121,11 @@ pub fn handoff(targets: &[Target]) -> Result<Tool, String> {
         },
         "required": ["agent", "task"],
     });
-    tool(Kind::Handoff, HANDOFF, description, &schema)
+    tool(ToolKind::Handoff, HANDOFF, description, &schema)
 }
 
 /// A built-in tool with a compiled schema.
-fn tool(kind: Kind, name: &str, description: String, schema: &serde_json::Value) -> Result<Tool, String> {
+fn tool(kind: ToolKind, name: &str, description: String, schema: &serde_json::Value) -> Result<Tool, String> {
     let schema: Box<RawValue> = to_raw_value(schema).map_err(|error| error.to_string())?;
     let spec = ToolSpec {
         name: name.to_owned(),

@@ -7,7 +7,7 @@ use dfp_model::message::{ToolCall, ToolResult};
 
 /// The phase of a call without a result: what it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum CallPhase {
     Asked,
     Running,
     Deferred,
@@ -18,7 +18,7 @@ pub(super) enum Phase {
 pub(super) struct Pending {
     pub call: ToolCall,
     pub origin: Origin,
-    pub phase: Phase,
+    pub phase: CallPhase,
 }
 
 /// Abandons calls whose results are no longer needed, and answers them with an error.

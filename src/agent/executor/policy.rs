@@ -1,6 +1,6 @@
 //! Decides which tools an agent may call, as far as that is possible without asking anybody.
 //!
-//! In: the lists of an agent's `permissions`, and a tool's name. Out: a [`Verdict`]. `deny` wins over everything, and `allow` over
+//! In: the lists of an agent's `permissions`, and a tool's name. Out: a [`PolicyDecision`]. `deny` wins over everything, and `allow` over
 //! `ask`. If neither `allow` nor `ask` is set, every tool is allowed that is not denied.
 
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ pub enum By {
 
 /// The decision about a call by the lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PolicyDecision {
     Allowed(By),
     Denied(By),
     /// The caller's function has to be asked.
@@ -63,15 +63,15 @@ pub enum Verdict {
 
 impl Policy {
     /// The decision about the tool `name` by the lists.
-    pub fn verdict(&self, name: &str) -> Verdict {
+    pub fn verdict(&self, name: &str) -> PolicyDecision {
         if self.deny.contains(name) {
-            return Verdict::Denied(By::Deny);
+            return PolicyDecision::Denied(By::Deny);
         }
         match &self.allow {
-            Some(allow) if allow.contains(name) => Verdict::Allowed(By::Allow),
-            _ if self.ask => Verdict::Ask,
-            Some(_) => Verdict::Denied(By::Default),
-            None => Verdict::Allowed(By::Default),
+            Some(allow) if allow.contains(name) => PolicyDecision::Allowed(By::Allow),
+            _ if self.ask => PolicyDecision::Ask,
+            Some(_) => PolicyDecision::Denied(By::Default),
+            None => PolicyDecision::Allowed(By::Default),
         }
     }
 }
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn deny_wins_and_a_list_of_what_is_allowed_excludes_the_rest() {
-        use Verdict::{Allowed, Ask, Denied};
+        use PolicyDecision::{Allowed, Ask, Denied};
         let lists = r#""allow":{"globs":["read_*"],"exact":["x*"]},"deny":{"globs":["*_secret"]}"#;
         for (json, name, expected) in [
             ("{}".to_owned(), "any", Allowed(By::Default)),

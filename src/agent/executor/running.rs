@@ -8,11 +8,11 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::builtin::{Need, PLAN, REPORT, Task};
-use super::calls::{Pending, Phase, give_up};
+use super::calls::{CallPhase, Pending, give_up};
 use super::close::{self, End};
-use super::policy::{By, Verdict};
+use super::policy::{By, PolicyDecision};
 use super::rules::{Limit, Rules};
-use super::tool::Kind;
+use super::tool::ToolKind;
 use super::{Effect, Input, Origin, Permission, RunOutcome, State};
 use dfp_model::error::Code;
 use dfp_model::message::Spent;
@@ -82,7 +82,7 @@ impl RunState {
             };
             return close::close(outcome, self.pending, effects);
         }
-        let deferred = |pending: &Pending| pending.phase == Phase::Deferred;
+        let deferred = |pending: &Pending| pending.phase == CallPhase::Deferred;
         if !self.pending.is_empty() && self.pending.values().all(deferred) {
             State::AwaitingDeferred(Box::new(self))
         } else {
@@ -111,12 +111,12 @@ impl RunState {
                 self.advance(effects)
             }
             Input::Executed { id, answer } => {
-                self.answer(&id, Phase::Running, answer, effects);
+                self.answer(&id, CallPhase::Running, answer, effects);
                 self.advance(effects)
             }
             Input::ChildEnded { id, answer, spent } => {
                 self.spent.add(&spent);
-                self.answer(&id, Phase::Deferred, answer, effects);
+                self.answer(&id, CallPhase::Deferred, answer, effects);
                 self.advance(effects)
             }
             Input::TakenBack { id } => {
@@ -164,11 +164,11 @@ impl RunState {
         self.awaited |= origin == Origin::Turn;
         let kind = self.rules.tools.get(&call.name).map(|tool| tool.kind);
         let id = call.id.clone();
-        let (phase, name) = (Phase::Asked, call.name.clone());
+        let (phase, name) = (CallPhase::Asked, call.name.clone());
         let key = (name.clone(), canonical(&call.args));
         self.pending.insert(number, Pending { call, origin, phase });
         // The built-in report and plan are for the caller, and are taken even if no step is left.
-        if !matches!(kind, Some(Kind::Report | Kind::Plan)) {
+        if !matches!(kind, Some(ToolKind::Report | ToolKind::Plan)) {
             self.counted += 1;
             let repeats = self.repeats.entry(key).or_default();
             *repeats += 1;
@@ -191,7 +191,7 @@ impl RunState {
 
     /// Answers a new call, asks about it, or runs it.
     fn admit(&mut self, id: &str, effects: &mut Vec<Effect>) {
-        let Some(pending) = self.find(id, Phase::Asked) else {
+        let Some(pending) = self.find(id, CallPhase::Asked) else {
             return;
         };
         let name = pending.call.name.clone();
@@ -202,24 +202,26 @@ impl RunState {
                 names => format!("the tools are {}", names.join(", ")),
             };
             let answer = ToolResult::error(format!("there is no tool \"{name}\": {known}"));
-            return self.answer(id, Phase::Asked, answer, effects);
+            return self.answer(id, CallPhase::Asked, answer, effects);
         };
         let verdict = match tool.kind {
-            Kind::Caller => self.rules.policy.verdict(&name),
-            Kind::Report | Kind::Plan | Kind::Handoff => Verdict::Allowed(By::Builtin),
+            ToolKind::Caller => self.rules.policy.verdict(&name),
+            ToolKind::Report | ToolKind::Plan | ToolKind::Handoff => PolicyDecision::Allowed(By::Builtin),
         };
         // Denied tools are checked first, then arguments: a denied call is denied whatever its arguments, and nobody is asked about
         // a call that can't run.
-        if let Verdict::Denied(by) = verdict {
+        if let PolicyDecision::Denied(by) = verdict {
             return self.deny(id, by, None, effects);
         }
         if let Some(mistakes) = self.mistakes(id) {
-            return self.answer(id, Phase::Asked, mistakes, effects);
+            return self.answer(id, CallPhase::Asked, mistakes, effects);
         }
         match verdict {
-            Verdict::Ask => effects.extend(self.find(id, Phase::Asked).map(|it| Effect::Ask(it.call.clone()))),
-            Verdict::Allowed(by) => self.run(id, by, None, None, effects),
-            Verdict::Denied(_) => {}
+            PolicyDecision::Ask => {
+                effects.extend(self.find(id, CallPhase::Asked).map(|it| Effect::Ask(it.call.clone())))
+            }
+            PolicyDecision::Allowed(by) => self.run(id, by, None, None, effects),
+            PolicyDecision::Denied(_) => {}
         }
     }
 
@@ -232,7 +234,7 @@ impl RunState {
         args: Option<Box<RawValue>>,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(pending) = self.find(id, Phase::Asked) else {
+        let Some(pending) = self.find(id, CallPhase::Asked) else {
             return;
         };
         if !allow {
@@ -253,7 +255,7 @@ impl RunState {
         args: Option<Box<RawValue>>,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(pending) = self.find(id, Phase::Asked) else {
+        let Some(pending) = self.find(id, CallPhase::Asked) else {
             return;
         };
         let call = pending.call.clone();
@@ -267,31 +269,31 @@ impl RunState {
             args,
         }));
         if replaced && let Some(mistakes) = self.mistakes(id) {
-            return self.answer(id, Phase::Asked, mistakes, effects);
+            return self.answer(id, CallPhase::Asked, mistakes, effects);
         }
         match self.rules.tools.get(&call.name).map(|tool| tool.kind) {
-            Some(Kind::Report) if self.report.is_some() => {
+            Some(ToolKind::Report) if self.report.is_some() => {
                 let refused = ToolResult::error("refused: there is a completion report already, and it counts");
-                self.answer(id, Phase::Asked, refused, effects);
+                self.answer(id, CallPhase::Asked, refused, effects);
             }
-            Some(Kind::Report) => {
+            Some(ToolKind::Report) => {
                 self.report = Some(call.args);
-                self.answer(id, Phase::Asked, ToolResult::text("The report was taken."), effects);
+                self.answer(id, CallPhase::Asked, ToolResult::text("The report was taken."), effects);
             }
-            Some(Kind::Plan) => {
+            Some(ToolKind::Plan) => {
                 self.plan = Some(call.args);
-                self.answer(id, Phase::Asked, ToolResult::text("The plan was taken."), effects);
+                self.answer(id, CallPhase::Asked, ToolResult::text("The plan was taken."), effects);
             }
-            Some(Kind::Handoff) => match serde_json::from_str::<Task>(call.args.get()) {
+            Some(ToolKind::Handoff) => match serde_json::from_str::<Task>(call.args.get()) {
                 Ok(task) => {
-                    self.enter(id, Phase::Deferred);
+                    self.enter(id, CallPhase::Deferred);
                     let id = id.to_owned();
                     effects.push(Effect::StartChild { id, task });
                 }
-                Err(error) => self.answer(id, Phase::Asked, ToolResult::error(error.to_string()), effects),
+                Err(error) => self.answer(id, CallPhase::Asked, ToolResult::error(error.to_string()), effects),
             },
-            Some(Kind::Caller) | None => {
-                self.enter(id, Phase::Running);
+            Some(ToolKind::Caller) | None => {
+                self.enter(id, CallPhase::Running);
                 effects.push(Effect::Execute(call));
             }
         }
@@ -299,7 +301,7 @@ impl RunState {
 
     /// Reports that a call was denied, and answers it with an error.
     fn deny(&mut self, id: &str, by: By, reason: Option<String>, effects: &mut Vec<Effect>) {
-        let Some(pending) = self.find(id, Phase::Asked) else {
+        let Some(pending) = self.find(id, CallPhase::Asked) else {
             return;
         };
         let name = pending.call.name.clone();
@@ -313,30 +315,30 @@ impl RunState {
             reason,
             args: None,
         }));
-        self.answer(id, Phase::Asked, answer, effects);
+        self.answer(id, CallPhase::Asked, answer, effects);
     }
 
     /// The result that tells the model what is wrong with the call's arguments; `None` if they are right.
     fn mistakes(&mut self, id: &str) -> Option<ToolResult> {
-        let call = self.find(id, Phase::Asked)?.call.clone();
+        let call = self.find(id, CallPhase::Asked)?.call.clone();
         let reason = self.rules.tools.get(&call.name)?.check(&call.args).err()?;
         let text = format!("the arguments of \"{}\" do not fit its schema: {reason}", call.name);
         Some(ToolResult::error(text))
     }
 
-    fn find(&mut self, id: &str, phase: Phase) -> Option<&mut Pending> {
+    fn find(&mut self, id: &str, phase: CallPhase) -> Option<&mut Pending> {
         let pending = self.pending.get_mut(self.known.get(id)?)?;
         (pending.phase == phase).then_some(pending)
     }
 
-    fn enter(&mut self, id: &str, phase: Phase) {
-        if let Some(pending) = self.find(id, Phase::Asked) {
+    fn enter(&mut self, id: &str, phase: CallPhase) {
+        if let Some(pending) = self.find(id, CallPhase::Asked) {
             pending.phase = phase;
         }
     }
 
     /// Gives a call in `phase` its one result. A result for any other call is too late, and is dropped.
-    fn answer(&mut self, id: &str, phase: Phase, answer: ToolResult, effects: &mut Vec<Effect>) {
+    fn answer(&mut self, id: &str, phase: CallPhase, answer: ToolResult, effects: &mut Vec<Effect>) {
         if self.find(id, phase).is_none() {
             return;
         }

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::builtin::{Need, Target};
 use super::policy::Policy;
 use super::rules::{Builtins, Rules, RunLimits};
-use super::tool::{Kind, Tool};
+use super::tool::{Tool, ToolKind};
 use super::*;
 use dfp_model::error::Code;
 use dfp_model::message::ToolSpec;
@@ -470,5 +470,5 @@ fn names_are_the_callers_unless_a_built_in_tool_of_that_name_is_on() {
 
 fn tool(spec: ToolSpec) -> Tool {
     let schema = Schema::new(spec.schema.get()).unwrap();
-    Tool::new(spec, Kind::Caller, Arc::new(schema))
+    Tool::new(spec, ToolKind::Caller, Arc::new(schema))
 }

@@ -13,7 +13,7 @@ use dfp_text::schema::Schema;
 
 /// The kind of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ToolKind {
     /// A tool of the caller, who runs it.
     Caller,
     /// The built-in tool `completion-report`.
@@ -29,13 +29,13 @@ pub enum Kind {
 pub struct Tool {
     /// The specification that the model sees.
     pub spec: ToolSpec,
-    pub kind: Kind,
+    pub kind: ToolKind,
     schema: Arc<Schema>,
 }
 
 impl Tool {
     /// A tool; `schema` is the compiled schema of `spec`.
-    pub fn new(spec: ToolSpec, kind: Kind, schema: Arc<Schema>) -> Tool {
+    pub fn new(spec: ToolSpec, kind: ToolKind, schema: Arc<Schema>) -> Tool {
         Tool { spec, kind, schema }
     }
 
@@ -60,7 +60,7 @@ mod tests {
             schema: RawValue::from_string(schema.to_owned()).unwrap(),
         };
         let schema = Schema::new(spec.schema.get())?;
-        Ok(Tool::new(spec, Kind::Caller, Arc::new(schema)))
+        Ok(Tool::new(spec, ToolKind::Caller, Arc::new(schema)))
     }
 
     fn check(schema: &str, args: &str) -> Result<(), String> {

@@ -10,7 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
 use super::content::{self, Parts};
-use super::settings::{Settings, ToolChoice};
+use super::settings::{Settings, ToolChoiceField};
 use crate::choices::{self, CallChoices};
 use crate::declare::{MAX_NAME, Tools};
 use dfp_model::error::clip;
@@ -96,8 +96,8 @@ impl Request {
                 body.set(
                     "tool_choice",
                     &match choice {
-                        ToolChoice::Word(word) => json!(word),
-                        ToolChoice::Tool(name) => {
+                        ToolChoiceField::Word(word) => json!(word),
+                        ToolChoiceField::Tool(name) => {
                             json!({"type": "function", "function": {"name": tools.wire_name(name, MAX_NAME)}})
                         }
                     },
@@ -136,12 +136,12 @@ impl Request {
 }
 
 /// A call's choice in the API's words.
-fn of_call(choice: &choices::ToolChoice) -> ToolChoice {
+fn of_call(choice: &choices::ToolChoice) -> ToolChoiceField {
     match choice {
-        choices::ToolChoice::Auto => ToolChoice::Word("auto".to_owned()),
-        choices::ToolChoice::None => ToolChoice::Word("none".to_owned()),
-        choices::ToolChoice::Any => ToolChoice::Word("required".to_owned()),
-        choices::ToolChoice::Tool(name) => ToolChoice::Tool(name.clone()),
+        choices::ToolChoice::Auto => ToolChoiceField::Word("auto".to_owned()),
+        choices::ToolChoice::None => ToolChoiceField::Word("none".to_owned()),
+        choices::ToolChoice::Any => ToolChoiceField::Word("required".to_owned()),
+        choices::ToolChoice::Tool(name) => ToolChoiceField::Tool(name.clone()),
     }
 }
 

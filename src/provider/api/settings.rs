@@ -108,7 +108,7 @@ pub struct Settings {
     /// `parallelToolCalls`, for requests with tools.
     pub parallel_tool_calls: Option<bool>,
     /// `toolChoice`, for requests with tools.
-    pub tool_choice: Option<ToolChoice>,
+    pub tool_choice: Option<ToolChoiceField>,
     /// The server's name of `maxTokens`.
     pub max_tokens_field: &'static str,
     /// `sendReasoning`: the field of a model's message in which the server takes back its reasoning.
@@ -143,7 +143,7 @@ pub enum Key {
 
 /// The choice of tools that the model is to call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ToolChoice {
+pub enum ToolChoiceField {
     /// `auto`, `none` or `required`.
     Word(String),
     /// The tool of this name.
@@ -181,7 +181,7 @@ impl Settings {
     pub fn takes_no_calls(&self, call: &CallChoices) -> bool {
         match &call.tool_choice {
             Some(choice) => *choice == choices::ToolChoice::None,
-            None => matches!(&self.tool_choice, Some(ToolChoice::Word(word)) if word == "none"),
+            None => matches!(&self.tool_choice, Some(ToolChoiceField::Word(word)) if word == "none"),
         }
     }
 
@@ -378,13 +378,13 @@ fn headers(map: &Map<String, Value>) -> Result<Vec<(HeaderName, HeaderValue)>, S
     Ok(headers)
 }
 
-fn tool_choice(value: &Value) -> Result<ToolChoice, String> {
+fn tool_choice(value: &Value) -> Result<ToolChoiceField, String> {
     let allowed = "\"auto\", \"none\", \"required\" or { name: the tool's name }";
     let named = value.as_object().filter(|object| object.len() == 1);
     let name = named.and_then(|object| object.get("name")).and_then(Value::as_str);
     match (value, name) {
-        (Value::String(word), _) => Ok(ToolChoice::Word(word.clone())),
-        (_, Some(name)) => Ok(ToolChoice::Tool(name.to_owned())),
+        (Value::String(word), _) => Ok(ToolChoiceField::Word(word.clone())),
+        (_, Some(name)) => Ok(ToolChoiceField::Tool(name.to_owned())),
         _ => Err(options::wrong("toolChoice", allowed, value)),
     }
 }

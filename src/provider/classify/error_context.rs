@@ -2,7 +2,7 @@
 //!
 //! In: a text, and the context as JSON. Out: the error that the text means, or an error that names a wrong field of the context.
 
-use super::{Context, classify_text};
+use super::{TextFacts, classify_text};
 use crate::options::{self, Kind, OptionSpec};
 use dfp_model::error::ProviderError;
 
@@ -38,7 +38,7 @@ pub fn classify_with_context(
 ) -> Result<ProviderError, Box<ProviderError>> {
     let fields = options::checked_within("", CONTEXT, context_json, "context.")?;
     let text_of = |name: &str| fields.get(name).and_then(|value| value.as_str());
-    let context = Context {
+    let context = TextFacts {
         provider: text_of("provider").unwrap_or_default(),
         exit_code: options::exit_code_of(&fields, "exitCode"),
         signal: text_of("signal"),

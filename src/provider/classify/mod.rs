@@ -1,6 +1,6 @@
 //! Decides why a run failed, and what to do about it.
 //!
-//! In: [`Evidence`], everything that is known of a failed run: the provider's fields, exit code, signal, standard error. Out: a
+//! In: [`FailureFacts`], everything that is known of a failed run: the provider's fields, exit code, signal, standard error. Out: a
 //! [`Classification`]: the stable code, its category, the provider's own reason, a hint, and when to try again. Rules are data
 //! (`provider/<id>/errors.rs`). Fields are believed first, then exit codes and signals that have a meaning, then text, and only the
 //! text of error channels. Pure: the time is passed in.
@@ -45,7 +45,7 @@ const SOON_MS: u64 = 5 * 60_000;
 
 /// Everything that is known of a failed run. All fields but the provider may be missing.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Evidence<'a> {
+pub struct FailureFacts<'a> {
     /// The provider's id, for example `claude`; empty if unknown: then the wordings of all CLIs are tried.
     pub provider: &'a str,
     /// The failure that the provider reports in fields.
@@ -78,7 +78,7 @@ pub struct Evidence<'a> {
 
 /// The facts that accompany a text for [`classify_text`].
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Context<'a> {
+pub struct TextFacts<'a> {
     /// The provider's id; empty if unknown.
     pub provider: &'a str,
     /// The exit code.
@@ -132,20 +132,20 @@ impl Classification {
 }
 
 /// Decides why a run failed. Only for runs that did fail: there is no answer for a success.
-pub fn classify(evidence: &Evidence) -> Classification {
+pub fn classify(evidence: &FailureFacts) -> Classification {
     Case::new(evidence).verdict()
 }
 
 /// Decides what an error text of another program means. All of the text is taken for an error channel. `SIGTERM` and `SIGKILL` are
 /// time-outs here, as in CLI-ADAPTER-PROTOCOL, because a caller's own runner uses them to end programs that take too long.
-pub fn classify_text(text: &str, context: &Context, now_ms: u64) -> Classification {
-    let evidence = Evidence {
+pub fn classify_text(text: &str, context: &TextFacts, now_ms: u64) -> Classification {
+    let evidence = FailureFacts {
         provider: context.provider,
         exit_code: context.exit_code,
         http_status: context.http_status,
         local_offset_min: context.local_offset_min,
         now_ms,
-        ..Evidence::default()
+        ..FailureFacts::default()
     };
     let mut case = Case::new(&evidence);
     // A text of nothing but noise is shown as the reason, but no rule sees it.
@@ -174,7 +174,7 @@ pub fn classify_text(text: &str, context: &Context, now_ms: u64) -> Classificati
 
 /// A failed run while it is classified.
 struct Case<'a> {
-    evidence: Evidence<'a>,
+    evidence: FailureFacts<'a>,
     /// The texts of error channels, the most trusted first, without empty ones.
     channels: Vec<ErrorText>,
 }
@@ -188,7 +188,7 @@ struct Verdict {
 }
 
 impl<'a> Case<'a> {
-    fn new(evidence: &Evidence<'a>) -> Self {
+    fn new(evidence: &FailureFacts<'a>) -> Self {
         let failure = evidence.failure.map(|f| channel::message(&f.message));
         let outcome = evidence
             .outcome
@@ -345,7 +345,7 @@ impl<'a> Case<'a> {
 
     /// The facts from fields, exit code and signal.
     fn facts(&self) -> Facts {
-        let Evidence { failure, outcome, .. } = self.evidence;
+        let FailureFacts { failure, outcome, .. } = self.evidence;
         let provider = self.evidence.provider;
         // A JSON body in the failure's own message counts as fields of the failure.
         let body = failure.and(self.channels.first());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Context, ProcessEnd, ProcessEvidence, StopReason};
-use crate::classify::{self, Evidence as Clues, classify};
+use crate::classify::{self, FailureFacts, classify};
 use crate::{same_flag, schema_flags};
 use dfp_model::error::{Code, ProviderError, clip};
 use dfp_model::event::{Outcome, Reply};
@@ -148,7 +148,7 @@ fn failure_of_plain(facts: &CliFacts, folded: &Folded, text: &str) -> Option<Pro
         Plain::Text if facts.process.cut_short && facts.process.wire == Wire::Text => Some(cut_text(facts)),
         Plain::Text => unstructured(facts, folded),
         Plain::Json(Some(failure)) => {
-            let found = classify(&Clues {
+            let found = classify(&FailureFacts {
                 failure: Some(&failure),
                 ..clues(facts, folded)
             });
@@ -204,7 +204,7 @@ fn cut_text(facts: &CliFacts) -> ProviderError {
 }
 
 /// The evidence for [`classify`] from a run that failed.
-fn clues<'a>(facts: &'a CliFacts, folded: &'a Folded) -> Clues<'a> {
+fn clues<'a>(facts: &'a CliFacts, folded: &'a Folded) -> FailureFacts<'a> {
     // With exit code 0 standard output is an answer, and answers are no error channel. Nor is half an answer of a run with another
     // exit code.
     let rules = facts.context.rules;
@@ -217,7 +217,7 @@ fn clues<'a>(facts: &'a CliFacts, folded: &'a Folded) -> Clues<'a> {
         .rules
         .error_message
         .filter(|mark| facts.process.exit_code != Some(0) && answer.starts_with(mark));
-    Clues {
+    FailureFacts {
         provider: facts.context.provider,
         failure: folded.failure.as_ref(),
         outcome: folded.outcome.as_ref(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{ConnectError, Context, HttpEnd, HttpEvidence, StopReason};
 use crate::api::answer::Body;
 use crate::api::{PROVIDER, failure};
-use crate::classify::{self, Evidence as Clues, RetryAfter, classify};
+use crate::classify::{self, FailureFacts, RetryAfter, classify};
 use dfp_model::error::{Category, Code, ProviderError, clip};
 use dfp_model::event::Failure;
 use dfp_text::fold::Folded;
@@ -107,13 +107,13 @@ fn unsaid(folded: &Folded) -> Option<ProviderError> {
 
 /// The classified error for a failure that the API has reported.
 fn classified(facts: &HttpFacts, folded: &Folded, failure: &Failure) -> ProviderError {
-    let found = classify(&Clues {
+    let found = classify(&FailureFacts {
         provider: PROVIDER,
         failure: Some(failure),
         resets_at: folded.limit_resets_at,
         now_ms: facts.context.now_ms,
         local_offset_min: facts.context.local_offset_min,
-        ..Clues::default()
+        ..FailureFacts::default()
     });
     found.into_error(PROVIDER)
 }

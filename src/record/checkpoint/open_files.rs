@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{CheckpointFile, Refused};
+use super::{CheckpointError, CheckpointFile};
 
 /// A file that calls of the same run use one after the other.
 type Shared = Arc<Mutex<CheckpointFile>>;
@@ -27,18 +27,18 @@ impl OpenFiles {
     /// Lets `act` use the file of `run_id`, for the attempt with `token`. Blocks while another call uses it.
     ///
     /// # Errors
-    /// [`Refused::Closed`], [`Refused::Stale`], and the errors of `act`.
+    /// [`CheckpointError::Closed`], [`CheckpointError::Stale`], and the errors of `act`.
     pub fn with<T>(
         &self,
         run_id: &str,
         token: u64,
-        act: impl FnOnce(&mut CheckpointFile) -> Result<T, Refused>,
-    ) -> Result<T, Refused> {
+        act: impl FnOnce(&mut CheckpointFile) -> Result<T, CheckpointError>,
+    ) -> Result<T, CheckpointError> {
         let shared = self.lock().get(run_id).cloned();
-        let shared = shared.ok_or_else(|| Refused::Closed(run_id.to_owned()))?;
+        let shared = shared.ok_or_else(|| CheckpointError::Closed(run_id.to_owned()))?;
         let mut file = shared.lock().unwrap_or_else(PoisonError::into_inner);
         if file.token != token {
-            return Err(Refused::Stale(run_id.to_owned(), token));
+            return Err(CheckpointError::Stale(run_id.to_owned(), token));
         }
         act(&mut file)
     }
@@ -51,10 +51,10 @@ impl OpenFiles {
         &self,
         run_id: &str,
         token: u64,
-        act: impl FnOnce(&mut CheckpointFile) -> Result<(), Refused>,
-    ) -> Result<(), Refused> {
+        act: impl FnOnce(&mut CheckpointFile) -> Result<(), CheckpointError>,
+    ) -> Result<(), CheckpointError> {
         let done = self.with(run_id, token, act);
-        if !matches!(done, Err(Refused::Stale(..) | Refused::Closed(_))) {
+        if !matches!(done, Err(CheckpointError::Stale(..) | CheckpointError::Closed(_))) {
             self.lock().remove(run_id);
         }
         done

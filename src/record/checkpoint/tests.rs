@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 
-fn load(folder: &Path, run_id: &str) -> Result<Loaded, Refused> {
+fn load(folder: &Path, run_id: &str) -> Result<Loaded, CheckpointError> {
     super::load(folder, run_id, 0)
 }
 
@@ -44,7 +44,10 @@ fn a_run_at_work_is_nobody_elses() {
     let folder = tempfile::tempdir().unwrap();
     let held = load(folder.path(), "one").unwrap();
     let refused = load(folder.path(), "one").unwrap_err();
-    assert!(matches!(&refused, Refused::Locked(id, _) if id == "one"), "{refused}");
+    assert!(
+        matches!(&refused, CheckpointError::Locked(id, _) if id == "one"),
+        "{refused}"
+    );
     assert!(load(folder.path(), "two").is_ok());
     drop(held);
     assert_eq!(load(folder.path(), "one").unwrap().token, 2);
@@ -68,13 +71,13 @@ fn it_is_its_owners_alone_and_no_link_is_followed() {
     symlink(&inside, &linked).unwrap();
     for (folder, id) in [(&inside, "two"), (&inside, "three"), (&linked, "four")] {
         let refused = load(folder, id).unwrap_err();
-        assert!(matches!(refused, Refused::Unsafe(..)), "{refused}");
+        assert!(matches!(refused, CheckpointError::Unsafe(..)), "{refused}");
     }
     assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
     fs::set_permissions(&inside, fs::Permissions::from_mode(0o777)).unwrap();
     let refused = load(&inside, "one").unwrap_err();
     assert!(
-        matches!(&refused, Refused::Writable(folder, 0o777) if *folder == inside),
+        matches!(&refused, CheckpointError::Writable(folder, 0o777) if *folder == inside),
         "{refused}"
     );
 }
@@ -107,7 +110,7 @@ fn what_is_no_checkpoint_of_this_run_is_left_alone() {
         fs::write(&path, text).unwrap();
         let refused = load(folder.path(), "one").unwrap_err();
         assert!(
-            matches!(&refused, Refused::Invalid(_, why) if why.starts_with(reason)),
+            matches!(&refused, CheckpointError::Invalid(_, why) if why.starts_with(reason)),
             "{refused}"
         );
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
@@ -165,19 +168,19 @@ fn what_another_attempt_has_is_not_written_by_an_earlier_one() {
     let take = || {
         let loaded = super::load(folder.path(), "one", open.token("one"))?;
         open.put("one", loaded.file.unwrap());
-        Ok::<_, Refused>(loaded.token)
+        Ok::<_, CheckpointError>(loaded.token)
     };
     let append = |token| open.with("one", token, |file| file.append(vec![raw(&json!(token))]));
     let first = take().unwrap();
     append(first).unwrap();
     open.close("one", first, |_| Ok(())).unwrap();
-    assert!(matches!(append(first).unwrap_err(), Refused::Closed(_)));
+    assert!(matches!(append(first).unwrap_err(), CheckpointError::Closed(_)));
     let second = take().unwrap();
     for refused in [
         append(first),
         open.close("one", first, |file| file.finish(raw(&json!(1)))),
     ] {
-        assert!(matches!(refused.unwrap_err(), Refused::Stale(id, 1) if id == "one"));
+        assert!(matches!(refused.unwrap_err(), CheckpointError::Stale(id, 1) if id == "one"));
     }
     append(second).unwrap();
     open.close("one", second, |file| file.finish(raw(&json!("done"))))
@@ -206,7 +209,10 @@ fn a_file_that_was_removed_or_replaced_takes_nothing_more() {
         // An attempt that only checks its file gets the same error.
         for entries in [vec![], vec![raw(&json!("lost"))]] {
             let refused = open.with("one", token, |file| file.append(entries)).unwrap_err();
-            assert!(matches!(&refused, Refused::Lost(id, _) if id == "one"), "{refused}");
+            assert!(
+                matches!(&refused, CheckpointError::Lost(id, _) if id == "one"),
+                "{refused}"
+            );
         }
     }
     assert_eq!(tokens, [1, 2, 3]);
@@ -232,7 +238,7 @@ fn a_file_that_was_cut_or_added_to_takes_nothing_more_and_says_why() {
         let left = fs::read(&path).unwrap();
         let refused = file.append(vec![]).unwrap_err();
         assert!(
-            matches!(&refused, Refused::Resized(id, _, was, is) if id == "one" && (*was, *is) == (before, now)),
+            matches!(&refused, CheckpointError::Resized(id, _, was, is) if id == "one" && (*was, *is) == (before, now)),
             "{name}: {refused}"
         );
         assert!(file.append(vec![raw(&json!("lost"))]).is_err(), "{name}");
@@ -278,7 +284,7 @@ proptest! {
         bytes[place] ^= 1 << bit;
         fs::write(&path, &bytes).unwrap();
         match load(folder.path(), "one") {
-            Err(refused) => prop_assert!(matches!(refused, Refused::Invalid(..)), "{}", refused),
+            Err(refused) => prop_assert!(matches!(refused, CheckpointError::Invalid(..)), "{}", refused),
             // The flipped bit was in the checksum's own name.
             Ok(loaded) => prop_assert_eq!(texts(&loaded), entries.iter().map(String::as_str).collect::<Vec<_>>()),
         }

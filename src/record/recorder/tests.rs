@@ -17,7 +17,7 @@ fn header(id: &str) -> Header {
     }
 }
 
-async fn begin(path: &Path, id: &str) -> Result<Recorder, Refused> {
+async fn begin(path: &Path, id: &str) -> Result<Recorder, RecorderError> {
     Recorder::begin(path, &header(id), Redactor::default()).await
 }
 
@@ -129,7 +129,7 @@ async fn links_are_not_followed_but_to_a_device() {
     assert!(!target.exists());
     begin(&target, "a").await.unwrap();
     let whole = std::fs::read(&target).unwrap();
-    assert!(matches!(begin(&link, "b").await.unwrap_err(), Refused::Link(_)));
+    assert!(matches!(begin(&link, "b").await.unwrap_err(), RecorderError::Link(_)));
     assert_eq!(std::fs::read(&target).unwrap(), whole);
     let device = folder.path().join("device");
     std::os::unix::fs::symlink("/dev/null", &device).unwrap();

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use dfp_model::budget::{Per, Window};
-use dfp_record::checkpoint::{self, Refused};
+use dfp_record::checkpoint::{self, CheckpointError};
 
 /// The version of the format. Files of a newer version are refused, since their meaning is unknown.
 const VERSION: u64 = 1;
@@ -217,8 +217,8 @@ fn lock(path: &Path, is_abandoned: &AtomicBool) -> Result<Option<File>, (String,
             // Otherwise the file was removed or replaced meanwhile, and others count in the new one.
             Ok(Some(file)) if checkpoint::is_at(&file, path) => return Ok(Some(file)),
             Ok(_) => {}
-            Err(Refused::Unsafe(_, why)) => return Err((why.to_owned(), Trouble::Unfit)),
-            Err(Refused::Io(_, error)) => return Err((error.to_string(), kind_of(&error))),
+            Err(CheckpointError::Unsafe(_, why)) => return Err((why.to_owned(), Trouble::Unfit)),
+            Err(CheckpointError::Io(_, error)) => return Err((error.to_string(), kind_of(&error))),
             Err(other) => return Err((other.to_string(), Trouble::Unfit)),
         }
         if began.elapsed() > LONGEST_WAIT {

@@ -30,10 +30,10 @@ pub(super) fn not_begun(engine: &Base, installed: &Installed, error: NoHost) -> 
 /// The error of a call that fails because a login is missing or refused. That says nothing about the program, which serves the next
 /// call with another login.
 pub(super) fn login_missing(engine: &Base, reason: &str) -> Option<Box<ProviderError>> {
-    let context = classify::Context {
+    let context = classify::TextFacts {
         provider: engine.id(),
         local_offset_min: local_offset_min(),
-        ..classify::Context::default()
+        ..classify::TextFacts::default()
     };
     let found = classify::classify_text(reason, &context, now_ms());
     (found.category == Category::Authentication).then(|| Box::new(found.into_error(engine.id())))
@@ -42,12 +42,12 @@ pub(super) fn login_missing(engine: &Base, reason: &str) -> Option<Box<ProviderE
 /// Judges a server that has refused to serve: its configuration is wrong, which is this call's failure, or it does not know such
 /// requests.
 fn refused(engine: &Base, message: &str) -> NotBegun {
-    let found = classify(&classify::Evidence {
+    let found = classify(&classify::FailureFacts {
         provider: engine.id(),
         stderr_text: Some(message),
         local_offset_min: local_offset_min(),
         now_ms: now_ms(),
-        ..classify::Evidence::default()
+        ..classify::FailureFacts::default()
     });
     match found.code {
         Code::Unknown | Code::EmptyResponse | Code::Crashed | Code::UnsupportedFlag | Code::InvalidOption => {
@@ -66,14 +66,14 @@ fn ended_early(engine: &Base, installed: &Installed, exit: &Exit) -> NotBegun {
     if let Some(flag) = ended.refused_flag {
         return NotBegun::FlagRefused(flag);
     }
-    let found = classify(&classify::Evidence {
+    let found = classify(&classify::FailureFacts {
         provider: engine.id(),
         exit_code: exit.code,
         signal: exit.signal.as_deref(),
         stderr_text: Some(&exit.stderr),
         local_offset_min: local_offset_min(),
         now_ms: now_ms(),
-        ..classify::Evidence::default()
+        ..classify::FailureFacts::default()
     });
     match found.code {
         Code::Unknown | Code::EmptyResponse | Code::Crashed | Code::UnsupportedFlag | Code::InvalidOption => {

@@ -25,7 +25,8 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use self::wire::{
-    ApiMessage, Block, Content, Line, RateLimitInfo, RateLimitLine, RetryData, StreamEvent, System, is_bare_result,
+    ApiMessage, ClaudeLine, Content, ContentBlock, RateLimitInfo, RateLimitLine, RetryData, StreamEvent, System,
+    is_bare_result,
 };
 use super::ansi::{strip_ansi, strip_owned};
 use super::assembler::MessageAssembler;
@@ -126,7 +127,7 @@ impl Format for Claude {
             return Verdict::Event;
         }
         let mut fields = Fields::default();
-        let Some(mut line) = Line::read(json, &mut fields) else {
+        let Some(mut line) = ClaudeLine::read(json, &mut fields) else {
             return Verdict::NotJson;
         };
         let kind = match word(line.kind) {
@@ -317,7 +318,7 @@ impl Claude {
     }
 
     /// Decodes an `assistant` line: content blocks of the model's message, a message that the CLI wrote itself, or a failure.
-    fn assistant(&mut self, line: &mut Line, out: &mut Out) {
+    fn assistant(&mut self, line: &mut ClaudeLine, out: &mut Out) {
         let Some(message) = line.message.take() else { return };
         let in_a_row = std::mem::take(&mut self.turn.spoke_last);
         if let Some(kind) = word(line.error) {
@@ -358,7 +359,7 @@ impl Claude {
     }
 
     /// Adds one whole content block to the entered message. A call's arguments are those streamed, if all of their pieces came.
-    fn block(&mut self, block: Block, out: &mut Out) {
+    fn block(&mut self, block: ContentBlock, out: &mut Out) {
         match (word(block.kind).as_deref(), block.text, block.thinking) {
             (Some("text"), Some(Text(text)), _) => self.assembler.text(text, out),
             (Some("thinking"), _, Some(Text(thinking))) => {
@@ -380,7 +381,7 @@ impl Claude {
     }
 
     /// Decodes a `user` line: results of tools, the CLI's request for the rest of an answer, or an echo.
-    fn user(&mut self, line: Line, json: &str, out: &mut Out) {
+    fn user(&mut self, line: ClaudeLine, json: &str, out: &mut Out) {
         if line.message.as_deref().is_some_and(asks_for_the_rest) {
             self.assembler.goes_on(out);
             return out.other("user", json);
@@ -390,7 +391,7 @@ impl Claude {
             Content::Blocks(blocks) => blocks,
             Content::Text(_) => Vec::new(),
         };
-        let is_result = |block: &Block| word(block.kind).as_deref() == Some("tool_result");
+        let is_result = |block: &ContentBlock| word(block.kind).as_deref() == Some("tool_result");
         if !blocks.iter().any(is_result) {
             out.other("user", json);
         }
@@ -409,7 +410,7 @@ impl Claude {
     }
 
     /// Decodes a `system` line by its subtype.
-    fn system(&mut self, line: &Line, json: &str, fields: &mut Fields, out: &mut Out) {
+    fn system(&mut self, line: &ClaudeLine, json: &str, fields: &mut Fields, out: &mut Out) {
         let subtype = word(line.subtype).unwrap_or_default();
         let Some(line) = fields.read_line::<System>(json) else {
             return;
@@ -499,7 +500,7 @@ fn asks_for_the_rest(message: &ApiMessage) -> bool {
         Content::Text(text) => text.as_ref(),
         Content::Blocks(blocks) => match blocks.as_slice() {
             [
-                Block {
+                ContentBlock {
                     text: Some(Text(text)), ..
                 },
             ] => text.as_ref(),
@@ -530,7 +531,7 @@ fn qwen_error(message: &ApiMessage) -> Option<Failure> {
         return None;
     };
     let [
-        Block {
+        ContentBlock {
             text: Some(Text(text)), ..
         },
     ] = blocks.as_slice()

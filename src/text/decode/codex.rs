@@ -53,7 +53,7 @@ struct CodexLine<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-struct Item<'a> {
+struct CodexItem<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
     #[serde(rename = "type")]
@@ -78,7 +78,7 @@ struct Item<'a> {
 
 /// An error object, of which only the text matters.
 #[derive(Debug, Deserialize)]
-struct ErrorBody<'a> {
+struct CodexError<'a> {
     #[serde(borrow)]
     message: Option<&'a RawValue>,
     text: Option<&'a RawValue>,
@@ -104,7 +104,7 @@ impl Format for Codex {
                     }
                     "turn.started" => self.end_turn(out),
                     "item.started" | "item.completed" => {
-                        if let Some(item) = fields.read::<Item>("item", line.item) {
+                        if let Some(item) = fields.read::<CodexItem>("item", line.item) {
                             self.item(&item, kind == "item.completed", json, fields, out);
                         }
                     }
@@ -129,7 +129,7 @@ impl Format for Codex {
                         self.end_turn(out);
                     }
                     "turn.failed" => {
-                        let error = fields.read::<ErrorBody>("error", line.error);
+                        let error = fields.read::<CodexError>("error", line.error);
                         let message = error.and_then(|error| fields.string("error.message", error.message));
                         let failure = message
                             .map(|text| failure_of(&text))
@@ -167,14 +167,14 @@ impl Format for Codex {
 }
 
 impl Codex {
-    fn item(&mut self, item: &Item, completed: bool, json: &str, fields: &mut Fields, out: &mut Out) {
+    fn item(&mut self, item: &CodexItem, completed: bool, json: &str, fields: &mut Fields, out: &mut Out) {
         let kind = word(item.kind)
             .or(item.agent_message.map(|_| "agent_message".into()))
             .unwrap_or_default();
         let id = fields.string("item.id", item.id);
         match kind.as_ref() {
             "agent_message" | "reasoning" if completed => {
-                let nested = fields.read::<ErrorBody>("agent_message", item.agent_message);
+                let nested = fields.read::<CodexError>("agent_message", item.agent_message);
                 let text: Text = fields
                     .read("text", item.text.or(nested.and_then(|error| error.text)))
                     .unwrap_or_default();
@@ -206,7 +206,7 @@ impl Codex {
                 let [server, tool] = [item.server, item.tool].map(|name| word(name).unwrap_or_default());
                 self.call(id, format!("mcp__{server}__{tool}"), item.arguments, out);
                 if completed {
-                    let result = fields.read::<ErrorBody>("result", item.result.or(item.error));
+                    let result = fields.read::<CodexError>("result", item.result.or(item.error));
                     let content = result.and_then(|result| match word(result.message) {
                         Some(message) => Some(message.into_owned()),
                         None => result.content.map(|content| content.get().to_owned()),
@@ -230,7 +230,7 @@ impl Codex {
         }
     }
 
-    fn result(&mut self, item: &Item, content: String, out: &mut Out) {
+    fn result(&mut self, item: &CodexItem, content: String, out: &mut Out) {
         let tool_call_id = word(item.id).unwrap_or_default().into_owned();
         self.calls.retain(|id| *id != tool_call_id);
         out.event(Event::ToolResult {

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use super::read::Entry;
-use super::tail::{Block, Rules, Verdict, names_one_of};
+use super::tail::{Block, BlockVerdict, Rules, names_one_of};
 use dfp_model::message::InvalidToolCall;
 
 /// The letters of a mark: 32, none of which is easily mistaken for another.
@@ -54,7 +54,7 @@ impl Marked {
         }
     }
 
-    fn verdict(&self, entries: &[Entry]) -> Verdict {
+    fn verdict(&self, entries: &[Entry]) -> BlockVerdict {
         let marked = |entry: &Entry| match entry {
             Entry::Call { id, .. } => id.as_ref().is_some_and(|id| id.starts_with(self.mark.as_str())),
             Entry::Invalid(InvalidToolCall { id: Some(id), .. }) => id.starts_with(self.mark.as_str()),
@@ -63,17 +63,17 @@ impl Marked {
         if !entries.iter().all(marked) {
             // A text may mention tools that are not bound as it likes.
             let bound = entries.iter().any(|entry| names_one_of(&self.bound, entry));
-            return Verdict::Text(bound.then(|| {
+            return BlockVerdict::Text(bound.then(|| {
                 "its ids lack this call's mark, so it may be a quotation; `textToolCalls: \"lenient\"` reads such blocks as calls"
                     .to_owned()
             }));
         }
-        Verdict::Counts
+        BlockVerdict::Counts
     }
 }
 
 impl Rules for Marked {
-    fn verdicts(&self, blocks: &[Block]) -> Vec<Verdict> {
+    fn verdicts(&self, blocks: &[Block]) -> Vec<BlockVerdict> {
         blocks.iter().map(|block| self.verdict(&block.entries)).collect()
     }
 

@@ -28,7 +28,7 @@ pub(super) const MAX_INFO: usize = 64;
 /// The rules by which blocks at the end of an answer count.
 pub(super) trait Rules: Debug + Send + Sync {
     /// Judges each of `blocks`. The last block of the answer comes first, and a block counts only if all blocks behind it do.
-    fn verdicts(&self, blocks: &[Block]) -> Vec<Verdict>;
+    fn verdicts(&self, blocks: &[Block]) -> Vec<BlockVerdict>;
 
     /// Converts an entry of a block that counts to the form that the caller gets.
     fn accept(&self, entry: Entry) -> Entry;
@@ -36,7 +36,7 @@ pub(super) trait Rules: Debug + Send + Sync {
 
 /// The judgement of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum BlockVerdict {
     Counts,
     /// The block is text, with the reason if it may have been meant as calls.
     Text(Option<String>),
@@ -66,11 +66,11 @@ pub(super) fn read(rules: &dyn Rules, text: &str) -> (usize, Calls) {
     let verdicts = rules.verdicts(&blocks);
     let count = verdicts
         .iter()
-        .take_while(|verdict| **verdict == Verdict::Counts)
+        .take_while(|verdict| **verdict == BlockVerdict::Counts)
         .count();
     if count == 0 {
         let ignored = match verdicts.into_iter().next() {
-            Some(Verdict::Text(Some(reason))) => Some(format!(
+            Some(BlockVerdict::Text(Some(reason))) => Some(format!(
                 "the answer ends with a block that looks like tool calls and was left as text: {reason}"
             )),
             _ => None,

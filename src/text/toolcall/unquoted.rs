@@ -11,7 +11,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::quotation::{Written, are_quoted};
 use super::read::Entry;
-use super::tail::{Block, Rules, Verdict, names_one_of};
+use super::tail::{Block, BlockVerdict, Rules, names_one_of};
 use crate::prompt;
 use dfp_model::message::InvalidToolCall;
 use dfp_model::message::content::{Part, Source, parts};
@@ -57,12 +57,12 @@ impl Unquoted {
     }
 
     /// The judgement of `block`, apart from its being a quotation.
-    fn verdict(&self, block: &Block) -> Verdict {
+    fn verdict(&self, block: &Block) -> BlockVerdict {
         let counts =
             |entry: &Entry| matches!(entry, Entry::Call { .. }) || self.any_name || names_one_of(&self.bound, entry);
         match block.entries.iter().any(counts) {
-            true => Verdict::Counts,
-            false => Verdict::Text(None),
+            true => BlockVerdict::Counts,
+            false => BlockVerdict::Text(None),
         }
     }
 
@@ -94,12 +94,12 @@ fn written(entry: &Entry) -> Written<'_> {
 }
 
 impl Rules for Unquoted {
-    fn verdicts(&self, blocks: &[Block]) -> Vec<Verdict> {
-        let verdicts: Vec<Verdict> = blocks.iter().map(|block| self.verdict(block)).collect();
+    fn verdicts(&self, blocks: &[Block]) -> Vec<BlockVerdict> {
+        let verdicts: Vec<BlockVerdict> = blocks.iter().map(|block| self.verdict(block)).collect();
         // Only blocks that would otherwise count are worth a look at the thread.
         let count = verdicts
             .iter()
-            .take_while(|verdict| **verdict == Verdict::Counts)
+            .take_while(|verdict| **verdict == BlockVerdict::Counts)
             .count();
         let quoted = match count {
             0 => Vec::new(),
@@ -107,7 +107,7 @@ impl Rules for Unquoted {
         };
         let mut quoted = quoted.into_iter();
         let or_quoted = |verdict| match quoted.next() {
-            Some(true) => Verdict::Text(Some(QUOTED.to_owned())),
+            Some(true) => BlockVerdict::Text(Some(QUOTED.to_owned())),
             _ => verdict,
         };
         verdicts.into_iter().map(or_quoted).collect()

@@ -1,13 +1,13 @@
 //! Every pattern of CLI-ADAPTER-PROTOCOL, "Error Patterns" and "Retry-After Extraction": as it stands there, in a sentence, and in
 //! the spellings that CLIs use.
 
-use super::super::{Context, classify_text};
+use super::super::{TextFacts, classify_text};
 use dfp_model::error::Category::{self, *};
 
 const NOW: u64 = 1_795_294_800_000;
 
 fn category(text: &str) -> Category {
-    classify_text(text, &Context::default(), NOW).category
+    classify_text(text, &TextFacts::default(), NOW).category
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn spellings_of_clis_and_apis() {
 #[test]
 fn waits_of_the_document() {
     let wait = |text: &str| {
-        let found = classify_text(text, &Context::default(), NOW);
+        let found = classify_text(text, &TextFacts::default(), NOW);
         (found.category, found.retry_after_ms)
     };
     assert_eq!(
@@ -233,13 +233,13 @@ fn waits_of_the_document() {
 
 #[test]
 fn context_beside_the_text() {
-    let with = |text: &str, context: Context| {
+    let with = |text: &str, context: TextFacts| {
         let found = classify_text(text, &context, NOW);
         (found.code.as_str(), found.reason)
     };
-    let status = |http_status| Context {
+    let status = |http_status| TextFacts {
         http_status: Some(http_status),
-        ..Context::default()
+        ..TextFacts::default()
     };
     assert_eq!(with("boom", status(500)), ("SERVER_ERROR", "boom".to_owned()));
     assert_eq!(with("", status(429)), ("RATE_LIMITED", "HTTP status 429".to_owned()));
@@ -247,9 +247,9 @@ fn context_beside_the_text() {
         with("model m1 not found", status(404)),
         ("MODEL_NOT_FOUND", "model m1 not found".to_owned())
     );
-    let signal = |signal| Context {
+    let signal = |signal| TextFacts {
         signal: Some(signal),
-        ..Context::default()
+        ..TextFacts::default()
     };
     assert_eq!(with("", signal("SIGTERM")), ("TIMEOUT", "ended by SIGTERM".to_owned()));
     assert_eq!(
@@ -257,10 +257,10 @@ fn context_beside_the_text() {
         ("RATE_LIMITED", "rate limit".to_owned())
     );
     assert_eq!(with("", signal("SIGSEGV")), ("CRASHED", "crashed (SIGSEGV)".to_owned()));
-    let gemini = Context {
+    let gemini = TextFacts {
         provider: "gemini",
         exit_code: Some(173),
-        ..Context::default()
+        ..TextFacts::default()
     };
     assert_eq!(
         with("", gemini),
@@ -269,9 +269,9 @@ fn context_beside_the_text() {
     assert_eq!(
         with(
             "",
-            Context {
+            TextFacts {
                 exit_code: Some(127),
-                ..Context::default()
+                ..TextFacts::default()
             }
         ),
         ("CLI_NOT_FOUND", "exited with code 127 and said nothing".to_owned())

@@ -1,6 +1,6 @@
 //! Three things are kept apart: a plan that is used up, a passing rate limit, and a service without capacity.
 
-use super::super::{Context, Evidence, classify, classify_text};
+use super::super::{FailureFacts, TextFacts, classify, classify_text};
 use dfp_model::error::{Category, Code};
 use dfp_model::event::Failure;
 
@@ -31,17 +31,17 @@ fn a_used_up_plan_is_quota_in_every_form() {
             http_status: Some(429),
             ..Failure::default()
         };
-        let fields = Evidence {
+        let fields = FailureFacts {
             provider: "claude",
             exit_code: Some(1),
             now_ms: NOW,
-            ..Evidence::default()
+            ..FailureFacts::default()
         };
-        let as_text = Evidence {
+        let as_text = FailureFacts {
             stdout_text: Some(text),
             ..fields
         };
-        let as_json = Evidence {
+        let as_json = FailureFacts {
             failure: Some(&failure),
             ..fields
         };
@@ -53,7 +53,7 @@ fn a_used_up_plan_is_quota_in_every_form() {
                 "{text}"
             );
         }
-        let found = classify_text(text, &Context::default(), NOW);
+        let found = classify_text(text, &TextFacts::default(), NOW);
         assert_eq!(found.category, Category::Quota, "{text}");
     }
 }
@@ -62,12 +62,12 @@ fn a_used_up_plan_is_quota_in_every_form() {
 #[test]
 fn a_reset_in_a_named_zone_is_known() {
     let text = "You've hit your limit · resets 8pm (Africa/Cairo)";
-    let found = classify(&Evidence {
+    let found = classify(&FailureFacts {
         provider: "claude",
         stdout_text: Some(text),
         exit_code: Some(1),
         now_ms: NOW,
-        ..Evidence::default()
+        ..FailureFacts::default()
     });
     // 18:00 UTC.
     let in_ms = (5 * 60 + 19) * 60_000;
@@ -85,12 +85,12 @@ fn a_limit_with_a_type_is_the_plans_whatever_its_text() {
         ..Failure::default()
     };
     let verdict = |failure: &Failure| {
-        let found = classify(&Evidence {
+        let found = classify(&FailureFacts {
             provider: "claude",
             failure: Some(failure),
             exit_code: Some(1),
             now_ms: NOW,
-            ..Evidence::default()
+            ..FailureFacts::default()
         });
         (found.code, found.resets_at, found.retry_after_ms)
     };
@@ -104,12 +104,12 @@ fn a_limit_with_a_type_is_the_plans_whatever_its_text() {
 #[test]
 fn an_organisation_without_a_plan_has_none_that_is_used_up() {
     let verdict = |failure: &Failure| {
-        let found = classify(&Evidence {
+        let found = classify(&FailureFacts {
             provider: "claude",
             failure: Some(failure),
             exit_code: Some(1),
             now_ms: NOW,
-            ..Evidence::default()
+            ..FailureFacts::default()
         });
         (found.code, found.category, found.resets_at)
     };
@@ -151,13 +151,13 @@ fn a_local_time_is_resolved_and_one_just_past_is_now() {
             resets_at,
             ..Failure::default()
         };
-        let found = classify(&Evidence {
+        let found = classify(&FailureFacts {
             provider: "codex",
             failure: Some(&failure),
             exit_code: Some(1),
             local_offset_min,
             now_ms: NOW,
-            ..Evidence::default()
+            ..FailureFacts::default()
         });
         assert_eq!(found.code, Code::UsageLimit);
         (found.resets_at, found.retry_after_ms)
@@ -218,7 +218,7 @@ fn a_full_context_is_one_whatever_it_is_reported_as() {
             "openai",
             Some("server_error"),
             Some(500),
-            "Context size has been exceeded.",
+            "TextFacts size has been exceeded.",
         ),
         (
             "openai",
@@ -282,17 +282,17 @@ fn a_full_context_is_one_whatever_it_is_reported_as() {
             http_status: *http_status,
             ..Failure::default()
         };
-        let fields = Evidence {
+        let fields = FailureFacts {
             provider,
             exit_code: Some(1),
             now_ms: NOW,
-            ..Evidence::default()
+            ..FailureFacts::default()
         };
-        let as_field = classify(&Evidence {
+        let as_field = classify(&FailureFacts {
             failure: Some(&failure),
             ..fields
         });
-        let as_text = classify(&Evidence {
+        let as_text = classify(&FailureFacts {
             stderr_text: Some(message),
             ..fields
         });
@@ -319,11 +319,11 @@ fn a_quota_of_seconds_is_a_rate_limit_and_a_days_is_used_up() {
             retry_after_ms: super::super::retry_after(wait, NOW).map(|wait| wait.after_ms),
             ..Failure::default()
         };
-        let found = classify(&Evidence {
+        let found = classify(&FailureFacts {
             provider: "openai",
             failure: Some(&failure),
             now_ms: NOW,
-            ..Evidence::default()
+            ..FailureFacts::default()
         });
         (found.code, found.retry_after_ms)
     };
@@ -340,9 +340,9 @@ fn a_quota_of_seconds_is_a_rate_limit_and_a_days_is_used_up() {
                 r#"{{"error":{{"code":429,"message":"You exceeded your current quota.","status":"RESOURCE_EXHAUSTED","details":[{{"violations":[{{"quotaId":"{quota}"}}]}},{{"retryDelay":"34s"}}]}}}}"#
             )
         };
-        let context = Context {
+        let context = TextFacts {
             provider,
-            ..Context::default()
+            ..TextFacts::default()
         };
         let found = [minute, day].map(|quota| classify_text(&body(quota), &context, NOW).code);
         assert_eq!(found, [Code::RateLimited, Code::QuotaExceeded], "{provider}");

@@ -1,6 +1,6 @@
 //! Texts that look like an error of a class, and are not.
 
-use super::super::{Classification, Context, Evidence, classify, classify_text};
+use super::super::{Classification, FailureFacts, TextFacts, classify, classify_text};
 use dfp_model::error::Code;
 use dfp_model::event::{Failure, Outcome};
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn numbers_and_words_out_of_context() {
         "unquotable",
     ] {
         assert_eq!(
-            classify_text(text, &Context::default(), NOW).code,
+            classify_text(text, &TextFacts::default(), NOW).code,
             Code::Unknown,
             "{text}"
         );
@@ -42,18 +42,18 @@ fn an_answer_about_errors_is_none() {
         num_turns: Some(1),
         ..Outcome::default()
     };
-    let evidence = Evidence {
+    let evidence = FailureFacts {
         provider: "claude",
         outcome: Some(&outcome),
         answer_text: Some(answer),
         exit_code: Some(1),
         now_ms: NOW,
-        ..Evidence::default()
+        ..FailureFacts::default()
     };
     let found = classify(&evidence);
     let reason = "exited with code 1 after it printed an answer, and gave no reason";
     assert_eq!((found.code, found.reason.as_str()), (Code::Unknown, reason));
-    let silent = classify(&Evidence {
+    let silent = classify(&FailureFacts {
         answer_text: None,
         ..evidence
     });
@@ -68,12 +68,12 @@ fn noise_on_standard_error_is_none() {
                  [STARTUP] Phase 'x' took 401 ms\n\
                  Attempt 1 failed with status 503. Retrying with backoff...\n\
                  No input provided via stdin.\n";
-    let evidence = Evidence {
+    let evidence = FailureFacts {
         provider: "gemini",
         exit_code: Some(42),
         stderr_text: Some(noisy),
         now_ms: NOW,
-        ..Evidence::default()
+        ..FailureFacts::default()
     };
     let found = classify(&evidence);
     assert_eq!(
@@ -88,9 +88,9 @@ fn quota_and_rate_limit_are_kept_apart() {
     let of = |text: &str| {
         classify_text(
             text,
-            &Context {
+            &TextFacts {
                 provider: "claude",
-                ..Context::default()
+                ..TextFacts::default()
             },
             NOW,
         )
@@ -111,9 +111,9 @@ fn quota_and_rate_limit_are_kept_apart() {
     let gemini = r#"{"error":{"code":429,"message":"Quota exceeded for metric 'requests per minute'","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"34s"}]}}"#;
     let found = classify_text(
         gemini,
-        &Context {
+        &TextFacts {
             provider: "gemini",
-            ..Context::default()
+            ..TextFacts::default()
         },
         NOW,
     );
@@ -128,12 +128,12 @@ fn quota_and_rate_limit_are_kept_apart() {
         http_status: Some(429),
         ..Failure::default()
     };
-    let evidence = Evidence {
+    let evidence = FailureFacts {
         provider: "claude",
         failure: Some(&failure),
         exit_code: Some(1),
         now_ms: NOW,
-        ..Evidence::default()
+        ..FailureFacts::default()
     };
     let resets_at = 1_795_618_800_000; // 2026-11-25T15:00:00Z
     assert_eq!(
@@ -157,9 +157,9 @@ fn secrets_do_not_reach_the_error() {
     let text = "unexpected status 401 Unauthorized: Incorrect API key provided: sk-live-abcdef123456";
     let error = classify_text(
         text,
-        &Context {
+        &TextFacts {
             provider: "codex",
-            ..Context::default()
+            ..TextFacts::default()
         },
         NOW,
     )
@@ -182,14 +182,14 @@ proptest! {
         resets in proptest::option::of(any::<u64>()),
         now in any::<u64>(),
     ) {
-        let evidence = Evidence {
+        let evidence = FailureFacts {
             provider: &provider,
             exit_code: exit,
             http_status: status,
             stderr_text: Some(&text),
             resets_at: resets,
             now_ms: now,
-            ..Evidence::default()
+            ..FailureFacts::default()
         };
         let found = classify(&evidence);
         prop_assert_eq!(found.category, found.code.category());
@@ -221,9 +221,9 @@ fn a_web_page_is_no_answer_and_no_login() {
         ),
     ] {
         for provider in ["", "claude", "codex", "gemini", "qwen", "opencode"] {
-            let context = Context {
+            let context = TextFacts {
                 provider,
-                ..Context::default()
+                ..TextFacts::default()
             };
             let found = classify_text(&text, &context, NOW);
             assert_eq!(
@@ -239,13 +239,13 @@ fn a_web_page_is_no_answer_and_no_login() {
 #[test]
 fn any_word_of_a_body_may_decide() {
     let verdict = |provider: &str, failure: Option<&Failure>, stderr: &str| {
-        classify(&Evidence {
+        classify(&FailureFacts {
             provider,
             failure,
             stderr_text: Some(stderr),
             exit_code: Some(1),
             now_ms: NOW,
-            ..Evidence::default()
+            ..FailureFacts::default()
         })
         .code
     };
@@ -294,9 +294,9 @@ fn texts_that_sound_like_something_else() {
         ("connection timeout", Code::RequestTimeout),
         ("file was not found", Code::NotFound),
     ] {
-        let found = classify_text(text, &Context::default(), NOW);
+        let found = classify_text(text, &TextFacts::default(), NOW);
         assert_eq!((found.code, found.reason.is_empty()), (code, false), "{text}");
     }
-    let noise = classify_text("Warning: rate limit 429 is near", &Context::default(), NOW);
+    let noise = classify_text("Warning: rate limit 429 is near", &TextFacts::default(), NOW);
     assert_eq!(noise.reason, "Warning: rate limit 429 is near");
 }

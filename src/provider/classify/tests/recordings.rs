@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::super::{Evidence, classify};
+use super::super::{FailureFacts, classify};
 use dfp_model::error::Code;
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_text::decode::golden::wire_of;
@@ -143,7 +143,7 @@ fn golden(cli: &str) -> String {
                     .iter()
                     .find(|s| s.0 == exit)
                     .map(|s| s.1);
-                let found = classify(&Evidence {
+                let found = classify(&FailureFacts {
                     provider,
                     failure: decoded.failure.as_ref(),
                     outcome: decoded.outcome.as_ref(),
@@ -153,7 +153,7 @@ fn golden(cli: &str) -> String {
                     stderr_text: Some(&run.stderr),
                     resets_at: decoded.resets_at,
                     now_ms: NOW,
-                    ..Evidence::default()
+                    ..FailureFacts::default()
                 });
                 if found.code == Code::Unknown {
                     let reason = UNKNOWN.iter().find(|(name, _)| name == case);

@@ -50,7 +50,7 @@ mod tests {
     use super::super::argv::line;
     use super::super::docs;
     use super::IMAGINARY;
-    use crate::classify::{Evidence, classify, unsupported_flag};
+    use crate::classify::{FailureFacts, classify, unsupported_flag};
     use crate::find;
     use crate::options::{Options, OutputFormat};
     use crate::output;
@@ -104,11 +104,11 @@ mod tests {
         assert_eq!((parsed.content.as_str(), parsed.is_error), ("Hi.", false));
 
         let verdict = |stderr, exit| {
-            let found = classify(&Evidence {
+            let found = classify(&FailureFacts {
                 provider: "imaginary",
                 stderr_text: Some(stderr),
                 exit_code: Some(exit),
-                ..Evidence::default()
+                ..FailureFacts::default()
             });
             (found.code, found.hint.unwrap_or_default())
         };

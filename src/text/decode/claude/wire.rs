@@ -15,7 +15,7 @@ use crate::decode::json::{Count, Fields, Text, Wtf8, is_array, is_string, word};
 
 /// The frequent kinds of lines, parsed in one pass.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Line<'a> {
+pub(super) struct ClaudeLine<'a> {
     #[serde(borrow, rename = "type")]
     pub kind: Option<&'a RawValue>,
     pub subtype: Option<&'a RawValue>,
@@ -33,7 +33,7 @@ pub(super) struct Line<'a> {
     pub abandoned_blocks: Option<&'a RawValue>,
 }
 
-/// A [`Line`] whose fields are all raw: for lines of other kinds, and for ill-typed ones.
+/// A [`ClaudeLine`] whose fields are all raw: for lines of other kinds, and for ill-typed ones.
 #[derive(Debug, Deserialize)]
 struct RawLine<'a> {
     #[serde(borrow, rename = "type")]
@@ -57,7 +57,7 @@ pub(super) struct StreamEvent<'a> {
     /// Present in `message_start`.
     pub message: Option<Box<ApiMessage<'a>>>,
     /// Present in `content_block_start`.
-    pub content_block: Option<Box<Block<'a>>>,
+    pub content_block: Option<Box<ContentBlock<'a>>>,
     /// Present in `message_delta`: the usage of the response.
     pub usage: Option<&'a RawValue>,
 }
@@ -103,12 +103,12 @@ struct RawMessage<'a> {
 #[derive(Debug)]
 pub(in crate::decode) enum Content<'a> {
     Text(Cow<'a, str>),
-    Blocks(Vec<Block<'a>>),
+    Blocks(Vec<ContentBlock<'a>>),
 }
 
 /// A content block of any type.
 #[derive(Debug, Default, Deserialize)]
-pub(in crate::decode) struct Block<'a> {
+pub(in crate::decode) struct ContentBlock<'a> {
     #[serde(borrow, rename = "type")]
     pub kind: Option<&'a RawValue>,
     /// Present in `text`.
@@ -133,9 +133,9 @@ pub(in crate::decode) struct Block<'a> {
     pub is_error: Option<&'a RawValue>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> ClaudeLine<'a> {
     /// Parses a line; `None` if it is not a JSON object. Ill-typed fields in a line of a known kind are reported and left out.
-    pub fn read(json: &'a str, fields: &mut Fields) -> Option<Line<'a>> {
+    pub fn read(json: &'a str, fields: &mut Fields) -> Option<ClaudeLine<'a>> {
         if let Ok(line) = serde_json::from_str(json) {
             return Some(line);
         }
@@ -145,7 +145,7 @@ impl<'a> Line<'a> {
             Some("assistant" | "user") => (None, ApiMessage::read(raw.message, fields).map(Box::new)),
             _ => (None, None),
         };
-        Some(Line {
+        Some(ClaudeLine {
             kind: raw.kind,
             subtype: raw.subtype,
             event,
