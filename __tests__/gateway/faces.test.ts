@@ -49,6 +49,7 @@ describe("an answer that comes whole", () => {
       "x-dfp-model": "api/m",
       "x-dfp-engine": "api",
       "x-dfp-session": "new",
+      "x-dfp-cache-hit": "0.25",
     });
   });
 

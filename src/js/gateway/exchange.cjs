@@ -215,12 +215,23 @@ function headersOf({ runId, model, engine, session, warnings, usage, limit }, ig
     "x-dfp-ignored": ignored.length === 0 ? undefined : wordsOf(ignored),
     "x-dfp-warning": warnings.length === 0 ? undefined : wordsOf(warnings),
     "x-dfp-estimated": usage?.estimated ? "true" : undefined,
+    "x-dfp-cache-hit": shareOf(usage),
     "x-dfp-limit-status": limit && word(limit.status),
     "x-dfp-limit-resets-at": limit?.resetsAt === undefined ? undefined : isoOf(limit.resetsAt),
     "x-dfp-limit-utilization": limit?.utilization === undefined ? undefined : String(Number(limit.utilization)),
   };
   const known = Object.entries(headers).filter(([, value]) => value !== undefined && value !== "");
   return /** @type {Record<string, string>} */ (Object.fromEntries(known));
+}
+
+/**
+ * The share of the input that was read from the API's prompt cache, from 0 to 1; undefined where nobody told.
+ *
+ * @param {Facts["usage"]} usage
+ */
+function shareOf(usage) {
+  if (usage?.cacheReadTokens === undefined || !(usage.inputTokens > 0)) return undefined;
+  return String(Math.round((1000 * Math.min(usage.cacheReadTokens, usage.inputTokens)) / usage.inputTokens) / 1000);
 }
 
 /** Names in a header. @param {readonly string[]} names */
