@@ -1,8 +1,8 @@
 //! A form: the way in which calls are made of one kind of kept process.
 //!
 //! In: a call ([`SessionCall`]). Out: the setup of its session, the input for the session (the whole thread, or only its new
-//! part), and a turn as an [`Exchange`](super::Exchange). A process serves one conversation ([`ProcessForm`]) or many
-//! ([`ServerForm`]). The driver of a form (`run::session`) knows no more of it than this.
+//! part), and the session itself, whose turns are [`Exchange`](super::Exchange)s. A process serves one conversation or many
+//! ([`Processes`]). The driver of a form (`run::session`) knows no more of it than this.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -13,14 +13,12 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::host::{Host, NoHost};
+use super::host::Host;
 use super::installed::Installed;
-use super::live::keep::Keepable;
 use super::live::pool::SessionKey;
-use super::live::process_turn::ProcessSession;
-use super::live::setup::{SessionOutput, Setup, SetupParts};
+use super::live::session::Session;
+use super::live::setup::{NextCall, SessionOutput, SetupParts};
 use super::live::thread::{KnownThread, SessionThread, SystemMessages};
-use super::live::turn::Work;
 use super::print::{NotStarted, Surroundings};
 use dfp_model::event::{EngineUsed, Reply};
 use dfp_model::message::{Message, Role, ToolSpec};
@@ -88,7 +86,7 @@ impl<T> SessionCall<T> {
 
     /// Makes a call of `prompt`, or of the session in `file` that it has become, with `options`, of which `choices` are the
     /// call's own, as `F` takes it.
-    pub fn of_prompt<F: Form<Setup = T>>(
+    pub fn of_prompt<F: Form<Session: Session<Setup = T>>>(
         prompt: String,
         file: Option<PrivateSession>,
         options: &Options,
@@ -113,7 +111,7 @@ impl<T> SessionCall<T> {
     }
 
     /// Makes a call of `parts` as `F` takes it.
-    pub fn new<F: Form<Setup = T>>(parts: CallParts<'_>) -> SessionCall<T> {
+    pub fn new<F: Form<Session: Session<Setup = T>>>(parts: CallParts<'_>) -> SessionCall<T> {
         let thread = Arc::new(SessionThread::with(parts.messages, F::SYSTEM_MESSAGES));
         let setup = F::setup(&SetupParts {
             system: thread.system(),
@@ -184,7 +182,62 @@ pub enum Takes {
     Prompt,
 }
 
+/// The processes in which the sessions of a form live.
+#[derive(Debug, Clone, Copy)]
+pub enum Processes {
+    /// Each session has a process of its own.
+    Own {
+        /// True if a CLI of which nothing is known must pass the handshake before it is sent anything of a thread.
+        is_tried_first: bool,
+        /// True if a process can be started without knowing its setup.
+        starts_bare: bool,
+    },
+    /// One process serves many sessions.
+    Shared {
+        /// The number of conversations that may rest at a time: 0 if a session lives for one call.
+        most_resting: usize,
+        /// The number of servers that a provider may have, if `maxConcurrency` allows more.
+        most_servers: usize,
+        /// True if a server that has grown too large serves calls until another is there. Otherwise it takes no new ones at once.
+        serves_when_grown: bool,
+    },
+}
+
+impl Processes {
+    /// Returns whether one process serves many sessions.
+    pub const fn are_shared(self) -> bool {
+        matches!(self, Processes::Shared { .. })
+    }
+
+    /// Returns whether a CLI of which nothing is known must pass the handshake before it is sent anything of a thread.
+    pub const fn are_tried_first(self) -> bool {
+        matches!(
+            self,
+            Processes::Own {
+                is_tried_first: true,
+                ..
+            }
+        )
+    }
+
+    /// Returns whether a process for one session can be started without knowing its setup.
+    pub const fn start_bare(self) -> bool {
+        matches!(self, Processes::Own { starts_bare: true, .. })
+    }
+}
+
+/// The setup of a form's sessions.
+pub type SetupOf<F> = <<F as Form>::Session as Session>::Setup;
+/// The input that a turn of a form begins with.
+pub type InputOf<F> = <<F as Form>::Session as Session>::Input;
+/// The facts that a turn of a form reports of its reply beside its events.
+pub type ReplyFactsOf<F> = <<F as Form>::Session as Session>::ReplyFacts;
+
 /// The way in which a call reaches a kept process of one kind.
+///
+/// A session is opened from a setup and the thread ([`whole`](Form::whole)), with everything that the caller knows of the thread;
+/// a session that knows the thread's beginning gets its new part ([`addition`](Form::addition)). The methods with a body are for
+/// some forms alone.
 pub trait Form: Debug + Send + Sync + Sized + 'static {
     /// The engine that is reported for its calls.
     const ENGINE: EngineUsed = EngineUsed::Live;
@@ -195,89 +248,186 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
     /// The system messages of a thread that make up the session's system prompt.
     const SYSTEM_MESSAGES: SystemMessages = SystemMessages::All;
 
-    /// The setup of a session. Sessions with different setups are not exchangeable.
-    type Setup: PartialEq + Debug + Send + Sync + 'static;
+    /// The processes in which its sessions live.
+    const PROCESSES: Processes;
+
     /// The session that is kept between calls.
-    type Session: Keepable<Setup = Self::Setup> + Debug;
-    /// The input that a turn begins with.
-    type Input: Send + Sync;
+    type Session: Session;
+
+    /// The process that serves many sessions, or [`Host`] alone where each session has a process of its own.
+    type Server: AsRef<Host> + Debug + Send + Sync + 'static;
 
     /// The setup of the session that a call needs.
-    fn setup(parts: &SetupParts<'_>) -> Self::Setup;
+    fn setup(parts: &SetupParts<'_>) -> SetupOf<Self>;
 
     /// The options of a process for sessions with this setup; `choices` are those of a call.
-    fn options(setup: Option<&Self::Setup>, choices: Option<&Choices>) -> ProcessOptions;
+    fn options(setup: Option<&SetupOf<Self>>, choices: Option<&Choices>) -> ProcessOptions;
 
     /// The command line of a process, made from that of the CLI in `file`.
     fn line(line: CommandLine, _file: &Path) -> CommandLine {
         line
     }
 
+    /// The input for a session that knows nothing: the whole thread of `call`. A shared process is there already.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    fn whole(&self, call: &SessionCall<SetupOf<Self>>, caller: &Caller<'_, Self>) -> io::Result<InputOf<Self>>;
+
     /// The input for a session that knows `known`: the new part of the thread of `call`.
     ///
     /// # Errors
     /// [`WhyAnew`]: another session is needed.
-    fn addition(call: &SessionCall<Self::Setup>, known: &KnownThread) -> Result<Self::Input, WhyAnew>;
-}
+    fn addition(call: &SessionCall<SetupOf<Self>>, known: &KnownThread) -> Result<InputOf<Self>, WhyAnew>;
 
-/// The inputs that a process is started with, beside its command line.
-#[derive(Debug)]
-pub struct ProcessStart<'a, I> {
-    /// The setup, if it is known.
-    pub setup: Option<&'a Arc<Setup>>,
-    /// The input of its first turn, if there is one already.
-    pub input: Option<&'a I>,
-}
-
-/// A form with a process for each conversation.
-pub trait ProcessForm: Form<Setup = Setup, Session: ProcessSession> {
-    /// True if a CLI of which nothing is known must pass the handshake before it is sent anything of a thread.
-    const IS_TRIED_FIRST: bool;
-    /// True if a process can be started without knowing its setup.
-    const STARTS_BARE: bool;
-
-    /// The input for a session that knows nothing: the whole thread.
-    ///
-    /// # Errors
-    /// The system gives no random bytes.
-    fn whole(call: &SessionCall<Setup>) -> io::Result<Self::Input>;
-
-    /// The text that is sent with `input`. Its tokens are estimated if the CLI reports no usage.
-    fn text(input: &Self::Input) -> String;
-
-    /// Returns whether `input` needs a process that is started for it: one that was started without it can't begin with it.
-    fn needs_own_process(_input: &Self::Input) -> bool {
-        false
+    /// The text that is sent for a call. Its tokens are estimated if the CLI reports no usage.
+    fn text(call: &SessionCall<SetupOf<Self>>, _input: &InputOf<Self>) -> SentText {
+        let thread = Arc::clone(&call.thread);
+        Box::new(move || thread.text())
     }
 
-    /// Starts a process.
+    /// Makes a session, which knows nothing: a process of its own is started, and a session in a shared one opens with its first
+    /// turn.
     ///
     /// # Errors
     /// [`NotStarted`].
-    fn start(
-        &self,
-        installed: &Installed,
-        surroundings: Surroundings,
-        cancel: &CancellationToken,
-        start: ProcessStart<'_, Self::Input>,
-    ) -> Result<Self::Session, NotStarted>;
+    fn session(&self, home: SessionHome<'_, Self>) -> Result<Self::Session, NotStarted>;
 
-    /// Begins a turn with `input`, in a session that is, or is to be, set up with `setup`.
-    fn begin(session: &mut Self::Session, input: Self::Input, setup: &Arc<Setup>);
+    /// Returns whether `input` needs a process that is started for it: one that was started without it can't begin with it.
+    fn needs_own_process(_input: &InputOf<Self>) -> bool {
+        false
+    }
+
+    /// The likely setup of the next call's session; `None` if that is not known. `last` is that of the last call.
+    fn next_setup(_last: Option<&SetupOf<Self>>, next: &NextCall<'_>) -> Option<SetupOf<Self>> {
+        Some(Self::setup(&SetupParts {
+            system: next.system,
+            tools: next.tools.unwrap_or_default(),
+            options: next.options,
+            choices: None,
+            output: SessionOutput::Text,
+        }))
+    }
+
+    /// Starts a shared process and waits until it is ready.
+    ///
+    /// # Errors
+    /// [`NotStarted`].
+    fn serve(&self, _start: ServerStart<'_, Self>) -> impl Future<Output = Result<Self::Server, NotStarted>> + Send {
+        std::future::ready(Err(NotStarted::Unsupported(
+            "each session has its own process".to_owned(),
+        )))
+    }
+
+    /// Returns whether `server` serves sessions with this setup, and is the process that `installed` would start.
+    fn serves(_server: &Self::Server, _installed: &Installed, _setup: Option<&SetupOf<Self>>) -> bool {
+        true
+    }
+
+    /// The evidence that `server` supports its sessions.
+    fn proof(_server: &Self::Server) -> Proof<'_> {
+        Proof::Probe("it has answered the handshake".to_owned())
+    }
+
+    /// Returns whether another server should replace `server` for later calls, though nothing is wrong with it: it serves them
+    /// until the other one is there.
+    fn is_worn(&self, _server: &Self::Server) -> bool {
+        false
+    }
+
+    /// The feature that `server` lacks for a session with this setup, though it serves others. The call goes to the next engine
+    /// then.
+    fn lacks(_server: &Self::Server, _setup: &SetupOf<Self>) -> Option<&'static str> {
+        None
+    }
+
+    /// Makes `server` load what a session with this setup needs.
+    fn prepare(_server: &Self::Server, _setup: &SetupOf<Self>) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
+    /// Keeps the facts that are known of the reply to `thread`.
+    fn remember(
+        &self,
+        _known: ReplyFactsOf<Self>,
+        _reply: &Reply,
+        _thread: &SessionThread,
+        _caller: &Caller<'_, Self>,
+    ) {
+    }
+
+    /// Gives back what is kept beside the sessions, since the provider is closed.
+    fn forget(&self) {}
 }
 
-/// A process that serves many sessions.
-pub trait Server: Debug + Send + Sync + 'static {
-    /// The host of the process.
-    fn host(&self) -> &Host;
+/// The text that was sent, which is made only if it is asked for.
+pub type SentText = Box<dyn FnOnce() -> String + Send>;
+
+/// The place where a session is made.
+#[derive(Debug)]
+pub enum SessionHome<'a, F: Form> {
+    /// A process of its own, which is to be started.
+    Own(OwnProcess<'a, F>),
+    /// A server, in which the session is to be opened.
+    Shared(InServer<'a, F>),
+}
+
+/// The parts with which a process for one session is started.
+#[derive(Debug)]
+pub struct OwnProcess<'a, F: Form> {
+    pub installed: &'a Installed,
+    pub surroundings: Surroundings,
+    /// Cancelled when the provider is closed.
+    pub closing: &'a CancellationToken,
+    /// The setup, if it is known.
+    pub setup: Option<&'a Arc<SetupOf<F>>>,
+    /// The input of the first turn, if there is one already.
+    pub input: Option<&'a InputOf<F>>,
+}
+
+/// The parts with which a session of a server is made.
+#[derive(Debug)]
+pub struct InServer<'a, F: Form> {
+    pub server: Arc<F::Server>,
+    pub setup: Arc<SetupOf<F>>,
+    /// The limits of its turns.
+    pub limits: &'a ProcessLimits,
+    /// Tracks the tasks that the session leaves behind.
+    pub tracker: &'a TaskTracker,
+}
+
+impl<'a, F: Form> SessionHome<'a, F> {
+    /// The process to be started.
+    ///
+    /// # Errors
+    /// The session's place is in a server.
+    pub fn own(self) -> Result<OwnProcess<'a, F>, NotStarted> {
+        match self {
+            SessionHome::Own(process) => Ok(process),
+            SessionHome::Shared(_) => Err(NotStarted::Unsupported(
+                "its sessions have their own processes".to_owned(),
+            )),
+        }
+    }
+
+    /// The server in which the session is to be opened.
+    ///
+    /// # Errors
+    /// The session's place is in a process of its own.
+    pub fn shared(self) -> Result<InServer<'a, F>, NotStarted> {
+        match self {
+            SessionHome::Shared(place) => Ok(place),
+            SessionHome::Own(_) => Err(NotStarted::Unsupported("its sessions share a process".to_owned())),
+        }
+    }
 }
 
 /// The parts that a server is started with.
-pub struct ServerStart<'a, F: ServerForm> {
+pub struct ServerStart<'a, F: Form> {
     pub installed: &'a Installed,
     pub options: &'a Options,
     /// The setup of the session for which the server is started.
-    pub setup: Option<&'a F::Setup>,
+    pub setup: Option<&'a SetupOf<F>>,
     /// The servers that run with the same environment and from the same file.
     pub others: &'a [Arc<F::Server>],
     /// Makes the surroundings of the process.
@@ -295,127 +445,14 @@ pub enum Proof<'a> {
     Probe(String),
 }
 
-/// The place where a turn is to run.
+/// The caller of a session.
 #[derive(Debug)]
-pub enum TurnTarget<S, H> {
-    /// A session that knows the beginning of the thread.
-    Session(Box<S>),
-    /// A new session that this server is to open.
-    Server(Arc<H>),
-}
-
-/// The caller of a server's session.
-#[derive(Debug)]
-pub struct Caller<'a, T> {
+pub struct Caller<'a, F: Form> {
     /// The setup of the session, and the environment, which chooses the login.
-    pub key: &'a SessionKey<T>,
+    pub key: &'a SessionKey<SetupOf<F>>,
     pub provider: &'a str,
     /// The login that the provider has chosen.
     pub login: Option<&'a str>,
+    /// The server of the session, if that shares one.
+    pub server: Option<&'a F::Server>,
 }
-
-/// The parts that a turn's work needs beside its input.
-#[derive(Debug)]
-pub struct WorkParts<'a, T> {
-    /// The setup of the session.
-    pub setup: Arc<T>,
-    /// The limits of the turn.
-    pub limits: &'a ProcessLimits,
-    /// Tracks the tasks that the turn leaves behind.
-    pub tracker: &'a TaskTracker,
-}
-
-/// A form with a process for many conversations.
-pub trait ServerForm: Form {
-    /// The number of conversations that may rest at a time: 0 if a session lives for one call.
-    const MOST_RESTING: usize;
-
-    /// The number of servers that a provider may have, if `maxConcurrency` allows more.
-    const MOST_SERVERS: usize = usize::MAX;
-
-    /// True if a server that has grown too large serves calls until another is there. Otherwise it takes no new ones at once.
-    const SERVES_WHEN_GROWN: bool = false;
-
-    /// The process that serves the sessions.
-    type Server: Server;
-    /// The input of a turn, and its place.
-    type TurnInput: Send;
-    /// The work of a turn.
-    type Work: Work<Session = Self::Session>;
-
-    /// Returns whether `server` serves sessions with this setup, and is the process that `installed` would start.
-    fn serves(server: &Self::Server, installed: &Installed, setup: Option<&Self::Setup>) -> bool;
-
-    /// Starts a server and waits until it is ready.
-    ///
-    /// # Errors
-    /// [`NoHost`].
-    fn start(&self, start: ServerStart<'_, Self>) -> impl Future<Output = Result<Self::Server, NoHost>> + Send;
-
-    /// The evidence that `server` supports its sessions.
-    fn proof(server: &Self::Server) -> Proof<'_>;
-
-    /// Returns whether another server should replace `server` for later calls, though nothing is wrong with it: it serves them
-    /// until the other one is there.
-    fn is_worn(&self, _server: &Self::Server) -> bool {
-        false
-    }
-
-    /// The feature that `server` lacks for a session with this setup, though it serves others. The call goes to the next engine
-    /// then.
-    fn lacks(_server: &Self::Server, _setup: &Self::Setup) -> Option<&'static str> {
-        None
-    }
-
-    /// Makes `server` load what a session with this setup needs.
-    fn prepare(_server: &Self::Server, _setup: &Self::Setup) -> impl Future<Output = ()> + Send {
-        std::future::ready(())
-    }
-
-    /// The model at `place`, if the CLI knows that it takes no images. Asked only for calls with an image.
-    fn blind_model(
-        _place: &TurnTarget<Self::Session, Self::Server>,
-        _setup: &Self::Setup,
-    ) -> impl Future<Output = Option<String>> + Send {
-        std::future::ready(None)
-    }
-
-    /// The input for a new session that `server` is to open: the whole thread.
-    fn open(
-        &self,
-        server: Arc<Self::Server>,
-        call: &SessionCall<Self::Setup>,
-        caller: &Caller<'_, Self::Setup>,
-    ) -> Self::TurnInput;
-
-    /// The input for a session that knows the rest: the new part.
-    fn resume(session: Box<Self::Session>, input: Self::Input) -> Self::TurnInput;
-
-    /// The server of a session.
-    fn server(session: &Self::Session) -> &Arc<Self::Server>;
-
-    /// The work of the turn that begins with `opening`.
-    fn work(opening: Self::TurnInput, parts: WorkParts<'_, Self::Setup>) -> Self::Work;
-
-    /// The text that is sent for a call with this thread or this prompt. Its tokens are estimated if the CLI reports no usage.
-    fn sent(thread: &SessionThread, _prompt: &str) -> String {
-        thread.text()
-    }
-
-    /// Keeps the facts that are known of the reply to `thread`.
-    fn remember(
-        &self,
-        _known: ReplyFactsOf<Self>,
-        _reply: &Reply,
-        _thread: &SessionThread,
-        _server: &Self::Server,
-        _caller: &Caller<'_, Self::Setup>,
-    ) {
-    }
-
-    /// Gives back what is kept beside the sessions, since the provider is closed.
-    fn forget(&self) {}
-}
-
-/// The facts that a turn of `F` reports of its reply beside its events.
-pub type ReplyFactsOf<F> = <<F as ServerForm>::Work as Work>::ReplyFacts;

@@ -17,7 +17,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::EndedProcess;
-use super::print::NotStarted;
 use dfp_process::{Closer, End, Exit, Running};
 
 /// The shortest wait for an answer that says something about the host if it is given up. An answer takes 17 ms as a rule, and a
@@ -40,25 +39,6 @@ pub struct Unanswered(pub Duration);
 impl fmt::Display for Unanswered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "it left a request unanswered for {} s", self.0.as_secs())
-    }
-}
-
-/// The reason why there is no host.
-#[derive(Debug)]
-pub enum NoHost {
-    /// The process could not be started.
-    NotStarted(NotStarted),
-    /// The program lacks something that is needed, for this reason.
-    Unsupported(String),
-    /// The process has refused to serve, in these words. The cause may be something other than the program.
-    Refused(String),
-    /// The process has ended before it was ready.
-    Ended(Option<Arc<Exit>>),
-}
-
-impl From<NotStarted> for NoHost {
-    fn from(error: NotStarted) -> Self {
-        NoHost::NotStarted(error)
     }
 }
 
@@ -310,6 +290,12 @@ impl Host {
         let mut exit = self.exit.clone();
         let exited = async { exit.wait_for(Option::is_some).await.ok()?.clone() };
         tokio::time::timeout(patience, exited).await.ok().flatten()
+    }
+}
+
+impl AsRef<Host> for Host {
+    fn as_ref(&self) -> &Host {
+        self
     }
 }
 

@@ -131,7 +131,7 @@ pub struct Surroundings {
     pub tees: Tees,
 }
 
-/// The reason why no process was started.
+/// The reason why there is no process that takes calls.
 #[derive(Debug)]
 pub enum NotStarted {
     /// The process module's reason.
@@ -140,6 +140,12 @@ pub enum NotStarted {
     Scratch { folder: PathBuf, source: io::Error },
     /// The system gives no port for the process's tools.
     Tools(io::Error),
+    /// The program lacks something that is needed, for this reason.
+    Unsupported(String),
+    /// The process has refused to serve, in these words. The cause may be something other than the program.
+    Refused(String),
+    /// The process has ended before it was ready.
+    Ended(Option<Arc<Exit>>),
 }
 
 /// Plans the process for `line` with `stdin`, and makes the private folder that it needs, which must outlive the process.

@@ -235,6 +235,14 @@ pub(super) fn not_started(engine: &Base, error: &NotStarted) -> Box<ProviderErro
             let reason = format!("no port of 127.0.0.1 can be opened for the tools: {error}");
             (Code::SpawnFailed, reason, classify::hint(id, Code::SpawnFailed))
         }
+        NotStarted::Unsupported(reason) | NotStarted::Refused(reason) => {
+            let reason = format!("the CLI does not take calls: {reason}");
+            (Code::LiveUnsupported, reason, classify::hint(id, Code::LiveUnsupported))
+        }
+        NotStarted::Ended(_) => {
+            let reason = "the CLI ended before it was ready".to_owned();
+            (Code::Crashed, reason, classify::hint(id, Code::Crashed))
+        }
     };
     let mut refusal = ProviderError::new(id, code, reason).with_hint(hint);
     if let NotStarted::Process(error) = error {

@@ -8,7 +8,7 @@ use super::cli_attempt::{CliAttempt, CliCall};
 use super::quota::Plan;
 use super::retry_loop::{AttemptOutcome, RetryableCall};
 use super::session::drive::EngineResult;
-use super::session::kept::KeptCall;
+use super::session::forms::KeptCall;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::RunInfo;
 use dfp_model::retry::Policy;
@@ -18,7 +18,7 @@ use dfp_model::retry::quota::QuotaWait;
 pub(super) struct KeptOrPrinted<'a> {
     pub call: CliCall<'a>,
     /// The call as kept processes take it, the best first.
-    pub kept: &'a [Box<dyn KeptCall>],
+    pub kept: &'a [KeptCall],
 }
 
 impl RetryableCall for KeptOrPrinted<'_> {

@@ -11,7 +11,7 @@ use super::engine::Engine;
 use super::reask::Reaskable;
 use super::reply_check::RejectedReply;
 use super::retry_loop::{self, Driven, LimitsUsed};
-use super::session::kept::KeptCall;
+use super::session::forms::KeptCall;
 use super::sink::Sink;
 use dfp_model::error::ProviderError;
 use dfp_model::message::Message;
@@ -28,7 +28,7 @@ pub(super) struct CliAsking<'a> {
 /// A request that any engine can take.
 pub(super) struct Ready {
     pub request: CliRequest,
-    kept: Vec<Box<dyn KeptCall>>,
+    kept: Vec<KeptCall>,
 }
 
 impl Ready {

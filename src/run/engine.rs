@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::base::Base;
-use super::session::kept::{self, Kept};
+use super::session::forms::{self, KeptEngine};
 use dfp_model::error::ProviderError;
 use dfp_provider::Provider;
 use dfp_provider::options::Options;
@@ -15,7 +15,7 @@ use dfp_provider::options::Options;
 pub struct Engine {
     pub(super) base: Arc<Base>,
     /// The kinds of kept processes, the best first: each call goes to the first kind that takes it.
-    pub(super) kept: Vec<Box<dyn Kept>>,
+    pub(super) kept: Vec<KeptEngine>,
 }
 
 impl Deref for Engine {
@@ -58,7 +58,7 @@ impl Engine {
 
     fn with(base: Base) -> Engine {
         Engine {
-            kept: kept::of(&base.provider, &base.options, &base.lifecycle.runs),
+            kept: forms::of(&base.provider, &base.options, &base.lifecycle.runs),
             base: Arc::new(base),
         }
     }
@@ -86,43 +86,20 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::Ordering;
 
     use super::*;
-    use crate::cli_request::CliRequest;
-    use crate::session::ahead::NextCall;
-    use crate::session::kept::{Coming, Kept, KeptCall};
-    use dfp_model::event::EngineUsed;
-    use dfp_process::Vars;
-
-    /// Kept processes that count how often they were told to forget.
-    #[derive(Debug)]
-    struct Counting(Arc<AtomicUsize>);
-
-    impl Kept for Counting {
-        fn engine(&self) -> EngineUsed {
-            EngineUsed::Live
-        }
-
-        fn call(&self, _: &Base, _: &mut CliRequest) -> Option<Box<dyn KeptCall>> {
-            unreachable!("nothing is called")
-        }
-
-        fn prewarm<'a>(&'a self, _: &'a Arc<Base>, _: NextCall, _: &'a Arc<Vars>) -> Coming<'a, ()> {
-            unreachable!("nothing is started")
-        }
-
-        fn forget(&self) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
+    use crate::session::made_up::MadeUp;
+    use crate::session::sessions::Sessions;
 
     #[tokio::test]
     async fn a_provider_that_is_closed_gives_back_what_it_keeps() {
-        let forgotten = Arc::new(AtomicUsize::new(0));
         let base = Base::new("codex", "{}", u64::MAX).unwrap();
+        let form = MadeUp::default();
+        let forgotten = Arc::clone(&form.forgotten);
+        let sessions = Sessions::new(form, &base.options, &base.lifecycle.runs);
         let engine = Engine {
-            kept: vec![Box::new(Counting(Arc::clone(&forgotten)))],
+            kept: vec![KeptEngine::MadeUp(Arc::new(sessions))],
             ..Engine::with(base)
         };
         assert_eq!(forgotten.load(Ordering::Relaxed), 0);

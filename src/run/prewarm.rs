@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::ask;
 use super::auto::EngineUse;
 use super::engine::Engine;
-use super::session::ahead::NextCall;
-use super::session::kept::Kept;
+use super::session::ahead::NextCallJson;
+use super::session::forms::KeptEngine;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::EngineUsed;
 use dfp_process::Vars;
@@ -23,21 +23,20 @@ pub(super) async fn prewarm(engine: &Arc<Engine>, known: &str, env: Vars) -> Res
     // `close` waits for everything that holds a token, so it also ends a process that is being started just now.
     let _starting = engine.lifecycle.runs.token();
     engine.refusal().map_or(Ok(()), Err)?;
-    let next: NextCall = serde_json::from_str(known)
+    let next: NextCallJson = serde_json::from_str(known)
         .map_err(|error| engine.refuse(Code::InvalidTool, format!("tools can't be read: {error}")))?;
     let env = Arc::new(env);
-    let kept: &dyn Kept = match engine.kept.as_slice() {
+    let kept: &KeptEngine = match engine.kept.as_slice() {
         [] => return engine.closed().map_or(Ok(()), Err),
-        [only] => &**only,
+        [only] => only,
         [best, others @ ..] => {
             let uses = engine.engine_choice(&env)?.map(|choice| choice.uses);
-            let mut others = others.iter().map(|kept| &**kept);
-            let used = others.find(|kept| match kept.engine() {
+            let used = others.iter().find(|kept| match kept.engine() {
                 EngineUsed::Live => uses == Some(EngineUse::Live),
                 EngineUsed::Warm => uses == Some(EngineUse::Warm),
                 EngineUsed::Print => false,
             });
-            used.unwrap_or(&**best)
+            used.unwrap_or(best)
         }
     };
     let ready = match kept.prewarm(&engine.base, next, &env).await {

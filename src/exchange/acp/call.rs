@@ -15,7 +15,7 @@ use super::choices::{self, AcpSession, Choice, SessionChoices, Way};
 use super::server::{AcpServer, CallPermit, EXIT, EndedSession};
 use super::wire::{self, Answered, Loaded, Update};
 use crate::live::inbox::Inbox;
-use crate::live::turn::{self, Report};
+use crate::live::turn::{Report, TurnEnd};
 use crate::rpc::message::RpcError;
 use crate::rpc::{Answer, Answering, RequestError};
 use crate::session_files::{self, SessionFiles};
@@ -43,8 +43,8 @@ pub const GONE: &str = "process_gone";
 /// The kind of failure of an answer without the usage that the agent reports for every whole one.
 const NO_USAGE: &str = "no_usage";
 
-/// The end of a turn, whatever session it leaves: a call by itself leaves none.
-type CallEnd<S> = turn::TurnEnd<S, ()>;
+/// The end of a call's turn.
+type CallEnd = TurnEnd<()>;
 
 /// The surroundings in which a session is opened.
 #[derive(Debug, Default)]
@@ -85,11 +85,10 @@ pub struct CallWork {
 }
 
 /// The result of a call whose CLI opens no sessions, for this reason: no prompt was sent.
-fn unsupported<S>(reason: impl Into<String>) -> CallEnd<S> {
+fn unsupported(reason: impl Into<String>) -> CallEnd {
     CallEnd::Unsupported {
         reason: reason.into(),
         may_have_asked: false,
-        process: None,
     }
 }
 
@@ -153,7 +152,7 @@ impl CallWork {
     }
 
     /// Opens a session, when it is this call's turn.
-    pub(crate) async fn open<S>(&mut self, report: &Report) -> Result<AcpSession, CallEnd<S>> {
+    pub(crate) async fn open(&mut self, report: &Report) -> Result<AcpSession, CallEnd> {
         let Some(_permit) = self.server.opening_permit().await else {
             return Err(CallEnd::Vanished);
         };
@@ -232,12 +231,12 @@ impl CallWork {
 
     /// Makes a choice in `session`, and checks the agent's offer first: for a model that grok does not know, it takes another one
     /// without a word (1.0.41).
-    async fn choose<S>(
+    async fn choose(
         &mut self,
         mut session: AcpSession,
         choice: Choice,
         report: &Report,
-    ) -> Result<AcpSession, CallEnd<S>> {
+    ) -> Result<AcpSession, CallEnd> {
         let chosen = match choice {
             Choice::Model => self.chosen.model.clone(),
             Choice::Effort => self.chosen.effort.clone(),
@@ -314,7 +313,7 @@ impl CallWork {
     }
 
     /// Reads until the answer has come.
-    pub(super) async fn read<S>(&mut self, mut inbox: Inbox<Update>, report: &Report) -> CallEnd<S> {
+    pub(super) async fn read(&mut self, mut inbox: Inbox<Update>, report: &Report) -> CallEnd {
         let mut events = Vec::new();
         let answer = loop {
             let Some(answer) = &mut self.asked else {
@@ -369,7 +368,7 @@ impl CallWork {
 
     /// Ends the turn with the agent's answer to the prompt: its usage, and a reply if it stopped with `end_turn`. Any other stop
     /// reason is a failure, and so is a missing usage for an agent that reports one in every whole answer.
-    pub(crate) async fn answered<S>(&mut self, answer: Answer, report: &Report) -> CallEnd<S> {
+    pub(crate) async fn answered(&mut self, answer: Answer, report: &Report) -> CallEnd {
         let answer = match answer {
             Ok(answer) => answer,
             Err(RequestError::Refused(error)) => return self.failed(&error, report),
@@ -422,12 +421,7 @@ impl CallWork {
             return report.fail_with(failure, outcome);
         }
         report.push([Event::Outcome(Box::new(outcome))]);
-        CallEnd::Reply {
-            session: None,
-            known: (),
-            diagnostics: Vec::new(),
-            stdout_tail: String::new(),
-        }
+        CallEnd::reply(true, ())
     }
 
     /// Notes that no request is under way in its session for now.
@@ -471,11 +465,11 @@ impl CallWork {
         }
     }
 
-    fn failed<S>(&mut self, error: &RpcError, report: &Report) -> CallEnd<S> {
+    fn failed(&mut self, error: &RpcError, report: &Report) -> CallEnd {
         self.fails(failure(self.form.errors, error), report)
     }
 
-    fn fails<S>(&mut self, failure: Failure, report: &Report) -> CallEnd<S> {
+    fn fails(&mut self, failure: Failure, report: &Report) -> CallEnd {
         self.say(report);
         report.fail_with(failure, self.known())
     }
@@ -493,7 +487,7 @@ impl CallWork {
     }
 
     /// Ends the call when nothing more comes for it.
-    pub(crate) async fn gone<S>(&mut self, report: &Report) -> CallEnd<S> {
+    pub(crate) async fn gone(&mut self, report: &Report) -> CallEnd {
         self.say(report);
         let host = self.server.host();
         if !host.is_over() {

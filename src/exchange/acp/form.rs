@@ -1,16 +1,15 @@
 //! The Agent Client Protocol as a form that remembers: its sessions continue from call to call.
 
-use std::sync::Arc;
+use std::io;
 
 use super::server::AcpServer;
-use super::session::KeptSession;
 use super::setup::AcpSetup;
-use super::turn::{AcpCallResult, AcpNew, AcpSessionWork, AcpTurnInput};
-use crate::form::{Caller, Form, ProcessOptions, Proof, ServerForm, ServerStart, SessionCall, WhyAnew, WorkParts};
-use crate::host::NoHost;
+use super::turn::{AcpCallResult, AcpConversation, AcpInput};
+use crate::form::{Caller, Form, ProcessOptions, Processes, ServerStart, SessionCall, SessionHome, WhyAnew};
 use crate::installed::Installed;
 use crate::live::setup::SetupParts;
 use crate::live::thread::KnownThread;
+use crate::print::NotStarted;
 use dfp_model::message::{Message, MessageFields, Role, ToolResult};
 use dfp_provider::WarmForm;
 use dfp_provider::choices::Choices;
@@ -24,9 +23,16 @@ pub struct KeptAgent {
 }
 
 impl Form for KeptAgent {
-    type Setup = AcpSetup;
-    type Session = KeptSession;
-    type Input = AcpNew;
+    const PROCESSES: Processes = Processes::Shared {
+        // The memory that each session takes is the agent's own affair.
+        most_resting: 20,
+        // Each server takes 230 MB (gemini 0.61.0).
+        most_servers: 4,
+        serves_when_grown: false,
+    };
+
+    type Session = AcpConversation;
+    type Server = AcpServer;
 
     fn setup(parts: &SetupParts<'_>) -> AcpSetup {
         AcpSetup::of(parts)
@@ -39,13 +45,16 @@ impl Form for KeptAgent {
         }
     }
 
+    fn whole(&self, call: &SessionCall<AcpSetup>, _: &Caller<'_, KeptAgent>) -> io::Result<AcpInput> {
+        Ok(AcpInput::Whole(whole(call)))
+    }
+
     /// Only results, or messages that are not the model's: while calls wait, no prompt can be sent.
-    fn addition(call: &SessionCall<AcpSetup>, known: &KnownThread) -> Result<AcpNew, WhyAnew> {
-        let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
-        let is_models = |message: &Message| matches!(message.role, Role::Ai | Role::Tool);
+    fn addition(call: &SessionCall<AcpSetup>, known: &KnownThread) -> Result<AcpInput, WhyAnew> {
+        let new = call.thread.new_words(known)?;
         match (new.results.as_slice(), new.rest) {
             ([], []) => Err(WhyAnew::OtherThread),
-            ([], rest) if !rest.iter().any(is_models) => Ok(AcpNew::Prompt(prompt(call, rest))),
+            ([], rest) => Ok(AcpInput::Prompt(prompt(call, rest))),
             (results, []) if call.note.is_none() => {
                 let results = results.iter().map(|(call, result)| AcpCallResult {
                     call: call.api.clone(),
@@ -54,10 +63,37 @@ impl Form for KeptAgent {
                         is_error: result.is_error,
                     },
                 });
-                Ok(AcpNew::Results(results.collect()))
+                Ok(AcpInput::Results(results.collect()))
             }
             _ => Err(WhyAnew::OtherThread),
         }
+    }
+
+    fn session(&self, home: SessionHome<'_, KeptAgent>) -> Result<AcpConversation, NotStarted> {
+        Ok(AcpConversation::new(home.shared()?, self.own))
+    }
+
+    fn serves(server: &AcpServer, installed: &Installed, _: Option<&AcpSetup>) -> bool {
+        server.line == installed.line
+    }
+
+    async fn serve(&self, start: ServerStart<'_, KeptAgent>) -> Result<AcpServer, NotStarted> {
+        AcpServer::start(start.installed.line.clone(), (start.surroundings)(), start.closing).await
+    }
+
+    fn is_worn(&self, server: &AcpServer) -> bool {
+        server.held_sessions() >= self.own.max_sessions
+    }
+
+    fn lacks(server: &AcpServer, setup: &AcpSetup) -> Option<&'static str> {
+        if setup.tools.tools().is_empty() {
+            return None;
+        }
+        if !server.takes_servers {
+            return Some("it takes no MCP servers over HTTP, by which it would call the tools");
+        }
+        // Sessions of one folder may call each other's tools.
+        (!server.is_private()).then_some("with `cwd`, its sessions share a folder, and may share their tools")
     }
 }
 
@@ -91,64 +127,6 @@ fn whole(call: &SessionCall<AcpSetup>) -> String {
         .chain(call.thread.messages().iter().cloned())
         .collect();
     prompt(call, &messages)
-}
-
-impl ServerForm for KeptAgent {
-    /// The memory that each session takes is the agent's own affair.
-    const MOST_RESTING: usize = 20;
-    /// Each server takes 230 MB (gemini 0.61.0).
-    const MOST_SERVERS: usize = 4;
-
-    type Server = AcpServer;
-    type TurnInput = AcpTurnInput;
-    type Work = AcpSessionWork;
-
-    fn serves(server: &AcpServer, installed: &Installed, _: Option<&AcpSetup>) -> bool {
-        server.line == installed.line
-    }
-
-    async fn start(&self, start: ServerStart<'_, KeptAgent>) -> Result<AcpServer, NoHost> {
-        AcpServer::start(start.installed.line.clone(), (start.surroundings)(), start.closing).await
-    }
-
-    fn proof(_: &AcpServer) -> Proof<'_> {
-        Proof::Probe("it has answered the handshake".to_owned())
-    }
-
-    fn is_worn(&self, server: &AcpServer) -> bool {
-        server.held_sessions() >= self.own.max_sessions
-    }
-
-    fn lacks(server: &AcpServer, setup: &AcpSetup) -> Option<&'static str> {
-        if setup.tools.tools().is_empty() {
-            return None;
-        }
-        if !server.takes_servers {
-            return Some("it takes no MCP servers over HTTP, by which it would call the tools");
-        }
-        // Sessions of one folder may call each other's tools.
-        (!server.is_private()).then_some("with `cwd`, its sessions share a folder, and may share their tools")
-    }
-
-    fn open(&self, server: Arc<AcpServer>, call: &SessionCall<AcpSetup>, _: &Caller<'_, AcpSetup>) -> AcpTurnInput {
-        AcpTurnInput::Fresh {
-            server,
-            form: self.own,
-            prompt: whole(call),
-        }
-    }
-
-    fn resume(session: Box<KeptSession>, new: AcpNew) -> AcpTurnInput {
-        AcpTurnInput::Continued { session, new }
-    }
-
-    fn server(session: &KeptSession) -> &Arc<AcpServer> {
-        session.server()
-    }
-
-    fn work(opening: AcpTurnInput, parts: WorkParts<'_, AcpSetup>) -> AcpSessionWork {
-        AcpSessionWork::new(opening, parts)
-    }
 }
 
 #[cfg(test)]
@@ -186,8 +164,8 @@ mod tests {
 
     fn added(call: &SessionCall<AcpSetup>, known: &KnownThread) -> String {
         match KeptAgent::addition(call, known) {
-            Ok(AcpNew::Prompt(prompt)) => format!("says {prompt}"),
-            Ok(AcpNew::Results(results)) => {
+            Ok(AcpInput::Whole(prompt) | AcpInput::Prompt(prompt)) => format!("says {prompt}"),
+            Ok(AcpInput::Results(results)) => {
                 let results = results.iter().map(|of| (&*of.call, of.result.content.as_text()));
                 format!("{:?}", results.collect::<Vec<_>>())
             }

@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::wire::{self, Acp, InitializeResponse};
-use crate::host::{Host, NoHost, Patience};
-use crate::print::Surroundings;
+use crate::host::{Host, Patience};
+use crate::print::{NotStarted, Surroundings};
 use crate::rpc::{RequestError, RpcHost};
 use crate::session_files::SessionFiles;
 use dfp_provider::command::{CommandLine, Cwd};
@@ -76,17 +76,17 @@ impl AcpServer {
     /// Starts a process and waits until it has answered the handshake.
     ///
     /// # Errors
-    /// [`NoHost`].
+    /// [`NotStarted`].
     pub async fn start(
         line: CommandLine,
         surroundings: Surroundings,
         cancel: &CancellationToken,
-    ) -> Result<AcpServer, NoHost> {
+    ) -> Result<AcpServer, NotStarted> {
         let rpc = RpcHost::start(line.clone(), surroundings, PATIENCE, cancel)?;
         let ready = tokio::time::timeout(HANDSHAKE, handshake(&rpc)).await;
         let agent = ready.unwrap_or_else(|_| {
             let reason = format!("it did not answer the handshake within {} s", HANDSHAKE.as_secs());
-            Err(NoHost::Unsupported(reason))
+            Err(NotStarted::Unsupported(reason))
         })?;
         rpc.protocol().is_agent(agent.name());
         Ok(AcpServer {
@@ -204,24 +204,24 @@ impl AcpServer {
     }
 }
 
-async fn handshake(rpc: &RpcHost<Acp>) -> Result<InitializeResponse, NoHost> {
+async fn handshake(rpc: &RpcHost<Acp>) -> Result<InitializeResponse, NotStarted> {
     let answer = rpc.post("initialize", &wire::initialize()).await;
     let answer = match answer.unwrap_or(Err(RequestError::Gone)) {
         Ok(answer) => answer,
         Err(RequestError::Refused(error)) => {
-            return Err(NoHost::Unsupported(format!("it refuses: {}", error.reason())));
+            return Err(NotStarted::Unsupported(format!("it refuses: {}", error.reason())));
         }
-        Err(RequestError::Gone) => return Err(NoHost::Ended(rpc.host().ended(EXIT).await)),
+        Err(RequestError::Gone) => return Err(NotStarted::Ended(rpc.host().ended(EXIT).await)),
         Err(RequestError::TooLong | RequestError::Unanswered(_)) => {
-            return Err(NoHost::Unsupported("it does not speak the protocol".to_owned()));
+            return Err(NotStarted::Unsupported("it does not speak the protocol".to_owned()));
         }
     };
     match serde_json::from_str::<InitializeResponse>(answer.get()) {
         Ok(agent) if agent.is_understood() => Ok(agent),
         Ok(agent) => {
             let reason = format!("it speaks version {} of the protocol", agent.protocol_version);
-            Err(NoHost::Unsupported(reason))
+            Err(NotStarted::Unsupported(reason))
         }
-        Err(_) => Err(NoHost::Unsupported("it does not speak the protocol".to_owned())),
+        Err(_) => Err(NotStarted::Unsupported("it does not speak the protocol".to_owned())),
     }
 }

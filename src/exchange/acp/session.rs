@@ -1,23 +1,20 @@
-//! One kept session, between its turns and in them.
+//! One open session of an agent, between its turns and in them.
 //!
 //! A resting session either waits for a prompt, or its prompt waits for the results of calls.
 
 use std::sync::Arc;
 
-use tokio_util::task::TaskTracker;
-
-use super::setup::AcpSetup;
 use super::tools::{SessionTools, next_call};
 use crate::acp::call::CallWork;
 use crate::acp::server::AcpServer;
 use crate::acp::wire::Update;
 use crate::bridge::ToolCallRequest;
 use crate::live::inbox::Inbox;
-use crate::live::keep::{Idle, Keepable};
+use crate::live::session::Pulse;
 
 /// A session that takes one turn after the other.
 #[derive(Debug)]
-pub struct KeptSession {
+pub struct OpenSession {
     /// The call that is made in the session.
     pub call: CallWork,
     /// The agent's messages about the session.
@@ -29,20 +26,18 @@ pub struct KeptSession {
     pub calls: usize,
     /// False if the agent was seen to make calls of which it tells nothing.
     pub announces_calls: bool,
-    tracker: TaskTracker,
 }
 
-impl KeptSession {
+impl OpenSession {
     /// Makes the session of `call`, in which the agent may call `tools`.
-    pub fn new(call: CallWork, inbox: Inbox<Update>, tools: Option<SessionTools>, tracker: TaskTracker) -> KeptSession {
-        KeptSession {
+    pub fn new(call: CallWork, inbox: Inbox<Update>, tools: Option<SessionTools>) -> OpenSession {
+        OpenSession {
             call,
             inbox,
             tools,
             open: Vec::new(),
             calls: 0,
             announces_calls: true,
-            tracker,
         }
     }
 
@@ -64,7 +59,7 @@ impl KeptSession {
 
     /// Ends the prompt, if there is one, and makes the agent forget the session if it can.
     pub async fn close(self) {
-        let KeptSession {
+        let OpenSession {
             mut call,
             inbox,
             tools,
@@ -81,16 +76,9 @@ impl KeptSession {
         drop((open, tools));
         call.close();
     }
-}
 
-impl Keepable for KeptSession {
-    type Setup = AcpSetup;
-
-    fn pid(&self) -> u32 {
-        self.server().host().pid()
-    }
-
-    async fn idle(&mut self) -> Idle {
+    /// Waits until the session can't continue. Cancel safe.
+    pub async fn idle(&mut self) -> Pulse {
         let server = Arc::clone(self.server());
         let host = server.host();
         match &mut self.call.asked {
@@ -108,23 +96,18 @@ impl Keepable for KeptSession {
                     _ = asked => self.call.asked = None,
                     () = taken_back => {}
                 }
-                Idle::Ended
+                Pulse::Ended
             }
             None => loop {
                 tokio::select! {
                     // Updates that come after an answer belong to nobody.
                     next = self.inbox.next_at_rest(host) => match next {
                         Some(_) => {}
-                        None => return Idle::Ended,
+                        None => return Pulse::Ended,
                     },
                     call = next_call(&mut self.tools) => drop(call),
                 }
             },
         }
-    }
-
-    fn end(self) {
-        let tracker = self.tracker.clone();
-        tracker.spawn(self.close());
     }
 }

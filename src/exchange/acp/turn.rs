@@ -1,8 +1,8 @@
-//! One turn of a kept session: opens the session if there is none, sends the new part of the thread, and reads until the agent
-//! has answered or waits for the results of its calls.
+//! One turn of a session that remembers: opens the session if there is none, sends the new part of the thread, and reads until the
+//! agent has answered or waits for the results of its calls.
 //!
-//! In: an [`AcpTurnInput`]. Out: events, and the result of the turn. Giving the turn up cancels the prompt and ends the session; so
-//! does every result but a reply.
+//! In: an [`AcpInput`]. Out: events, and the end of the turn. Giving the turn up cancels the prompt and ends the session; so does
+//! every end but a reply.
 
 use std::io;
 use std::sync::Arc;
@@ -11,15 +11,17 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
-use super::session::KeptSession;
+use super::form::KeptAgent;
+use super::session::OpenSession;
 use super::setup::AcpSetup;
 use super::tools::{SessionTools, next_call, refuse_early};
 use crate::EndedProcess;
 use crate::acp::call::{CallWork, SessionPlace};
 use crate::acp::server::AcpServer;
-use crate::form::WorkParts;
-use crate::live::keep::Keepable;
-use crate::live::turn::{self, Report, Work};
+use crate::form::InServer;
+use crate::host::Host;
+use crate::live::session::{Pulse, Session, TurnInput};
+use crate::live::turn::{Report, TurnEnd};
 use crate::rpc::RequestError;
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::{Content, ToolResult};
@@ -41,73 +43,44 @@ pub struct AcpCallResult {
     pub result: ToolResult,
 }
 
-/// The new part of a thread for a session.
+/// The input of a turn.
 #[derive(Debug)]
-pub enum AcpNew {
-    /// The next prompt.
+pub enum AcpInput {
+    /// The whole thread as a prompt, for a session that is to be opened.
+    Whole(String),
+    /// The next prompt, for a session that knows the beginning.
     Prompt(String),
     /// The results of all calls that wait.
     Results(Vec<AcpCallResult>),
 }
 
-/// The input of a turn, and its session.
+/// A session of an agent that remembers.
 #[derive(Debug)]
-pub enum AcpTurnInput {
-    /// The whole thread as a prompt, for a session that is to be opened.
-    Fresh {
-        server: Arc<AcpServer>,
-        form: WarmForm,
-        prompt: String,
-    },
-    /// The new part, for a session that knows the beginning.
-    Continued { session: Box<KeptSession>, new: AcpNew },
-}
-
-type KeptTurnEnd = turn::TurnEnd<KeptSession, ()>;
-
-/// The work of a turn.
-#[derive(Debug)]
-pub struct AcpSessionWork {
-    /// The input, until it is sent.
-    unsent: Option<AcpUnsent>,
-    /// The session, as soon as there is one.
-    session: Option<Box<KeptSession>>,
-    /// True if the session is opened for this turn.
-    is_fresh: bool,
+pub struct AcpConversation {
+    server: Arc<AcpServer>,
+    /// The agent's own data.
+    form: WarmForm,
     setup: Arc<AcpSetup>,
+    /// The agent's side of it, as soon as there is one.
+    session: Option<OpenSession>,
     tracker: TaskTracker,
 }
 
-#[derive(Debug)]
-enum AcpUnsent {
-    Whole(Arc<AcpServer>, WarmForm, String),
-    New(AcpNew),
-}
-
-impl AcpSessionWork {
-    /// Makes the work of the turn that begins with `input`.
-    pub fn new(input: AcpTurnInput, parts: WorkParts<'_, AcpSetup>) -> AcpSessionWork {
-        let (unsent, session) = match input {
-            AcpTurnInput::Fresh { server, form, prompt } => (AcpUnsent::Whole(server, form, prompt), None),
-            AcpTurnInput::Continued { session, new } => (AcpUnsent::New(new), Some(session)),
-        };
-        AcpSessionWork {
-            unsent: Some(unsent),
-            is_fresh: session.is_none(),
-            session,
-            setup: parts.setup,
-            tracker: parts.tracker.clone(),
+impl AcpConversation {
+    /// Makes a session that its first turn opens.
+    pub fn new(place: InServer<'_, KeptAgent>, form: WarmForm) -> AcpConversation {
+        AcpConversation {
+            server: place.server,
+            form,
+            setup: place.setup,
+            session: None,
+            tracker: place.tracker.clone(),
         }
     }
 
     /// Opens a session and sends it `prompt`.
-    async fn open(
-        &mut self,
-        server: Arc<AcpServer>,
-        form: WarmForm,
-        prompt: String,
-        report: &Report,
-    ) -> Result<(), KeptTurnEnd> {
+    async fn open(&mut self, prompt: &str, report: &Report) -> Result<(), TurnEnd<()>> {
+        let server = &self.server;
         let unfit = |error: io::Error| {
             let reason = format!("the tools can't be declared: {error}");
             report.fail(Failure::named(NO_TOOLS, reason))
@@ -124,8 +97,8 @@ impl AcpSessionWork {
             folder,
             servers: tools.iter().map(SessionTools::server).collect(),
         };
-        let prompt = (introduction + &prompt).into();
-        let mut call = CallWork::new(Arc::clone(&server), form, prompt, None)
+        let prompt = (introduction + prompt).into();
+        let mut call = CallWork::new(Arc::clone(server), self.form, prompt, None)
             .tracked(&self.tracker)
             .choosing(self.setup.chosen.clone())
             .placed(place);
@@ -134,26 +107,25 @@ impl AcpSessionWork {
             server.rpc.protocol().permit(&opened.session_id, tools.names());
         }
         let inbox = call.ask(opened, report);
-        let session = KeptSession::new(call, inbox, tools, self.tracker.clone());
-        self.session = Some(Box::new(session));
+        self.session = Some(OpenSession::new(call, inbox, tools));
         Ok(())
     }
 
     /// Sends `new` to the session, and returns whether the session could take it.
-    async fn go_on(&mut self, new: AcpNew, report: &Report) -> bool {
-        let Some(session) = self.session.as_deref_mut() else {
+    async fn go_on(&mut self, input: AcpInput, report: &Report) -> bool {
+        let Some(session) = &mut self.session else {
             return false;
         };
         let is_there = session.server().host().takes_calls();
-        match new {
-            AcpNew::Prompt(prompt) if is_there && session.call.asked.is_none() => {
+        match input {
+            AcpInput::Prompt(prompt) if is_there && session.call.asked.is_none() => {
                 refuse_early(&mut session.tools);
                 // Updates that came late belong to nobody.
                 while session.inbox.take().is_some() {}
                 session.call.begin(report);
                 session.call.say_to_it(&prompt).await;
             }
-            AcpNew::Results(results) if is_there => {
+            AcpInput::Results(results) if is_there => {
                 let mut open = std::mem::take(&mut session.open);
                 let is_waiting = |result: &AcpCallResult| {
                     let call = open.iter().find(|open| open.call.id == result.call);
@@ -181,23 +153,22 @@ impl AcpSessionWork {
                     }
                 }
             }
-            AcpNew::Prompt(_) | AcpNew::Results(_) => return false,
+            AcpInput::Whole(_) | AcpInput::Prompt(_) | AcpInput::Results(_) => return false,
         }
         true
     }
 
     /// Reads until the reply has come.
-    async fn read(&mut self, report: &Report) -> KeptTurnEnd {
-        let Some(session) = self.session.as_deref_mut() else {
-            return KeptTurnEnd::Vanished;
+    async fn read(&mut self, is_fresh: bool, report: &Report) -> TurnEnd<()> {
+        let Some(session) = &mut self.session else {
+            return TurnEnd::Vanished;
         };
         let before = session.inbox.bytes();
-        let is_fresh = self.is_fresh;
         let mut events = Vec::new();
         let mut quiet: Option<Instant> = None;
         let mut ahead_until = Instant::now();
         let answer = loop {
-            let KeptSession {
+            let OpenSession {
                 call,
                 inbox,
                 tools,
@@ -205,7 +176,7 @@ impl AcpSessionWork {
                 ..
             } = &mut *session;
             let Some(asked) = &mut call.asked else {
-                return KeptTurnEnd::Vanished;
+                return TurnEnd::Vanished;
             };
             let update = tokio::select! {
                 biased;
@@ -239,13 +210,13 @@ impl AcpSessionWork {
                 Some(update) => call.update(update, &mut events, report),
                 // The process has died since its last turn, and told nothing of this one.
                 None if !is_fresh && inbox.bytes() == before && call.server().host().is_over() => {
-                    return KeptTurnEnd::Vanished;
+                    return TurnEnd::Vanished;
                 }
                 None => return call.gone(report).await,
             }
             report.tell(&mut events).await;
         };
-        let KeptSession {
+        let OpenSession {
             call,
             inbox,
             tools,
@@ -271,18 +242,14 @@ impl AcpSessionWork {
             }]);
         }
         let answer = answer.unwrap_or(Err(RequestError::Gone));
-        match call.answered(answer, report).await {
-            KeptTurnEnd::Reply { .. } => self.reply(),
-            end => end,
-        }
+        call.answered(answer, report).await
     }
 
     /// Ends the turn with the agent's calls, for whose results the agent waits.
-    fn calls(&mut self, report: &Report) -> KeptTurnEnd {
-        let Some(session) = self.session.as_deref_mut() else {
-            return KeptTurnEnd::Vanished;
+    fn calls(&mut self, report: &Report) -> TurnEnd<()> {
+        let Some(OpenSession { call, open, .. }) = &mut self.session else {
+            return TurnEnd::Vanished;
         };
-        let KeptSession { call, open, .. } = session;
         call.say(report);
         report.push(open.iter().map(|request| Event::ToolCall {
             tool_call: request.call.clone(),
@@ -299,16 +266,7 @@ impl AcpSessionWork {
             ..call.known()
         };
         report.push([Event::Outcome(Box::new(outcome))]);
-        self.reply()
-    }
-
-    fn reply(&mut self) -> KeptTurnEnd {
-        KeptTurnEnd::Reply {
-            session: self.session.take(),
-            known: (),
-            diagnostics: Vec::new(),
-            stdout_tail: String::new(),
-        }
+        TurnEnd::reply(true, ())
     }
 }
 
@@ -332,38 +290,54 @@ fn cut(call: &str, result: &Content, most: usize) -> Option<Event> {
     })
 }
 
-impl Work for AcpSessionWork {
-    type Session = KeptSession;
+impl Session for AcpConversation {
+    type Setup = AcpSetup;
+    type Input = AcpInput;
     type ReplyFacts = ();
 
-    async fn turn(&mut self, report: &Report) -> KeptTurnEnd {
-        match self.unsent.take() {
-            Some(AcpUnsent::Whole(server, form, prompt)) => {
-                if let Err(end) = self.open(server, form, prompt, report).await {
+    fn pid(&self) -> u32 {
+        self.server.host().pid()
+    }
+
+    fn host(&self) -> Option<&Host> {
+        Some(self.server.host())
+    }
+
+    async fn turn(&mut self, turn: TurnInput<AcpConversation>, report: &Report) -> TurnEnd<()> {
+        let is_fresh = self.session.is_none();
+        match turn.input {
+            AcpInput::Whole(prompt) => {
+                if let Err(end) = self.open(&prompt, report).await {
                     return end;
                 }
             }
-            Some(AcpUnsent::New(new)) => {
-                // The model was not asked anything yet: another session can take the turn.
+            // The model was not asked anything yet: another session can take the turn.
+            new => {
                 if !self.go_on(new, report).await {
-                    return KeptTurnEnd::Vanished;
+                    return TurnEnd::Vanished;
                 }
             }
-            None => return KeptTurnEnd::Vanished,
         }
-        self.read(report).await
+        self.read(is_fresh, report).await
     }
 
-    async fn stop(mut self) -> Option<EndedProcess> {
-        if let Some(session) = self.session.take() {
+    async fn stop(self, _: Duration) -> Option<EndedProcess> {
+        if let Some(session) = self.session {
             session.close().await;
         }
         None
     }
 
+    async fn idle(&mut self) -> Pulse {
+        match &mut self.session {
+            Some(session) => session.idle().await,
+            None => Pulse::Ended,
+        }
+    }
+
     fn end(self) {
         if let Some(session) = self.session {
-            session.end();
+            self.tracker.spawn(session.close());
         }
     }
 }

@@ -1,24 +1,29 @@
 //! The Agent Client Protocol as a form without memory: its sessions live for one call.
 
-use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
 
 use super::call::CallWork;
 use super::choices::SessionChoices;
 use super::server::AcpServer;
 use crate::EndedProcess;
 use crate::form::{
-    Caller, Form, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, Takes, WhyAnew, WorkParts,
+    Caller, Form, ProcessOptions, Processes, SentText, ServerStart, SessionCall, SessionHome, Takes, WhyAnew,
 };
-use crate::host::{Host, NoHost};
+use crate::host::Host;
 use crate::installed::Installed;
-use crate::live::keep::{Idle, Keepable};
+use crate::live::session::{Pulse, Session, TurnInput};
 use crate::live::setup::SetupParts;
-use crate::live::thread::{KnownThread, SessionThread};
-use crate::live::turn::{Report, TurnEnd, Work};
+use crate::live::thread::KnownThread;
+use crate::live::turn::{Report, TurnEnd};
+use crate::print::NotStarted;
 use dfp_model::event::EngineUsed;
 use dfp_provider::WarmForm;
 use dfp_provider::choices::Choices;
+use dfp_provider::command::PrivateSession;
 
 /// One process of an agent for many calls.
 #[derive(Debug)]
@@ -27,19 +32,25 @@ pub struct WarmAgent {
     pub own: WarmForm,
 }
 
-impl Server for AcpServer {
-    fn host(&self) -> &Host {
-        AcpServer::host(self)
+impl AsRef<Host> for AcpServer {
+    fn as_ref(&self) -> &Host {
+        self.host()
     }
 }
 
 impl Form for WarmAgent {
     const ENGINE: EngineUsed = EngineUsed::Warm;
     const TAKES: Takes = Takes::Prompt;
+    const PROCESSES: Processes = Processes::Shared {
+        most_resting: 0,
+        // Each server takes 230 MB.
+        most_servers: 4,
+        // No resting session would be lost with the server.
+        serves_when_grown: true,
+    };
 
-    type Setup = SessionChoices;
-    type Session = NoSession;
-    type Input = Infallible;
+    type Session = WarmSession;
+    type Server = AcpServer;
 
     fn setup(parts: &SetupParts<'_>) -> SessionChoices {
         SessionChoices::of(parts.options)
@@ -52,111 +63,114 @@ impl Form for WarmAgent {
         }
     }
 
-    fn addition(_: &SessionCall<SessionChoices>, _: &KnownThread) -> Result<Infallible, WhyAnew> {
+    fn whole(&self, call: &SessionCall<SessionChoices>, _: &Caller<'_, WarmAgent>) -> io::Result<WarmInput> {
+        Ok(WarmInput {
+            prompt: Arc::clone(&call.prompt),
+            file: call.file.clone(),
+        })
+    }
+
+    fn addition(_: &SessionCall<SessionChoices>, _: &KnownThread) -> Result<WarmInput, WhyAnew> {
         Err(WhyAnew::OtherThread)
     }
-}
 
-impl ServerForm for WarmAgent {
-    const MOST_RESTING: usize = 0;
-    /// Each server takes 230 MB.
-    const MOST_SERVERS: usize = 4;
-    /// No resting session would be lost with the server.
-    const SERVES_WHEN_GROWN: bool = true;
+    fn text(call: &SessionCall<SessionChoices>, _: &WarmInput) -> SentText {
+        let prompt = Arc::clone(&call.prompt);
+        Box::new(move || prompt.to_string())
+    }
 
-    type Server = AcpServer;
-    type TurnInput = CallWork;
-    type Work = CallWork;
+    fn session(&self, home: SessionHome<'_, WarmAgent>) -> Result<WarmSession, NotStarted> {
+        let place = home.shared()?;
+        Ok(WarmSession {
+            server: place.server,
+            form: self.own,
+            call: None,
+            tracker: place.tracker.clone(),
+        })
+    }
+
+    async fn serve(&self, start: ServerStart<'_, WarmAgent>) -> Result<AcpServer, NotStarted> {
+        AcpServer::start(start.installed.line.clone(), (start.surroundings)(), start.closing).await
+    }
 
     /// A call's choices are on the command line and in the settings of the folder.
     fn serves(server: &AcpServer, installed: &Installed, _: Option<&SessionChoices>) -> bool {
         server.line == installed.line
     }
 
-    async fn start(&self, start: ServerStart<'_, WarmAgent>) -> Result<AcpServer, NoHost> {
-        AcpServer::start(start.installed.line.clone(), (start.surroundings)(), start.closing).await
-    }
-
-    fn proof(_: &AcpServer) -> Proof<'_> {
-        Proof::Probe("it has answered the handshake".to_owned())
-    }
-
     /// The server's memory grows with each session that is not closed.
     fn is_worn(&self, server: &AcpServer) -> bool {
         server.held_sessions() >= self.own.max_sessions
     }
-
-    fn open(
-        &self,
-        server: Arc<AcpServer>,
-        call: &SessionCall<SessionChoices>,
-        _: &Caller<'_, SessionChoices>,
-    ) -> CallWork {
-        let work = CallWork::new(server, self.own, Arc::clone(&call.prompt), call.file.clone());
-        match self.own.is_told_choices {
-            true => work.choosing((*call.setup).clone()),
-            false => work,
-        }
-    }
-
-    fn resume(session: Box<NoSession>, _: Infallible) -> CallWork {
-        match *session {}
-    }
-
-    fn server(session: &NoSession) -> &Arc<AcpServer> {
-        match *session {}
-    }
-
-    fn work(opening: CallWork, parts: WorkParts<'_, SessionChoices>) -> CallWork {
-        opening.tracked(parts.tracker)
-    }
-
-    fn sent(_: &SessionThread, prompt: &str) -> String {
-        prompt.to_owned()
-    }
 }
 
-impl Work for CallWork {
-    type Session = NoSession;
+/// The input of a call.
+#[derive(Debug)]
+pub struct WarmInput {
+    prompt: Arc<str>,
+    /// The thread as a session of the CLI's own.
+    file: Option<Arc<PrivateSession>>,
+}
+
+/// A session that lives for one call.
+#[derive(Debug)]
+pub struct WarmSession {
+    server: Arc<AcpServer>,
+    /// The CLI's own data.
+    form: WarmForm,
+    /// The call, as soon as it is made.
+    call: Option<CallWork>,
+    tracker: TaskTracker,
+}
+
+impl Session for WarmSession {
+    type Setup = SessionChoices;
+    type Input = WarmInput;
     type ReplyFacts = ();
 
-    async fn turn(&mut self, report: &Report) -> TurnEnd<NoSession, ()> {
-        match self.open(report).await {
+    fn pid(&self) -> u32 {
+        self.server.host().pid()
+    }
+
+    fn host(&self) -> Option<&Host> {
+        Some(self.server.host())
+    }
+
+    async fn turn(&mut self, turn: TurnInput<WarmSession>, report: &Report) -> TurnEnd<()> {
+        let WarmInput { prompt, file } = turn.input;
+        let call = CallWork::new(Arc::clone(&self.server), self.form, prompt, file).tracked(&self.tracker);
+        let call = self.call.insert(match self.form.is_told_choices {
+            true => call.choosing((*turn.setup).clone()),
+            false => call,
+        });
+        let end = match call.open(report).await {
             Ok(session) => {
-                let inbox = self.ask(session, report);
-                self.read(inbox, report).await
+                let inbox = call.ask(session, report);
+                call.read(inbox, report).await
             }
             Err(end) => end,
+        };
+        match end {
+            TurnEnd::Reply { .. } => TurnEnd::reply(false, ()),
+            end => end,
         }
     }
 
-    async fn stop(mut self) -> Option<EndedProcess> {
-        self.cancel().await;
-        self.close();
+    async fn stop(mut self, _: Duration) -> Option<EndedProcess> {
+        if let Some(call) = &mut self.call {
+            call.cancel().await;
+        }
+        self.end();
         None
     }
 
-    fn end(mut self) {
-        self.close();
-    }
-}
-
-/// The session of a form whose sessions live for one call: no value exists, since none is kept.
-#[derive(Debug)]
-pub enum NoSession {}
-
-impl Keepable for NoSession {
-    type Setup = SessionChoices;
-
-    fn pid(&self) -> u32 {
-        match *self {}
-    }
-
-    async fn idle(&mut self) -> Idle {
-        match *self {}
+    async fn idle(&mut self) -> Pulse {
+        Pulse::Ended
     }
 
     fn end(self) {
-        match self {}
+        if let Some(mut call) = self.call {
+            call.close();
+        }
     }
 }

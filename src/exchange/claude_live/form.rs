@@ -1,16 +1,13 @@
 //! claude's control protocol as a form.
 
 use std::io;
-use std::sync::Arc;
-
-use tokio_util::sync::CancellationToken;
 
 use super::session::ClaudeSession;
-use crate::form::{Form, ProcessForm, ProcessOptions, ProcessStart, SessionCall, WhyAnew};
-use crate::installed::Installed;
-use crate::live::setup::{Setup, SetupParts};
+use crate::form::{Caller, Form, OwnProcess, ProcessOptions, Processes, SentText, SessionCall, SessionHome, WhyAnew};
+use crate::host::Host;
+use crate::live::setup::{NextCall, Setup, SetupParts};
 use crate::live::thread::KnownThread;
-use crate::print::{NotStarted, Surroundings};
+use crate::print::NotStarted;
 use dfp_provider::choices::Choices;
 
 /// One claude process for each conversation.
@@ -18,10 +15,13 @@ use dfp_provider::choices::Choices;
 pub struct Claude;
 
 impl Form for Claude {
-    type Setup = Setup;
+    const PROCESSES: Processes = Processes::Own {
+        is_tried_first: true,
+        starts_bare: true,
+    };
+
     type Session = ClaudeSession;
-    /// A user line.
-    type Input = String;
+    type Server = Host;
 
     fn setup(parts: &SetupParts<'_>) -> Setup {
         Setup::of(parts)
@@ -35,35 +35,31 @@ impl Form for Claude {
         }
     }
 
+    fn whole(&self, call: &SessionCall<Setup>, _: &Caller<'_, Claude>) -> io::Result<String> {
+        Ok(call.thread.whole(call.encoding, call.guard, call.note.as_deref()))
+    }
+
     fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<String, WhyAnew> {
         let addition = call.thread.addition(known, call.guard, call.note.as_deref());
         addition.ok_or(WhyAnew::OtherThread)
     }
-}
 
-impl ProcessForm for Claude {
-    const IS_TRIED_FIRST: bool = true;
-    const STARTS_BARE: bool = true;
-
-    fn whole(call: &SessionCall<Setup>) -> io::Result<String> {
-        Ok(call.thread.whole(call.encoding, call.guard, call.note.as_deref()))
+    fn text(_: &SessionCall<Setup>, input: &String) -> SentText {
+        let text = input.clone();
+        Box::new(move || text)
     }
 
-    fn text(input: &String) -> String {
-        input.clone()
+    fn session(&self, home: SessionHome<'_, Claude>) -> Result<ClaudeSession, NotStarted> {
+        let OwnProcess {
+            installed,
+            surroundings,
+            closing,
+            ..
+        } = home.own()?;
+        ClaudeSession::start(installed.line.clone(), surroundings, closing)
     }
 
-    fn start(
-        &self,
-        installed: &Installed,
-        surroundings: Surroundings,
-        cancel: &CancellationToken,
-        _: ProcessStart<'_, String>,
-    ) -> Result<ClaudeSession, NotStarted> {
-        ClaudeSession::start(installed.line.clone(), surroundings, cancel)
-    }
-
-    fn begin(session: &mut ClaudeSession, input: String, setup: &Arc<Setup>) {
-        session.begin(&input, setup);
+    fn next_setup(last: Option<&Setup>, next: &NextCall<'_>) -> Option<Setup> {
+        Setup::next(last, next)
     }
 }

@@ -5,7 +5,7 @@
 //! [`super::control`]), declares the caller's tools, so the model makes native calls. A hook answers each call with `defer`,
 //! which ends the turn with the calls pending and nothing run (CLI-FACTS 1b §7). Their results go back as native `tool_result`
 //! blocks ([`super::user_line`]). A [`session::ClaudeSession`] is one process, which takes one
-//! [turn](super::live::process_turn::ProcessWork) after the other. The [`Pool`](super::live::pool::Pool) of a provider keeps
+//! [turn](super::live::process_turn) after the other. The [`Pool`](super::live::pool::Pool) of a provider keeps
 //! sessions between the calls and finds the one that knows a thread's beginning.
 
 pub mod form;

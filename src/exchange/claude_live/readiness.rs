@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use crate::live::keep::Handshake;
+use crate::live::session::Handshake;
 
 /// The progress of the requests that a process is sent ahead of its first turn.
 #[derive(Debug, Default)]

@@ -12,6 +12,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -23,10 +24,11 @@ use super::turns::{self, Turns};
 use super::wire;
 use crate::EndedProcess;
 use crate::control::{self, Inbound};
-use crate::live::keep::{HANDSHAKE, Handshake, Idle, Keepable};
-use crate::live::process_turn::{ProcessSession, Pulse, failed_turn};
+use crate::live::process_turn::{self, failed_turn};
+use crate::live::session::{HANDSHAKE, Handshake, Pulse, Session, TurnInput};
 use crate::live::setup::Setup;
 use crate::live::streams::{Figures, StreamEvent, Streams, line_too_long};
+use crate::live::turn::{Report, TurnEnd};
 use crate::print::{self, NotStarted, Surroundings, schema_left_out};
 use crate::scratch::{Leftover, Scratch};
 use dfp_model::event::{Event, Outcome};
@@ -94,22 +96,6 @@ impl ClaudeSession {
         })
     }
 
-    /// Asks for the CLI's version, which shows that it has started and tells it nothing.
-    pub fn ask_version(&mut self) {
-        self.readiness.asked = Some(Instant::now());
-        self.readiness.reported = false;
-        self.streams.say(wire::binary_version(VERSION));
-    }
-
-    /// Sends the CLI `setup` ahead of its first turn. Only a process without a setup takes it.
-    pub fn prime(&mut self, setup: &Arc<Setup>) {
-        self.readiness.reported = false;
-        if self.handshake == Handshake::Unasked {
-            let line = self.initialize(setup);
-            self.streams.say(line);
-        }
-    }
-
     fn initialize(&mut self, setup: &Arc<Setup>) -> String {
         self.handshake = Handshake::Asked(Instant::now());
         self.setup = Arc::clone(setup);
@@ -129,49 +115,9 @@ impl ClaudeSession {
         self.streams.say(lines);
     }
 
-    /// Answers the CLI's requests between turns, until there is something to report. Cancel safe.
-    pub async fn idle(&mut self) -> Idle {
-        let mut unheard = Vec::new();
-        loop {
-            if !self.readiness.reported && self.is_ready() {
-                self.readiness.reported = true;
-                return Idle::Ready {
-                    is_primed: self.handshake != Handshake::Unasked,
-                };
-            }
-            // If a process ends before it was ready, its output says why.
-            if self.readiness.reported {
-                self.streams.rest();
-            }
-            match self.streams.step().await {
-                StreamEvent::Line(Some(line)) => {
-                    match self.read(&line, &mut unheard) {
-                        Pulse::Unsupported(reason) => return Idle::Unsupported(reason),
-                        Pulse::TurnOver => return Idle::Unsupported("it answers what nobody has asked".to_owned()),
-                        Pulse::Alive | Pulse::Ended => {}
-                    }
-                    unheard.clear();
-                }
-                StreamEvent::Line(None) | StreamEvent::Progress => {}
-                StreamEvent::Ended => return Idle::Ended,
-            }
-        }
-    }
-
     /// Returns whether the CLI has answered all that it was sent ahead, and has got all answers.
     fn is_ready(&self) -> bool {
         self.streams.is_all_written() && self.readiness.is_complete(self.handshake)
-    }
-
-    /// The deadline for the answer to what was sent ahead; `None` if nothing is due.
-    pub fn answers_by(&self) -> Option<Instant> {
-        self.readiness.asked_at(self.handshake).map(|asked| asked + HANDSHAKE)
-    }
-
-    /// Ends the process in the background.
-    pub fn end(self) {
-        let tracker = self.tracker.clone();
-        tracker.spawn(self.finish());
     }
 
     /// The running process.
@@ -303,7 +249,65 @@ impl ClaudeSession {
     }
 }
 
-impl ProcessSession for ClaudeSession {
+impl Session for ClaudeSession {
+    type Setup = Setup;
+    /// A user line.
+    type Input = String;
+    type ReplyFacts = ();
+
+    /// 2.1.197 to 2.1.332 put "[Tool use interrupted]" in the place of such a call.
+    const LOSES_REPEATED_IDS: bool = true;
+
+    fn pid(&self) -> u32 {
+        self.process().pid()
+    }
+
+    async fn turn(&mut self, turn: TurnInput<ClaudeSession>, report: &Report) -> TurnEnd<()> {
+        self.begin(&turn.input, &turn.setup);
+        process_turn::read(self, turn.origin, report).await
+    }
+
+    async fn stop(self, kill_grace: Duration) -> Option<EndedProcess> {
+        process_turn::stop(self, kill_grace).await
+    }
+
+    async fn idle(&mut self) -> Pulse {
+        let mut unheard = Vec::new();
+        loop {
+            if !self.readiness.reported && self.is_ready() {
+                self.readiness.reported = true;
+                return Pulse::Ready {
+                    is_primed: self.handshake != Handshake::Unasked,
+                };
+            }
+            // If a process ends before it was ready, its output says why.
+            if self.readiness.reported {
+                self.streams.rest();
+            }
+            match self.streams.step().await {
+                StreamEvent::Line(Some(line)) => {
+                    match self.read(&line, &mut unheard) {
+                        Pulse::Unsupported(reason) => return Pulse::Unsupported(reason),
+                        Pulse::TurnOver => return Pulse::Unsupported("it answers what nobody has asked".to_owned()),
+                        Pulse::Alive | Pulse::Ready { .. } | Pulse::Ended => {}
+                    }
+                    unheard.clear();
+                }
+                StreamEvent::Line(None) | StreamEvent::Progress => {}
+                StreamEvent::Ended => return Pulse::Ended,
+            }
+        }
+    }
+
+    fn end(self) {
+        let tracker = self.tracker.clone();
+        tracker.spawn(self.ended(false));
+    }
+
+    fn is_ending(&self) -> bool {
+        self.process().is_ending()
+    }
+
     async fn next(&mut self, events: &mut Vec<Event>) -> Pulse {
         match self.streams.step().await {
             StreamEvent::Ended => {
@@ -326,12 +330,22 @@ impl ProcessSession for ClaudeSession {
         self.streams.say(wire::interrupt(INTERRUPT));
     }
 
-    async fn finish(self) -> EndedProcess {
-        self.streams.close();
-        self.finished().await
+    fn handshake(&self) -> Handshake {
+        self.handshake
     }
 
-    async fn finished(self) -> EndedProcess {
+    fn figures(&self) -> Option<&Figures> {
+        Some(self.streams.turn())
+    }
+
+    fn diagnostics(&self) -> &[String] {
+        self.decoder.diagnostics()
+    }
+
+    async fn ended(self, has_ended: bool) -> Option<EndedProcess> {
+        if !has_ended {
+            self.streams.close();
+        }
         let ClaudeSession {
             streams,
             decoder,
@@ -339,69 +353,35 @@ impl ProcessSession for ClaudeSession {
             socket,
             ..
         } = self;
-        streams.ended(decoder, (scratch, socket)).await
+        Some(streams.ended(decoder, (scratch, socket)).await)
     }
-
-    fn handshake(&self) -> Handshake {
-        self.handshake
-    }
-
-    fn figures(&self) -> &Figures {
-        self.streams.turn()
-    }
-
-    fn diagnostics(&self) -> &[String] {
-        self.decoder.diagnostics()
-    }
-
-    fn version(&self) -> Option<&str> {
-        self.readiness.version.as_deref()
-    }
-}
-
-impl Keepable for ClaudeSession {
-    type Setup = Setup;
-
-    /// 2.1.197 to 2.1.332 put "[Tool use interrupted]" in the place of such a call.
-    const LOSES_REPEATED_IDS: bool = true;
 
     fn serves_any_start(setup: &Setup) -> bool {
         setup.choices().is_none()
     }
 
-    fn pid(&self) -> u32 {
-        self.process().pid()
-    }
-
-    fn is_ending(&self) -> bool {
-        self.process().is_ending()
-    }
-
-    fn idle(&mut self) -> impl Future<Output = Idle> + Send {
-        ClaudeSession::idle(self)
-    }
-
-    fn end(self) {
-        ClaudeSession::end(self);
-    }
-
+    /// Sends the CLI `setup` ahead of its first turn. Only a process without a setup takes it.
     fn prime(&mut self, setup: &Arc<Setup>) {
-        ClaudeSession::prime(self, setup);
+        self.readiness.reported = false;
+        if self.handshake == Handshake::Unasked {
+            let line = self.initialize(setup);
+            self.streams.say(line);
+        }
     }
 
+    /// Asks for the CLI's version, which shows that it has started and tells it nothing.
     fn ask_version(&mut self) {
-        ClaudeSession::ask_version(self);
+        self.readiness.asked = Some(Instant::now());
+        self.readiness.reported = false;
+        self.streams.say(wire::binary_version(VERSION));
+    }
+
+    fn version(&self) -> Option<&str> {
+        self.readiness.version.as_deref()
     }
 
     fn answers_by(&self) -> Option<Instant> {
-        ClaudeSession::answers_by(self)
-    }
-
-    async fn ended(self, has_ended: bool) -> Option<EndedProcess> {
-        Some(match has_ended {
-            true => self.finished().await,
-            false => self.finish().await,
-        })
+        self.readiness.asked_at(self.handshake).map(|asked| asked + HANDSHAKE)
     }
 }
 

@@ -12,17 +12,16 @@ use tokio_util::task::TaskTracker;
 
 use super::inbound::ThreadEvent;
 use super::service::CodexService;
-use super::setup::Setup;
 use super::wire::ToolAnswer;
 use crate::live::inbox::Inbox;
-use crate::live::keep::{Idle, Keepable};
+use crate::live::session::Pulse;
 
 /// The time that an interrupted turn may take to confirm it: 1 to 11 ms were measured.
 const INTERRUPT: Duration = Duration::from_secs(1);
 
 /// A thread of a server.
 #[derive(Debug)]
-pub struct CodexConversation {
+pub struct CodexThread {
     /// The server in which the thread lives.
     pub service: Arc<CodexService>,
     pub id: String,
@@ -41,10 +40,10 @@ pub struct CodexConversation {
     tracker: TaskTracker,
 }
 
-impl CodexConversation {
+impl CodexThread {
     /// Makes the thread `id` of `service`, which has no item yet.
-    pub fn new(service: Arc<CodexService>, id: String, model: String, tracker: TaskTracker) -> CodexConversation {
-        CodexConversation {
+    pub fn new(service: Arc<CodexService>, id: String, model: String, tracker: TaskTracker) -> CodexThread {
+        CodexThread {
             inbox: service.server.inbox(&id),
             service,
             id,
@@ -78,7 +77,7 @@ impl CodexConversation {
     }
 }
 
-impl CodexConversation {
+impl CodexThread {
     /// Interrupts the turn `turn`, and returns whether it has stopped in time.
     async fn interrupt(&mut self, turn: &str) -> bool {
         drop(self.service.interrupt(&self.id, turn));
@@ -94,7 +93,7 @@ impl CodexConversation {
 
     /// Interrupts the turn that was started whenever it begins. Its server ends meanwhile if it has no other thread.
     fn interrupt_late(self) {
-        let CodexConversation {
+        let CodexThread {
             service,
             id,
             mut inbox,
@@ -123,7 +122,7 @@ async fn begun(inbox: &mut Inbox<ThreadEvent>) -> Option<String> {
     None
 }
 
-impl CodexConversation {
+impl CodexThread {
     /// Stops the turn in progress, if there is one, and makes the server forget the thread. A server that takes too long gets no
     /// new calls, while those of others in it continue.
     pub async fn close(mut self) {
@@ -146,14 +145,9 @@ impl CodexConversation {
     }
 }
 
-impl Keepable for CodexConversation {
-    type Setup = Setup;
-
-    fn pid(&self) -> u32 {
-        self.service.host().pid()
-    }
-
-    async fn idle(&mut self) -> Idle {
+impl CodexThread {
+    /// Takes the server's requests for results, until the thread can't continue. Cancel safe.
+    pub async fn idle(&mut self) -> Pulse {
         loop {
             match self.inbox.next_at_rest(self.service.host()).await {
                 Some(ThreadEvent::ToolCall { request, call }) => self.asked(call, request),
@@ -165,14 +159,9 @@ impl Keepable for CodexConversation {
                     | ThreadEvent::Compaction
                     | ThreadEvent::UnknownRequest { .. }
                     | ThreadEvent::Closed,
-                ) => return Idle::Ended,
+                ) => return Pulse::Ended,
                 Some(_) => {}
             }
         }
-    }
-
-    fn end(self) {
-        let tracker = self.tracker.clone();
-        tracker.spawn(self.close());
     }
 }

@@ -1,5 +1,6 @@
 //! codex's app-server as a form.
 
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,22 +9,18 @@ use serde_json::Value;
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::catalog::Keep;
-use super::conversation::CodexConversation;
-use super::recall::{Recall, Recalled, Scope};
+use super::recall::{Recall, Scope};
 use super::service::{CodexService, Plan, vendors_catalog};
 use super::setup::Setup;
 use super::tools;
-use super::wire::ToolAnswer;
-use super::work::{CodexTurnInput, ThreadWork};
+use super::turn::{CodexInput, CodexReplyFacts, CodexSession, asked_model};
 use super::{items, native};
-use crate::form::{
-    Caller, Form, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, WhyAnew, WorkParts,
-};
-use crate::host::{Host, NoHost};
+use crate::form::{Caller, Form, ProcessOptions, Processes, Proof, ServerStart, SessionCall, SessionHome, WhyAnew};
+use crate::host::Host;
 use crate::installed::{Binary, Installed};
-use crate::live::setup::{SYSTEM_PROMPT, SetupParts};
+use crate::live::setup::SetupParts;
 use crate::live::thread::{KnownThread, SessionThread, SystemMessages};
-use crate::print::Surroundings;
+use crate::print::{NotStarted, Surroundings};
 use dfp_model::event::Reply;
 use dfp_model::message::reasoning::Origin;
 use dfp_model::message::{Message, MessageFields, Role};
@@ -43,17 +40,9 @@ pub struct Codex {
     recall: Mutex<Recall>,
 }
 
-/// The new part of a thread.
-#[derive(Debug)]
-pub struct CodexNew {
-    /// The results of its calls, by the API's ids.
-    results: Vec<(String, ToolAnswer)>,
-    items: Vec<Value>,
-}
-
-impl Server for CodexService {
-    fn host(&self) -> &Host {
-        CodexService::host(self)
+impl AsRef<Host> for CodexService {
+    fn as_ref(&self) -> &Host {
+        self.host()
     }
 }
 
@@ -103,35 +92,23 @@ fn of_note(note: &str) -> Option<Value> {
     items::of_message(&Message::new(Role::System, note))
 }
 
-/// The model that answers, as far as it is known before its answer.
-fn model_of(service: &CodexService, setup: &Setup) -> String {
-    let model = setup.model.as_ref().or(service.config.model.as_ref());
-    model.cloned().unwrap_or_default()
-}
-
 impl Form for Codex {
     const SYSTEM_MESSAGES: SystemMessages = SystemMessages::Leading;
 
-    type Setup = Setup;
-    type Session = CodexConversation;
-    type Input = CodexNew;
+    const PROCESSES: Processes = Processes::Shared {
+        // About 1 MB each (0.169.0: 228 MB with 100, 130 MB without).
+        most_resting: 100,
+        most_servers: usize::MAX,
+        serves_when_grown: false,
+    };
+
+    type Session = CodexSession;
+    type Server = CodexService;
 
     /// The thread's first system messages are its system prompt, after that of the options; later ones stay where they are.
     fn setup(parts: &SetupParts<'_>) -> Setup {
         let SetupParts { options, output, .. } = *parts;
-        let own = match &options.system_prompt {
-            SystemPrompt::Custom(own) => Some(own.as_str()),
-            SystemPrompt::Default | SystemPrompt::Cli => None,
-        };
-        let texts: Vec<&str> = own.into_iter().chain(parts.system).collect();
-        let system = match options.system_prompt {
-            SystemPrompt::Default if texts.is_empty() => SYSTEM_PROMPT.to_owned(),
-            _ => texts.join("\n\n"),
-        };
-        let system = match output.instruction() {
-            Some(instruction) => format!("{system}\n\n{instruction}").trim_start().to_owned(),
-            None => system,
-        };
+        let system = parts.system_prompt().unwrap_or_default();
         let form = match options.tool_namespace {
             true => tools::CodexForm::Namespace,
             false => tools::CodexForm::Functions,
@@ -153,17 +130,40 @@ impl Form for Codex {
         native::direct(line, file)
     }
 
+    fn whole(&self, call: &SessionCall<Setup>, caller: &Caller<'_, Codex>) -> io::Result<CodexInput> {
+        let model = caller
+            .server
+            .map(|service| asked_model(service, &call.setup))
+            .unwrap_or_default();
+        let scope = Scope {
+            key: caller.key,
+            login: caller.login,
+            model: &model,
+        };
+        let messages = call.thread.messages();
+        let recalled = self.recall().look_up(&scope, messages);
+        let origin = Origin {
+            provider: caller.provider.to_owned(),
+            login: caller.login.map(str::to_owned),
+            model,
+        };
+        let mut items = items::of_history(messages, &call.setup, &recalled, &origin);
+        items.extend(call.note.as_deref().and_then(of_note));
+        Ok(CodexInput {
+            results: Vec::new(),
+            items,
+        })
+    }
+
     /// Only results, and messages that are not the model's.
-    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<CodexNew, WhyAnew> {
-        let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
-        let can_be_sent = |message: &Message| !matches!(message.role, Role::Ai | Role::Tool);
+    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<CodexInput, WhyAnew> {
+        let new = call.thread.new_words(known)?;
         let items: Vec<Value> = new.rest.iter().filter_map(items::of_message).collect();
-        let says_something = !new.results.is_empty() || !items.is_empty();
-        if !says_something || !new.rest.iter().all(can_be_sent) {
+        if new.results.is_empty() && items.is_empty() {
             return Err(WhyAnew::OtherThread);
         }
         let results = new.results.iter();
-        Ok(CodexNew {
+        Ok(CodexInput {
             results: results
                 .map(|(call, result)| (call.api.clone(), items::answer(result)))
                 .collect(),
@@ -173,21 +173,16 @@ impl Form for Codex {
                 .collect(),
         })
     }
-}
 
-impl ServerForm for Codex {
-    /// About 1 MB each (0.169.0: 228 MB with 100, 130 MB without).
-    const MOST_RESTING: usize = 100;
-
-    type Server = CodexService;
-    type TurnInput = CodexTurnInput;
-    type Work = ThreadWork;
+    fn session(&self, home: SessionHome<'_, Codex>) -> Result<CodexSession, NotStarted> {
+        Ok(CodexSession::new(home.shared()?))
+    }
 
     fn serves(service: &CodexService, _: &Installed, setup: Option<&Setup>) -> bool {
         service.serves(setup.and_then(|setup| setup.model.as_deref()))
     }
 
-    async fn start(&self, start: ServerStart<'_, Codex>) -> Result<CodexService, NoHost> {
+    async fn serve(&self, start: ServerStart<'_, Codex>) -> Result<CodexService, NotStarted> {
         // With the models of the running servers, this one serves everything that they serve.
         let own = start.options.choices.model.as_deref();
         let chosen = start.setup.and_then(|setup| setup.model.as_deref());
@@ -212,54 +207,8 @@ impl ServerForm for Codex {
         Proof::Version(service.version.as_deref())
     }
 
-    fn open(
-        &self,
-        service: Arc<CodexService>,
-        call: &SessionCall<Setup>,
-        caller: &Caller<'_, Setup>,
-    ) -> CodexTurnInput {
-        let model = model_of(&service, &call.setup);
-        let scope = Scope {
-            key: caller.key,
-            login: caller.login,
-            model: &model,
-        };
-        let messages = call.thread.messages();
-        let recalled = self.recall().look_up(&scope, messages);
-        let origin = Origin {
-            provider: caller.provider.to_owned(),
-            login: caller.login.map(str::to_owned),
-            model,
-        };
-        let mut items = items::of_history(messages, &call.setup, &recalled, &origin);
-        items.extend(call.note.as_deref().and_then(of_note));
-        CodexTurnInput::Fresh { service, items }
-    }
-
-    fn resume(conversation: Box<CodexConversation>, CodexNew { results, items }: CodexNew) -> CodexTurnInput {
-        CodexTurnInput::Continued {
-            conversation,
-            results,
-            items,
-        }
-    }
-
-    fn server(conversation: &CodexConversation) -> &Arc<CodexService> {
-        &conversation.service
-    }
-
-    fn work(opening: CodexTurnInput, parts: WorkParts<'_, Setup>) -> ThreadWork {
-        ThreadWork::new(opening, parts)
-    }
-
-    fn remember(
-        &self,
-        recalled: Recalled,
-        reply: &Reply,
-        thread: &SessionThread,
-        service: &CodexService,
-        caller: &Caller<'_, Setup>,
-    ) {
+    fn remember(&self, known: CodexReplyFacts, reply: &Reply, thread: &SessionThread, caller: &Caller<'_, Codex>) {
+        let CodexReplyFacts { recalled, model } = known;
         let answer = Message::from(MessageFields {
             tool_calls: reply.tool_calls.clone(),
             ..MessageFields::new(Role::Ai, &reply.content)
@@ -268,7 +217,7 @@ impl ServerForm for Codex {
         let scope = Scope {
             key: caller.key,
             login: caller.login,
-            model: &model_of(service, &caller.key.setup),
+            model: &model,
         };
         self.recall().keep(&scope, &whole, &recalled);
     }

@@ -6,8 +6,8 @@
 //! injected as the API's own items ([`items`]), with the model's reasoning if it is known ([`recall`]).
 //!
 //! A [`service::CodexService`] is a ready server in a home of links ([`home`]), started without npm's script in between ([`native`]),
-//! with a model catalog that leaves tools and history alone ([`catalog`]). A [`conversation::CodexConversation`] is one of its
-//! threads, which takes one turn ([`work`]) after the other; a [`reader::CodexTurnReader`] makes events from the server's messages.
+//! with a model catalog that leaves tools and history alone ([`catalog`]). A [`turn::CodexSession`] has one of its
+//! [threads](conversation), and takes one turn after the other; a [`reader::CodexTurnReader`] makes events from the server's messages.
 //! All facts are those of CODEX-LIVE, measured with 0.150.0 and 0.169.0.
 
 pub mod catalog;
@@ -23,5 +23,5 @@ pub mod service;
 pub mod settings;
 pub mod setup;
 pub mod tools;
+pub mod turn;
 pub mod wire;
-pub mod work;

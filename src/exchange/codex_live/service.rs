@@ -14,8 +14,8 @@ use super::home::{self, Home};
 use super::inbound::Codex;
 use super::settings::UserConfig;
 use super::wire::{ConfigRead, Initialize, Interrupt, ThreadList, Unsubscribe};
-use crate::host::{Heartbeat, Host, NoHost, Patience};
-use crate::print::{self, Surroundings};
+use crate::host::{Heartbeat, Host, Patience};
+use crate::print::{self, NotStarted, Surroundings};
 use crate::rpc::{Answer, Answering, RequestError, RpcHost};
 use dfp_provider::command::{Arg, CommandLine};
 
@@ -71,12 +71,12 @@ impl CodexService {
     /// Starts a server and waits until it is ready.
     ///
     /// # Errors
-    /// [`NoHost`].
+    /// [`NotStarted`].
     pub async fn start(
         plan: &Plan<'_>,
         surroundings: impl Fn() -> Surroundings,
         cancel: &CancellationToken,
-    ) -> Result<CodexService, NoHost> {
+    ) -> Result<CodexService, NotStarted> {
         let mut home = Home::Links;
         let mut models: Vec<String> = plan.models.iter().map(|model| (*model).to_owned()).collect();
         loop {
@@ -89,7 +89,7 @@ impl CodexService {
             let ready = tokio::time::timeout(HANDSHAKE, CodexService::handshake(server)).await;
             let mut service = ready.unwrap_or_else(|_| {
                 let reason = format!("it did not answer the handshake within {} s", HANDSHAKE.as_secs());
-                Err(NoHost::Unsupported(reason))
+                Err(NotStarted::Unsupported(reason))
             })?;
             // Only now the parts are known with which it should have been started.
             let listed = catalog::slugs(&catalog);
@@ -107,7 +107,7 @@ impl CodexService {
     }
 
     /// Makes the handshake, checks codex's version, and reads the user's configuration.
-    async fn handshake(server: RpcHost<Codex>) -> Result<CodexService, NoHost> {
+    async fn handshake(server: RpcHost<Codex>) -> Result<CodexService, NotStarted> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct InitializeAnswer {
@@ -125,7 +125,7 @@ impl CodexService {
         {
             let (major, minor) = OLDEST;
             let reason = format!("codex {version} does not tell where a response ends; {major}.{minor}.0 does");
-            return Err(NoHost::Unsupported(reason));
+            return Err(NotStarted::Unsupported(reason));
         }
         server.notify::<()>("initialized", None);
         let folder = server.host().folder().to_string_lossy().into_owned();
@@ -196,12 +196,12 @@ impl CodexService {
     }
 }
 
-async fn unready(server: &RpcHost<Codex>, error: RequestError) -> NoHost {
+async fn unready(server: &RpcHost<Codex>, error: RequestError) -> NotStarted {
     match error {
-        RequestError::Refused(refused) => NoHost::Refused(refused.message),
-        RequestError::Gone => NoHost::Ended(server.host().ended(EXIT).await),
+        RequestError::Refused(refused) => NotStarted::Refused(refused.message),
+        RequestError::Gone => NotStarted::Ended(server.host().ended(EXIT).await),
         RequestError::Unanswered(_) | RequestError::TooLong => {
-            NoHost::Unsupported("its answer to the handshake can't be read".to_owned())
+            NotStarted::Unsupported("its answer to the handshake can't be read".to_owned())
         }
     }
 }

@@ -6,13 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_util::task::TaskTracker;
-
 use super::inbound::SessionEvent;
 use super::service::CopilotService;
-use super::setup::Setup;
 use crate::live::inbox::Inbox;
-use crate::live::keep::{Idle, Keepable};
+use crate::live::session::Pulse;
 
 /// The time that a server may take to stop and forget a session: 2 ms on an idle machine. A server that takes longer gets no new
 /// calls.
@@ -28,18 +25,16 @@ pub struct CopilotConversation {
     pub inbox: Inbox<SessionEvent>,
     /// The server's requests for results: the call's id, and the request's.
     pub pending: Vec<(String, String)>,
-    tracker: TaskTracker,
 }
 
 impl CopilotConversation {
     /// Makes the session `id` of `service`, of which nothing has come yet.
-    pub fn new(service: Arc<CopilotService>, id: String, tracker: TaskTracker) -> CopilotConversation {
+    pub fn new(service: Arc<CopilotService>, id: String) -> CopilotConversation {
         CopilotConversation {
             inbox: service.server.inbox(&id),
             service,
             id,
             pending: Vec::new(),
-            tracker,
         }
     }
 
@@ -52,16 +47,9 @@ impl CopilotConversation {
             service.host().retire();
         }
     }
-}
 
-impl Keepable for CopilotConversation {
-    type Setup = Setup;
-
-    fn pid(&self) -> u32 {
-        self.service.host().pid()
-    }
-
-    async fn idle(&mut self) -> Idle {
+    /// Waits until the session can't continue. Cancel safe.
+    pub async fn idle(&mut self) -> Pulse {
         loop {
             match self.inbox.next_at_rest(self.service.host()).await {
                 // Nobody answers its calls any more, or its history has changed.
@@ -73,14 +61,9 @@ impl Keepable for CopilotConversation {
                     | SessionEvent::Compaction
                     | SessionEvent::Idle
                     | SessionEvent::Closed,
-                ) => return Idle::Ended,
+                ) => return Pulse::Ended,
                 Some(_) => {}
             }
         }
-    }
-
-    fn end(self) {
-        let tracker = self.tracker.clone();
-        tracker.spawn(self.close());
     }
 }

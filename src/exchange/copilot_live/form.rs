@@ -1,19 +1,17 @@
 //! copilot's headless server as a form.
 
+use std::io;
 use std::sync::Arc;
 
-use super::conversation::CopilotConversation;
 use super::history;
 use super::service::CopilotService;
 use super::setup::Setup;
-use super::work::{CopilotCallResult, CopilotSessionWork, CopilotTurnInput};
-use crate::form::{
-    Caller, Form, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, WhyAnew, WorkParts,
-};
-use crate::host::{Host, NoHost};
-use crate::installed::Installed;
-use crate::live::setup::{SYSTEM_PROMPT, SetupParts};
+use super::turn::{CopilotCallResult, CopilotInput, CopilotSession};
+use crate::form::{Caller, Form, ProcessOptions, Processes, Proof, ServerStart, SessionCall, SessionHome, WhyAnew};
+use crate::host::Host;
+use crate::live::setup::SetupParts;
 use crate::live::thread::KnownThread;
+use crate::print::NotStarted;
 use dfp_model::message::{Content, Message};
 use dfp_provider::choices::Choices;
 use dfp_provider::options::SystemPrompt;
@@ -22,39 +20,32 @@ use dfp_provider::options::SystemPrompt;
 #[derive(Debug, Default)]
 pub struct Copilot;
 
-impl Server for CopilotService {
-    fn host(&self) -> &Host {
-        CopilotService::host(self)
+impl AsRef<Host> for CopilotService {
+    fn as_ref(&self) -> &Host {
+        self.host()
     }
 }
 
 impl Form for Copilot {
-    type Setup = Setup;
-    type Session = CopilotConversation;
-    type Input = Vec<CopilotCallResult>;
+    const PROCESSES: Processes = Processes::Shared {
+        // About 3 MB each (1.0.102: 287 MB with 8, 262 MB with one).
+        most_resting: 100,
+        most_servers: usize::MAX,
+        serves_when_grown: false,
+    };
+
+    type Session = CopilotSession;
+    type Server = CopilotService;
 
     /// The thread's system messages are its system prompt, after that of the options.
     fn setup(parts: &SetupParts<'_>) -> Setup {
-        let SetupParts { options, output, .. } = *parts;
-        let own = match &options.system_prompt {
-            SystemPrompt::Custom(own) => Some(own.as_str()),
-            SystemPrompt::Default | SystemPrompt::Cli => None,
-        };
-        let instruction = output.instruction();
-        let texts: Vec<&str> = own.into_iter().chain(parts.system).collect();
-        let ours = (options.system_prompt == SystemPrompt::Default && texts.is_empty()).then_some(SYSTEM_PROMPT);
-        let texts = ours.into_iter().chain(texts).chain(instruction.as_deref());
-        let texts: Vec<&str> = texts.collect();
+        let options = parts.options;
         let own_instructions = options.system_prompt == SystemPrompt::Cli;
         let Choices { model, effort, .. } = options.choices.clone();
         Setup {
             model,
             effort,
-            ..Setup::new(
-                (!texts.is_empty()).then(|| texts.join("\n\n")),
-                own_instructions,
-                parts.tools,
-            )
+            ..Setup::new(parts.system_prompt(), own_instructions, parts.tools)
         }
     }
 
@@ -63,9 +54,13 @@ impl Form for Copilot {
         ProcessOptions::default()
     }
 
+    fn whole(&self, call: &SessionCall<Setup>, _: &Caller<'_, Copilot>) -> io::Result<CopilotInput> {
+        Ok(CopilotInput::Whole(Arc::clone(&call.thread), call.note.clone()))
+    }
+
     /// Only results, and only of text: a message of the user's would be a prompt of copilot's, and images would be one
     /// ([`history`]).
-    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<Vec<CopilotCallResult>, WhyAnew> {
+    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<CopilotInput, WhyAnew> {
         let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
         let is_text = |(_, result): &(_, &Message)| matches!(result.content, Content::Text(_));
         if new.results.is_empty() || !new.results.iter().all(is_text) || !new.rest.is_empty() || call.note.is_some() {
@@ -76,23 +71,14 @@ impl Form for Copilot {
             text: history::result_of(result),
             is_error: result.is_error,
         });
-        Ok(results.collect())
-    }
-}
-
-impl ServerForm for Copilot {
-    /// About 3 MB each (1.0.102: 287 MB with 8, 262 MB with one).
-    const MOST_RESTING: usize = 100;
-
-    type Server = CopilotService;
-    type TurnInput = CopilotTurnInput;
-    type Work = CopilotSessionWork;
-
-    fn serves(_: &CopilotService, _: &Installed, _: Option<&Setup>) -> bool {
-        true
+        Ok(CopilotInput::Results(results.collect()))
     }
 
-    async fn start(&self, start: ServerStart<'_, Copilot>) -> Result<CopilotService, NoHost> {
+    fn session(&self, home: SessionHome<'_, Copilot>) -> Result<CopilotSession, NotStarted> {
+        Ok(CopilotSession::new(home.shared()?))
+    }
+
+    async fn serve(&self, start: ServerStart<'_, Copilot>) -> Result<CopilotService, NotStarted> {
         CopilotService::start(&start.installed.line, (start.surroundings)(), start.closing).await
     }
 
@@ -102,25 +88,5 @@ impl ServerForm for Copilot {
             "copilot {version} speaks the protocol {}",
             super::wire::PROTOCOL
         ))
-    }
-
-    fn open(&self, service: Arc<CopilotService>, call: &SessionCall<Setup>, _: &Caller<'_, Setup>) -> CopilotTurnInput {
-        CopilotTurnInput::Fresh {
-            service,
-            thread: Arc::clone(&call.thread),
-            note: call.note.clone(),
-        }
-    }
-
-    fn resume(conversation: Box<CopilotConversation>, results: Vec<CopilotCallResult>) -> CopilotTurnInput {
-        CopilotTurnInput::Continued { conversation, results }
-    }
-
-    fn server(conversation: &CopilotConversation) -> &Arc<CopilotService> {
-        &conversation.service
-    }
-
-    fn work(input: CopilotTurnInput, parts: WorkParts<'_, Setup>) -> CopilotSessionWork {
-        CopilotSessionWork::new(input, parts)
     }
 }

@@ -8,8 +8,8 @@
 //! nothing run. The results answer those requests. A session whose answer has no calls is over: the next call replays its thread,
 //! which takes a tenth of a second.
 //!
-//! A [`service::CopilotService`] is a ready server; a [`conversation::CopilotConversation`] one of its sessions, which takes one turn
-//! ([`work`]) after the other while its calls wait; a [`reader::CopilotTurnReader`] makes the events of a reply from the server's events
+//! A [`service::CopilotService`] is a ready server; a [`turn::CopilotSession`] one of its sessions, which takes one turn
+//! after the other while its calls wait; a [`reader::CopilotTurnReader`] makes the events of a reply from the server's events
 //! ([`inbound`]). All facts are those of NEW-CLIS 1, measured with 1.0.102.
 
 pub mod conversation;
@@ -20,5 +20,5 @@ pub mod inbound;
 pub mod reader;
 pub mod service;
 pub mod setup;
+pub mod turn;
 pub mod wire;
-pub mod work;

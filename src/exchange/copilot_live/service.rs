@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::inbound::Copilot;
 use super::wire::{self, Api, PROTOCOL};
-use crate::host::{Heartbeat, Host, NoHost, Patience};
-use crate::print::{self, Surroundings};
+use crate::host::{Heartbeat, Host, Patience};
+use crate::print::{self, NotStarted, Surroundings};
 use crate::rpc::{Answer, RequestError, RpcHost};
 use dfp_provider::command::{CommandLine, EnvText};
 use dfp_text::redact::Secret;
@@ -65,12 +65,12 @@ impl CopilotService {
     /// Starts a server and waits until it is ready.
     ///
     /// # Errors
-    /// [`NoHost`].
+    /// [`NotStarted`].
     pub async fn start(
         line: &CommandLine,
         surroundings: Surroundings,
         cancel: &CancellationToken,
-    ) -> Result<CopilotService, NoHost> {
+    ) -> Result<CopilotService, NotStarted> {
         let variable = |name: &str| {
             let value = print::variable(line, &surroundings.base_env, name)?;
             Some(value.to_string_lossy().into_owned()).filter(|value| !value.trim().is_empty())
@@ -95,7 +95,7 @@ impl CopilotService {
         let ready = tokio::time::timeout(HANDSHAKE, handshake(&server)).await;
         let version = ready.unwrap_or_else(|_| {
             let reason = format!("it did not answer the handshake within {} s", HANDSHAKE.as_secs());
-            Err(NoHost::Unsupported(reason))
+            Err(NotStarted::Unsupported(reason))
         })?;
         Ok(CopilotService {
             folder: folder(&server),
@@ -145,7 +145,7 @@ fn folder(server: &RpcHost<Copilot>) -> String {
 }
 
 /// Makes the handshake, and returns the server's version, if it tells one.
-async fn handshake(server: &RpcHost<Copilot>) -> Result<Option<String>, NoHost> {
+async fn handshake(server: &RpcHost<Copilot>) -> Result<Option<String>, NotStarted> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Connected {
@@ -158,18 +158,18 @@ async fn handshake(server: &RpcHost<Copilot>) -> Result<Option<String>, NoHost> 
     if spoken.and_then(Value::as_u64) != Some(PROTOCOL) {
         let spoken = spoken.map_or_else(|| "none that it names".to_owned(), Value::to_string);
         let reason = format!("it speaks another protocol than {PROTOCOL}: {spoken}");
-        return Err(NoHost::Unsupported(reason));
+        return Err(NotStarted::Unsupported(reason));
     }
     asked(server, "sessionFs.setProvider", &wire::set_files(&folder(server))).await?;
     Ok(connected.and_then(|answer| answer.version))
 }
 
-async fn asked(server: &RpcHost<Copilot>, method: &str, params: &Value) -> Result<String, NoHost> {
+async fn asked(server: &RpcHost<Copilot>, method: &str, params: &Value) -> Result<String, NotStarted> {
     match server.post(method, params).await.unwrap_or(GONE) {
         Ok(answer) => Ok(answer.get().to_owned()),
-        Err(RequestError::Refused(refused)) => Err(NoHost::Unsupported(format!("it refuses: {}", refused.message))),
-        Err(RequestError::Gone) => Err(NoHost::Ended(server.host().ended(EXIT).await)),
-        Err(RequestError::Unanswered(_) | RequestError::TooLong) => Err(NoHost::Unsupported(
+        Err(RequestError::Refused(refused)) => Err(NotStarted::Unsupported(format!("it refuses: {}", refused.message))),
+        Err(RequestError::Gone) => Err(NotStarted::Ended(server.host().ended(EXIT).await)),
+        Err(RequestError::Unanswered(_) | RequestError::TooLong) => Err(NotStarted::Unsupported(
             "its answer to the handshake can't be read".to_owned(),
         )),
     }

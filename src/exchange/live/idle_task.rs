@@ -9,11 +9,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
-use super::keep::{HANDSHAKE, Idle, Keepable};
+use super::session::{HANDSHAKE, Pulse, Session};
 use crate::EndedProcess;
 
 /// A command to the task.
-pub(super) enum IdleCommand<S: Keepable> {
+pub(super) enum IdleCommand<S: Session> {
     /// Hand over the session.
     Hand(oneshot::Sender<Box<S>>),
     /// Send this setup ahead of the first turn.
@@ -59,7 +59,7 @@ enum End {
 
 /// Watches `session` until it is fetched through the returned channel, or must end, at the latest after `longest`. When it ends,
 /// `forget` is called with whether it was unused for too long. The task is tracked by `tracker`.
-pub(super) fn watch<S: Keepable>(
+pub(super) fn watch<S: Session>(
     mut session: S,
     longest: Duration,
     start_state: Option<watch::Sender<StartState>>,
@@ -93,9 +93,10 @@ pub(super) fn watch<S: Keepable>(
                     None => break End::Unwanted,
                 },
                 idle = session.idle() => match idle {
-                    Idle::Ready { is_primed } => tell(StartState::Ready { is_primed }),
-                    Idle::Unsupported(reason) => break End::Unsupported(reason),
-                    Idle::Ended => break End::Gone,
+                    Pulse::Ready { is_primed } => tell(StartState::Ready { is_primed }),
+                    Pulse::Unsupported(reason) => break End::Unsupported(reason),
+                    Pulse::Alive => {}
+                    Pulse::TurnOver | Pulse::Ended => break End::Gone,
                 },
                 () = sleep_until(answers_by.unwrap_or(expires)), if answers_by.is_some() => {
                     let limit = HANDSHAKE.as_secs();
@@ -118,7 +119,7 @@ pub(super) fn watch<S: Keepable>(
 }
 
 /// Fetches the session from the task at the other end; `None` if its process has died meanwhile.
-pub(super) async fn fetch<S: Keepable>(line: IdleHandle<S>) -> Option<Box<S>> {
+pub(super) async fn fetch<S: Session>(line: IdleHandle<S>) -> Option<Box<S>> {
     let (caller, session) = oneshot::channel();
     line.send(IdleCommand::Hand(caller)).ok()?;
     session.await.ok()

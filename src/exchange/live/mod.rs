@@ -1,18 +1,20 @@
 //! The parts that the live forms share: threads compared by content, and sessions kept between calls.
 //!
 //! In: the messages of a call ([`thread::SessionThread`]), sessions whose turn is over. Out: the session that knows a thread's
-//! beginning ([`pool::Pool`]), and the new part for it. Each form has its own kind of session (a process, or a thread in a
+//! beginning ([`pool::Pool`]), and the new part for it. Each form has its own kind of [`session::Session`] (a process, or a thread in a
 //! process that serves many) and its own protocol: [`super::claude_live`], [`super::codex_live`], [`super::qwen_live`] and
-//! others. One turn of a session is a [`turn::Turn`]; if the session is a process, [`process_turn`] does the turn's work.
+//! others. One turn of a session is a [`turn::Turn`]; if the session
+//! has a process of its own, [`process_turn`] reads it.
 
 pub mod fingerprint;
 pub mod history;
+pub mod hosted;
 pub mod idle_task;
 pub mod inbox;
-pub mod keep;
 pub mod pool;
 pub mod process_turn;
 pub mod prose;
+pub mod session;
 pub mod setup;
 mod spare;
 pub(crate) mod streams;

@@ -22,7 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
 use super::idle_task::{self, IdleHandle, StartState};
-use super::keep::Keepable;
+use super::session::Session;
 use super::spare::Spare;
 use super::thread::{KnownThread, SessionThread};
 use dfp_process::{Vars, machine_bytes, resident_bytes};
@@ -73,7 +73,7 @@ pub enum EvictionReason {
     Grown,
 }
 
-struct PoolWaiter<S: Keepable> {
+struct PoolWaiter<S: Session> {
     id: u64,
     key: SessionKey<S::Setup>,
     known: KnownThread,
@@ -108,7 +108,7 @@ impl Bounds {
     }
 }
 
-struct PoolState<S: Keepable> {
+struct PoolState<S: Session> {
     bounds: Bounds,
     /// The waiting sessions, the longest unused first.
     waiting: Vec<PoolWaiter<S>>,
@@ -119,7 +119,7 @@ struct PoolState<S: Keepable> {
 }
 
 /// The waiting sessions of one provider.
-pub struct Pool<S: Keepable> {
+pub struct Pool<S: Session> {
     bounds: Bounds,
     /// One permit for each process there may be, at work or not; it is returned when the process is gone.
     places: Arc<Semaphore>,
@@ -130,7 +130,7 @@ pub struct Pool<S: Keepable> {
     state: Mutex<PoolState<S>>,
 }
 
-impl<S: Keepable> std::fmt::Debug for Pool<S> {
+impl<S: Session> std::fmt::Debug for Pool<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         f.debug_struct("Pool")
             .field("bounds", &self.bounds)
@@ -138,7 +138,7 @@ impl<S: Keepable> std::fmt::Debug for Pool<S> {
     }
 }
 
-impl<S: Keepable> Pool<S> {
+impl<S: Session> Pool<S> {
     /// Makes a pool within `bounds`. Each session is kept for `keep_alive` after its turn, `spares` are started ahead, and
     /// `at_work` processes may work beside them. The pool's tasks are tracked by `tracker`.
     pub fn new(bounds: Bounds, at_work: usize, keep_alive: Duration, spares: usize, tracker: TaskTracker) -> Self {
@@ -405,7 +405,7 @@ impl<S: Keepable> Pool<S> {
     }
 }
 
-impl<S: Keepable> PoolState<S> {
+impl<S: Session> PoolState<S> {
     fn has_room(&self) -> bool {
         self.waiting.len() + self.spares.len() + self.coming < self.bounds.number
     }

@@ -59,6 +59,34 @@ pub struct SetupParts<'a> {
     pub output: SessionOutput<'a>,
 }
 
+impl SetupParts<'_> {
+    /// The system prompt where all of it is one text: that of the options, the thread's, and the instruction on the answer. `None`
+    /// if there is none.
+    pub fn system_prompt(&self) -> Option<String> {
+        let own = match &self.options.system_prompt {
+            SystemPrompt::Custom(own) => Some(own.as_str()),
+            SystemPrompt::Default | SystemPrompt::Cli => None,
+        };
+        let mut texts: Vec<&str> = own.into_iter().chain(self.system).collect();
+        if texts.is_empty() && self.options.system_prompt == SystemPrompt::Default {
+            texts.push(SYSTEM_PROMPT);
+        }
+        let instruction = self.output.instruction();
+        texts.extend(instruction.as_deref());
+        (!texts.is_empty()).then(|| texts.join("\n\n"))
+    }
+}
+
+/// The parts of the next call that its caller has told ahead.
+#[derive(Debug, Clone, Copy)]
+pub struct NextCall<'a> {
+    /// The text of the thread's system messages; an empty text says that there are none.
+    pub system: Option<&'a str>,
+    pub tools: Option<&'a [ToolSpec]>,
+    /// The options of its provider.
+    pub options: &'a Options,
+}
+
 /// The system prompt and the tools of a session, and the choices of its process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
@@ -109,6 +137,28 @@ impl Setup {
             choices: None,
             output: None,
         }
+    }
+
+    /// The likely setup of the call `next` behind one with the setup `last`; `None` if its system prompt is not known.
+    pub fn next(last: Option<&Setup>, next: &NextCall<'_>) -> Option<Setup> {
+        let choices = last.and_then(Setup::choices);
+        let of = |system: &str, tools: &[ToolSpec]| {
+            Setup::of(&SetupParts {
+                system: Some(system).filter(|text| !text.trim().is_empty()),
+                tools,
+                options: next.options,
+                choices,
+                output: SessionOutput::Text,
+            })
+        };
+        Some(match (next.system, next.tools, last) {
+            (Some(system), Some(tools), _) => of(system, tools),
+            (Some(system), None, None) => of(system, &[]),
+            (Some(system), None, Some(last)) => last.with_system_of(&of(system, &[])),
+            (None, Some(tools), Some(last)) => last.with_tools(tools),
+            // With a guessed system prompt, nobody could use the process.
+            (None, _, last) => last?.clone(),
+        })
     }
 
     /// The choices that the process is started with; `None` for the provider's own.

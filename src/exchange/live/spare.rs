@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::idle_task::{IdleCommand, IdleHandle, StartState};
-use super::keep::Keepable;
+use super::session::Session;
 use dfp_process::Vars;
 
 /// A process that was started ahead.
-pub(super) struct Spare<S: Keepable> {
+pub(super) struct Spare<S: Session> {
     pub id: u64,
     /// The environment that the process has inherited.
     pub env: Arc<Vars>,
@@ -22,7 +22,7 @@ pub(super) struct Spare<S: Keepable> {
     pub line: IdleHandle<S>,
 }
 
-impl<S: Keepable> Spare<S> {
+impl<S: Session> Spare<S> {
     /// Returns whether a session that needs `setup` can begin with it.
     pub fn serves(&self, setup: &Arc<S::Setup>) -> bool {
         match &self.setup {

@@ -10,6 +10,7 @@
 
 use super::fingerprint::Fingerprint;
 use super::history::{History, print_of};
+use crate::form::WhyAnew;
 use dfp_model::event::Reply;
 use dfp_model::message::{Message, MessageFields, Role};
 
@@ -119,6 +120,18 @@ impl SessionThread {
             results: known.pending.iter().map(result).collect::<Option<_>>()?,
             rest: &self.messages[beyond.rest..],
         })
+    }
+
+    /// The new part like [`SessionThread::continuation`], of results and messages that are not the model's: a session can't be sent
+    /// others.
+    ///
+    /// # Errors
+    /// [`WhyAnew::OtherThread`].
+    pub fn new_words<'a>(&'a self, known: &'a KnownThread) -> Result<Continuation<'a>, WhyAnew> {
+        let is_models = |message: &Message| matches!(message.role, Role::Ai | Role::Tool);
+        let new = self.continuation(known);
+        new.filter(|new| !new.rest.iter().any(is_models))
+            .ok_or(WhyAnew::OtherThread)
     }
 
     /// The last result of the call `id`: an id may have come twice in a thread's past, but never among the calls that a session

@@ -1,12 +1,11 @@
 //! One turn of a session as an exchange, for every form.
 //!
-//! In: a [`Work`], the form's own code, from the input to the reply. Out: the [`Exchange`] that the driver polls. There is no
-//! task in between: the work goes on while [`Exchange::next`] is awaited, and stands still until its [reports](Report::tell) are
-//! taken. A turn that ends without a reply ends its session: CLIs keep a failed turn in their history, and a thread must not see
+//! In: a [`Session`], and the input of its turn. Out: the [`Exchange`] that the driver polls. There is no task in between: the
+//! session works while [`Exchange::next`] is awaited, and stands still until its [reports](Report::tell) are taken. A turn that ends without a reply ends its session: CLIs keep a failed turn in their history, and a thread must not see
 //! another's messages.
 
 use std::collections::HashSet;
-use std::future::{poll_fn, ready};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -17,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::idle_task::NotReady;
-use super::keep::Keepable;
+use super::session::{Origin, Session, TurnInput};
 use super::thread::Pending;
 use crate::host::of_exit;
 use crate::{Ended, EndedProcess, Evidence, Exchange, Finish, Invocation, Progress, ProviderCallId, StopReason};
@@ -25,16 +24,6 @@ use dfp_model::event::{Event, Failure, Outcome, Reply};
 use dfp_process::{Exit, ProcessLimits};
 use dfp_provider::classify;
 use dfp_provider::judge::{ProcessEnd, ProcessEvidence, TurnEvidence};
-
-/// The origin of a turn's session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    Fresh,
-    /// A fresh session in a process that was started ahead.
-    Spare,
-    /// A session that knows the thread's beginning.
-    Continued,
-}
 
 /// The reason why a turn came to nothing that is no failure of the call.
 #[derive(Debug)]
@@ -59,17 +48,15 @@ pub struct Kept<S> {
 }
 
 /// Stores what a turn with a reply leaves: the session, if it can continue, and the facts known of the reply.
-pub type Park<S, R> = Box<dyn FnOnce(Option<Kept<S>>, &Reply, R) + Send>;
+pub type Park<S> = Box<dyn FnOnce(Option<Kept<S>>, &Reply, <S as Session>::ReplyFacts) + Send>;
 
-/// The awaited end of a process.
-pub type Exiting = Pin<Box<dyn Future<Output = EndedProcess> + Send>>;
-
-/// The result of a turn. `R`: the facts known of the reply beside its events.
-pub enum TurnEnd<S, R> {
+/// The way in which a turn has ended. `R`: the facts known of the reply beside its events.
+#[derive(Debug)]
+pub enum TurnEnd<R> {
     /// The reply has come.
     Reply {
-        /// The session, if it may continue.
-        session: Option<Box<S>>,
+        /// True if the session may take the thread's next turn; otherwise it ends.
+        goes_on: bool,
         /// The facts known of the reply beside its events.
         known: R,
         /// The lines that were no events.
@@ -87,12 +74,11 @@ pub enum TurnEnd<S, R> {
         reason: String,
         /// True if the model may have been asked already.
         may_have_asked: bool,
-        /// The end of the process, if it serves this session alone.
-        process: Option<Exiting>,
     },
     /// The process is going or gone.
     ProcessGone {
-        process: Exiting,
+        /// Its end, if that is known already; otherwise the session waits for it.
+        process: Option<Box<EndedProcess>>,
         /// True if it had answered the handshake: then its end says nothing about the CLI's abilities.
         is_handshaken: bool,
     },
@@ -100,36 +86,38 @@ pub enum TurnEnd<S, R> {
     Stopped(Option<Box<EndedProcess>>),
 }
 
-/// The work of one turn of a form: it speaks with the process, and interprets its output.
-pub trait Work: Send + Sized + 'static {
-    /// The session that is kept between calls.
-    type Session: Keepable;
-    /// The facts known of a reply beside its events.
-    type ReplyFacts: Send + 'static;
+impl<R> TurnEnd<R> {
+    /// Makes the end of a turn with a reply whose events have told everything.
+    pub fn reply(goes_on: bool, known: R) -> TurnEnd<R> {
+        TurnEnd::Reply {
+            goes_on,
+            known,
+            diagnostics: Vec::new(),
+            stdout_tail: String::new(),
+        }
+    }
 
-    /// Does the turn; dropped if the turn is given up.
-    fn turn(&mut self, report: &Report) -> impl Future<Output = TurnEnd<Self::Session, Self::ReplyFacts>> + Send;
-
-    /// Stops the turn, and ends the session. The result is the end of the process, if it serves this session alone.
-    fn stop(self) -> impl Future<Output = Option<EndedProcess>> + Send;
-
-    /// Ends the rest of the session in the background: the turn came to nothing, or its reply left nothing to keep.
-    fn end(self) {}
+    /// Returns whether the session is still needed when the turn is judged: to be kept, or to tell how its process has ended.
+    fn needs_session(&self) -> bool {
+        match self {
+            TurnEnd::Reply { goes_on, .. } => *goes_on,
+            TurnEnd::Unsupported { .. } => true,
+            TurnEnd::ProcessGone { process, .. } => process.is_none(),
+            TurnEnd::Failed | TurnEnd::Vanished | TurnEnd::Stopped(_) => false,
+        }
+    }
 }
 
 /// The parts with which a turn is begun.
-pub struct TurnStart<'a, S, R> {
+pub struct TurnStart<'a, S: Session> {
     /// The facts of the process's start.
     pub invocation: Invocation,
     /// The limits of the turn.
     pub limits: ProcessLimits,
-    pub pid: u32,
-    /// True if it is certain that there is a turn, before any output of it.
-    pub has_begun: bool,
     /// Tracks the rest of a turn that nobody awaits any more.
     pub tracker: &'a TaskTracker,
     /// Stores the session, if it may continue.
-    pub park: Park<S, R>,
+    pub park: Park<S>,
 }
 
 #[derive(Debug, Default)]
@@ -189,12 +177,12 @@ impl Report {
     }
 
     /// Fails the turn, for a reason that becomes an event.
-    pub fn fail<S, R>(&self, failure: Failure) -> TurnEnd<S, R> {
+    pub fn fail<R>(&self, failure: Failure) -> TurnEnd<R> {
         self.fail_with(failure, Outcome::default())
     }
 
     /// Fails the turn like [`Report::fail`], with the facts known of it.
-    pub fn fail_with<S, R>(&self, failure: Failure, known: Outcome) -> TurnEnd<S, R> {
+    pub fn fail_with<R>(&self, failure: Failure, known: Outcome) -> TurnEnd<R> {
         let outcome = Outcome {
             is_error: true,
             ..known
@@ -204,14 +192,14 @@ impl Report {
     }
 
     /// Ends a turn whose host is gone, with its `exit` if that is known; `failure` tells the reason if the system does not.
-    pub fn host_gone<S, R>(&self, exit: Option<&Exit>, failure: Failure) -> TurnEnd<S, R> {
+    pub fn host_gone<R>(&self, exit: Option<&Exit>, failure: Failure) -> TurnEnd<R> {
         // A signal tells the reason itself; an exit code, and the log on standard error, do not.
         if exit.is_none_or(|exit| exit.signal.is_none()) {
             self.push([Event::Failure(failure)]);
         }
         match exit {
             Some(exit) => TurnEnd::ProcessGone {
-                process: Box::pin(ready(of_exit(exit))),
+                process: Some(Box::new(of_exit(exit))),
                 is_handshaken: true,
             },
             None => TurnEnd::Failed,
@@ -226,43 +214,53 @@ impl Report {
     }
 }
 
-type Working<S, R> = Pin<Box<dyn Future<Output = TurnEnd<S, R>> + Send>>;
+/// The end of a turn, and its session if that is still needed.
+type Over<S> = (TurnEnd<<S as Session>::ReplyFacts>, Option<Box<S>>);
 
-/// Does `work` until it is over, or `stop` tells that it was given up.
-async fn done<W: Work>(mut work: W, report: Report, stop: CancellationToken) -> TurnEnd<W::Session, W::ReplyFacts> {
+type Working<S> = Pin<Box<dyn Future<Output = Over<S>> + Send>>;
+
+/// Makes the turn `turn` of `session` to its end, or until `stop` tells that it was given up.
+async fn work<S: Session>(
+    mut session: Box<S>,
+    turn: TurnInput<S>,
+    report: Report,
+    stop: CancellationToken,
+    kill_grace: Duration,
+) -> Over<S> {
     let end = tokio::select! {
         biased;
         () = stop.cancelled() => None,
-        end = work.turn(&report) => Some(end),
+        end = session.turn(turn, &report) => Some(end),
     };
     match end {
+        Some(end) if end.needs_session() => (end, Some(session)),
         Some(end) => {
-            work.end();
-            end
+            session.end();
+            (end, None)
         }
-        None => TurnEnd::Stopped(work.stop().await.map(Box::new)),
+        None => (TurnEnd::Stopped(session.stop(kill_grace).await.map(Box::new)), None),
     }
 }
 
 /// The work of a turn. If it is dropped before it is over, it is stopped in the background.
-struct Going<S: Send + 'static, R: Send + 'static> {
-    working: Option<Working<S, R>>,
+struct Going<S: Session> {
+    working: Option<Working<S>>,
     stop: CancellationToken,
     tracker: TaskTracker,
 }
 
-impl<S: Send, R: Send> Going<S, R> {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<TurnEnd<S, R>>> {
+impl<S: Session> Going<S> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Over<S>>> {
         let Some(working) = &mut self.working else {
             return Poll::Ready(None);
         };
-        let end = std::task::ready!(working.as_mut().poll(context));
+        let over = std::task::ready!(working.as_mut().poll(context));
         self.working = None;
-        Poll::Ready(Some(end))
+        Poll::Ready(Some(over))
     }
 }
 
-impl<S: Send, R: Send> Drop for Going<S, R> {
+impl<S: Session> Drop for Going<S> {
     fn drop(&mut self) {
         if let Some(working) = self.working.take() {
             self.stop.cancel();
@@ -272,37 +270,38 @@ impl<S: Send, R: Send> Drop for Going<S, R> {
 }
 
 /// A turn under way.
-pub struct Turn<S: Keepable, R: Send + 'static> {
-    going: Going<S, R>,
+pub struct Turn<S: Session> {
+    going: Going<S>,
     report: Report,
-    end: Option<TurnEnd<S, R>>,
+    over: Option<Over<S>>,
     reason: Option<StopReason>,
     began: Instant,
     pid: u32,
     invocation: Invocation,
     limits: ProcessLimits,
-    park: Park<S, R>,
+    park: Park<S>,
 }
 
-impl<S: Keepable, R: Send + 'static> Turn<S, R> {
-    /// Begins the turn that `work` does, which starts when it is asked for its [next](Exchange::next) event.
-    pub fn begin<W: Work<Session = S, ReplyFacts = R>>(work: W, start: TurnStart<'_, S, R>) -> Turn<S, R> {
+impl<S: Session> Turn<S> {
+    /// Begins the turn `turn` of `session`, which starts when it is asked for its [next](Exchange::next) event.
+    pub fn begin(session: Box<S>, turn: TurnInput<S>, start: TurnStart<'_, S>) -> Turn<S> {
         let report = Report::default();
-        if start.has_begun {
+        // A process that has waited may be gone, and so may a host: their turns have not begun before they answer.
+        if turn.origin == Origin::Fresh && session.host().is_none() {
             report.begun();
         }
-        let stop = CancellationToken::new();
+        let (stop, kill_grace) = (CancellationToken::new(), start.limits.kill_grace);
         Turn {
+            pid: session.pid(),
             going: Going {
-                working: Some(Box::pin(done(work, report.clone(), stop.clone()))),
+                working: Some(Box::pin(work(session, turn, report.clone(), stop.clone(), kill_grace))),
                 stop,
                 tracker: start.tracker.clone(),
             },
             report,
-            end: None,
+            over: None,
             reason: None,
             began: Instant::now(),
-            pid: start.pid,
             invocation: start.invocation,
             limits: start.limits,
             park: start.park,
@@ -310,7 +309,7 @@ impl<S: Keepable, R: Send + 'static> Turn<S, R> {
     }
 }
 
-impl<S: Keepable, R: Send + 'static> Exchange for Turn<S, R> {
+impl<S: Session> Exchange for Turn<S> {
     type Unusable = Unusable;
 
     fn pid(&self) -> Option<u32> {
@@ -332,15 +331,15 @@ impl<S: Keepable, R: Send + 'static> Exchange for Turn<S, R> {
     /// Cancel safe.
     async fn next(&mut self, events: &mut Vec<Event>) -> Progress {
         poll_fn(|context| {
-            let end = self.going.poll(context);
+            let over = self.going.poll(context);
             let is_news = self.report.take(events);
-            match end {
-                Poll::Ready(Some(end)) => {
+            match over {
+                Poll::Ready(Some(over)) => {
                     // A turn that came to nothing is not reported: another turn takes its place.
-                    if !matches!(end, TurnEnd::Vanished | TurnEnd::Unsupported { .. }) {
+                    if !matches!(over.0, TurnEnd::Vanished | TurnEnd::Unsupported { .. }) {
                         self.report.begun();
                     }
-                    self.end = Some(end);
+                    self.over = Some(over);
                     Poll::Ready(Progress::Over)
                 }
                 Poll::Ready(None) => Poll::Ready(Progress::Over),
@@ -356,14 +355,14 @@ impl<S: Keepable, R: Send + 'static> Exchange for Turn<S, R> {
         self.going.stop.cancel();
     }
 
-    /// Waits for the end of the work, and makes of it what is judged. A stop is judged as a stop, even if the reply came in the
+    /// Waits for the end of the turn, and makes of it what is judged. A stop is judged as a stop, even if the reply came in the
     /// meantime; its session is not kept.
     async fn finish(mut self) -> Finish<Unusable> {
-        if let Some(end) = poll_fn(|context| self.going.poll(context)).await {
-            self.end = Some(end);
+        if let Some(over) = poll_fn(|context| self.going.poll(context)).await {
+            self.over = Some(over);
         }
         let Turn {
-            end,
+            over,
             reason,
             report,
             invocation,
@@ -371,24 +370,26 @@ impl<S: Keepable, R: Send + 'static> Exchange for Turn<S, R> {
             park,
             ..
         } = self;
-        let mut ended = match (end.unwrap_or(TurnEnd::Failed), reason) {
-            (TurnEnd::Stopped(Some(process)), Some(reason)) => stopped(invocation.ended(*process, &limits), reason),
-            (TurnEnd::Reply { session, .. }, Some(reason)) => {
-                if let Some(session) = session {
-                    session.end();
-                }
-                of_turn(invocation, Some(reason))
+        let (end, session) = over.unwrap_or((TurnEnd::Failed, None));
+        if let Some(reason) = reason {
+            if let Some(session) = session {
+                session.end();
             }
-            (_, Some(reason)) => of_turn(invocation, Some(reason)),
-            (
-                TurnEnd::Reply {
-                    session,
-                    known,
-                    diagnostics,
-                    stdout_tail,
-                },
-                None,
-            ) => Ended {
+            return Finish::Ended(Box::new(Ended {
+                has_side_effects: report.reported().has_acted,
+                ..match end {
+                    TurnEnd::Stopped(Some(process)) => stopped(invocation.ended(*process, &limits), reason),
+                    _ => of_turn(invocation, Some(reason)),
+                }
+            }));
+        }
+        let mut ended = match end {
+            TurnEnd::Reply {
+                known,
+                diagnostics,
+                stdout_tail,
+                ..
+            } => Ended {
                 on_verdict: Some(Box::new(move |verdict| keep(session, verdict, known, park))),
                 ..Ended::new(Evidence::Turn(TurnEvidence {
                     wire: invocation.wire,
@@ -398,24 +399,26 @@ impl<S: Keepable, R: Send + 'static> Exchange for Turn<S, R> {
                     stdout_tail,
                 }))
             },
-            (TurnEnd::Failed | TurnEnd::Stopped(_), None) => of_turn(invocation, None),
-            (TurnEnd::Vanished, None) => return Finish::Unusable(Unusable::Vanished, None),
-            (
-                TurnEnd::Unsupported {
-                    reason,
-                    may_have_asked,
-                    process,
-                },
-                None,
-            ) => {
-                let ended = match process {
-                    Some(process) => Some(Box::new(invocation.ended(process.await, &limits))),
+            TurnEnd::Failed | TurnEnd::Stopped(_) => of_turn(invocation, None),
+            TurnEnd::Vanished => return Finish::Unusable(Unusable::Vanished, None),
+            TurnEnd::Unsupported { reason, may_have_asked } => {
+                let process = match session {
+                    Some(session) => session.ended(false).await,
                     None => None,
                 };
+                let ended = process.map(|process| Box::new(invocation.ended(process, &limits)));
                 return Finish::Unusable(Unusable::Unsupported { reason, may_have_asked }, ended);
             }
-            (TurnEnd::ProcessGone { process, is_handshaken }, None) => {
-                let ended = invocation.clone().ended(process.await, &limits);
+            TurnEnd::ProcessGone { process, is_handshaken } => {
+                let process = match (process, session) {
+                    (Some(process), _) => Some(*process),
+                    (None, Some(session)) => session.ended(true).await,
+                    (None, None) => None,
+                };
+                let Some(process) = process else {
+                    return Finish::Ended(Box::new(of_turn(invocation, None)));
+                };
+                let ended = invocation.clone().ended(process, &limits);
                 if let Some(reason) = unsupported(&invocation, &ended).filter(|_| !is_handshaken) {
                     let may_have_asked = false;
                     let unusable = Unusable::Unsupported { reason, may_have_asked };
@@ -453,11 +456,11 @@ fn stopped(mut ended: Ended, reason: StopReason) -> Ended {
 }
 
 /// Keeps the session of a turn that has its reply, if it can continue.
-fn keep<S: Keepable, R>(
+fn keep<S: Session>(
     session: Option<Box<S>>,
     verdict: Option<(&Reply, &[ProviderCallId])>,
-    known: R,
-    park: Park<S, R>,
+    known: S::ReplyFacts,
+    park: Park<S>,
 ) {
     let end = |session: Option<Box<S>>| {
         if let Some(session) = session {

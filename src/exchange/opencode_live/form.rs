@@ -1,62 +1,45 @@
 //! opencode's server as a form.
 
+use std::io;
 use std::sync::Arc;
 
 use super::history;
 use super::service::OpencodeService;
-use super::session::OpencodeSession;
 use super::setup::Setup;
-use super::wire::{InputPart, OpencodeCallResult};
-use super::work::{OpencodeSessionWork, OpencodeTurnInput, with_note};
-use crate::form::{
-    Caller, Form, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, TurnTarget, WhyAnew, WorkParts,
-};
-use crate::host::{Host, NoHost};
+use super::turn::{OpencodeInput, OpencodeSession, with_note};
+use super::wire::InputPart;
+use crate::form::{Caller, Form, ProcessOptions, Processes, Proof, ServerStart, SessionCall, SessionHome, WhyAnew};
+use crate::host::Host;
 use crate::installed::Installed;
-use crate::live::setup::{SYSTEM_PROMPT, SetupParts};
+use crate::live::setup::SetupParts;
 use crate::live::thread::KnownThread;
-use dfp_model::message::{Message, Role};
+use crate::print::NotStarted;
 use dfp_provider::choices::Choices;
-use dfp_provider::options::SystemPrompt;
 
 /// One opencode process for all conversations.
 #[derive(Debug)]
 pub struct Opencode;
 
-/// The new part of a thread for a session.
-#[derive(Debug)]
-pub struct OpencodeNew {
-    /// The results of its calls, by the API's ids.
-    results: Vec<(String, OpencodeCallResult)>,
-    /// The messages after the results.
-    messages: Vec<Vec<InputPart>>,
-}
-
-impl Server for OpencodeService {
-    fn host(&self) -> &Host {
-        OpencodeService::host(self)
+impl AsRef<Host> for OpencodeService {
+    fn as_ref(&self) -> &Host {
+        self.host()
     }
 }
 
 impl Form for Opencode {
-    type Setup = Setup;
+    const PROCESSES: Processes = Processes::Shared {
+        most_resting: 100,
+        most_servers: usize::MAX,
+        serves_when_grown: false,
+    };
+
     type Session = OpencodeSession;
-    type Input = OpencodeNew;
+    type Server = OpencodeService;
 
     /// All system messages are the system prompt, after that of the options: opencode has no other place for them.
     fn setup(parts: &SetupParts<'_>) -> Setup {
-        let options = parts.options;
-        let own = match &options.system_prompt {
-            SystemPrompt::Custom(own) => Some(own.as_str()),
-            SystemPrompt::Default | SystemPrompt::Cli => None,
-        };
-        let mut texts: Vec<&str> = own.into_iter().chain(parts.system).collect();
-        if texts.is_empty() && options.system_prompt == SystemPrompt::Default {
-            texts.push(SYSTEM_PROMPT);
-        }
-        let instruction = parts.output.instruction();
-        texts.extend(instruction.as_deref());
-        Setup::new(texts.join("\n\n"), options.choices.model.as_deref(), parts.tools)
+        let system = parts.system_prompt().unwrap_or_default();
+        Setup::new(system, parts.options.choices.model.as_deref(), parts.tools)
     }
 
     fn options(_: Option<&Setup>, choices: Option<&Choices>) -> ProcessOptions {
@@ -66,39 +49,36 @@ impl Form for Opencode {
         }
     }
 
+    fn whole(&self, call: &SessionCall<Setup>, _: &Caller<'_, Opencode>) -> io::Result<OpencodeInput> {
+        Ok(OpencodeInput::Whole(Arc::clone(&call.thread), call.note.clone()))
+    }
+
     /// Only results, and messages that are not the model's.
-    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<OpencodeNew, WhyAnew> {
-        let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
-        let can_be_sent = |message: &Message| !matches!(message.role, Role::Ai | Role::Tool);
+    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<OpencodeInput, WhyAnew> {
+        let new = call.thread.new_words(known)?;
         let messages = new.rest.iter().map(history::user_parts);
         let messages: Vec<Vec<InputPart>> = messages.filter(|parts| !parts.is_empty()).collect();
-        let says_something = !new.results.is_empty() || !messages.is_empty();
-        if !says_something || !new.rest.iter().all(can_be_sent) {
+        if new.results.is_empty() && messages.is_empty() {
             return Err(WhyAnew::OtherThread);
         }
         let results = new.results.iter();
-        Ok(OpencodeNew {
-            results: results
-                .map(|(call, result)| (call.api.clone(), history::result(result)))
-                .collect(),
-            messages: with_note(messages, call.note.clone()),
-        })
+        let results = results.map(|(call, result)| (call.api.clone(), history::result(result)));
+        Ok(OpencodeInput::New(
+            results.collect(),
+            with_note(messages, call.note.clone()),
+        ))
     }
-}
 
-impl ServerForm for Opencode {
-    const MOST_RESTING: usize = 100;
-
-    type Server = OpencodeService;
-    type TurnInput = OpencodeTurnInput;
-    type Work = OpencodeSessionWork;
+    fn session(&self, home: SessionHome<'_, Opencode>) -> Result<OpencodeSession, NotStarted> {
+        Ok(OpencodeSession::new(home.shared()?))
+    }
 
     /// The choices of its model are on its command line.
     fn serves(service: &OpencodeService, installed: &Installed, _: Option<&Setup>) -> bool {
         service.line == installed.line
     }
 
-    async fn start(&self, start: ServerStart<'_, Opencode>) -> Result<OpencodeService, NoHost> {
+    async fn serve(&self, start: ServerStart<'_, Opencode>) -> Result<OpencodeService, NotStarted> {
         let line = start.installed.line.clone();
         OpencodeService::start(line, (start.surroundings)(), start.closing).await
     }
@@ -113,48 +93,5 @@ impl ServerForm for Opencode {
         if let Ok(set) = service.tool_set(&setup.tools).await {
             let _ = service.warm(&set.directory).await;
         }
-    }
-
-    async fn blind_model(place: &TurnTarget<OpencodeSession, OpencodeService>, setup: &Setup) -> Option<String> {
-        let (service, model, set) = match place {
-            TurnTarget::Session(session) => (&session.service, session.model.clone()?, Arc::clone(&session.set)),
-            TurnTarget::Server(service) => {
-                let set = service.tool_set(&setup.tools).await.ok()?;
-                let model = service.model(setup.model.as_ref(), &set.directory).await?;
-                (service, model, set)
-            }
-        };
-        // If the server can't be asked, the turn itself will report that.
-        let takes = service.takes_images(&model, &set.directory).await.ok()?;
-        (!takes).then(|| format!("opencode's model {model} (by its `modalities.input`)"))
-    }
-
-    fn open(
-        &self,
-        service: Arc<OpencodeService>,
-        call: &SessionCall<Setup>,
-        _: &Caller<'_, Setup>,
-    ) -> OpencodeTurnInput {
-        OpencodeTurnInput::Fresh {
-            service,
-            thread: Arc::clone(&call.thread),
-            note: call.note.clone(),
-        }
-    }
-
-    fn resume(session: Box<OpencodeSession>, OpencodeNew { results, messages }: OpencodeNew) -> OpencodeTurnInput {
-        OpencodeTurnInput::Continued {
-            session,
-            results,
-            messages,
-        }
-    }
-
-    fn server(session: &OpencodeSession) -> &Arc<OpencodeService> {
-        &session.service
-    }
-
-    fn work(opening: OpencodeTurnInput, parts: WorkParts<'_, Setup>) -> OpencodeSessionWork {
-        OpencodeSessionWork::new(opening, parts)
     }
 }

@@ -6,9 +6,10 @@
 //! calls, and the next message continues from there: nothing is held open, for however long. A history that no session knows is
 //! replayed natively ([`history`]).
 //!
-//! A [`service::OpencodeService`] is a ready server; a [`session::OpencodeSession`] is one of its conversations, which takes one turn ([`work`])
+//! A [`service::OpencodeService`] is a ready server; a [`turn::OpencodeSession`] is one of its conversations, which takes one turn
 //! after the other. All facts are those of OTHER-LIVE §1, measured with 1.18.34.
 
+pub mod conversation;
 pub mod form;
 pub mod history;
 pub mod http;
@@ -18,8 +19,7 @@ mod probe;
 pub mod reader;
 pub mod server;
 pub mod service;
-pub mod session;
 pub mod setup;
 pub mod tools;
+pub mod turn;
 pub mod wire;
-pub mod work;

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::http::{Http, HttpFailure};
 use super::inbound::{self, ServerEvent};
-use crate::host::{Ending, Host, Life, NoHost, Patience};
+use crate::host::{Ending, Host, Life, Patience};
 use crate::http::client::Response;
 use crate::live::inbox::{Inbox, Inboxes};
 use crate::print::{self, NotStarted, Surroundings};
@@ -65,16 +65,16 @@ impl OpencodeServer {
     /// Starts a process, and waits until it listens, at most as long as its first session may take.
     ///
     /// # Errors
-    /// [`NoHost`].
+    /// [`NotStarted`].
     pub async fn start(
         mut line: CommandLine,
         surroundings: Surroundings,
         patience: Patience,
         cancel: &CancellationToken,
-    ) -> Result<OpencodeServer, NoHost> {
+    ) -> Result<OpencodeServer, NotStarted> {
         let password = random::hex::<256>().map_err(|source| {
             let file = line.program.clone().into();
-            NoHost::NotStarted(NotStarted::Process(StartError::Os { file, source }))
+            NotStarted::Process(StartError::Os { file, source })
         })?;
         line.user_env.retain(|(name, _)| name != PASSWORD && name != USERNAME);
         line.set_env.push((PASSWORD, EnvText::Text(password.clone())));
@@ -90,12 +90,12 @@ impl OpencodeServer {
         tracker.spawn(serve(running, scratch, address, Arc::clone(&inboxes), ending));
         let Ok(address) = tokio::time::timeout(patience, listening).await else {
             let reason = format!("it did not listen within {} s", patience.as_secs());
-            return Err(NoHost::Unsupported(reason));
+            return Err(NotStarted::Unsupported(reason));
         };
         let Ok(address) = address else {
-            return Err(NoHost::Ended(host.ended(EXIT).await));
+            return Err(NotStarted::Ended(host.ended(EXIT).await));
         };
-        let http = Http::new(&address, &password).map_err(NoHost::Unsupported)?;
+        let http = Http::new(&address, &password).map_err(NotStarted::Unsupported)?;
         let stream = http.open(Method::GET, "/global/event", None);
         let stream = match tokio::time::timeout(patience, stream).await {
             Ok(Ok(stream)) => stream,
@@ -103,7 +103,7 @@ impl OpencodeServer {
                 let lack = Lack::answered("it gives no stream of events: GET /global/event", &failure);
                 return Err(no_host(&host, lack).await);
             }
-            Err(_) => return Err(NoHost::Unsupported("it gives no stream of events".to_owned())),
+            Err(_) => return Err(NotStarted::Unsupported("it gives no stream of events".to_owned())),
         };
         let stream = Stream {
             body: stream,
@@ -157,10 +157,10 @@ impl OpencodeServer {
 
     /// The reason why a server with this `lack` is of no use: it has ended, which tells nothing about its features, or it lacks
     /// one.
-    pub async fn no_host(&self, lack: Lack) -> NoHost {
+    pub async fn no_host(&self, lack: Lack) -> NotStarted {
         let no_host = no_host(&self.host, lack).await;
         match (no_host, self.fault()) {
-            (NoHost::Ended(_), Some(fault)) => NoHost::Unsupported(fault.to_owned()),
+            (NotStarted::Ended(_), Some(fault)) => NotStarted::Unsupported(fault.to_owned()),
             (no_host, _) => no_host,
         }
     }
@@ -202,10 +202,10 @@ async fn has_ended(host: &Host) -> bool {
     tokio::time::timeout(NEWS, host.over().cancelled()).await.is_ok()
 }
 
-async fn no_host(host: &Host, lack: Lack) -> NoHost {
+async fn no_host(host: &Host, lack: Lack) -> NotStarted {
     match lack.is_lost && has_ended(host).await {
-        true => NoHost::Ended(host.ended(EXIT).await),
-        false => NoHost::Unsupported(lack.what),
+        true => NotStarted::Ended(host.ended(EXIT).await),
+        false => NotStarted::Unsupported(lack.what),
     }
 }
 

@@ -24,8 +24,8 @@ use super::setup::Model;
 use super::tools::ToolSet;
 use super::wire::{self, AGENT, InputPart, Prompt, SessionOpened};
 use crate::bridge::{Bridge, BridgeOptions};
-use crate::host::{Heartbeat, Host, NoHost, Patience};
-use crate::print::Surroundings;
+use crate::host::{Heartbeat, Host, Patience};
+use crate::print::{NotStarted, Surroundings};
 use dfp_provider::command::CommandLine;
 use dfp_provider::declare::mcp::{Declarations, SERVER};
 
@@ -66,12 +66,12 @@ impl OpencodeService {
     /// Starts a server and waits until it is ready.
     ///
     /// # Errors
-    /// [`NoHost`].
+    /// [`NotStarted`].
     pub async fn start(
         line: CommandLine,
         surroundings: Surroundings,
         cancel: &CancellationToken,
-    ) -> Result<OpencodeService, NoHost> {
+    ) -> Result<OpencodeService, NotStarted> {
         let server = OpencodeServer::start(line.clone(), surroundings, PATIENCE, cancel).await?;
         let version = tokio::time::timeout(HANDSHAKE, version(&server)).await;
         let version = match version.unwrap_or_else(|_| Err(Lack::of("it does not tell its version"))) {

@@ -3,16 +3,14 @@
 use std::io;
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
-
 use super::input::{self, FirstInput, QwenInput};
 use super::session::{QwenSession, SessionStart};
 use super::tools::Tools;
-use crate::form::{Form, ProcessForm, ProcessOptions, ProcessStart, SessionCall, WhyAnew};
-use crate::installed::Installed;
-use crate::live::setup::{Setup, SetupParts};
+use crate::form::{Caller, Form, OwnProcess, ProcessOptions, Processes, SentText, SessionCall, SessionHome, WhyAnew};
+use crate::host::Host;
+use crate::live::setup::{NextCall, Setup, SetupParts};
 use crate::live::thread::KnownThread;
-use crate::print::{NotStarted, Surroundings};
+use crate::print::NotStarted;
 use crate::random;
 use dfp_provider::choices::Choices;
 use dfp_provider::options::SystemPrompt;
@@ -25,9 +23,13 @@ pub struct Qwen {
 }
 
 impl Form for Qwen {
-    type Setup = Setup;
+    const PROCESSES: Processes = Processes::Own {
+        is_tried_first: false,
+        starts_bare: false,
+    };
+
     type Session = QwenSession;
-    type Input = FirstInput;
+    type Server = Host;
 
     fn setup(parts: &SetupParts<'_>) -> Setup {
         Setup::of(parts)
@@ -53,13 +55,8 @@ impl Form for Qwen {
         let input = input::addition(&call.thread, known, call.note.as_deref())?;
         Ok(FirstInput { chat: None, input })
     }
-}
 
-impl ProcessForm for Qwen {
-    const IS_TRIED_FIRST: bool = false;
-    const STARTS_BARE: bool = false;
-
-    fn whole(call: &SessionCall<Setup>) -> io::Result<FirstInput> {
+    fn whole(&self, call: &SessionCall<Setup>, _: &Caller<'_, Qwen>) -> io::Result<FirstInput> {
         let declarations = call.setup.declarations();
         Ok(input::opening(
             &call.thread,
@@ -70,26 +67,23 @@ impl ProcessForm for Qwen {
         ))
     }
 
-    fn text(opening: &FirstInput) -> String {
-        match &opening.input {
+    fn text(_: &SessionCall<Setup>, opening: &FirstInput) -> SentText {
+        let text = match &opening.input {
             QwenInput::User(text) => text.clone(),
             QwenInput::Results(results) => results.iter().map(|(_, result)| result.content.as_text()).collect(),
             QwenInput::GoOn => String::new(),
-        }
+        };
+        Box::new(move || text)
     }
 
-    /// Only a process that is started with a chat file reads it.
-    fn needs_own_process(opening: &FirstInput) -> bool {
-        opening.chat.is_some()
-    }
-
-    fn start(
-        &self,
-        installed: &Installed,
-        surroundings: Surroundings,
-        cancel: &CancellationToken,
-        ProcessStart { setup, input }: ProcessStart<'_, FirstInput>,
-    ) -> Result<QwenSession, NotStarted> {
+    fn session(&self, home: SessionHome<'_, Qwen>) -> Result<QwenSession, NotStarted> {
+        let OwnProcess {
+            installed,
+            surroundings,
+            closing,
+            setup,
+            input,
+        } = home.own()?;
         let setup = setup.map_or_else(|| Arc::new(Setup::new(None, None, &[])), Arc::clone);
         let tools = Tools::serve(setup.declarations()).map_err(NotStarted::Tools)?;
         let start = SessionStart {
@@ -98,10 +92,15 @@ impl ProcessForm for Qwen {
             chat: input.and_then(|opening| opening.chat.as_ref()),
             long_pauses: self.long_pauses,
         };
-        QwenSession::start(installed.line.clone(), surroundings, cancel, start)
+        QwenSession::start(installed.line.clone(), surroundings, closing, start)
     }
 
-    fn begin(session: &mut QwenSession, opening: FirstInput, _: &Arc<Setup>) {
-        session.begin(opening.input);
+    /// Only a process that is started with a chat file reads it.
+    fn needs_own_process(opening: &FirstInput) -> bool {
+        opening.chat.is_some()
+    }
+
+    fn next_setup(last: Option<&Setup>, next: &NextCall<'_>) -> Option<Setup> {
+        Setup::next(last, next)
     }
 }

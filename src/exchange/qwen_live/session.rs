@@ -2,11 +2,12 @@
 //!
 //! In: an [`QwenInput`] per turn. Out: [`Pulse`]s with the events of the turn, until the model's message is over. If it has calls,
 //! that is the turn's end, and the calls wait in the process for the next turn. Between turns, the CLI's requests for their
-//! results are taken ([`Keepable::idle`]).
+//! results are taken ([`Session::idle`]).
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -15,17 +16,18 @@ use tokio_util::task::TaskTracker;
 use super::call_limits::CallLimits;
 use super::chat::Chat;
 use super::handover::{Names, end_events, unknown_tool};
-use super::input::QwenInput;
+use super::input::{FirstInput, QwenInput};
 use super::pending_calls::PendingCalls;
 use super::tokens::QwenTokens;
 use super::tools::{Tools, listed, next_call};
 use super::wire;
 use crate::EndedProcess;
 use crate::control::{Inbound, denied, read, refused};
-use crate::live::keep::{HANDSHAKE, Handshake, Idle, Keepable};
-use crate::live::process_turn::{ProcessSession, Pulse, failed_turn};
+use crate::live::process_turn::{self, failed_turn};
+use crate::live::session::{HANDSHAKE, Handshake, Pulse, Session, TurnInput};
 use crate::live::setup::Setup;
 use crate::live::streams::{Figures, StreamEvent, Streams, line_too_long};
+use crate::live::turn::{Report, TurnEnd};
 use crate::print::{self, NotStarted, Surroundings, long_pause};
 use crate::scratch::Scratch;
 use dfp_model::event::Event;
@@ -192,12 +194,6 @@ impl QwenSession {
         }
     }
 
-    /// Ends the process in the background.
-    pub fn end(self) {
-        let tracker = self.tracker.clone();
-        tracker.spawn(ProcessSession::finish(self));
-    }
-
     /// The running process.
     pub fn process(&self) -> &Running {
         self.streams.process()
@@ -313,7 +309,83 @@ impl QwenSession {
     }
 }
 
-impl ProcessSession for QwenSession {
+impl Session for QwenSession {
+    type Setup = Setup;
+    type Input = FirstInput;
+    type ReplyFacts = ();
+
+    fn pid(&self) -> u32 {
+        self.process().pid()
+    }
+
+    async fn turn(&mut self, turn: TurnInput<QwenSession>, report: &Report) -> TurnEnd<()> {
+        self.begin(turn.input.input);
+        process_turn::read(self, turn.origin, report).await
+    }
+
+    async fn stop(self, kill_grace: Duration) -> Option<EndedProcess> {
+        process_turn::stop(self, kill_grace).await
+    }
+
+    /// Between turns nothing is printed: a process that prints has given its calls up, or died.
+    async fn idle(&mut self) -> Pulse {
+        let mut unheard = Vec::new();
+        loop {
+            if !self.is_reported && self.is_ready() {
+                self.is_reported = true;
+                return Pulse::Ready { is_primed: true };
+            }
+            // If a process ends before it was ready, its output says why.
+            if self.is_reported {
+                self.streams.rest();
+            }
+            let is_coming = !self.is_reported && self.handshake == Handshake::Done;
+            let connection = self.tools.as_ref().map(Tools::connection);
+            tokio::select! {
+                biased;
+                step = self.streams.step() => match step {
+                    StreamEvent::Line(Some(line)) => match read(&line) {
+                        Some(inbound) => {
+                            if let Pulse::Unsupported(reason) = self.control(inbound) {
+                                return Pulse::Unsupported(reason);
+                            }
+                        }
+                        None if self.held.is_waiting() => return Pulse::Ended,
+                        None if self.is_reported => {}
+                        None => {
+                            self.decoder.push(format!("{line}\n").as_bytes(), &mut unheard);
+                            for event in unheard.drain(..) {
+                                if let Event::Session { session_id, model, permission_mode, version } = event {
+                                    self.names = Names { session_id, model, permission_mode, version };
+                                }
+                            }
+                        }
+                    },
+                    StreamEvent::Line(None) | StreamEvent::Progress => {}
+                    StreamEvent::Ended => return Pulse::Ended,
+                },
+                call = next_call(&mut self.tools) => {
+                    self.held.ask(call);
+                    self.held.close();
+                }
+                () = listed(connection), if is_coming => {}
+            }
+        }
+    }
+
+    fn end(self) {
+        let tracker = self.tracker.clone();
+        tracker.spawn(self.ended(false));
+    }
+
+    fn is_ending(&self) -> bool {
+        self.process().is_ending()
+    }
+
+    fn is_worn_out(&self) -> bool {
+        self.call_limits.are_reached()
+    }
+
     /// Waits for the next line. In the meantime, it takes the CLI's requests for results, sends the first input once the tools
     /// are listed, and ends the turn when the CLI announces a long pause.
     async fn next(&mut self, events: &mut Vec<Event>) -> Pulse {
@@ -359,12 +431,22 @@ impl ProcessSession for QwenSession {
         self.streams.say(wire::interrupt(INTERRUPT));
     }
 
-    async fn finish(self) -> EndedProcess {
-        self.streams.close();
-        self.finished().await
+    fn handshake(&self) -> Handshake {
+        self.handshake
     }
 
-    async fn finished(self) -> EndedProcess {
+    fn figures(&self) -> Option<&Figures> {
+        Some(self.streams.turn())
+    }
+
+    fn diagnostics(&self) -> &[String] {
+        self.decoder.diagnostics()
+    }
+
+    async fn ended(self, has_ended: bool) -> Option<EndedProcess> {
+        if !has_ended {
+            self.streams.close();
+        }
         let QwenSession {
             streams,
             decoder,
@@ -374,85 +456,11 @@ impl ProcessSession for QwenSession {
             ..
         } = self;
         // If the server of a call went away first, the call would fail, and the CLI would ask its model how to go on.
-        streams.ended(decoder, (tools, held, scratch)).await
+        Some(streams.ended(decoder, (tools, held, scratch)).await)
     }
-
-    fn handshake(&self) -> Handshake {
-        self.handshake
-    }
-
-    fn figures(&self) -> &Figures {
-        self.streams.turn()
-    }
-
-    fn diagnostics(&self) -> &[String] {
-        self.decoder.diagnostics()
-    }
-
-    fn is_worn_out(&self) -> bool {
-        self.call_limits.are_reached()
-    }
-}
-
-impl Keepable for QwenSession {
-    type Setup = Setup;
 
     fn serves_any_start(_: &Setup) -> bool {
         false
-    }
-
-    fn pid(&self) -> u32 {
-        self.process().pid()
-    }
-
-    fn is_ending(&self) -> bool {
-        self.process().is_ending()
-    }
-
-    /// Between turns nothing is printed: a process that prints has given its calls up, or died.
-    async fn idle(&mut self) -> Idle {
-        let mut unheard = Vec::new();
-        loop {
-            if !self.is_reported && self.is_ready() {
-                self.is_reported = true;
-                return Idle::Ready { is_primed: true };
-            }
-            // If a process ends before it was ready, its output says why.
-            if self.is_reported {
-                self.streams.rest();
-            }
-            let is_coming = !self.is_reported && self.handshake == Handshake::Done;
-            let connection = self.tools.as_ref().map(Tools::connection);
-            tokio::select! {
-                biased;
-                step = self.streams.step() => match step {
-                    StreamEvent::Line(Some(line)) => match read(&line) {
-                        Some(inbound) => {
-                            if let Pulse::Unsupported(reason) = self.control(inbound) {
-                                return Idle::Unsupported(reason);
-                            }
-                        }
-                        None if self.held.is_waiting() => return Idle::Ended,
-                        None if self.is_reported => {}
-                        None => {
-                            self.decoder.push(format!("{line}\n").as_bytes(), &mut unheard);
-                            for event in unheard.drain(..) {
-                                if let Event::Session { session_id, model, permission_mode, version } = event {
-                                    self.names = Names { session_id, model, permission_mode, version };
-                                }
-                            }
-                        }
-                    },
-                    StreamEvent::Line(None) | StreamEvent::Progress => {}
-                    StreamEvent::Ended => return Idle::Ended,
-                },
-                call = next_call(&mut self.tools) => {
-                    self.held.ask(call);
-                    self.held.close();
-                }
-                () = listed(connection), if is_coming => {}
-            }
-        }
     }
 
     /// The process was started with this setup: only the handshake is left.
@@ -465,16 +473,5 @@ impl Keepable for QwenSession {
         self.asked_ahead
             .filter(|_| !self.is_ready())
             .map(|asked| asked + HANDSHAKE)
-    }
-
-    fn end(self) {
-        QwenSession::end(self);
-    }
-
-    async fn ended(self, has_ended: bool) -> Option<EndedProcess> {
-        Some(match has_ended {
-            true => self.finished().await,
-            false => self.finish().await,
-        })
     }
 }

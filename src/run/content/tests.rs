@@ -11,7 +11,8 @@ use crate::cli_request::CliRequest;
 use crate::print_prompt::media_prompt;
 use crate::request::Request;
 use dfp_exchange::claude_live::form::Claude;
-use dfp_exchange::form::{CallParts, ProcessForm, SessionCall};
+use dfp_exchange::form::{CallParts, Caller, Form, SessionCall};
+use dfp_exchange::live::pool::SessionKey;
 use dfp_exchange::live::setup::SessionOutput;
 use dfp_provider::command::MediaFile;
 use dfp_text::prompt::{Encoding, escape_xml};
@@ -292,7 +293,17 @@ proptest! {
             encoding: Encoding::Xml,
             guard: engine.provider.guard,
         });
-        let line = Claude::whole(&call).unwrap();
+        let key = SessionKey {
+            setup: std::sync::Arc::clone(&call.setup),
+            env: std::sync::Arc::default(),
+        };
+        let caller = Caller {
+            key: &key,
+            provider: engine.id(),
+            login: None,
+            server: None,
+        };
+        let line = Claude.whole(&call, &caller).unwrap();
         let (found, text) = read_line(&line);
         prop_assert_eq!(found, owned(&media(&thread)));
         // Content of the user alone is passed on unchanged.

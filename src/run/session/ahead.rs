@@ -1,6 +1,6 @@
-//! Starts processes for one conversation each ahead of the call that will need them.
+//! Starts the processes of sessions ahead of the call that will need them.
 //!
-//! In: the expected settings of the next call ([`NextCall`]). Out: processes that have started and were set up with them, so that
+//! In: the expected settings of the next call ([`NextCallJson`]). Out: processes that have started and were set up with them, so that
 //! the call does not wait; or the error of one that is not ready.
 
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
+use super::servers::{Wanted, login_missing};
+use super::sessions::{NotBegun, Sessions};
 use super::trial::{self, Trial};
-use super::unready::login_missing;
 use crate::auto;
 use crate::base::{Base, not_found, not_started};
 use crate::capabilities;
 use crate::clock::{local_offset_min, now_ms};
 use crate::live_support::LiveSupport;
-use crate::session::pools::Processes;
-use dfp_exchange::form::{ProcessForm, ProcessStart};
-use dfp_exchange::installed::Installed;
+use dfp_exchange::form::{Form, OwnProcess, SessionHome, SetupOf};
+use dfp_exchange::installed::{Binary, Installed};
 use dfp_exchange::live::idle_task::{NotReady, StartState};
-use dfp_exchange::live::setup::{SessionOutput, Setup, SetupParts};
+use dfp_exchange::live::setup::NextCall;
 use dfp_exchange::live::turn;
 use dfp_exchange::print::NotStarted;
 use dfp_exchange::{Evidence, Invocation};
@@ -44,19 +44,19 @@ const LOOP_PAUSE: Duration = Duration::from_secs(1);
 
 /// The expected settings of the next call.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct NextCall {
+pub(crate) struct NextCallJson {
     /// The text of the thread's system messages; an empty text says that there are none.
     pub system: Option<String>,
     pub tools: Option<Vec<ToolSpec>>,
 }
 
-/// A provider's processes, and the parts that they are started from.
-struct Starting<'a, F: ProcessForm> {
-    processes: &'a Arc<Processes<F>>,
+/// A provider's sessions, and the parts that they are started from.
+struct Starting<'a, F: Form> {
+    sessions: &'a Arc<Sessions<F>>,
     engine: &'a Arc<Base>,
     env: &'a Arc<Vars>,
     installed: &'a Installed,
-    setup: Option<&'a Arc<Setup>>,
+    setup: Option<&'a Arc<SetupOf<F>>>,
 }
 
 /// The result of one round of starting ahead.
@@ -69,41 +69,49 @@ enum Round {
 }
 
 /// Starts a process for the next call, or as many as `spares` says, and waits until they have answered.
-pub(crate) async fn prewarm<F: ProcessForm>(
-    processes: &Arc<Processes<F>>,
+pub(crate) async fn prewarm<F: Form>(
+    sessions: &Arc<Sessions<F>>,
     engine: &Arc<Base>,
-    next: NextCall,
+    next: NextCallJson,
     env: &Arc<Vars>,
 ) -> Result<(), Box<ProviderError>> {
-    let setup = likely_setup(processes, engine, next);
-    if setup.is_none() && !F::STARTS_BARE {
+    let told = NextCall {
+        system: next.system.as_deref(),
+        tools: next.tools.as_deref(),
+        options: &engine.options,
+    };
+    let setup = F::next_setup(sessions.last_setup().as_deref(), &told).map(Arc::new);
+    if let (Some(setup), true) = (&setup, F::PROCESSES.are_shared()) {
+        return prewarm_server(sessions, engine, setup, env).await;
+    }
+    if setup.is_none() && !F::PROCESSES.start_bare() {
         return Ok(());
     }
     let is_auto = engine.options.engine == EngineKind::Auto;
     for _ in 0..ATTEMPTS {
         let program = engine.look(env).map_err(|error| not_found(engine, error))?;
         let process = F::options(setup.as_deref(), None);
-        let installed = program.installed(&engine.provider, &engine.options, EngineUsed::Live, process, F::line)?;
+        let installed = program.installed(&engine.provider, &engine.options, F::ENGINE, process, F::line)?;
         let starting = Starting {
-            processes,
+            sessions,
             engine,
             env,
             installed: &installed,
             setup: setup.as_ref(),
         };
         let trial = capabilities::trial_of(&installed.binary);
-        let support = || program.support_now(&engine.provider, EngineUsed::Live);
+        let support = || program.support_now(&engine.provider, F::ENGINE);
         let _trying = match support() {
-            LiveSupport::Unknown(_) if is_auto && F::IS_TRIED_FIRST => Some(trial.lock().await),
+            LiveSupport::Unknown(_) if is_auto && F::PROCESSES.are_tried_first() => Some(trial.lock().await),
             _ => None,
         };
         let round = match support() {
             // A call is made without a session.
             LiveSupport::Unserved(_) if is_auto => return Ok(()),
-            LiveSupport::Unserved(unserved) if engine.is_refused(EngineUsed::Live, &unserved) => {
-                return Err(auto::refused(engine, EngineUsed::Live, &unserved.why, None));
+            LiveSupport::Unserved(unserved) if engine.is_refused(F::ENGINE, &unserved) => {
+                return Err(auto::refused(engine, F::ENGINE, &unserved.why, None));
             }
-            LiveSupport::Unknown(_) if is_auto && F::IS_TRIED_FIRST => starting.tried().await?,
+            LiveSupport::Unknown(_) if is_auto && F::PROCESSES.are_tried_first() => starting.tried().await?,
             _ => starting.spares().await?,
         };
         match round {
@@ -113,33 +121,33 @@ pub(crate) async fn prewarm<F: ProcessForm>(
                 if let Some(error) = login_missing(engine, &reason) {
                     return Err(error);
                 }
-                capabilities::remember_unserved(EngineUsed::Live, &installed.binary, reason);
+                capabilities::remember_unserved(F::ENGINE, &installed.binary, reason);
                 break;
             }
             Round::Unsupported(reason, evidence) => {
-                return Err(auto::refused(engine, EngineUsed::Live, &reason, evidence.as_deref()));
+                return Err(auto::refused(engine, F::ENGINE, &reason, evidence.as_deref()));
             }
         }
     }
     Ok(())
 }
 
-impl<F: ProcessForm> Starting<'_, F> {
+impl<F: Form> Starting<'_, F> {
     fn start(&self, place: OwnedSemaphorePermit) -> Result<F::Session, NotStarted> {
         let Starting { engine, installed, .. } = self;
-        let surroundings = engine.surroundings(&installed.binary, self.env, Some(Permit::taken(place)));
-        let start = ProcessStart {
+        self.sessions.form.session(SessionHome::Own(OwnProcess {
+            installed,
+            surroundings: engine.surroundings(&installed.binary, self.env, Some(Permit::taken(place))),
+            closing: &engine.lifecycle.closing,
             setup: self.setup,
             input: None,
-        };
-        let closing = &engine.lifecycle.closing;
-        self.processes.form.start(installed, surroundings, closing, start)
+        }))
     }
 
     /// Starts as many processes as `spares` says, at least one, and waits until each is ready.
     async fn spares(&self) -> Result<Round, Box<ProviderError>> {
-        let Starting { processes, engine, .. } = self;
-        let pool = &processes.pool;
+        let Starting { sessions, engine, .. } = self;
+        let pool = &sessions.pool;
         let number = pool.spares().max(1);
         let started = pool.prewarm(number, self.env, self.setup, |place| self.start(place));
         for mut one in started.map_err(|error| not_started(engine, &error))? {
@@ -162,15 +170,15 @@ impl<F: ProcessForm> Starting<'_, F> {
 
     /// Starts one process of a CLI of which nothing is known, and tries it.
     async fn tried(&self) -> Result<Round, Box<ProviderError>> {
-        let Starting { processes, engine, .. } = self;
-        let Some(place) = processes.pool.place_now() else {
+        let Starting { sessions, engine, .. } = self;
+        let Some(place) = sessions.pool.place_now() else {
             return Ok(Round::Ready);
         };
         let session = self.start(place).map_err(|error| not_started(engine, &error))?;
-        let trial = trial::run(engine, session, self.installed, self.setup);
+        let trial = trial::run::<F>(engine, session, self.installed, self.setup);
         Ok(match engine.lifecycle.closing.run_until_cancelled(trial).await {
             Some(Trial::Served(session)) => {
-                processes.pool.add_ready(*session, self.env, self.setup);
+                sessions.pool.add_ready(*session, self.env, self.setup);
                 Round::Ready
             }
             Some(Trial::FlagRefused(_)) => Round::FlagRefused,
@@ -180,73 +188,53 @@ impl<F: ProcessForm> Starting<'_, F> {
     }
 }
 
-/// The next call's setup; `None` if that is not known.
-fn likely_setup<F: ProcessForm>(processes: &Processes<F>, engine: &Base, next: NextCall) -> Option<Arc<Setup>> {
-    let last = processes.last_setup();
-    let choices = last.as_ref().and_then(|last| last.choices().cloned());
-    let of = |system: &str, tools: &[ToolSpec]| {
-        F::setup(&SetupParts {
-            system: Some(system).filter(|text| !text.trim().is_empty()),
-            tools,
-            options: &engine.options,
-            choices: choices.as_ref(),
-            output: SessionOutput::Text,
-        })
-    };
-    match (next.system, next.tools, last) {
-        (Some(system), Some(tools), _) => Some(Arc::new(of(&system, &tools))),
-        (Some(system), None, None) => Some(Arc::new(of(&system, &[]))),
-        (Some(system), None, Some(last)) => Some(Arc::new(last.with_system_of(&of(&system, &[])))),
-        (None, Some(tools), Some(last)) => Some(Arc::new(last.with_tools(&tools))),
-        // With a guessed system prompt, nobody could use the process.
-        (None, _, last) => last,
-    }
-}
-
 /// Starts the missing spares behind a turn that has come to `reply`: at once, or when the thread's next turn has had time to come.
 /// A failure to start them will be the next call's own error.
-pub(super) fn refill_spares_after<F: ProcessForm>(
-    processes: &Arc<Processes<F>>,
+pub(super) fn refill_spares_after<F: Form>(
+    sessions: &Arc<Sessions<F>>,
     engine: &Arc<Base>,
     reply: &Reply,
     env: &Arc<Vars>,
 ) {
     if reply.tool_calls.is_empty() {
-        return refill_spares(processes, engine, env);
+        return refill_spares(sessions, engine, env);
     }
-    let (processes, engine, env) = (Arc::clone(processes), Arc::clone(engine), Arc::clone(env));
+    let (sessions, engine, env) = (Arc::clone(sessions), Arc::clone(engine), Arc::clone(env));
     let tasks = engine.lifecycle.runs.clone();
     tasks.spawn(async move {
         let pause = engine.lifecycle.closing.run_until_cancelled(sleep(LOOP_PAUSE)).await;
         if pause.is_some() {
-            refill_spares(&processes, &engine, &env);
+            refill_spares(&sessions, &engine, &env);
         }
     });
 }
 
 /// Starts the missing spares with the most likely setup. Without one, only forms that can start without a setup get any.
-fn refill_spares<F: ProcessForm>(processes: &Arc<Processes<F>>, engine: &Arc<Base>, env: &Arc<Vars>) {
-    let setup = processes.likely_setup();
-    if setup.is_none() && !F::STARTS_BARE {
+fn refill_spares<F: Form>(sessions: &Arc<Sessions<F>>, engine: &Arc<Base>, env: &Arc<Vars>) {
+    if sessions.pool.spares() == 0 {
+        return;
+    }
+    let setup = sessions.likely_setup();
+    if setup.is_none() && !F::PROCESSES.start_bare() {
         return;
     }
     let process = F::options(setup.as_deref(), None);
     let installed = match engine.look(env) {
-        Ok(program) => program.installed(&engine.provider, &engine.options, EngineUsed::Live, process, F::line),
+        Ok(program) => program.installed(&engine.provider, &engine.options, F::ENGINE, process, F::line),
         Err(_) => return,
     };
     let Ok(installed) = installed else {
         return;
     };
     let starting = Starting {
-        processes,
+        sessions,
         engine,
         env,
         installed: &installed,
         setup: setup.as_ref(),
     };
     let start = |place| starting.start(place).ok();
-    processes.pool.fill_spares(env, setup.as_ref(), start);
+    sessions.pool.fill_spares(env, setup.as_ref(), start);
 }
 
 /// The error of a process that was started ahead and has ended.
@@ -281,5 +269,67 @@ async fn failure(start_state: &mut watch::Receiver<StartState>, has_setup: bool)
     match settled.as_deref() {
         Ok(StartState::Failed(not_ready)) => Some(Arc::clone(not_ready)),
         _ => None,
+    }
+}
+
+/// Starts the server, if none runs, and waits until it has loaded what a session needs. The server serves any setup, since the
+/// calls open the sessions.
+async fn prewarm_server<F: Form>(
+    sessions: &Arc<Sessions<F>>,
+    engine: &Arc<Base>,
+    setup: &Arc<SetupOf<F>>,
+    env: &Arc<Vars>,
+) -> Result<(), Box<ProviderError>> {
+    let program = engine.look(env).map_err(|error| not_found(engine, error))?;
+    let process = F::options(Some(setup), None);
+    let installed = program.installed(&engine.provider, &engine.options, F::ENGINE, process, F::line)?;
+    if let LiveSupport::Unserved(unserved) = program.support(&engine.provider, F::ENGINE) {
+        if engine.has_another_form() {
+            return Ok(());
+        }
+        if engine.is_refused(F::ENGINE, unserved) {
+            return Err(auto::refused(engine, F::ENGINE, &unserved.why, None));
+        }
+    }
+    let wanted = Wanted {
+        installed: &installed,
+        env,
+        setup: Some(setup),
+    };
+    let started = sessions.server(engine, wanted).await;
+    if let Some(server) = ready(engine, F::ENGINE, &installed.binary, started)? {
+        let prepared = F::prepare(&server, setup);
+        if engine.lifecycle.closing.run_until_cancelled(prepared).await.is_some() {
+            (*server).as_ref().prewarmed();
+        }
+    }
+    Ok(())
+}
+
+/// A server that was started ahead; `None` if a call will use print form, or is refused.
+fn ready<T>(
+    engine: &Base,
+    used: EngineUsed,
+    binary: &Binary,
+    started: Result<T, NotBegun>,
+) -> Result<Option<T>, Box<ProviderError>> {
+    match started {
+        Ok(server) => Ok(Some(server)),
+        Err(NotBegun::Cancelled | NotBegun::NotLookedAt | NotBegun::Left(_)) => Ok(None),
+        Err(NotBegun::Failed(error)) => Err(error),
+        // The call itself is made without the flag.
+        Err(NotBegun::FlagRefused(flag)) => {
+            capabilities::remember_refused(binary, &flag);
+            Ok(None)
+        }
+        Err(NotBegun::Unsupported(unsupported)) if engine.has_another_form() => {
+            capabilities::remember_not_begun(used, binary, unsupported.reason);
+            Ok(None)
+        }
+        Err(NotBegun::Unserved(unserved)) => Err(auto::refused(engine, used, &unserved.why, None)),
+        Err(NotBegun::Unsupported(unsupported)) => {
+            let evidence = unsupported.evidence.as_deref();
+            Err(auto::refused(engine, used, &unsupported.reason, evidence))
+        }
     }
 }

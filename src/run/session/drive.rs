@@ -1,15 +1,15 @@
 //! The driver of a turn: it waits for a place, gets a session, and runs the turn. If the session is gone, it takes another; if the
 //! CLI does not serve the engine, the next engine's turn comes.
 //!
-//! In: a call, and a [`Source`] of sessions. Out: a [`EngineResult`]. The call's time runs from its place on, whatever has to be started for it.
+//! In: a call, and the [`Sessions`] of its form. Out: a [`EngineResult`]. The call's time runs from its place on, whatever has to be started for it.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::source::{Begun, NotBegun, Source, TurnAsked, Unsupported};
-use super::unready::login_missing;
+use super::servers::login_missing;
+use super::sessions::{Begun, NotBegun, Sessions, TurnAsked, Unsupported, warning};
 use crate::attempt::{AttemptStart, Attempted, run_attempt};
 use crate::auto;
 use crate::base::{Base, not_found};
@@ -18,10 +18,10 @@ use crate::cli_attempt::{CliAttempt, CliCall};
 use crate::live_support::LiveSupport;
 use crate::programs::Program;
 use crate::retry_loop::AttemptOutcome;
-use crate::session::pools::warning;
-use dfp_exchange::Invocation;
+use dfp_exchange::form::{Form, SessionCall, SetupOf};
 use dfp_exchange::installed::Installed;
-use dfp_exchange::live::turn::{Origin, Unusable};
+use dfp_exchange::live::session::Origin;
+use dfp_exchange::live::turn::Unusable;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{EngineUsed, Event, RunInfo};
 use dfp_process::Vars;
@@ -47,26 +47,26 @@ pub(crate) struct Reading<'a> {
     pub unfit: Option<&'a ProviderError>,
 }
 
-/// Makes an attempt of `call` with a session of `source`.
-pub(crate) async fn drive<S: Source>(
-    source: &Arc<S>,
+/// Makes an attempt of `call` with one of `sessions`.
+pub(crate) async fn drive<F: Form>(
+    sessions: &Arc<Sessions<F>>,
     attempt: &CliAttempt<'_>,
-    call: &S::Call,
+    call: &SessionCall<SetupOf<F>>,
     reading: Reading<'_>,
     info: &mut RunInfo,
 ) -> Result<EngineResult, Box<ProviderError>> {
     let CliCall { engine, base_env, .. } = *attempt.call;
-    info.engine = Some(S::ENGINE);
+    info.engine = Some(F::ENGINE);
     let is_auto = engine.options.engine == EngineKind::Auto;
-    let known = match S::may_continue(call) {
-        true => Decided::known::<S>(engine, call, base_env)?,
+    let known = match call.may_continue() {
+        true => Decided::known::<F>(engine, call, base_env)?,
         false => None,
     };
     let mut decided = match known {
         Some(known) => known,
-        None => Decided::looked_at::<S>(engine, call, base_env)?,
+        None => Decided::looked_at::<F>(engine, call, base_env)?,
     };
-    if let Some(next) = decided.unserved(engine, S::ENGINE)? {
+    if let Some(next) = decided.unserved(engine, F::ENGINE)? {
         return Ok(next);
     }
     if let Some(refused) = reading.unfit {
@@ -84,17 +84,17 @@ pub(crate) async fn drive<S: Source>(
             attempt,
             call,
             installed: &installed,
-            support: decided.program.support(&engine.provider, S::ENGINE),
+            support: decided.program.support(&engine.provider, F::ENGINE),
             is_looked_at: decided.is_looked_at,
             takes_waiting,
         };
-        let begun = match in_time(attempt, S::ENGINE, source.begin(&asked)).await {
+        let begun = match in_time(attempt, F::ENGINE, sessions.begin(&asked)).await {
             Ok(begun) => begun,
             Err(NotBegun::NotLookedAt) => {
-                let now = Decided::looked_at::<S>(engine, call, base_env)?;
+                let now = Decided::looked_at::<F>(engine, call, base_env)?;
                 let is_same_file = now.file() == decided.file();
                 decided = now;
-                if let Some(next) = decided.unserved(engine, S::ENGINE)? {
+                if let Some(next) = decided.unserved(engine, F::ENGINE)? {
                     return Ok(next);
                 }
                 if !is_same_file {
@@ -109,7 +109,7 @@ pub(crate) async fn drive<S: Source>(
             Err(NotBegun::Cancelled) => return Ok(EngineResult::Outcome(AttemptOutcome::Cancelled)),
             Err(NotBegun::Failed(error)) => return Err(error),
             Err(NotBegun::Left(_)) if is_auto => return Ok(EngineResult::Next(None)),
-            Err(NotBegun::Left(why)) => return Err(auto::refused(engine, S::ENGINE, why, None)),
+            Err(NotBegun::Left(why)) => return Err(auto::refused(engine, F::ENGINE, why, None)),
             Err(NotBegun::FlagRefused(flag)) => {
                 capabilities::remember_refused(&installed.binary, &flag);
                 return Ok(EngineResult::Outcome(AttemptOutcome::FlagRefused(flag)));
@@ -117,12 +117,12 @@ pub(crate) async fn drive<S: Source>(
             Err(NotBegun::Unserved(unserved)) => break Unsupported::because(unserved.why),
             Err(NotBegun::Unsupported(unsupported)) => break unsupported,
         };
-        let attempted = turn(attempt, S::ENGINE, &installed, begun, &reading, info).await?;
+        let attempted = turn(attempt, &installed, begun, &reading, info).await?;
         match attempted {
             Attempted::Outcome(outcome) => {
                 match &outcome {
                     AttemptOutcome::FlagRefused(flag) => capabilities::remember_refused(&installed.binary, flag),
-                    AttemptOutcome::Replied(_) => capabilities::remember_reply(S::ENGINE, &installed.binary),
+                    AttemptOutcome::Replied(_) => capabilities::remember_reply(F::ENGINE, &installed.binary),
                     _ => {}
                 }
                 return Ok(EngineResult::Outcome(outcome));
@@ -151,13 +151,13 @@ pub(crate) async fn drive<S: Source>(
             true => capabilities::remember_unserved,
             false => capabilities::remember_not_begun,
         };
-        remember(S::ENGINE, decided.program.binary(), reason.clone());
+        remember(F::ENGINE, decided.program.binary(), reason.clone());
     }
     // No model is asked twice.
     if !engine.has_another_form() || may_have_asked {
-        return Err(auto::refused(engine, S::ENGINE, &reason, evidence.as_deref()));
+        return Err(auto::refused(engine, F::ENGINE, &reason, evidence.as_deref()));
     }
-    Ok(EngineResult::Next(Some(fallen_back(S::ENGINE, &reason))))
+    Ok(EngineResult::Next(Some(fallen_back(F::ENGINE, &reason))))
 }
 
 /// The known facts of the installed CLI at the beginning of a turn.
@@ -169,27 +169,36 @@ struct Decided {
 
 impl Decided {
     /// Decides from the cache; `None` if nobody has looked at the CLI a short while ago.
-    fn known<S: Source>(engine: &Base, call: &S::Call, env: &Arc<Vars>) -> Result<Option<Decided>, Box<ProviderError>> {
+    fn known<F: Form>(
+        engine: &Base,
+        call: &SessionCall<SetupOf<F>>,
+        env: &Arc<Vars>,
+    ) -> Result<Option<Decided>, Box<ProviderError>> {
         let known = engine.programs.known(env);
         known
-            .map(|known| Decided::of::<S>(engine, call, known, false))
+            .map(|known| Decided::of::<F>(engine, call, known, false))
             .transpose()
     }
 
     /// Decides by a look at the CLI.
-    fn looked_at<S: Source>(engine: &Base, call: &S::Call, env: &Arc<Vars>) -> Result<Decided, Box<ProviderError>> {
+    fn looked_at<F: Form>(
+        engine: &Base,
+        call: &SessionCall<SetupOf<F>>,
+        env: &Arc<Vars>,
+    ) -> Result<Decided, Box<ProviderError>> {
         let program = engine.look(env).map_err(|error| not_found(engine, error))?;
-        Decided::of::<S>(engine, call, program, true)
+        Decided::of::<F>(engine, call, program, true)
     }
 
-    fn of<S: Source>(
+    fn of<F: Form>(
         engine: &Base,
-        call: &S::Call,
+        call: &SessionCall<SetupOf<F>>,
         program: Arc<Program>,
         is_looked_at: bool,
     ) -> Result<Decided, Box<ProviderError>> {
+        let options = F::options(Some(&call.setup), call.choices.as_ref());
         Ok(Decided {
-            installed: program.installed(&engine.provider, &engine.options, S::ENGINE, S::options(call), S::line)?,
+            installed: program.installed(&engine.provider, &engine.options, F::ENGINE, options, F::line)?,
             program,
             is_looked_at,
         })
@@ -245,17 +254,14 @@ async fn in_time<T>(
 }
 
 /// Runs a turn that was begun: reports its beginning and the session's facts, and drives its exchange.
-async fn turn<E>(
+async fn turn<F: Form>(
     attempt: &CliAttempt<'_>,
-    engine_used: EngineUsed,
     installed: &Installed,
-    begun: Begun<E>,
+    begun: Begun<F>,
     reading: &Reading<'_>,
     info: &mut RunInfo,
-) -> Result<Attempted<Unusable>, Box<ProviderError>>
-where
-    E: dfp_exchange::Exchange<Unusable = Unusable>,
-{
+) -> Result<Attempted<Unusable>, Box<ProviderError>> {
+    let engine_used = F::ENGINE;
     let CliCall {
         engine,
         request,
@@ -264,7 +270,7 @@ where
         ..
     } = *attempt.call;
     let Begun {
-        exchange,
+        turn,
         origin,
         notes,
         sent,
@@ -287,12 +293,7 @@ where
         notes: told.chain(notes).chain(reading.notes.iter().cloned()).collect(),
     };
     let fold = Fold::new(request.call_ids.clone(), reading.text_calls.clone()).with_listener(sink.has_listener());
-    run_attempt(attempt.attempt(engine_used, sent, fold, opening), exchange, info).await
-}
-
-/// The command line of a turn in a session, as it is reported.
-pub(crate) fn invocation(attempt: &CliAttempt<'_>, installed: &Installed) -> Invocation {
-    Invocation::of(attempt.call.engine.id(), &installed.line)
+    run_attempt(attempt.attempt(engine_used, sent, fold, opening), turn, info).await
 }
 
 /// The warning that the next engine makes the call, with the reason.

@@ -6,12 +6,11 @@
 use std::sync::Arc;
 
 use super::drive::{EngineResult, Reading, drive};
-use super::servers::ServerSessions;
+use super::sessions::{Sessions, warning};
 use crate::cli_attempt::{CliAttempt, CliCall};
 use crate::cli_request::emulated;
 use crate::print::not_callable;
-use crate::session::pools::warning;
-use dfp_exchange::form::{ServerForm, SessionCall};
+use dfp_exchange::form::{Form, SessionCall};
 use dfp_exchange::random::uuid;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::RunInfo;
@@ -19,9 +18,9 @@ use dfp_provider::command;
 use dfp_provider::options::EngineKind;
 use dfp_provider::{SessionParts, WarmThread};
 
-/// Makes an attempt in a process of `source`, if the call can be a prompt.
-pub(super) async fn attempt<F: ServerForm>(
-    source: &Arc<ServerSessions<F>>,
+/// Makes an attempt in a process of `sessions`, if the call can be a prompt.
+pub(super) async fn attempt<F: Form>(
+    sessions: &Arc<Sessions<F>>,
     attempt: &CliAttempt<'_>,
     info: &mut RunInfo,
 ) -> Result<EngineResult, Box<ProviderError>> {
@@ -83,5 +82,5 @@ pub(super) async fn attempt<F: ServerForm>(
         },
         unfit: printed.unprintable.as_deref(),
     };
-    drive(source, attempt, &call, reading, info).await
+    drive(sessions, attempt, &call, reading, info).await
 }

@@ -6,20 +6,16 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::places::{self, not_begun, place};
-use super::source::{NotBegun, TurnAsked, Unsupported};
-use super::unready::login_missing;
+use super::servers::login_missing;
+use super::sessions::{NotBegun, Sessions, TurnAsked, Unsupported};
 use crate::base::Base;
 use crate::capabilities;
 use crate::live_support::{self, LiveSupport};
-use crate::session::pools::Processes;
 use dfp_exchange::Invocation;
-use dfp_exchange::form::{ProcessForm, ProcessStart, SessionCall};
+use dfp_exchange::form::{Form, SetupOf};
 use dfp_exchange::installed::Installed;
 use dfp_exchange::live::idle_task::NotReady;
-use dfp_exchange::live::keep::{Idle, Keepable};
-use dfp_exchange::live::process_turn::ProcessSession;
-use dfp_exchange::live::setup::Setup;
+use dfp_exchange::live::session::{Pulse, Session};
 use dfp_exchange::live::turn;
 use dfp_model::error::ProviderError;
 use dfp_model::event::EngineUsed;
@@ -42,9 +38,9 @@ pub(super) enum Trial<S> {
 }
 
 /// A session that is ended if its trial is dropped.
-struct EndOnDrop<S: Keepable>(Option<S>);
+struct EndOnDrop<S: Session>(Option<S>);
 
-impl<S: Keepable> Drop for EndOnDrop<S> {
+impl<S: Session> Drop for EndOnDrop<S> {
     fn drop(&mut self) {
         if let Some(session) = self.0.take() {
             session.end();
@@ -54,9 +50,9 @@ impl<S: Keepable> Drop for EndOnDrop<S> {
 
 /// The process that has answered, if `asked` has to try the CLI. The CLI is tried once for all calls, and nothing of the thread is
 /// sent to it.
-pub(super) async fn of_call<F: ProcessForm>(
-    processes: &Processes<F>,
-    asked: &TurnAsked<'_, SessionCall<Setup>>,
+pub(super) async fn of_call<F: Form>(
+    sessions: &Sessions<F>,
+    asked: &TurnAsked<'_, F>,
 ) -> Result<Option<Box<F::Session>>, NotBegun> {
     let call = asked.attempt.call;
     let engine = call.engine;
@@ -78,13 +74,8 @@ pub(super) async fn of_call<F: ProcessForm>(
         Ok(LiveSupport::Unserved(unserved)) => return Err(NotBegun::Unserved(unserved)),
         Ok(LiveSupport::Unknown(_)) | Err(_) => {}
     }
-    let place = place(processes, asked).await?;
-    let start = ProcessStart {
-        setup: None,
-        input: None,
-    };
-    let session = places::start(processes, asked, place, start).map_err(|error| not_begun(engine, &error))?;
-    let trial = run(engine, session, installed, Some(&asked.call.setup));
+    let session = sessions.start(asked, None, None).await?;
+    let trial = run::<F>(engine, session, installed, Some(&asked.call.setup));
     match call.cancel.run_until_cancelled(trial).await {
         None => Err(NotBegun::Cancelled),
         Some(Trial::Served(session)) => Ok(Some(session)),
@@ -95,12 +86,12 @@ pub(super) async fn of_call<F: ProcessForm>(
 }
 
 /// Tries `session`, a fresh process of `installed`, with `setup` if that is known. The result is remembered.
-pub(super) async fn run<S: ProcessSession<Setup = Setup>>(
+pub(super) async fn run<F: Form>(
     engine: &Base,
-    session: S,
+    session: F::Session,
     installed: &Installed,
-    setup: Option<&Arc<Setup>>,
-) -> Trial<S> {
+    setup: Option<&Arc<SetupOf<F>>>,
+) -> Trial<F::Session> {
     let binary = &installed.binary;
     let mut guarded = EndOnDrop(Some(session));
     let outcome = match &mut guarded.0 {
@@ -112,13 +103,13 @@ pub(super) async fn run<S: ProcessSession<Setup = Setup>>(
             }
             timeout_at(Instant::now() + TRIAL, session.idle()).await
         }
-        None => Ok(Idle::Ended),
+        None => Ok(Pulse::Ended),
     };
     let Some(session) = guarded.0.take() else {
         return Trial::Unserved("it has ended".to_owned());
     };
     let reason = match outcome {
-        Ok(Idle::Ready { .. }) => match too_old(engine, &session) {
+        Ok(Pulse::Ready { .. }) => match too_old(engine, &session) {
             None => {
                 let why = "it has answered the handshake".to_owned();
                 capabilities::remember(EngineUsed::Live, binary, LiveSupport::Served(why));
@@ -129,15 +120,15 @@ pub(super) async fn run<S: ProcessSession<Setup = Setup>>(
                 reason
             }
         },
-        Ok(Idle::Unsupported(reason)) => {
+        Ok(Pulse::Unsupported(reason)) => {
             session.end();
             reason
         }
-        Ok(Idle::Ended) => {
-            let not_ready = NotReady {
-                reason: None,
-                process: session.finished().await,
+        Ok(Pulse::Alive | Pulse::TurnOver | Pulse::Ended) => {
+            let Some(process) = session.ended(true).await else {
+                return Trial::Unserved("it has ended".to_owned());
             };
+            let not_ready = NotReady { reason: None, process };
             if let Some(error) = engine.crash(&not_ready.process.exit) {
                 return Trial::Crashed(error);
             }
@@ -162,7 +153,7 @@ pub(super) async fn run<S: ProcessSession<Setup = Setup>>(
     Trial::Unserved(reason)
 }
 
-fn too_old(engine: &Base, session: &impl ProcessSession) -> Option<String> {
+fn too_old(engine: &Base, session: &impl Session) -> Option<String> {
     let (check, version) = (engine.provider.checks.live?, session.version()?);
     live_support::is_too_old(&check, version).then(|| format!("it says that it is {} {version}", check.program))
 }

@@ -1,8 +1,10 @@
 use std::future::pending;
 
 use super::*;
-use crate::live::keep::Idle;
+use crate::EndedProcess;
+use crate::live::session::{Pulse, TurnInput};
 use crate::live::thread::Pending;
+use crate::live::turn::{Report, TurnEnd};
 use dfp_model::event::Reply;
 use dfp_model::message::{Message, MessageFields, Role};
 
@@ -13,14 +15,24 @@ struct Named {
     ended: Arc<Mutex<Vec<&'static str>>>,
 }
 
-impl Keepable for Named {
+impl Session for Named {
     type Setup = ();
+    type Input = ();
+    type ReplyFacts = ();
 
     fn pid(&self) -> u32 {
         std::process::id()
     }
 
-    async fn idle(&mut self) -> Idle {
+    async fn turn(&mut self, _: TurnInput<Named>, _: &Report) -> TurnEnd<()> {
+        TurnEnd::Failed
+    }
+
+    async fn stop(self, _: Duration) -> Option<EndedProcess> {
+        None
+    }
+
+    async fn idle(&mut self) -> Pulse {
         pending().await
     }
 

@@ -1,7 +1,7 @@
 use std::future::pending;
 
 use super::*;
-use crate::live::keep::Idle;
+use crate::live::session::Pulse;
 use dfp_text::decode::Wire;
 
 /// A log of what has happened to a session and its turn, in order.
@@ -18,29 +18,11 @@ impl Log {
     }
 }
 
+/// A session whose turn reports two pieces, and then ends in this way.
 #[derive(Debug)]
-struct Session(Log);
-
-impl Keepable for Session {
-    type Setup = ();
-
-    fn pid(&self) -> u32 {
-        7
-    }
-
-    async fn idle(&mut self) -> Idle {
-        Idle::Ended
-    }
-
-    fn end(self) {
-        self.0.note("session ended");
-    }
-}
-
-/// A turn that reports two pieces, and then ends in this way.
 struct Pieces {
     log: Log,
-    end: fn(&Log) -> Option<TurnEnd<Session, u8>>,
+    end: fn(&Log) -> Option<TurnEnd<u8>>,
 }
 
 fn piece(text: &str) -> Event {
@@ -50,11 +32,16 @@ fn piece(text: &str) -> Event {
     }
 }
 
-impl Work for Pieces {
-    type Session = Session;
+impl Session for Pieces {
+    type Setup = ();
+    type Input = ();
     type ReplyFacts = u8;
 
-    async fn turn(&mut self, report: &Report) -> TurnEnd<Session, u8> {
+    fn pid(&self) -> u32 {
+        7
+    }
+
+    async fn turn(&mut self, _: TurnInput<Pieces>, report: &Report) -> TurnEnd<u8> {
         for text in ["a", "b"] {
             self.log.note(text);
             report.received(1);
@@ -67,20 +54,24 @@ impl Work for Pieces {
         }
     }
 
-    async fn stop(self) -> Option<EndedProcess> {
+    async fn stop(self, _: Duration) -> Option<EndedProcess> {
         tokio::task::yield_now().await;
         self.log.note("stopped");
         None
     }
 
+    async fn idle(&mut self) -> Pulse {
+        Pulse::Ended
+    }
+
     fn end(self) {
-        self.log.note("work ended");
+        self.log.note("session ended");
     }
 }
 
-fn reply(log: &Log) -> Option<TurnEnd<Session, u8>> {
+fn reply(_: &Log) -> Option<TurnEnd<u8>> {
     Some(TurnEnd::Reply {
-        session: Some(Box::new(Session(log.clone()))),
+        goes_on: true,
         known: 9,
         diagnostics: vec!["odd".to_owned()],
         stdout_tail: "tail".to_owned(),
@@ -88,12 +79,12 @@ fn reply(log: &Log) -> Option<TurnEnd<Session, u8>> {
 }
 
 struct Begun {
-    turn: Turn<Session, u8>,
+    turn: Turn<Pieces>,
     log: Log,
     tracker: TaskTracker,
 }
 
-fn begin(end: fn(&Log) -> Option<TurnEnd<Session, u8>>) -> Begun {
+fn begin(end: fn(&Log) -> Option<TurnEnd<u8>>) -> Begun {
     let (log, tracker) = (Log::default(), TaskTracker::new());
     let of_park = log.clone();
     let start = TurnStart {
@@ -105,23 +96,26 @@ fn begin(end: fn(&Log) -> Option<TurnEnd<Session, u8>>) -> Begun {
             has_schema: false,
         },
         limits: ProcessLimits::default(),
-        pid: 7,
-        has_begun: false,
         tracker: &tracker,
-        park: Box::new(move |kept: Option<Kept<Session>>, _, known| {
+        park: Box::new(move |kept: Option<Kept<Pieces>>, _, known| {
             of_park.note(match (kept, known) {
                 (Some(kept), 9) if kept.pending.is_empty() => "kept",
                 _ => "not kept",
             });
         }),
     };
-    let work = Pieces { log: log.clone(), end };
-    let turn = Turn::begin(work, start);
+    let session = Box::new(Pieces { log: log.clone(), end });
+    let input = TurnInput {
+        input: (),
+        setup: Arc::new(()),
+        origin: Origin::Continued,
+    };
+    let turn = Turn::begin(session, input, start);
     Begun { turn, log, tracker }
 }
 
 /// The number of events of each step of `turn`, to its end.
-async fn steps(turn: &mut Turn<Session, u8>) -> Vec<usize> {
+async fn steps(turn: &mut Turn<Pieces>) -> Vec<usize> {
     let mut steps = Vec::new();
     loop {
         let mut events = Vec::new();
@@ -141,7 +135,7 @@ async fn a_turn_stands_still_until_what_it_told_was_taken() {
     assert_eq!(turn.next(&mut events).await, Progress::More);
     assert_eq!((events.len(), log.said(), turn.received_bytes()), (1, vec!["a"], 1));
     assert_eq!(steps(&mut turn).await, [1, 1]);
-    assert_eq!((log.said(), turn.has_begun()), (vec!["a", "b", "work ended"], true));
+    assert_eq!((log.said(), turn.has_begun()), (vec!["a", "b"], true));
 }
 
 #[tokio::test]

@@ -1,11 +1,9 @@
-//! Tests of what the calls of a provider find out about the installed CLI, and when: with a made-up source of sessions, whose
-//! processes are never started.
+//! Tests of what the calls of a provider find out about the installed CLI, and when: with a made-up form, whose processes are never
+//! started.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
 use tokio_util::sync::CancellationToken;
 
@@ -13,98 +11,19 @@ use super::*;
 use crate::cli_attempt::Dropped;
 use crate::cli_request::CliRequest;
 use crate::log::Log;
-use crate::request::Request;
+use crate::request::{CallOptions, Request};
+use crate::session::made_up::{Answers, MadeUp};
 use crate::sink::Sink;
-use dfp_exchange::form::ProcessOptions;
-use dfp_exchange::{Ended, Evidence, Exchange, Finish, Progress, StopReason};
-use dfp_model::event::Outcome;
+use dfp_exchange::form::{CallParts, ProcessOptions};
+use dfp_exchange::live::pool::SessionKey;
+use dfp_exchange::live::setup::SessionOutput;
+use dfp_exchange::live::thread::SessionThread;
+use dfp_model::event::Reply;
 use dfp_model::message::{Message, Role};
 use dfp_process::counted::RESOLVED;
 use dfp_provider::command::counted::BUILT;
-use dfp_provider::judge::TurnEvidence;
+use dfp_text::prompt::Encoding;
 use dfp_text::prompt::counted::RENDERED;
-
-/// A turn that answers at once.
-struct Answered;
-
-impl Exchange for Answered {
-    type Unusable = Unusable;
-
-    fn elapsed(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn received_bytes(&self) -> u64 {
-        1
-    }
-
-    async fn next(&mut self, events: &mut Vec<Event>) -> Progress {
-        events.push(Event::Message {
-            id: None,
-            content: "yes".to_owned(),
-        });
-        events.push(Event::Outcome(Box::new(Outcome {
-            subtype: Some("success".to_owned()),
-            ..Outcome::default()
-        })));
-        Progress::Over
-    }
-
-    fn stop(&mut self, _: StopReason) {}
-
-    async fn finish(self) -> Finish<Unusable> {
-        Finish::Ended(Box::new(Ended::new(Evidence::Turn(TurnEvidence {
-            wire: dfp_text::decode::Wire::ClaudeStream,
-            flags: Vec::new(),
-            stopped: None,
-            diagnostics: Vec::new(),
-            stdout_tail: String::new(),
-        }))))
-    }
-}
-
-/// A source of sessions that wait, or must be started.
-#[derive(Debug, Default)]
-struct MadeUp {
-    waits: AtomicBool,
-    /// The programs that were started, and their flags.
-    started: Mutex<Vec<(PathBuf, Vec<&'static str>)>>,
-}
-
-impl Source for MadeUp {
-    const ENGINE: EngineUsed = EngineUsed::Live;
-
-    /// True if a session may know the thread.
-    type Call = bool;
-    type Turn = Answered;
-
-    fn may_continue(call: &bool) -> bool {
-        *call
-    }
-
-    fn options(_: &bool) -> ProcessOptions {
-        ProcessOptions::default()
-    }
-
-    async fn begin(self: &Arc<Self>, asked: &TurnAsked<'_, bool>) -> Result<Begun<Answered>, NotBegun> {
-        let origin = match self.waits.load(Ordering::Relaxed) && *asked.call {
-            true => Origin::Continued,
-            false => {
-                let installed = asked.looked_at()?;
-                let start = (installed.binary.file().to_owned(), installed.line.flags.clone());
-                self.started.lock().unwrap().push(start);
-                Origin::Fresh
-            }
-        };
-        Ok(Begun {
-            exchange: Answered,
-            origin,
-            notes: Vec::new(),
-            sent: Box::new(String::new),
-            figures: Value::Null,
-        })
-    }
-}
 
 /// A folder with claude in it, as npm installs it.
 struct Folder(tempfile::TempDir);
@@ -140,15 +59,53 @@ fn counted() -> [usize; 3] {
     [BUILT.get(), RESOLVED.get(), RENDERED.get()]
 }
 
-/// Makes a call; returns its outcome, and the number of things built, searched and rendered for it.
-async fn call(base: &Arc<Base>, source: &Arc<MadeUp>, env: &Arc<Vars>, may_continue: bool) -> (String, [usize; 3]) {
+/// Makes a call, whose thread has a reply if it `may_continue`; returns its outcome, and the number of things built, searched and
+/// rendered for it.
+async fn call(
+    base: &Arc<Base>,
+    sessions: &Arc<Sessions<MadeUp>>,
+    env: &Arc<Vars>,
+    may_continue: bool,
+) -> (String, [usize; 3]) {
+    if may_continue && sessions.form.waits.load(Ordering::Relaxed) {
+        let reply = Reply {
+            content: "b".to_owned(),
+            ..Reply::default()
+        };
+        let first = SessionThread::new(vec![Message::new(Role::Human, "a")]);
+        let key = SessionKey {
+            setup: Arc::new(()),
+            env: Arc::clone(env),
+        };
+        let known = first.known_with(&reply, Vec::new());
+        sessions.pool.park(Answers, key, known);
+    }
     let before = counted();
-    let request = Request {
-        messages: vec![
+    let messages = match may_continue {
+        true => vec![
             Message::new(Role::Human, "a"),
             Message::new(Role::Ai, "b"),
             Message::new(Role::Human, "c"),
         ],
+        false => vec![Message::new(Role::Human, "a")],
+    };
+    let of_session = SessionCall::new::<MadeUp>(CallParts {
+        messages: messages.clone(),
+        note: None,
+        callers: None,
+        tools: &[],
+        options: &base.options,
+        choices: None,
+        output: SessionOutput::Text,
+        encoding: Encoding::Xml,
+        guard: None,
+    });
+    let request = Request {
+        messages,
+        options: CallOptions {
+            once: true,
+            ..CallOptions::default()
+        },
         ..Request::default()
     };
     let request = CliRequest::new(base, request, None).unwrap();
@@ -169,7 +126,7 @@ async fn call(base: &Arc<Base>, source: &Arc<MadeUp>, env: &Arc<Vars>, may_conti
         clock: Default::default(),
     };
     let mut info = RunInfo::default();
-    let way = drive(source, &attempt, &may_continue, Reading::default(), &mut info).await;
+    let way = drive(sessions, &attempt, &of_session, Reading::default(), &mut info).await;
     let came = match way {
         Ok(EngineResult::Outcome(AttemptOutcome::Replied(_))) => match info.continued {
             Some(true) => "continued".to_owned(),
@@ -187,10 +144,11 @@ fn base(options: &str) -> Arc<Base> {
     Arc::new(Base::new("claude", options, u64::MAX).unwrap())
 }
 
-fn waiting() -> Arc<MadeUp> {
-    let source = Arc::new(MadeUp::default());
-    source.waits.store(true, Ordering::Relaxed);
-    source
+/// Sessions of a provider, one of which waits for each thread.
+fn waiting(base: &Base) -> Arc<Sessions<MadeUp>> {
+    let sessions = Sessions::new(MadeUp::default(), &base.options, &base.lifecycle.runs);
+    sessions.form.waits.store(true, Ordering::Relaxed);
+    Arc::new(sessions)
 }
 
 fn is(came: &str, counts: [usize; 3]) -> (String, [usize; 3]) {
@@ -200,24 +158,25 @@ fn is(came: &str, counts: [usize; 3]) -> (String, [usize; 3]) {
 #[tokio::test]
 async fn a_turn_that_goes_on_builds_searches_and_renders_nothing() {
     for options in ["{}", r#"{"engine": "live"}"#] {
-        let (folder, base, source) = (Folder::with("2.1.330"), base(options), waiting());
+        let (folder, base) = (Folder::with("2.1.330"), base(options));
+        let sessions = waiting(&base);
         let env = folder.env();
         assert_eq!(
-            call(&base, &source, &env, false).await,
+            call(&base, &sessions, &env, false).await,
             is("started", [1, 1, 0]),
             "{options}"
         );
         // Each call has its own copy of the environment.
         for _ in 0..3 {
             assert_eq!(
-                call(&base, &source, &folder.env(), true).await,
+                call(&base, &sessions, &folder.env(), true).await,
                 is("continued", [0, 0, 0]),
                 "{options}"
             );
         }
         // The file is looked at for another process, and has not changed.
         assert_eq!(
-            call(&base, &source, &env, false).await,
+            call(&base, &sessions, &env, false).await,
             is("started", [0, 1, 0]),
             "{options}"
         );
@@ -226,56 +185,61 @@ async fn a_turn_that_goes_on_builds_searches_and_renders_nothing() {
 
 #[tokio::test]
 async fn a_session_that_is_gone_has_the_file_looked_at() {
-    let (folder, base, source) = (Folder::with("2.1.330"), base("{}"), waiting());
+    let (folder, base) = (Folder::with("2.1.330"), base("{}"));
+    let sessions = waiting(&base);
     let env = folder.env();
-    assert_eq!(call(&base, &source, &env, true).await, is("continued", [1, 1, 0]));
-    source.waits.store(false, Ordering::Relaxed);
-    assert_eq!(call(&base, &source, &env, true).await, is("started", [0, 1, 0]));
+    assert_eq!(call(&base, &sessions, &env, true).await, is("continued", [1, 1, 0]));
+    sessions.form.waits.store(false, Ordering::Relaxed);
+    assert_eq!(call(&base, &sessions, &env, true).await, is("started", [0, 1, 0]));
 }
 
 #[tokio::test]
 async fn an_update_is_noticed_by_the_next_start() {
-    let (folder, base, source) = (Folder::with("2.1.330"), base("{}"), waiting());
+    let (folder, base) = (Folder::with("2.1.330"), base("{}"));
+    let sessions = waiting(&base);
     let env = folder.env();
-    assert_eq!(call(&base, &source, &env, false).await, is("started", [1, 1, 0]));
+    assert_eq!(call(&base, &sessions, &env, false).await, is("started", [1, 1, 0]));
     folder.install("2.0.0");
-    assert_eq!(call(&base, &source, &env, true).await, is("continued", [0, 0, 0]));
+    assert_eq!(call(&base, &sessions, &env, true).await, is("continued", [0, 0, 0]));
     // A CLI that serves no sessions is called in print form, and the caller is warned.
     assert_eq!(
-        call(&base, &source, &env, false).await,
+        call(&base, &sessions, &env, false).await,
         is("print, told: true", [1, 1, 0])
     );
     folder.install("2.1.331");
-    assert_eq!(call(&base, &source, &env, false).await, is("started", [1, 1, 0]));
+    assert_eq!(call(&base, &sessions, &env, false).await, is("started", [1, 1, 0]));
 }
 
 #[tokio::test]
 async fn a_file_that_is_gone_is_named_by_the_next_start() {
-    let (folder, source) = (Folder::with("2.1.330"), waiting());
+    let folder = Folder::with("2.1.330");
     let options = json!({"cliPath": folder.file()}).to_string();
     let (base, env) = (base(&options), folder.env());
-    assert_eq!(call(&base, &source, &env, false).await, is("started", [1, 1, 0]));
+    let sessions = waiting(&base);
+    assert_eq!(call(&base, &sessions, &env, false).await, is("started", [1, 1, 0]));
     std::fs::remove_file(folder.file()).unwrap();
-    assert_eq!(call(&base, &source, &env, true).await, is("continued", [0, 0, 0]));
+    assert_eq!(call(&base, &sessions, &env, true).await, is("continued", [0, 0, 0]));
     let reason = format!(
         "CliNotFound: the CLI can't be started: {} does not exist. Install it with `npm install -g @anthropic-ai/claude-code`, or set \
          `cliPath`",
         folder.file().display()
     );
-    assert_eq!(call(&base, &source, &env, false).await, is(&reason, [0, 1, 0]));
+    assert_eq!(call(&base, &sessions, &env, false).await, is(&reason, [0, 1, 0]));
     // The process that was expected to wait is gone as well.
-    source.waits.store(false, Ordering::Relaxed);
-    assert_eq!(call(&base, &source, &env, true).await, is(&reason, [0, 1, 0]));
+    sessions.form.waits.store(false, Ordering::Relaxed);
+    assert_eq!(call(&base, &sessions, &env, true).await, is(&reason, [0, 1, 0]));
 }
 
 #[tokio::test]
 async fn another_path_leads_to_another_file() {
     let (one, two) = (Folder::with("2.1.330"), Folder::with("2.1.330"));
-    let (base, source) = (base("{}"), waiting());
+    let base = base("{}");
+    let sessions = waiting(&base);
     for folder in [&one, &two, &one] {
-        assert_eq!(call(&base, &source, &folder.env(), false).await.0, "started");
+        assert_eq!(call(&base, &sessions, &folder.env(), false).await.0, "started");
     }
-    let files: Vec<PathBuf> = source
+    let files: Vec<PathBuf> = sessions
+        .form
         .started
         .lock()
         .unwrap()
@@ -287,9 +251,10 @@ async fn another_path_leads_to_another_file() {
 
 #[tokio::test]
 async fn a_flag_that_was_refused_is_left_out_from_then_on() {
-    let (folder, base, source) = (Folder::with("2.1.330"), base("{}"), waiting());
+    let (folder, base) = (Folder::with("2.1.330"), base("{}"));
+    let sessions = waiting(&base);
     let env = folder.env();
-    assert_eq!(call(&base, &source, &env, false).await, is("started", [1, 1, 0]));
+    assert_eq!(call(&base, &sessions, &env, false).await, is("started", [1, 1, 0]));
     let program = base.programs.known(&env).unwrap();
     let flag = {
         let line = &program
@@ -306,9 +271,9 @@ async fn a_flag_that_was_refused_is_left_out_from_then_on() {
     };
     capabilities::remember_refused(program.binary(), &flag);
     // The known facts have changed, so even a turn that goes on looks again, once.
-    assert_eq!(call(&base, &source, &env, true).await, is("continued", [1, 1, 0]));
-    assert_eq!(call(&base, &source, &env, false).await, is("started", [0, 1, 0]));
-    let started = source.started.lock().unwrap();
+    assert_eq!(call(&base, &sessions, &env, true).await, is("continued", [1, 1, 0]));
+    assert_eq!(call(&base, &sessions, &env, false).await, is("started", [0, 1, 0]));
+    let started = sessions.form.started.lock().unwrap();
     let has = |at: usize| started[at].1.contains(&flag.as_str());
     assert_eq!([has(0), has(1)], [true, false]);
 }

@@ -1,7 +1,7 @@
-//! One turn of an opencode session: opens the session if there is none, sends the new part, and reads until the answer has come.
+//! One session of opencode: opens it if there is none, sends the new part, and reads until the answer has come.
 //!
-//! In: an [`OpencodeTurnInput`]. Out: events, and the result of the turn. Giving the turn up aborts it and forgets the session; so does
-//! every result but a reply, since opencode keeps failed turns in its history (OTHER-LIVE 1.7). The next call then replays the
+//! In: an [`OpencodeInput`]. Out: events, and the end of the turn. Giving the turn up aborts it and forgets the session; so does
+//! every end but a reply, since opencode keeps failed turns in its history (OTHER-LIVE 1.7). The next call then replays the
 //! thread, which costs 20 ms.
 
 use std::sync::Arc;
@@ -12,80 +12,50 @@ use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
+use super::conversation::OpencodeConversation;
+use super::form::Opencode;
 use super::history::{self, ReplayTarget};
 use super::http::HttpFailure;
 use super::parts::OpencodeAnswer;
 use super::reader::{OpencodeTurnReader, OpencodeTurnStep};
 use super::service::OpencodeService;
-use super::session::OpencodeSession;
 use super::setup::Setup;
 use super::wire::{self, AGENT, Id, InputPart, OpencodeCallResult, Prompt, SessionOpened};
 use crate::EndedProcess;
-use crate::form::WorkParts;
-use crate::host::Heartbeat;
-use crate::live::keep::Keepable;
+use crate::form::InServer;
+use crate::host::{Heartbeat, Host};
+use crate::live::hosted::{EXIT, GONE, Incoming};
+use crate::live::session::{Pulse, Session, TurnInput};
 use crate::live::thread::SessionThread;
-use crate::live::turn::{self, Report, Work};
+use crate::live::turn::{Report, TurnEnd};
 use dfp_model::event::{Event, Failure};
 use dfp_model::message::{Message, Role};
 
 /// The time by which the stream may report the end of a turn later than its answer: some milliseconds were measured.
 const LATE: Duration = Duration::from_secs(5);
-/// The time to wait for the exit of a process that has closed its output.
-const EXIT: Duration = Duration::from_secs(10);
 /// The failure of a message that opencode itself refuses: the cause is only in opencode's log.
 const REFUSED: &str = "refused_message";
 /// The failure of a turn whose answer has more bytes than allowed.
 const TOO_LONG: &str = "answer_too_long";
-/// The failure of a turn whose process has ended.
-const GONE: &str = "server_gone";
 /// The failure of a turn for which there is no session.
 const NO_SESSION: &str = "no_session";
 
-/// The input of a turn, and its session.
+/// The input of a turn.
 #[derive(Debug)]
-pub enum OpencodeTurnInput {
-    /// A thread, for a session that is to be opened.
-    Fresh {
-        service: Arc<OpencodeService>,
-        thread: Arc<SessionThread>,
-        /// Text that is said after the thread and is no part of it.
-        note: Option<String>,
-    },
-    /// The new part, for a session that knows the beginning.
-    Continued {
-        session: Box<OpencodeSession>,
-        /// The results of its calls, by the API's ids.
-        results: Vec<(String, OpencodeCallResult)>,
-        /// The messages after the results.
-        messages: Vec<Vec<InputPart>>,
-    },
-}
-
-/// The input that is still to be sent.
-#[derive(Debug)]
-enum OpencodeUnsent {
-    /// A whole thread, and the note after it.
+pub enum OpencodeInput {
+    /// A thread, for a session that is to be opened, and text that is said after the thread and is no part of it.
     Whole(Arc<SessionThread>, Option<String>),
     /// The results of calls, by the API's ids, and the messages after them.
     New(Vec<(String, OpencodeCallResult)>, Vec<Vec<InputPart>>),
 }
 
-type OpencodeTurnEnd = turn::TurnEnd<OpencodeSession, ()>;
-
-/// The work of a turn.
+/// A session of an opencode server.
 #[derive(Debug)]
-pub struct OpencodeSessionWork {
+pub struct OpencodeSession {
     service: Arc<OpencodeService>,
     setup: Arc<Setup>,
-    /// The input, until it is sent.
-    unsent: Option<OpencodeUnsent>,
-    /// The session, as soon as there is one.
-    session: Option<Box<OpencodeSession>>,
-    /// True if the session is opened for this turn.
-    is_fresh: bool,
-    /// The check whether the server answers, during a turn that is answered only at its end.
-    heartbeat: Heartbeat,
+    /// The server's side of it, as soon as there is one.
+    conversation: Option<OpencodeConversation>,
     /// The longest answer, bytes.
     most: usize,
     tracker: TaskTracker,
@@ -98,30 +68,15 @@ enum NotSent {
     Failed(HttpFailure),
 }
 
-impl OpencodeSessionWork {
-    /// Makes the work of the turn that begins with `opening`.
-    pub fn new(opening: OpencodeTurnInput, parts: WorkParts<'_, Setup>) -> OpencodeSessionWork {
-        let (service, session, unsent) = match opening {
-            OpencodeTurnInput::Fresh { service, thread, note } => (service, None, OpencodeUnsent::Whole(thread, note)),
-            OpencodeTurnInput::Continued {
-                session,
-                results,
-                messages,
-            } => (
-                Arc::clone(&session.service),
-                Some(session),
-                OpencodeUnsent::New(results, messages),
-            ),
-        };
-        OpencodeSessionWork {
-            service,
-            setup: parts.setup,
-            unsent: Some(unsent),
-            is_fresh: session.is_none(),
-            session,
-            heartbeat: Heartbeat::default(),
-            most: parts.limits.max_stdout,
-            tracker: parts.tracker.clone(),
+impl OpencodeSession {
+    /// Makes a session that its first turn opens.
+    pub fn new(place: InServer<'_, Opencode>) -> OpencodeSession {
+        OpencodeSession {
+            service: place.server,
+            setup: place.setup,
+            conversation: None,
+            most: place.limits.max_stdout,
+            tracker: place.tracker.clone(),
         }
     }
 
@@ -168,14 +123,13 @@ impl OpencodeSessionWork {
         let id = id.ok_or_else(|| HttpFailure::Unfit("opencode opened a session without an id".to_owned()))?;
         service.host().count_session();
         report.begun();
-        let session = OpencodeSession::new(service, set, id, model, self.tracker.clone());
-        self.session = Some(Box::new(session));
+        self.conversation = Some(OpencodeConversation::new(service, set, id, model, self.tracker.clone()));
         Ok(with_note(vec![last], note))
     }
 
     /// Sends `messages` to the session, the last of which is answered.
     async fn say(&mut self, messages: &[Vec<InputPart>]) -> Result<(), NotSent> {
-        let Some(session) = &mut self.session else {
+        let Some(session) = &mut self.conversation else {
             return Err(NotSent::Vanished);
         };
         let (last, before) = messages
@@ -193,29 +147,47 @@ impl OpencodeSessionWork {
         Ok(())
     }
 
+    /// Sends the input of a turn. The heartbeat watches a turn that is answered only at its end.
+    async fn send(&mut self, input: OpencodeInput, report: &Report) -> Result<Heartbeat, NotSent> {
+        match input {
+            OpencodeInput::Whole(thread, note) => {
+                let messages = self.open(&thread, note, report).await.map_err(NotSent::Failed)?;
+                self.say(&messages).await?;
+                Ok(Heartbeat::default())
+            }
+            OpencodeInput::New(results, messages) => {
+                let session = self.conversation.as_mut().ok_or(NotSent::Vanished)?;
+                let heartbeat = session.service.heartbeat();
+                // The model was not asked anything yet: another session can take the turn.
+                let written = write_results(session, results).await;
+                written.map_err(|_| NotSent::Vanished)?;
+                self.say(&messages).await?;
+                Ok(heartbeat)
+            }
+        }
+    }
+
     /// Reads until the answer has come.
-    async fn read(&mut self, report: &Report) -> OpencodeTurnEnd {
-        let setup = Arc::clone(&self.setup);
-        let Some(session) = self.session.as_deref_mut() else {
-            return OpencodeTurnEnd::Vanished;
+    async fn read(&mut self, is_fresh: bool, heartbeat: Heartbeat, report: &Report) -> TurnEnd<()> {
+        let Some(session) = &mut self.conversation else {
+            return TurnEnd::Vanished;
         };
         let id = session.id.as_str().to_owned();
-        let mut reader = OpencodeTurnReader::new(&setup.tools, &id);
-        let before = session.inbox.bytes();
-        let mut session_event = Some(Event::Session {
+        let mut reader = OpencodeTurnReader::new(&self.setup.tools, &id);
+        let opening = Event::Session {
             session_id: Some(id.clone()),
             model: session.model.as_ref().map(ToString::to_string),
             permission_mode: None,
             version: Some(self.service.version.clone()),
-        });
-        let mut events = Vec::new();
+        };
+        let mut incoming = Incoming::new(report, &session.inbox, heartbeat, opening);
         let mut answer = None;
         let mut latest: Option<Instant> = None;
-        let (mut idle, mut aborted) = (false, false);
+        let mut is_idle = false;
         // The stream reports the end of a turn, too: events before that belong to the reply.
-        while answer.is_none() || !idle {
+        while answer.is_none() || !is_idle {
             // If this is given up, the running request must be in the session, to be aborted.
-            let OpencodeSession { inbox, asking, .. } = &mut *session;
+            let OpencodeConversation { inbox, asking, .. } = &mut *session;
             let done = async {
                 match asking {
                     Some(asking) => asking
@@ -226,61 +198,49 @@ impl OpencodeSessionWork {
             };
             let next = tokio::select! {
                 biased;
-                next = inbox.next() => next,
+                next = incoming.wait(inbox) => next,
                 done = done => {
                     answer = Some(done);
                     session.asking = None;
                     latest = Some(Instant::now() + LATE);
-                    idle |= !matches!(answer, Some(Ok(_)));
+                    is_idle |= !matches!(answer, Some(Ok(_)));
                     continue;
                 }
                 () = sleep_until(latest.unwrap_or_else(Instant::now)), if latest.is_some() => break,
-                // Nothing came back: the whole thread goes to another server.
-                () = self.heartbeat.missed(), if session_event.is_some() => return OpencodeTurnEnd::Vanished,
             };
             let Some(event) = next else { break };
-            let step = reader.push(event, &mut events);
+            let step = reader.push(event, &mut incoming.events);
             // Events before the turn may be the last ones of the turn before.
-            if reader.has_begun() || !events.is_empty() {
-                report.received(session.inbox.bytes() - before);
-                report.begun();
-                events.splice(0..0, session_event.take());
+            if reader.has_begun() || !incoming.events.is_empty() {
+                incoming.begun(&session.inbox);
             }
             match step {
                 OpencodeTurnStep::More => {}
                 OpencodeTurnStep::Reject(request) => session.reject(&request),
                 // Before the turn begins, this is the end of the turn before.
-                OpencodeTurnStep::Idle => idle = reader.has_begun() || answer.is_some(),
+                OpencodeTurnStep::Idle => is_idle = reader.has_begun() || answer.is_some(),
                 OpencodeTurnStep::Abort => {
-                    aborted = true;
-                    break;
+                    incoming.push();
+                    return TurnEnd::Failed;
                 }
             }
-            if !events.is_empty() {
-                report.tell(&mut events).await;
+            if !incoming.events.is_empty() {
+                incoming.tell().await;
             }
         }
-        if aborted {
-            report.push(events);
-            return OpencodeTurnEnd::Failed;
-        }
+        // Nothing came back: the whole thread goes to another server.
+        let may_try_another = incoming.is_untouched() && !is_fresh;
         let body = match answer {
+            _ if incoming.hangs() => return TurnEnd::Vanished,
             Some(Ok(body)) => body,
             // The process has died since its last turn, and told nothing of this one.
-            Some(Err(HttpFailure::Lost(_)))
-                if session_event.is_some() && !self.is_fresh && session.service.server.has_ended().await =>
-            {
-                return OpencodeTurnEnd::Vanished;
+            Some(Err(HttpFailure::Lost(_))) if may_try_another && self.service.server.has_ended().await => {
+                return TurnEnd::Vanished;
             }
             Some(Err(failure)) => return self.no_session(failure, report).await,
             // The process is gone, or more came than could be taken.
-            None if session.service.host().is_over() => {
-                let untouched = session_event.is_some() && !self.is_fresh;
-                return match untouched {
-                    true => OpencodeTurnEnd::Vanished,
-                    false => self.gone(report).await,
-                };
-            }
+            None if self.service.host().is_over() && may_try_another => return TurnEnd::Vanished,
+            None if self.service.host().is_over() => return self.gone(report).await,
             None => {
                 let reason = "more came for this session than could be taken";
                 return report.fail(Failure::named(NO_SESSION, reason));
@@ -290,41 +250,32 @@ impl OpencodeSessionWork {
             let reason = "opencode's answer to the message can't be read";
             return report.fail(Failure::named(NO_SESSION, reason));
         };
-        events.extend(session_event.take());
-        let calls = reader.finish(answer, &mut events);
-        report.push(events);
-        match (calls, self.session.take()) {
-            (Some(open), Some(mut session)) => {
+        incoming.begun(&session.inbox);
+        let open = reader.finish(answer, &mut incoming.events);
+        incoming.push();
+        match open {
+            Some(open) => {
                 session.calls = open.calls;
-                self.session = Some(session);
-                OpencodeTurnEnd::Reply {
-                    session: self.session.take_if(|_| !open.has_lost),
-                    known: (),
-                    diagnostics: Vec::new(),
-                    stdout_tail: String::new(),
-                }
+                TurnEnd::reply(!open.has_lost, ())
             }
-            (_, session) => {
-                self.session = session;
-                OpencodeTurnEnd::Failed
-            }
+            None => TurnEnd::Failed,
         }
     }
 
     /// The end of a turn for which there is no session, or whose message was not taken.
-    async fn no_session(&mut self, failure: HttpFailure, report: &Report) -> OpencodeTurnEnd {
+    async fn no_session(&self, failure: HttpFailure, report: &Report) -> TurnEnd<()> {
         match failure {
             HttpFailure::Lost(reason) => match self.service.server.has_ended().await {
                 // The process has died since its last turn, and got nothing of this one. A process that never was of use would
                 // die again.
-                true if self.session.is_none() && self.service.host().has_served() => OpencodeTurnEnd::Vanished,
+                true if self.conversation.is_none() && self.service.host().has_served() => TurnEnd::Vanished,
                 true => self.gone(report).await,
                 false => report.fail(Failure::named(NO_SESSION, reason)),
             },
             HttpFailure::Unfit(reason) => report.fail(Failure::named(NO_SESSION, reason)),
             // A process that never was of use would hang again.
-            HttpFailure::Unanswered(_) if self.session.is_none() && self.service.host().has_served() => {
-                OpencodeTurnEnd::Vanished
+            HttpFailure::Unanswered(_) if self.conversation.is_none() && self.service.host().has_served() => {
+                TurnEnd::Vanished
             }
             HttpFailure::Unanswered(unanswered) => {
                 report.fail(Failure::named(GONE, format!("opencode serve hangs: {unanswered}")))
@@ -341,7 +292,7 @@ impl OpencodeSessionWork {
         }
     }
 
-    async fn gone(&mut self, report: &Report) -> OpencodeTurnEnd {
+    async fn gone(&self, report: &Report) -> TurnEnd<()> {
         let exit = self.service.host().ended(EXIT).await;
         if let Some(fault) = self.service.server.fault() {
             return report.fail(Failure::named(GONE, fault));
@@ -349,36 +300,26 @@ impl OpencodeSessionWork {
         let failure = Failure::named(GONE, "opencode serve ended in the middle of a turn");
         report.host_gone(exit.as_deref(), failure)
     }
-
-    async fn sent(&mut self, report: &Report) -> Result<(), NotSent> {
-        match self.unsent.take() {
-            Some(OpencodeUnsent::Whole(thread, note)) => {
-                let messages = self.open(&thread, note, report).await.map_err(NotSent::Failed)?;
-                self.say(&messages).await
-            }
-            Some(OpencodeUnsent::New(results, messages)) => {
-                let Some(session) = &mut self.session else {
-                    return Err(NotSent::Vanished);
-                };
-                self.heartbeat = session.service.heartbeat();
-                // The model was not asked anything yet: another session can take the turn.
-                let written = write_results(session, results).await;
-                written.map_err(|_| NotSent::Vanished)?;
-                self.say(&messages).await
-            }
-            None => Err(NotSent::Vanished),
-        }
-    }
 }
 
-impl Work for OpencodeSessionWork {
-    type Session = OpencodeSession;
+impl Session for OpencodeSession {
+    type Setup = Setup;
+    type Input = OpencodeInput;
     type ReplyFacts = ();
 
-    async fn turn(&mut self, report: &Report) -> OpencodeTurnEnd {
-        match self.sent(report).await {
-            Ok(()) => self.read(report).await,
-            Err(NotSent::Vanished) if !self.is_fresh => OpencodeTurnEnd::Vanished,
+    fn pid(&self) -> u32 {
+        self.service.host().pid()
+    }
+
+    fn host(&self) -> Option<&Host> {
+        Some(self.service.host())
+    }
+
+    async fn turn(&mut self, turn: TurnInput<OpencodeSession>, report: &Report) -> TurnEnd<()> {
+        let is_fresh = self.conversation.is_none();
+        match self.send(turn.input, report).await {
+            Ok(heartbeat) => self.read(is_fresh, heartbeat, report).await,
+            Err(NotSent::Vanished) if !is_fresh => TurnEnd::Vanished,
             Err(NotSent::Vanished) => {
                 let lost = HttpFailure::Lost("the session is gone".to_owned());
                 self.no_session(lost, report).await
@@ -387,21 +328,47 @@ impl Work for OpencodeSessionWork {
         }
     }
 
-    async fn stop(self) -> Option<EndedProcess> {
-        if let Some(session) = self.session {
-            session.close().await;
+    async fn stop(self, _: Duration) -> Option<EndedProcess> {
+        if let Some(conversation) = self.conversation {
+            conversation.close().await;
         }
         None
     }
 
-    fn end(self) {
-        if let Some(session) = self.session {
-            session.end();
+    async fn idle(&mut self) -> Pulse {
+        match &mut self.conversation {
+            Some(conversation) => conversation.idle().await,
+            None => Pulse::Ended,
         }
+    }
+
+    fn end(self) {
+        if let Some(conversation) = self.conversation {
+            self.tracker.spawn(conversation.close());
+        }
+    }
+
+    async fn blind_model(&self) -> Option<String> {
+        let service = &self.service;
+        let (model, set) = match &self.conversation {
+            Some(session) => (session.model.clone()?, Arc::clone(&session.set)),
+            None => {
+                let set = service.tool_set(&self.setup.tools).await.ok()?;
+                (service.model(self.setup.model.as_ref(), &set.directory).await?, set)
+            }
+        };
+        // If the server can't be asked, the turn itself will report that.
+        let takes = service.takes_images(&model, &set.directory).await.ok()?;
+        (!takes).then(|| format!("opencode's model {model} (by its `modalities.input`)"))
     }
 }
 
-fn prompt<'a>(setup: &'a Setup, session: &'a OpencodeSession, parts: &'a [InputPart], no_reply: bool) -> Prompt<'a> {
+fn prompt<'a>(
+    setup: &'a Setup,
+    session: &'a OpencodeConversation,
+    parts: &'a [InputPart],
+    no_reply: bool,
+) -> Prompt<'a> {
     Prompt {
         agent: AGENT,
         model: session.model.as_ref(),
@@ -424,7 +391,7 @@ pub fn with_note(mut messages: Vec<Vec<InputPart>>, note: Option<String>) -> Vec
 
 /// Writes the results over the calls that were rejected.
 async fn write_results(
-    session: &mut OpencodeSession,
+    session: &mut OpencodeConversation,
     results: Vec<(String, OpencodeCallResult)>,
 ) -> Result<(), HttpFailure> {
     let calls = std::mem::take(&mut session.calls);

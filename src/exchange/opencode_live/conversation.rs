@@ -15,11 +15,11 @@ use super::http::HttpFailure;
 use super::inbound::ServerEvent;
 use super::reader::OpencodeOpenCall;
 use super::service::OpencodeService;
-use super::setup::{Model, Setup};
+use super::setup::Model;
 use super::tools::ToolSet;
 use super::wire::{self, Id};
 use crate::live::inbox::Inbox;
-use crate::live::keep::{Idle, Keepable};
+use crate::live::session::Pulse;
 
 /// The time that an aborted turn may take to end, and the server to forget its session, together: 15 to 50 ms were measured. The
 /// caller of the turn waits so long at most.
@@ -32,7 +32,7 @@ pub type PromptTask = JoinHandle<Result<Bytes, HttpFailure>>;
 
 /// A session of a server.
 #[derive(Debug)]
-pub struct OpencodeSession {
+pub struct OpencodeConversation {
     /// The server in which the session lives.
     pub service: Arc<OpencodeService>,
     /// The session's folder, and the tools in it.
@@ -49,7 +49,7 @@ pub struct OpencodeSession {
     tracker: TaskTracker,
 }
 
-impl OpencodeSession {
+impl OpencodeConversation {
     /// Makes the session `id` of `service`, in the folder of `set`.
     pub fn new(
         service: Arc<OpencodeService>,
@@ -57,8 +57,8 @@ impl OpencodeSession {
         id: Id,
         model: Option<Model>,
         tracker: TaskTracker,
-    ) -> OpencodeSession {
-        OpencodeSession {
+    ) -> OpencodeConversation {
+        OpencodeConversation {
             inbox: service.server.inbox(id.as_str()),
             service,
             set,
@@ -132,7 +132,7 @@ impl OpencodeSession {
     }
 }
 
-impl OpencodeSession {
+impl OpencodeConversation {
     /// Stops the turn in progress, if there is one, and makes the server forget the session.
     pub async fn close(mut self) {
         let began = Instant::now();
@@ -157,25 +157,13 @@ impl OpencodeSession {
             self.tracker.spawn(forgotten);
         }
     }
-}
 
-impl Keepable for OpencodeSession {
-    type Setup = Setup;
-
-    fn pid(&self) -> u32 {
-        self.service.host().pid()
-    }
-
-    async fn idle(&mut self) -> Idle {
+    /// Waits until the session can't continue. Cancel safe.
+    pub async fn idle(&mut self) -> Pulse {
         loop {
             if let None | Some(ServerEvent::Gone) = self.inbox.next_at_rest(self.service.host()).await {
-                return Idle::Ended;
+                return Pulse::Ended;
             }
         }
-    }
-
-    fn end(self) {
-        let tracker = self.tracker.clone();
-        tracker.spawn(self.close());
     }
 }

@@ -1,0 +1,375 @@
+//! One session of codex: opens a thread if there is none, sends the new part, and reads until the reply has come.
+//!
+//! In: a [`CodexInput`]. Out: events, and the end of the turn. Giving the turn up stops it and forgets the thread; so does every
+//! end but a reply, since codex keeps failed turns in its history (CODEX-LIVE pitfall 17). A new thread costs 10 to 17 ms.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio_util::task::TaskTracker;
+
+use super::conversation::CodexThread;
+use super::form::Codex;
+use super::inbound::ThreadEvent;
+use super::items;
+use super::reader::{CodexTurnReader, CodexTurnStep};
+use super::recall::Recalled;
+use super::service::CodexService;
+use super::settings::refused_setting;
+use super::setup::Setup;
+use super::wire::{CodexTurnStart, InjectItems, ThreadStart, ToolAnswer};
+use crate::EndedProcess;
+use crate::form::InServer;
+use crate::host::{Heartbeat, Host};
+use crate::live::hosted::{Incoming, Program, UNFIT, request_failed};
+use crate::live::session::{Pulse, Session, TurnInput};
+use crate::live::turn::{Report, TurnEnd};
+use crate::rpc::message::RpcError;
+use crate::rpc::{Answering, RequestError};
+use dfp_model::event::Event;
+
+/// The time for which a stream may be silent if no option sets it: codex's own limit.
+const SILENCE: Duration = Duration::from_secs(300);
+/// The time after its own limit that codex takes to report it.
+const SLACK: Duration = Duration::from_secs(1);
+/// The words for codex in the reasons of failures.
+const PROGRAM: Program = Program {
+    process: "codex app-server",
+    session: "thread",
+};
+
+/// The input of a turn: a history for a thread that is to be opened, or the new part for one that knows the beginning.
+#[derive(Debug)]
+pub struct CodexInput {
+    /// The results of its calls, by the API's ids.
+    pub results: Vec<(String, ToolAnswer)>,
+    /// The items after the results, or those of the whole history.
+    pub items: Vec<Value>,
+}
+
+/// The facts that are known of a reply beside its events.
+#[derive(Debug)]
+pub struct CodexReplyFacts {
+    pub recalled: Recalled,
+    /// The model that was asked, as far as it is known.
+    pub model: String,
+}
+
+/// A session of a codex server.
+#[derive(Debug)]
+pub struct CodexSession {
+    service: Arc<CodexService>,
+    setup: Arc<Setup>,
+    /// The time for which nothing may come after a call.
+    silence: Duration,
+    /// The thread, as soon as there is one.
+    thread: Option<CodexThread>,
+    /// The pending answer for a thread that is being opened.
+    opening: Option<Answering>,
+    tracker: TaskTracker,
+}
+
+impl CodexSession {
+    /// Makes a session without a thread, which its first turn opens.
+    pub fn new(place: InServer<'_, Codex>) -> CodexSession {
+        CodexSession {
+            service: place.server,
+            setup: place.setup,
+            silence: place.limits.idle_timeout.unwrap_or(SILENCE) + SLACK,
+            thread: None,
+            opening: None,
+            tracker: place.tracker.clone(),
+        }
+    }
+
+    /// Opens a thread, without the settings that an older codex does not take.
+    async fn open(&mut self, report: &Report) -> Result<(), TurnEnd<CodexReplyFacts>> {
+        let (service, setup) = (Arc::clone(&self.service), Arc::clone(&self.setup));
+        let silence = self.silence;
+        let namespace = setup.namespace();
+        let mut settings = service.config.thread_settings(silence, namespace);
+        for name in service.refused_settings() {
+            settings.remove(&name);
+        }
+        let tools = setup.dynamic_tools();
+        loop {
+            let start = ThreadStart {
+                cwd: &service.folder,
+                approval_policy: "never",
+                sandbox: "read-only",
+                base_instructions: (!setup.own_instructions).then_some(""),
+                developer_instructions: &setup.system,
+                ephemeral: true,
+                environments: [],
+                experimental_raw_events: true,
+                config: &settings,
+                model: setup.model.as_deref(),
+                model_provider: service.config.thread_provider(),
+                dynamic_tools: &tools,
+            };
+            let answer = self.opening.insert(service.server.post("thread/start", &start));
+            let answer = service.server.answer(answer).await;
+            if !matches!(answer, Err(RequestError::Unanswered(_))) {
+                self.opening = None;
+            }
+            match answer {
+                Ok(answer) => return self.opened(&answer, report).await,
+                Err(RequestError::Refused(refused)) => match refused_setting(&refused.message, &settings) {
+                    Some(name) => {
+                        settings.remove(&name);
+                        service.remember_refused(name);
+                    }
+                    None => return Err(self.not_started(RequestError::Refused(refused), report).await),
+                },
+                // The process has died since its last turn, or hangs, and got nothing of this one. A process that never was of
+                // use would fail again.
+                Err(RequestError::Gone | RequestError::Unanswered(_)) if service.host().has_served() => {
+                    return Err(TurnEnd::Vanished);
+                }
+                Err(error) => return Err(self.not_started(error, report).await),
+            }
+        }
+    }
+
+    async fn opened(&mut self, answer: &RawValue, report: &Report) -> Result<(), TurnEnd<CodexReplyFacts>> {
+        let Ok(opened) = serde_json::from_str::<CodexOpened>(answer.get()) else {
+            let error = RpcError::of("codex opened a thread without an id");
+            return Err(self.not_started(RequestError::Refused(error), report).await);
+        };
+        let service = Arc::clone(&self.service);
+        service.host().count_session();
+        report.begun();
+        let (id, model) = (opened.thread.id, opened.model);
+        if !opened.instruction_sources.is_empty() {
+            let sources = opened.instruction_sources.join(", ");
+            let message = format!("codex sends instructions of the user's with this thread: {sources}");
+            report.push([Event::Warning {
+                code: "INSTRUCTIONS_SENT".to_owned(),
+                message,
+            }]);
+        }
+        let tracker = self.tracker.clone();
+        let thread = CodexThread::new(service, id, model, tracker);
+        if thread.inbox.is_second() {
+            // The thread is sent nothing: it belongs to another call, and continues as it is.
+            let error = RpcError::of("codex opened a thread with the id of one that is open");
+            return Err(self.not_started(RequestError::Refused(error), report).await);
+        }
+        self.thread = Some(thread);
+        Ok(())
+    }
+
+    /// Injects `items` into an idle thread, and starts a turn. The two are sent one directly after the other, which loses nothing
+    /// (CODEX-LIVE pitfall 10).
+    async fn start_turn(&mut self, items: &[Value]) -> Result<(), RequestError> {
+        let thread = self.thread.as_mut().ok_or(RequestError::Gone)?;
+        thread.is_starting = true;
+        let (server, thread_id) = (&thread.service.server, thread.id.as_str());
+        let injected =
+            (!items.is_empty()).then(|| server.post("thread/inject_items", &InjectItems { thread_id, items }));
+        let start = CodexTurnStart {
+            thread_id,
+            input: [],
+            effort: self.setup.effort.as_deref(),
+            output_schema: self.setup.output.as_ref(),
+        };
+        let started = server.post("turn/start", &start);
+        for answer in injected.into_iter().chain([started]) {
+            server.answer(answer).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends the new part to a thread that waits. The heartbeat is that of results, which have no answer.
+    async fn continue_turn(&mut self, CodexInput { results, items }: CodexInput) -> Result<Heartbeat, RequestError> {
+        if results.is_empty() {
+            self.start_turn(&items).await?;
+            return Ok(Heartbeat::default());
+        }
+        let thread = self.thread.as_mut().ok_or(RequestError::Gone)?;
+        let service = Arc::clone(&thread.service);
+        if service.host().is_over() {
+            return Err(RequestError::Gone);
+        }
+        let mut heartbeat = Heartbeat::default();
+        if items.is_empty() {
+            heartbeat = service.heartbeat();
+        } else {
+            // Sent directly before the results, most of the items would miss the request (CODEX-LIVE pitfall 10).
+            let inject = InjectItems {
+                thread_id: &thread.id,
+                items: &items,
+            };
+            service.server.request("thread/inject_items", &inject).await?;
+        }
+        for (call, answer) in results {
+            thread.answer(&call, answer);
+        }
+        Ok(heartbeat)
+    }
+
+    /// Reads until the reply has come.
+    async fn read(&mut self, is_fresh: bool, heartbeat: Heartbeat, report: &Report) -> TurnEnd<CodexReplyFacts> {
+        let Some(thread) = &mut self.thread else {
+            return TurnEnd::Vanished;
+        };
+        let mut reader = CodexTurnReader::new(&self.setup.tools, &thread.id, &thread.model, thread.turn.clone());
+        let opening = Event::Session {
+            session_id: Some(thread.id.clone()),
+            model: Some(thread.model.clone()).filter(|model| !model.is_empty()),
+            permission_mode: None,
+            version: self.service.version.clone(),
+        };
+        let mut incoming = Incoming::new(report, &thread.inbox, heartbeat, opening);
+        let step = loop {
+            let next = incoming.next(&mut thread.inbox);
+            let next = match reader.waits_behind_call() {
+                false => Ok(next.await),
+                true => tokio::time::timeout(self.silence, next).await,
+            };
+            let limits = self.service.server.protocol().limits();
+            let step = match next {
+                Ok(Some(ThreadEvent::ToolCall { request, call })) => {
+                    thread.asked(call, request);
+                    CodexTurnStep::More
+                }
+                Ok(Some(event)) => reader.push(event, &limits, &mut incoming.events),
+                Ok(None) => return incoming.closed(self.service.host(), is_fresh, PROGRAM).await,
+                Err(_) => reader.silent(&limits, &mut incoming.events),
+            };
+            thread.turn.clone_from(&reader.turn);
+            thread.is_starting &= reader.turn.is_none() && step == CodexTurnStep::More;
+            for call in reader.take_unfit() {
+                thread.answer(&call, items::answer_of(UNFIT));
+            }
+            if step != CodexTurnStep::More {
+                incoming.push();
+                break step;
+            }
+            incoming.tell().await;
+        };
+        match step {
+            CodexTurnStep::Reply => {
+                let (items, callers) = reader.into_items();
+                let known = CodexReplyFacts {
+                    recalled: Recalled::new(items, callers),
+                    model: asked_model(&self.service, &self.setup),
+                };
+                TurnEnd::reply(true, known)
+            }
+            _ => TurnEnd::Failed,
+        }
+    }
+
+    /// Returns whether a server that failed in this way has got nothing of the turn, and another one may do better.
+    fn may_try_another(&self, error: &RequestError) -> bool {
+        // A server that never was of use would fail again.
+        matches!(error, RequestError::Unanswered(_)) && self.service.host().sessions() > 1
+    }
+
+    /// The end of a turn that could not be begun.
+    async fn not_started(&self, error: RequestError, report: &Report) -> TurnEnd<CodexReplyFacts> {
+        request_failed(report, self.service.host(), PROGRAM, error).await
+    }
+
+    /// Forgets the thread that is being opened, if there is one: it is opened for nobody.
+    fn forget_opening(&mut self) {
+        let Some(answer) = self.opening.take() else { return };
+        // This wait must not keep the server alive.
+        let service = Arc::downgrade(&self.service);
+        self.tracker.spawn(async move {
+            if let Ok(Ok(answer)) = answer.await
+                && let Ok(opened) = serde_json::from_str::<CodexOpened>(answer.get())
+                && let Some(service) = service.upgrade()
+            {
+                service.unsubscribe(&opened.thread.id);
+            }
+        });
+    }
+}
+
+impl Session for CodexSession {
+    type Setup = Setup;
+    type Input = CodexInput;
+    type ReplyFacts = CodexReplyFacts;
+
+    fn pid(&self) -> u32 {
+        self.service.host().pid()
+    }
+
+    fn host(&self) -> Option<&Host> {
+        Some(self.service.host())
+    }
+
+    async fn turn(&mut self, turn: TurnInput<CodexSession>, report: &Report) -> TurnEnd<CodexReplyFacts> {
+        let is_fresh = self.thread.is_none();
+        let sent = match is_fresh {
+            true => match self.open(report).await {
+                Ok(()) => self.start_turn(&turn.input.items).await.map(|()| Heartbeat::default()),
+                Err(end) => return end,
+            },
+            false => match self.continue_turn(turn.input).await {
+                // The model was not asked anything yet: another thread can take the turn.
+                Err(_) => return TurnEnd::Vanished,
+                sent => sent,
+            },
+        };
+        match sent {
+            Ok(heartbeat) => self.read(is_fresh, heartbeat, report).await,
+            Err(error) if self.may_try_another(&error) => TurnEnd::Vanished,
+            Err(error) => {
+                if let Some(thread) = &mut self.thread {
+                    thread.is_starting &= matches!(error, RequestError::Unanswered(_));
+                }
+                self.not_started(error, report).await
+            }
+        }
+    }
+
+    async fn stop(mut self, _: Duration) -> Option<EndedProcess> {
+        self.forget_opening();
+        if let Some(thread) = self.thread {
+            thread.close().await;
+        }
+        None
+    }
+
+    async fn idle(&mut self) -> Pulse {
+        match &mut self.thread {
+            Some(thread) => thread.idle().await,
+            None => Pulse::Ended,
+        }
+    }
+
+    fn end(mut self) {
+        self.forget_opening();
+        if let Some(thread) = self.thread {
+            self.tracker.spawn(thread.close());
+        }
+    }
+}
+
+/// The model that is asked, as far as it is known before its answer; empty if nothing names one.
+pub fn asked_model(service: &CodexService, setup: &Setup) -> String {
+    let model = setup.model.as_ref().or(service.config.model.as_ref());
+    model.cloned().unwrap_or_default()
+}
+
+/// The answer to `thread/start`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CodexOpened {
+    thread: OpenedThread,
+    #[serde(default)]
+    model: String,
+    #[serde(default)]
+    instruction_sources: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct OpenedThread {
+    id: String,
+}

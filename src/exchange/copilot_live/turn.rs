@@ -1,0 +1,222 @@
+//! One session of copilot: it opens with the thread as its history, or gets the results that it waits for, and reads until the reply
+//! has come.
+//!
+//! In: a [`CopilotInput`]. Out: events, and the end of the turn. Giving the turn up aborts it and forgets the session; so does every
+//! end except waiting calls.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio_util::task::TaskTracker;
+
+use super::conversation::CopilotConversation;
+use super::form::Copilot;
+use super::history::{self, Of};
+use super::reader::{CopilotTurnReader, CopilotTurnStep};
+use super::service::CopilotService;
+use super::setup::Setup;
+use super::wire;
+use crate::EndedProcess;
+use crate::form::InServer;
+use crate::host::{Heartbeat, Host};
+use crate::live::hosted::{Incoming, Program, UNFIT, request_failed};
+use crate::live::session::{Pulse, Session, TurnInput};
+use crate::live::thread::SessionThread;
+use crate::live::turn::{Report, TurnEnd};
+use crate::random::uuid;
+use crate::rpc::RequestError;
+use dfp_model::event::Event;
+
+/// The words for copilot in the reasons of failures.
+const PROGRAM: Program = Program {
+    process: "copilot --headless",
+    session: "session",
+};
+
+/// The result of a call, by the API's id.
+#[derive(Debug)]
+pub struct CopilotCallResult {
+    pub call: String,
+    pub text: String,
+    pub is_error: bool,
+}
+
+/// The input of a turn.
+#[derive(Debug)]
+pub enum CopilotInput {
+    /// A thread, for a session that is to be opened, and text that is said after the thread and is no part of it.
+    Whole(Arc<SessionThread>, Option<String>),
+    /// Results, for a session that waits for them.
+    Results(Vec<CopilotCallResult>),
+}
+
+/// A session of a copilot server.
+#[derive(Debug)]
+pub struct CopilotSession {
+    service: Arc<CopilotService>,
+    setup: Arc<Setup>,
+    /// The server's side of it, as soon as there is one.
+    conversation: Option<CopilotConversation>,
+    tracker: TaskTracker,
+}
+
+impl CopilotSession {
+    /// Makes a session that its first turn opens.
+    pub fn new(place: InServer<'_, Copilot>) -> CopilotSession {
+        CopilotSession {
+            service: place.server,
+            setup: place.setup,
+            conversation: None,
+            tracker: place.tracker.clone(),
+        }
+    }
+
+    /// The model that answers, as far as it is known before its answer.
+    fn model(&self) -> Option<&str> {
+        self.setup.model.as_deref().or(self.service.model.as_deref())
+    }
+
+    /// Opens a session whose history is `thread`, and lets its model answer.
+    async fn open(&mut self, thread: &SessionThread, note: Option<&str>, report: &Report) -> Result<(), RequestError> {
+        let service = Arc::clone(&self.service);
+        let id = uuid();
+        let of = Of {
+            session: &id,
+            model: self.model().unwrap_or_default(),
+            version: service.version.as_deref().unwrap_or_default(),
+            folder: &service.folder,
+            tools: &self.setup.tools,
+        };
+        let history = history::write(thread.messages(), note, &of);
+        service.server.protocol().files.open(&id, history);
+        self.conversation = Some(CopilotConversation::new(Arc::clone(&service), id.clone()));
+        let resume = wire::resume(&id, &self.setup, self.model(), service.api.as_ref(), &service.folder);
+        service.server.request("session.resume", &resume).await?;
+        service.host().count_session();
+        report.begun();
+        service
+            .server
+            .request("session.options.update", &wire::options(&id))
+            .await?;
+        service
+            .server
+            .request("session.sendMessages", &wire::go_on(&id))
+            .await?;
+        Ok(())
+    }
+
+    /// Gives the results to a session that waits for them. The answers to these requests tell nothing of the model, so the server is
+    /// asked for a heartbeat.
+    fn answer(&mut self, results: Vec<CopilotCallResult>) -> Option<Heartbeat> {
+        let conversation = self.conversation.as_mut()?;
+        if self.service.host().is_over() {
+            return None;
+        }
+        let heartbeat = self.service.heartbeat();
+        let pending = std::mem::take(&mut conversation.pending);
+        for CopilotCallResult { call, text, is_error } in results {
+            let (_, request) = pending.iter().find(|(known, _)| *known == call)?;
+            let result = wire::result(&conversation.id, request, &text, is_error);
+            give(&self.service, &result);
+        }
+        Some(heartbeat)
+    }
+
+    /// Reads until the reply has come.
+    async fn read(&mut self, is_fresh: bool, heartbeat: Heartbeat, report: &Report) -> TurnEnd<()> {
+        let model = self.model().unwrap_or_default().to_owned();
+        let Some(conversation) = &mut self.conversation else {
+            return TurnEnd::Vanished;
+        };
+        let mut reader = CopilotTurnReader::new(&self.setup.tools, &conversation.id, &model);
+        let opening = Event::Session {
+            session_id: Some(conversation.id.clone()),
+            model: Some(model).filter(|model| !model.is_empty()),
+            permission_mode: None,
+            version: self.service.version.clone(),
+        };
+        let mut incoming = Incoming::new(report, &conversation.inbox, heartbeat, opening);
+        loop {
+            let Some(event) = incoming.next(&mut conversation.inbox).await else {
+                return incoming.closed(self.service.host(), is_fresh, PROGRAM).await;
+            };
+            let step = reader.push(event, &mut incoming.events);
+            for request in reader.take_unfit() {
+                give(&self.service, &wire::result(&conversation.id, &request, UNFIT, true));
+            }
+            match step {
+                CopilotTurnStep::More => incoming.tell().await,
+                CopilotTurnStep::Failed => {
+                    // At once, since the request would be made again (NEW-CLIS 1.5).
+                    self.service.abort(&conversation.id);
+                    incoming.push();
+                    return TurnEnd::Failed;
+                }
+                CopilotTurnStep::Reply => {
+                    incoming.push();
+                    let has_repeated_ids = reader.has_repeated_ids;
+                    conversation.pending = reader.into_pending();
+                    // A session that waits for nothing is not kept: copilot would put a date before its next message.
+                    return TurnEnd::reply(!conversation.pending.is_empty() && !has_repeated_ids, ());
+                }
+            }
+        }
+    }
+}
+
+/// Sends a result; its answer tells nothing of the model.
+fn give(service: &CopilotService, result: &Value) {
+    drop(service.server.post("session.tools.handlePendingToolCall", result));
+}
+
+impl Session for CopilotSession {
+    type Setup = Setup;
+    type Input = CopilotInput;
+    type ReplyFacts = ();
+
+    fn pid(&self) -> u32 {
+        self.service.host().pid()
+    }
+
+    fn host(&self) -> Option<&Host> {
+        Some(self.service.host())
+    }
+
+    async fn turn(&mut self, turn: TurnInput<CopilotSession>, report: &Report) -> TurnEnd<()> {
+        let had_served = self.service.host().has_served();
+        match turn.input {
+            CopilotInput::Whole(thread, note) => match self.open(&thread, note.as_deref(), report).await {
+                Ok(()) => self.read(true, Heartbeat::default(), report).await,
+                // The process has died since its last turn, or hangs, and got nothing of this one. A process that never was of use
+                // would fail again.
+                Err(RequestError::Gone | RequestError::Unanswered(_)) if had_served => TurnEnd::Vanished,
+                Err(error) => request_failed(report, self.service.host(), PROGRAM, error).await,
+            },
+            CopilotInput::Results(results) => match self.answer(results) {
+                Some(heartbeat) => self.read(false, heartbeat, report).await,
+                // The model was not asked anything yet: another session can take the turn.
+                None => TurnEnd::Vanished,
+            },
+        }
+    }
+
+    async fn stop(self, _: Duration) -> Option<EndedProcess> {
+        // Nobody waits for a server that may hang.
+        self.end();
+        None
+    }
+
+    async fn idle(&mut self) -> Pulse {
+        match &mut self.conversation {
+            Some(conversation) => conversation.idle().await,
+            None => Pulse::Ended,
+        }
+    }
+
+    fn end(self) {
+        if let Some(conversation) = self.conversation {
+            self.tracker.spawn(conversation.close());
+        }
+    }
+}

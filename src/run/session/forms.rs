@@ -1,0 +1,204 @@
+//! The forms of kept processes: which there are, and which a provider has.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio_util::task::TaskTracker;
+
+use super::ahead::{self, NextCallJson};
+use super::drive::{EngineResult, Reading, drive};
+use super::prompt_call;
+use super::sessions::Sessions;
+use crate::base::Base;
+use crate::cli_attempt::CliAttempt;
+use crate::cli_request::CliRequest;
+use dfp_exchange::acp::form::KeptAgent;
+use dfp_exchange::acp::warm::WarmAgent;
+use dfp_exchange::claude_live::form::Claude;
+use dfp_exchange::codex_live::form::Codex;
+use dfp_exchange::copilot_live::form::Copilot;
+use dfp_exchange::form::{Form, SessionCall, SetupOf, Takes};
+use dfp_exchange::opencode_live::form::Opencode;
+use dfp_exchange::qwen_live::form::Qwen;
+use dfp_model::error::ProviderError;
+use dfp_model::event::{EngineUsed, RunInfo};
+use dfp_process::Vars;
+use dfp_provider::options::Options;
+use dfp_provider::{Provider, WarmForm};
+
+/// A boxed future that may fail with a provider's error.
+pub(crate) type Coming<'a, T> = Pin<Box<dyn Future<Output = Result<T, Box<ProviderError>>> + Send + 'a>>;
+
+/// Makes the enums of all forms from the list of their names and types.
+macro_rules! forms {
+    ($($(#[$attribute:meta])* $name:ident($form:ty)),+ $(,)?) => {
+        /// The kept processes of a provider, and their sessions.
+        #[derive(Debug)]
+        pub(crate) enum KeptEngine {
+            $($(#[$attribute])* $name(Arc<Sessions<$form>>),)+
+        }
+
+        /// A call that kept processes take.
+        pub(crate) enum KeptCall {
+            $($(#[$attribute])* $name(FormCall<$form>),)+
+        }
+
+        impl KeptEngine {
+            /// The engine that their calls have.
+            pub fn engine(&self) -> EngineUsed {
+                match self {
+                    $($(#[$attribute])* KeptEngine::$name(_) => <$form>::ENGINE,)+
+                }
+            }
+
+            /// The call of `request` for these processes; `None` if they can't take it.
+            pub fn call(&self, engine: &Base, request: &mut CliRequest) -> Option<KeptCall> {
+                match self {
+                    $($(#[$attribute])* KeptEngine::$name(sessions) => {
+                        Some(KeptCall::$name(FormCall::new(sessions, engine, request)?))
+                    })+
+                }
+            }
+
+            /// Starts what the next call needs, and waits until it has answered.
+            pub fn prewarm<'a>(&'a self, engine: &'a Arc<Base>, next: NextCallJson, env: &'a Arc<Vars>) -> Coming<'a, ()> {
+                match self {
+                    $($(#[$attribute])* KeptEngine::$name(sessions) => {
+                        Box::pin(ahead::prewarm(sessions, engine, next, env))
+                    })+
+                }
+            }
+
+            /// Drops what is kept beside the sessions, since the provider is closed. The sessions end by themselves.
+            pub fn forget(&self) {
+                match self {
+                    $($(#[$attribute])* KeptEngine::$name(sessions) => sessions.form.forget(),)+
+                }
+            }
+        }
+
+        impl KeptCall {
+            /// Makes an attempt of the call.
+            pub fn attempt<'a>(&'a self, attempt: &'a CliAttempt<'a>, info: &'a mut RunInfo) -> Coming<'a, EngineResult> {
+                match self {
+                    $($(#[$attribute])* KeptCall::$name(call) => Box::pin(call.attempt(attempt, info)),)+
+                }
+            }
+        }
+    };
+}
+
+forms! {
+    Claude(Claude),
+    Qwen(Qwen),
+    Codex(Codex),
+    Opencode(Opencode),
+    Copilot(Copilot),
+    Agent(KeptAgent),
+    Warm(WarmAgent),
+    #[cfg(test)]
+    MadeUp(super::made_up::MadeUp),
+}
+
+/// A call of one form.
+pub(crate) struct FormCall<F: Form> {
+    sessions: Arc<Sessions<F>>,
+    /// The call as a session takes it; `None` if it is sent as a prompt.
+    call: Option<SessionCall<SetupOf<F>>>,
+}
+
+impl<F: Form> FormCall<F> {
+    /// Prepares `request` for `sessions`; `None` if it is none for sessions.
+    fn new(sessions: &Arc<Sessions<F>>, engine: &Base, request: &mut CliRequest) -> Option<FormCall<F>> {
+        Some(FormCall {
+            call: match F::TAKES {
+                Takes::Thread => Some(request.in_session(engine, SessionCall::new::<F>)?),
+                Takes::Prompt => None,
+            },
+            sessions: Arc::clone(sessions),
+        })
+    }
+
+    async fn attempt(&self, attempt: &CliAttempt<'_>, info: &mut RunInfo) -> Result<EngineResult, Box<ProviderError>> {
+        let Some(call) = &self.call else {
+            return prompt_call::attempt(&self.sessions, attempt, info).await;
+        };
+        let reading = Reading {
+            text_calls: attempt.call.request.session_text_calls.clone(),
+            notes: attempt.pending_note().into_iter().collect(),
+            ..Reading::default()
+        };
+        drive(&self.sessions, attempt, call, reading, info).await
+    }
+}
+
+/// The folders in `exchange/` of the forms that remember.
+#[cfg(test)]
+const FOLDERS: [&str; 6] = [
+    "claude_live",
+    "qwen_live",
+    "codex_live",
+    "opencode_live",
+    "copilot_live",
+    "acp",
+];
+
+/// The live processes of `provider`, whose form has its code in `exchange/<folder>`; `None` if there is no such form.
+fn live(folder: &str, provider: &Provider, options: &Options, runs: &TaskTracker) -> Option<KeptEngine> {
+    fn of<F: Form>(form: F, options: &Options, runs: &TaskTracker) -> Arc<Sessions<F>> {
+        Arc::new(Sessions::new(form, options, runs))
+    }
+    Some(match folder {
+        "claude_live" => KeptEngine::Claude(of(Claude, options, runs)),
+        "qwen_live" => {
+            let long_pauses = provider.errors.long_pauses;
+            KeptEngine::Qwen(of(Qwen { long_pauses }, options, runs))
+        }
+        "codex_live" => KeptEngine::Codex(of(Codex::default(), options, runs)),
+        "opencode_live" => KeptEngine::Opencode(of(Opencode, options, runs)),
+        "copilot_live" => KeptEngine::Copilot(of(Copilot, options, runs)),
+        "acp" => {
+            let own = provider.warm.unwrap_or(WarmForm::ANY);
+            KeptEngine::Agent(of(KeptAgent { own }, options, runs))
+        }
+        _ => return None,
+    })
+}
+
+/// The kept processes of `provider` that its calls may use, the best first.
+pub(crate) fn of(provider: &Provider, options: &Options, runs: &TaskTracker) -> Vec<KeptEngine> {
+    let form = provider.live.filter(|_| options.engine.may_be_live());
+    let form = form.and_then(|form| live(form.folder, provider, options, runs));
+    let warm = provider.warm.filter(|_| options.engine.may_be_warm());
+    let warm = warm.map(|own| KeptEngine::Warm(Arc::new(Sessions::new(WarmAgent { own }, options, runs))));
+    form.into_iter().chain(warm).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dfp_provider::{ALL, acp};
+
+    #[test]
+    fn every_providers_form_is_here_and_every_form_is_a_providers() {
+        let agent = acp::agent(r#"{"command":"a"}"#).unwrap();
+        let named = ALL.iter().copied().chain([&agent]).filter_map(|provider| provider.live);
+        let mut named: Vec<&str> = named.map(|live| live.folder).collect();
+        let mut here: Vec<&str> = FOLDERS.to_vec();
+        named.sort_unstable();
+        here.sort_unstable();
+        assert_eq!(named, here);
+        let options = Options::parse(&agent, "{}").unwrap();
+        for folder in here {
+            assert!(
+                live(folder, &agent, &options, &TaskTracker::new()).is_some(),
+                "{folder}"
+            );
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../exchange");
+            assert!(
+                std::path::Path::new(path).join(folder).join("form.rs").is_file(),
+                "{folder}"
+            );
+        }
+    }
+}

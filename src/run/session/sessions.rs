@@ -1,0 +1,425 @@
+//! The sessions of one form that a provider has: those at work, those that wait, and new ones.
+//!
+//! In: a call ([`TurnAsked`]). Out: a turn that has begun ([`Begun`]), in the session that knows the thread's beginning, in a process
+//! that was started ahead, or in a new session, whose process is started or [shared](super::servers).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+use tokio_util::task::TaskTracker;
+
+use super::ahead;
+use super::servers::{Shared, Starts, Wanted};
+use super::trial;
+use crate::base::{Base, not_started};
+use crate::cli_attempt::CliAttempt;
+use crate::content::refuse_content;
+use crate::live_support::{LiveSupport, Unserved};
+use dfp_exchange::form::{
+    Caller, Form, InServer, InputOf, OwnProcess, Processes, SentText, SessionCall, SessionHome, SetupOf, WhyAnew,
+};
+use dfp_exchange::installed::Installed;
+use dfp_exchange::live::pool::{Bounds, EvictionReason, Pool, SessionKey};
+use dfp_exchange::live::session::{Origin, Session, TurnInput};
+use dfp_exchange::live::turn::{Kept, Park, Turn, TurnStart};
+use dfp_exchange::print::NotStarted;
+use dfp_exchange::{Evidence, Invocation};
+use dfp_model::error::ProviderError;
+use dfp_model::event::Event;
+use dfp_model::message::content::{self, Accepts};
+use dfp_process::StartError;
+use dfp_process::limit::Permit;
+use dfp_provider::options::Options;
+
+/// A turn that is to be begun.
+pub(crate) struct TurnAsked<'a, F: Form> {
+    pub attempt: &'a CliAttempt<'a>,
+    pub call: &'a SessionCall<SetupOf<F>>,
+    /// The CLI as the call's process is started. Code that starts a process, or opens a session, takes it from
+    /// [`looked_at`](TurnAsked::looked_at).
+    pub installed: &'a Installed,
+    /// The known support of the engine by the CLI.
+    pub support: &'a LiveSupport,
+    /// True if the program was looked at for this turn.
+    pub is_looked_at: bool,
+    /// False once a waiting process turned out to be gone: then no other waiting one is taken.
+    pub takes_waiting: bool,
+}
+
+impl<'a, F: Form> TurnAsked<'a, F> {
+    /// The key of the call's session.
+    fn key(&self) -> SessionKey<SetupOf<F>> {
+        SessionKey {
+            setup: Arc::clone(&self.call.setup),
+            env: Arc::clone(self.attempt.call.base_env),
+        }
+    }
+
+    /// The input of a session that knows nothing, which may be one of `server`.
+    fn whole(&self, form: &F, server: Option<&F::Server>) -> Result<InputOf<F>, NotBegun> {
+        let engine = self.attempt.call.engine;
+        let caller = Caller {
+            key: &self.key(),
+            provider: engine.id(),
+            login: engine.login(),
+            server,
+        };
+        form.whole(self.call, &caller).map_err(|source| {
+            let folder = std::env::temp_dir();
+            NotBegun::of_start(engine, &NotStarted::Scratch { folder, source })
+        })
+    }
+
+    /// The CLI as it is installed now.
+    ///
+    /// # Errors
+    /// `NotLookedAt` if nobody has looked at it for this turn.
+    pub fn looked_at(&self) -> Result<&'a Installed, NotBegun> {
+        self.is_looked_at.then_some(self.installed).ok_or(NotBegun::NotLookedAt)
+    }
+}
+
+/// A turn that was begun.
+pub(crate) struct Begun<F: Form> {
+    pub turn: Turn<F::Session>,
+    pub origin: Origin,
+    /// The events that are reported about the session.
+    pub notes: Vec<Event>,
+    /// The text that was sent; called only if nobody reports usage.
+    pub sent: SentText,
+    /// The fields of the session for the log: an object.
+    pub figures: Value,
+}
+
+/// The reason for which a turn was not begun.
+pub(crate) enum NotBegun {
+    Cancelled,
+    /// The CLI serves the engine, but not this call, for this reason.
+    Left(&'static str),
+    /// No session waits for the turn, and the installed CLI has to be looked at before another is started: look again, then retry.
+    NotLookedAt,
+    /// The CLI has refused a flag that the call can do without.
+    FlagRefused(String),
+    /// Another call has just found out that the installed CLI does not serve the engine.
+    Unserved(Unserved),
+    /// This turn has found out that the installed CLI does not serve the engine.
+    Unsupported(Unsupported),
+    Failed(Box<ProviderError>),
+}
+
+impl NotBegun {
+    /// The reason for which there is no process.
+    pub fn of_start(engine: &Base, error: &NotStarted) -> NotBegun {
+        match error {
+            NotStarted::Process(StartError::Cancelled) => NotBegun::Cancelled,
+            error => NotBegun::Failed(not_started(engine, error)),
+        }
+    }
+}
+
+/// The finding that the installed CLI lacks something that a form needs.
+pub(crate) struct Unsupported {
+    /// The missing feature, in words.
+    pub reason: String,
+    /// True if a model may have been asked already.
+    pub may_have_asked: bool,
+    /// The evidence of how its process has ended, if it has.
+    pub evidence: Option<Box<Evidence>>,
+}
+
+impl Unsupported {
+    /// The finding for this reason, made before any model was asked.
+    pub fn because(reason: impl Into<String>) -> Unsupported {
+        Unsupported {
+            reason: reason.into(),
+            may_have_asked: false,
+            evidence: None,
+        }
+    }
+}
+
+/// A warning.
+pub(crate) fn warning(code: &str, message: String) -> Event {
+    Event::Warning {
+        code: code.to_owned(),
+        message,
+    }
+}
+
+/// The warning that the thread was sent whole to another session than the one that knew it. `places` names the limit of places.
+pub(crate) fn evicted_warning(why: EvictionReason, options: &Options, places: &str) -> Event {
+    let reason = match why {
+        EvictionReason::Expired => format!(
+            "unused for {} ms, the option `keepAlive`",
+            options.keep_alive.as_millis()
+        ),
+        EvictionReason::Displaced => format!("other threads needed its place: {places}"),
+        EvictionReason::Crowded => "those at rest took too much of the machine's memory".to_owned(),
+        EvictionReason::Grown => "its process took more than 1 GiB of memory".to_owned(),
+    };
+    warning(
+        "SESSION_EXPIRED",
+        format!("the session that knew this thread has ended ({reason}): the thread was sent whole to another"),
+    )
+}
+
+/// The sessions of one form and their processes.
+#[derive(Debug)]
+pub(crate) struct Sessions<F: Form> {
+    pub form: F,
+    pub pool: Arc<Pool<F::Session>>,
+    /// The shared processes, for a form that has them.
+    pub(super) servers: Shared<F::Server>,
+    /// The starts of such processes that go on.
+    pub(super) starts: Starts,
+    recent: Mutex<Recent<SetupOf<F>>>,
+}
+
+/// The setups of the last calls' sessions.
+#[derive(Debug)]
+struct Recent<T> {
+    setup: Option<Arc<T>>,
+    /// The number of calls in a row with this setup.
+    times: u32,
+}
+
+/// The number of calls in a row that need the same setup before the next call is expected to need it, too.
+const STABLE: u32 = 2;
+
+/// A session, the input of its turn, and the session's origin.
+type Found<F> = (Box<<F as Form>::Session>, InputOf<F>, Origin);
+
+impl<F: Form> Sessions<F> {
+    /// Creates the set, without sessions.
+    pub fn new(form: F, options: &Options, runs: &TaskTracker) -> Sessions<F> {
+        let (bounds, at_work, spares) = match F::PROCESSES {
+            Processes::Own { .. } => (
+                Bounds::of_processes(options.max_processes),
+                options.max_concurrency,
+                options.spares,
+            ),
+            Processes::Shared { most_resting, .. } => (Bounds::of_sessions(most_resting), 0, 0),
+        };
+        let pool = Pool::new(bounds, at_work, options.keep_alive, spares, runs.clone());
+        Sessions {
+            form,
+            pool: Arc::new(pool),
+            servers: Shared::default(),
+            starts: Starts::default(),
+            recent: Mutex::new(Recent { setup: None, times: 0 }),
+        }
+    }
+
+    /// Notes that a call's session has the setup `setup`.
+    pub fn note(&self, setup: &Arc<SetupOf<F>>) {
+        let mut recent = self.recent();
+        recent.times = match recent.setup.as_ref() == Some(setup) {
+            true => recent.times.saturating_add(1),
+            false => 1,
+        };
+        recent.setup = Some(Arc::clone(setup));
+    }
+
+    /// The setup of the last call's session.
+    pub fn last_setup(&self) -> Option<Arc<SetupOf<F>>> {
+        self.recent().setup.clone()
+    }
+
+    /// The most likely setup of the next call's session.
+    pub fn likely_setup(&self) -> Option<Arc<SetupOf<F>>> {
+        let recent = self.recent();
+        recent.setup.clone().filter(|_| recent.times >= STABLE)
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent<SetupOf<F>>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a turn of a session that knows the thread's beginning, or of another. The future is dropped when the call's time is
+    /// up.
+    pub async fn begin(self: &Arc<Self>, asked: &TurnAsked<'_, F>) -> Result<Begun<F>, NotBegun> {
+        let TurnAsked { attempt, call, .. } = *asked;
+        let engine = attempt.call.engine;
+        let key = asked.key();
+        if asked.takes_waiting && !F::PROCESSES.are_shared() {
+            self.note(&call.setup);
+        }
+        let tried = match F::PROCESSES.are_tried_first() {
+            true => trial::of_call(self, asked).await?,
+            false => None,
+        };
+        let mut why_anew = None;
+        let claimed = match (&tried, asked.takes_waiting) {
+            (None, true) => {
+                let next = |known: &_| match F::addition(call, known) {
+                    Ok(input) => Some(input),
+                    Err(why) => {
+                        why_anew = Some(why).filter(|why| *why != WhyAnew::OtherThread).or(why_anew);
+                        None
+                    }
+                };
+                self.pool.claim(&key, &call.thread, next).await
+            }
+            _ => None,
+        };
+        let (session, input, origin) = match claimed {
+            Some((session, input)) => (session, input, Origin::Continued),
+            None => self.open(asked, &key, tried).await?,
+        };
+        // Only a call that sends an image waits for the answer.
+        if session.host().is_some()
+            && let Err(refused) = content::check(call.thread.messages(), &Accepts::TEXT)
+            && let Some(who) = session.blind_model().await
+        {
+            session.end();
+            return Err(NotBegun::Failed(refuse_content(engine, &refused, &who, &Accepts::TEXT)));
+        }
+        let notes = match origin {
+            Origin::Continued => Vec::new(),
+            Origin::Fresh | Origin::Spare => {
+                let places = match F::PROCESSES {
+                    Processes::Own { .. } => format!("`maxProcesses` is {}", engine.options.max_processes),
+                    Processes::Shared { most_resting, .. } => format!("at most {most_resting} conversations rest"),
+                };
+                let evicted = self.pool.eviction(&key, &call.thread);
+                let evicted = evicted.map(|why| evicted_warning(why, &engine.options, &places));
+                why_anew.and_then(too_long).into_iter().chain(evicted).collect()
+            }
+        };
+        let figures = match session.host() {
+            None => json!({"spare": origin == Origin::Spare}),
+            Some(host) => json!({"spare": false, "sessions": host.sessions()}),
+        };
+        let sent = F::text(call, &input);
+        let start = TurnStart {
+            invocation: Invocation::of(engine.id(), &asked.installed.line),
+            limits: attempt.limits(F::ENGINE),
+            tracker: &engine.lifecycle.runs,
+            park: self.park(asked, key),
+        };
+        let setup = Arc::clone(&call.setup);
+        Ok(Begun {
+            turn: Turn::begin(session, TurnInput { input, setup, origin }, start),
+            origin,
+            notes,
+            sent,
+            figures,
+        })
+    }
+
+    /// Finds or makes a session that knows nothing: `tried`, a spare, or a new one.
+    async fn open(
+        self: &Arc<Self>,
+        asked: &TurnAsked<'_, F>,
+        key: &SessionKey<SetupOf<F>>,
+        tried: Option<Box<F::Session>>,
+    ) -> Result<Found<F>, NotBegun> {
+        if let Some(session) = tried {
+            return Ok((session, asked.whole(&self.form, None)?, Origin::Fresh));
+        }
+        let installed = asked.looked_at()?;
+        let (attempt, setup) = (asked.attempt, &asked.call.setup);
+        let engine = attempt.call.engine;
+        if !F::PROCESSES.are_shared() {
+            let input = asked.whole(&self.form, None)?;
+            if asked.takes_waiting
+                && !F::needs_own_process(&input)
+                && let Some(session) = self.pool.claim_spare(key).await
+            {
+                return Ok((session, input, Origin::Spare));
+            }
+            let session = self.start(asked, Some(setup), Some(&input)).await?;
+            return Ok((Box::new(session), input, Origin::Fresh));
+        }
+        let wanted = Wanted {
+            installed,
+            env: attempt.call.base_env,
+            setup: Some(setup),
+        };
+        let server = self.server(engine, wanted).await?;
+        if let Some(what) = F::lacks(&server, setup) {
+            return Err(NotBegun::Left(what));
+        }
+        let input = asked.whole(&self.form, Some(&server))?;
+        let place = InServer {
+            server,
+            setup: Arc::clone(setup),
+            limits: &attempt.limits(F::ENGINE),
+            tracker: &engine.lifecycle.runs,
+        };
+        let session = self.form.session(SessionHome::Shared(place));
+        let session = session.map_err(|error| NotBegun::of_start(engine, &error))?;
+        Ok((Box::new(session), input, Origin::Fresh))
+    }
+
+    /// Starts a process for a turn whose first input is `input`, in its place among those of its provider. A run that another run
+    /// waits for goes on without a place, since the other's may never become free.
+    pub(super) async fn start(
+        &self,
+        asked: &TurnAsked<'_, F>,
+        setup: Option<&Arc<SetupOf<F>>>,
+        input: Option<&InputOf<F>>,
+    ) -> Result<F::Session, NotBegun> {
+        let call = asked.attempt.call;
+        let place = match call.request.nested_permit {
+            Some(_) => None,
+            None => match call.cancel.run_until_cancelled(self.pool.place()).await {
+                Some(place) => place.map(Permit::taken),
+                None => return Err(NotBegun::Cancelled),
+            },
+        };
+        let home = SessionHome::Own(OwnProcess {
+            installed: asked.installed,
+            surroundings: call.engine.surroundings(&asked.installed.binary, call.base_env, place),
+            closing: &call.engine.lifecycle.closing,
+            setup,
+            input,
+        });
+        let started = self.form.session(home);
+        started.map_err(|error| NotBegun::of_start(call.engine, &error))
+    }
+
+    /// The decision what becomes of the session when its turn has a reply.
+    fn park(self: &Arc<Self>, asked: &TurnAsked<'_, F>, key: SessionKey<SetupOf<F>>) -> Park<F::Session> {
+        let call = asked.attempt.call;
+        let (engine, env) = (Arc::clone(call.engine), Arc::clone(call.base_env));
+        let thread = Arc::clone(&asked.call.callers);
+        // Such a thread does not go on: its session ends, and a call that waits is interrupted.
+        let once = call.request.options.once;
+        let sessions = Arc::clone(self);
+        Box::new(move |kept, reply, known| {
+            if !once {
+                let caller = Caller {
+                    key: &key,
+                    provider: engine.id(),
+                    login: engine.login(),
+                    server: None,
+                };
+                sessions.form.remember(known, reply, &thread, &caller);
+            }
+            if let Some(Kept { session, pending }) = kept {
+                if once || session.is_worn_out() {
+                    session.end();
+                } else {
+                    let known = thread.known_with(reply, pending);
+                    sessions.pool.park(session, key, known);
+                }
+            }
+            if !F::PROCESSES.are_shared() {
+                ahead::refill_spares_after(&sessions, &engine, reply, &env);
+            }
+        })
+    }
+}
+
+/// The warning that results can't go to the process that waits for them.
+fn too_long(why: WhyAnew) -> Option<Event> {
+    let WhyAnew::LongResults { length, longest } = why else {
+        return None;
+    };
+    let message = format!(
+        "the results of a call have {length} characters, and a live session shortens one of more than {longest}: the thread was sent \
+         whole to another process"
+    );
+    Some(warning("RESULT_TOO_LONG", message))
+}
