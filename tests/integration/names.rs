@@ -14,7 +14,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("provider/lib.rs", r"^(pub mod \w+;|&\w+::\w+,)$", "the registry"),
     ("exchange/lib.rs", r"^pub mod \w+_live;$", "the folders of the forms"),
     (
-        "run/session/kept.rs",
+        "run/session/forms.rs",
         r#"exchange::\w+_live|^\("\w+_live"|^(?:processes|servers)\("#,
         "the registry of the forms",
     ),
