@@ -367,7 +367,7 @@ pub type SentText = Box<dyn FnOnce() -> String + Send>;
 #[derive(Debug)]
 pub enum SessionHome<'a, F: Form> {
     /// A process of its own, which is to be started.
-    Own(OwnProcess<'a, F>),
+    Own(Box<OwnProcess<'a, F>>),
     /// A server, in which the session is to be opened.
     Shared(InServer<'a, F>),
 }
@@ -403,7 +403,7 @@ impl<'a, F: Form> SessionHome<'a, F> {
     /// The session's place is in a server.
     pub fn own(self) -> Result<OwnProcess<'a, F>, NotStarted> {
         match self {
-            SessionHome::Own(process) => Ok(process),
+            SessionHome::Own(process) => Ok(*process),
             SessionHome::Shared(_) => Err(NotStarted::Unsupported(
                 "its sessions have their own processes".to_owned(),
             )),

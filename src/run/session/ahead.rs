@@ -135,13 +135,13 @@ pub(crate) async fn prewarm<F: Form>(
 impl<F: Form> Starting<'_, F> {
     fn start(&self, place: OwnedSemaphorePermit) -> Result<F::Session, NotStarted> {
         let Starting { engine, installed, .. } = self;
-        self.sessions.form.session(SessionHome::Own(OwnProcess {
+        self.sessions.form.session(SessionHome::Own(Box::new(OwnProcess {
             installed,
             surroundings: engine.surroundings(&installed.binary, self.env, Some(Permit::taken(place))),
             closing: &engine.lifecycle.closing,
             setup: self.setup,
             input: None,
-        }))
+        })))
     }
 
     /// Starts as many processes as `spares` says, at least one, and waits until each is ready.

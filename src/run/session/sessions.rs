@@ -368,13 +368,13 @@ impl<F: Form> Sessions<F> {
                 None => return Err(NotBegun::Cancelled),
             },
         };
-        let home = SessionHome::Own(OwnProcess {
+        let home = SessionHome::Own(Box::new(OwnProcess {
             installed: asked.installed,
             surroundings: call.engine.surroundings(&asked.installed.binary, call.base_env, place),
             closing: &call.engine.lifecycle.closing,
             setup,
             input,
-        });
+        }));
         let started = self.form.session(home);
         started.map_err(|error| NotBegun::of_start(call.engine, &error))
     }
