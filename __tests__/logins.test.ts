@@ -112,6 +112,39 @@ describe.each(RUNS)("claude %s, %s", (which, engine) => {
     await expect(plan.invoke(["hi"])).rejects.toMatchObject({ code: "USAGE_LIMIT", run: { login: configDir } });
   });
 
+  it("tells the windows of its plan before they are used up", async () => {
+    const resets = Math.floor(Date.now() / 1000) + 3600;
+    const unified = {
+      status: "allowed",
+      reset: resets,
+      "representative-claim": "five_hour",
+      ...{ "5h-utilization": 0.42, "5h-reset": resets, "5h-status": "allowed" },
+      ...{ "7d-utilization": 0.17, "7d-reset": resets + 60, "7d-status": "allowed" },
+    };
+    const headers = Object.fromEntries(
+      Object.entries(unified).map(([name, value]) => [`anthropic-ratelimit-unified-${name}`, String(value)]),
+    );
+    const { options } = await withClaude({
+      ...{ which, engine, env: { ANTHROPIC_API_KEY: undefined } },
+      script: () => ({ text: "Hello.", headers }),
+    });
+    const provider = closing(createClaudeCliProvider({ ...options, login: { configDir: claudeLogin("mine") } }));
+    const told: unknown[] = [];
+    for await (const event of provider.stream(["hi"])) {
+      if (event.type !== "rate_limit") continue;
+      const { type: _, ...limit } = event;
+      told.push(limit);
+    }
+    const window = (limitType: string, utilization: number, at: number) => ({
+      ...{ status: "allowed", limitType, utilization, resetsAt: at * 1000 },
+    });
+    // 2.1.197 names one window, and how much of it is used only near its end.
+    const { utilization: _, ...unknown } = window("five_hour", 0.42, resets);
+    expect(told).toEqual(
+      which === "oldest" ? [unknown] : [window("seven_day", 0.17, resets + 60), window("five_hour", 0.42, resets)],
+    );
+  });
+
   it("keeps work and private apart", async () => {
     const whose = (headers: Record<string, unknown>) => /oat01-(\w+)/.exec(String(headers.authorization))?.[1];
     const { options } = await withClaude({

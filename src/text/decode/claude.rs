@@ -21,12 +21,13 @@ mod outcome;
 pub(in crate::decode) mod wire;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
 use self::wire::{
-    ApiMessage, ClaudeLine, Content, ContentBlock, RateLimitInfo, RateLimitLine, RetryData, StreamEvent, System,
-    is_bare_result,
+    ApiMessage, ClaudeLine, Content, ContentBlock, PlanWindow, RateLimitInfo, RateLimitLine, RetryData, StreamEvent,
+    System, is_bare_result,
 };
 use super::ansi::{strip_ansi, strip_owned};
 use super::assembler::MessageAssembler;
@@ -52,6 +53,12 @@ const ASKS_FOR_THE_REST: [&str; 2] = [
 
 /// The kind of failure of an answer that has reached its limit of tokens: the CLI's own word for it.
 pub const MAX_OUTPUT_TOKENS: &str = "max_output_tokens";
+
+/// The most windows of a plan that are reported beside the one that the CLI speaks of: a plan has two or three.
+const MOST_WINDOWS: usize = 8;
+
+/// The status of a window of which the CLI tells only the figures: it speaks of one that is used up by itself.
+const ALLOWED: &str = "allowed";
 
 /// The model name of messages that the CLI writes itself.
 const SYNTHETIC: &str = "<synthetic>";
@@ -485,11 +492,26 @@ impl Claude {
             let is_of_plan = limit_type.as_deref().is_some_and(|window| window != "overage");
             self.turn.no_plan = disabled.as_deref() == Some("org_level_disabled") && !is_of_plan;
         }
+        let windows: BTreeMap<String, PlanWindow> = fields.read("unifiedWindows", info.windows).unwrap_or_default();
+        let own = limit_type.as_ref().and_then(|name| windows.get(name));
+        let utilization = fields
+            .read::<f64>("utilization", info.utilization)
+            .or(own.and_then(|window| window.utilization));
+        let others = windows.iter().filter(|(name, _)| Some(*name) != limit_type.as_ref());
+        for (name, window) in others.take(MOST_WINDOWS) {
+            out.event(Event::RateLimit {
+                status: window.status.clone().unwrap_or_else(|| ALLOWED.to_owned()),
+                resets_at: window.resets_at.map(|seconds| seconds.saturating_mul(1000)),
+                limit_type: Some(name.clone()),
+                utilization: window.utilization,
+            });
+        }
+        // The window that the CLI itself speaks of is last, since the last one counts where there is room for one.
         out.event(Event::RateLimit {
             status,
             resets_at,
             limit_type,
-            utilization: fields.read::<f64>("utilization", info.utilization),
+            utilization,
         });
     }
 }

@@ -2,6 +2,8 @@
 
 mod messages;
 
+use serde_json::{Value, json};
+
 use super::{Decoder, Wire};
 use dfp_model::event::{Event, Failure, Outcome};
 
@@ -169,6 +171,46 @@ fn fields_of_the_wrong_type_spoil_only_themselves() {
             "line 9: result: usage: invalid length 0",
         ]
     );
+}
+
+/// claude 2.1.330 and later tell all windows of a plan with each answer; the one that they speak of comes last.
+#[test]
+fn every_window_of_a_plan_is_reported() {
+    let window =
+        |utilization: f64, resets: u64| json!({"utilization": utilization, "resetsAt": resets, "status": "allowed"});
+    let mut windows = json!({"five_hour": window(0.42, 10), "seven_day": window(0.17, 20)});
+    let line = |windows: &Value| {
+        let info =
+            json!({"status": "allowed", "resetsAt": 10, "rateLimitType": "five_hour", "unifiedWindows": windows});
+        format!("{}\n", json!({"type": "rate_limit_event", "rate_limit_info": info}))
+    };
+    let limit = |kind: &str, utilization: &str, resets: u64| {
+        format!(
+            "RateLimit {{ status: \"allowed\", resets_at: Some({resets}), limit_type: Some(\"{kind}\"), utilization: {utilization} }}"
+        )
+    };
+    let (events, _) = decode(Wire::ClaudeStream, &[line(&windows).as_bytes()]);
+    assert_eq!(
+        events,
+        [
+            limit("seven_day", "Some(0.17)", 20_000),
+            limit("five_hour", "Some(0.42)", 10_000)
+        ]
+    );
+    // 2.1.330 tells no status of the windows.
+    windows["seven_day"].as_object_mut().unwrap().remove("status");
+    let (events, _) = decode(Wire::ClaudeStream, &[line(&windows).as_bytes()]);
+    assert_eq!(events[0], limit("seven_day", "Some(0.17)", 20_000));
+    // Names are the CLI's, but their number is bounded.
+    for at in 0..100 {
+        windows[format!("w{at}")] = window(0.0, 1);
+    }
+    let (events, _) = decode(Wire::ClaudeStream, &[line(&windows).as_bytes()]);
+    assert_eq!(events.len(), 9);
+    // What can't be read is left out, and noted.
+    let (events, decoder) = decode(Wire::ClaudeStream, &[line(&json!({"five_hour": 1})).as_bytes()]);
+    assert_eq!(events, [limit("five_hour", "None", 10_000)]);
+    assert_eq!(decoder.diagnostics().len(), 1);
 }
 
 /// qwen 0.15.10 reported an answer whose stream was cut as a success that ends in an error's text.

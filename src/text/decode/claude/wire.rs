@@ -277,6 +277,20 @@ pub(super) struct RateLimitInfo<'a> {
     #[serde(rename = "overageDisabledReason")]
     pub overage_disabled_reason: Option<&'a RawValue>,
     pub utilization: Option<&'a RawValue>,
+    /// All windows of the plan by their names: `five_hour`, `seven_day` (2.1.330 and 2.1.332, with every answer; 2.1.197 tells none).
+    #[serde(rename = "unifiedWindows")]
+    pub windows: Option<&'a RawValue>,
+}
+
+/// A window of a plan, as `unifiedWindows` has it.
+#[derive(Debug, Deserialize)]
+pub(super) struct PlanWindow {
+    /// `allowed`, `allowed_warning` or `rejected`; 2.1.330 tells none.
+    pub status: Option<String>,
+    /// Seconds since the epoch.
+    #[serde(rename = "resetsAt")]
+    pub resets_at: Option<u64>,
+    pub utilization: Option<f64>,
 }
 
 /// The `result` line, the last word on a turn. It has the fields that both versions write (CLI-FACTS 1.1, 1b §1) and that are
