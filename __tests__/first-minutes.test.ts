@@ -1,6 +1,6 @@
 /** What a newcomer gets wrong in the first minutes, and what is said of it: whole sentences, because they are the manual. */
 import { execFileSync } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -8,7 +8,10 @@ import { createClaudeCliProvider, createCodexCliProvider, ProviderError } from "
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { z as z3 } from "zod3";
+import { HERE } from "./clis/real.js";
 import { withClaude } from "./support/harness.mjs";
+import { installed, OLDEST_CLAUDE } from "./support/installed.mjs";
+import { lacks } from "./support/systems.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
@@ -46,6 +49,62 @@ describe("the CLI", () => {
         "`npm install -g @anthropic-ai/claude-code`, or set `cliPath`",
     );
   });
+
+  it.skipIf(!HERE || lacks("modes", "scripts", "links"))(
+    "is another machine's, or was not installed completely",
+    async () => {
+      const folder = mkdtempSync(join(tmpdir(), "dfp-first-"));
+      onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+      const write = (name: string, text: string | Uint8Array, mode = 0o755) => {
+        const file = join(folder, name);
+        mkdirSync(join(file, ".."), { recursive: true });
+        writeFileSync(file, text, { mode });
+        return file;
+      };
+      const says = async (cliPath: string, provider = create as typeof createCodexCliProvider) =>
+        (await failure(() => provider({ cliPath, engine: "print" }).invoke(["hi"]))).replaceAll(folder, "<bin>");
+      const install = "npm install -g @anthropic-ai/claude-code";
+      const again = `Install it with \`${install}\`, or set \`cliPath\`; npm needs \`--include=optional --ignore-scripts=false\` for it`;
+      const cannot = "CLI_NOT_EXECUTABLE: the CLI can't be started: <bin>";
+
+      const native = readFileSync("/bin/true");
+      const arm = Buffer.from(native);
+      arm.writeUInt16LE(183, 18);
+      expect(await says(write("claude-arm64", arm))).toBe(
+        `${cannot}/claude-arm64 is a program for Linux on arm64, and this machine is Linux on x64. ${again}`,
+      );
+      const musl = Buffer.from(native);
+      musl.fill(
+        0,
+        musl.indexOf("/lib64/ld-linux"),
+        musl.indexOf("/lib64/ld-linux") + "/lib64/ld-linux-x86-64.so.2".length,
+      );
+      musl.write("/lib/ld-musl-none.so.1", native.indexOf("/lib64/ld-linux"));
+      expect(await says(write("claude-musl", musl))).toBe(
+        "INTERPRETER_NOT_FOUND: the CLI can't be started: <bin>/claude-musl needs /lib/ld-musl-none.so.1, which is missing: it was built for " +
+          `musl, and this system has another C library. ${again}`,
+      );
+      const stub = readFileSync(join(await installed(OLDEST_CLAUDE), "bin/claude.exe"));
+      expect(await says(write("claude.exe", stub))).toBe(
+        `${cannot}/claude.exe is a text without a \`#!\` line, as a package leaves it whose install script did not run. ${again}`,
+      );
+      const codex = await installed("@openai/codex");
+      write("codex/package.json", readFileSync(join(codex, "package.json")));
+      const launcher = write("codex/bin/codex.js", readFileSync(join(codex, "bin/codex.js")));
+      expect(await says(launcher, createCodexCliProvider)).toBe(
+        "CLI_NOT_EXECUTABLE: Missing optional dependency @openai/codex-linux-x64. Reinstall Codex: npm install -g @openai/codex@latest. Run " +
+          "`npm install -g --include=optional @openai/codex@latest`",
+      );
+      expect(await says(write("claude-plain", native, 0o644))).toBe(
+        `${cannot}/claude-plain is not executable. Run \`chmod +x <bin>/claude-plain\`, or set \`cliPath\``,
+      );
+      write("app.asar", "");
+      expect(await says(join(folder, "app.asar/node_modules/.bin/claude"))).toBe(
+        `${cannot}/app.asar/node_modules/.bin/claude lies inside of the archive <bin>/app.asar, from which nothing can be started. Name it in ` +
+          "`asarUnpack`, and set `cliPath` to its path below `app.asar.unpacked`",
+      );
+    },
+  );
 
   it("is not logged in", async () => {
     const { options } = await withClaude({ script: [], env: { ANTHROPIC_API_KEY: undefined } });

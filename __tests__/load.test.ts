@@ -91,6 +91,25 @@ describe("explainLoad", () => {
         "musl), macOS and Windows, each on x64 and arm64.",
     ],
     [
+      "an archive of Electron",
+      failure("/opt/My App/app.asar/node_modules/x/x.node: cannot open shared object file: Not a directory"),
+      { ...LINUX, installed: ["linux-x64-gnu"] },
+      "ERR_DLOPEN_FAILED",
+      "the native addon of deep-factor-providers lies inside of the archive /opt/My App/app.asar, from which the system can't load it " +
+        '(linux x64, glibc 2.36): name it in asarUnpack, "**/node_modules/deep-factor-providers*/**" (docs/guide/deploy.md).',
+    ],
+    [
+      "a Mac's quarantine",
+      failure(
+        "dlopen(/app/x y.node, 0x0001): tried: '/app/x y.node' (code signature in <C444527A> '/app/x y.node' not valid for use in process: " +
+          "library load disallowed by system policy)",
+      ),
+      { platform: "darwin", arch: "arm64", libc: undefined, glibc: undefined, installed: ["darwin-arm64"] },
+      "ERR_DLOPEN_FAILED",
+      "macOS keeps the native addon of deep-factor-providers in quarantine, as it does with files that a browser or an archive has brought " +
+        "(darwin arm64): run \"xattr -d com.apple.quarantine '/app/x y.node'\".",
+    ],
+    [
       "any other reason",
       failure(
         "/app/x.node: cannot open shared object file: Operation not permitted\nmore",

@@ -78,6 +78,26 @@ function explainLoad(error, machine) {
   const refusals = messagesOf(error).filter(
     (message) => !/^(Cannot find (module|package|native)|Cannot find '|Module not found)/i.test(message),
   );
+  const archive = refusals
+    .map((text) => /([^'"(\n]+\.asar)[\\/][\s\S]*(?:not a directory|ENOTDIR)/i.exec(text)?.[1])
+    .find(Boolean);
+  if (archive) {
+    return failed(
+      "ERR_DLOPEN_FAILED",
+      `the native addon of ${NAME} lies inside of the archive ${archive}, from which the system can't load it (${here}): name it in ` +
+        `asarUnpack, "**/node_modules/${NAME}*/**" (docs/guide/deploy.md).`,
+    );
+  }
+  const blocked = refusals
+    .map((text) => /dlopen\(([^,]+),[\s\S]*disallowed by system policy/i.exec(text)?.[1])
+    .find(Boolean);
+  if (blocked) {
+    return failed(
+      "ERR_DLOPEN_FAILED",
+      `macOS keeps the native addon of ${NAME} in quarantine, as it does with files that a browser or an archive has brought ` +
+        `(${here}): run "xattr -d com.apple.quarantine '${blocked}'".`,
+    );
+  }
   const [, wanted] = refusals.map((text) => /version [`']GLIBC_([\d.]+)' not found/.exec(text)).find(Boolean) ?? [];
   if (wanted) {
     return failed(

@@ -39,10 +39,13 @@ pub enum StartError {
     #[error("permission to execute {} is denied", file.display())]
     PermissionDenied { file: PathBuf },
     /// The file is not a program of this machine: wrong architecture, an empty file, a script without `#!`.
-    #[error("{} is not a program that this system can run", file.display())]
+    #[error("{} {}", file.display(), super::format::of_file(file))]
     BadFormat { file: PathBuf },
+    /// The file stands in an archive that only the host's own runtime can read.
+    #[error("{} lies inside of the archive {}, from which nothing can be started", file.display(), archive.display())]
+    InArchive { file: PathBuf, archive: PathBuf },
     /// The script's `#!` line, or the binary's loader, names a program that is missing.
-    #[error("{} needs {}, which is missing", file.display(), interpreter.display())]
+    #[error("{} needs {}, which is missing{}", file.display(), interpreter.display(), super::format::libc_of(interpreter))]
     InterpreterNotFound {
         file: PathBuf,
         /// A path, or the name that `#!/usr/bin/env NAME` looks for on the child's PATH.
@@ -136,7 +139,8 @@ impl StartError {
             StartError::IsDirectory { .. }
             | StartError::NotExecutable { .. }
             | StartError::PermissionDenied { .. }
-            | StartError::BadFormat { .. } => Code::CliNotExecutable,
+            | StartError::BadFormat { .. }
+            | StartError::InArchive { .. } => Code::CliNotExecutable,
             StartError::InterpreterNotFound { .. } => Code::InterpreterNotFound,
             StartError::CwdNotFound { .. } | StartError::CwdNotDirectory { .. } | StartError::CwdDenied { .. } => {
                 Code::CwdNotFound

@@ -32,6 +32,7 @@ mod ending;
 mod env;
 mod fault;
 mod feed;
+mod format;
 mod head_tail;
 #[cfg(windows)]
 mod job;

@@ -297,7 +297,10 @@ fn not_found(program: &OsStr, path: &OsStr, folders: &Folders, not_taken: Vec<No
         let file = PathBuf::from(program);
         return match std::fs::metadata(&file) {
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => StartError::PermissionDenied { file },
-            Err(_) => StartError::NotFound { file },
+            Err(_) => match super::format::archive_of(&file) {
+                Some(archive) => StartError::InArchive { file, archive },
+                None => StartError::NotFound { file },
+            },
             Ok(meta) if meta.is_dir() => StartError::IsDirectory { file },
             Ok(_) => StartError::NotExecutable { file },
         };

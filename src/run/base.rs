@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::ops::Deref;
-use std::path::{Component, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::lifecycle::Lifecycle;
@@ -200,8 +200,17 @@ fn login_folder(folder: &str) -> Result<String, String> {
 }
 
 /// Advice for a process of `provider` that can't be started.
-pub(super) fn start_hint(provider: &str, error: &StartError) -> &'static str {
-    match error {
+pub(super) fn start_hint(provider: &str, error: &StartError) -> Cow<'static, str> {
+    let hint = match error {
+        StartError::NotExecutable { file } => {
+            return format!("run `chmod +x {}`, or set `cliPath`", file.display()).into();
+        }
+        StartError::InArchive { .. } => classify::IN_ARCHIVE,
+        // What is there is another machine's, or not complete.
+        StartError::BadFormat { .. } => return classify::reinstall(provider).into(),
+        StartError::InterpreterNotFound { interpreter, .. } if Path::new(interpreter).is_absolute() => {
+            return classify::reinstall(provider).into();
+        }
         StartError::NotOnPath { skipped: Some(_), .. } => classify::SKIPPED_FOLDER,
         StartError::NotFound { file: path } | StartError::CwdNotFound { cwd: path }
             if path.components().any(|part| part.as_os_str() == "~") =>
@@ -209,7 +218,8 @@ pub(super) fn start_hint(provider: &str, error: &StartError) -> &'static str {
             classify::TILDE
         }
         error => classify::hint(provider, error.code()),
-    }
+    };
+    hint.into()
 }
 
 /// The error of a call whose process, private folder or port of tools could not be made.
@@ -229,19 +239,23 @@ pub(super) fn not_started(engine: &Base, error: &NotStarted) -> Box<ProviderErro
                 "no private folder for the CLI can be made in {}, the folder for temporary files: {why}",
                 folder.display()
             );
-            (Code::SpawnFailed, reason, classify::NO_TEMPORARY_FOLDER)
+            (Code::SpawnFailed, reason, classify::NO_TEMPORARY_FOLDER.into())
         }
         NotStarted::Tools(error) => {
             let reason = format!("no port of 127.0.0.1 can be opened for the tools: {error}");
-            (Code::SpawnFailed, reason, classify::hint(id, Code::SpawnFailed))
+            (Code::SpawnFailed, reason, classify::hint(id, Code::SpawnFailed).into())
         }
         NotStarted::Unsupported(reason) | NotStarted::Refused(reason) => {
             let reason = format!("the CLI does not take calls: {reason}");
-            (Code::LiveUnsupported, reason, classify::hint(id, Code::LiveUnsupported))
+            (
+                Code::LiveUnsupported,
+                reason,
+                classify::hint(id, Code::LiveUnsupported).into(),
+            )
         }
         NotStarted::Ended(_) => {
             let reason = "the CLI ended before it was ready".to_owned();
-            (Code::Crashed, reason, classify::hint(id, Code::Crashed))
+            (Code::Crashed, reason, classify::hint(id, Code::Crashed).into())
         }
     };
     let mut refusal = ProviderError::new(id, code, reason).with_hint(hint);

@@ -105,6 +105,15 @@ pub const NO_TEMPORARY_FOLDER: &str = if cfg!(windows) {
 /// The advice if a program is found only in a folder of the PATH that is not searched.
 pub const SKIPPED_FOLDER: &str = "write that folder of the PATH as an absolute one, or set `cliPath` to the file";
 
+/// The advice if a program stands in the archive of an Electron app.
+pub const IN_ARCHIVE: &str = "name it in `asarUnpack`, and set `cliPath` to its path below `app.asar.unpacked`";
+
+/// The advice if the file of `provider` is another machine's, or was not installed completely.
+pub fn reinstall(provider: &str) -> String {
+    let install = hint(provider, Code::CliNotFound);
+    format!("{install}; npm needs `--include=optional --ignore-scripts=false` for it")
+}
+
 /// The advice if a path begins with `~`, which the system takes for the name of a folder.
 pub const TILDE: &str = "write the whole path: `~` is for shells to read; in JavaScript it is `os.homedir()`";
 

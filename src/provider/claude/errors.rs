@@ -60,6 +60,8 @@ const NOT_OFFERED: &str = "look into `permissions.deny` of `~/.claude/settings.j
 
 #[rustfmt::skip] // One rule, one row.
 const RULES: &[Rule] = &[
+    // bin/claude.exe of 2.1.197, called through a shell, as the package leaves it whose script did not run.
+    Rule::new(&[Text("<claude native binary not installed")], Code::CliNotExecutable, "claude native binary not installed.").hint("run `npm install -g --include=optional --ignore-scripts=false @anthropic-ai/claude-code`"),
     // The words for the run's end.
     Rule::new(&[Subtype("error_max_turns")], Code::MaxTurns, "Reached maximum number of turns (1)"),
     Rule::new(&[Terminal("max_turns")], Code::MaxTurns, "Reached maximum number of turns (1)"),

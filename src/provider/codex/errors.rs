@@ -57,6 +57,8 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("<incomplete response returned, reason: content_filter>")], Code::Refusal, "stream disconnected before completion: Incomplete response returned, reason: content_filter"),
     Rule::new(&[Text("<thread not found>")], Code::ConnectionLost, "thread not found: 01a2"),
     Rule::new(&[Text("<failed to load configuration>")], Code::InvalidConfig, "failed to load configuration: No such file or directory (os error 2)").hint("correct ~/.codex/config.toml"),
+    // bin/codex.js of 0.169.0 without its package for the platform.
+    Rule::new(&[Text("<missing optional dependency @openai/codex")], Code::CliNotExecutable, "Missing optional dependency @openai/codex-linux-x64. Reinstall Codex: npm install -g @openai/codex@latest").hint("run `npm install -g --include=optional @openai/codex@latest`"),
     Rule::new(&[Text("<you've hit your usage limit|<hit your usage limit")], Code::UsageLimit, "You’ve hit your usage limit. Upgrade to Pro or try again at 10:50 PM."),
     Rule::new(&[Text("<quota exceeded\\. check your plan")], Code::QuotaExceeded, "Quota exceeded. Check your plan and billing details."),
     Rule::new(&[Text("<selected model is at capacity>")], Code::Overloaded, "Selected model is at capacity. Please try a different model."),

@@ -60,7 +60,10 @@ async fn a_missing_loader_is_named() {
     let file = scene.path("patched");
     write_executable(&file, "");
     std::fs::write(&file, patched).unwrap();
-    let needs = format!("{} needs /lib99/ld-linux-x86-64.so.2, which is missing", file.display());
+    let needs = format!(
+        "{} needs /lib99/ld-linux-x86-64.so.2, which is missing: it was built for glibc, and this system has another C library or processor",
+        file.display()
+    );
     assert_eq!(refused_at(&file).await, (Code::InterpreterNotFound, needs));
 }
 
@@ -74,7 +77,7 @@ async fn files_that_cannot_be_executed() {
     write_executable(&file, "no script, no program");
     assert_eq!(
         refused_at(&file).await,
-        says("is not a program that this system can run")
+        says("is a text without a `#!` line, as a package leaves it whose install script did not run")
     );
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
