@@ -14,7 +14,6 @@
 //! A state belongs to one run. A child's run has a state of its own, so the two can't interfere.
 
 pub mod builtin;
-mod calls;
 mod close;
 pub mod policy;
 pub mod rules;

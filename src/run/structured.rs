@@ -14,7 +14,7 @@ use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{Event, Reply};
 use dfp_model::message::Message;
 use dfp_provider::classify;
-use dfp_text::schema::{Schema, reply};
+use dfp_text::schema::{self, Schema};
 
 /// The schema of a call's option, compiled.
 ///
@@ -81,7 +81,7 @@ impl ReplyCheck for FitsSchema {
         let fits = |value: Value| schemas::aside(|| self.schema.check(&value)).map(|()| value);
         let found = match given {
             Some(value) => fits(value),
-            None => reply::value_of(&reply.content).and_then(fits),
+            None => schema::value_of(&reply.content).and_then(fits),
         };
         match found {
             Ok(value) => {
@@ -104,7 +104,7 @@ impl ReplyCheck for FitsSchema {
             return None;
         }
         let said = error.partial.as_ref().map_or("", |partial| partial.text.as_str());
-        let reasons = match reply::value_of(said).and_then(|value| schemas::aside(|| self.schema.check(&value))) {
+        let reasons = match schema::value_of(said).and_then(|value| schemas::aside(|| self.schema.check(&value))) {
             Err(reasons) => reasons,
             Ok(()) => "it did not come as it was asked for".to_owned(),
         };

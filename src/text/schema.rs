@@ -1,7 +1,7 @@
 //! Checks a model's JSON against a JSON Schema, and words the mistakes.
 //!
 //! In: a schema's JSON text. Out: a [`Schema`], compiled once, bounded, and without any reference that leads out of it; nothing
-//! is ever fetched. [`strict`] decides whether an API can enforce a schema, [`reply`] finds the JSON in a model's text.
+//! is ever fetched. [`strict`] decides whether an API can enforce a schema, [`value_of`] finds the JSON in a model's text.
 //!
 //! A schema is hostile input, and so is the value to check. Sizes are limited in advance where they can be counted (`plan`:
 //! bytes, depth, references, the ways through them), patterns are limited in size (`pattern`), and a check counts its own work
@@ -9,7 +9,6 @@
 
 mod pattern;
 mod plan;
-pub mod reply;
 pub mod strict;
 mod work;
 
@@ -324,6 +323,35 @@ fn check_places(schema: &Value) -> Result<(), String> {
 
 fn too_deep() -> String {
     format!("it is more than {MAX_DEPTH} levels deep")
+}
+
+/// Parses `text` as a JSON value: bare, or in one fenced block that is all of it.
+///
+/// # Errors
+/// The reason why it is not one.
+pub fn value_of(text: &str) -> Result<Value, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("the reply is empty".to_owned());
+    }
+    serde_json::from_str(fenced(text).unwrap_or(text))
+        .map_err(|error| format!("the reply is not JSON: {}", clip(&error.to_string(), 120)))
+}
+
+/// The content of the fence that is all of `text`.
+fn fenced(text: &str) -> Option<&str> {
+    let (opening, rest) = text.split_once('\n')?;
+    let mark = ["```", "~~~"].into_iter().find(|mark| opening.starts_with(mark))?;
+    let length = opening
+        .bytes()
+        .take_while(|byte| mark.as_bytes().contains(byte))
+        .count();
+    let (fence, info) = opening.split_at(length);
+    let (block, closing) = rest.rsplit_once('\n')?;
+    let ends = closing.trim() == fence;
+    // Another fence inside would be another block.
+    let is_one = !block.lines().any(|line| line.trim_start().starts_with(fence));
+    (ends && is_one && info.trim().bytes().all(|byte| byte.is_ascii_alphanumeric())).then_some(block)
 }
 
 #[cfg(test)]

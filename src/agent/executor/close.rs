@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::calls::{Pending, give_up};
 use super::rules::{Limit, Rules};
+use super::running::{Pending, give_up};
 use super::{Effect, RunOutcome, State, Status};
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::message::Spent;

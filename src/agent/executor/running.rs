@@ -8,7 +8,6 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::builtin::{Need, PLAN, REPORT, Task};
-use super::calls::{CallPhase, Pending, give_up};
 use super::close::{self, End};
 use super::policy::{By, PolicyDecision};
 use super::rules::{Limit, Rules};
@@ -432,5 +431,30 @@ fn canonical(args: &RawValue) -> String {
         Ok(value) => sorted(value).to_string(),
         // Lone surrogates can't be parsed, so the text is taken unchanged.
         Err(_) => args.get().to_owned(),
+    }
+}
+
+/// The phase of a call without a result: what it waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallPhase {
+    Asked,
+    Running,
+    Deferred,
+}
+
+/// A call without a result.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub call: ToolCall,
+    pub origin: Origin,
+    pub phase: CallPhase,
+}
+
+/// Abandons calls whose results are no longer needed, and answers them with an error.
+pub(super) fn give_up(open: BTreeMap<u32, Pending>, why: &str, ends: &mut Vec<Effect>, answers: &mut Vec<Effect>) {
+    for Pending { call, .. } in open.into_values() {
+        ends.push(Effect::Abandon(call.id.clone()));
+        let answer = ToolResult::error(format!("\"{}\" has no result: {why}", call.name));
+        answers.push(Effect::Reply { call, answer });
     }
 }

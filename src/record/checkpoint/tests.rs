@@ -154,7 +154,7 @@ fn a_devices_name_is_no_files() {
         ("console", "console.jsonl"),
         ("a.con", "a.con.jsonl"),
     ] {
-        assert_eq!(names::file_name(id), name, "{id}");
+        assert_eq!(file_name(id), name, "{id}");
     }
     let folder = tempfile::tempdir().unwrap();
     drop(load(folder.path(), "CON").unwrap());

@@ -14,7 +14,6 @@ pub mod deltas;
 pub mod html;
 mod items;
 pub mod normalised;
-mod order;
 pub mod read;
 pub mod runs;
 pub mod spending;

@@ -8,10 +8,12 @@
 //! skipped but counted; a byte order mark at the very start is dropped; invalid UTF-8 becomes U+FFFD.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use memchr::memchr2;
 
 use super::cut::Cut;
+use dfp_model::event::Event;
 
 /// The length of the longest line that is kept, bytes: 64 MiB, four times the longest answer a model can give, base64 images
 /// included.
@@ -166,6 +168,18 @@ fn deliver(bytes: &[u8], number: u64, terminated: bool, each: &mut impl FnMut(Li
             terminated,
         });
     }
+}
+
+/// An observer of the lines of one output, beside its events (`Decoder::set_observer`): for readers that need what no event has (a
+/// line's own time, the subagent that printed it) and must not decode the output a second time. It is called while the output is
+/// decoded, so it must not wait.
+pub trait LineObserver: fmt::Debug + Send + Sync {
+    /// Takes the next line, and the events that came with it; some of them may be about earlier lines.
+    fn line(&self, line: &Line<'_>, events: &[Event]);
+
+    /// Takes the end of the output; `events` belong to no line. `plain_text` and `diagnostics` are the decoder's, about the
+    /// whole output.
+    fn end(&self, events: &[Event], plain_text: Option<String>, diagnostics: &[String]);
 }
 
 #[cfg(test)]

@@ -177,3 +177,29 @@ fn is_blank(c: char) -> bool {
 fn ends_line(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{B}' | '\u{C}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
+
+/// The thread as labelled text, byte for byte as SPEC-01 writes it: `[Label]\ncontent` for each message, a blank line between. Tool calls
+/// are not part of this form, and a content can look like further messages: no prompt is written in it.
+pub fn messages_to_prompt(messages: &[Message]) -> String {
+    let mut out = String::with_capacity(super::capacity(messages));
+    write_plain(&mut out, messages);
+    out
+}
+
+fn write_plain(out: &mut String, messages: &[Message]) {
+    for (index, message) in messages.iter().enumerate() {
+        if index > 0 {
+            out.push_str("\n\n");
+        }
+        out.push('[');
+        out.push_str(match &message.role {
+            Role::System => "System",
+            Role::Human => "User",
+            Role::Ai => "Assistant",
+            Role::Tool => "Tool Result",
+            Role::Other(name) => name,
+        });
+        out.push_str("]\n");
+        out.push_str(message.content.as_text());
+    }
+}

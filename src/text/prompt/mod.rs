@@ -4,22 +4,18 @@
 //! text (`labelled`), with the tool instruction (`tools`) in front of it, and the blocks that are not text with their positions
 //! in it (`placed`). Everything is appended to a single buffer; no text is copied on the way.
 
-mod capacity;
 mod document;
 pub mod json;
 mod labelled;
-mod output;
 mod placed;
 pub mod scan;
-mod text;
 mod tools;
 mod xml;
 
-pub use output::output_instruction;
+pub use labelled::messages_to_prompt;
 pub use placed::{Piece, Placed, Rendered};
 pub use scan::is_js_space;
-pub use text::messages_to_prompt;
-pub use tools::{TOOL_CALL_FORMAT, tool_instruction};
+pub use tools::{TOOL_CALL_FORMAT, output_instruction, tool_instruction};
 pub use xml::{Escapes, escape_xml, messages_to_xml};
 
 pub use document::{events_of_document, is_thread_document, last_event_of_document};
@@ -49,6 +45,23 @@ pub fn ends_with_result(messages: &[Message], documents: bool) -> bool {
     })
 }
 
+/// The bytes that the messages probably need: their text, an eighth more for escapes, and the markup around each.
+fn capacity(messages: &[Message]) -> usize {
+    const MARKUP: usize = 96;
+    messages
+        .iter()
+        .map(|message| {
+            let calls = message.tool_calls.iter();
+            let calls: usize = calls
+                .map(|call| MARKUP + call.id.len() + call.name.len() + call.args.get().len() * 3 / 2)
+                .sum();
+            let text = message.content.as_text().len();
+            MARKUP + text + text / 8 + calls
+        })
+        .sum::<usize>()
+        + 32
+}
+
 /// The options of a prompt's form.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Style<'a> {
@@ -76,11 +89,11 @@ pub struct Style<'a> {
 pub fn render(messages: &[Message], tools: &[ToolSpec], style: Style) -> Rendered {
     #[cfg(any(test, feature = "test-support"))]
     counted::RENDERED.set(counted::RENDERED.get() + 1);
-    let capacity = tools::capacity(tools) + capacity::of(messages);
+    let capacity = tools::capacity(tools) + capacity(messages);
     let mut out = Rendered::of_text(String::with_capacity(capacity));
     tools::write(&mut out.text, tools, style.mark, style.output.is_some());
     if let Some(schema) = style.output {
-        output::write(&mut out.text, schema);
+        tools::write_output(&mut out.text, schema);
     }
     if style.without_at {
         out.replace_from(0, '@', "\\u0040");

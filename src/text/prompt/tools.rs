@@ -1,10 +1,11 @@
-//! The instruction that tells a model which tools it may call and how to write a call: SPEC-01's `[Available Tools]`.
+//! The instructions that tell a model which tools it may call and how to write a call, SPEC-01's `[Available Tools]`, and which schema
+//! its answer has to fit.
 //!
 //! In: the bound tools. Out: their definitions as `JSON.stringify(defs, null, 2)` writes them, then the call format.
 
 use dfp_model::message::ToolSpec;
 
-use super::{json, output};
+use super::json;
 
 /// The instruction on the form of a call (SPEC-01, `TOOL_CALL_FORMAT`).
 pub const TOOL_CALL_FORMAT: &str = r#"When you need to call a tool, respond with ONLY a JSON block in this exact format:
@@ -57,7 +58,7 @@ pub(super) fn write(out: &mut String, tools: &[ToolSpec], mark: Option<&str>, by
     }
     if by_schema && let Some(at) = out[begin..].rfind("If you do not need to call any tools") {
         out.truncate(begin + at);
-        out.push_str(output::INSTEAD_OF_TEXT);
+        out.push_str(INSTEAD_OF_TEXT);
     }
     out.push_str("\n\n");
 }
@@ -91,4 +92,26 @@ pub(super) fn capacity(tools: &[ToolSpec]) -> usize {
     } else {
         defs + TOOL_CALL_FORMAT.len() + 256
     }
+}
+
+/// The tool instruction's sentence about an answer without calls, in place of the one that asks for plain text.
+const INSTEAD_OF_TEXT: &str =
+    "If you do not need to call any tools, respond with what [Output Schema] below asks for (no such block).";
+
+/// The instruction for the JSON Schema `schema`.
+pub fn output_instruction(schema: &str) -> String {
+    let mut out = String::with_capacity(schema.len() * 2 + 256);
+    write_output(&mut out, schema);
+    out.truncate(out.trim_end().len());
+    out
+}
+
+/// Appends the text that [`output_instruction`] returns, and a blank line.
+pub(super) fn write_output(out: &mut String, schema: &str) {
+    out.push_str("[Output Schema]\n");
+    json::push_indented(out, schema, 0);
+    out.push_str(
+        "\n\nYour answer must be ONLY one JSON value that fits this JSON Schema: no other text before or behind it, and no \
+         explanation.\n\n",
+    );
 }

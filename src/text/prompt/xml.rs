@@ -47,7 +47,7 @@ pub fn messages_to_xml(messages: &[Message]) -> String {
     {
         return text.clone();
     }
-    let mut out = Rendered::of_text(String::with_capacity(super::capacity::of(messages)));
+    let mut out = Rendered::of_text(String::with_capacity(super::capacity(messages)));
     write_events(&mut out, messages, Blocks::Json, Escapes::Spec01);
     out.text
 }

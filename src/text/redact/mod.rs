@@ -6,27 +6,72 @@
 //! Names of variables, schemes (`Bearer`) and hosts stay, and a text that merely speaks of keys is unchanged.
 
 mod beginnings;
-mod channel;
 mod error;
 mod json;
 mod names;
 mod plain;
 mod rules;
-mod secret;
 mod stream;
 mod values;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub use channel::{Channel, REDACTED};
 pub use names::is_secret_name;
 pub use plain::{is_invisible, one_line, plain};
-pub use secret::Secret;
 pub use stream::StreamRedactor;
 
 use values::Values;
+
+/// The text that replaces a secret.
+pub const REDACTED: &str = "[redacted]";
+
+/// The source of a text, which decides what is redacted in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Channel {
+    /// A failure message of a CLI, a server or the system: here too much is redacted rather than too little.
+    Error,
+    /// Any other text that is written into a file: the model's text may look like a key, so only certain shapes count.
+    Record,
+    /// A model's answer: only long values of the request itself are redacted, which no ordinary text contains.
+    Answer,
+}
+
+impl Channel {
+    /// The length of the shortest value that is redacted, bytes. Servers without keys are sent `EMPTY` or `none`, and a model
+    /// may well say `lm-studio` or `not-needed`.
+    fn shortest_value(self) -> usize {
+        match self {
+            Channel::Error => 6,
+            Channel::Record => 8,
+            Channel::Answer => 16,
+        }
+    }
+}
+
+/// A text that `Debug` does not show.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps `text`.
+    pub fn new(text: impl Into<String>) -> Secret {
+        Secret(text.into())
+    }
+
+    /// Returns the text. Use it only for the header of a request.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(REDACTED)
+    }
+}
 
 /// The secrets of one run: known shapes, and known values. Cheap to clone.
 #[derive(Debug, Clone, Default)]

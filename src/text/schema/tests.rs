@@ -3,7 +3,6 @@ use std::fmt::Write;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::reply::value_of;
 use super::*;
 
 const PERSON: &str = r#"{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{
@@ -172,5 +171,43 @@ fn a_mistake_names_no_keyword_of_ours() {
     ] {
         let told = Schema::new(wrong).unwrap_err();
         assert!(!told.contains("x-deep-factor"), "{wrong}: {told}");
+    }
+}
+
+#[test]
+fn bare_json_and_one_fenced_block_are_read() {
+    for text in [
+        r#"{"a":1}"#,
+        " \n {\"a\":1}\r\n",
+        "```json\n{\"a\":1}\n```",
+        "```\n{\"a\":\n1}\n```\n",
+        "````json\r\n{\"a\":1}\r\n````",
+        "~~~JSON\n{\"a\":1}\n~~~",
+    ] {
+        assert_eq!(value_of(text), Ok(json!({"a": 1})), "{text:?}");
+    }
+    assert_eq!(value_of("\"```\""), Ok(json!("```")));
+}
+
+#[test]
+fn whatever_else_is_said_is_no_value() {
+    for text in [
+        "",
+        " \n",
+        "Here you are: {\"a\":1}",
+        "{\"a\":1} Anything else?",
+        "{\"a\":1}\n{\"a\":2}",
+        "Sure.\n```json\n{\"a\":1}\n```",
+        "```json\n{\"a\":1}\n```\nDone.",
+        "```json\n{\"a\":1}\n```\n```json\n{\"a\":2}\n```",
+        "```json\n{\"a\":1}",
+        "```json\n{\"a\":1}\n~~~",
+        "```not json\n{\"a\":1}\n```",
+        "```{\"a\":1}```",
+        "{\"a\":\"\\ud800\"}",
+        "{'a':1}",
+        "NaN",
+    ] {
+        assert!(value_of(text).is_err(), "{text:?}");
     }
 }

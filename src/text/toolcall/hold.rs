@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::calls::Calls;
+use super::Calls;
 use super::object::{Scan, ScanStep};
 use super::tail::{self, KEY, MAX_INFO, Rules};
 use crate::prompt::{is_js_space, scan};

@@ -9,7 +9,6 @@
 //! answer ends with (`tail`): `Unquoted` those that nothing in the thread has brought (`unquoted`, `quotation`), `Marked` those
 //! that nobody but the model can have written (`marked`).
 
-mod calls;
 mod fence;
 mod hold;
 mod input;
@@ -25,13 +24,30 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::prompt::is_js_space;
-pub use calls::Calls;
 use dfp_model::message::{InvalidToolCall, ToolCall};
 use hold::Hold;
 pub use marked::{Mark, Marked};
 use scanner::Scanner;
 use tail::Rules;
 pub use unquoted::{ForeignTexts, Unquoted};
+
+/// The calls that a [`Gate`] has found.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Calls {
+    /// The calls, as in [`Extraction::tool_calls`].
+    pub tool_calls: Vec<ToolCall>,
+    /// The unreadable calls, as in [`Extraction::invalid`].
+    pub invalid: Vec<InvalidToolCall>,
+    /// The reason why text at the end of the answer that looks like calls is not taken for calls, if it may have been meant so.
+    pub ignored: Option<String>,
+}
+
+impl Calls {
+    /// Returns whether the answer is text only.
+    pub fn is_empty(&self) -> bool {
+        self.tool_calls.is_empty() && self.invalid.is_empty()
+    }
+}
 
 /// The mode that decides which text of an answer is a call.
 #[derive(Debug, Clone, Default)]

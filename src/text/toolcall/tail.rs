@@ -11,7 +11,7 @@ use std::fmt::Debug;
 
 use serde_json::Value;
 
-use super::calls::Calls;
+use super::Calls;
 use super::object::{Scan, ScanStep};
 use super::read::{self, Entry, Found};
 use crate::prompt::is_js_space;
