@@ -21,7 +21,7 @@ import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { ALL, sampleOf, withClaude } from "./support/harness.mjs";
-import { installed } from "./support/installed.mjs";
+import { installed, newerNode } from "./support/installed.mjs";
 import { lacks } from "./support/systems.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
@@ -125,6 +125,40 @@ async function webpack(config: object): Promise<string> {
       resolve(error ? String(error) : stats.toString({ all: false, errors: true, warnings: true })),
     ),
   );
+}
+
+/** Rspack, which takes webpack's configuration. */
+async function rspack(config: object): Promise<string> {
+  const folder = await installed("@rspack/core");
+  const { rspack: make } = await import(pathToFileURL(join(folder, "dist/index.js")).href);
+  return new Promise((resolve) =>
+    make({ context: project, target: "node", ...config }, (error: unknown, stats: { toString(what: object): string }) =>
+      resolve(error ? String(error) : stats.toString({ all: false, errors: true, warnings: true })),
+    ),
+  );
+}
+
+/** Rollup with its plugins for packages of Node; gives its warnings. */
+async function rollup(input: string, file: string, external: readonly string[]): Promise<string[]> {
+  const require = createRequire(join(await installed("rollup"), "package.json"));
+  const load = (name: string) => import(pathToFileURL(require.resolve(name)).href);
+  const [{ rollup: make }, resolve, commonjs, json] = await Promise.all([
+    load("rollup"),
+    load("@rollup/plugin-node-resolve"),
+    load("@rollup/plugin-commonjs"),
+    load("@rollup/plugin-json"),
+  ]);
+  const warnings: string[] = [];
+  const isOutside = (id: string) => external.some((name) => `${id}/`.startsWith(`${name}/`));
+  const bundle = await make({
+    input: join(project, input),
+    external: (id: string) => id.startsWith("node:") || isOutside(id),
+    plugins: [resolve.default({ preferBuiltins: true }), commonjs.default(), json.default()],
+    onwarn: ({ message }: { message: string }) => warnings.push(message),
+  });
+  await bundle.write({ file: join(project, file), format: "es", inlineDynamicImports: true });
+  await bundle.close();
+  return warnings;
 }
 
 /** What the program prints when it asks the real CLI. */
@@ -245,6 +279,69 @@ describe.runIf(process.platform === "linux" && process.arch === "x64")("bun buil
     copyFileSync(addon, elsewhere);
     expect(await asked(program, { DEEP_FACTOR_PROVIDERS_ADDON: elsewhere })).toEqual(ANSWERED);
   });
+});
+
+// A file that holds Node and one script, which can require what Node has and nothing else.
+describe.runIf(ALL && process.platform === "linux")("a single executable application of Node", () => {
+  it("finds the package beside it, or takes the addon by its variable", async () => {
+    const elsewhere = realpathSync(mkdtempSync(join(tmpdir(), "dfp-sea-")));
+    onTestFinished(() => rmSync(elsewhere, { recursive: true, force: true }));
+    expect(await esbuild("main.cjs", "sea.cjs", "--format=cjs")).toEqual(QUIET);
+    const config = {
+      main: join(project, "sea.cjs"),
+      output: join(elsewhere, "blob"),
+      disableExperimentalSEAWarning: true,
+    };
+    writeFileSync(join(elsewhere, "sea.json"), JSON.stringify(config));
+    const made = await node("--experimental-sea-config", [join(elsewhere, "sea.json")]);
+    expect(made.code).toBe(0);
+    const program = join(elsewhere, "program");
+    copyFileSync(process.execPath, program);
+    const fuse = "NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2";
+    const inject = [program, "NODE_SEA_BLOB", join(elsewhere, "blob"), "--sentinel-fuse", fuse];
+    const injected = await node(join(await installed("postject"), "dist/cli.js"), inject);
+    expect(injected.code).toBe(0);
+    const { options } = await withClaude({ script: [{ text: "hello" }, { text: "hello" }] });
+    const env = { ...options.env, TEST_CLI: options.cliPath };
+    const alone = await ended(program, [], env, elsewhere);
+    expect([alone.code, alone.stderr]).toEqual([1, expect.stringContaining(LEAVE_OUT)]);
+    expect(await ended(program, [], { ...env, DEEP_FACTOR_PROVIDERS_ADDON: addon }, elsewhere)).toEqual(ANSWERED);
+    symlinkSync(join(project, "node_modules"), join(elsewhere, "node_modules"), "junction");
+    expect(await ended(program, [], env, elsewhere)).toEqual(ANSWERED);
+  });
+});
+
+it.runIf(ALL)("Node's permission model binds JavaScript alone: a call needs the addon, and files to read", async () => {
+  const { options } = await withClaude({ script: [{ text: "hello" }] });
+  const env = { ...options.env, TEST_CLI: options.cliPath };
+  const newer = await newerNode();
+  // The test's LangChain is a link out of the project.
+  const reads = [
+    "--permission",
+    `--allow-fs-read=${project}`,
+    `--allow-fs-read=${realpathSync(join(ROOT, "node_modules"))}`,
+  ];
+  const refused = await ended(newer, [...reads, "main.cjs"], env);
+  expect([refused.code, refused.stderr]).toEqual([
+    1,
+    expect.stringContaining("add --allow-addons, or leave out --permission"),
+  ]);
+  const { code, stdout } = await ended(newer, [...reads, "--allow-addons", "main.cjs"], env);
+  expect([code, stdout]).toEqual([0, ANSWERED.stdout]);
+});
+
+it("napi's own variable names the addon of a package that is in no bundle", async () => {
+  const other = join(project, "napi.node");
+  copyFileSync(addon, other);
+  const { code, stdout } = await ended(
+    process.execPath,
+    [
+      "-e",
+      'require("deep-factor-providers/native"); console.log(Object.keys(require.cache).filter((file) => file.endsWith(".node")).join())',
+    ],
+    { NAPI_RS_NATIVE_LIBRARY_PATH: other },
+  );
+  expect([code, stdout]).toEqual([0, `${other}\n`]);
 });
 
 /** Everything in a folder once more, without its bytes where the file system can. */
@@ -397,6 +494,35 @@ it.runIf(ALL)(
       const bundle = readdirSync(join(project, folder)).map((name) => join(folder, name));
       expect(bundle.some(holdsOurs)).toBe(folder === "w-inside");
       expect(await answer(`${folder}/main.mjs`)).toEqual(ANSWERED);
+    }
+  },
+);
+
+it.runIf(ALL)(
+  "Rspack makes a program with the package in it that runs, and one with the package beside it",
+  async () => {
+    for (const [folder, outside] of [
+      ["r-inside", ["@langchain/core"]],
+      ["r-outside", [OURS, "@langchain/core"]],
+    ] as const) {
+      expect(await rspack(moduleOf(folder, "main.mjs", outside))).toBe("");
+      const bundle = readdirSync(join(project, folder)).map((name) => join(folder, name));
+      expect(bundle.some(holdsOurs)).toBe(folder === "r-inside");
+      expect(await answer(`${folder}/main.mjs`)).toEqual(ANSWERED);
+    }
+  },
+);
+
+it.runIf(ALL)(
+  "Rollup makes a program with the package in it that runs, and one with the package beside it",
+  async () => {
+    for (const [file, outside] of [
+      ["rollup-inside.mjs", ["@langchain/core"]],
+      ["rollup-outside.mjs", [OURS, "@langchain/core"]],
+    ] as const) {
+      expect(await rollup("main.mjs", file, outside)).toEqual([]);
+      expect(holdsOurs(file)).toBe(file === "rollup-inside.mjs");
+      expect(await answer(file)).toEqual(ANSWERED);
     }
   },
 );

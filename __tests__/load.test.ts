@@ -91,6 +91,14 @@ describe("explainLoad", () => {
         "musl), macOS and Windows, each on x64 and arm64.",
     ],
     [
+      "Node's permission model",
+      failure("Cannot load native addon because loading addons is disabled."),
+      { ...LINUX, installed: ["linux-x64-gnu"] },
+      "ERR_DLOPEN_FAILED",
+      "Node's permission model forbids the native addon of deep-factor-providers (linux x64, glibc 2.36): add --allow-addons, or leave out " +
+        "--permission and --no-addons.",
+    ],
+    [
       "an archive of Electron",
       failure("/opt/My App/app.asar/node_modules/x/x.node: cannot open shared object file: Not a directory"),
       { ...LINUX, installed: ["linux-x64-gnu"] },

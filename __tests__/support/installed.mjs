@@ -47,6 +47,7 @@ export const PACKAGES = Object.freeze({
   "@openai/agents-extensions": "0.18.0",
   "@openai/codex": "0.169.0",
   "@qwen-code/qwen-code": "0.15.10",
+  "@rspack/core": "2.3.3",
   // Brings @temporalio/activity beside it.
   "@temporalio/testing": "1.24.0",
   "@vercel/nft": "1.3.0",
@@ -57,7 +58,9 @@ export const PACKAGES = Object.freeze({
   fastify: "5.12.8",
   next: "16.4.6",
   pg: "8.23.1",
+  postject: "1.0.0-alpha.6",
   "react-dom": "19.3.1",
+  rollup: "4.68.8",
   // The last one of TypeScript's own; 7 is the development dependency.
   typescript: "5.9.3",
   webpack: "5.112.2",
@@ -76,6 +79,11 @@ export const PACKAGES = Object.freeze({
 /** @type {Readonly<Record<string, Readonly<Record<string, string>>>>} */
 const BESIDE = Object.freeze({
   bullmq: { ioredis: "6.0.0" },
+  rollup: {
+    "@rollup/plugin-commonjs": "29.0.3",
+    "@rollup/plugin-json": "6.1.0",
+    "@rollup/plugin-node-resolve": "16.0.3",
+  },
   next: { "@langchain/core": "1.4.0", react: "19.3.1", "react-dom": "19.3.1" },
   "@langchain/anthropic": { "@langchain/core": "1.4.0" },
   "@langchain/openai": { "@langchain/core": "1.4.0" },

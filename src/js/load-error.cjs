@@ -98,6 +98,12 @@ function explainLoad(error, machine) {
         `(${here}): run "xattr -d com.apple.quarantine '${blocked}'".`,
     );
   }
+  if (refusals.some((text) => /loading addons is disabled/i.test(text))) {
+    return failed(
+      "ERR_DLOPEN_FAILED",
+      `Node's permission model forbids the native addon of ${NAME} (${here}): add --allow-addons, or leave out --permission and --no-addons.`,
+    );
+  }
   const [, wanted] = refusals.map((text) => /version [`']GLIBC_([\d.]+)' not found/.exec(text)).find(Boolean) ?? [];
   if (wanted) {
     return failed(
