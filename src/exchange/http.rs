@@ -2,7 +2,6 @@
 //!
 //! In: a request's body and the connections of its provider ([`client`]). Out: the events of the answer, as they come.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{Ended, Evidence, Exchange, Finish, Progress, StopReason};
+use super::{Ended, Evidence, Exchange, Progress, StopReason, Unusable};
 use dfp_model::event::Event;
 use dfp_process::limit::Permit;
 use dfp_provider::api::answer::{Answer, Body};
@@ -100,8 +99,6 @@ impl<'a> HttpExchange<'a> {
 }
 
 impl Exchange for HttpExchange<'_> {
-    type Unusable = Infallible;
-
     fn elapsed(&self) -> Duration {
         self.began.map_or(Duration::ZERO, |began| began.elapsed())
     }
@@ -142,7 +139,7 @@ impl Exchange for HttpExchange<'_> {
         self.end = HttpEnd::Stopped(reason);
     }
 
-    async fn finish(self) -> Finish<Infallible> {
+    async fn finish(self) -> Result<Box<Ended>, Unusable> {
         let exit = self.elapsed();
         let request = self.request;
         if let Some(response) = self.response.filter(|_| self.answer.is_over()) {
@@ -162,7 +159,7 @@ impl Exchange for HttpExchange<'_> {
             diagnostics: self.answer.diagnostics().to_vec(),
             redactor: request.redactor.clone(),
         });
-        Finish::Ended(Box::new(Ended {
+        Ok(Box::new(Ended {
             exit: Some(exit),
             figures: json!({"httpStatus": self.status, "requestId": self.request_id, "bytes": self.bytes}),
             ..Ended::new(evidence)

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use dfp_model::error::ProviderError;
 use dfp_model::event::{Event, Reply};
 pub use dfp_provider::judge::{Evidence, StopReason};
 pub use dfp_text::fold::ProviderCallId;
@@ -46,10 +47,6 @@ pub use process::{EndedProcess, Invocation};
 /// The driver calls [`next`](Exchange::next) until it says [`Progress::Over`] or calls [`stop`](Exchange::stop), and then
 /// [`finish`](Exchange::finish).
 pub trait Exchange: Send {
-    /// The reason why an exchange came to nothing through no failure of the call; [`std::convert::Infallible`] if that can't
-    /// happen.
-    type Unusable: Send;
-
     /// True if the exchange keeps the call's limits (time, silence, output, cancelling) itself: its [`next`](Exchange::next) then
     /// ends in time. The driver keeps the limits of all others.
     const KEEPS_LIMITS: bool = false;
@@ -80,8 +77,11 @@ pub trait Exchange: Send {
     /// Gives up the exchange, for `reason`. Takes effect at once or with [`finish`](Exchange::finish).
     fn stop(&mut self, reason: StopReason);
 
-    /// Waits until nothing is left of the exchange except parts that can be used again.
-    fn finish(self) -> impl Future<Output = Finish<Self::Unusable>> + Send;
+    /// Waits until nothing is left of the exchange except parts that can be used again. The result is judged.
+    ///
+    /// # Errors
+    /// [`Unusable`]: the exchange can't be judged as an answer to the call.
+    fn finish(self) -> impl Future<Output = Result<Box<Ended>, Unusable>> + Send;
 }
 
 /// The result of [`Exchange::next`].
@@ -93,13 +93,22 @@ pub enum Progress {
     Over,
 }
 
-/// The result of an exchange.
+/// The reason why there is no answer to judge.
 #[derive(Debug)]
-pub enum Finish<U> {
-    /// The exchange is to be judged.
-    Ended(Box<Ended>),
-    /// The exchange can't be judged as an answer to the call. The second part is its end, if there is anything to tell of it.
-    Unusable(U, Option<Box<Ended>>),
+pub enum Unusable {
+    /// The process that waited for a turn died before it got this one: another can take it.
+    Vanished,
+    /// The CLI lacks a feature: another engine can make the call.
+    Unsupported {
+        /// The missing feature.
+        reason: String,
+        /// True if the CLI had answered the handshake, so that the model may have been asked already.
+        may_have_asked: bool,
+        /// The end of the process, if there is anything to tell of it.
+        ended: Option<Box<Ended>>,
+    },
+    /// The call has failed.
+    Failed(Box<ProviderError>),
 }
 
 /// An exchange that is over.

@@ -4,7 +4,6 @@
 //! empty folder, private files) are gone when this returns.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::ffi::OsString;
 use std::future::pending;
 use std::io;
@@ -18,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::private_home;
 use super::scratch::Scratch;
 use super::session_files;
-use super::{EndedProcess, Exchange, Finish, Invocation, Progress, StopReason};
+use super::{Ended, EndedProcess, Exchange, Invocation, Progress, StopReason, Unusable};
 use dfp_model::event::{Event, Failure};
 use dfp_process::activity::Label;
 use dfp_process::limit::Permit;
@@ -388,8 +387,6 @@ fn pause_in(stderr: &str, long_pauses: &[&str]) -> Option<Failure> {
 /// The process keeps its limits: when one passes, the received output decides whether it was too late, and silence does not count
 /// while the CLI waits for the caller.
 impl Exchange for Print {
-    type Unusable = Infallible;
-
     const KEEPS_LIMITS: bool = true;
 
     fn pid(&self) -> Option<u32> {
@@ -451,7 +448,7 @@ impl Exchange for Print {
         self.cancel_process.cancel();
     }
 
-    async fn finish(self) -> Finish<Infallible> {
+    async fn finish(self) -> Result<Box<Ended>, Unusable> {
         let tail: Vec<u8> = self.tail.into();
         let mut exit = self.running.exit().await;
         // A time limit that passed when all output had come already, only not been decoded yet, has cut nothing off.
@@ -475,7 +472,7 @@ impl Exchange for Print {
             diagnostics: self.decoder.diagnostics().to_vec(),
             stdout_tail: String::from_utf8_lossy(&tail).into_owned(),
         };
-        Finish::Ended(Box::new(self.invocation.ended(process, &self.limits)))
+        Ok(Box::new(self.invocation.ended(process, &self.limits)))
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{Ended, Evidence, Exchange, Finish, Progress, StopReason};
+use super::{Ended, Evidence, Exchange, Progress, StopReason, Unusable};
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::Event;
 use dfp_process::limit::Permit;
@@ -178,8 +178,6 @@ impl Drop for ScriptExchange {
 }
 
 impl Exchange for ScriptExchange {
-    type Unusable = Box<ProviderError>;
-
     fn elapsed(&self) -> Duration {
         self.began.map_or(Duration::ZERO, |began| began.elapsed())
     }
@@ -205,9 +203,9 @@ impl Exchange for ScriptExchange {
         self.end = HttpEnd::Stopped(reason);
     }
 
-    async fn finish(mut self) -> Finish<Box<ProviderError>> {
+    async fn finish(mut self) -> Result<Box<Ended>, Unusable> {
         if let Some(error) = self.failure.take() {
-            return Finish::Unusable(error, None);
+            return Err(Unusable::Failed(error));
         }
         let evidence = Evidence::Http(HttpEvidence {
             origin: "the script".to_owned(),
@@ -216,7 +214,7 @@ impl Exchange for ScriptExchange {
             diagnostics: Vec::new(),
             redactor: self.request.redactor.clone(),
         });
-        Finish::Ended(Box::new(Ended {
+        Ok(Box::new(Ended {
             exit: Some(self.elapsed()),
             figures: Value::Null,
             ..Ended::new(evidence)

@@ -5,7 +5,6 @@
 //! exchange it is.
 
 use std::collections::HashSet;
-use std::convert::Infallible;
 use std::future::pending;
 use std::time::Duration;
 
@@ -15,13 +14,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::{local_offset_min, millis as ms, now_ms};
 use super::log::Level;
-use super::reply_check::{CheckOutcome, Checks};
-use super::retry_loop::AttemptOutcome;
+use super::reply_check::{Checks, RejectedReply};
 use super::sink::Sink;
-use dfp_exchange::{Ended, Evidence, Exchange, Finish, OnVerdict, Progress, StopReason};
+use dfp_exchange::{Ended, Evidence, Exchange, OnVerdict, Progress, StopReason, Unusable};
 use dfp_model::budget::Used;
 use dfp_model::error::{Code, ProviderError};
-use dfp_model::event::{Event, RunInfo};
+use dfp_model::event::{Event, Reply, RunInfo};
 use dfp_model::message::Usage;
 use dfp_process::activity::{self, RateLimitWindow};
 use dfp_provider::judge::{CliRules, Context, HttpEnd, ProcessEnd, answer_in_plain_text, judge};
@@ -68,21 +66,27 @@ pub(super) struct AttemptStart {
     pub notes: Vec<Event>,
 }
 
-/// The result of an exchange, unless it failed.
-pub(super) enum Attempted<U> {
-    Outcome(AttemptOutcome),
-    /// The engine turned out to be unusable, for this reason; the second part tells how the exchange ended, if there is anything to
-    /// tell.
-    Unusable(U, Option<Box<Ended>>),
+/// The outcome of one attempt.
+#[derive(Debug)]
+pub(super) enum AttemptOutcome {
+    Replied(Box<Reply>),
+    Cancelled,
+    /// The CLI refused a flag the run can do without.
+    FlagRefused(String),
+    /// The CLI refused the schema of the answer, for this reason: the schema is asked for in the prompt then.
+    SchemaRefused(String),
+    /// The reply does not fit the call.
+    AskAgain(Box<RejectedReply>),
 }
 
-impl Attempted<Infallible> {
-    pub fn outcome(self) -> AttemptOutcome {
-        match self {
-            Attempted::Outcome(outcome) => outcome,
-            Attempted::Unusable(never, _) => match never {},
-        }
-    }
+/// The error of an exchange that no other can replace.
+pub(super) fn failed(error: Unusable, provider: &str) -> Box<ProviderError> {
+    let why = match error {
+        Unusable::Failed(error) => return error,
+        Unusable::Vanished => "the process was gone before it got the call".to_owned(),
+        Unusable::Unsupported { reason, .. } => reason,
+    };
+    Box::new(ProviderError::new(provider, Code::Internal, why))
 }
 
 /// Drives `exchange` to its end. `info` gets the facts of the run on the way, also if it fails.
@@ -90,7 +94,7 @@ pub(super) async fn run_attempt<E: Exchange>(
     attempt: Attempt<'_>,
     mut exchange: E,
     info: &mut RunInfo,
-) -> Result<Attempted<E::Unusable>, Box<ProviderError>> {
+) -> Result<AttemptOutcome, Unusable> {
     let sink = attempt.sink;
     let mut driven = OngoingAttempt {
         clocks: Clocks::start(attempt.limits, attempt.cancel),
@@ -103,12 +107,12 @@ pub(super) async fn run_attempt<E: Exchange>(
     driven.exchange(&mut exchange).await;
     let turn = exchange.elapsed();
     let ended = match exchange.finish().await {
-        Finish::Ended(ended) => *ended,
-        Finish::Unusable(why, ended) => {
-            if let Some(ended) = &ended {
+        Ok(ended) => *ended,
+        Err(why) => {
+            if let Unusable::Unsupported { ended: Some(ended), .. } = &why {
                 note_end(ended, driven.info, sink);
             }
-            return Ok(Attempted::Unusable(why, ended));
+            return Err(why);
         }
     };
     note_end(&ended, driven.info, sink);
@@ -118,26 +122,22 @@ pub(super) async fn run_attempt<E: Exchange>(
     if ended.evidence.stop_reason() == Some(StopReason::Cancelled) {
         let folded = driven.attempt.fold.finish(&mut Vec::new());
         sink.note_used(used(folded.usage.as_ref(), folded.reply.cost_usd, false));
-        return Ok(Attempted::Outcome(AttemptOutcome::Cancelled));
+        return Ok(AttemptOutcome::Cancelled);
     }
     if let Some(flag) = ended.refused_flag {
-        return Ok(Attempted::Outcome(AttemptOutcome::FlagRefused(flag)));
+        return Ok(AttemptOutcome::FlagRefused(flag));
     }
     if let Some(reason) = ended.refused_schema {
-        return Ok(Attempted::Outcome(AttemptOutcome::SchemaRefused(reason)));
+        return Ok(AttemptOutcome::SchemaRefused(reason));
     }
     let is_turn = matches!(ended.evidence, Evidence::Turn(_));
     let (held, mut events) = driven.settle(ended.evidence, ended.on_verdict);
     if is_turn {
-        let fields = json!({"turnMs": ms(turn), "failed": matches!(held, CheckOutcome::Failed(_))});
+        let fields = json!({"turnMs": ms(turn), "failed": held.is_err()});
         sink.log.say(Level::Info, "turn over", fields);
     }
     sink.send(&mut events).await;
-    match held {
-        CheckOutcome::Replied(reply) => Ok(Attempted::Outcome(AttemptOutcome::Replied(reply))),
-        CheckOutcome::AskAgain(rejected) => Ok(Attempted::Outcome(AttemptOutcome::AskAgain(rejected))),
-        CheckOutcome::Failed(error) => Err(error),
-    }
+    held.map_err(Unusable::Failed)
 }
 
 /// An attempt while its exchange goes on.
@@ -260,7 +260,11 @@ impl OngoingAttempt<'_> {
     }
 
     /// Judges the exchange, and returns the last events; the reply is among them only if somebody listens.
-    fn settle(self, evidence: Evidence, on_verdict: Option<OnVerdict>) -> (CheckOutcome, Vec<Event>) {
+    fn settle(
+        self,
+        evidence: Evidence,
+        on_verdict: Option<OnVerdict>,
+    ) -> (Result<AttemptOutcome, Box<ProviderError>>, Vec<Event>) {
         let OngoingAttempt {
             attempt,
             mut events,
@@ -296,9 +300,9 @@ impl OngoingAttempt<'_> {
         if let Some(on_verdict) = on_verdict {
             // The calls of a reply that does not fit stay open as well: the next turn answers them.
             let reply = match &held {
-                CheckOutcome::Replied(reply) => Some(&**reply),
-                CheckOutcome::AskAgain(rejected) => Some(&rejected.reply),
-                CheckOutcome::Failed(_) => None,
+                Ok(AttemptOutcome::Replied(reply)) => Some(&**reply),
+                Ok(AttemptOutcome::AskAgain(rejected)) => Some(&rejected.reply),
+                _ => None,
             };
             on_verdict(reply.map(|reply| {
                 // Calls that the CLI has answered itself are not for the caller to answer.
@@ -307,7 +311,7 @@ impl OngoingAttempt<'_> {
                 (reply, call_ids.as_slice())
             }));
         }
-        if let CheckOutcome::Replied(reply) = &mut held {
+        if let Ok(AttemptOutcome::Replied(reply)) = &mut held {
             if reply.is_silent() {
                 let message = "the model ended its turn behind a tool's result without a word: the answer is empty";
                 reply.diagnostics.push(message.to_owned());

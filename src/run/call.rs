@@ -2,10 +2,12 @@
 //!
 //! In: the handles of a call. Out: its [`Sink`], with a log that has begun if one is wanted, and the call's end.
 
+use tokio_util::sync::CancellationToken;
+
 use super::lifecycle::{CallHandles, Lifecycle};
 use super::log::RunRedactor;
-use super::reask::{self, Reaskable};
 use super::request::CallOptions;
+use super::retry_loop::{self, RetryableCall};
 use super::sink::Sink;
 use super::{handle::Ended, record};
 use dfp_model::error::ProviderError;
@@ -38,9 +40,9 @@ pub(super) async fn sink(
     Ok(sink.counting(provider.ledger.clone()))
 }
 
-/// Makes `request` to its end, and once more if the reply does not fit. All of the call's log is written when this returns.
-pub(super) async fn ask<A: Reaskable>(asking: &A, request: A::Request, sink: &Sink) -> Ended {
-    let ended = reask::ask(asking, request, sink).await;
+/// Makes `call` to its end, and once more if the reply does not fit. All of the call's log is written when this returns.
+pub(super) async fn answer(call: &mut (impl RetryableCall + Send), cancel: &CancellationToken, sink: &Sink) -> Ended {
+    let ended = retry_loop::answer(call, cancel, sink).await;
     sink.close(record::end_of(&ended).as_ref()).await;
     ended
 }

@@ -5,7 +5,6 @@
 //! [`ToolCallRequest`], not as an event of the CLI.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use dfp_exchange::bridge::{self, Bridge, BridgeOptions, Connection, ToolCallRequest, Traffic};
 use dfp_exchange::print::{Print, not_offered};
-use dfp_exchange::{Evidence, Exchange, Finish, Progress, StopReason};
+use dfp_exchange::{Ended, Evidence, Exchange, Progress, StopReason, Unusable};
 use dfp_model::event::{Event, Failure};
 use dfp_process::Hold;
 use dfp_provider::callbacks::Callbacks;
@@ -194,8 +193,6 @@ pub(super) struct BridgedPrint<'a> {
 }
 
 impl Exchange for BridgedPrint<'_> {
-    type Unusable = Infallible;
-
     const KEEPS_LIMITS: bool = Print::KEEPS_LIMITS;
 
     fn pid(&self) -> Option<u32> {
@@ -231,16 +228,16 @@ impl Exchange for BridgedPrint<'_> {
         self.print.stop(reason);
     }
 
-    async fn finish(self) -> Finish<Infallible> {
+    async fn finish(self) -> Result<Box<Ended>, Unusable> {
         let BridgedPrint { print, mut bridge } = self;
         bridge.let_go_on().await;
-        let Finish::Ended(mut ended) = print.finish().await;
+        let mut ended = print.finish().await?;
         if let Evidence::Process(process) = &mut ended.evidence {
             process.unreached = !bridge.reached();
         }
         ended.has_side_effects = bridge.used();
         bridge.bridge.close().await;
-        Finish::Ended(ended)
+        Ok(ended)
     }
 }
 

@@ -1,102 +1,134 @@
-//! A call of a CLI, and the decision which kind of exchange each attempt is.
+//! A call of a CLI: its engines, one of which makes each attempt.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use tokio_util::sync::CancellationToken;
+
 use super::ask;
-use super::cli_attempt::{CliAttempt, CliCall};
+use super::attempt::AttemptOutcome;
+use super::cli_attempt::{CliAttempt, CliCall, Dropped};
+use super::cli_request::CliRequest;
+use super::engine::Engine;
 use super::quota::Plan;
-use super::retry_loop::{AttemptOutcome, RetryableCall};
-use super::session::drive::EngineResult;
-use super::session::forms::KeptCall;
+use super::reply_check::RejectedReply;
+use super::retry_loop::RetryableCall;
+use super::session::forms::EngineCall;
+use super::sink::Sink;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::RunInfo;
+use dfp_model::message::Message;
 use dfp_model::retry::Policy;
 use dfp_model::retry::quota::QuotaWait;
+use dfp_process::Vars;
 
-/// A call, and the processes that may take it.
-pub(super) struct KeptOrPrinted<'a> {
-    pub call: CliCall<'a>,
-    /// The call as kept processes take it, the best first.
-    pub kept: &'a [KeptCall],
+/// A call, and the engines that may make it.
+pub(super) struct CallByEngines<'a> {
+    engine: &'a Arc<Engine>,
+    base_env: &'a Arc<Vars>,
+    cancel: &'a CancellationToken,
+    sink: &'a Sink,
+    request: CliRequest,
+    /// The call as each engine takes it, the best first.
+    engines: Vec<EngineCall>,
+    dropped: Dropped,
 }
 
-impl RetryableCall for KeptOrPrinted<'_> {
+impl<'a> CallByEngines<'a> {
+    /// Prepares `request` for the engines of `engine`.
+    pub fn new(
+        engine: &'a Arc<Engine>,
+        mut request: CliRequest,
+        base_env: &'a Arc<Vars>,
+        cancel: &'a CancellationToken,
+        sink: &'a Sink,
+    ) -> CallByEngines<'a> {
+        CallByEngines {
+            engines: engine.calls_of(&mut request),
+            engine,
+            base_env,
+            cancel,
+            sink,
+            request,
+            dropped: Dropped::default(),
+        }
+    }
+}
+
+impl RetryableCall for CallByEngines<'_> {
     fn retry(&self) -> &Policy {
-        &self.call.engine.options.retry
+        &self.engine.options.retry
     }
 
     fn quota(&self) -> Option<QuotaWait> {
-        self.call.request.options.quota_or(self.call.engine.options.quota)
+        self.request.options.quota_or(self.engine.options.quota)
     }
 
     fn timeout(&self) -> Option<Duration> {
-        self.call.request.options.timeout_or(self.call.engine.options.timeout)
+        self.request.options.timeout_or(self.engine.options.timeout)
     }
 
     fn plan(&self) -> Plan<'_> {
-        let model = self
-            .call
-            .request
-            .provider_options(self.call.engine)
-            .choices
-            .model
-            .as_deref();
+        let model = self.request.provider_options(self.engine).choices.model.as_deref();
         Plan {
-            used_up: &self.call.engine.used_up,
-            env: Some(self.call.base_env),
+            used_up: &self.engine.used_up,
+            env: Some(self.base_env),
             model: model.unwrap_or_default(),
         }
     }
 
     fn login(&self) -> Option<&str> {
-        self.call.engine.login()
+        self.engine.login()
     }
 
     fn closed(&self) -> Option<Box<ProviderError>> {
-        self.call.engine.closed()
+        self.engine.closed()
     }
 
+    /// Makes the attempt with the first engine that takes it.
     async fn attempt(
         &self,
         number: u32,
         began: &OnceLock<Instant>,
         info: &mut RunInfo,
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
+        let call = CliCall {
+            engine: &self.engine.base,
+            request: &self.request,
+            base_env: self.base_env,
+            cancel: self.cancel,
+            sink: self.sink,
+            dropped: &self.dropped,
+        };
         let attempt = CliAttempt {
-            call: &self.call,
+            call: &call,
             number,
             began,
             clock: OnceLock::new(),
         };
-        self.call.keep_dropped();
-        let outcome = self.made(&attempt, info).await;
-        match &outcome {
-            Ok(AttemptOutcome::FlagRefused(flag)) => self.call.drop_flag(flag)?,
-            Ok(AttemptOutcome::SchemaRefused(reason)) => self.call.drop_schema(reason),
-            _ => {}
-        }
-        match outcome {
-            Err(error) => Err(ask::with_node(self.call.engine, error, self.call.base_env, self.call.cancel).await),
-            Ok(outcome) => Ok(outcome),
-        }
-    }
-}
-
-impl KeptOrPrinted<'_> {
-    /// Makes the attempt with the first engine that takes it: with a kept process, or with one of its own.
-    async fn made(&self, attempt: &CliAttempt<'_>, info: &mut RunInfo) -> Result<AttemptOutcome, Box<ProviderError>> {
-        for call in self.kept {
-            match call.attempt(attempt, info).await? {
-                EngineResult::Outcome(outcome) => return Ok(outcome),
-                EngineResult::Next(told) => self.call.sink.send(&mut told.into_iter().collect()).await,
+        call.keep_dropped();
+        for engine in &self.engines {
+            let outcome = match engine.attempt(&attempt, info).await {
+                Ok(None) => continue,
+                Ok(Some(outcome)) => outcome,
+                Err(error) => return Err(ask::with_node(self.engine, error, self.base_env, self.cancel).await),
+            };
+            match &outcome {
+                AttemptOutcome::FlagRefused(flag) => call.drop_flag(flag)?,
+                AttemptOutcome::SchemaRefused(reason) => call.drop_schema(reason),
+                _ => {}
             }
+            return Ok(outcome);
         }
-        if !self.call.engine.provider.has_print() {
-            let reason =
-                "an agent is asked for an answer alone: it can't be handed a server of tools, nor be watched at work";
-            return Err(self.call.engine.refuse(Code::UnsupportedContent, reason));
-        }
-        attempt.print(info).await
+        let reason =
+            "an agent is asked for an answer alone: it can't be handed a server of tools, nor be watched at work";
+        Err(self.engine.refuse(Code::UnsupportedContent, reason))
+    }
+
+    fn extend(&mut self, messages: Vec<Message>, rejected: &RejectedReply) -> Result<(), Box<ProviderError>> {
+        self.request.extend(self.engine, messages, rejected)?;
+        self.engines = self.engine.calls_of(&mut self.request);
+        self.dropped = Dropped::default();
+        Ok(())
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct CliCall<'a> {
     pub base_env: &'a Arc<Vars>,
     pub cancel: &'a CancellationToken,
     pub sink: &'a Sink,
-    pub dropped: Dropped,
+    pub dropped: &'a Dropped,
 }
 
 /// The features that the CLI has refused during this call. The facts remembered for its file don't help if each attempt starts
@@ -176,6 +176,11 @@ impl CliAttempt<'_> {
         (!engine.provider.schema.takes(schema))
             .then(|| emulated(engine, UNFIT))
             .flatten()
+    }
+
+    /// Sends the caller a warning.
+    pub async fn warn(&self, warning: Event) {
+        self.call.sink.send(&mut vec![warning]).await;
     }
 
     /// A place among the processes of the program `binary`; `None` if the call was cancelled before there was one.

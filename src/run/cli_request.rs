@@ -261,11 +261,22 @@ impl CliRequest {
         blank.of_source(engine, source)
     }
 
-    /// Returns this request with `messages` behind its thread, made because of `rejected`.
+    /// Puts `messages` behind the request's thread, because of `rejected`.
     ///
     /// # Errors
     /// The part that the provider can't take.
-    pub fn extended(
+    pub fn extend(
+        &mut self,
+        engine: &Base,
+        messages: Vec<Message>,
+        rejected: &RejectedReply,
+    ) -> Result<(), Box<ProviderError>> {
+        let own = std::mem::replace(self, CliRequest::of(CallOptions::default()));
+        *self = own.extended(engine, messages, rejected)?;
+        Ok(())
+    }
+
+    fn extended(
         mut self,
         engine: &Base,
         messages: Vec<Message>,

@@ -5,7 +5,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::base::Base;
-use super::session::forms::{self, KeptEngine};
+use super::cli_request::CliRequest;
+use super::session::forms::{self, EngineCall, KeptEngine};
 use dfp_model::error::ProviderError;
 use dfp_provider::Provider;
 use dfp_provider::options::Options;
@@ -61,6 +62,16 @@ impl Engine {
             kept: forms::of(&base.provider, &base.options, &base.lifecycle.runs),
             base: Arc::new(base),
         }
+    }
+
+    /// The call of `request` as each engine takes it, the best first.
+    pub(super) fn calls_of(&self, request: &mut CliRequest) -> Vec<EngineCall> {
+        let kept = self.kept.iter().filter_map(|kept| kept.call(self, request));
+        let mut calls: Vec<EngineCall> = kept.collect();
+        if self.provider.has_print() {
+            calls.push(EngineCall::Print);
+        }
+        calls
     }
 
     /// Ends all runs and waits until their processes are gone. Later calls fail with `CLOSED`.

@@ -6,8 +6,8 @@
 //! The [`ledger`] counts what budgets allow, in this process or in a shared file.
 //!
 //! `start` begins a call of a CLI and `api` one of an API; both use `lifecycle` and `call`. `request` reads the call, `retry_loop`
-//! tries it until it ends, `reask` asks once more if the reply does not fit, `cli` chooses the kind of exchange, and `attempt`
-//! drives any of them. A file uses only files that know less than it does.
+//! tries it until it ends, and once more if the reply does not fit, `cli` has its engines, and `attempt` drives the exchange of
+//! any of them. A file uses only files that know less than it does.
 
 mod admission;
 pub mod api;
@@ -20,7 +20,6 @@ mod callbacks;
 mod capabilities;
 mod choices;
 mod cli;
-mod cli_ask;
 mod cli_attempt;
 mod cli_request;
 mod clock;
@@ -42,7 +41,6 @@ mod programs;
 mod queue;
 mod quota;
 pub mod read_once;
-mod reask;
 pub mod record;
 mod reply_check;
 pub mod request;

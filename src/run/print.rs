@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::attempt::{AttemptStart, run_attempt};
+use super::attempt::{AttemptOutcome, AttemptStart, failed, run_attempt};
 use super::base::{Base, not_found, not_started};
 use super::callbacks::BridgedPrint;
 use super::capabilities;
@@ -13,7 +13,6 @@ use super::cli_attempt::{CliAttempt, CliCall};
 use super::cli_request::emulated;
 use super::clock::millis;
 use super::print_prompt::media_prompt;
-use super::retry_loop::AttemptOutcome;
 use dfp_exchange::installed::Installed;
 use dfp_exchange::print::{NotStarted, Print, Surroundings};
 use dfp_model::error::ProviderError;
@@ -130,10 +129,10 @@ impl CliAttempt<'_> {
         };
         let attempt = self.print_attempt(&limits, || prompt.text.clone(), fold, opening);
         let outcome = match bridge {
-            None => run_attempt(attempt, print, info).await?,
-            Some(bridge) => run_attempt(attempt, BridgedPrint { print, bridge }, info).await?,
+            None => run_attempt(attempt, print, info).await,
+            Some(bridge) => run_attempt(attempt, BridgedPrint { print, bridge }, info).await,
         };
-        let outcome = outcome.outcome();
+        let outcome = outcome.map_err(|error| failed(error, engine.id()))?;
         if let AttemptOutcome::FlagRefused(flag) = &outcome {
             capabilities::remember_refused(&binary, flag);
         }

@@ -1,11 +1,12 @@
 //! The checks of a reply beside the verdict: conditions of the call that no judge of exchanges knows of.
 //!
-//! In: a judged success. Out: a [`CheckOutcome`]: the reply stands, the model is to be asked once more, or the call has failed
+//! In: a judged success. Out: an [`AttemptOutcome`]: the reply stands, the model is to be asked once more, or the call has failed
 //! after all. [`super::reask`] asks again.
 
 use std::fmt;
 use std::sync::Arc;
 
+use super::attempt::AttemptOutcome;
 use dfp_model::error::{Partial, ProviderError};
 use dfp_model::event::Reply;
 use dfp_model::message::Spent;
@@ -57,14 +58,6 @@ pub(super) struct RejectedReply {
     pub error: Box<ProviderError>,
 }
 
-/// The outcome of a verdict after the checks.
-#[derive(Debug)]
-pub(super) enum CheckOutcome {
-    Replied(Box<Reply>),
-    AskAgain(Box<RejectedReply>),
-    Failed(Box<ProviderError>),
-}
-
 /// All conditions that a call sets for its reply, in their order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Checks {
@@ -103,7 +96,11 @@ impl Checks {
     }
 
     /// Applies the checks to `verdict`, after `events` public events.
-    pub fn hold(&self, verdict: Result<Reply, Box<ProviderError>>, events: u64) -> CheckOutcome {
+    pub fn hold(
+        &self,
+        verdict: Result<Reply, Box<ProviderError>>,
+        events: u64,
+    ) -> Result<AttemptOutcome, Box<ProviderError>> {
         let mut reply = match verdict {
             Ok(reply) => reply,
             Err(error) => return self.hold_failure(error),
@@ -112,11 +109,13 @@ impl Checks {
             return match check.check(&mut reply) {
                 Finding::Fits => continue,
                 Finding::AskAgain { messages, error } if self.spent.is_none() => {
-                    CheckOutcome::AskAgain(Box::new(RejectedReply { reply, messages, error }))
+                    Ok(AttemptOutcome::AskAgain(Box::new(RejectedReply {
+                        reply,
+                        messages,
+                        error,
+                    })))
                 }
-                Finding::AskAgain { error, .. } => {
-                    CheckOutcome::Failed(self.with_spent(with_partial(error, reply, events)))
-                }
+                Finding::AskAgain { error, .. } => Err(self.with_spent(with_partial(error, reply, events))),
             };
         }
         if let Some(before) = &self.spent {
@@ -127,13 +126,13 @@ impl Checks {
             });
             (reply.usage, reply.cost_usd) = (all.usage, all.cost_usd);
         }
-        CheckOutcome::Replied(Box::new(reply))
+        Ok(AttemptOutcome::Replied(Box::new(reply)))
     }
 
-    fn hold_failure(&self, error: Box<ProviderError>) -> CheckOutcome {
+    fn hold_failure(&self, error: Box<ProviderError>) -> Result<AttemptOutcome, Box<ProviderError>> {
         let mended = self.list.iter().find_map(|check| check.mend(&error));
         let Some(messages) = mended.filter(|_| self.spent.is_none()) else {
-            return CheckOutcome::Failed(self.with_spent(error));
+            return Err(self.with_spent(error));
         };
         let partial = error.partial.as_ref().map(|partial| partial.text.clone());
         let reply = Reply {
@@ -141,7 +140,11 @@ impl Checks {
             usage: error.usage.clone().unwrap_or_default(),
             ..Reply::default()
         };
-        CheckOutcome::AskAgain(Box::new(RejectedReply { reply, messages, error }))
+        Ok(AttemptOutcome::AskAgain(Box::new(RejectedReply {
+            reply,
+            messages,
+            error,
+        })))
     }
 
     fn with_spent(&self, mut error: Box<ProviderError>) -> Box<ProviderError> {
@@ -225,7 +228,7 @@ pub(super) mod tests {
     #[test]
     fn what_fits_stands_as_it_is() {
         for checks in [Checks::default(), wants("yes")] {
-            let CheckOutcome::Replied(held) = checks.hold(Ok(reply("yes")), 1) else {
+            let Ok(AttemptOutcome::Replied(held)) = checks.hold(Ok(reply("yes")), 1) else {
                 panic!("it fits");
             };
             assert_eq!(*held, reply("yes"));
@@ -234,7 +237,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_does_not_fit_is_asked_for_again_with_the_reply_and_the_reasons() {
-        let CheckOutcome::AskAgain(rejected) = wants("yes").hold(Ok(reply("no")), 1) else {
+        let Ok(AttemptOutcome::AskAgain(rejected)) = wants("yes").hold(Ok(reply("no")), 1) else {
             panic!("it does not fit");
         };
         assert_eq!(rejected.reply, reply("no"));
@@ -249,16 +252,16 @@ pub(super) mod tests {
 
     #[test]
     fn the_second_time_is_the_last_and_both_are_paid_for() {
-        let CheckOutcome::AskAgain(rejected) = wants("yes").hold(Ok(reply("no")), 1) else {
+        let Ok(AttemptOutcome::AskAgain(rejected)) = wants("yes").hold(Ok(reply("no")), 1) else {
             panic!("it does not fit");
         };
         let again = wants("yes").after_misfit(&rejected);
         assert!(again.asked_before());
-        let CheckOutcome::Replied(held) = again.hold(Ok(reply("yes")), 1) else {
+        let Ok(AttemptOutcome::Replied(held)) = again.hold(Ok(reply("yes")), 1) else {
             panic!("it fits");
         };
         assert_eq!((held.usage, held.cost_usd), (tokens(6, 4), Some(1.0)));
-        let CheckOutcome::Failed(error) = again.hold(Ok(reply("no again")), 7) else {
+        let Err(error) = again.hold(Ok(reply("no again")), 7) else {
             panic!("it does not fit");
         };
         assert_eq!(error.message, "it says \"no again\", not \"yes\"");
@@ -273,11 +276,11 @@ pub(super) mod tests {
 
     #[test]
     fn a_failure_stays_one() {
-        let CheckOutcome::AskAgain(rejected) = wants("yes").hold(Ok(reply("no")), 1) else {
+        let Ok(AttemptOutcome::AskAgain(rejected)) = wants("yes").hold(Ok(reply("no")), 1) else {
             panic!("it does not fit");
         };
         let failed = Box::new(ProviderError::new("test", Code::Overloaded, "busy"));
-        let CheckOutcome::Failed(error) = wants("yes").after_misfit(&rejected).hold(Err(failed), 1) else {
+        let Err(error) = wants("yes").after_misfit(&rejected).hold(Err(failed), 1) else {
             panic!("it has failed");
         };
         assert_eq!((error.message.as_str(), error.usage), ("busy", Some(tokens(3, 2))));
@@ -287,11 +290,11 @@ pub(super) mod tests {
     fn the_first_check_that_is_not_met_decides() {
         let mut checks = wants("yes");
         checks.push(Arc::new(Wants("no")));
-        let CheckOutcome::AskAgain(rejected) = checks.hold(Ok(reply("no")), 1) else {
+        let Ok(AttemptOutcome::AskAgain(rejected)) = checks.hold(Ok(reply("no")), 1) else {
             panic!("it does not fit");
         };
         assert_eq!(rejected.error.message, "it says \"no\", not \"yes\"");
-        let CheckOutcome::AskAgain(rejected) = checks.hold(Ok(reply("yes")), 1) else {
+        let Ok(AttemptOutcome::AskAgain(rejected)) = checks.hold(Ok(reply("yes")), 1) else {
             panic!("it does not fit");
         };
         assert_eq!(rejected.error.message, "it says \"yes\", not \"no\"");

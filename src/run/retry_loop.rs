@@ -1,6 +1,6 @@
-//! The loop of a call, from its first attempt to its last.
+//! The loop of a call, from its first attempt to its last, and once more for a reply that does not fit.
 //!
-//! In: a request that is ready. Out: the call's end. Between two attempts the call holds neither a process nor a place in the
+//! In: a request that is ready ([`RetryableCall`]). Out: the call's end. Between two attempts the call holds neither a process nor a place in the
 //! queue. `retry` decides which failures are tried again, and when.
 
 use std::collections::hash_map::RandomState;
@@ -12,6 +12,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::admission;
+use super::attempt::AttemptOutcome;
 use super::clock::{millis, now_ms};
 use super::handle::Ended;
 use super::log::Level;
@@ -19,32 +20,17 @@ use super::quota::{Plan, Reset, sleep_until};
 use super::reply_check::RejectedReply;
 use super::sink::Sink;
 use dfp_model::error::{AttemptFailure, ProviderError};
-use dfp_model::event::{Event, Reply, RunInfo};
+use dfp_model::event::{Event, RunInfo};
+use dfp_model::message::Message;
 use dfp_model::retry::Policy;
 use dfp_model::retry::quota::QuotaWait;
 
-/// The outcome of one attempt.
-pub(super) enum AttemptOutcome {
-    Replied(Box<Reply>),
-    Cancelled,
-    /// The CLI refused a flag the run can do without.
-    FlagRefused(String),
-    /// The CLI refused the schema of the answer, for this reason: the schema is asked for in the prompt then.
-    SchemaRefused(String),
-    /// The reply does not fit the call.
-    AskAgain(Box<RejectedReply>),
-}
+/// The number of times that a reply that does not fit is asked for again.
+const FURTHER: u32 = 1;
 
-/// The outcome of all attempts of a call.
-#[derive(Debug)]
-pub(super) enum Driven {
-    Ended(Ended),
-    /// The reply does not fit the call. `spent` includes what was spent before this call.
-    AskAgain {
-        rejected: Box<RejectedReply>,
-        spent: LimitsUsed,
-    },
-}
+/// The end of all attempts of a call: an end for the caller, or a reply that does not fit the call. What was spent includes what was
+/// spent before.
+type Driven = Result<Ended, (Box<RejectedReply>, LimitsUsed)>;
 
 /// The part of its limits that a call has used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -81,16 +67,49 @@ pub(super) trait RetryableCall: Sync {
         began: &OnceLock<Instant>,
         info: &mut RunInfo,
     ) -> impl Future<Output = Result<AttemptOutcome, Box<ProviderError>>> + Send;
+    /// Puts `messages` behind the call's thread, because of `rejected`.
+    ///
+    /// # Errors
+    /// The part of it that the provider can't take.
+    fn extend(&mut self, messages: Vec<Message>, rejected: &RejectedReply) -> Result<(), Box<ProviderError>>;
+}
+
+/// Makes `call`, and once more if the reply does not fit: it is sent back to the model with the reasons. The events of the rejected
+/// reply are out already; an [`Event::Retry`] behind them says that they no longer count, as it does for any other attempt.
+pub(super) async fn answer(call: &mut (impl RetryableCall + Send), cancel: &CancellationToken, sink: &Sink) -> Ended {
+    let (mut rejected, spent) = match drive(call, LimitsUsed::default(), cancel, sink).await {
+        Ok(ended) => return ended,
+        Err(rejected) => rejected,
+    };
+    sink.redactor().clean_error(&mut rejected.error);
+    sink.log.say(
+        Level::Warn,
+        "asked again",
+        json!({"attempt": spent.attempts, "code": rejected.error.code}),
+    );
+    let news = Event::Retry {
+        by: "provider",
+        attempt: FURTHER,
+        max_attempts: Some(FURTHER),
+        delay_ms: 0,
+        reason: rejected.error.message.clone(),
+        http_status: None,
+    };
+    sink.send(&mut vec![news]).await;
+    let messages = std::mem::take(&mut rejected.messages);
+    if let Err(error) = call.extend(messages, &rejected) {
+        return Ended::Failed(error);
+    }
+    match drive(call, spent, cancel, sink).await {
+        Ok(ended) => ended,
+        // The checks know that this is the last time.
+        Err((rejected, _)) => Ended::Failed(rejected.error),
+    }
 }
 
 /// Runs the call to its end, with further attempts where those make sense. `before` is the part of its limits that was used for a
 /// shorter thread of the same call.
-pub(super) async fn drive(
-    call: &impl RetryableCall,
-    before: LimitsUsed,
-    cancel: &CancellationToken,
-    sink: &Sink,
-) -> Driven {
+async fn drive(call: &impl RetryableCall, before: LimitsUsed, cancel: &CancellationToken, sink: &Sink) -> Driven {
     let run_id = sink.log.run_id().to_owned();
     let began = OnceLock::new();
     let mut reasons = Vec::new();
@@ -108,28 +127,28 @@ pub(super) async fn drive(
     let mut info = of_run();
     loop {
         if cancel.is_cancelled() {
-            return Driven::Ended(cancelled(call, number - 1, reasons, info));
+            return Ok(cancelled(call, number - 1, reasons, info));
         }
         // A used-up plan that another call has found out about needs no further attempt.
         if let Some(reset) = known_reset(call)
             && let Some(wait) = call.quota()
         {
             let Some(until) = wait.until_reset(reset.at, call.now_ms(), parked.ms, random()) else {
-                return Driven::Ended(Ended::Failed(last(reset.error, number - 1, reasons, info)));
+                return Ok(Ended::Failed(last(reset.error, number - 1, reasons, info)));
             };
             if parked
                 .wait(call, cancel, sink, until, reset.error.message)
                 .await
                 .is_err()
             {
-                return Driven::Ended(cancelled(call, number - 1, reasons, info));
+                return Ok(cancelled(call, number - 1, reasons, info));
             }
             continue;
         }
         // Another process may hold the store for seconds.
         let admission = admission::admit(sink, call.now_ms(), call.timeout());
         let Some(admission) = cancel.run_until_cancelled(admission).await else {
-            return Driven::Ended(cancelled(call, number - 1, reasons, info));
+            return Ok(cancelled(call, number - 1, reasons, info));
         };
         let admission = match admission {
             Ok(admission) => Ok(admission),
@@ -138,10 +157,10 @@ pub(super) async fn drive(
             Err(error) => {
                 let waits = call.quota().filter(|_| !sink.is_committed());
                 let Some(until) = waits.and_then(|wait| wait.until(&error, call.now_ms(), parked.ms, random())) else {
-                    return Driven::Ended(Ended::Failed(last(error, number - 1, reasons, info)));
+                    return Ok(Ended::Failed(last(error, number - 1, reasons, info)));
                 };
                 if parked.wait(call, cancel, sink, until, error.message).await.is_err() {
-                    return Driven::Ended(cancelled(call, number - 1, reasons, info));
+                    return Ok(cancelled(call, number - 1, reasons, info));
                 }
                 continue;
             }
@@ -169,7 +188,7 @@ pub(super) async fn drive(
                 if !reply.diagnostics.is_empty() {
                     sink.redactor().clean_reply(&mut reply);
                 }
-                return Driven::Ended(Ended::Replied(reply));
+                return Ok(Ended::Replied(reply));
             }
             Ok(AttemptOutcome::AskAgain(rejected)) => {
                 call.plan().clear();
@@ -177,12 +196,12 @@ pub(super) async fn drive(
                     attempts: number,
                     waited_ms: parked.ms,
                 };
-                return Driven::AskAgain { rejected, spent };
+                return Err((rejected, spent));
             }
             Ok(AttemptOutcome::Cancelled) => {
                 // An attempt that still waits in the queue was not made.
                 let made = number - u32::from(info.queued_ms.is_none());
-                return Driven::Ended(cancelled(call, made, reasons, info));
+                return Ok(cancelled(call, made, reasons, info));
             }
             Err(mut error) => {
                 complete(&mut error, number, info.clone(), sink);
@@ -196,7 +215,7 @@ pub(super) async fn drive(
                 let until = waits.and_then(|wait| wait.until(&error, call.now_ms(), parked.ms, random()));
                 if let Some(until) = until {
                     if parked.wait(call, cancel, sink, until, error.message).await.is_err() {
-                        return Driven::Ended(cancelled(call, number, reasons, info));
+                        return Ok(cancelled(call, number, reasons, info));
                     }
                     parked.times += 1;
                     number += 1;
@@ -210,7 +229,7 @@ pub(super) async fn drive(
                     .delay_after(number - before.attempts - parked.times, &error, elapsed_ms, random())
                     .filter(|_| !sink.is_committed());
                 let Some(delay_ms) = delay else {
-                    return Driven::Ended(Ended::Failed(last(error, number, reasons, info)));
+                    return Ok(Ended::Failed(last(error, number, reasons, info)));
                 };
                 let news = Event::Retry {
                     by: "provider",
@@ -222,7 +241,7 @@ pub(super) async fn drive(
                 };
                 sink.send(&mut vec![news]).await;
                 tokio::select! {
-                    () = cancel.cancelled() => return Driven::Ended(cancelled(call, number, reasons, info)),
+                    () = cancel.cancelled() => return Ok(cancelled(call, number, reasons, info)),
                     () = tokio::time::sleep(Duration::from_millis(delay_ms)) => number += 1,
                 }
             }
@@ -316,5 +335,7 @@ fn random() -> f64 {
     bits as f64 / (1u64 << 53) as f64
 }
 
+#[cfg(test)]
+mod ask_again_tests;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::ask;
 use super::auto::EngineUse;
-use super::cli_ask::{CliAsking, Ready};
+use super::cli::CallByEngines;
 use super::cli_request::CliRequest;
 use super::engine::Engine;
 use super::handle::{Ended, Run};
@@ -85,13 +85,8 @@ impl Engine {
             .await?
             .with_acting_tools(self.options.built_in_tools)
             .text_in_pieces(self.options.partial_messages.unwrap_or(request.options.partial));
-        let asking = CliAsking {
-            engine: &self,
-            base_env: &base_env,
-            cancel: &cancel,
-            sink: &sink,
-        };
-        Ok(call::ask(&asking, Ready::of(&self, request), &sink).await)
+        let mut of_engines = CallByEngines::new(&self, request, &base_env, &cancel, &sink);
+        Ok(call::answer(&mut of_engines, &cancel, &sink).await)
     }
 
     /// Begins a run in which the CLI itself calls the request's tools: they are declared to it natively, the prompt does not

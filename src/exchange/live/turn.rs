@@ -19,25 +19,11 @@ use super::idle_task::NotReady;
 use super::session::{Origin, Session, TurnInput};
 use super::thread::Pending;
 use crate::host::of_exit;
-use crate::{Ended, EndedProcess, Evidence, Exchange, Finish, Invocation, Progress, ProviderCallId, StopReason};
+use crate::{Ended, EndedProcess, Evidence, Exchange, Invocation, Progress, ProviderCallId, StopReason, Unusable};
 use dfp_model::event::{Event, Failure, Outcome, Reply};
 use dfp_process::{Exit, ProcessLimits};
 use dfp_provider::classify;
 use dfp_provider::judge::{ProcessEnd, ProcessEvidence, TurnEvidence};
-
-/// The reason why a turn came to nothing that is no failure of the call.
-#[derive(Debug)]
-pub enum Unusable {
-    /// The process that waited for a turn died before it got this one.
-    Vanished,
-    /// The CLI lacks a feature.
-    Unsupported {
-        /// The missing feature.
-        reason: String,
-        /// True if the CLI had answered the handshake, so that the model may have been asked already.
-        may_have_asked: bool,
-    },
-}
 
 /// A session that continues, with its open calls.
 #[derive(Debug)]
@@ -310,8 +296,6 @@ impl<S: Session> Turn<S> {
 }
 
 impl<S: Session> Exchange for Turn<S> {
-    type Unusable = Unusable;
-
     fn pid(&self) -> Option<u32> {
         Some(self.pid)
     }
@@ -357,7 +341,7 @@ impl<S: Session> Exchange for Turn<S> {
 
     /// Waits for the end of the turn, and makes of it what is judged. A stop is judged as a stop, even if the reply came in the
     /// meantime; its session is not kept.
-    async fn finish(mut self) -> Finish<Unusable> {
+    async fn finish(mut self) -> Result<Box<Ended>, Unusable> {
         if let Some(over) = poll_fn(|context| self.going.poll(context)).await {
             self.over = Some(over);
         }
@@ -375,7 +359,7 @@ impl<S: Session> Exchange for Turn<S> {
             if let Some(session) = session {
                 session.end();
             }
-            return Finish::Ended(Box::new(Ended {
+            return Ok(Box::new(Ended {
                 has_side_effects: report.reported().has_acted,
                 ..match end {
                     TurnEnd::Stopped(Some(process)) => stopped(invocation.ended(*process, &limits), reason),
@@ -400,14 +384,18 @@ impl<S: Session> Exchange for Turn<S> {
                 }))
             },
             TurnEnd::Failed | TurnEnd::Stopped(_) => of_turn(invocation, None),
-            TurnEnd::Vanished => return Finish::Unusable(Unusable::Vanished, None),
+            TurnEnd::Vanished => return Err(Unusable::Vanished),
             TurnEnd::Unsupported { reason, may_have_asked } => {
                 let process = match session {
                     Some(session) => session.ended(false).await,
                     None => None,
                 };
                 let ended = process.map(|process| Box::new(invocation.ended(process, &limits)));
-                return Finish::Unusable(Unusable::Unsupported { reason, may_have_asked }, ended);
+                return Err(Unusable::Unsupported {
+                    reason,
+                    may_have_asked,
+                    ended,
+                });
             }
             TurnEnd::ProcessGone { process, is_handshaken } => {
                 let process = match (process, session) {
@@ -416,19 +404,21 @@ impl<S: Session> Exchange for Turn<S> {
                     (None, None) => None,
                 };
                 let Some(process) = process else {
-                    return Finish::Ended(Box::new(of_turn(invocation, None)));
+                    return Ok(Box::new(of_turn(invocation, None)));
                 };
                 let ended = invocation.clone().ended(process, &limits);
                 if let Some(reason) = unsupported(&invocation, &ended).filter(|_| !is_handshaken) {
-                    let may_have_asked = false;
-                    let unusable = Unusable::Unsupported { reason, may_have_asked };
-                    return Finish::Unusable(unusable, Some(Box::new(ended)));
+                    return Err(Unusable::Unsupported {
+                        reason,
+                        may_have_asked: false,
+                        ended: Some(Box::new(ended)),
+                    });
                 }
                 ended
             }
         };
         ended.has_side_effects = report.reported().has_acted;
-        Finish::Ended(Box::new(ended))
+        Ok(Box::new(ended))
     }
 }
 

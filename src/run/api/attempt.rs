@@ -10,13 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::engine::ApiEngine;
 use super::script;
-use crate::attempt::{Attempt, AttemptStart, Attempted, CallLimits, run_attempt};
+use crate::attempt::{Attempt, AttemptOutcome, AttemptStart, CallLimits, failed, run_attempt};
 use crate::queue::Waiting;
 use crate::quota::Plan;
-use crate::reask::Reaskable;
 use crate::reply_check::{Checks, RejectedReply};
 use crate::request::CallOptions;
-use crate::retry_loop::{self, AttemptOutcome, Driven, LimitsUsed, RetryableCall};
+use crate::retry_loop::RetryableCall;
 use crate::sink::Sink;
 use crate::structured;
 use dfp_exchange::http::client::Client;
@@ -39,8 +38,9 @@ use dfp_text::redact::{Redactor, Secret};
 use dfp_text::schema::Schema;
 use dfp_text::toolcall::TextCalls;
 
-/// The parts that all requests of one API call share.
-pub(super) struct ApiAsking<'a> {
+/// A call of an API; each of its attempts is an HTTP request.
+pub(super) struct ApiCall<'a> {
+    pub question: ApiQuestion,
     pub engine: &'a ApiEngine,
     /// The connections to the server; `None` if a script answers.
     pub client: Option<&'a Client>,
@@ -122,56 +122,21 @@ impl ApiQuestion {
     }
 }
 
-impl Reaskable for ApiAsking<'_> {
-    type Request = ApiQuestion;
-
-    async fn ask(&self, question: &ApiQuestion, spent: LimitsUsed) -> Driven {
-        let call = ApiCall { asking: self, question };
-        retry_loop::drive(&call, spent, self.cancel, self.sink).await
-    }
-
-    fn extended(
-        &self,
-        mut question: ApiQuestion,
-        messages: Vec<Message>,
-        rejected: &RejectedReply,
-    ) -> Result<ApiQuestion, Box<ProviderError>> {
-        question.messages.extend(messages);
-        let checks = question.checks.after_misfit(rejected);
-        // A server that takes a schema and ignores it gets the schema in words.
-        let output = question.output.map(|(schema, _)| (schema, false));
-        Ok(ApiQuestion::new(
-            self.engine,
-            question.choices,
-            question.messages,
-            question.bound,
-            checks,
-            output,
-        ))
-    }
-}
-
-/// An API call for one question; each of its attempts is an HTTP request.
-struct ApiCall<'a> {
-    asking: &'a ApiAsking<'a>,
-    question: &'a ApiQuestion,
-}
-
 impl RetryableCall for ApiCall<'_> {
     fn retry(&self) -> &Policy {
-        &self.asking.engine.settings.retry
+        &self.engine.settings.retry
     }
 
     fn quota(&self) -> Option<QuotaWait> {
-        self.asking.options.quota_or(self.asking.engine.settings.quota)
+        self.options.quota_or(self.engine.settings.quota)
     }
 
     fn timeout(&self) -> Option<Duration> {
-        self.asking.options.timeout_or(self.asking.engine.settings.timeout)
+        self.options.timeout_or(self.engine.settings.timeout)
     }
 
     fn plan(&self) -> Plan<'_> {
-        let engine = self.asking.engine;
+        let engine = self.engine;
         let chosen = self.question.choices.choices.model.as_deref();
         // The environment does not matter, since the API's key was chosen with the provider.
         Plan {
@@ -186,7 +151,7 @@ impl RetryableCall for ApiCall<'_> {
     }
 
     fn closed(&self) -> Option<Box<ProviderError>> {
-        self.asking.engine.closed()
+        self.engine.closed()
     }
 
     async fn attempt(
@@ -195,12 +160,12 @@ impl RetryableCall for ApiCall<'_> {
         began: &OnceLock<Instant>,
         info: &mut RunInfo,
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
-        let ApiCall { asking, question } = *self;
+        let question = &self.question;
         let asked = |schema: &Arc<Schema>| {
             let (messages, bound) = (question.messages.clone(), question.bound.clone());
             let output = Some((Arc::clone(schema), false));
             ApiQuestion::new(
-                asking.engine,
+                self.engine,
                 question.choices.clone(),
                 messages,
                 bound,
@@ -210,7 +175,7 @@ impl RetryableCall for ApiCall<'_> {
         };
         let schema = match question.native_schema() {
             None => return self.of(question, number, began, info).await,
-            Some(schema) if asking.engine.refuses_schemas() => {
+            Some(schema) if self.engine.refuses_schemas() => {
                 return self.of(&asked(schema), number, began, info).await;
             }
             Some(schema) => schema,
@@ -219,15 +184,31 @@ impl RetryableCall for ApiCall<'_> {
             Err(error) if refuses_format(&error) => {
                 // The refusal of one schema says nothing about others.
                 if !error.message.to_lowercase().contains("invalid schema") {
-                    asking.engine.remember_refused_schemas();
+                    self.engine.remember_refused_schemas();
                 }
                 let why = format!("the server refuses `response_format`: {}", clip(&error.message, 160));
-                let warning = structured::emulated(asking.engine.id(), &why);
-                asking.sink.send(&mut vec![warning]).await;
+                let warning = structured::emulated(self.engine.id(), &why);
+                self.sink.send(&mut vec![warning]).await;
                 self.of(&asked(schema), number, began, info).await
             }
             other => other,
         }
+    }
+
+    fn extend(&mut self, messages: Vec<Message>, rejected: &RejectedReply) -> Result<(), Box<ProviderError>> {
+        let old = &mut self.question;
+        let thread = std::mem::take(&mut old.messages).into_iter().chain(messages);
+        // A server that takes a schema and ignores it gets the schema in words.
+        let output = old.output.take().map(|(schema, _)| (schema, false));
+        self.question = ApiQuestion::new(
+            self.engine,
+            old.choices.clone(),
+            thread.collect(),
+            std::mem::take(&mut old.bound),
+            old.checks.clone().after_misfit(rejected),
+            output,
+        );
+        Ok(())
     }
 }
 
@@ -254,36 +235,35 @@ impl ApiCall<'_> {
         began: &OnceLock<Instant>,
         info: &mut RunInfo,
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
-        let asking = self.asking;
-        let settings = &asking.engine.settings;
+        let settings = &self.engine.settings;
         let place = settings.place();
         let waiting = Waiting {
             at: &place,
             places: settings.max_concurrency,
-            nested: asking.nested_permit.as_ref(),
+            nested: self.nested_permit.as_ref(),
             number,
             began,
-            cancel: asking.cancel,
-            sink: asking.sink,
+            cancel: self.cancel,
+            sink: self.sink,
         };
         let Some(permit) = waiting.permit(info).await else {
             return Ok(AttemptOutcome::Cancelled);
         };
         let attempt = Attempt {
-            provider: asking.engine.id(),
+            provider: self.engine.id(),
             rules: CliRules::default(),
             limits: CallLimits {
-                timeout: asking.options.timeout_or(settings.timeout),
+                timeout: self.options.timeout_or(settings.timeout),
                 since: None,
                 idle_timeout: settings.idle_timeout,
                 max_output: settings.max_buffer,
             },
             number,
-            cancel: asking.cancel,
-            sink: asking.sink,
+            cancel: self.cancel,
+            sink: self.sink,
             prompt: Box::new(|| String::from_utf8_lossy(&question.body).into_owned()),
-            fold: Fold::new(asking.call_ids.clone(), TextCalls::Off)
-                .with_listener(asking.sink.has_listener())
+            fold: Fold::new(self.call_ids.clone(), TextCalls::Off)
+                .with_listener(self.sink.has_listener())
                 .behind_result(question.ends_with_result),
             checks: question.checks.clone(),
             model: Some(question.choices.choices.model.as_deref().unwrap_or(&settings.model)),
@@ -293,25 +273,26 @@ impl ApiCall<'_> {
                 notes: Vec::new(),
             }),
         };
-        let Some(client) = asking.client else {
+        let Some(client) = self.client else {
             return self.scripted(attempt, question, permit, info).await;
         };
         let request = HttpRequest {
             client,
             settings,
-            key: asking.key,
+            key: self.key,
             body: question.body.clone(),
-            redactor: &asking.redactor,
+            redactor: &self.redactor,
             permit,
-            tracker: &asking.engine.lifecycle.runs,
-            closing: asking.engine.token(),
+            tracker: &self.engine.lifecycle.runs,
+            closing: self.engine.token(),
         };
-        let mut answer = Answer::new(question.tools.clone(), asking.redactor.clone());
+        let mut answer = Answer::new(question.tools.clone(), self.redactor.clone());
         if settings.takes_no_calls(&question.choices) {
             answer = answer.without_calls();
         }
         let exchange = HttpExchange::new(request, answer);
-        Ok(run_attempt(attempt, exchange, info).await?.outcome())
+        let outcome = run_attempt(attempt, exchange, info).await;
+        outcome.map_err(|error| failed(error, self.engine.id()))
     }
     /// Makes the attempt by asking the engine's script.
     async fn scripted(
@@ -321,7 +302,7 @@ impl ApiCall<'_> {
         permit: Permit,
         info: &mut RunInfo,
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
-        let engine = self.asking.engine;
+        let engine = self.engine;
         let Some(script) = &engine.script else {
             return Err(engine.refuse(Code::Internal, "the request has neither a server nor a script"));
         };
@@ -329,12 +310,10 @@ impl ApiCall<'_> {
             script: Arc::clone(script),
             provider: engine.id().to_owned(),
             body: question.body.clone(),
-            redactor: self.asking.redactor.clone(),
+            redactor: self.redactor.clone(),
             permit,
         });
-        match run_attempt(attempt, exchange, info).await? {
-            Attempted::Outcome(outcome) => Ok(outcome),
-            Attempted::Unusable(error, _) => Err(error),
-        }
+        let outcome = run_attempt(attempt, exchange, info).await;
+        outcome.map_err(|error| failed(error, engine.id()))
     }
 }

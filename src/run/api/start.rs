@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::attempt::{ApiAsking, ApiQuestion};
+use super::attempt::{ApiCall, ApiQuestion};
 use super::engine::{ApiEngine, Surroundings};
 use crate::handle::{Ended, Run};
 use crate::lifecycle::{CallHandles, Lifecycle};
@@ -78,7 +78,8 @@ impl ApiEngine {
         let sink = call::sink(&self, handles, &options, recorded, redactor)
             .await?
             .in_pieces(options.partial);
-        let asking = ApiAsking {
+        let mut of_api = ApiCall {
+            question,
             engine: &self,
             client: client.as_ref(),
             redactor: self.settings.redactor(key.as_ref()),
@@ -89,7 +90,7 @@ impl ApiEngine {
             cancel: &cancel,
             sink: &sink,
         };
-        Ok(call::ask(&asking, question, &sink).await)
+        Ok(call::answer(&mut of_api, &cancel, &sink).await)
     }
 }
 

@@ -41,8 +41,6 @@ struct Scripted {
 }
 
 impl Exchange for Scripted {
-    type Unusable = &'static str;
-
     fn has_begun(&self) -> bool {
         !self.waits || self.bytes > 0
     }
@@ -78,9 +76,13 @@ impl Exchange for Scripted {
         self.stopped = Some(reason);
     }
 
-    async fn finish(self) -> Finish<&'static str> {
+    async fn finish(self) -> Result<Box<Ended>, Unusable> {
         if let Some(why) = self.unusable {
-            return Finish::Unusable(why, None);
+            return Err(Unusable::Unsupported {
+                reason: why.to_owned(),
+                may_have_asked: false,
+                ended: None,
+            });
         }
         let (diagnostics, stdout_tail) = (vec!["odd".to_owned()], "tail".to_owned());
         let flags = Vec::new();
@@ -115,7 +117,7 @@ impl Exchange for Scripted {
             }),
         };
         let notes = self.notes;
-        Finish::Ended(Box::new(Ended {
+        Ok(Box::new(Ended {
             refused_flag: self.refused_flag,
             on_verdict: Some(Box::new(move |verdict| {
                 let note = match verdict {
@@ -131,7 +133,7 @@ impl Exchange for Scripted {
 
 /// The traces of a scripted exchange: the outcome, the events' types, the log's messages, the notes.
 struct Seen {
-    outcome: Result<Attempted<&'static str>, Box<ProviderError>>,
+    outcome: Result<AttemptOutcome, Unusable>,
     info: RunInfo,
     events: Vec<String>,
     log: Vec<String>,
@@ -141,15 +143,16 @@ struct Seen {
 impl Seen {
     fn outcome(&self) -> String {
         match &self.outcome {
-            Ok(Attempted::Outcome(AttemptOutcome::Replied(reply))) => format!("replied {}", reply.content),
-            Ok(Attempted::Outcome(AttemptOutcome::Cancelled)) => "cancelled".to_owned(),
-            Ok(Attempted::Outcome(AttemptOutcome::FlagRefused(flag))) => format!("refused {flag}"),
-            Ok(Attempted::Outcome(AttemptOutcome::SchemaRefused(reason))) => format!("refused: {reason}"),
-            Ok(Attempted::Outcome(AttemptOutcome::AskAgain(rejected))) => {
+            Ok(AttemptOutcome::Replied(reply)) => format!("replied {}", reply.content),
+            Ok(AttemptOutcome::Cancelled) => "cancelled".to_owned(),
+            Ok(AttemptOutcome::FlagRefused(flag)) => format!("refused {flag}"),
+            Ok(AttemptOutcome::SchemaRefused(reason)) => format!("refused: {reason}"),
+            Ok(AttemptOutcome::AskAgain(rejected)) => {
                 format!("ask again: {}", rejected.error.message)
             }
-            Ok(Attempted::Unusable(why, _)) => format!("unusable {why}"),
-            Err(error) => format!("{:?}: {}", error.code, error.message),
+            Err(Unusable::Unsupported { reason, .. }) => format!("unusable {reason}"),
+            Err(Unusable::Vanished) => "vanished".to_owned(),
+            Err(Unusable::Failed(error)) => format!("{:?}: {}", error.code, error.message),
         }
     }
 }
@@ -265,7 +268,7 @@ async fn a_reply_that_does_not_fit_is_never_the_last_event() {
     // A process that has answered goes on: its next turn says what is wrong.
     assert_eq!(first.notes, ["kept with \"no\" and []"]);
     assert_eq!(first.events, ["start", "warning", "text_delta", "message"]);
-    let Ok(Attempted::Outcome(AttemptOutcome::AskAgain(rejected))) = first.outcome else {
+    let Ok(AttemptOutcome::AskAgain(rejected)) = first.outcome else {
         panic!("it does not fit");
     };
     let fits = asked("yes", wants("yes").after_misfit(&rejected)).await;
@@ -309,7 +312,7 @@ async fn a_reply_is_kept_before_it_goes_out() {
         ]
     );
     assert_eq!(seen.log, ["started", "warned", "first byte", "turn over"]);
-    let Ok(Attempted::Outcome(AttemptOutcome::Replied(reply))) = seen.outcome else {
+    let Ok(AttemptOutcome::Replied(reply)) = seen.outcome else {
         panic!("no reply")
     };
     let id = &reply.tool_calls[0].id;
@@ -398,7 +401,7 @@ async fn every_limit_ends_it() {
             "{outcome}"
         );
         assert_eq!(seen.log, ["started", "warned", "first byte", end], "{outcome}");
-        if let Err(error) = &seen.outcome {
+        if let Err(Unusable::Failed(error)) = &seen.outcome {
             let partial = error.partial.as_ref().unwrap();
             assert_eq!(partial.text, "x".repeat(messages), "{outcome}");
             assert_eq!(seen.notes, ["ended"], "{outcome}");
@@ -419,7 +422,9 @@ async fn a_failure_has_all_that_is_known() {
     let seen = drive(exchange, LIMITS, &CancellationToken::new()).await;
     assert_eq!(seen.log, ["started", "warned", "first byte", "ended exited"]);
     assert_eq!(seen.notes, ["ended"]);
-    let Err(error) = seen.outcome else { panic!("no failure") };
+    let Err(Unusable::Failed(error)) = seen.outcome else {
+        panic!("no failure")
+    };
     assert_eq!((error.code, error.exit_code), (Code::InvalidApiKey, Some(3)));
     assert_eq!(error.stderr_tail.as_deref(), Some("Invalid API key"));
     assert_eq!(error.stdout_tail.as_deref(), Some("tail"));

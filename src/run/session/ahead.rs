@@ -11,10 +11,10 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
 use super::servers::{Wanted, login_missing};
-use super::sessions::{NotBegun, Sessions};
-use super::trial::{self, Trial};
+use super::sessions::{NotBegun, Sessions, Unsupported};
+use super::trial;
 use crate::auto;
-use crate::base::{Base, not_found, not_started};
+use crate::base::{Base, not_found};
 use crate::capabilities;
 use crate::clock::{local_offset_min, now_ms};
 use crate::live_support::LiveSupport;
@@ -57,15 +57,6 @@ struct Starting<'a, F: Form> {
     env: &'a Arc<Vars>,
     installed: &'a Installed,
     setup: Option<&'a Arc<SetupOf<F>>>,
-}
-
-/// The result of one round of starting ahead.
-enum Round {
-    Ready,
-    /// The CLI refused a flag that it can do without: start again without it.
-    FlagRefused,
-    /// The CLI takes no sessions, for this reason.
-    Unsupported(String, Option<Box<Evidence>>),
 }
 
 /// Starts a process for the next call, or as many as `spares` says, and waits until they have answered.
@@ -111,22 +102,23 @@ pub(crate) async fn prewarm<F: Form>(
             LiveSupport::Unserved(unserved) if engine.is_refused(F::ENGINE, &unserved) => {
                 return Err(auto::refused(engine, F::ENGINE, &unserved.why, None));
             }
-            LiveSupport::Unknown(_) if is_auto && F::PROCESSES.are_tried_first() => starting.tried().await?,
-            _ => starting.spares().await?,
+            LiveSupport::Unknown(_) if is_auto && F::PROCESSES.are_tried_first() => starting.tried().await,
+            _ => starting.spares().await,
         };
         match round {
-            Round::Ready => break,
-            Round::FlagRefused => {}
-            Round::Unsupported(reason, _) if is_auto => {
+            Err(NotBegun::FlagRefused(_)) => {}
+            Err(NotBegun::Failed(error)) => return Err(error),
+            Err(NotBegun::Unsupported(Unsupported { reason, .. })) if is_auto => {
                 if let Some(error) = login_missing(engine, &reason) {
                     return Err(error);
                 }
                 capabilities::remember_unserved(F::ENGINE, &installed.binary, reason);
                 break;
             }
-            Round::Unsupported(reason, evidence) => {
+            Err(NotBegun::Unsupported(Unsupported { reason, evidence, .. })) => {
                 return Err(auto::refused(engine, F::ENGINE, &reason, evidence.as_deref()));
             }
+            Ok(()) | Err(_) => break,
         }
     }
     Ok(())
@@ -145,12 +137,12 @@ impl<F: Form> Starting<'_, F> {
     }
 
     /// Starts as many processes as `spares` says, at least one, and waits until each is ready.
-    async fn spares(&self) -> Result<Round, Box<ProviderError>> {
+    async fn spares(&self) -> Result<(), NotBegun> {
         let Starting { sessions, engine, .. } = self;
         let pool = &sessions.pool;
         let number = pool.spares().max(1);
         let started = pool.prewarm(number, self.env, self.setup, |place| self.start(place));
-        for mut one in started.map_err(|error| not_started(engine, &error))? {
+        for mut one in started.map_err(|error| NotBegun::of_start(engine, &error))? {
             let Some(not_ready) = failure(&mut one, self.setup.is_some()).await else {
                 continue;
             };
@@ -158,33 +150,34 @@ impl<F: Form> Starting<'_, F> {
             let (reason, ended) = turn::why_not_ready(invocation, &not_ready, &ProcessLimits::default());
             if let Some(flag) = &ended.refused_flag {
                 capabilities::remember_refused(&self.installed.binary, flag);
-                return Ok(Round::FlagRefused);
+                return Err(NotBegun::FlagRefused(flag.clone()));
             }
-            return match reason {
-                Some(reason) => Ok(Round::Unsupported(reason, Some(Box::new(ended.evidence)))),
-                None => Err(not_ready_error(engine, ended.evidence)),
-            };
+            return Err(match reason {
+                Some(reason) => NotBegun::Unsupported(Unsupported {
+                    evidence: Some(Box::new(ended.evidence)),
+                    ..Unsupported::because(reason)
+                }),
+                None => NotBegun::Failed(not_ready_error(engine, ended.evidence)),
+            });
         }
-        Ok(Round::Ready)
+        Ok(())
     }
 
     /// Starts one process of a CLI of which nothing is known, and tries it.
-    async fn tried(&self) -> Result<Round, Box<ProviderError>> {
+    async fn tried(&self) -> Result<(), NotBegun> {
         let Starting { sessions, engine, .. } = self;
         let Some(place) = sessions.pool.place_now() else {
-            return Ok(Round::Ready);
+            return Ok(());
         };
-        let session = self.start(place).map_err(|error| not_started(engine, &error))?;
+        let session = self.start(place).map_err(|error| NotBegun::of_start(engine, &error))?;
         let trial = trial::run::<F>(engine, session, self.installed, self.setup);
-        Ok(match engine.lifecycle.closing.run_until_cancelled(trial).await {
-            Some(Trial::Served(session)) => {
-                sessions.pool.add_ready(*session, self.env, self.setup);
-                Round::Ready
-            }
-            Some(Trial::FlagRefused(_)) => Round::FlagRefused,
-            Some(Trial::Crashed(error)) => return Err(error),
-            Some(Trial::Unserved(_)) | None => Round::Ready,
-        })
+        match engine.lifecycle.closing.run_until_cancelled(trial).await {
+            Some(Ok(session)) => sessions.pool.add_ready(*session, self.env, self.setup),
+            Some(Err(error @ (NotBegun::FlagRefused(_) | NotBegun::Failed(_)))) => return Err(error),
+            // The call will be made by another engine.
+            Some(Err(_)) | None => {}
+        }
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The driver of a turn: it waits for a place, gets a session, and runs the turn. If the session is gone, it takes another; if the
 //! CLI does not serve the engine, the next engine's turn comes.
 //!
-//! In: a call, and the [`Sessions`] of its form. Out: a [`EngineResult`]. The call's time runs from its place on, whatever has to be started for it.
+//! In: a call, and the [`Sessions`] of its form. Out: an [`AttemptOutcome`], or nothing where the next engine makes the call. The call's time runs from its place on, whatever has to be started for it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,31 +10,23 @@ use serde_json::{Value, json};
 
 use super::servers::login_missing;
 use super::sessions::{Begun, NotBegun, Sessions, TurnAsked, Unsupported, warning};
-use crate::attempt::{AttemptStart, Attempted, run_attempt};
+use crate::attempt::{AttemptOutcome, AttemptStart, run_attempt};
 use crate::auto;
 use crate::base::{Base, not_found};
 use crate::capabilities;
 use crate::cli_attempt::{CliAttempt, CliCall};
 use crate::live_support::LiveSupport;
 use crate::programs::Program;
-use crate::retry_loop::AttemptOutcome;
+use dfp_exchange::Unusable;
 use dfp_exchange::form::{Form, SessionCall, SetupOf};
 use dfp_exchange::installed::Installed;
 use dfp_exchange::live::session::Origin;
-use dfp_exchange::live::turn::Unusable;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{EngineUsed, Event, RunInfo};
 use dfp_process::Vars;
 use dfp_provider::options::EngineKind;
 use dfp_text::fold::Fold;
 use dfp_text::toolcall::TextCalls;
-
-/// The result of an attempt with one engine.
-pub(crate) enum EngineResult {
-    Outcome(AttemptOutcome),
-    /// The engine left the attempt to the next one, with this warning for the caller.
-    Next(Option<Event>),
-}
 
 /// The parts of a turn that are the same for every form.
 #[derive(Default)]
@@ -47,14 +39,14 @@ pub(crate) struct Reading<'a> {
     pub unfit: Option<&'a ProviderError>,
 }
 
-/// Makes an attempt of `call` with one of `sessions`.
+/// Makes an attempt of `call` with one of `sessions`; `None` if the next engine is to make it.
 pub(crate) async fn drive<F: Form>(
     sessions: &Arc<Sessions<F>>,
     attempt: &CliAttempt<'_>,
     call: &SessionCall<SetupOf<F>>,
     reading: Reading<'_>,
     info: &mut RunInfo,
-) -> Result<EngineResult, Box<ProviderError>> {
+) -> Result<Option<AttemptOutcome>, Box<ProviderError>> {
     let CliCall { engine, base_env, .. } = *attempt.call;
     info.engine = Some(F::ENGINE);
     let is_auto = engine.options.engine == EngineKind::Auto;
@@ -66,15 +58,15 @@ pub(crate) async fn drive<F: Form>(
         Some(known) => known,
         None => Decided::looked_at::<F>(engine, call, base_env)?,
     };
-    if let Some(next) = decided.unserved(engine, F::ENGINE)? {
-        return Ok(next);
+    if decided.leaves(attempt, F::ENGINE).await? {
+        return Ok(None);
     }
     if let Some(refused) = reading.unfit {
         return Err(Box::new(refused.clone()));
     }
     let mut permit = match attempt.permit(decided.file(), info).await {
         Some(permit) => permit,
-        None => return Ok(EngineResult::Outcome(AttemptOutcome::Cancelled)),
+        None => return Ok(Some(AttemptOutcome::Cancelled)),
     };
     attempt.start_clock();
     let mut takes_waiting = true;
@@ -94,41 +86,45 @@ pub(crate) async fn drive<F: Form>(
                 let now = Decided::looked_at::<F>(engine, call, base_env)?;
                 let is_same_file = now.file() == decided.file();
                 decided = now;
-                if let Some(next) = decided.unserved(engine, F::ENGINE)? {
-                    return Ok(next);
+                if decided.leaves(attempt, F::ENGINE).await? {
+                    return Ok(None);
                 }
                 if !is_same_file {
                     drop(permit);
                     permit = match attempt.permit(decided.file(), info).await {
                         Some(permit) => permit,
-                        None => return Ok(EngineResult::Outcome(AttemptOutcome::Cancelled)),
+                        None => return Ok(Some(AttemptOutcome::Cancelled)),
                     };
                 }
                 continue;
             }
-            Err(NotBegun::Cancelled) => return Ok(EngineResult::Outcome(AttemptOutcome::Cancelled)),
+            Err(NotBegun::Cancelled) => return Ok(Some(AttemptOutcome::Cancelled)),
             Err(NotBegun::Failed(error)) => return Err(error),
-            Err(NotBegun::Left(_)) if is_auto => return Ok(EngineResult::Next(None)),
+            Err(NotBegun::Left(_)) if is_auto => return Ok(None),
             Err(NotBegun::Left(why)) => return Err(auto::refused(engine, F::ENGINE, why, None)),
             Err(NotBegun::FlagRefused(flag)) => {
                 capabilities::remember_refused(&installed.binary, &flag);
-                return Ok(EngineResult::Outcome(AttemptOutcome::FlagRefused(flag)));
+                return Ok(Some(AttemptOutcome::FlagRefused(flag)));
             }
             Err(NotBegun::Unserved(unserved)) => break Unsupported::because(unserved.why),
             Err(NotBegun::Unsupported(unsupported)) => break unsupported,
         };
-        let attempted = turn(attempt, &installed, begun, &reading, info).await?;
-        match attempted {
-            Attempted::Outcome(outcome) => {
+        match turn(attempt, &installed, begun, &reading, info).await {
+            Ok(outcome) => {
                 match &outcome {
                     AttemptOutcome::FlagRefused(flag) => capabilities::remember_refused(&installed.binary, flag),
                     AttemptOutcome::Replied(_) => capabilities::remember_reply(F::ENGINE, &installed.binary),
                     _ => {}
                 }
-                return Ok(EngineResult::Outcome(outcome));
+                return Ok(Some(outcome));
             }
-            Attempted::Unusable(Unusable::Vanished, _) => takes_waiting = false,
-            Attempted::Unusable(Unusable::Unsupported { reason, may_have_asked }, ended) => {
+            Err(Unusable::Failed(error)) => return Err(error),
+            Err(Unusable::Vanished) => takes_waiting = false,
+            Err(Unusable::Unsupported {
+                reason,
+                may_have_asked,
+                ended,
+            }) => {
                 break Unsupported {
                     reason,
                     may_have_asked,
@@ -157,7 +153,8 @@ pub(crate) async fn drive<F: Form>(
     if !engine.has_another_form() || may_have_asked {
         return Err(auto::refused(engine, F::ENGINE, &reason, evidence.as_deref()));
     }
-    Ok(EngineResult::Next(Some(fallen_back(F::ENGINE, &reason))))
+    attempt.warn(fallen_back(F::ENGINE, &reason)).await;
+    Ok(None)
 }
 
 /// The known facts of the installed CLI at the beginning of a turn.
@@ -208,21 +205,24 @@ impl Decided {
         self.program.binary().file()
     }
 
-    /// If the CLI is known not to serve `used`, says that it is the next engine's turn.
+    /// Returns whether the attempt is left to the next engine, since the CLI is known not to serve `used`.
     ///
     /// # Errors
     /// `LIVE_UNSUPPORTED` if the caller wants no other engine.
-    fn unserved(&self, engine: &Base, used: EngineUsed) -> Result<Option<EngineResult>, Box<ProviderError>> {
+    async fn leaves(&self, attempt: &CliAttempt<'_>, used: EngineUsed) -> Result<bool, Box<ProviderError>> {
+        let engine = attempt.call.engine;
         let LiveSupport::Unserved(unserved) = self.program.support(&engine.provider, used) else {
-            return Ok(None);
+            return Ok(false);
         };
         if engine.has_another_form() {
-            let told = engine.tells(used, unserved, &self.program);
-            return Ok(Some(EngineResult::Next(told.then(|| fallen_back(used, &unserved.why)))));
+            if engine.tells(used, unserved, &self.program) {
+                attempt.warn(fallen_back(used, &unserved.why)).await;
+            }
+            return Ok(true);
         }
         match engine.is_refused(used, unserved) {
             true => Err(auto::refused(engine, used, &unserved.why, None)),
-            false => Ok(None),
+            false => Ok(false),
         }
     }
 }
@@ -260,7 +260,7 @@ async fn turn<F: Form>(
     begun: Begun<F>,
     reading: &Reading<'_>,
     info: &mut RunInfo,
-) -> Result<Attempted<Unusable>, Box<ProviderError>> {
+) -> Result<AttemptOutcome, Unusable> {
     let engine_used = F::ENGINE;
     let CliCall {
         engine,

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
 use super::ahead::{self, NextCallJson};
-use super::drive::{EngineResult, Reading, drive};
+use super::drive::{Reading, drive};
 use super::prompt_call;
 use super::sessions::Sessions;
+use crate::attempt::AttemptOutcome;
 use crate::base::Base;
 use crate::cli_attempt::CliAttempt;
 use crate::cli_request::CliRequest;
@@ -38,9 +39,11 @@ macro_rules! forms {
             $($(#[$attribute])* $name(Arc<Sessions<$form>>),)+
         }
 
-        /// A call that kept processes take.
-        pub(crate) enum KeptCall {
+        /// A call as one engine takes it.
+        pub(crate) enum EngineCall {
             $($(#[$attribute])* $name(FormCall<$form>),)+
+            /// A process for this call alone.
+            Print,
         }
 
         impl KeptEngine {
@@ -52,10 +55,10 @@ macro_rules! forms {
             }
 
             /// The call of `request` for these processes; `None` if they can't take it.
-            pub fn call(&self, engine: &Base, request: &mut CliRequest) -> Option<KeptCall> {
+            pub fn call(&self, engine: &Base, request: &mut CliRequest) -> Option<EngineCall> {
                 match self {
                     $($(#[$attribute])* KeptEngine::$name(sessions) => {
-                        Some(KeptCall::$name(FormCall::new(sessions, engine, request)?))
+                        Some(EngineCall::$name(FormCall::new(sessions, engine, request)?))
                     })+
                 }
             }
@@ -77,11 +80,16 @@ macro_rules! forms {
             }
         }
 
-        impl KeptCall {
-            /// Makes an attempt of the call.
-            pub fn attempt<'a>(&'a self, attempt: &'a CliAttempt<'a>, info: &'a mut RunInfo) -> Coming<'a, EngineResult> {
+        impl EngineCall {
+            /// Makes an attempt of the call; `None` if the engine leaves it to the next one.
+            pub fn attempt<'a>(
+                &'a self,
+                attempt: &'a CliAttempt<'a>,
+                info: &'a mut RunInfo,
+            ) -> Coming<'a, Option<AttemptOutcome>> {
                 match self {
-                    $($(#[$attribute])* KeptCall::$name(call) => Box::pin(call.attempt(attempt, info)),)+
+                    $($(#[$attribute])* EngineCall::$name(call) => Box::pin(call.attempt(attempt, info)),)+
+                    EngineCall::Print => Box::pin(async move { attempt.print(info).await.map(Some) }),
                 }
             }
         }
@@ -119,7 +127,11 @@ impl<F: Form> FormCall<F> {
         })
     }
 
-    async fn attempt(&self, attempt: &CliAttempt<'_>, info: &mut RunInfo) -> Result<EngineResult, Box<ProviderError>> {
+    async fn attempt(
+        &self,
+        attempt: &CliAttempt<'_>,
+        info: &mut RunInfo,
+    ) -> Result<Option<AttemptOutcome>, Box<ProviderError>> {
         let Some(call) = &self.call else {
             return prompt_call::attempt(&self.sessions, attempt, info).await;
         };

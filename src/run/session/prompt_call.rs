@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
-use super::drive::{EngineResult, Reading, drive};
+use super::drive::{Reading, drive};
 use super::sessions::{Sessions, warning};
+use crate::attempt::AttemptOutcome;
 use crate::cli_attempt::{CliAttempt, CliCall};
 use crate::cli_request::emulated;
 use crate::print::not_callable;
@@ -23,17 +24,17 @@ pub(super) async fn attempt<F: Form>(
     sessions: &Arc<Sessions<F>>,
     attempt: &CliAttempt<'_>,
     info: &mut RunInfo,
-) -> Result<EngineResult, Box<ProviderError>> {
+) -> Result<Option<AttemptOutcome>, Box<ProviderError>> {
     let CliCall { engine, request, .. } = *attempt.call;
     // The CLI calls tools or works for itself.
     if request.tool_server.is_some() || request.watching {
-        return Ok(EngineResult::Next(None));
+        return Ok(None);
     }
     let is_auto = engine.options.engine == EngineKind::Auto;
     let printed = request.printed(engine);
     // The CLI checks the answer against the schema in print form only.
     if is_auto && printed.asking_prompt.is_some() {
-        return Ok(EngineResult::Next(None));
+        return Ok(None);
     }
     // Such a process can't be told a schema.
     let prompt = &printed.asking_prompt.as_ref().unwrap_or(&printed.prompt).text;
@@ -59,9 +60,10 @@ pub(super) async fn attempt<F: Form>(
             ));
         }
         let message = format!("{why}, which a warm process does not take: asked in print form");
-        return Ok(EngineResult::Next(
-            (!is_auto).then(|| warning("ENGINE_FALLBACK", message)),
-        ));
+        if !is_auto {
+            attempt.warn(warning("ENGINE_FALLBACK", message)).await;
+        }
+        return Ok(None);
     }
     let choices = request.chosen.options.as_ref().map(|options| options.choices.clone());
     let options = request.provider_options(engine);

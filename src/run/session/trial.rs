@@ -17,25 +17,12 @@ use dfp_exchange::installed::Installed;
 use dfp_exchange::live::idle_task::NotReady;
 use dfp_exchange::live::session::{Pulse, Session};
 use dfp_exchange::live::turn;
-use dfp_model::error::ProviderError;
 use dfp_model::event::EngineUsed;
 use dfp_process::ProcessLimits;
 use dfp_provider::options::EngineKind;
 
 /// The time in which a CLI of which nothing is known has to answer the handshake: it takes half a second on an idle machine.
 const TRIAL: Duration = Duration::from_secs(2);
-
-/// The result of a trial.
-pub(super) enum Trial<S> {
-    /// A process that has answered.
-    Served(Box<S>),
-    /// The CLI takes no sessions, for this reason.
-    Unserved(String),
-    /// The process was killed, or a login is missing, which says nothing about the CLI.
-    Crashed(Box<ProviderError>),
-    /// The CLI refused a flag the run can do without.
-    FlagRefused(String),
-}
 
 /// A session that is ended if its trial is dropped.
 struct EndOnDrop<S: Session>(Option<S>);
@@ -78,20 +65,21 @@ pub(super) async fn of_call<F: Form>(
     let trial = run::<F>(engine, session, installed, Some(&asked.call.setup));
     match call.cancel.run_until_cancelled(trial).await {
         None => Err(NotBegun::Cancelled),
-        Some(Trial::Served(session)) => Ok(Some(session)),
-        Some(Trial::Unserved(reason)) => Err(NotBegun::Unsupported(Unsupported::because(reason))),
-        Some(Trial::Crashed(error)) => Err(NotBegun::Failed(error)),
-        Some(Trial::FlagRefused(flag)) => Err(NotBegun::FlagRefused(flag)),
+        Some(tried) => tried.map(Some),
     }
 }
 
-/// Tries `session`, a fresh process of `installed`, with `setup` if that is known. The result is remembered.
+/// Tries `session`, a fresh process of `installed`, with `setup` if that is known: returns it if it has answered. The finding is
+/// remembered.
+///
+/// # Errors
+/// The reason why the CLI takes no sessions, or why nobody knows.
 pub(super) async fn run<F: Form>(
     engine: &Base,
     session: F::Session,
     installed: &Installed,
     setup: Option<&Arc<SetupOf<F>>>,
-) -> Trial<F::Session> {
+) -> Result<Box<F::Session>, NotBegun> {
     let binary = &installed.binary;
     let mut guarded = EndOnDrop(Some(session));
     let outcome = match &mut guarded.0 {
@@ -106,14 +94,14 @@ pub(super) async fn run<F: Form>(
         None => Ok(Pulse::Ended),
     };
     let Some(session) = guarded.0.take() else {
-        return Trial::Unserved("it has ended".to_owned());
+        return Err(NotBegun::Unsupported(Unsupported::because("it has ended")));
     };
     let reason = match outcome {
         Ok(Pulse::Ready { .. }) => match too_old(engine, &session) {
             None => {
                 let why = "it has answered the handshake".to_owned();
                 capabilities::remember(EngineUsed::Live, binary, LiveSupport::Served(why));
-                return Trial::Served(Box::new(session));
+                return Ok(Box::new(session));
             }
             Some(reason) => {
                 session.end();
@@ -126,17 +114,17 @@ pub(super) async fn run<F: Form>(
         }
         Ok(Pulse::Alive | Pulse::TurnOver | Pulse::Ended) => {
             let Some(process) = session.ended(true).await else {
-                return Trial::Unserved("it has ended".to_owned());
+                return Err(NotBegun::Unsupported(Unsupported::because("it has ended")));
             };
             let not_ready = NotReady { reason: None, process };
             if let Some(error) = engine.crash(&not_ready.process.exit) {
-                return Trial::Crashed(error);
+                return Err(NotBegun::Failed(error));
             }
             let invocation = Invocation::of(engine.id(), &installed.line);
             let (reason, ended) = turn::why_not_ready(invocation, &not_ready, &ProcessLimits::default());
             if let Some(flag) = ended.refused_flag {
                 capabilities::remember_refused(binary, &flag);
-                return Trial::FlagRefused(flag);
+                return Err(NotBegun::FlagRefused(flag));
             }
             reason.unwrap_or_else(|| "it ended instead of answering the handshake".to_owned())
         }
@@ -147,10 +135,10 @@ pub(super) async fn run<F: Form>(
         }
     };
     if let Some(error) = login_missing(engine, &reason) {
-        return Trial::Crashed(error);
+        return Err(NotBegun::Failed(error));
     }
     capabilities::remember_unserved(EngineUsed::Live, binary, reason.clone());
-    Trial::Unserved(reason)
+    Err(NotBegun::Unsupported(Unsupported::because(reason)))
 }
 
 fn too_old(engine: &Base, session: &impl Session) -> Option<String> {

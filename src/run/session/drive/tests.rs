@@ -110,14 +110,15 @@ async fn call(
     };
     let request = CliRequest::new(base, request, None).unwrap();
     let log = Arc::new(Log::new("claude".into(), "run-1".to_owned()));
-    let sink = Sink::new(None, false, log, None, true);
+    let (sender, mut events) = tokio::sync::mpsc::channel(8);
+    let sink = Sink::new(Some(sender), false, log, None, true);
     let call = CliCall {
         engine: base,
         request: &request,
         base_env: env,
         cancel: &CancellationToken::new(),
         sink: &sink,
-        dropped: Dropped::default(),
+        dropped: &Dropped::default(),
     };
     let attempt = CliAttempt {
         call: &call,
@@ -128,12 +129,12 @@ async fn call(
     let mut info = RunInfo::default();
     let way = drive(sessions, &attempt, &of_session, Reading::default(), &mut info).await;
     let came = match way {
-        Ok(EngineResult::Outcome(AttemptOutcome::Replied(_))) => match info.continued {
+        Ok(Some(AttemptOutcome::Replied(_))) => match info.continued {
             Some(true) => "continued".to_owned(),
             _ => "started".to_owned(),
         },
-        Ok(EngineResult::Outcome(_)) => "no reply".to_owned(),
-        Ok(EngineResult::Next(told)) => format!("print, told: {}", told.is_some()),
+        Ok(Some(_)) => "no reply".to_owned(),
+        Ok(None) => format!("print, told: {}", events.try_recv().is_ok()),
         Err(error) => format!("{:?}: {}", error.code, error.message),
     };
     let after = counted();
