@@ -86,6 +86,11 @@ for (const path of rust) {
     /^\/\/\/ (?:What|Whether|That of|Of|By what|As|The same|It) /.test(line),
   ).length;
 }
+/** The interfaces between a call and its kept process: the traits of the exchanges and of the driver. */
+const kept = rust
+  .filter((path) => /^src\/(?:exchange\/(?!bridge)|run\/session\/)/.test(path))
+  .flatMap((path) => split(read(path)).code)
+  .filter((line) => /^(?:pub(?:\([^)]*\))? )?trait \w/.test(line)).length;
 const twice = [...names.values()].flatMap((known) => [...known.values()]).filter((count) => count > 1).length;
 lengths.sort((a, b) => a - b);
 const scriptLines = script
@@ -111,6 +116,7 @@ const table = [
   ["type names used twice or more in a crate", twice],
   ["comment lines per line of code", (comments / code).toFixed(2)],
   ["doc comments that begin as fragments", `${fragments} of ${docComments}`],
+  ["traits on the way to a kept process", kept],
   ["files of run/", rust.filter((path) => path.startsWith("src/run/")).length],
   ["JavaScript: code", scriptLines.length],
   ["docs: words", words],

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::clock::{local_offset_min, millis as ms, now_ms};
+use super::admission::{local_offset_min, millis as ms, now_ms};
 use super::log::Level;
 use super::reply_check::{Checks, RejectedReply};
 use super::sink::Sink;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::admission::{local_offset_min, now_ms};
 use super::base::{Base, not_found};
 use super::capabilities;
-use super::clock::{local_offset_min, now_ms};
 use super::live_support::{self, Basis, LiveSupport, Unserved};
 use super::programs::Program;
 use dfp_exchange::Evidence;

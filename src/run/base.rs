@@ -6,9 +6,9 @@ use std::ops::Deref;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use super::admission::UsedUp;
 use super::lifecycle::Lifecycle;
 use super::programs::{NotFound, Program, Programs};
-use super::quota::UsedUp;
 use super::record;
 use dfp_exchange::installed::Binary;
 use dfp_exchange::print::{NotStarted, Surroundings};

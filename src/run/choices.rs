@@ -1,16 +1,27 @@
-//! The options that one call chooses for itself, over those of its provider.
+//! The options that one call chooses for itself, over those of its provider, and which text of its answer is a call.
 //!
 //! In: the `choices` of a call's options. Out: [`Chosen`]: the call's options, the tools it is to call, and the warnings about
-//! choices that were left out. A choice that is not supported is refused here, before anything starts.
+//! choices that were left out; the check of a tool choice, and the rule for calls that are written as text. A choice that is not
+//! supported is refused here, before anything starts.
+
+use std::sync::Arc;
+
+use serde_json::Value;
 
 use super::base::Base;
+use super::reply_check;
+use super::reply_check::{Checks, Finding, ReplyCheck};
 use super::request::ChoicesOnce;
+use dfp_exchange::random;
 use dfp_model::error::{Code, ProviderError};
-use dfp_model::event::Event;
-use dfp_model::message::ToolSpec;
+use dfp_model::event::{Event, Reply};
+use dfp_model::message::{Message, MessageFields, Role, ToolSpec};
 use dfp_provider::capability::Feature;
 use dfp_provider::choices::{CallChoices, Choices, ToolChoice, check_effort};
-use dfp_provider::options::{EngineKind, MODEL, Options, TextToolCalls};
+use dfp_provider::classify;
+use dfp_provider::options::{EngineKind, MODEL, Options, SystemPrompt, TextToolCalls};
+use dfp_text::prompt::{Encoding, Style};
+use dfp_text::toolcall::{ForeignTexts, Mark, Marked, TextCalls, Unquoted};
 
 /// The choices of a call, as far as its provider can serve them.
 #[derive(Debug, Default)]
@@ -109,5 +120,252 @@ pub(super) fn left_out_warning(reason: String) -> Event {
     Event::Warning {
         code: Code::UnsupportedOption.as_str().to_owned(),
         message: format!("{reason}: it was left out"),
+    }
+}
+
+/// The result of a call that is not the one asked for, when the model is asked again: the call is not run.
+const NOT_RUN: &str = "Error: this call was not run";
+
+/// The sentence behind a thread that asks for the call; `None` if no call is asked for.
+pub(super) fn request(choice: Option<&ToolChoice>) -> Option<String> {
+    let what = wanted(choice?)?;
+    Some(format!("This reply must be {what}, not an answer in words."))
+}
+
+/// The checks that the reply of a call with this choice has to pass.
+pub(super) fn checks(provider: &str, choice: Option<&ToolChoice>) -> Checks {
+    let mut checks = Checks::default();
+    if let Some(choice @ (ToolChoice::Any | ToolChoice::Tool(_))) = choice {
+        checks.push(Arc::new(CallIsMade {
+            choice: choice.clone(),
+            provider: provider.to_owned(),
+        }));
+    }
+    checks
+}
+
+/// The wanted call in words.
+fn wanted(choice: &ToolChoice) -> Option<String> {
+    match choice {
+        ToolChoice::Auto | ToolChoice::None => None,
+        ToolChoice::Any => Some("a call of at least one of the tools".to_owned()),
+        ToolChoice::Tool(name) => Some(format!("a call of the tool {}", Value::from(name.as_str()))),
+    }
+}
+
+/// The check that the reply has a certain call, or any.
+#[derive(Debug)]
+struct CallIsMade {
+    choice: ToolChoice,
+    provider: String,
+}
+
+impl ReplyCheck for CallIsMade {
+    fn check(&self, reply: &mut Reply) -> Finding {
+        let mut calls = reply.tool_calls.iter();
+        let is_made = match &self.choice {
+            ToolChoice::Auto | ToolChoice::None => true,
+            ToolChoice::Any => calls.next().is_some(),
+            ToolChoice::Tool(name) => calls.any(|call| call.name == *name),
+        };
+        match (is_made, wanted(&self.choice)) {
+            (true, _) | (_, None) => Finding::Fits,
+            (false, Some(wanted)) => {
+                let reason = format!("the reply is not {wanted}, which the call's option \"toolChoice\" asks for");
+                let hint = classify::hint(&self.provider, Code::ToolChoiceUnmet);
+                let error = ProviderError::new(&self.provider, Code::ToolChoiceUnmet, reason).with_hint(hint);
+                Finding::AskAgain {
+                    messages: correction(reply, &wanted),
+                    error: Box::new(error),
+                }
+            }
+        }
+    }
+}
+
+/// The reply, an answer to each of its calls (an API requires one for each), and a message that says what is wrong.
+fn correction(reply: &Reply, wanted: &str) -> Vec<Message> {
+    let not_run = reply.tool_calls.iter().map(|call| {
+        Message::from(MessageFields {
+            tool_call_id: call.id.clone(),
+            is_error: true,
+            ..MessageFields::new(Role::Tool, NOT_RUN)
+        })
+    });
+    let reason = format!("That was not {wanted}. Reply again, with that call.");
+    let mut messages = reply_check::correction(reply, reason);
+    messages.splice(1..1, not_run);
+    messages
+}
+
+/// The tools that a call's model may call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    /// True in an agent's run: a call that can't be read is reported back to the model, whatever tool it names.
+    pub unknown_tools: bool,
+    /// True if a model without tools may call some.
+    pub may_call_untold: bool,
+}
+
+/// The rules for the answer to `messages`, written in this `style`, with this `mark`.
+pub(super) fn text_calls(
+    engine: &Base,
+    messages: &Arc<Vec<Message>>,
+    tools: &[ToolSpec],
+    asked: Asked,
+    style: Style,
+    mark: Option<Mark>,
+) -> TextCalls {
+    let names = tools.iter().map(|tool| tool.name.clone());
+    match (engine.options.text_tool_calls, mark) {
+        (TextToolCalls::Lenient, _) => TextCalls::Lenient,
+        (TextToolCalls::Unquoted, _) if !tools.is_empty() || asked.may_call_untold => {
+            let documents = style.documents && style.encoding == Encoding::Xml;
+            let any_name = asked.unknown_tools || tools.is_empty();
+            unquoted(engine, messages, names, any_name, documents)
+        }
+        (TextToolCalls::Marked, Some(mark)) => TextCalls::Marked(Arc::new(Marked::new(mark, names))),
+        _ => TextCalls::Off,
+    }
+}
+
+/// The rule for a session whose calls are native. A model that writes a call as text all the same means it, unless somebody else
+/// has written that text. A session gets no mark.
+pub(super) fn in_session(engine: &Base, messages: &Arc<Vec<Message>>, tools: &[ToolSpec], asked: Asked) -> TextCalls {
+    match engine.options.text_tool_calls {
+        TextToolCalls::Unquoted | TextToolCalls::Lenient if !tools.is_empty() => {
+            let names = tools.iter().map(|tool| tool.name.clone());
+            unquoted(engine, messages, names, asked.unknown_tools, false)
+        }
+        _ => TextCalls::Off,
+    }
+}
+
+/// The rule that a block at the end of the answer is a call unless it quotes the thread, which is searched only when a block is
+/// found.
+fn unquoted(
+    engine: &Base,
+    messages: &Arc<Vec<Message>>,
+    names: impl Iterator<Item = String>,
+    any_name: bool,
+    documents: bool,
+) -> TextCalls {
+    let messages = Arc::clone(messages);
+    let system = match &engine.options.system_prompt {
+        SystemPrompt::Custom(text) => Some(text.clone()),
+        SystemPrompt::Default | SystemPrompt::Cli => None,
+    };
+    let thread = move || foreign_texts(&messages, system.as_deref(), documents);
+    TextCalls::Unquoted(Arc::new(Unquoted::new(thread, names, any_name)))
+}
+
+/// The texts that a model reads and has not written itself: those of its thread, and the provider's own `system` prompt.
+fn foreign_texts(messages: &[Message], system: Option<&str>, documents: bool) -> ForeignTexts {
+    let texts = ForeignTexts::of(messages, documents);
+    match system {
+        Some(system) => texts.after(system),
+        None => texts,
+    }
+}
+
+/// A mark that nobody can guess, one for all attempts of a call.
+///
+/// # Errors
+/// `INTERNAL` if the system gives no random bytes.
+pub(super) fn fresh_mark(engine: &Base) -> Result<Mark, Box<ProviderError>> {
+    let random = random::bits().map_err(|error| {
+        let reason = format!("the tool calls of an answer can't be marked: {error}");
+        engine.refuse(Code::Internal, reason)
+    })?;
+    Ok(Mark::new(random as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calling(names: &[&str]) -> Reply {
+        let call = |name: &&str| serde_json::json!({"id": format!("id_{name}"), "name": name, "args": {}});
+        let calls: Vec<_> = names.iter().map(call).collect();
+        Reply {
+            content: "Well.".to_owned(),
+            tool_calls: serde_json::from_str(&serde_json::json!(calls).to_string()).unwrap(),
+            ..Reply::default()
+        }
+    }
+
+    /// A message as its author, its text, and the id of the call that it answers.
+    type Told = (Role, String, String);
+
+    fn found(choice: ToolChoice, names: &[&str]) -> Option<(String, Vec<Told>)> {
+        let check = CallIsMade {
+            choice,
+            provider: "claude".to_owned(),
+        };
+        match check.check(&mut calling(names)) {
+            Finding::Fits => None,
+            Finding::AskAgain { messages, error } => {
+                assert_eq!((error.code, error.provider.as_str()), (Code::ToolChoiceUnmet, "claude"));
+                let told = |message: &Message| {
+                    (
+                        message.role.clone(),
+                        message.content.as_text().to_owned(),
+                        message.tool_call_id.clone(),
+                    )
+                };
+                Some((error.message, messages.iter().map(told).collect()))
+            }
+        }
+    }
+
+    #[test]
+    fn a_reply_with_the_call_fits() {
+        let add = || ToolChoice::Tool("add".to_owned());
+        assert_eq!(found(ToolChoice::Any, &["sub"]), None);
+        assert_eq!(found(add(), &["sub", "add"]), None);
+        assert_eq!(found(ToolChoice::Auto, &[]), None);
+        for choice in [None, Some(ToolChoice::Auto), Some(ToolChoice::None)] {
+            assert!(checks("claude", choice.as_ref()).is_empty());
+            assert_eq!(request(choice.as_ref()), None);
+        }
+        assert!(!checks("claude", Some(&add())).is_empty());
+    }
+
+    #[test]
+    fn one_without_it_is_asked_for_again_with_the_reason() {
+        let (error, messages) = found(ToolChoice::Any, &[]).unwrap();
+        let hint = classify::hint("claude", Code::ToolChoiceUnmet);
+        assert!(
+            error.starts_with(
+                "the reply is not a call of at least one of the tools, which the call's option \"toolChoice\" asks for"
+            ),
+            "{error}"
+        );
+        assert!(error.to_lowercase().contains(hint), "{error}");
+        let none = String::new;
+        let reason = "That was not a call of at least one of the tools. Reply again, with that call.";
+        assert_eq!(
+            messages,
+            [
+                (Role::Ai, "Well.".to_owned(), none()),
+                (Role::Human, reason.to_owned(), none())
+            ]
+        );
+    }
+
+    /// The name of a tool is the caller's text, so it is quoted, whatever it contains.
+    #[test]
+    fn a_call_of_another_tool_is_answered_first() {
+        let choice = ToolChoice::Tool("add \"it\"".to_owned());
+        assert_eq!(
+            request(Some(&choice)).as_deref(),
+            Some("This reply must be a call of the tool \"add \\\"it\\\"\", not an answer in words.")
+        );
+        let (_, messages) = found(choice, &["sub"]).unwrap();
+        let roles: Vec<_> = messages
+            .iter()
+            .map(|(role, _, id)| (role.clone(), id.as_str()))
+            .collect();
+        assert_eq!(roles, [(Role::Ai, ""), (Role::Tool, "id_sub"), (Role::Human, "")]);
     }
 }

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::ask;
+use super::admission::Plan;
 use super::attempt::AttemptOutcome;
 use super::cli_attempt::{CliAttempt, CliCall, Dropped};
 use super::cli_request::CliRequest;
 use super::engine::Engine;
-use super::quota::Plan;
 use super::reply_check::RejectedReply;
 use super::retry_loop::RetryableCall;
 use super::session::forms::EngineCall;
 use super::sink::Sink;
+use super::version_probe;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::RunInfo;
 use dfp_model::message::Message;
@@ -111,7 +111,9 @@ impl RetryableCall for CallByEngines<'_> {
             let outcome = match engine.attempt(&attempt, info).await {
                 Ok(None) => continue,
                 Ok(Some(outcome)) => outcome,
-                Err(error) => return Err(ask::with_node(self.engine, error, self.base_env, self.cancel).await),
+                Err(error) => {
+                    return Err(version_probe::with_node(self.engine, error, self.base_env, self.cancel).await);
+                }
             };
             match &outcome {
                 AttemptOutcome::FlagRefused(flag) => call.drop_flag(flag)?,

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
+use super::admission::Waiting;
 use super::attempt::{Attempt, AttemptStart, CallLimits};
 use super::base::Base;
 use super::capabilities;
 use super::cli_request::{CliRequest, UNFIT, emulated};
-use super::queue::Waiting;
 use super::sink::Sink;
 use dfp_exchange::installed::Binary;
 use dfp_model::error::{Code, ProviderError};

@@ -12,8 +12,6 @@ use super::content;
 use super::reply_check::{Checks, RejectedReply};
 use super::request::{CallOptions, Checked, Request};
 use super::structured::{self, FitsSchema};
-use super::text_calls;
-use super::tool_choice;
 use super::user_settings;
 use dfp_exchange::bridge::{BridgeOptions, ToolCallRequest};
 use dfp_exchange::form::CallParts;
@@ -226,7 +224,7 @@ impl CliRequest {
         if chosen.tool_choice == Some(ToolChoice::None) {
             tools.clear();
         }
-        let mut checks = tool_choice::checks(engine.id(), chosen.tool_choice.as_ref());
+        let mut checks = choices::checks(engine.id(), chosen.tool_choice.as_ref());
         if let Some(schema) = &output {
             if let Some(flag) = structured::own_flag(&engine.options.extra_args) {
                 let reason = format!(
@@ -313,15 +311,15 @@ impl CliRequest {
             // The second time, the messages behind the thread ask for it.
             note: match calls_back || self.checks.asked_before() {
                 true => None,
-                false => tool_choice::request(self.chosen.tool_choice.as_ref()),
+                false => choices::request(self.chosen.tool_choice.as_ref()),
             },
             mark: match form {
-                TextToolCalls::Marked if has_calls => Some(text_calls::fresh_mark(engine)?),
+                TextToolCalls::Marked if has_calls => Some(choices::fresh_mark(engine)?),
                 _ => None,
             },
             uncallable: form == TextToolCalls::Off && has_tools && !calls_back,
             session_text_calls: match is_session {
-                true => text_calls::in_session(engine, &source.messages, &source.tools, self.calls_asked()),
+                true => choices::in_session(engine, &source.messages, &source.tools, self.calls_asked()),
                 false => TextCalls::Off,
             },
             session: is_session.then(|| SessionParts(source.clone())),
@@ -392,7 +390,7 @@ impl CliRequest {
             asking_prompt: is_native.then(|| with_note(prompt::render(messages, described, asking))),
             text_calls: match calls_back {
                 true => TextCalls::Off,
-                false => text_calls::text_calls(engine, messages, tools, self.calls_asked(), style, self.mark.clone()),
+                false => choices::text_calls(engine, messages, tools, self.calls_asked(), style, self.mark.clone()),
             },
             unprintable: None,
         }
@@ -402,10 +400,10 @@ impl CliRequest {
 impl CliRequest {
     /// The tools that the model may call as text. SPEC-01's callers describe tools to a model without any in their own words, so it
     /// may call those; not if its tools were taken away, in an agent's run without tools, or if its answer is JSON anyway.
-    fn calls_asked(&self) -> text_calls::Asked {
+    fn calls_asked(&self) -> choices::Asked {
         let unknown_tools = self.options.unknown_tools;
         let has_none = self.chosen.tool_choice == Some(ToolChoice::None);
-        text_calls::Asked {
+        choices::Asked {
             unknown_tools,
             may_call_untold: !unknown_tools && self.output.is_none() && !has_none,
         }

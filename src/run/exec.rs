@@ -101,8 +101,8 @@ fn failed(name: &str, limits: ProcessLimits, output: &Output) -> ProviderError {
             exit_code: exit.code,
             signal: exit.signal.as_deref(),
             stderr_text: Some(&exit.stderr),
-            now_ms: super::clock::now_ms(),
-            local_offset_min: super::clock::local_offset_min(),
+            now_ms: super::admission::now_ms(),
+            local_offset_min: super::admission::local_offset_min(),
             ..FailureFacts::default()
         })
         .into_error(name),

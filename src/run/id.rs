@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::clock::now_ms;
+use super::admission::now_ms;
 use dfp_exchange::random;
 
 /// Crockford's base 32, without I, L, O and U.

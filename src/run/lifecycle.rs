@@ -5,17 +5,20 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::handle::{Ended, Run};
-use super::log::Log;
+use super::id;
+use super::log::{Log, LogBatch};
 use crate::ledger::Ledger;
 use dfp_model::budget::Budget;
 use dfp_model::error::{Code, ProviderError};
-use dfp_model::event::Event;
+use dfp_model::event::{Event, Reply};
 use dfp_provider::classify;
 
 /// The reason for which a closed provider takes no call.
@@ -155,6 +158,181 @@ impl Lifecycle {
         self.runs.wait().await;
         if let Some(ledger) = &self.ledger {
             ledger.hide();
+        }
+    }
+}
+
+/// The number of events that may wait for a slow consumer; then the process's output waits in its pipe.
+const EVENTS_WAITING: usize = 256;
+
+/// The end of a run.
+#[derive(Debug)]
+pub enum Ended {
+    Replied(Box<Reply>),
+    Failed(Box<ProviderError>),
+    /// The run was cancelled.
+    Cancelled,
+}
+
+/// A run that goes on, or has ended.
+#[derive(Debug)]
+pub struct Run {
+    cancel: CancellationToken,
+    events: AsyncMutex<Option<mpsc::Receiver<Event>>>,
+    task: AsyncMutex<Option<JoinHandle<Ended>>>,
+    log: Arc<Log>,
+    over: CancellationToken,
+    /// True if the run is over and has a reply.
+    replied: Arc<AtomicBool>,
+}
+
+impl Run {
+    /// Begins `work` as one of `runs`. It gets the run's records and the receiver of its events.
+    pub(super) fn begin<F>(
+        provider: Cow<'static, str>,
+        cancel: CancellationToken,
+        runs: &TaskTracker,
+        work: impl FnOnce(Arc<Log>, mpsc::Sender<Event>) -> F,
+    ) -> Run
+    where
+        F: Future<Output = Ended> + Send + 'static,
+    {
+        let (sender, receiver) = mpsc::channel(EVENTS_WAITING);
+        let log = Arc::new(Log::new(provider, id::next("run")));
+        let (over, replied) = (CancellationToken::new(), Arc::new(AtomicBool::new(false)));
+        let (work, of_run, of_reply) = (
+            work(Arc::clone(&log), sender),
+            over.clone().drop_guard(),
+            Arc::clone(&replied),
+        );
+        let task = runs.spawn(async move {
+            // The guard is dropped even if the work panics.
+            let _of_run = of_run;
+            let ended = work.await;
+            of_reply.store(matches!(ended, Ended::Replied(_)), Ordering::Relaxed);
+            ended
+        });
+        Run {
+            over,
+            replied,
+            cancel,
+            events: AsyncMutex::new(Some(receiver)),
+            task: AsyncMutex::new(Some(task)),
+            log,
+        }
+    }
+
+    /// The next batch of events as a JSON array; `None` when no more will come. A slow consumer makes the run wait, which bounds
+    /// its memory, so nothing is dropped.
+    pub async fn next(&self) -> Option<String> {
+        let batch = self.batch().await?;
+        Some(serde_json::to_string(&batch).unwrap_or_else(|error| {
+            let warning = serde_json::json!([{"type": "warning", "code": "INTERNAL", "message": error.to_string()}]);
+            warning.to_string()
+        }))
+    }
+
+    /// The next events, like [`Run::next`] for callers in Rust. Nothing is lost if the future is dropped before it is ready.
+    pub async fn batch(&self) -> Option<Vec<Event>> {
+        let mut events = self.events.lock().await;
+        let mut batch = Vec::new();
+        if events.as_mut()?.recv_many(&mut batch, EVENTS_WAITING).await == 0 {
+            *events = None;
+            return None;
+        }
+        Some(batch)
+    }
+
+    /// Waits for the end. Events that were not taken by then are dropped.
+    pub async fn result(&self) -> Ended {
+        if let Ok(mut events) = self.events.try_lock() {
+            *events = None;
+        }
+        let Some(task) = self.task.lock().await.take() else {
+            return Ended::Failed(Box::new(ProviderError::new(
+                "",
+                Code::Internal,
+                "the run's result was taken before",
+            )));
+        };
+        match task.await {
+            Ok(ended) => ended,
+            Err(panic) => Ended::Failed(Box::new(
+                ProviderError::new(
+                    "",
+                    Code::Internal,
+                    format!("a bug in this package stopped the run: {panic}"),
+                )
+                .with_hint("Please report it with what you did."),
+            )),
+        }
+    }
+
+    /// Waits until the run no longer needs its consumer: it has failed, was cancelled, or its time is up.
+    pub async fn lost(&self) {
+        self.over.cancelled().await;
+        if self.replied.load(Ordering::Relaxed) {
+            tokio::select! {
+                () = self.cancel.cancelled() => {}
+                () = self.log.time_up() => {}
+            }
+        }
+    }
+
+    /// The next records, for the user's logger, as soon as there are any; `None` when the run is over and all are taken.
+    pub async fn next_log(&self) -> Option<LogBatch> {
+        loop {
+            let is_over = self.over.is_cancelled();
+            if let Some(records) = self.log.take() {
+                return Some(records);
+            }
+            if is_over {
+                return None;
+            }
+            tokio::select! {
+                () = self.log.added() => {}
+                () = self.over.cancelled() => {}
+            }
+        }
+    }
+
+    /// Takes the records that the run has logged since the last call, for the user's logger; `None` if there are none.
+    pub fn take_log(&self) -> Option<LogBatch> {
+        self.log.take()
+    }
+
+    /// Ends the run's processes; [`Run::result`] then returns [`Ended::Cancelled`].
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+#[cfg(any(test, feature = "test-support"))]
+impl Run {
+    /// A run that sends `events` and ends with the result of `end`, which gets the token that cancels the run.
+    pub fn scripted<F>(events: Vec<dfp_model::event::Event>, end: impl FnOnce(CancellationToken) -> F) -> Run
+    where
+        F: Future<Output = Ended> + Send + 'static,
+    {
+        let (sender, receiver) = tokio::sync::mpsc::channel(events.len().max(1));
+        for event in events {
+            let _ = sender.try_send(event);
+        }
+        let cancel = CancellationToken::new();
+        let task = tokio::spawn(end(cancel.clone()));
+        Run {
+            cancel,
+            events: tokio::sync::Mutex::new(Some(receiver)),
+            task: tokio::sync::Mutex::new(Some(task)),
+            over: CancellationToken::new(),
+            replied: Arc::default(),
+            log: Arc::new(super::log::Log::new("fake".into(), "run-fake".to_owned())),
         }
     }
 }

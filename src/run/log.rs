@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::clock::now_ms;
+use super::admission::now_ms;
 use dfp_model::event::Event;
 use dfp_text::redact::{Channel, Redactor};
 

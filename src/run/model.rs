@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::handle::Run;
 use super::lifecycle::Lifecycle;
+use super::lifecycle::Run;
 use super::request::{EncodedRequest, Request};
 use dfp_exchange::bridge::ToolCallRequest;
 use dfp_model::error::ProviderError;

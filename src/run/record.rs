@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::clock::now_ms;
-use super::handle::Ended;
+use super::admission::now_ms;
+use super::lifecycle::Ended;
 use dfp_model::error::{Code, ProviderError};
 use dfp_process::Vars;
 use dfp_record::recorder::{Recorder, RecorderError};

@@ -11,19 +11,23 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::admission;
+use super::admission::{Plan, Reset, sleep_until};
+use super::admission::{millis, now_ms};
 use super::attempt::AttemptOutcome;
-use super::clock::{millis, now_ms};
-use super::handle::Ended;
-use super::log::Level;
-use super::quota::{Plan, Reset, sleep_until};
+use super::lifecycle::Ended;
+use super::lifecycle::{CallHandles, Lifecycle};
+use super::log::{Level, RunRedactor};
 use super::reply_check::RejectedReply;
+use super::request::CallOptions;
 use super::sink::Sink;
+use super::{admission, record};
 use dfp_model::error::{AttemptFailure, ProviderError};
 use dfp_model::event::{Event, RunInfo};
 use dfp_model::message::Message;
 use dfp_model::retry::Policy;
 use dfp_model::retry::quota::QuotaWait;
+use dfp_record::runlog::Prompt;
+use dfp_text::redact::Redactor;
 
 /// The number of times that a reply that does not fit is asked for again.
 const FURTHER: u32 = 1;
@@ -76,7 +80,7 @@ pub(super) trait RetryableCall: Sync {
 
 /// Makes `call`, and once more if the reply does not fit: it is sent back to the model with the reasons. The events of the rejected
 /// reply are out already; an [`Event::Retry`] behind them says that they no longer count, as it does for any other attempt.
-pub(super) async fn answer(call: &mut (impl RetryableCall + Send), cancel: &CancellationToken, sink: &Sink) -> Ended {
+async fn answer(call: &mut (impl RetryableCall + Send), cancel: &CancellationToken, sink: &Sink) -> Ended {
     let (mut rejected, spent) = match drive(call, LimitsUsed::default(), cancel, sink).await {
         Ok(ended) => return ended,
         Err(rejected) => rejected,
@@ -339,3 +343,40 @@ fn random() -> f64 {
 mod ask_again_tests;
 #[cfg(test)]
 mod tests;
+
+/// Makes the sink for the events of a call. `recorded` is its thread as its log has it; `redactor` takes its secrets out.
+///
+/// # Errors
+/// `INVALID_OPTION` if the log can't be begun.
+pub(super) async fn sink(
+    provider: &Lifecycle,
+    handles: CallHandles,
+    options: &CallOptions,
+    recorded: Option<Prompt>,
+    redactor: RunRedactor,
+) -> Result<Sink, Box<ProviderError>> {
+    let CallHandles { log, consumer, cancel } = handles;
+    let recorder = match &options.record {
+        Some(record) => Some(
+            record
+                .begin_call(provider.id(), log.run_id(), recorded, Redactor::clone(&redactor))
+                .await
+                .map_err(|(code, reason)| provider.refuse(code, reason))?,
+        ),
+        None => None,
+    };
+    let sink = Sink::of_call(options, consumer, log, recorder);
+    let sink = sink.redacting(redactor).ending_with(&cancel);
+    Ok(sink.counting(provider.ledger.clone()))
+}
+
+/// Makes `call` to its end, and once more if the reply does not fit. All of the call's log is written when this returns.
+pub(super) async fn answer_logged(
+    call: &mut (impl RetryableCall + Send),
+    cancel: &CancellationToken,
+    sink: &Sink,
+) -> Ended {
+    let ended = answer(call, cancel, sink).await;
+    sink.close(record::end_of(&ended).as_ref()).await;
+    ended
+}

@@ -5,14 +5,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::engine::ApiEngine;
-use super::script;
+use crate::admission::{Plan, Waiting};
 use crate::attempt::{Attempt, AttemptOutcome, AttemptStart, CallLimits, failed, run_attempt};
-use crate::queue::Waiting;
-use crate::quota::Plan;
 use crate::reply_check::{Checks, RejectedReply};
 use crate::request::CallOptions;
 use crate::retry_loop::RetryableCall;
@@ -29,7 +27,7 @@ use dfp_model::retry::quota::QuotaWait;
 use dfp_process::limit::{NestedPermit, Permit};
 use dfp_provider::api::answer::Answer;
 use dfp_provider::api::request::{Format, Request};
-use dfp_provider::choices::CallChoices;
+use dfp_provider::choices::{CallChoices, ToolChoice};
 use dfp_provider::declare::Tools;
 use dfp_provider::judge::CliRules;
 use dfp_text::fold::Fold;
@@ -88,7 +86,7 @@ impl ApiQuestion {
         let request = Request::new(&engine.settings, &choices, &messages, &bound, format);
         let body = match &engine.script {
             None => Bytes::from(request.body),
-            Some(_) => script::body(
+            Some(_) => script_body(
                 &choices,
                 &messages,
                 &bound,
@@ -316,4 +314,42 @@ impl ApiCall<'_> {
         let outcome = run_attempt(attempt, exchange, info).await;
         outcome.map_err(|error| failed(error, engine.id()))
     }
+}
+
+/// The JSON of a request: `{"messages", "tools", "options"}`. An option that was not chosen is no field.
+fn script_body(choices: &CallChoices, messages: &[Message], tools: &[ToolSpec], output: Option<&Schema>) -> Bytes {
+    let tools: Vec<Value> = tools.iter().map(tool).collect();
+    let request = json!({"messages": messages, "tools": tools, "options": options(choices, output)});
+    Bytes::from(request.to_string())
+}
+
+fn tool(tool: &ToolSpec) -> Value {
+    let schema: Value = serde_json::from_str(tool.schema.get()).unwrap_or_default();
+    match &tool.description {
+        Some(description) => json!({"name": tool.name, "description": description, "schema": schema}),
+        None => json!({"name": tool.name, "schema": schema}),
+    }
+}
+
+fn options(choices: &CallChoices, output: Option<&Schema>) -> Map<String, Value> {
+    let its = &choices.choices;
+    let tool_choice = choices.tool_choice.as_ref().map(|choice| match choice {
+        ToolChoice::Auto => json!("auto"),
+        ToolChoice::None => json!("none"),
+        ToolChoice::Any => json!("any"),
+        ToolChoice::Tool(name) => json!({"name": name}),
+    });
+    let fields = [
+        ("model", its.model.clone().map(Value::from)),
+        ("reasoning", its.effort.as_ref().map(|effort| json!({"effort": effort}))),
+        ("maxOutputTokens", its.max_output_tokens.map(Value::from)),
+        ("stop", its.stop.clone().map(Value::from)),
+        ("temperature", its.temperature.clone().map(Value::Number)),
+        ("toolChoice", tool_choice),
+        ("outputSchema", output.map(|schema| schema.value().clone())),
+    ];
+    let chosen = fields
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    chosen.collect()
 }

@@ -6,7 +6,5 @@
 mod attempt;
 mod engine;
 pub mod probe;
-mod script;
-mod start;
 
 pub use engine::ApiEngine;

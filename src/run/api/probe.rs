@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::engine::{ApiEngine, Surroundings};
-use crate::clock::{local_offset_min, now_ms};
-use crate::handle::Run;
+use crate::admission::{local_offset_min, now_ms};
+use crate::lifecycle::Run;
 use crate::request::Request;
 use dfp_model::error::{Code, ProviderError};
 use dfp_process::Vars;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cli_request::CliRequest;
-use crate::print_prompt::media_prompt;
+use crate::print::media_prompt;
 use crate::request::Request;
 use dfp_exchange::claude_live::form::Claude;
 use dfp_exchange::form::{CallParts, Caller, Form, SessionCall};

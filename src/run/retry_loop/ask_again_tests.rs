@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::admission::UsedUp;
 use crate::log::Log;
-use crate::quota::UsedUp;
 use crate::reply_check::Checks;
 use crate::reply_check::tests::{reply, tokens, wants};
 use dfp_model::error::Code;

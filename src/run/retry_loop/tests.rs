@@ -7,9 +7,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant as Moment;
 
 use super::*;
+use crate::admission::UsedUp;
 use crate::ledger::Ledger;
 use crate::log::Log;
-use crate::quota::UsedUp;
 use dfp_model::budget::{Budget, Per};
 use dfp_model::error::Code;
 use dfp_model::event::{EngineUsed, Reply};

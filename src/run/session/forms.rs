@@ -1,18 +1,22 @@
-//! The forms of kept processes: which there are, and which a provider has.
+//! The forms of kept processes: which there are, and which a provider has; and their calls.
+//!
+//! A form that remembers is sent the thread. One without memory is sent the prompt of the print form, or the session that carries it if
+//! the CLI would read a prompt as more than text: the events and the verdict are those of a print run.
 
 use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
-use super::ahead::{self, NextCallJson};
+use super::ahead;
+use super::ahead::NextCallJson;
 use super::drive::{Reading, drive};
-use super::prompt_call;
-use super::sessions::Sessions;
+use super::sessions::{Sessions, warning};
 use crate::attempt::AttemptOutcome;
 use crate::base::Base;
-use crate::cli_attempt::CliAttempt;
-use crate::cli_request::CliRequest;
+use crate::cli_attempt::{CliAttempt, CliCall};
+use crate::cli_request::{CliRequest, emulated};
+use crate::print::not_callable;
 use dfp_exchange::acp::form::KeptAgent;
 use dfp_exchange::acp::warm::WarmAgent;
 use dfp_exchange::claude_live::form::Claude;
@@ -21,11 +25,12 @@ use dfp_exchange::copilot_live::form::Copilot;
 use dfp_exchange::form::{Form, SessionCall, SetupOf, Takes};
 use dfp_exchange::opencode_live::form::Opencode;
 use dfp_exchange::qwen_live::form::Qwen;
-use dfp_model::error::ProviderError;
+use dfp_exchange::random::uuid;
+use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{EngineUsed, RunInfo};
 use dfp_process::Vars;
-use dfp_provider::options::Options;
-use dfp_provider::{Provider, WarmForm};
+use dfp_provider::options::{EngineKind, Options};
+use dfp_provider::{Provider, SessionParts, WarmForm, WarmThread, command};
 
 /// A boxed future that may fail with a provider's error.
 pub(crate) type Coming<'a, T> = Pin<Box<dyn Future<Output = Result<T, Box<ProviderError>>> + Send + 'a>>;
@@ -133,7 +138,7 @@ impl<F: Form> FormCall<F> {
         info: &mut RunInfo,
     ) -> Result<Option<AttemptOutcome>, Box<ProviderError>> {
         let Some(call) = &self.call else {
-            return prompt_call::attempt(&self.sessions, attempt, info).await;
+            return attempt_prompt(&self.sessions, attempt, info).await;
         };
         let reading = Reading {
             text_calls: attempt.call.request.session_text_calls.clone(),
@@ -184,6 +189,74 @@ pub(crate) fn of(provider: &Provider, options: &Options, runs: &TaskTracker) -> 
     let warm = provider.warm.filter(|_| options.engine.may_be_warm());
     let warm = warm.map(|own| KeptEngine::Warm(Arc::new(Sessions::new(WarmAgent { own }, options, runs))));
     form.into_iter().chain(warm).collect()
+}
+
+/// Makes an attempt in a process of `sessions`, if the call can be a prompt.
+async fn attempt_prompt<F: Form>(
+    sessions: &Arc<Sessions<F>>,
+    attempt: &CliAttempt<'_>,
+    info: &mut RunInfo,
+) -> Result<Option<AttemptOutcome>, Box<ProviderError>> {
+    let CliCall { engine, request, .. } = *attempt.call;
+    // The CLI calls tools or works for itself.
+    if request.tool_server.is_some() || request.watching {
+        return Ok(None);
+    }
+    let is_auto = engine.options.engine == EngineKind::Auto;
+    let printed = request.printed(engine);
+    // The CLI checks the answer against the schema in print form only.
+    if is_auto && printed.asking_prompt.is_some() {
+        return Ok(None);
+    }
+    // Such a process can't be told a schema.
+    let prompt = &printed.asking_prompt.as_ref().unwrap_or(&printed.prompt).text;
+    // A history is never read as a command.
+    let is_history = matches!(
+        engine.provider.warm.map(|warm| warm.thread),
+        Some(WarmThread::History { .. })
+    );
+    let needs_own_process = if !printed.prompt.media.is_empty() {
+        Some("the thread holds images or documents")
+    } else if !is_history && prompt.trim_start().starts_with('/') {
+        // The CLI would answer `/help` itself, also behind white space (gemini 0.61.0), and a lone message is sent unchanged.
+        Some("the prompt begins with \"/\"")
+    } else {
+        None
+    };
+    if let Some(why) = needs_own_process {
+        if !engine.provider.has_print() {
+            let reason = format!("{why}, which an agent may take for a command of its own");
+            let error = engine.refuse(Code::UnsupportedContent, reason);
+            return Err(Box::new(
+                error.with_hint("leave `inputEncoding` at \"xml\", or put something before it"),
+            ));
+        }
+        let message = format!("{why}, which a warm process does not take: asked in print form");
+        if !is_auto {
+            attempt.warn(warning("ENGINE_FALLBACK", message)).await;
+        }
+        return Ok(None);
+    }
+    let choices = request.chosen.options.as_ref().map(|options| options.choices.clone());
+    let options = request.provider_options(engine);
+    let id = uuid();
+    let parts = SessionParts { id: &id, prompt };
+    let file = is_history.then(|| command::session(&engine.provider, options, parts));
+    let call = SessionCall::of_prompt::<F>(prompt.clone(), file.flatten(), options, choices);
+    let why_emulated = match printed.asking_prompt {
+        Some(_) => Some("a warm process can't be told one"),
+        None => request.emulated_because,
+    };
+    let reading = Reading {
+        text_calls: printed.text_calls.clone(),
+        notes: {
+            let uncallable = request.uncallable.then(not_callable);
+            let emulated = why_emulated.and_then(|why| emulated(engine, why));
+            uncallable.into_iter().chain(emulated).collect()
+        },
+        unfit: printed.unprintable.as_deref(),
+    };
+    drive(sessions, attempt, &call, reading, info).await
 }
 
 #[cfg(test)]

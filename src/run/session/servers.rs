@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::sessions::{NotBegun, Sessions, Unsupported};
+use crate::admission::{local_offset_min, now_ms};
 use crate::base::Base;
 use crate::capabilities;
-use crate::clock::{local_offset_min, now_ms};
 use crate::lifecycle::Lifecycle;
 use dfp_exchange::Invocation;
 use dfp_exchange::form::{Form, Processes, Proof, ServerStart, SetupOf};
