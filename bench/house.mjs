@@ -67,7 +67,8 @@ let types = 0;
 const names = new Map();
 const lengths = [];
 for (const path of rust) {
-  const part = split(read(path));
+  const text = read(path);
+  const part = split(text);
   code += part.code.length;
   comments += part.comments.length;
   lengths.push(...functionLengths(part.code));
@@ -77,7 +78,8 @@ for (const path of rust) {
   names.set(crate, known);
   for (const line of part.code) {
     const name = /^(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|type|union) (\w+)/.exec(line)?.[1];
-    if (!name || (line.startsWith("type ") && line.includes("= Self"))) continue;
+    // A trait's own types, which its implementors fill in, have the trait's names.
+    if (!name || (line.startsWith("type ") && text.includes(`\n    ${line}\n`))) continue;
     types += 1;
     known.set(name, (known.get(name) ?? 0) + 1);
   }
