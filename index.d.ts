@@ -480,7 +480,7 @@ export interface ClaudeCliProviderOptions extends CliProviderOptions {
   /**
    * Live engine: how many processes may rest between the calls of their conversations, spares included, beside those that work. One takes
    * about 200 MB (qwen: 280), and all of them a third of the machine's memory at most. Beyond that, the answered conversation that was unused for longest
-   * ends first, and one that waits for a tool's result last; its next call is sent whole to another process, with the `warning`
+   * ends first, and one that waits for a tool's result last; its next call goes to another process, with the `warning`
    * `SESSION_EXPIRED`. Default: 20.
    */
   maxProcesses?: number | undefined;
@@ -691,7 +691,7 @@ export interface QwenCliProviderOptions extends CliProviderOptions {
   /**
    * Live engine: how many processes may rest between the calls of their conversations, spares included, beside those that work. One takes
    * about 200 MB (qwen: 280), and all of them a third of the machine's memory at most. Beyond that, the answered conversation that was unused for longest
-   * ends first, and one that waits for a tool's result last; its next call is sent whole to another process, with the `warning`
+   * ends first, and one that waits for a tool's result last; its next call goes to another process, with the `warning`
    * `SESSION_EXPIRED`. Default: 20.
    */
   maxProcesses?: number | undefined;
@@ -1168,7 +1168,7 @@ export interface TokenUsage extends UpdateUsage {
 export type ProviderEvent =
   /**
    * The process is on its way. First event of every attempt; `attempt` counts from 1, `queuedMs` is the wait for a place. Of a CLI: which
-   * `engine` makes it and, of a live one, whether its process knows the thread's beginning (`continued`), as in {@link RunInfo}.
+   * `engine` makes it and, of a live one, how its session knows the thread (`session`, `continued`), as in {@link RunInfo}.
    */
   | {
       type: "start";
@@ -1179,6 +1179,7 @@ export type ProviderEvent =
       queuedMs: number;
       engine?: "print" | "live" | "warm";
       continued?: boolean;
+      session?: RunInfo["session"];
     }
   /** The CLI identified itself. */
   | { type: "session"; sessionId?: string; model?: string; permissionMode?: string; version?: string }
@@ -1320,6 +1321,12 @@ export interface RunInfo {
   exitMs?: number;
   /** Live engine: whether the process knew the thread's beginning. Times count from the call's beginning then. */
   continued?: boolean;
+  /**
+   * Live engine: how the session knows the thread. `"new"`: there was no reply yet. `"continued"`: it was there from the beginning.
+   * `"restored"`: another session got the thread in messages of the CLI's own, as if it had been there. `"replayed"`: another session
+   * was told the thread as text.
+   */
+  session?: "new" | "continued" | "restored" | "replayed";
 }
 
 /** An `AIMessage` as plain data: what `deep-factor-providers/native` answers. It can be sent back in a thread as it is. */

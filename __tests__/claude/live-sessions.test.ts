@@ -59,7 +59,7 @@ it("keeps no more sessions than may rest, and says what became of the oldest", a
   await gone(first.pid);
   expect([second.pid, third.pid].map(isAlive)).toEqual([true, true]);
   const back = await ask(model, [new HumanMessage("one"), first.message, new HumanMessage("still there?")]);
-  expect([back.warnings, back.run?.continued]).toEqual([["SESSION_EXPIRED"], false]);
+  expect([back.warnings, back.run?.continued, back.run?.session]).toEqual([["SESSION_EXPIRED"], false, "restored"]);
 });
 
 it("ends a session that is unused for keepAlive, and says so when its thread comes back", async () => {
@@ -69,8 +69,16 @@ it("ends a session that is unused for keepAlive, and says so when its thread com
   await gone(first.pid);
   const thread = [new HumanMessage("one"), first.message, new HumanMessage("two")];
   const second = await ask(model, thread);
-  expect([second.warnings, second.run?.continued]).toEqual([["SESSION_EXPIRED"], false]);
-  expect(JSON.stringify(told(api.requests[1]?.body))).toContain("<thread>");
+  expect([second.warnings, second.run?.continued, second.run?.session]).toEqual([
+    ["SESSION_EXPIRED"],
+    false,
+    "restored",
+  ]);
+  expect(told(api.requests[1]?.body)).toEqual([
+    ["user", { type: "text", text: "one" }],
+    ["assistant", { type: "text", text: "ok" }],
+    ["user", { type: "text", text: "two" }],
+  ]);
 });
 
 it("limits a call, not the session", async () => {

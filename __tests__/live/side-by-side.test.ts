@@ -35,7 +35,7 @@ async function sideBySide(agents: number, steps: number, more: object = {}) {
   const provider = create(more);
   const model = provider.bindTools([step]);
   const pids = new Set<number>();
-  const found = { calls: 0, continued: 0, replayed: 0, displaced: 0, mostProcesses: 0 };
+  const found = { calls: 0, continued: 0, restored: 0, replayed: 0, displaced: 0, mostProcesses: 0 };
   const agent = async (name: string) => {
     const thread: (HumanMessage | ToolMessage | Awaited<ReturnType<typeof ask>>["message"])[] = [
       new HumanMessage(`agent-${name}, go`),
@@ -45,6 +45,7 @@ async function sideBySide(agents: number, steps: number, more: object = {}) {
       pids.add(pid);
       found.calls++;
       if (run?.continued) found.continued++;
+      else if (run?.session === "restored") found.restored++;
       else if (taken > 0) found.replayed++;
       if (warnings.includes("SESSION_EXPIRED")) found.displaced++;
       found.mostProcesses = Math.max(found.mostProcesses, limits().processes.length);
@@ -74,12 +75,12 @@ describe.skipIf(!HERE)("agents side by side over one claude provider", { timeout
     expect(found).toMatchObject({ processes: agents, continued: agents * steps, replayed: 0, displaced: 0 });
   });
 
-  it("replays no more than those beyond the bound, and says so", async () => {
+  it("restores those beyond the bound, and tells none of them in words", async () => {
     const found = await sideBySide(5, 3, { maxProcesses: 2, maxConcurrency: 1 });
     expect(found.calls).toBe(20);
     // Two rest, and each of the others comes back once for each of its steps.
-    expect([found.replayed, found.displaced]).toEqual([9, 9]);
-    expect(found.processes).toBe(5 + found.replayed);
+    expect([found.restored, found.replayed, found.displaced]).toEqual([9, 0, 9]);
+    expect(found.processes).toBe(5 + found.restored);
     expect(found.mostProcesses).toBeLessThanOrEqual(3);
   });
 });

@@ -11,7 +11,8 @@ import { onTestFinished } from "vitest";
 import { createFakes } from "./fake.mjs";
 
 /**
- * What the API was told, without the CLI's reminders and cache marks: `[role, ...blocks]` per message.
+ * What the API was told, without the CLI's reminders and cache marks: `[role, ...blocks]` per message. A result that is one text is a
+ * string, as the API takes it.
  * @param {any} body a parsed Messages API request
  * @returns {any[][]}
  */
@@ -23,8 +24,14 @@ export function told(body) {
     .map(({ role, content }) => {
       const blocks = typeof content === "string" ? [{ type: "text", text: content }] : content;
       const said = blocks.filter((block) => !("text" in block && String(block.text).startsWith("<system-reminder>")));
-      return [role, ...said.map(({ cache_control: _, ...block }) => block)];
+      return [role, ...said.map(({ cache_control: _, ...block }) => withPlainResult(block))];
     });
+}
+
+/** @param {Record<string, any>} block */
+function withPlainResult(block) {
+  const [only, ...more] = block.type === "tool_result" && Array.isArray(block.content) ? block.content : [];
+  return only?.type === "text" && more.length === 0 ? { ...block, content: only.text } : block;
 }
 
 /**

@@ -17,6 +17,8 @@ pub enum Inbound {
     Hook {
         /// The id to be repeated in the answer.
         request_id: String,
+        /// The API's id of the call.
+        call: Option<String>,
     },
     /// A JSON-RPC message to the MCP server of the caller's tools.
     Mcp {
@@ -67,6 +69,8 @@ struct ControlRequest<'a> {
     #[serde(borrow)]
     server_name: Option<Cow<'a, str>>,
     #[serde(borrow)]
+    tool_use_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
     message: Option<&'a RawValue>,
 }
 
@@ -99,7 +103,10 @@ pub fn read(line: &str) -> Option<Inbound> {
             let request_id = line.request_id?.into_owned();
             let request: ControlRequest = serde_json::from_str(line.request?.get()).ok()?;
             Some(match (request.subtype.as_ref(), request.message) {
-                ("hook_callback", _) => Inbound::Hook { request_id },
+                ("hook_callback", _) => Inbound::Hook {
+                    request_id,
+                    call: request.tool_use_id.map(Cow::into_owned),
+                },
                 ("mcp_message", Some(message)) if request.server_name.as_deref() == Some(SERVER) => Inbound::Mcp {
                     request_id,
                     message: message.to_owned(),

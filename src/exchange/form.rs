@@ -293,6 +293,11 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
     /// [`NotStarted`].
     fn session(&self, home: SessionHome<'_, Self>) -> Result<Self::Session, NotStarted>;
 
+    /// The way in which `input`, for a session that knows nothing, tells a thread that has a reply of the model's.
+    fn retold(_input: &InputOf<Self>) -> Retold {
+        Retold::InWords(None)
+    }
+
     /// Returns whether `input` needs a process that is started for it: one that was started without it can't begin with it.
     fn needs_own_process(_input: &InputOf<Self>) -> bool {
         false
@@ -455,4 +460,26 @@ pub struct Caller<'a, F: Form> {
     pub login: Option<&'a str>,
     /// The server of the session, if that shares one.
     pub server: Option<&'a F::Server>,
+    /// The process that is to be started for a session of its own; `None` for one of which nothing is known but that it has answered,
+    /// and for a reply.
+    pub start: Option<ToStart<'a>>,
+}
+
+/// What is known of a process that is to be started.
+#[derive(Debug, Clone, Copy)]
+pub struct ToStart<'a> {
+    pub installed: &'a Installed,
+    /// The CLI's version, if its file tells it.
+    pub version: Option<[u64; 3]>,
+    /// The owner of the process.
+    pub owner: u64,
+}
+
+/// The way in which a thread is told to a session that knows nothing of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Retold {
+    /// In messages of the CLI's own, as if the session had been there.
+    Natively,
+    /// As a text; with the reason if that is worth a warning.
+    InWords(Option<String>),
 }

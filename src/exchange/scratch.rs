@@ -120,6 +120,31 @@ impl Scratch {
         if line.cwd != Cwd::Private && no_files && further.is_empty() {
             return Ok(None);
         }
+        let made = Scratch::made(owner, |making| {
+            for name in further {
+                making.folder(&making.path.join(name))?;
+            }
+            for file in &line.files {
+                making.file(&making.path.join(file.name), file.content.as_bytes())?;
+            }
+            for file in &line.media {
+                making.file(&making.path.join(&file.name), &file.bytes)?;
+            }
+            for link in &line.links {
+                making.link(&link.target, &making.path.join(&link.name))?;
+            }
+            Ok(())
+        });
+        made.map(Some)
+    }
+
+    /// A private folder with nothing but an empty folder to run in.
+    pub fn empty(owner: u64) -> io::Result<Scratch> {
+        Scratch::made(owner, |_| Ok(()))
+    }
+
+    /// Makes a folder, whose files and folders beside the one to run in `fill` makes.
+    fn made(owner: u64, fill: impl FnOnce(&mut Making) -> io::Result<()>) -> io::Result<Scratch> {
         let owner = folders(owner);
         let mut listed = locked(&owner);
         if listed.ended {
@@ -128,18 +153,7 @@ impl Scratch {
         // Until everything is there, an error removes it again.
         let mut making = Making::begin()?;
         making.folder(&making.path.join(RUN_FOLDER))?;
-        for name in further {
-            making.folder(&making.path.join(name))?;
-        }
-        for file in &line.files {
-            making.file(&making.path.join(file.name), file.content.as_bytes())?;
-        }
-        for file in &line.media {
-            making.file(&making.path.join(&file.name), &file.bytes)?;
-        }
-        for link in &line.links {
-            making.link(&link.target, &making.path.join(&link.name))?;
-        }
+        fill(&mut making)?;
         #[cfg(unix)]
         let guard = making.guard.take();
         #[cfg(windows)]
@@ -147,7 +161,7 @@ impl Scratch {
         let (path, made) = making.keep();
         listed.live.insert(path.clone());
         drop(listed);
-        Ok(Some(Scratch {
+        Ok(Scratch {
             path,
             made,
             owner,
@@ -155,7 +169,7 @@ impl Scratch {
             _guard: guard,
             #[cfg(windows)]
             host,
-        }))
+        })
     }
 
     /// Writes a file at `path` below the folder `name`.

@@ -54,11 +54,7 @@ pub fn user(blocks: &[Block]) -> String {
         role: &'static str,
         content: &'a RawValue,
     }
-    let content = match blocks {
-        [Block::Text { text }] => to_raw_value(text),
-        blocks => to_raw_value(blocks),
-    };
-    let content = content.unwrap_or_else(|_| RawValue::NULL.to_owned());
+    let content = to_raw_value(&content(blocks)).unwrap_or_else(|_| RawValue::NULL.to_owned());
     let message = UserMessage {
         role: "user",
         content: &content,
@@ -68,6 +64,14 @@ pub fn user(blocks: &[Block]) -> String {
         message,
     };
     serde_json::to_string(&line).unwrap_or_default() + "\n"
+}
+
+/// `blocks` as the content of a message: a text alone is a string.
+pub fn content(blocks: &[Block]) -> Value {
+    match blocks {
+        [Block::Text { text }] => Value::from(text.as_str()),
+        blocks => serde_json::to_value(blocks).unwrap_or_default(),
+    }
 }
 
 /// The user's blocks in `messages`; `None` if one of the messages is somebody else's, or all are empty.
@@ -107,14 +111,20 @@ pub fn of_rendered(before: &str, rendered: &Rendered) -> Vec<Block> {
     blocks.collect()
 }
 
-/// The result of the call that the API named `tool_use_id`.
+/// The result of the call that the API named `tool_use_id`, in the form in which the CLI itself sends what a tool's server says:
+/// blocks, but the text of a failure as a string. An empty text is a string, too, since the API refuses an empty block.
 pub fn result(tool_use_id: &str, message: &Message) -> Block {
+    let content = match &message.content {
+        Content::Text(text) if message.is_error || text.trim().is_empty() => Value::from(text.as_str()),
+        Content::Text(text) => serde_json::to_value([Block::text(text)]).unwrap_or_default(),
+        Content::Blocks(raw) => match blocks_of(raw, &message.role).as_slice() {
+            [Block::Text { text }] if message.is_error => Value::from(text.as_str()),
+            blocks => serde_json::to_value(blocks).unwrap_or_default(),
+        },
+    };
     Block::ToolResult {
         tool_use_id: tool_use_id.to_owned(),
-        content: match &message.content {
-            Content::Text(text) => Value::from(text.as_str()),
-            Content::Blocks(raw) => serde_json::to_value(blocks_of(raw, &message.role)).unwrap_or_default(),
-        },
+        content,
         is_error: message.is_error,
     }
 }

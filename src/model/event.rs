@@ -39,6 +39,9 @@ pub enum Event {
         /// Live engine only: true if the process already has the beginning of the thread.
         #[serde(skip_serializing_if = "Option::is_none")]
         continued: Option<bool>,
+        /// Live engine only: how its session knows the thread.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        session: Option<SessionUsed>,
     },
     /// The provider identified itself (claude: `system/init`).
     Session {
@@ -352,6 +355,23 @@ pub struct RunInfo {
     /// of the turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continued: Option<bool>,
+    /// Live engine only: how its session knows the thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionUsed>,
+}
+
+/// The way in which a live session has come to know a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionUsed {
+    /// The thread has no reply yet.
+    New,
+    /// The session was there from the beginning.
+    Continued,
+    /// A new session got the thread in messages of the CLI's own, as if it had been there.
+    Restored,
+    /// A new session was told the thread as text.
+    Replayed,
 }
 
 /// The engine that drove a CLI.

@@ -245,6 +245,7 @@ impl OngoingAttempt<'_> {
             queued_ms,
             engine: self.info.engine,
             continued: self.info.continued,
+            session: self.info.session,
         });
         self.events.extend(opening.notes);
     }

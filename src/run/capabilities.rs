@@ -123,7 +123,7 @@ fn hash_of(schema: &str) -> u64 {
     hasher.finish()
 }
 
-/// The version of `binary`, from the npm package that contains it; `None` if there is none.
+/// The version of `binary`, by its file; `None` if that does not tell it.
 pub fn version(check: &EngineCheck, binary: &Binary) -> Option<[u64; 3]> {
     if let Some(known) = facts().get(binary).and_then(|facts| facts.version) {
         return known;

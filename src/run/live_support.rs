@@ -115,7 +115,7 @@ fn look_behind(check: &EngineCheck, file: &Path, scripts: usize) -> LiveSupport 
     LiveSupport::unserved(Basis::Program, format!("nothing says that it is {program}"))
 }
 
-/// The version of the vendor's npm package that contains `file`; `None` if there is none.
+/// The version of the vendor's npm package that contains `file`, or that an installer's folder names; `None` if there is neither.
 pub fn version(check: &EngineCheck, file: &Path) -> Option<[u64; 3]> {
     version_behind(check, file, MOST_SCRIPTS)
 }
@@ -123,6 +123,9 @@ pub fn version(check: &EngineCheck, file: &Path) -> Option<[u64; 3]> {
 fn version_behind(check: &EngineCheck, file: &Path, scripts: usize) -> Option<[u64; 3]> {
     let real = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     if let Some((_, version)) = manifest(check, &real) {
+        return parse_version(&version);
+    }
+    if let Some(version) = version_of_path(check, &real) {
         return parse_version(&version);
     }
     let head = head(&real)?;

@@ -1,18 +1,152 @@
 //! claude's control protocol as a form.
 
 use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::session::ClaudeSession;
-use crate::form::{Caller, Form, OwnProcess, ProcessOptions, Processes, SentText, SessionCall, SessionHome, WhyAnew};
+use super::dialogue::Dialogue;
+use super::input::ClaudeInput;
+use super::memory::{Memory, Opening, Recalled, Scope, place};
+use super::opening;
+use super::resumed::{Resumed, Ways};
+use super::session::{ClaudeReply, ClaudeSession, SessionFacts, StartWith};
+use super::thread_file::ThreadFile;
+use super::transcript::{self, Telling};
+use crate::form::{
+    Caller, Form, OwnProcess, ProcessOptions, Processes, Retold, SentText, SessionCall, SessionHome, ToStart, WhyAnew,
+};
 use crate::host::Host;
 use crate::live::setup::{NextCall, Setup, SetupParts};
-use crate::live::thread::KnownThread;
+use crate::live::thread::{KnownThread, SessionThread};
 use crate::print::NotStarted;
+use crate::scratch::Scratch;
+use dfp_model::event::Reply;
+use dfp_model::time::iso;
+use dfp_process::Vars;
 use dfp_provider::choices::Choices;
+use dfp_provider::claude::transcripts::{OLDEST, TELLS_SURROUNDINGS, facts_of, needs_thinking};
+use dfp_provider::command::{Arg, CommandLine, Cwd};
+
+/// The flags without which a process that resumes a thread would keep it, or run tools in it.
+const PURE: [&str; 2] = ["--no-session-persistence", "--tools"];
 
 /// One claude process for each conversation.
-#[derive(Debug)]
-pub struct Claude;
+#[derive(Debug, Default)]
+pub struct Claude {
+    memory: Mutex<Memory>,
+    ways: Arc<Ways>,
+    /// The folder in which all processes run that need an empty one: the CLI tells its model where it runs, so a conversation must
+    /// find the same folder in its next process.
+    folder: Mutex<Option<Arc<Scratch>>>,
+}
+
+impl Claude {
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The empty folder that the processes share; `None` where each has its own.
+    fn folder(&self, line: &CommandLine, owner: u64) -> io::Result<Option<Arc<Scratch>>> {
+        if line.cwd != Cwd::Private || !cfg!(target_os = "linux") {
+            return Ok(None);
+        }
+        let mut folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever tidies the folder for temporary files may have removed it.
+        if let Some(known) = folder.as_ref().filter(|known| known.folder().is_dir()) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let made = Arc::new(Scratch::empty(owner)?);
+        *folder = Some(Arc::clone(&made));
+        Ok(Some(made))
+    }
+
+    /// The surroundings of a process of `line`, but for the date.
+    fn opening(&self, line: &CommandLine, env: &Arc<Vars>, folder: Option<&Scratch>) -> Opening {
+        let cwd = match (&line.cwd, folder) {
+            (_, Some(folder)) => Some(folder.folder()),
+            (Cwd::Path(path), None) => Some(PathBuf::from(path)),
+            (Cwd::Inherit, None) => std::env::current_dir().ok(),
+            (Cwd::Private, None) => None,
+        };
+        let asked = value_of(line, "--model").unwrap_or_default();
+        let known = self.memory().model_of(&asked).map(str::to_owned);
+        Opening {
+            environment: cwd.and_then(|cwd| opening::environment(line, env, &cwd)),
+            date: None,
+            model: known.or_else(|| facts_of(&asked).map(|facts| facts.id.to_owned())),
+        }
+    }
+
+    /// The thread of `call` as a transcript; `None` for a thread that is told natively in any case, or never.
+    fn resumable(
+        &self,
+        call: &SessionCall<Setup>,
+        caller: &Caller<'_, Claude>,
+        start: &ToStart<'_>,
+    ) -> io::Result<Option<ClaudeInput>> {
+        let line = &start.installed.line;
+        let takes = start.version.is_some_and(|version| version >= OLDEST);
+        let is_pure = PURE.iter().all(|flag| line.flags.contains(flag));
+        if !call.may_continue() || !takes || !is_pure || self.ways.best().is_none() {
+            return Ok(None);
+        }
+        let now = opening::now_ms();
+        let now_told = match start.version.is_some_and(|version| version >= TELLS_SURROUNDINGS) {
+            true => {
+                let folder = self.folder(line, start.owner)?;
+                Some(Opening {
+                    date: opening::date(now),
+                    ..self.opening(line, &caller.key.env, folder.as_deref())
+                })
+            }
+            false => None,
+        };
+        let asked = value_of(line, "--model").unwrap_or_default();
+        let model = self.memory().model_of(&asked).map_or(asked.clone(), str::to_owned);
+        let scope = Scope {
+            key: caller.key,
+            login: caller.login,
+        };
+        let telling = Telling {
+            setup: &call.setup,
+            guard: call.guard,
+            note: call.note.as_deref(),
+            opening: now_told.as_ref(),
+            login: caller.login,
+            needs_thinking: needs_thinking(&model, start.version),
+            time: &iso(now),
+        };
+        let dialogue = Dialogue::of(call.thread.messages(), scope.begin(), &self.memory());
+        let transcript = dialogue.and_then(|dialogue| transcript::write(&dialogue, &telling));
+        Ok(Some(match transcript {
+            Ok(mut transcript) => ClaudeInput {
+                line: std::mem::take(&mut transcript.line),
+                transcript: Some(transcript),
+                untold: None,
+            },
+            Err(untold) => ClaudeInput {
+                untold: Some(untold),
+                ..ClaudeInput::line(in_words(call))
+            },
+        }))
+    }
+}
+
+fn in_words(call: &SessionCall<Setup>) -> String {
+    call.thread.whole(call.encoding, call.guard, call.note.as_deref())
+}
+
+/// The value of the flag `name` on a command line.
+fn value_of(line: &CommandLine, name: &str) -> Option<String> {
+    let at = line
+        .args
+        .iter()
+        .rposition(|arg| matches!(arg, Arg::Text(text) if text == name))?;
+    match line.args.get(at + 1) {
+        Some(Arg::Text(value)) => Some(value.clone()),
+        _ => None,
+    }
+}
 
 impl Form for Claude {
     const PROCESSES: Processes = Processes::Own {
@@ -35,17 +169,29 @@ impl Form for Claude {
         }
     }
 
-    fn whole(&self, call: &SessionCall<Setup>, _: &Caller<'_, Claude>) -> io::Result<String> {
-        Ok(call.thread.whole(call.encoding, call.guard, call.note.as_deref()))
+    fn whole(&self, call: &SessionCall<Setup>, caller: &Caller<'_, Claude>) -> io::Result<ClaudeInput> {
+        let resumable = match &caller.start {
+            Some(start) => self.resumable(call, caller, start)?,
+            None => None,
+        };
+        Ok(resumable.unwrap_or_else(|| ClaudeInput::line(in_words(call))))
     }
 
-    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<String, WhyAnew> {
+    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<ClaudeInput, WhyAnew> {
         let addition = call.thread.addition(known, call.guard, call.note.as_deref());
-        addition.ok_or(WhyAnew::OtherThread)
+        addition.map(ClaudeInput::line).ok_or(WhyAnew::OtherThread)
     }
 
-    fn text(_: &SessionCall<Setup>, input: &String) -> SentText {
-        let text = input.clone();
+    fn retold(input: &ClaudeInput) -> Retold {
+        match (&input.transcript, &input.untold) {
+            (Some(_), _) => Retold::Natively,
+            (None, untold) => Retold::InWords(untold.as_ref().map(ToString::to_string)),
+        }
+    }
+
+    fn text(_: &SessionCall<Setup>, input: &ClaudeInput) -> SentText {
+        let transcript = input.transcript.as_ref().map_or("", |transcript| &transcript.lines);
+        let text = format!("{transcript}{}", input.line);
         Box::new(move || text)
     }
 
@@ -54,12 +200,84 @@ impl Form for Claude {
             installed,
             surroundings,
             closing,
+            input,
             ..
         } = home.own()?;
-        ClaudeSession::start(installed.line.clone(), surroundings, closing)
+        let mut line = installed.line.clone();
+        let folder = self.folder(&line, surroundings.owner);
+        let folder = folder.map_err(|source| NotStarted::Scratch {
+            folder: std::env::temp_dir(),
+            source,
+        })?;
+        let facts = SessionFacts {
+            model: value_of(&line, "--model").unwrap_or_default(),
+            effort: value_of(&line, "--effort"),
+            opening: self.opening(&line, &surroundings.base_env, folder.as_deref()),
+        };
+        if let Some(path) = folder.as_deref().map(Scratch::folder) {
+            line.cwd = Cwd::Path(path.to_string_lossy().into_owned());
+        }
+        let transcript = input.and_then(|input| input.transcript.as_ref());
+        let resumed = transcript.zip(self.ways.best()).map(|(transcript, place)| {
+            let file = ThreadFile::attach(&mut line, &transcript.lines, place);
+            Resumed::new(file, place, Arc::clone(&self.ways), transcript.deferred.clone())
+        });
+        let with = StartWith { facts, folder, resumed };
+        ClaudeSession::start(line, surroundings, closing, with)
+    }
+
+    /// A transcript is an argument.
+    fn needs_own_process(input: &ClaudeInput) -> bool {
+        input.transcript.is_some()
     }
 
     fn next_setup(last: Option<&Setup>, next: &NextCall<'_>) -> Option<Setup> {
         Setup::next(last, next)
+    }
+
+    fn remember(&self, known: ClaudeReply, reply: &Reply, thread: &SessionThread, caller: &Caller<'_, Claude>) {
+        let ClaudeReply {
+            messages: Some(messages),
+            facts,
+        } = known
+        else {
+            return;
+        };
+        let model = messages.last().map(|message| message.model.clone());
+        let mut memory = self.memory();
+        if let Some(model) = &model {
+            memory.note_model(&facts.model, model);
+        }
+        // An answer by a schema is a call of the CLI's own, which only that session knows.
+        if caller.key.setup.output().is_some() {
+            return;
+        }
+        let blocks = messages.iter().flat_map(|message| &message.content);
+        let used = blocks.filter(|block| block["type"] == "tool_use");
+        let called = reply.tool_calls.iter().map(|call| call.id.as_str());
+        if !used.map(|block| block["id"].as_str().unwrap_or_default()).eq(called) {
+            return;
+        }
+        let scope = Scope {
+            key: caller.key,
+            login: caller.login,
+        };
+        let Ok(dialogue) = Dialogue::of(thread.messages(), scope.begin(), &memory) else {
+            return;
+        };
+        let opening = dialogue.rounds.is_empty().then_some(Opening { model, ..facts.opening });
+        let recalled = Recalled {
+            messages,
+            calls: reply.tool_calls.clone(),
+            effort: facts.effort,
+            opening,
+        };
+        let place = place(dialogue.print, recalled.calls.first(), &reply.content);
+        memory.keep(place, &recalled);
+    }
+
+    fn forget(&self) {
+        self.memory().close();
+        *self.folder.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }

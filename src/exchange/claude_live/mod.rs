@@ -7,11 +7,22 @@
 //! blocks ([`super::user_line`]). A [`session::ClaudeSession`] is one process, which takes one
 //! [turn](super::live::process_turn) after the other. The [`Pool`](super::live::pool::Pool) of a provider keeps
 //! sessions between the calls and finds the one that knows a thread's beginning.
+//!
+//! A thread that no session knows is read as a [`dialogue`], written as a [`transcript`] with what is [remembered](memory) of it, and
+//! [resumed](resumed) by a new process. Only what no transcript can hold is told in words ([`thread`]).
 
+pub mod dialogue;
 pub mod form;
+pub mod input;
+pub mod memory;
+pub mod opening;
 pub mod readiness;
+pub mod resumed;
+pub mod said;
 pub mod session;
 pub mod socket;
 pub mod thread;
+pub mod thread_file;
+pub mod transcript;
 pub mod turns;
 pub mod wire;

@@ -1,11 +1,12 @@
 //! One claude process that takes one turn after the other.
 //!
-//! In: a user line per turn. Out: [`Pulse`]s with the events of the turn, until it is over. Requests of the CLI's are answered on
+//! In: a [`ClaudeInput`] per turn. Out: [`Pulse`]s with the events of the turn, until it is over. Requests of the CLI's are answered on
 //! the way, and between turns as well ([`ClaudeSession::idle`]).
 //!
 //! ```text
 //! start ─▶ spare ─begin─▶ handshake + turn ─▶ resting ─begin─▶ turn ─▶ resting …
 //!   └─prime─▶ handshake ─▶ ready ─begin─▶ turn ─┘
+//! start with a transcript ─begin─▶ handshake + turn, or, where it ends in a deferred call: handshake ─▶ resumed ─▶ turn
 //! any of them ── end (killed, removed, awaited in the background)
 //! ```
 
@@ -18,7 +19,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::input::ClaudeInput;
+use super::memory::{Opening, SaidMessage};
+use super::opening;
 use super::readiness::Readiness;
+use super::resumed::{Beginning, Resumed};
+use super::said::SaidLines;
 use super::socket;
 use super::turns::{self, Turns};
 use super::wire;
@@ -60,21 +66,64 @@ pub struct ClaudeSession {
     tracker: TaskTracker,
     scratch: Option<Scratch>,
     socket: Option<Leftover>,
+    /// The transcript that the process was started with, and what is left to do of it.
+    resumed: Option<Resumed>,
+    /// The model's messages of the turn, as the CLI reports them.
+    said: SaidLines,
+    facts: SessionFacts,
+    /// The folder that it runs in, which others of its provider share.
+    folder: Option<Arc<Scratch>>,
+}
+
+/// What is known of a process beside its lines.
+#[derive(Debug, Clone, Default)]
+pub struct SessionFacts {
+    /// The model that it was asked for; "" for the CLI's own choice.
+    pub model: String,
+    /// The effort that it was started with.
+    pub effort: Option<String>,
+    /// What it says of its surroundings.
+    pub opening: Opening,
+}
+
+/// What is known of a reply beside its events.
+#[derive(Debug)]
+pub struct ClaudeReply {
+    /// The model's messages, if they are all that the API was told in the turn.
+    pub messages: Option<Vec<SaidMessage>>,
+    pub facts: SessionFacts,
+}
+
+/// What a process is started with beside its command line.
+#[derive(Debug, Default)]
+pub(super) struct StartWith {
+    pub facts: SessionFacts,
+    pub folder: Option<Arc<Scratch>>,
+    pub resumed: Option<Resumed>,
 }
 
 impl ClaudeSession {
-    /// Starts a process without a setup.
+    /// Starts a process without a setup, with the transcript that it resumes, if there is one.
     ///
     /// # Errors
     /// [`NotStarted`].
-    pub fn start(
+    pub(super) fn start(
         line: CommandLine,
         surroundings: Surroundings,
         cancel: &CancellationToken,
+        with: StartWith,
     ) -> Result<ClaudeSession, NotStarted> {
+        let StartWith {
+            facts,
+            folder,
+            mut resumed,
+        } = with;
         let (owner, tracker) = (surroundings.owner, surroundings.tracker.clone());
         let program = PathBuf::from(&line.program);
         let (mut running, scratch) = print::launch(line, Stdin::Open, surroundings, cancel)?;
+        if let (Some(resumed), Some(scratch)) = (&mut resumed, &scratch) {
+            resumed.file_is_in(&scratch.path());
+        }
         let stdin = running.stdin().ok_or_else(|| {
             NotStarted::Process(StartError::Os {
                 file: program,
@@ -93,6 +142,10 @@ impl ClaudeSession {
             tracker,
             scratch,
             socket: None,
+            resumed,
+            said: SaidLines::default(),
+            facts,
+            folder,
         })
     }
 
@@ -102,17 +155,34 @@ impl ClaudeSession {
         wire::initialize(INITIALIZE, setup)
     }
 
-    /// Begins a turn with the user line `user`. The first turn sends the CLI `setup` in the same write: it reaches the API in 41
-    /// ms that way, and the CLI takes its lines in order (CLI-FACTS 1.7).
-    pub fn begin(&mut self, user: &str, setup: &Arc<Setup>) {
+    /// Begins a turn with a user line. The first turn sends the CLI `setup` in the same write: it reaches the API in 41 ms that way,
+    /// and the CLI takes its lines in order (CLI-FACTS 1.7). A transcript that ends in a deferred call is resumed before the line.
+    fn begin(&mut self, input: ClaudeInput, setup: &Arc<Setup>) {
         self.streams.begin_turn();
         self.decoder = decoder();
+        self.said = SaidLines::default();
+        if self.facts.opening.date.is_none() {
+            self.facts.opening.date = opening::date(opening::now_ms());
+        }
         let mut lines = String::new();
         if self.handshake == Handshake::Unasked {
             lines = self.initialize(setup);
         }
-        lines.push_str(&self.turns.begin(user));
+        match self.resumed.as_mut().filter(|resumed| resumed.waits()) {
+            Some(resumed) => resumed.hold(input.line),
+            None => lines.push_str(&self.turns.begin(&input.line)),
+        }
         self.streams.say(lines);
+    }
+
+    /// Sends the user line that waits for the end of a resumption.
+    fn go_on(&mut self) {
+        if self.handshake == Handshake::Done
+            && let Some(line) = self.resumed.as_mut().and_then(Resumed::line)
+        {
+            let line = self.turns.begin(&line);
+            self.streams.say(line);
+        }
     }
 
     /// Returns whether the CLI has answered all that it was sent ahead, and has got all answers.
@@ -134,6 +204,17 @@ impl ClaudeSession {
             return self.control(inbound);
         }
         self.note_socket(line);
+        if let Some(resumed) = &mut self.resumed {
+            match resumed.read(line, self.handshake == Handshake::Done) {
+                Beginning::Over => {}
+                Beginning::Waits => {
+                    self.go_on();
+                    return Pulse::Alive;
+                }
+                Beginning::Lost => return Pulse::Lost,
+            }
+        }
+        self.said.read(line, self.resumed.as_ref().and_then(Resumed::call));
         let before = events.len();
         self.decoder.push(line.as_bytes(), events);
         self.decoder.push(b"\n", events);
@@ -180,18 +261,28 @@ impl ClaudeSession {
                 _ => {}
             }
         }
-        events.retain(|event| !matches!(event, Event::ToolCallDelta { name, .. } if name.is_empty()));
+        let deferred = self.resumed.as_ref().and_then(Resumed::call);
+        events.retain(|event| match event {
+            Event::ToolCallDelta { name, .. } => !name.is_empty(),
+            // The CLI has asked for a result that the caller knows.
+            Event::ToolResult { tool_call_id, .. } => deferred != Some(tool_call_id.as_str()),
+            _ => true,
+        });
         if !over {
             return Pulse::Alive;
         }
         self.turns.end();
+        self.resumed = None;
         Pulse::TurnOver
     }
 
     /// Answers a control line, and keeps what it tells of the process's readiness.
     fn control(&mut self, inbound: Inbound) -> Pulse {
         let answer = match inbound {
-            Inbound::Hook { request_id } => wire::deferred(&request_id),
+            Inbound::Hook { request_id, call } => match self.resumed.as_ref().and_then(Resumed::call) {
+                Some(deferred) if call.as_deref() == Some(deferred) => wire::allowed(&request_id),
+                _ => wire::deferred(&request_id),
+            },
             Inbound::Mcp { request_id, message } => {
                 self.readiness.server_asked = true;
                 let message: mcp_server::Message = serde_json::from_str(message.get()).unwrap_or_default();
@@ -201,6 +292,11 @@ impl ClaudeSession {
                     Answered::Tools(answer) => {
                         self.readiness.tools_listed = true;
                         wire::mcp_answer(&request_id, &answer)
+                    }
+                    Answered::Call
+                        if let Some(outcome) = self.resumed.as_ref().and_then(|resumed| resumed.outcome(&message)) =>
+                    {
+                        wire::mcp_answer(&request_id, &mcp_server::called(&message, outcome))
                     }
                     Answered::Call => {
                         return Pulse::Unsupported(
@@ -229,6 +325,10 @@ impl ClaudeSession {
                     return Pulse::Unsupported(format!("it refuses to be initialised: {reason}"));
                 }
                 self.handshake = Handshake::Done;
+                if let Some(resumed) = &mut self.resumed {
+                    resumed.is_read();
+                }
+                self.go_on();
                 // Lines are taken in order: a CLI that has answered this one will not answer the one before any more.
                 self.readiness.answered = true;
                 return Pulse::Alive;
@@ -251,9 +351,8 @@ impl ClaudeSession {
 
 impl Session for ClaudeSession {
     type Setup = Setup;
-    /// A user line.
-    type Input = String;
-    type ReplyFacts = ();
+    type Input = ClaudeInput;
+    type ReplyFacts = ClaudeReply;
 
     /// 2.1.197 to 2.1.332 put "[Tool use interrupted]" in the place of such a call.
     const LOSES_REPEATED_IDS: bool = true;
@@ -262,9 +361,13 @@ impl Session for ClaudeSession {
         self.process().pid()
     }
 
-    async fn turn(&mut self, turn: TurnInput<ClaudeSession>, report: &Report) -> TurnEnd<()> {
-        self.begin(&turn.input, &turn.setup);
-        process_turn::read(self, turn.origin, report).await
+    async fn turn(&mut self, turn: TurnInput<ClaudeSession>, report: &Report) -> TurnEnd<ClaudeReply> {
+        self.begin(turn.input, &turn.setup);
+        let end = process_turn::read(self, turn.origin, report).await;
+        end.knowing(|| ClaudeReply {
+            messages: std::mem::take(&mut self.said).whole(),
+            facts: self.facts.clone(),
+        })
     }
 
     async fn stop(self, kill_grace: Duration) -> Option<EndedProcess> {
@@ -289,7 +392,7 @@ impl Session for ClaudeSession {
                     match self.read(&line, &mut unheard) {
                         Pulse::Unsupported(reason) => return Pulse::Unsupported(reason),
                         Pulse::TurnOver => return Pulse::Unsupported("it answers what nobody has asked".to_owned()),
-                        Pulse::Alive | Pulse::Ready { .. } | Pulse::Ended => {}
+                        Pulse::Alive | Pulse::Ready { .. } | Pulse::Ended | Pulse::Lost => {}
                     }
                     unheard.clear();
                 }
@@ -351,9 +454,10 @@ impl Session for ClaudeSession {
             decoder,
             scratch,
             socket,
+            folder,
             ..
         } = self;
-        Some(streams.ended(decoder, (scratch, socket)).await)
+        Some(streams.ended(decoder, (scratch, socket, folder)).await)
     }
 
     fn serves_any_start(setup: &Setup) -> bool {

@@ -79,6 +79,15 @@ pub fn interrupt(request_id: &str) -> String {
 
 /// The answer to the hook: the call is left to the caller, and the turn ends (CLI-FACTS 1b §7).
 pub fn deferred(request_id: &str) -> String {
+    decided(request_id, "defer")
+}
+
+/// The answer to the hook for a call of a resumed thread, whose result is known: the CLI asks its tools' server for it.
+pub fn allowed(request_id: &str) -> String {
+    decided(request_id, "allow")
+}
+
+fn decided(request_id: &str, permission_decision: &'static str) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct ClaudeOutput {
@@ -92,7 +101,7 @@ pub fn deferred(request_id: &str) -> String {
     }
     let decision = Decision {
         hook_event_name: "PreToolUse",
-        permission_decision: "defer",
+        permission_decision,
     };
     success(
         request_id,

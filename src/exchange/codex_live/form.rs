@@ -15,7 +15,9 @@ use super::setup::Setup;
 use super::tools;
 use super::turn::{CodexInput, CodexReplyFacts, CodexSession, asked_model};
 use super::{items, native};
-use crate::form::{Caller, Form, ProcessOptions, Processes, Proof, ServerStart, SessionCall, SessionHome, WhyAnew};
+use crate::form::{
+    Caller, Form, ProcessOptions, Processes, Proof, Retold, ServerStart, SessionCall, SessionHome, WhyAnew,
+};
 use crate::host::Host;
 use crate::installed::{Binary, Installed};
 use crate::live::setup::SetupParts;
@@ -128,6 +130,9 @@ impl Form for Codex {
 
     fn line(line: CommandLine, file: &Path) -> CommandLine {
         native::direct(line, file)
+    }
+    fn retold(_: &CodexInput) -> Retold {
+        Retold::Natively
     }
 
     fn whole(&self, call: &SessionCall<Setup>, caller: &Caller<'_, Codex>) -> io::Result<CodexInput> {

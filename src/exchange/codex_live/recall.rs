@@ -6,25 +6,18 @@
 //! and calls. Reasoning is sealed for one account and one conversation: it can't be used with another system prompt, other tools
 //! or another login.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::setup::Setup;
-use crate::live::fingerprint::Fingerprint;
 use crate::live::history::{Chain, words_of};
 use crate::live::pool::SessionKey;
 use crate::live::prose::Prose;
+use crate::live::replies::Replies;
 use dfp_model::message::{Message, Role};
-
-/// The limit of the memory that is used for all entries together, bytes.
-const MOST_BYTES: usize = 32 * 1024 * 1024;
-
-/// The memory of an entry beside its JSON, bytes: its places in the table and in the order, three times, since either has room
-/// for twice as many if it has just grown, and stood beside its old self while it did; and the allocator's overhead for the JSON.
-const ENTRY_BYTES: usize = 3 * (size_of::<(Fingerprint, CodexKept)>() + 1 + size_of::<Fingerprint>()) + 16;
 
 /// The scope of a conversation: the instructions that the model gets beside the messages, and the account that asks it.
 #[derive(Debug, Clone, Copy)]
@@ -98,10 +91,6 @@ impl Recalled {
     }
 }
 
-/// A reply as it is stored: the JSON of [`Packed`], one piece of memory of known size. As values it takes ten times as much.
-#[derive(Debug)]
-struct CodexKept(Box<str>);
-
 /// The JSON of a [`Recalled`].
 #[derive(Serialize, Deserialize)]
 struct Packed<Items, Ids> {
@@ -109,37 +98,23 @@ struct Packed<Items, Ids> {
     callers: Ids,
 }
 
-impl CodexKept {
-    /// Packs a reply; `None` for items that can't be written as JSON, which no API sends.
-    fn pack(recalled: &Recalled) -> Option<CodexKept> {
-        let packed = Packed {
-            items: recalled.items(),
-            callers: &*recalled.callers,
-        };
-        serde_json::to_string(&packed)
-            .ok()
-            .map(|json| CodexKept(json.into_boxed_str()))
-    }
+/// Packs a reply; `None` for items that can't be written as JSON, which no API sends.
+fn pack(recalled: &Recalled) -> Option<String> {
+    let packed = Packed {
+        items: recalled.items(),
+        callers: &*recalled.callers,
+    };
+    serde_json::to_string(&packed).ok()
+}
 
-    fn unpack(&self) -> Option<Recalled> {
-        let Packed { items, callers } = serde_json::from_str(&self.0).ok()?;
-        Some(Recalled::new(items, callers))
-    }
-
-    /// The memory that storing it takes, bytes.
-    fn bytes(&self) -> usize {
-        self.0.len() + ENTRY_BYTES
-    }
+fn unpack(json: &str) -> Option<Recalled> {
+    let Packed { items, callers } = serde_json::from_str(json).ok()?;
+    Some(Recalled::new(items, callers))
 }
 
 /// The latest replies of a provider.
 #[derive(Debug, Default)]
-pub struct Recall {
-    replies: HashMap<Fingerprint, CodexKept>,
-    order: VecDeque<Fingerprint>,
-    bytes: usize,
-    is_closed: bool,
-}
+pub struct Recall(Replies);
 
 impl Recall {
     /// Stores `recalled`, the reply to `thread`, which is its last message, in `scope`.
@@ -148,20 +123,9 @@ impl Recall {
         let Some(print) = thread.iter().map(|message| chain.push(message)).last() else {
             return;
         };
-        if self.is_closed || self.replies.contains_key(&print) {
-            return;
+        if let Some(json) = pack(recalled) {
+            self.0.keep(print, json);
         }
-        let Some(kept) = CodexKept::pack(recalled).filter(|kept| kept.bytes() <= MOST_BYTES) else {
-            return;
-        };
-        self.bytes += kept.bytes();
-        while self.bytes > MOST_BYTES {
-            let oldest = self.order.pop_front().and_then(|print| self.replies.remove(&print));
-            let Some(oldest) = oldest else { break };
-            self.bytes -= oldest.bytes();
-        }
-        self.replies.insert(print, kept);
-        self.order.push_back(print);
     }
 
     /// The stored replies for the model's messages in `thread`, by their index.
@@ -171,7 +135,7 @@ impl Recall {
         for (at, message) in thread.iter().enumerate() {
             let print = chain.push(message);
             if message.role == Role::Ai
-                && let Some(recalled) = self.replies.get(&print).and_then(CodexKept::unpack)
+                && let Some(recalled) = self.0.get(&print).and_then(unpack)
                 && recalled.calls() == message.tool_calls.len()
             {
                 // The words are not the model's: from here on the beginning is another one. Without calls, the words are in the
@@ -187,10 +151,7 @@ impl Recall {
 
     /// Drops all entries, and stores nothing any more: the provider is closed.
     pub fn close(&mut self) {
-        *self = Recall {
-            is_closed: true,
-            ..Recall::default()
-        };
+        self.0.close();
     }
 }
 

@@ -7,7 +7,9 @@ use super::history;
 use super::service::CopilotService;
 use super::setup::Setup;
 use super::turn::{CopilotCallResult, CopilotInput, CopilotSession};
-use crate::form::{Caller, Form, ProcessOptions, Processes, Proof, ServerStart, SessionCall, SessionHome, WhyAnew};
+use crate::form::{
+    Caller, Form, ProcessOptions, Processes, Proof, Retold, ServerStart, SessionCall, SessionHome, WhyAnew,
+};
 use crate::host::Host;
 use crate::live::setup::SetupParts;
 use crate::live::thread::KnownThread;
@@ -52,6 +54,9 @@ impl Form for Copilot {
     /// The server serves all choices: they are sent with each session.
     fn options(_: Option<&Setup>, _: Option<&Choices>) -> ProcessOptions {
         ProcessOptions::default()
+    }
+    fn retold(_: &CopilotInput) -> Retold {
+        Retold::Natively
     }
 
     fn whole(&self, call: &SessionCall<Setup>, _: &Caller<'_, Copilot>) -> io::Result<CopilotInput> {

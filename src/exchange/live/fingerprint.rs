@@ -24,7 +24,7 @@ impl Fingerprint {
 static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
 
 /// The fingerprint of the data that `hash` feeds in.
-pub(super) fn print(hash: impl Fn(&mut DefaultHasher)) -> Fingerprint {
+pub(crate) fn print(hash: impl Fn(&mut DefaultHasher)) -> Fingerprint {
     let [a, b] = &*KEYS;
     let (mut a, mut b) = (a.build_hasher(), b.build_hasher());
     hash(&mut a);

@@ -96,7 +96,7 @@ pub(super) fn watch<S: Session>(
                     Pulse::Ready { is_primed } => tell(StartState::Ready { is_primed }),
                     Pulse::Unsupported(reason) => break End::Unsupported(reason),
                     Pulse::Alive => {}
-                    Pulse::TurnOver | Pulse::Ended => break End::Gone,
+                    Pulse::TurnOver | Pulse::Ended | Pulse::Lost => break End::Gone,
                 },
                 () = sleep_until(answers_by.unwrap_or(expires)), if answers_by.is_some() => {
                     let limit = HANDSHAKE.as_secs();

@@ -14,6 +14,7 @@ pub mod inbox;
 pub mod pool;
 pub mod process_turn;
 pub mod prose;
+pub mod replies;
 pub mod session;
 pub mod setup;
 mod spare;

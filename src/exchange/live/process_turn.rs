@@ -65,6 +65,7 @@ pub async fn read<S: Session>(session: &mut S, origin: Origin, report: &Report) 
             reason,
             may_have_asked: is_handshaken,
         },
+        Pulse::Lost => TurnEnd::Vanished,
         Pulse::Ended if origin != Origin::Fresh && lines(session) == 0 => TurnEnd::Vanished,
         Pulse::Ended => TurnEnd::ProcessGone {
             process: None,

@@ -68,6 +68,8 @@ pub enum Pulse {
     Unsupported(String),
     /// The process is going or gone, or the session can't continue.
     Ended,
+    /// The process could not read what it was started with: another one can take the turn.
+    Lost,
 }
 
 /// A session of any form. The methods with a body are for some forms alone.

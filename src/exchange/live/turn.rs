@@ -72,6 +72,30 @@ pub enum TurnEnd<R> {
     Stopped(Option<Box<EndedProcess>>),
 }
 
+impl TurnEnd<()> {
+    /// This end, with what `known` tells of its reply, if there is one.
+    pub fn knowing<R>(self, known: impl FnOnce() -> R) -> TurnEnd<R> {
+        match self {
+            TurnEnd::Reply {
+                goes_on,
+                known: (),
+                diagnostics,
+                stdout_tail,
+            } => TurnEnd::Reply {
+                goes_on,
+                known: known(),
+                diagnostics,
+                stdout_tail,
+            },
+            TurnEnd::Failed => TurnEnd::Failed,
+            TurnEnd::Vanished => TurnEnd::Vanished,
+            TurnEnd::Unsupported { reason, may_have_asked } => TurnEnd::Unsupported { reason, may_have_asked },
+            TurnEnd::ProcessGone { process, is_handshaken } => TurnEnd::ProcessGone { process, is_handshaken },
+            TurnEnd::Stopped(end) => TurnEnd::Stopped(end),
+        }
+    }
+}
+
 impl<R> TurnEnd<R> {
     /// Makes the end of a turn with a reply whose events have told everything.
     pub fn reply(goes_on: bool, known: R) -> TurnEnd<R> {

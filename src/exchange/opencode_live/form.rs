@@ -8,7 +8,9 @@ use super::service::OpencodeService;
 use super::setup::Setup;
 use super::turn::{OpencodeInput, OpencodeSession, with_note};
 use super::wire::InputPart;
-use crate::form::{Caller, Form, ProcessOptions, Processes, Proof, ServerStart, SessionCall, SessionHome, WhyAnew};
+use crate::form::{
+    Caller, Form, ProcessOptions, Processes, Proof, Retold, ServerStart, SessionCall, SessionHome, WhyAnew,
+};
 use crate::host::Host;
 use crate::installed::Installed;
 use crate::live::setup::SetupParts;
@@ -47,6 +49,9 @@ impl Form for Opencode {
             choices: choices.cloned(),
             system_prompt: None,
         }
+    }
+    fn retold(_: &OpencodeInput) -> Retold {
+        Retold::Natively
     }
 
     fn whole(&self, call: &SessionCall<Setup>, _: &Caller<'_, Opencode>) -> io::Result<OpencodeInput> {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::input::{self, FirstInput, QwenInput};
 use super::session::{QwenSession, SessionStart};
 use super::tools::Tools;
-use crate::form::{Caller, Form, OwnProcess, ProcessOptions, Processes, SentText, SessionCall, SessionHome, WhyAnew};
+use crate::form::{
+    Caller, Form, OwnProcess, ProcessOptions, Processes, Retold, SentText, SessionCall, SessionHome, WhyAnew,
+};
 use crate::host::Host;
 use crate::live::setup::{NextCall, Setup, SetupParts};
 use crate::live::thread::KnownThread;
@@ -65,6 +67,14 @@ impl Form for Qwen {
             call.note.as_deref(),
             random::bits()?,
         ))
+    }
+
+    /// A chat file holds the messages of the model's API.
+    fn retold(opening: &FirstInput) -> Retold {
+        match opening.chat {
+            Some(_) => Retold::Natively,
+            None => Retold::InWords(None),
+        }
     }
 
     fn text(_: &SessionCall<Setup>, opening: &FirstInput) -> SentText {

@@ -296,7 +296,7 @@ impl QwenSession {
             }
             Inbound::Answer { .. } | Inbound::Nothing => return Pulse::Alive,
             Inbound::Permission { request_id } => denied(&request_id),
-            Inbound::Hook { request_id } | Inbound::Mcp { request_id, .. } => {
+            Inbound::Hook { request_id, .. } | Inbound::Mcp { request_id, .. } => {
                 refused(&request_id, "deep-factor-providers has asked for nothing of the kind")
             }
             Inbound::Unknown { request_id, subtype } => refused(

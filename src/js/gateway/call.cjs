@@ -35,7 +35,7 @@ const { DROPPABLE } = require("./models.cjs");
  * @property {string | undefined} runId
  * @property {string} model who answers, `provider/model`
  * @property {string | undefined} engine
- * @property {"new" | "continued" | "replayed" | undefined} session
+ * @property {import("../../../index.js").RunInfo["session"]} session
  * @property {string[]} warnings
  * @property {import("../../../index.js").TokenUsage | undefined} usage
  * @property {Extract<ProviderEvent, { type: "rate_limit" }> | undefined} limit
@@ -135,7 +135,7 @@ function begin(call, target, { signal, record }, receiver) {
       case "start":
         facts.runId = event.runId;
         facts.engine = event.engine ?? (event.pid === undefined ? "api" : undefined);
-        if (answered) facts.session = event.continued ? "continued" : "replayed";
+        if (answered) facts.session = event.session ?? (event.continued ? "continued" : "replayed");
         break;
       case "fallback":
         facts.model = target.names[event.index + 1] ?? facts.model;

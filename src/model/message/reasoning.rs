@@ -172,6 +172,13 @@ impl Returned {
         (!details.is_empty()).then(|| to_raw_value(&returned).ok()).flatten()
     }
 
+    /// The model that gave the reasoning of `message`, if it says so.
+    pub fn model(message: &Message) -> Option<String> {
+        let raw = message.reasoning.as_ref()?;
+        let returned: Returned = serde_json::from_value(json_value(raw.get())).ok()?;
+        returned.model.filter(|model| !model.is_empty())
+    }
+
     /// The reasoning of `message`, if `origin` gave it. If the model is known on both sides, it must be the same.
     pub fn to(origin: &Origin, message: &Message) -> Option<Vec<ReasoningDetail>> {
         let raw = message.reasoning.as_ref()?;
@@ -189,6 +196,19 @@ impl Returned {
             .collect();
         (same && same_model && !details.is_empty()).then_some(details)
     }
+}
+
+/// The thinking blocks of Anthropic's Messages API in `details`. Only signed and sealed ones count, since it refuses others.
+pub fn thinking_blocks(details: &[ReasoningDetail]) -> Vec<Value> {
+    let ours = details.iter().filter(|detail| detail.word("format") == ANTHROPIC);
+    let block = |detail: &ReasoningDetail| match (detail.word("type"), detail.word("signature")) {
+        ("reasoning.text", signature) if !signature.is_empty() => {
+            Some(json!({"type": "thinking", "thinking": detail.shown(), "signature": signature}))
+        }
+        ("reasoning.encrypted", _) => Some(json!({"type": "redacted_thinking", "data": detail.word("data")})),
+        _ => None,
+    };
+    ours.filter_map(block).collect()
 }
 
 /// The reasoning items of the Responses API in `details`. Only sealed ones count, since others mean nothing to that API.

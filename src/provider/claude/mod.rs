@@ -4,6 +4,7 @@
 //! attachments, slash commands, transcripts or retries of the CLI's own.
 
 mod errors;
+pub mod transcripts;
 
 use std::borrow::Cow;
 

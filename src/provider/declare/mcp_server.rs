@@ -180,6 +180,23 @@ pub fn acknowledged(message: &Message) -> Box<RawValue> {
     result(message.id.unwrap_or(zero), Nothing {})
 }
 
+/// The answer to the call in `message`, with this result.
+pub fn called(message: &Message, outcome: &RawValue) -> Box<RawValue> {
+    result(message.id.unwrap_or(RawValue::NULL), outcome)
+}
+
+/// The id of the call in `message` by which its client names it under `key` in the request's `_meta`.
+pub fn call_id(message: &Message, key: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow, rename = "_meta")]
+        meta: Option<&'a RawValue>,
+    }
+    let params: Params = serde_json::from_str(message.params?.get()).ok()?;
+    let meta: serde_json::Value = serde_json::from_str(params.meta?.get()).ok()?;
+    meta.get(key)?.as_str().map(str::to_owned)
+}
+
 /// The answer to the request `id` that has succeeded.
 pub fn result<T: Serialize>(id: &RawValue, result: T) -> Box<RawValue> {
     rpc(id, Outcome::Result(result))

@@ -302,9 +302,10 @@ proptest! {
             provider: engine.id(),
             login: None,
             server: None,
+            start: None,
         };
-        let line = Claude.whole(&call, &caller).unwrap();
-        let (found, text) = read_line(&line);
+        let input = Claude::default().whole(&call, &caller).unwrap();
+        let (found, text) = read_line(&input.line);
         prop_assert_eq!(found, owned(&media(&thread)));
         // Content of the user alone is passed on unchanged.
         if text.contains("<thread>") {

@@ -272,12 +272,14 @@ async fn turn<F: Form>(
     let Begun {
         turn,
         origin,
+        session,
         notes,
         sent,
         figures,
     } = begun;
     if engine_used == EngineUsed::Live {
         info.continued = Some(origin == Origin::Continued);
+        info.session = Some(session);
     }
     let mut fields = json!({"attempt": attempt.number, "flags": installed.line.flags});
     if let (Value::Object(fields), Value::Object(figures)) = (&mut fields, figures) {

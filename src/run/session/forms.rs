@@ -166,7 +166,7 @@ fn live(folder: &str, provider: &Provider, options: &Options, runs: &TaskTracker
         Arc::new(Sessions::new(form, options, runs))
     }
     Some(match folder {
-        "claude_live" => KeptEngine::Claude(of(Claude, options, runs)),
+        "claude_live" => KeptEngine::Claude(of(Claude::default(), options, runs)),
         "qwen_live" => {
             let long_pauses = provider.errors.long_pauses;
             KeptEngine::Qwen(of(Qwen { long_pauses }, options, runs))

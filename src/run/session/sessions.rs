@@ -12,11 +12,13 @@ use super::ahead;
 use super::servers::{Shared, Starts, Wanted};
 use super::trial;
 use crate::base::{Base, not_started};
+use crate::capabilities;
 use crate::cli_attempt::CliAttempt;
 use crate::content::refuse_content;
 use crate::live_support::{LiveSupport, Unserved};
 use dfp_exchange::form::{
-    Caller, Form, InServer, InputOf, OwnProcess, Processes, SentText, SessionCall, SessionHome, SetupOf, WhyAnew,
+    Caller, Form, InServer, InputOf, OwnProcess, Processes, Retold, SentText, SessionCall, SessionHome, SetupOf,
+    ToStart, WhyAnew,
 };
 use dfp_exchange::installed::Installed;
 use dfp_exchange::live::pool::{Bounds, EvictionReason, Pool, SessionKey};
@@ -25,7 +27,7 @@ use dfp_exchange::live::turn::{Kept, Park, Turn, TurnStart};
 use dfp_exchange::print::NotStarted;
 use dfp_exchange::{Evidence, Invocation};
 use dfp_model::error::ProviderError;
-use dfp_model::event::Event;
+use dfp_model::event::{Event, SessionUsed};
 use dfp_model::message::content::{self, Accepts};
 use dfp_process::StartError;
 use dfp_process::limit::Permit;
@@ -55,14 +57,21 @@ impl<'a, F: Form> TurnAsked<'a, F> {
         }
     }
 
-    /// The input of a session that knows nothing, which may be one of `server`.
-    fn whole(&self, form: &F, server: Option<&F::Server>) -> Result<InputOf<F>, NotBegun> {
+    /// The input of a session that knows nothing, which may be one of `server`, or in a process that is to be started.
+    fn whole(&self, form: &F, server: Option<&F::Server>, starts: bool) -> Result<InputOf<F>, NotBegun> {
         let engine = self.attempt.call.engine;
+        let check = engine.provider.checks.live;
+        let start = starts.then(|| ToStart {
+            installed: self.installed,
+            version: check.and_then(|check| capabilities::version(&check, &self.installed.binary)),
+            owner: engine.owner,
+        });
         let caller = Caller {
             key: &self.key(),
             provider: engine.id(),
             login: engine.login(),
             server,
+            start,
         };
         form.whole(self.call, &caller).map_err(|source| {
             let folder = std::env::temp_dir();
@@ -83,6 +92,8 @@ impl<'a, F: Form> TurnAsked<'a, F> {
 pub(crate) struct Begun<F: Form> {
     pub turn: Turn<F::Session>,
     pub origin: Origin,
+    /// The way in which the session has come to know the thread.
+    pub session: SessionUsed,
     /// The events that are reported about the session.
     pub notes: Vec<Event>,
     /// The text that was sent; called only if nobody reports usage.
@@ -274,6 +285,13 @@ impl<F: Form> Sessions<F> {
             session.end();
             return Err(NotBegun::Failed(refuse_content(engine, &refused, &who, &Accepts::TEXT)));
         }
+        let retold = F::retold(&input);
+        let session_used = match origin {
+            Origin::Continued => SessionUsed::Continued,
+            Origin::Fresh | Origin::Spare if !call.may_continue() => SessionUsed::New,
+            Origin::Fresh | Origin::Spare if retold == Retold::Natively => SessionUsed::Restored,
+            Origin::Fresh | Origin::Spare => SessionUsed::Replayed,
+        };
         let notes = match origin {
             Origin::Continued => Vec::new(),
             Origin::Fresh | Origin::Spare => {
@@ -283,7 +301,12 @@ impl<F: Form> Sessions<F> {
                 };
                 let evicted = self.pool.eviction(&key, &call.thread);
                 let evicted = evicted.map(|why| evicted_warning(why, &engine.options, &places));
-                why_anew.and_then(too_long).into_iter().chain(evicted).collect()
+                let in_words = match retold {
+                    Retold::InWords(Some(why)) => Some(in_words_warning(&why)),
+                    Retold::InWords(None) | Retold::Natively => None,
+                };
+                let notes = why_anew.and_then(too_long).into_iter();
+                notes.chain(evicted).chain(in_words).collect()
             }
         };
         let figures = match session.host() {
@@ -301,6 +324,7 @@ impl<F: Form> Sessions<F> {
         Ok(Begun {
             turn: Turn::begin(session, TurnInput { input, setup, origin }, start),
             origin,
+            session: session_used,
             notes,
             sent,
             figures,
@@ -315,13 +339,13 @@ impl<F: Form> Sessions<F> {
         tried: Option<Box<F::Session>>,
     ) -> Result<Found<F>, NotBegun> {
         if let Some(session) = tried {
-            return Ok((session, asked.whole(&self.form, None)?, Origin::Fresh));
+            return Ok((session, asked.whole(&self.form, None, false)?, Origin::Fresh));
         }
         let installed = asked.looked_at()?;
         let (attempt, setup) = (asked.attempt, &asked.call.setup);
         let engine = attempt.call.engine;
         if !F::PROCESSES.are_shared() {
-            let input = asked.whole(&self.form, None)?;
+            let input = asked.whole(&self.form, None, true)?;
             if asked.takes_waiting
                 && !F::needs_own_process(&input)
                 && let Some(session) = self.pool.claim_spare(key).await
@@ -340,7 +364,7 @@ impl<F: Form> Sessions<F> {
         if let Some(what) = F::lacks(&server, setup) {
             return Err(NotBegun::Left(what));
         }
-        let input = asked.whole(&self.form, Some(&server))?;
+        let input = asked.whole(&self.form, Some(&server), false)?;
         let place = InServer {
             server,
             setup: Arc::clone(setup),
@@ -394,6 +418,7 @@ impl<F: Form> Sessions<F> {
                     provider: engine.id(),
                     login: engine.login(),
                     server: None,
+                    start: None,
                 };
                 sessions.form.remember(known, reply, &thread, &caller);
             }
@@ -410,6 +435,12 @@ impl<F: Form> Sessions<F> {
             }
         })
     }
+}
+
+/// The warning that the thread was told as text, where `why` says which message made that necessary.
+fn in_words_warning(why: &str) -> Event {
+    let message = format!("the conversation was told to a new process as text, since {why}");
+    warning("THREAD_AS_TEXT", message)
 }
 
 /// The warning that results can't go to the process that waits for them.

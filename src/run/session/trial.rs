@@ -112,7 +112,7 @@ pub(super) async fn run<F: Form>(
             session.end();
             reason
         }
-        Ok(Pulse::Alive | Pulse::TurnOver | Pulse::Ended) => {
+        Ok(Pulse::Alive | Pulse::TurnOver | Pulse::Ended | Pulse::Lost) => {
             let Some(process) = session.ended(true).await else {
                 return Err(NotBegun::Unsupported(Unsupported::because("it has ended")));
             };

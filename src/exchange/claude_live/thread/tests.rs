@@ -84,8 +84,8 @@ fn results_go_on_with_the_apis_ids_in_any_order_and_as_they_are() {
     assert_eq!(
         sent(&thread.addition(&known(), GUARD, None).unwrap()),
         json!([
-            {"type": "tool_result", "tool_use_id": "toolu_1", "content": "3"},
-            {"type": "tool_result", "tool_use_id": "t2", "content": [{"type": "text", "text": "x"}], "is_error": true},
+            {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "3"}]},
+            {"type": "tool_result", "tool_use_id": "t2", "content": "x", "is_error": true},
             {"type": "text", "text": "\n/help me"},
         ])
     );
@@ -250,8 +250,8 @@ fn the_known_habits_of_agents_are_the_same_thread() {
         assert_eq!(
             sent(&thread.addition(&known(), GUARD, None).unwrap()),
             json!([
-                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "3"},
-                {"type": "tool_result", "tool_use_id": "t2", "content": "0"},
+                {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "3"}]},
+                {"type": "tool_result", "tool_use_id": "t2", "content": [{"type": "text", "text": "0"}]},
             ]),
             "{habit}"
         );
@@ -549,7 +549,11 @@ proptest! {
             let known = thread(&json!(write(at, tastes[at], Completeness::All))).known_with(&reply, pending);
             let mut next = write(at + 1, tastes[at + 1], Completeness::Perhaps);
             let mut expected: Vec<Value> = calls.iter().map(|(call, result)| {
-                json!({"type": "tool_result", "tool_use_id": format!("api_{}", call["id"].as_str().unwrap()), "content": result})
+                let content = match result.trim().is_empty() {
+                    true => json!(result),
+                    false => json!([{"type": "text", "text": result}]),
+                };
+                json!({"type": "tool_result", "tool_use_id": format!("api_{}", call["id"].as_str().unwrap()), "content": content})
             }).collect();
             if more {
                 next.push(json!({"type": "human", "content": "and?"}));

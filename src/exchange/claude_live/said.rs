@@ -1,0 +1,124 @@
+//! The model's messages of a turn, as the CLI reports them.
+//!
+//! In: the lines of a turn. Out: the API's own messages, if they are all that was said in it: a turn in which the CLI has run a tool
+//! of its own, or has asked for the rest of an answer, is more than one reply.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::memory::SaidMessage;
+
+/// The model name of messages that the CLI writes itself.
+const SYNTHETIC: &str = "<synthetic>";
+
+/// The messages of a turn so far.
+#[derive(Debug, Default)]
+pub struct SaidLines {
+    messages: Vec<SaidMessage>,
+    /// True if something else was said as well.
+    is_mixed: bool,
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    r#type: Cow<'a, str>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    parent_tool_use_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct UserMessage {
+    content: Value,
+}
+
+impl SaidLines {
+    /// Reads a line of the turn. `answered`: the id of a call of an earlier reply whose result the CLI reports.
+    pub fn read(&mut self, line: &str, answered: Option<&str>) {
+        // Most lines are pieces of an answer: they are spared the parsing.
+        if line.starts_with("{\"type\":\"stream_event\"")
+            || !(line.contains("\"assistant\"") || line.contains("\"user\""))
+        {
+            return;
+        }
+        let Ok(line) = serde_json::from_str::<Line>(line) else {
+            return;
+        };
+        match (line.r#type.as_ref(), line.message) {
+            ("assistant", Some(message)) if line.parent_tool_use_id.is_none() && line.error.is_none() => {
+                match serde_json::from_str::<SaidMessage>(message.get()) {
+                    Ok(message) if message.model == SYNTHETIC => {}
+                    Ok(message) => self.add(message),
+                    Err(_) => self.is_mixed = true,
+                }
+            }
+            ("assistant", _) => self.is_mixed = true,
+            ("user", Some(message)) => {
+                let message: Option<UserMessage> = serde_json::from_str(message.get()).ok();
+                let blocks = message.map(|message| message.content).unwrap_or_default();
+                let is_answer = |block: &Value| answered.is_some() && block["tool_use_id"].as_str() == answered;
+                let is_known = blocks.as_array().is_some_and(|blocks| blocks.iter().all(is_answer));
+                self.is_mixed |= !is_known;
+            }
+            _ => {}
+        }
+    }
+
+    /// Each block of a message comes in a line of its own.
+    fn add(&mut self, message: SaidMessage) {
+        match self.messages.iter_mut().find(|known| known.id == message.id) {
+            Some(known) => known.content.extend(message.content),
+            None => self.messages.push(message),
+        }
+    }
+
+    /// The messages, if nothing else was said.
+    pub fn whole(self) -> Option<Vec<SaidMessage>> {
+        (!self.is_mixed && !self.messages.is_empty()).then_some(self.messages)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn said(lines: &[Value], answered: Option<&str>) -> Option<Vec<SaidMessage>> {
+        let mut said = SaidLines::default();
+        lines.iter().for_each(|line| said.read(&line.to_string(), answered));
+        said.whole()
+    }
+
+    fn assistant(id: &str, block: &Value) -> Value {
+        json!({"type": "assistant", "message": {"id": id, "model": "m", "role": "assistant", "content": [block], "usage": {}},
+               "parent_tool_use_id": null})
+    }
+
+    #[test]
+    fn the_blocks_of_a_message_are_one_message() {
+        let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "SIG"});
+        let call = json!({"type": "tool_use", "id": "t1", "name": "mcp__df__add", "input": {}});
+        let lines = [
+            json!({"type": "system", "subtype": "init"}),
+            assistant("m1", &thinking),
+            json!({"type": "user", "message": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t0"}]}}),
+            assistant("m1", &call),
+        ];
+        let message = SaidMessage {
+            id: "m1".to_owned(),
+            model: "m".to_owned(),
+            content: vec![thinking, call],
+        };
+        assert_eq!(said(&lines, Some("t0")), Some(vec![message]));
+        assert_eq!(said(&lines, None), None);
+        assert_eq!(said(&lines[..1], None), None);
+    }
+}
