@@ -15,7 +15,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("exchange/lib.rs", r"^pub mod \w+_live;$", "the folders of the forms"),
     (
         "run/session/forms.rs",
-        r#"exchange::\w+_live|^\("\w+_live"|^(?:processes|servers)\("#,
+        r#"exchange::\w+_live|^"\w+_live"|^\w+\(\w+\),$|^KeptEngine::\w+\(of\("#,
         "the registry of the forms",
     ),
     (
