@@ -21,6 +21,7 @@ use dfp_provider::choices::Choices;
 #[derive(Debug, Default)]
 pub(crate) struct MadeUp {
     /// True if a session waits for each thread that has a reply.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "the driver's tests run on Unix alone"))]
     pub waits: AtomicBool,
     /// The programs that were started, and their flags.
     pub started: Mutex<Vec<(PathBuf, Vec<&'static str>)>>,
