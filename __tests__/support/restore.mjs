@@ -28,7 +28,7 @@ const result = (/** @type {number} */ n, /** @type {any} */ content, /** @type {
 
 /**
  * What is said in each turn, what the model answers, and the effort that is asked for, if any.
- * @type {readonly { says: (HumanMessage | ToolMessage)[], answers: { type: string }[], effort?: "low" | "high" }[]}
+ * @type {readonly { says: (HumanMessage | ToolMessage)[], answers: { type: string, [field: string]: unknown }[], effort?: "low" | "high" }[]}
  */
 export const TURNS = [
   { says: [new HumanMessage("/plan the way")], answers: [thinking(1), text("Two at once."), use(1), use(2)] },
@@ -54,7 +54,8 @@ export const TURNS = [
  * @param {any} body
  */
 export function asked(body) {
-  const plain = (/** @type {any} */ value) => {
+  /** @type {(value: any) => any} */
+  const plain = (value) => {
     if (Array.isArray(value)) return value.map(plain);
     if (value === null || typeof value !== "object") return value;
     const { cache_control: _, ...rest } = value;
