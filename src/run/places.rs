@@ -228,7 +228,7 @@ mod tests {
         for folder in [root.path(), home.as_path(), Path::new("/")] {
             assert_eq!(
                 working_folders(&line(folder), Some(&home)),
-                [here.clone()],
+                std::slice::from_ref(&here),
                 "{folder:?}"
             );
         }

@@ -1,6 +1,6 @@
 //! What a claude process says of its surroundings by itself, in the first message of a conversation.
 //!
-//! In: the process's command line and environment. Out: the [`Opening`], as its transcripts have it (2.1.330, 2.1.332, on Linux; the
+//! In: the process's command line and environment. Out: the [`Opening`](super::memory::Opening), as its transcripts have it (2.1.330, 2.1.332, on Linux; the
 //! words of other systems were not seen, so there the CLI tells them anew).
 
 use std::path::{Path, PathBuf};
