@@ -218,7 +218,7 @@ fn a_full_context_is_one_whatever_it_is_reported_as() {
             "openai",
             Some("server_error"),
             Some(500),
-            "TextFacts size has been exceeded.",
+            "Context size has been exceeded.",
         ),
         (
             "openai",
