@@ -134,7 +134,9 @@ function resultsIn(body: { messages?: unknown; input?: unknown }): { id: string;
   const messages = (body.messages ?? body.input) as { content?: unknown }[];
   const blocks = messages.flatMap(({ content }) => (Array.isArray(content) ? content : []));
   const native = blocks.filter(({ type }) => type === "tool_result");
-  if (native.length > 0) return native.map(({ tool_use_id, content }) => ({ id: tool_use_id, text: String(content) }));
+  const said = (content: string | { text: string }[]) =>
+    typeof content === "string" ? content : content.map(({ text }) => text).join("");
+  if (native.length > 0) return native.map(({ tool_use_id, content }) => ({ id: tool_use_id, text: said(content) }));
   const thread = texts(messages).findLast((text) => text.includes("</thread>")) ?? "";
   const outputs = thread.matchAll(/<event type="tool_output"[^>]* call_id="([^"]*)"[^>]*>([\s\S]*?)<\/event>/g);
   const raw = (text: string) => text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");

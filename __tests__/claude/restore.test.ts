@@ -6,6 +6,7 @@ import { expect, it } from "vitest";
 import { createProvider, withClaude } from "../support/harness.mjs";
 import { ask, gone, told } from "../support/live.mjs";
 import { converse } from "../support/restore.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const step = { name: "step", schema: { type: "object", properties: { n: { type: "number" } } } };
 
@@ -54,7 +55,7 @@ it("gives the API any thread natively, and tells in words what claude would chan
   }
 });
 
-it.skipIf(process.platform !== "linux")("leaves nothing of a conversation on disk", async () => {
+it.skipIf(lacks("procfs"))("leaves nothing of a conversation on disk", async () => {
   const { home, options } = await withClaude({ engine: "live", script: () => ({ text: "CANARY-ANSWER" }) });
   const provider = createProvider(options);
   const thread = [new HumanMessage("CANARY-QUESTION"), new AIMessage("CANARY-ANSWER"), new HumanMessage("CANARY-MORE")];

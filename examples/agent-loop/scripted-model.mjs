@@ -131,10 +131,20 @@ function readMessage({ role, content }) {
   return blocks.flatMap((block) => {
     if (block.type === "tool_use") return { type: "tool_input", callId: block.id, text: JSON.stringify(block.input) };
     if (block.type === "tool_result")
-      return { type: "tool_output", callId: block.tool_use_id, text: String(block.content) };
+      return { type: "tool_output", callId: block.tool_use_id, text: resultText(block.content) };
     const isReminder = String(block.text).startsWith("<system-reminder>");
     return block.type === "text" && role === "user" && !isReminder ? { type: "human", text: block.text } : [];
   });
+}
+
+/**
+ * The text of a tool's result, which the API takes as one text or as blocks.
+ *
+ * @param {string | { text?: string }[] | undefined} content
+ * @returns {string}
+ */
+function resultText(content) {
+  return typeof content === "string" ? content : (content ?? []).map(({ text = "" }) => text).join("\n");
 }
 
 /**

@@ -63,9 +63,19 @@ function readNative(body) {
   return {
     tools,
     question: said.flat().findLast(({ type }) => type === "text")?.text ?? "",
-    output: result && { status: result.is_error ? "error" : "success", text: String(result.content) },
+    output: result && { status: result.is_error ? "error" : "success", text: resultText(result.content) },
     steps: messages.length,
   };
+}
+
+/**
+ * The text of a tool's result, which the API takes as one text or as blocks.
+ *
+ * @param {string | { text?: string }[] | undefined} content
+ * @returns {string}
+ */
+function resultText(content) {
+  return typeof content === "string" ? content : (content ?? []).map(({ text = "" }) => text).join("\n");
 }
 
 /** @param {NonNullable<Read["output"]>} output */
