@@ -6,14 +6,14 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::elsewhere::Searched;
+use super::search_folders::Searched;
 use dfp_model::error::Code;
 
 /// The reason why there is no process. Arguments and values of variables are never part of it: they may hold prompts and keys.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The program is a bare name that no folder of the child's PATH has.
-    #[error("{} is not in any folder of the PATH{}", program.display(), looked_at(skipped.as_deref(), elsewhere))]
+    #[error("{} is not in any folder of the PATH{}", program.display(), looked_at(skipped.as_deref(), searched))]
     NotOnPath {
         program: OsString,
         /// The PATH that was searched: the child's, not the host's.
@@ -21,7 +21,7 @@ pub enum StartError {
         /// A file of that name in an empty or relative folder of the PATH; such folders are not searched.
         skipped: Option<PathBuf>,
         /// The places that were searched after the PATH.
-        elsewhere: Box<Searched>,
+        searched: Box<Searched>,
     },
     /// The program is a path that does not exist.
     #[error("{} does not exist", file.display())]
@@ -122,8 +122,8 @@ pub enum TooLong {
 }
 
 /// The end of the sentence that a program is not on the PATH: the file and the places that were not taken.
-fn looked_at(skipped: Option<&Path>, elsewhere: &Searched) -> String {
-    elsewhere.end_of(skipped.map_or_else(String::new, |file| {
+fn looked_at(skipped: Option<&Path>, searched: &Searched) -> String {
+    searched.end_of(skipped.map_or_else(String::new, |file| {
         format!(
             ": its empty and relative folders are skipped, so {} was not taken",
             file.display()

@@ -27,7 +27,6 @@
 
 pub mod activity;
 mod drain;
-mod elsewhere;
 mod ending;
 mod env;
 mod fault;
@@ -53,6 +52,7 @@ pub mod published;
 pub mod registry;
 mod resolve;
 mod running;
+mod search_folders;
 mod shell;
 mod shim;
 mod spec;
@@ -80,7 +80,6 @@ mod wait;
 mod watchdog;
 pub mod zone;
 
-pub use elsewhere::{Elsewhere, NotTaken, Searched, VersionOf, version_of_path};
 pub use env::{EnvPlan, Vars};
 pub use fault::{StartError, TooLong};
 pub use feed::{StdinClosed, StdinWriter};
@@ -96,6 +95,7 @@ pub use profile::profile_folder;
 pub use resolve::counted;
 pub use resolve::{Resolved, resolve, resolve_also_in};
 pub use running::{Closer, End, Exit, Hold, Running, StderrWatch, Timings};
+pub use search_folders::{NotTaken, SearchFolders, Searched, VersionOf, version_of_path};
 pub use shell::{ShellCommand, ShellReport, run_shell};
 pub use spec::{InUse, ProcessLimits, Spec, Stdin, Waiting};
 pub use start::{Output, output, start};

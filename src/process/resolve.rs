@@ -1,6 +1,6 @@
 //! Finding the file that a program's name stands for, and checking that the file's interpreter is there.
 //!
-//! In: a name or path, the child's PATH, and the folders that are searched after it ([`Elsewhere`]). Out: the file to execute (on
+//! In: a name or path, the child's PATH, and the folders that are searched after it ([`SearchFolders`]). Out: the file to execute (on
 //! Windows also the script behind an npm shim). Answers are cached by all three and checked again by one `stat` each time they are
 //! used; one from outside of the PATH is searched again after a minute, since a newer version has another place.
 //!
@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::elsewhere::{Elsewhere, NotTaken, VersionOf};
 use super::fault::StartError;
+use super::search_folders::{NotTaken, SearchFolders, VersionOf};
 
 /// The file to execute for a program, and how to call it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -70,14 +70,14 @@ impl Resolved {
 }
 
 /// A question: a program, the PATH, and the folders beside it.
-type Question = (OsString, OsString, Elsewhere);
+type Question = (OsString, OsString, SearchFolders);
 
 /// An answer, and until when it counts: for ever, if all of it is on the PATH.
 type Answer = (Resolved, Option<Instant>);
 
 static CACHE: LazyLock<Mutex<HashMap<Question, Answer>>> = LazyLock::new(Mutex::default);
 /// The time for which an answer from outside of the PATH counts.
-const ELSEWHERE: Duration = Duration::from_secs(60);
+const OFF_PATH: Duration = Duration::from_secs(60);
 /// The largest number of cached answers. A host uses a handful of programs; one that exceeds this makes up names.
 const CACHE_LIMIT: usize = 256;
 /// The folders that `execvp` searches when there is no PATH (`confstr(_CS_PATH)` of glibc).
@@ -90,18 +90,18 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// [`StartError::NotOnPath`], [`StartError::NotFound`], [`StartError::IsDirectory`], [`StartError::NotExecutable`], and
 /// [`StartError::InterpreterNotFound`] for a script whose `#!` line (also `#!/usr/bin/env NAME`) leads nowhere.
 pub fn resolve(program: &OsStr, path: Option<&OsStr>) -> Result<Resolved, StartError> {
-    resolve_also_in(program, path, &Elsewhere::default(), &|_| None)
+    resolve_also_in(program, path, &SearchFolders::default(), &|_| None)
 }
 
 /// Finds the file of `program` as [`resolve`] does, and where the PATH does not have it, or the interpreter of a script, in the
-/// folders of `elsewhere`. There, the newest copy by `version_of` is taken.
+/// folders of `more`. There, the newest copy by `version_of` is taken.
 ///
 /// # Errors
 /// Those of [`resolve`].
 pub fn resolve_also_in(
     program: &OsStr,
     path: Option<&OsStr>,
-    elsewhere: &Elsewhere,
+    more: &SearchFolders,
     version_of: VersionOf,
 ) -> Result<Resolved, StartError> {
     #[cfg(any(test, feature = "test-support"))]
@@ -112,18 +112,18 @@ pub fn resolve_also_in(
     } else {
         absolute(program)?.into_os_string()
     };
-    let key = (program, path.to_owned(), elsewhere.clone());
+    let key = (program, path.to_owned(), more.clone());
     let cached = lock().get(&key).cloned();
     let counts = |(found, until): &Answer| until.is_none_or(|until| Instant::now() < until) && found.still_there();
     if let Some((found, _)) = cached.filter(counts) {
         return Ok(found);
     }
-    let (found, is_elsewhere) = search(&key.0, path, elsewhere, version_of)?;
+    let (found, is_off_path) = search(&key.0, path, more, version_of)?;
     let mut cache = lock();
     if cache.len() >= CACHE_LIMIT {
         cache.clear();
     }
-    let until = is_elsewhere.then(|| Instant::now() + ELSEWHERE);
+    let until = is_off_path.then(|| Instant::now() + OFF_PATH);
     cache.insert(key, (found.clone(), until));
     Ok(found)
 }
@@ -158,7 +158,7 @@ fn absolute(program: &OsStr) -> Result<PathBuf, StartError> {
 struct Folders<'a> {
     searched: Vec<PathBuf>,
     skipped: Vec<PathBuf>,
-    elsewhere: &'a Elsewhere,
+    more: &'a SearchFolders,
 }
 
 /// An interpreter, and whether the PATH has it.
@@ -180,7 +180,7 @@ impl Interpreter {
 }
 
 impl Folders<'_> {
-    fn of<'a>(path: &OsStr, elsewhere: &'a Elsewhere) -> Folders<'a> {
+    fn of<'a>(path: &OsStr, more: &'a SearchFolders) -> Folders<'a> {
         // `~/bin`, which bash reads as the home's, is what `which` makes of it, too.
         let has_home = std::env::home_dir().is_some_and(|home| home.is_absolute());
         let is_searched = |folder: &PathBuf| folder.is_absolute() || (has_home && folder.starts_with("~"));
@@ -188,7 +188,7 @@ impl Folders<'_> {
         Folders {
             searched,
             skipped,
-            elsewhere,
+            more,
         }
     }
 
@@ -199,17 +199,17 @@ impl Folders<'_> {
 
     /// The interpreter `name` of `script`, from the PATH or from outside of it. A script from outside takes the one beside it first:
     /// managers of Node's versions keep them together.
-    fn interpreter(&self, name: &OsStr, script: &Path, is_elsewhere: bool) -> Option<Interpreter> {
+    fn interpreter(&self, name: &OsStr, script: &Path, is_off_path: bool) -> Option<Interpreter> {
         let not_on_path = |file| Interpreter {
             file,
             is_on_path: false,
         };
-        let searches = !self.elsewhere.interpreters.is_empty();
+        let searches = !self.more.interpreters.is_empty();
         let beside = script.parent().filter(|_| searches).and_then(|folder| {
             let file = find_in(name, &[folder.to_owned()], Path::new("/"))?;
-            self.elsewhere.trusted(file).map(not_on_path)
+            self.more.trusted(file).map(not_on_path)
         });
-        let (first, last) = if is_elsewhere { (beside, None) } else { (None, beside) };
+        let (first, last) = if is_off_path { (beside, None) } else { (None, beside) };
         let on_path = || {
             let file = self.find(name)?;
             Some(Interpreter { file, is_on_path: true })
@@ -217,7 +217,7 @@ impl Folders<'_> {
         first
             .or_else(on_path)
             .or(last)
-            .or_else(|| self.elsewhere.interpreter(name).map(not_on_path))
+            .or_else(|| self.more.interpreter(name).map(not_on_path))
     }
 
     /// The file that `program` would stand for in a folder that is skipped; errors mention it.
@@ -241,10 +241,10 @@ fn find_in(program: &OsStr, folders: &[PathBuf], here: &Path) -> Option<PathBuf>
 fn search(
     program: &OsStr,
     path: &OsStr,
-    elsewhere: &Elsewhere,
+    more: &SearchFolders,
     version_of: VersionOf,
 ) -> Result<(Resolved, bool), StartError> {
-    let folders = Folders::of(path, elsewhere);
+    let folders = Folders::of(path, more);
     let found = match is_bare(program) {
         true => folders.find(program),
         // It is absolute by now. Windows itself does not take a script for a program.
@@ -253,42 +253,43 @@ fn search(
         }
         false => which::which_in(program, Some(""), "/").ok(),
     };
-    let (file, is_elsewhere) = match found {
+    let (file, is_off_path) = match found {
         Some(file) => (file, false),
-        None => match elsewhere.program(program, version_of) {
-            Ok(file) if is_bare(program) => (file, true),
-            other => return Err(not_found(program, path, &folders, other.err().unwrap_or_default())),
+        None if !is_bare(program) => return Err(not_found(program, path, &folders, Vec::new())),
+        None => match more.program(program, version_of) {
+            Ok(file) => (file, true),
+            Err(not_taken) => return Err(not_found(program, path, &folders, not_taken)),
         },
     };
     if cfg!(windows) {
-        let found = behind_shim(file, &folders, is_elsewhere)?;
-        let is_elsewhere = is_elsewhere || found.also_on_path.is_some();
-        return Ok((found, is_elsewhere));
+        let found = behind_shim(file, &folders, is_off_path)?;
+        let is_off_path = is_off_path || found.also_on_path.is_some();
+        return Ok((found, is_off_path));
     }
     let Some(line) = shebang(&head(&file)) else {
-        return Ok((Resolved::direct(file), is_elsewhere));
+        return Ok((Resolved::direct(file), is_off_path));
     };
-    let Some(interpreter) = line.locate(&file, &folders, is_elsewhere) else {
+    let Some(interpreter) = line.locate(&file, &folders, is_off_path) else {
         let interpreter = line.wanted().into();
         return Err(StartError::InterpreterNotFound { file, interpreter });
     };
     let is_looked_up = line.env_name.is_some() && (!folders.skipped.is_empty() || !interpreter.is_on_path);
     // A shell script that a package manager has made starts Node by its name.
     let node = || folders.interpreter(OsStr::new("node"), &file, true);
-    let started = match (interpreter.is_on_path, is_elsewhere) {
+    let started = match (interpreter.is_on_path, is_off_path) {
         (false, _) => Some(interpreter.file.clone()),
         (true, true) => node().filter(|node| !node.is_on_path).map(|node| node.file),
         (true, false) => None,
     };
     let also_on_path = started.and_then(|file| Some(file.parent()?.to_owned()));
-    let is_elsewhere = is_elsewhere || also_on_path.is_some();
+    let is_off_path = is_off_path || also_on_path.is_some();
     let found = Resolved {
         also_on_path,
         interpreter: Some(interpreter.file),
         called_with: is_looked_up.then(|| line.env_args.into_iter().map(OsString::from).collect()),
         ..Resolved::direct(file)
     };
-    Ok((found, is_elsewhere))
+    Ok((found, is_off_path))
 }
 
 /// Tells a missing file from a folder and from a file without permission to execute.
@@ -312,7 +313,7 @@ fn not_found(program: &OsStr, path: &OsStr, folders: &Folders, not_taken: Vec<No
             program: program.to_owned(),
             path: path.to_owned(),
             skipped: folders.find_skipped(program),
-            elsewhere: Box::new(folders.elsewhere.searched(not_taken)),
+            searched: Box::new(folders.more.searched(not_taken)),
         },
     }
 }
@@ -348,7 +349,7 @@ impl Shebang {
     }
 
     /// The interpreter of `script`, which was found on the PATH or not.
-    fn locate(&self, script: &Path, folders: &Folders, is_elsewhere: bool) -> Option<Interpreter> {
+    fn locate(&self, script: &Path, folders: &Folders, is_off_path: bool) -> Option<Interpreter> {
         let interpreter = PathBuf::from(&self.path);
         if !interpreter.is_file() {
             return None;
@@ -356,7 +357,7 @@ impl Shebang {
         let by_path = |file| Interpreter { file, is_on_path: true };
         match &self.env_name {
             None => Some(by_path(interpreter)),
-            Some(name) if is_bare(OsStr::new(name)) => folders.interpreter(OsStr::new(name), script, is_elsewhere),
+            Some(name) if is_bare(OsStr::new(name)) => folders.interpreter(OsStr::new(name), script, is_off_path),
             Some(name) => which::which_in(name, Some(""), std::env::current_dir().ok()?)
                 .ok()
                 .map(by_path),
@@ -410,13 +411,13 @@ pub(super) fn missing_interpreter(file: &Path) -> Option<OsString> {
 ///
 /// A `.ps1` is taken for the `.cmd` that npm writes beside it. A batch file that is no shim is left to the standard library,
 /// which runs it with `cmd.exe` and refuses arguments that can't be quoted safely.
-fn behind_shim(file: PathBuf, folders: &Folders, is_elsewhere: bool) -> Result<Resolved, StartError> {
+fn behind_shim(file: PathBuf, folders: &Folders, is_off_path: bool) -> Result<Resolved, StartError> {
     let extension = file.extension().and_then(OsStr::to_str).map(str::to_ascii_lowercase);
     let batch = match extension.as_deref() {
         Some("cmd" | "bat") => file,
         Some("ps1") if file.with_extension("cmd").is_file() => file.with_extension("cmd"),
         Some("ps1") => return Err(StartError::NotExecutable { file }),
-        _ if is_script(&file) => return by_node(file, folders, is_elsewhere),
+        _ if is_script(&file) => return by_node(file, folders, is_off_path),
         _ => return Ok(Resolved::direct(file)),
     };
     let text = std::fs::read_to_string(&batch).unwrap_or_default();
@@ -445,7 +446,7 @@ fn behind_shim(file: PathBuf, folders: &Folders, is_elsewhere: bool) -> Result<R
             is_on_path: true,
         },
         false => folders
-            .interpreter(OsStr::new(&runtime), &batch, is_elsewhere)
+            .interpreter(OsStr::new(&runtime), &batch, is_off_path)
             .ok_or_else(|| StartError::InterpreterNotFound {
                 file: batch.clone(),
                 interpreter: runtime.into(),
@@ -465,8 +466,8 @@ fn is_script(file: &Path) -> bool {
 }
 
 /// Runs a script with the Node of the PATH: on Windows it has neither a `#!` line that counts nor, here, a shim.
-fn by_node(file: PathBuf, folders: &Folders, is_elsewhere: bool) -> Result<Resolved, StartError> {
-    let Some(node) = folders.interpreter(OsStr::new("node"), &file, is_elsewhere) else {
+fn by_node(file: PathBuf, folders: &Folders, is_off_path: bool) -> Result<Resolved, StartError> {
+    let Some(node) = folders.interpreter(OsStr::new("node"), &file, is_off_path) else {
         let interpreter = "node".into();
         return Err(StartError::InterpreterNotFound { file, interpreter });
     };
@@ -599,8 +600,8 @@ mod tests {
             prefix: vec!["--x".into(), script.into()],
             ..Resolved::direct(node)
         };
-        let elsewhere = Elsewhere::default();
-        let nowhere = Folders::of(OsStr::new(""), &elsewhere);
+        let more = SearchFolders::default();
+        let nowhere = Folders::of(OsStr::new(""), &more);
         assert_eq!(behind_shim(shim, &nowhere, false).unwrap(), expected);
         assert_eq!(
             behind_shim(folder.path().join("cli.ps1"), &nowhere, false).unwrap(),
@@ -676,43 +677,43 @@ mod tests {
     }
 
     #[test]
-    fn what_the_path_lacks_is_found_elsewhere_with_its_interpreter() {
+    fn what_the_path_lacks_is_found_off_it_with_its_interpreter() {
         let (on_path, away, nodes) = (
             tempfile::tempdir().unwrap(),
             tempfile::tempdir().unwrap(),
             tempfile::tempdir().unwrap(),
         );
-        let elsewhere = Elsewhere {
+        let more = SearchFolders {
             programs: vec![away.path().to_owned()],
             interpreters: vec![nodes.path().to_owned()],
-            ..Elsewhere::default()
+            ..SearchFolders::default()
         };
-        let find = |elsewhere: &Elsewhere| {
+        let find = |more: &SearchFolders| {
             let path = Some(on_path.path().as_os_str());
-            resolve_also_in(OsStr::new("cli"), path, elsewhere, &|_| None)
+            resolve_also_in(OsStr::new("cli"), path, more, &|_| None)
         };
         let script = write(away.path(), "cli", 0o755, "#!/usr/bin/env -S made-up-runtime --flag\n");
         assert_eq!(
-            find(&elsewhere).map_err(|error| error.to_string()),
+            find(&more).map_err(|error| error.to_string()),
             Err(format!("{} needs made-up-runtime, which is missing", script.display()))
         );
         let runtime = write(nodes.path(), "made-up-runtime", 0o755, "#!/bin/sh\n");
-        let found = find(&elsewhere).unwrap();
+        let found = find(&more).unwrap();
         assert_eq!(found.also_on_path.as_deref(), Some(nodes.path()));
         assert_eq!(found.command(), (runtime, vec!["--flag".into(), script.clone().into()]));
         // Another interpreter beside the script is the one that it was installed with, also before the PATH's.
         write(on_path.path(), "made-up-runtime", 0o755, "#!/bin/sh\n");
         let beside = write(away.path(), "made-up-runtime", 0o755, "#!/bin/sh\n");
-        let again = Elsewhere {
+        let again = SearchFolders {
             never: vec!["/nowhere".into()],
-            ..elsewhere.clone()
+            ..more.clone()
         };
         assert_eq!(find(&again).unwrap().interpreter, Some(beside));
         // The PATH comes first.
         let file = write(on_path.path(), "cli", 0o755, "#!/bin/sh\n");
-        let third = Elsewhere {
+        let third = SearchFolders {
             never: vec!["/nowhere/else".into()],
-            ..elsewhere
+            ..more
         };
         assert_eq!(find(&third).unwrap().command(), (file, vec![]));
     }
@@ -722,13 +723,13 @@ mod tests {
         let (home, open) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let file = write(open.path(), "cli", 0o755, "#!/bin/sh\n");
         std::fs::set_permissions(open.path(), PermissionsExt::from_mode(0o777)).unwrap();
-        let elsewhere = Elsewhere {
+        let more = SearchFolders {
             programs: vec![home.path().join("*/bin"), open.path().to_owned()],
             home: Some(home.path().to_owned()),
-            ..Elsewhere::default()
+            ..SearchFolders::default()
         };
         let none = Some(OsStr::new("/nonexistent"));
-        let found = resolve_also_in(OsStr::new("cli"), none, &elsewhere, &|_| None);
+        let found = resolve_also_in(OsStr::new("cli"), none, &more, &|_| None);
         assert_eq!(
             found.map_err(|error| error.to_string()),
             Err(format!(

@@ -267,14 +267,14 @@ pub(super) fn not_started(engine: &Base, error: &NotStarted) -> Box<ProviderErro
 
 /// The places in which a program was searched in vain, each with what is there.
 pub(super) fn searched(error: &StartError) -> Vec<Problem> {
-    let StartError::NotOnPath { program, elsewhere, .. } = error else {
+    let StartError::NotOnPath { program, searched, .. } = error else {
         return Vec::new();
     };
-    let not_taken = elsewhere.not_taken.iter().map(|NotTaken { file, why }| Problem {
+    let not_taken = searched.not_taken.iter().map(|NotTaken { file, why }| Problem {
         field: file.display().to_string(),
         message: format!("it was not taken: {why}"),
     });
-    let folders = elsewhere.folders.iter().map(|folder| Problem {
+    let folders = searched.folders.iter().map(|folder| Problem {
         field: folder.display().to_string(),
         message: format!("{} is not there", program.display()),
     });

@@ -1,12 +1,12 @@
 //! The folders outside of the PATH in which a provider's CLI is searched, and the Node of a script.
 //!
-//! In: a provider's places, the options, the variables of its process. Out: an [`Elsewhere`], whose folders the process room searches.
+//! In: a provider's places, the options, the variables of its process. Out: an [`SearchFolders`], whose folders the process room searches.
 //! Of the user's files only `.npmrc` is read, for npm's prefix.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use dfp_process::Elsewhere;
+use dfp_process::SearchFolders;
 use dfp_provider::Provider;
 use dfp_provider::command::{CommandLine, Cwd};
 use dfp_provider::options::Options;
@@ -16,14 +16,14 @@ use dfp_provider::places::{self, Place, Root};
 const NPMRC_BYTES: u64 = 64 * 1024;
 
 /// The folders for the program of `line`, whose process has the variables that `variable` knows.
-pub(super) fn elsewhere(
+pub(super) fn search_folders(
     provider: &Provider,
     options: &Options,
     line: &CommandLine,
     variable: impl Fn(&str) -> Option<OsString>,
-) -> Elsewhere {
+) -> SearchFolders {
     if !options.searches_everywhere {
-        return Elsewhere::default();
+        return SearchFolders::default();
     }
     let roots = Roots {
         home: home(&variable),
@@ -34,7 +34,7 @@ pub(super) fn elsewhere(
     // A name of the user's own is no program of the vendor's installers.
     let is_own = line.program == *provider.command;
     let programs = provider.places.iter().copied().flatten().filter(|_| is_own);
-    Elsewhere {
+    SearchFolders {
         programs: roots.folders(programs),
         interpreters: roots.folders(places::HOMEBREW.iter().chain(places::NODE)),
         never: working_folders(line, roots.home.as_deref()),
@@ -142,11 +142,11 @@ mod tests {
     use super::*;
     use dfp_provider::command;
 
-    fn of(options: &str, vars: &[(&str, &str)]) -> Elsewhere {
+    fn of(options: &str, vars: &[(&str, &str)]) -> SearchFolders {
         let provider = dfp_provider::find("claude").unwrap();
         let options = Options::parse(provider, options).unwrap();
         let line = command::bare(provider, &options).unwrap();
-        elsewhere(provider, &options, &line, |name| {
+        search_folders(provider, &options, &line, |name| {
             let found = vars.iter().find(|(other, _)| *other == name);
             found.map(|(_, value)| OsString::from(value))
         })
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_path_alone_is_searched_for_a_name_of_ones_own() {
-        assert_eq!(of(r#"{"cliSearch": "path"}"#, &[]), Elsewhere::default());
+        assert_eq!(of(r#"{"cliSearch": "path"}"#, &[]), SearchFolders::default());
         let own = of(r#"{"cliPath": "my-claude"}"#, &[]);
         assert_eq!(own.programs, Vec::<PathBuf>::new());
         assert!(!own.interpreters.is_empty());

@@ -21,7 +21,7 @@ use dfp_exchange::installed::{Binary, Installed};
 use dfp_exchange::print;
 use dfp_model::error::ProviderError;
 use dfp_model::event::EngineUsed;
-use dfp_process::{Elsewhere, StartError, Vars};
+use dfp_process::{SearchFolders, StartError, Vars};
 use dfp_provider::Provider;
 use dfp_provider::command::{self, CommandLine, Mode};
 use dfp_provider::options::Options;
@@ -58,7 +58,7 @@ struct Search {
     name: String,
     path: Option<OsString>,
     /// The folders that are searched after the PATH.
-    elsewhere: Elsewhere,
+    more: SearchFolders,
     /// The variables that forbid an engine.
     forbids: Vec<(EngineUsed, &'static str)>,
     /// A digest of the environment and options with which its processes run.
@@ -122,7 +122,7 @@ impl Programs {
             of_package.or_else(|| dfp_process::version_of_path(file))
         };
         let name = OsStr::new(&search.name);
-        let found = dfp_process::resolve_also_in(name, search.path.as_deref(), &search.elsewhere, &version_of)
+        let found = dfp_process::resolve_also_in(name, search.path.as_deref(), &search.more, &version_of)
             .map_err(NotFound::Start)?;
         let args = provider.custom.as_ref().map_or(&[][..], |own| &own.default_args);
         let binary = Binary::new(found, options.login.as_deref())
@@ -176,7 +176,7 @@ impl Search {
             surroundings: surroundings.finish(),
             forbids: forbids.collect(),
             path: print::variable(&line, env, "PATH"),
-            elsewhere: places::elsewhere(provider, options, &line, |name| print::variable(&line, env, name)),
+            more: places::search_folders(provider, options, &line, |name| print::variable(&line, env, name)),
             name: line.program,
         })
     }

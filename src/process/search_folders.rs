@@ -1,7 +1,7 @@
 //! Finding a program outside of the PATH: a desktop, a service manager or a container starts a host with a PATH that has none of the
 //! folders of a user's shell.
 //!
-//! In: the folders in which installers put programs ([`Elsewhere`]). Out: the newest copy that may be trusted, or the reason for
+//! In: the folders in which installers put programs ([`SearchFolders`]). Out: the newest copy that may be trusted, or the reason for
 //! which each copy was not taken. A file is taken if it and every link to it belong to the user or to the system, in folders that
 //! nobody else can write to. On Windows, where the folders lie in the user's profile, the profile's own permissions stand for that.
 //! Nothing that lies in a working folder is taken.
@@ -17,7 +17,7 @@ const MOST_LINKS: usize = 40;
 
 /// The folders outside of the PATH that are searched for a program. A part of a path that is `*` stands for any folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Elsewhere {
+pub struct SearchFolders {
     /// The folders for the program itself.
     pub programs: Vec<PathBuf>,
     /// The folders for the interpreter of a script.
@@ -61,7 +61,7 @@ impl Searched {
 /// The version of a file as an installer's folders or the caller know it.
 pub type VersionOf<'a> = &'a dyn Fn(&Path) -> Option<[u64; 3]>;
 
-impl Elsewhere {
+impl SearchFolders {
     /// The newest copy of `program` that may be taken; of two that are as new, or whose version is unknown, the first.
     ///
     /// # Errors
@@ -276,10 +276,10 @@ mod tests {
         (folder, path)
     }
 
-    fn in_folders(folders: &[PathBuf]) -> Elsewhere {
-        Elsewhere {
+    fn in_folders(folders: &[PathBuf]) -> SearchFolders {
+        SearchFolders {
             programs: folders.to_vec(),
-            ..Elsewhere::default()
+            ..SearchFolders::default()
         }
     }
 
@@ -319,7 +319,7 @@ mod tests {
         std::fs::create_dir_all(hopped.parent().unwrap()).unwrap();
         symlink(open.join("hop"), &hopped).unwrap();
         let folders = ["open", "linked", "writable", "hopped"].map(|name| home.join(name));
-        let known = Elsewhere {
+        let known = SearchFolders {
             never: vec![work.clone()],
             ..in_folders(&folders)
         };
