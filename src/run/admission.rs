@@ -4,7 +4,7 @@
 //! the attempt, or the error of a budget that is used up; and when a plan can be used again ([`Plan`]).
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio::time::timeout;
@@ -208,14 +208,9 @@ pub(super) async fn sleep_until(until: u64, now_ms: impl Fn() -> u64) {
     }
 }
 
-/// The current time, ms since the epoch.
-pub(super) fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
-}
-
 /// The offset of local time from UTC now, minutes; positive in the east.
 pub(super) fn local_offset_min() -> Option<i32> {
-    dfp_process::zone::local_offset_min(now_ms())
+    dfp_process::zone::local_offset_min(dfp_process::activity::now_ms())
 }
 
 /// The duration in whole ms.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{local_offset_min, millis as ms, now_ms};
+use super::admission::{local_offset_min, millis as ms};
 use super::log::Level;
 use super::reply_check::{Checks, RejectedReply};
 use super::sink::Sink;
@@ -21,6 +21,7 @@ use dfp_model::budget::Used;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{Event, Reply, RunInfo};
 use dfp_model::message::Usage;
+use dfp_process::activity::now_ms;
 use dfp_process::activity::{self, RateLimitWindow};
 use dfp_provider::judge::{CliRules, Context, HttpEnd, ProcessEnd, answer_in_plain_text, judge};
 use dfp_provider::models::is_another;

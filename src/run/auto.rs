@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::admission::{local_offset_min, now_ms};
+use super::admission::local_offset_min;
 use super::base::{Base, not_found};
 use super::capabilities;
 use super::live_support::{self, Basis, LiveSupport, Unserved};
@@ -16,6 +16,7 @@ use dfp_exchange::Evidence;
 use dfp_exchange::installed::Binary;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::EngineUsed;
+use dfp_process::activity::now_ms;
 use dfp_process::{Exit, Vars};
 use dfp_provider::Announced;
 use dfp_provider::classify::{self, classify};

@@ -101,7 +101,7 @@ fn failed(name: &str, limits: ProcessLimits, output: &Output) -> ProviderError {
             exit_code: exit.code,
             signal: exit.signal.as_deref(),
             stderr_text: Some(&exit.stderr),
-            now_ms: super::admission::now_ms(),
+            now_ms: dfp_process::activity::now_ms(),
             local_offset_min: super::admission::local_offset_min(),
             ..FailureFacts::default()
         })

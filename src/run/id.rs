@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::admission::now_ms;
 use dfp_exchange::random;
+use dfp_process::activity::now_ms;
 
 /// Crockford's base 32, without I, L, O and U.
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";

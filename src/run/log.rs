@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::admission::now_ms;
 use dfp_model::event::Event;
+use dfp_process::activity::now_ms;
 use dfp_text::redact::{Channel, Redactor};
 
 /// The redactor of all that leaves a run, made when it is first needed: most runs say nothing that has to be redacted.

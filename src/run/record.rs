@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::admission::now_ms;
 use super::lifecycle::Ended;
 use dfp_model::error::{Code, ProviderError};
 use dfp_process::Vars;
+use dfp_process::activity::now_ms;
 use dfp_record::recorder::{Recorder, RecorderError};
 use dfp_record::runlog::{End, Header, Prompt};
 use dfp_text::redact::Redactor;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use super::admission::millis;
 use super::admission::{Plan, Reset, sleep_until};
-use super::admission::{millis, now_ms};
 use super::attempt::AttemptOutcome;
 use super::lifecycle::Ended;
 use super::lifecycle::{CallHandles, Lifecycle};
@@ -26,6 +26,7 @@ use dfp_model::event::{Event, RunInfo};
 use dfp_model::message::Message;
 use dfp_model::retry::Policy;
 use dfp_model::retry::quota::QuotaWait;
+use dfp_process::activity::now_ms;
 use dfp_record::runlog::Prompt;
 use dfp_text::redact::Redactor;
 

@@ -11,8 +11,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use super::base::{Base, not_found, not_started, searched, start_hint};
-use super::programs::NotFound;
+use super::base::{Base, not_found, not_started};
 use dfp_exchange::print::{self, Surroundings};
 use dfp_model::error::ProviderError;
 use dfp_process::{Output, ProcessLimits, Tees, Vars};
@@ -30,15 +29,7 @@ const INTERPRETER: Duration = Duration::from_secs(5);
 /// # Errors
 /// The errors of a call: the file can't be found, or can't be executed.
 pub fn file(engine: &Base, base: &Arc<Vars>) -> Result<PathBuf, Box<ProviderError>> {
-    let program = engine.look(base).map_err(|error| match error {
-        NotFound::Refused(error) => error,
-        NotFound::Start(error) => {
-            let refusal = ProviderError::new(engine.id(), error.code(), error.to_string());
-            let mut refusal = refusal.with_hint(start_hint(engine.id(), &error));
-            refusal.problems = searched(&error);
-            Box::new(refusal)
-        }
-    })?;
+    let program = engine.look(base).map_err(|error| not_found(engine, error))?;
     Ok(program.binary().file().to_owned())
 }
 

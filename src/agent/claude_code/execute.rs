@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinHandle;
@@ -25,6 +25,7 @@ use super::workspace::{self, Artifacts, EVENTS, LOG, PreparedWorkspace, STDERR, 
 use dfp_model::error::{Code, Problem, ProviderError};
 use dfp_model::event::{Event, Reply};
 use dfp_model::retry::Policy;
+use dfp_process::activity::now_ms;
 use dfp_process::{Tees, Vars};
 use dfp_provider::choices::Choices;
 use dfp_provider::classify;
@@ -440,9 +441,4 @@ fn save_log(log: &RunLog, folder: &Path, result: &mut ExecutionResult) {
             now_ms(),
         )),
     }
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -8,11 +8,12 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::engine::{ApiEngine, Surroundings};
-use crate::admission::{local_offset_min, now_ms};
+use crate::admission::local_offset_min;
 use crate::lifecycle::Run;
 use crate::request::Request;
 use dfp_model::error::{Code, ProviderError};
 use dfp_process::Vars;
+use dfp_process::activity::now_ms;
 use dfp_provider::api::settings;
 use dfp_provider::judge::{CliRules, Context, Evidence, HttpEnd, HttpEvidence, StopReason, judge};
 use dfp_text::fold::Folded;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::sessions::{NotBegun, Sessions, Unsupported};
-use crate::admission::{local_offset_min, now_ms};
+use crate::admission::local_offset_min;
 use crate::base::Base;
 use crate::capabilities;
 use crate::lifecycle::Lifecycle;
@@ -19,6 +19,7 @@ use dfp_exchange::host::{Host, of_exit};
 use dfp_exchange::installed::{Binary, Installed};
 use dfp_exchange::print::NotStarted;
 use dfp_model::error::{Category, Code, ProviderError};
+use dfp_process::activity::now_ms;
 use dfp_process::{End, Exit, ProcessLimits, Vars, resident_bytes};
 use dfp_provider::classify::{self, classify};
 use dfp_provider::options::EngineKind;
