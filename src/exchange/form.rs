@@ -465,7 +465,7 @@ pub struct Caller<'a, F: Form> {
     pub start: Option<ToStart<'a>>,
 }
 
-/// What is known of a process that is to be started.
+/// The facts of a process that is to be started.
 #[derive(Debug, Clone, Copy)]
 pub struct ToStart<'a> {
     pub installed: &'a Installed,
@@ -480,6 +480,6 @@ pub struct ToStart<'a> {
 pub enum Retold {
     /// In messages of the CLI's own, as if the session had been there.
     Natively,
-    /// As a text; with the reason if that is worth a warning.
+    /// The thread is told as a text; with the reason if that is worth a warning.
     InWords(Option<String>),
 }

@@ -1,7 +1,7 @@
 //! A thread as the API sees it: the model's messages, and before each of them what the user's side has said.
 //!
 //! In: messages as an agent writes them down, and a [`Memory`] of replies. Out: a [`Dialogue`], which a transcript can hold, or the
-//! message because of which none can ([`Untold`]). All that the CLI would drop, move or change silently is refused here: calls
+//! message because of which none can ([`NotNative`]). All that the CLI would drop, move or change silently is refused here: calls
 //! without results, results without calls, ids that come twice, empty messages. A reply that is remembered is whole again, even if
 //! its calls came back in messages of their own.
 
@@ -23,20 +23,20 @@ const NO_CONTENT: &str = "(no content)";
 
 /// The reason why a thread can't be told natively.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Untold {
+pub struct NotNative {
     /// The number of the message, from 1; system messages don't count.
     pub message: usize,
-    /// What is wrong with it, behind its number.
+    /// The fault, worded to stand behind the message's number.
     pub why: &'static str,
 }
 
-impl fmt::Display for Untold {
+impl fmt::Display for NotNative {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "message {} (system messages not counted) {}", self.message, self.why)
     }
 }
 
-/// What the user's side says at once: the results of all calls of the message before it, and then the user's words.
+/// All that the user's side says between two replies: the results of all calls of the reply before it, and then the user's words.
 #[derive(Debug, Default)]
 pub struct UserSide<'a> {
     /// In the order of the calls.
@@ -55,7 +55,7 @@ impl UserSide<'_> {
 
 /// A reply of the model.
 #[derive(Debug)]
-pub struct Said<'a> {
+pub struct RoundReply<'a> {
     /// The index of its first message.
     pub at: usize,
     /// Its messages with words, and those with reasoning.
@@ -69,14 +69,14 @@ pub struct Said<'a> {
 #[derive(Debug)]
 pub struct Round<'a> {
     pub side: UserSide<'a>,
-    pub said: Said<'a>,
+    pub reply: RoundReply<'a>,
 }
 
 /// A whole thread.
 #[derive(Debug)]
 pub struct Dialogue<'a> {
     pub rounds: Vec<Round<'a>>,
-    /// What is said behind the last reply.
+    /// The user's side behind the last reply.
     pub last: UserSide<'a>,
     /// The fingerprint of all of it.
     pub print: Fingerprint,
@@ -86,8 +86,8 @@ impl<'a> Dialogue<'a> {
     /// Reads `messages`, which have no system messages, in the scope whose fingerprint is `scope`.
     ///
     /// # Errors
-    /// [`Untold`].
-    pub fn of(messages: &'a [Message], scope: Fingerprint, memory: &Memory) -> Result<Dialogue<'a>, Untold> {
+    /// [`NotNative`].
+    pub fn of(messages: &'a [Message], scope: Fingerprint, memory: &Memory) -> Result<Dialogue<'a>, NotNative> {
         let mut reader = Reader {
             messages,
             at: 0,
@@ -98,7 +98,7 @@ impl<'a> Dialogue<'a> {
         };
         let mut rounds: Vec<Round> = Vec::new();
         loop {
-            let side = reader.side(rounds.last().map(|round| &round.said))?;
+            let side = reader.side(rounds.last().map(|round| &round.reply))?;
             if reader.at == messages.len() {
                 return Ok(Dialogue {
                     rounds,
@@ -107,16 +107,16 @@ impl<'a> Dialogue<'a> {
                 });
             }
             if side.is_empty() {
-                return Err(untold(reader.at, "is the model's, and nothing was said before it"));
+                return Err(not_native(reader.at, "is the model's, and nothing was said before it"));
             }
-            let said = reader.said()?;
-            rounds.push(Round { side, said });
+            let reply = reader.reply()?;
+            rounds.push(Round { side, reply });
         }
     }
 }
 
-fn untold(at: usize, why: &'static str) -> Untold {
-    Untold { message: at + 1, why }
+fn not_native(at: usize, why: &'static str) -> NotNative {
+    NotNative { message: at + 1, why }
 }
 
 /// Reads a thread from its beginning to its end.
@@ -137,8 +137,8 @@ impl<'a> Reader<'a, '_> {
     }
 
     /// Reads what the user's side says behind `said`.
-    fn side(&mut self, said: Option<&Said<'a>>) -> Result<UserSide<'a>, Untold> {
-        let calls = said.map_or(&[][..], |said| &said.calls);
+    fn side(&mut self, reply: Option<&RoundReply<'a>>) -> Result<UserSide<'a>, NotNative> {
+        let calls = reply.map_or(&[][..], |reply| &reply.calls);
         let mut results = std::mem::take(&mut self.early);
         let mut side = UserSide {
             at: self.at,
@@ -148,24 +148,24 @@ impl<'a> Reader<'a, '_> {
             match &message.role {
                 Role::Human => side.humans.push(message),
                 Role::Tool if !side.humans.is_empty() => {
-                    return Err(untold(self.at, "is a result that comes behind words of the user's"));
+                    return Err(not_native(self.at, "is a result that comes behind words of the user's"));
                 }
                 Role::Tool if !calls.iter().any(|call| call.id == message.tool_call_id) => {
-                    return Err(untold(self.at, "answers no call of the model's message before it"));
+                    return Err(not_native(self.at, "answers no call of the model's message before it"));
                 }
                 Role::Tool => {
                     if results.insert(&message.tool_call_id, message).is_some() {
-                        return Err(untold(self.at, "is the second result of a call"));
+                        return Err(not_native(self.at, "is the second result of a call"));
                     }
                 }
-                _ => return Err(untold(self.at, "has a role that the API does not know")),
+                _ => return Err(not_native(self.at, "has a role that the API does not know")),
             }
             self.at += 1;
         }
         for call in calls {
             let Some(result) = results.remove(call.id.as_str()) else {
-                return Err(untold(
-                    said.map_or(0, |said| said.at),
+                return Err(not_native(
+                    reply.map_or(0, |reply| reply.at),
                     "has a call whose result is missing",
                 ));
             };
@@ -183,12 +183,12 @@ impl<'a> Reader<'a, '_> {
     }
 
     /// Reads a reply.
-    fn said(&mut self) -> Result<Said<'a>, Untold> {
+    fn reply(&mut self) -> Result<RoundReply<'a>, NotNative> {
         let at = self.at;
         let mut messages = Vec::new();
         let mut calls: Vec<&ToolCall> = Vec::new();
         while let Some(message) = self.next().filter(|message| message.role == Role::Ai) {
-            is_tellable(message).map_err(|why| untold(self.at, why))?;
+            is_tellable(message).map_err(|why| not_native(self.at, why))?;
             messages.push(message);
             calls.extend(&message.tool_calls);
             self.at += 1;
@@ -199,7 +199,7 @@ impl<'a> Reader<'a, '_> {
             .find(|words| !words.trim().is_empty())
             .unwrap_or_default();
         if calls.is_empty() && (words.is_empty() || words.trim() == NO_CONTENT) {
-            return Err(untold(at, "is the model's and says nothing"));
+            return Err(not_native(at, "is the model's and says nothing"));
         }
         let found = self.memory.find(place(self.print, calls.first().copied(), &words));
         let found = found.filter(|found| found.begins_with(&calls));
@@ -210,7 +210,7 @@ impl<'a> Reader<'a, '_> {
             let number = call.id.trim_end_matches(|c: char| c.is_ascii_digit());
             let repeated = number.strip_suffix('_').filter(|_| number.len() < call.id.len());
             if repeated.is_some_and(|id| self.ids.contains(id)) || !self.ids.insert(&call.id) {
-                return Err(untold(
+                return Err(not_native(
                     at,
                     "has a call whose id an earlier one had, or had without a number behind it",
                 ));
@@ -225,7 +225,7 @@ impl<'a> Reader<'a, '_> {
                 print(|state| (before, 4_u8, &calls, recalled_words).hash(state))
             }
         };
-        Ok(Said {
+        Ok(RoundReply {
             at,
             messages,
             calls,

@@ -11,7 +11,7 @@ use super::opening;
 use super::resumed::{Resumed, Ways};
 use super::session::{ClaudeReply, ClaudeSession, SessionFacts, StartWith};
 use super::thread_file::ThreadFile;
-use super::transcript::{self, Telling};
+use super::transcript::{self, TranscriptContext};
 use crate::form::{
     Caller, Form, OwnProcess, ProcessOptions, Processes, Retold, SentText, SessionCall, SessionHome, ToStart, WhyAnew,
 };
@@ -23,6 +23,7 @@ use crate::scratch::Scratch;
 use dfp_model::event::Reply;
 use dfp_model::time::iso;
 use dfp_process::Vars;
+use dfp_process::activity::now_ms;
 use dfp_provider::choices::Choices;
 use dfp_provider::claude::transcripts::{OLDEST, TELLS_SURROUNDINGS, facts_of, needs_thinking};
 use dfp_provider::command::{Arg, CommandLine, Cwd};
@@ -90,7 +91,7 @@ impl Claude {
         if !call.may_continue() || !takes || !is_pure || self.ways.best().is_none() {
             return Ok(None);
         }
-        let now = opening::now_ms();
+        let now = now_ms();
         let now_told = match start.version.is_some_and(|version| version >= TELLS_SURROUNDINGS) {
             true => {
                 let folder = self.folder(line, start.owner)?;
@@ -107,7 +108,7 @@ impl Claude {
             key: caller.key,
             login: caller.login,
         };
-        let telling = Telling {
+        let context = TranscriptContext {
             setup: &call.setup,
             guard: call.guard,
             note: call.note.as_deref(),
@@ -117,15 +118,15 @@ impl Claude {
             time: &iso(now),
         };
         let dialogue = Dialogue::of(call.thread.messages(), scope.begin(), &self.memory());
-        let transcript = dialogue.and_then(|dialogue| transcript::write(&dialogue, &telling));
+        let transcript = dialogue.and_then(|dialogue| transcript::write(&dialogue, &context));
         Ok(Some(match transcript {
             Ok(mut transcript) => ClaudeInput {
                 line: std::mem::take(&mut transcript.line),
                 transcript: Some(transcript),
-                untold: None,
+                not_native: None,
             },
-            Err(untold) => ClaudeInput {
-                untold: Some(untold),
+            Err(not_native) => ClaudeInput {
+                not_native: Some(not_native),
                 ..ClaudeInput::line(in_words(call))
             },
         }))
@@ -183,9 +184,9 @@ impl Form for Claude {
     }
 
     fn retold(input: &ClaudeInput) -> Retold {
-        match (&input.transcript, &input.untold) {
+        match (&input.transcript, &input.not_native) {
             (Some(_), _) => Retold::Natively,
-            (None, untold) => Retold::InWords(untold.as_ref().map(ToString::to_string)),
+            (None, not_native) => Retold::InWords(not_native.as_ref().map(ToString::to_string)),
         }
     }
 

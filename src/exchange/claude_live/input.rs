@@ -1,6 +1,6 @@
 //! The input of a claude turn.
 
-use super::dialogue::Untold;
+use super::dialogue::NotNative;
 use super::transcript::Transcript;
 
 /// A user line, and the transcript that the process has to know before it, if there is one.
@@ -11,7 +11,7 @@ pub struct ClaudeInput {
     /// The lines of the transcript, and the call in which it ends.
     pub transcript: Option<Transcript>,
     /// The reason for which the thread is told in words, if it could have been told natively otherwise.
-    pub untold: Option<Untold>,
+    pub not_native: Option<NotNative>,
 }
 
 impl ClaudeInput {
@@ -20,7 +20,7 @@ impl ClaudeInput {
         ClaudeInput {
             line,
             transcript: None,
-            untold: None,
+            not_native: None,
         }
     }
 }

@@ -42,13 +42,13 @@ impl Scope<'_> {
 
 /// A message of the model, as the API gave it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SaidMessage {
+pub struct ApiMessage {
     pub id: String,
     pub model: String,
     pub content: Vec<Value>,
 }
 
-/// What the CLI says of its surroundings at the beginning of a conversation.
+/// The surroundings that the CLI tells its model at the beginning of a conversation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Opening {
     /// The folder, the system and the shell; `None` where they are not known.
@@ -62,12 +62,12 @@ pub struct Opening {
 /// A reply that is remembered.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Recalled {
-    pub messages: Vec<SaidMessage>,
+    pub messages: Vec<ApiMessage>,
     /// The calls, as the caller has seen them.
     pub calls: Vec<ToolCall>,
     /// The effort that was chosen for it.
     pub effort: Option<String>,
-    /// What was told before it, if it is the first of its conversation.
+    /// The surroundings that were told before it, if it is the first of its conversation.
     pub opening: Option<Opening>,
 }
 

@@ -5,7 +5,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
@@ -14,12 +13,6 @@ use crate::session_files::real;
 use dfp_model::time::iso;
 use dfp_process::{Vars, zone};
 use dfp_provider::command::CommandLine;
-
-/// The current time, ms since the epoch.
-pub fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
 
 /// The local date at `now_ms`, `2026-11-25`; `None` where the time zone is not known.
 pub fn date(now_ms: u64) -> Option<String> {
@@ -51,7 +44,7 @@ pub fn environment(line: &CommandLine, env: &Arc<Vars>, cwd: &Path) -> Option<Va
     }))
 }
 
-/// Whether a folder is in a repository; `None` for a worktree, of which the CLI says more.
+/// Returns whether a folder is in a repository; `None` for a worktree, of which the CLI says more.
 fn is_git_repo(cwd: &Path) -> Option<bool> {
     let found = cwd
         .ancestors()

@@ -20,12 +20,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::input::ClaudeInput;
-use super::memory::{Opening, SaidMessage};
+use super::memory::{ApiMessage, Opening};
 use super::opening;
 use super::readiness::Readiness;
 use super::resumed::{Beginning, Resumed};
-use super::said::SaidLines;
 use super::socket;
+use super::turn_messages::TurnMessages;
 use super::turns::{self, Turns};
 use super::wire;
 use crate::EndedProcess;
@@ -38,6 +38,7 @@ use crate::live::turn::{Report, TurnEnd};
 use crate::print::{self, NotStarted, Surroundings, schema_left_out};
 use crate::scratch::{Leftover, Scratch};
 use dfp_model::event::{Event, Outcome};
+use dfp_process::activity::now_ms;
 use dfp_process::{Running, StartError, Stdin};
 use dfp_provider::command::CommandLine;
 use dfp_provider::declare::mcp_server::{self, Answered};
@@ -69,32 +70,32 @@ pub struct ClaudeSession {
     /// The transcript that the process was started with, and what is left to do of it.
     resumed: Option<Resumed>,
     /// The model's messages of the turn, as the CLI reports them.
-    said: SaidLines,
+    messages: TurnMessages,
     facts: SessionFacts,
     /// The folder that it runs in, which others of its provider share.
     folder: Option<Arc<Scratch>>,
 }
 
-/// What is known of a process beside its lines.
+/// Facts of a process that its lines don't tell.
 #[derive(Debug, Clone, Default)]
 pub struct SessionFacts {
     /// The model that it was asked for; "" for the CLI's own choice.
     pub model: String,
     /// The effort that it was started with.
     pub effort: Option<String>,
-    /// What it says of its surroundings.
+    /// The surroundings that it tells its model.
     pub opening: Opening,
 }
 
-/// What is known of a reply beside its events.
+/// Facts of a reply that its events don't tell.
 #[derive(Debug)]
 pub struct ClaudeReply {
     /// The model's messages, if they are all that the API was told in the turn.
-    pub messages: Option<Vec<SaidMessage>>,
+    pub messages: Option<Vec<ApiMessage>>,
     pub facts: SessionFacts,
 }
 
-/// What a process is started with beside its command line.
+/// The parts that a process is started with beside its command line.
 #[derive(Debug, Default)]
 pub(super) struct StartWith {
     pub facts: SessionFacts,
@@ -143,7 +144,7 @@ impl ClaudeSession {
             scratch,
             socket: None,
             resumed,
-            said: SaidLines::default(),
+            messages: TurnMessages::default(),
             facts,
             folder,
         })
@@ -160,9 +161,9 @@ impl ClaudeSession {
     fn begin(&mut self, input: ClaudeInput, setup: &Arc<Setup>) {
         self.streams.begin_turn();
         self.decoder = decoder();
-        self.said = SaidLines::default();
+        self.messages = TurnMessages::default();
         if self.facts.opening.date.is_none() {
-            self.facts.opening.date = opening::date(opening::now_ms());
+            self.facts.opening.date = opening::date(now_ms());
         }
         let mut lines = String::new();
         if self.handshake == Handshake::Unasked {
@@ -214,7 +215,7 @@ impl ClaudeSession {
                 Beginning::Lost => return Pulse::Lost,
             }
         }
-        self.said.read(line, self.resumed.as_ref().and_then(Resumed::call));
+        self.messages.read(line, self.resumed.as_ref().and_then(Resumed::call));
         let before = events.len();
         self.decoder.push(line.as_bytes(), events);
         self.decoder.push(b"\n", events);
@@ -365,7 +366,7 @@ impl Session for ClaudeSession {
         self.begin(turn.input, &turn.setup);
         let end = process_turn::read(self, turn.origin, report).await;
         end.knowing(|| ClaudeReply {
-            messages: std::mem::take(&mut self.said).whole(),
+            messages: std::mem::take(&mut self.messages).whole(),
             facts: self.facts.clone(),
         })
     }

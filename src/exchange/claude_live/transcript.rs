@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-use super::dialogue::{Dialogue, Said, Untold, UserSide};
+use super::dialogue::{Dialogue, NotNative, RoundReply, UserSide};
 use super::memory::Opening;
 use crate::live::setup::Setup;
 use crate::user_line::{self as line, Block};
@@ -28,7 +28,7 @@ const MOST_IMAGE: usize = 500_000;
 
 /// The facts of a conversation that its messages don't tell.
 #[derive(Debug, Clone, Copy)]
-pub struct Telling<'a> {
+pub struct TranscriptContext<'a> {
     pub setup: &'a Setup,
     /// The guard that keeps a text of the user's from being a command of the CLI's.
     pub guard: Option<Guard>,
@@ -67,52 +67,52 @@ pub struct DeferredCall {
 /// Writes `dialogue`, which has a reply of the model's.
 ///
 /// # Errors
-/// [`Untold`].
-pub fn write(dialogue: &Dialogue, telling: &Telling) -> Result<Transcript, Untold> {
-    let last_said = dialogue.rounds.last().map(|round| &round.said);
-    let mut blocks = side_blocks(&dialogue.last, telling.guard)?;
-    blocks.extend(telling.note.map(Block::text));
+/// [`NotNative`].
+pub fn write(dialogue: &Dialogue, context: &TranscriptContext) -> Result<Transcript, NotNative> {
+    let last_reply = dialogue.rounds.last().map(|round| &round.reply);
+    let mut blocks = side_blocks(&dialogue.last, context.guard)?;
+    blocks.extend(context.note.map(Block::text));
     if blocks.is_empty() {
-        return Err(Untold {
-            message: last_said.map_or(1, |said| said.at + 1),
+        return Err(NotNative {
+            message: last_reply.map_or(1, |reply| reply.at + 1),
             why: "is the model's, and nothing is said behind it",
         });
     }
-    if let Some(said) = last_said
-        && telling.needs_thinking
+    if let Some(reply) = last_reply
+        && context.needs_thinking
         && !dialogue.last.results.is_empty()
-        && said.recalled.is_none()
-        && content_of(said, telling)
+        && reply.recalled.is_none()
+        && content_of(reply, context)
             .first()
             .is_none_or(|block| block["type"] == "text" || block["type"] == "tool_use")
     {
-        return Err(Untold {
-            message: said.at + 1,
+        return Err(NotNative {
+            message: reply.at + 1,
             why: "has a call without the thinking that its model's API wants before it",
         });
     }
-    let mut writer = Writer::new(telling.time);
+    let mut writer = Writer::new(context.time);
     for (at, round) in dialogue.rounds.iter().enumerate() {
-        let blocks = side_blocks(&round.side, telling.guard)?;
+        let blocks = side_blocks(&round.side, context.guard)?;
         writer.message("user", json!({"role": "user", "content": line::content(&blocks)}), None);
         if at == 0
-            && let Some(now) = telling.opening
+            && let Some(now) = context.opening
         {
             let then = round
-                .said
+                .reply
                 .recalled
                 .as_ref()
                 .and_then(|recalled| recalled.opening.as_ref());
             writer.opening(then.unwrap_or(now));
         }
-        writer.said(&round.said, at, telling);
+        writer.reply(&round.reply, at, context);
     }
     let deferred = match dialogue.last.results.is_empty() {
         true => None,
-        false => Some(deferred(&dialogue.last, telling.setup)?),
+        false => Some(deferred(&dialogue.last, context.setup)?),
     };
     if let Some((call, _)) = &deferred {
-        let name = wire_name(telling.setup, call);
+        let name = wire_name(context.setup, call);
         writer.attachment(json!({"type": "hook_deferred_tool", "toolUseID": call.id, "toolName": name}));
     }
     Ok(Transcript {
@@ -126,15 +126,15 @@ pub fn write(dialogue: &Dialogue, telling: &Telling) -> Result<Transcript, Untol
 }
 
 /// The blocks of what the user's side says at once.
-fn side_blocks(side: &UserSide, guard: Option<Guard>) -> Result<Vec<Block>, Untold> {
+fn side_blocks(side: &UserSide, guard: Option<Guard>) -> Result<Vec<Block>, NotNative> {
     let results = side.results.iter().map(|(call, result)| line::result(&call.id, result));
     let mut blocks: Vec<Block> = results.collect();
     if !side.humans.is_empty() {
-        let said = line::of_humans(side.humans.iter().copied(), guard).ok_or(Untold {
+        let words = line::of_humans(side.humans.iter().copied(), guard).ok_or(NotNative {
             message: side.at + 1,
             why: "is the user's and says nothing",
         })?;
-        blocks.extend(said);
+        blocks.extend(words);
     }
     Ok(blocks)
 }
@@ -145,13 +145,13 @@ fn wire_name(setup: &Setup, call: &ToolCall) -> String {
 }
 
 /// The call to be marked as deferred: the first one whose result MCP hands over as it is, of a tool that is declared.
-fn deferred<'a>(side: &UserSide<'a>, setup: &Setup) -> Result<(&'a ToolCall, Box<RawValue>), Untold> {
+fn deferred<'a>(side: &UserSide<'a>, setup: &Setup) -> Result<(&'a ToolCall, Box<RawValue>), NotNative> {
     let mut answered = side.results.iter();
     let found = answered.find_map(|(call, result)| {
         let is_declared = setup.ours(&wire_name(setup, call)).is_some();
         Some((*call, of_mcp(result)?)).filter(|_| is_declared)
     });
-    found.ok_or(Untold {
+    found.ok_or(NotNative {
         message: side.at + 1,
         why: "is a result, and none of those beside it can be told by a tool's server either (of a tool that is not bound, empty, \
               with a document, or too long)",
@@ -281,12 +281,12 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the reply of the round number `at`.
-    fn said(&mut self, said: &Said, at: usize, telling: &Telling) {
-        let Some(recalled) = &said.recalled else {
+    fn reply(&mut self, reply: &RoundReply, at: usize, context: &TranscriptContext) {
+        let Some(recalled) = &reply.recalled else {
             // Without an id the CLI takes it for a part of another message.
             let id = format!("msg_df{at:024x}");
-            let mut message = json!({"role": "assistant", "id": id, "content": content_of(said, telling)});
-            if let Some(model) = said.messages.iter().find_map(|message| Returned::model(message)) {
+            let mut message = json!({"role": "assistant", "id": id, "content": content_of(reply, context)});
+            if let Some(model) = reply.messages.iter().find_map(|message| Returned::model(message)) {
                 message["model"] = Value::from(model);
             }
             return self.message("assistant", message, None);
@@ -317,14 +317,14 @@ fn introduction(model: &str) -> Value {
 }
 
 /// The blocks of a reply that is not remembered: the reasoning that came back, the words, and the calls.
-fn content_of(said: &Said, telling: &Telling) -> Vec<Value> {
+fn content_of(reply: &RoundReply, context: &TranscriptContext) -> Vec<Value> {
     let origin = Origin {
         provider: "claude".to_owned(),
-        login: telling.login.map(str::to_owned),
+        login: context.login.map(str::to_owned),
         model: String::new(),
     };
     let mut content = Vec::new();
-    for message in &said.messages {
+    for message in &reply.messages {
         content.extend(thinking_blocks(&Returned::to(&origin, message).unwrap_or_default()));
         let texts: Vec<String> = match &message.content {
             Content::Text(text) => vec![text.clone()],
@@ -340,8 +340,8 @@ fn content_of(said: &Said, telling: &Telling) -> Vec<Value> {
         let texts = texts.iter().filter(|text| !text.trim().is_empty());
         content.extend(texts.map(|text| json!({"type": "text", "text": text})));
     }
-    content.extend(said.calls.iter().map(|call| {
-        let name = wire_name(telling.setup, call);
+    content.extend(reply.calls.iter().map(|call| {
+        let name = wire_name(context.setup, call);
         json!({"type": "tool_use", "id": call.id, "name": name, "input": json_value(call.args.get())})
     }));
     content

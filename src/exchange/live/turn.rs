@@ -225,9 +225,9 @@ impl Report {
 }
 
 /// The end of a turn, and its session if that is still needed.
-type Over<S> = (TurnEnd<<S as Session>::ReplyFacts>, Option<Box<S>>);
+type EndedTurn<S> = (TurnEnd<<S as Session>::ReplyFacts>, Option<Box<S>>);
 
-type Working<S> = Pin<Box<dyn Future<Output = Over<S>> + Send>>;
+type Working<S> = Pin<Box<dyn Future<Output = EndedTurn<S>> + Send>>;
 
 /// Makes the turn `turn` of `session` to its end, or until `stop` tells that it was given up.
 async fn work<S: Session>(
@@ -236,7 +236,7 @@ async fn work<S: Session>(
     report: Report,
     stop: CancellationToken,
     kill_grace: Duration,
-) -> Over<S> {
+) -> EndedTurn<S> {
     let end = tokio::select! {
         biased;
         () = stop.cancelled() => None,
@@ -260,7 +260,7 @@ struct Going<S: Session> {
 }
 
 impl<S: Session> Going<S> {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Over<S>>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<EndedTurn<S>>> {
         let Some(working) = &mut self.working else {
             return Poll::Ready(None);
         };
@@ -283,7 +283,7 @@ impl<S: Session> Drop for Going<S> {
 pub struct Turn<S: Session> {
     going: Going<S>,
     report: Report,
-    over: Option<Over<S>>,
+    over: Option<EndedTurn<S>>,
     reason: Option<StopReason>,
     began: Instant,
     pid: u32,

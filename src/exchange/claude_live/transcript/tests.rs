@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::claude_live::memory::{Memory, Recalled, SaidMessage, Scope, place};
+use crate::claude_live::memory::{ApiMessage, Memory, Recalled, Scope, place};
 use crate::live::pool::SessionKey;
 use dfp_model::message::{Message, ToolSpec};
 
@@ -31,8 +31,8 @@ fn key(setup: Setup, login: &str) -> SessionKey<Setup> {
     }
 }
 
-fn telling<'a>(setup: &'a Setup, opening: Option<&'a Opening>) -> Telling<'a> {
-    Telling {
+fn context<'a>(setup: &'a Setup, opening: Option<&'a Opening>) -> TranscriptContext<'a> {
+    TranscriptContext {
         setup,
         guard: GUARD,
         note: None,
@@ -44,11 +44,11 @@ fn telling<'a>(setup: &'a Setup, opening: Option<&'a Opening>) -> Telling<'a> {
 }
 
 /// The transcript of `thread`, with nothing remembered.
-fn written(thread: &Value) -> Result<Transcript, Untold> {
+fn written(thread: &Value) -> Result<Transcript, NotNative> {
     let (thread, setup, key) = (messages(thread), setup(), key(setup(), "a"));
     let scope = Scope { key: &key, login: None };
     let dialogue = Dialogue::of(&thread, scope.begin(), &Memory::default())?;
-    write(&dialogue, &telling(&setup, None))
+    write(&dialogue, &context(&setup, None))
 }
 
 /// The lines without what connects them, which must be unbroken.
@@ -229,8 +229,8 @@ fn what_the_cli_would_drop_or_change_is_refused_with_its_place() {
             2,
         ),
     ] {
-        let untold = written(&thread).expect_err(&thread.to_string());
-        assert_eq!(untold.message, message, "{thread}: {untold}");
+        let not_native = written(&thread).expect_err(&thread.to_string());
+        assert_eq!(not_native.message, message, "{thread}: {not_native}");
     }
 }
 
@@ -247,7 +247,7 @@ fn remembered(key: &SessionKey<Setup>) -> Memory {
         {"type": "tool_use", "id": "t2", "name": "mcp__df__add", "input": {"b": 2, "a": 1}},
     ]);
     let recalled = Recalled {
-        messages: vec![SaidMessage {
+        messages: vec![ApiMessage {
             id: "msg_1".to_owned(),
             model: "claude-sonnet-5-5".to_owned(),
             content: content.as_array().unwrap().clone(),
@@ -280,7 +280,7 @@ fn a_remembered_reply_is_the_apis_own_however_it_comes_back() {
     let expected = {
         let thread = messages(&json!([human("go"), ai("Let me see.", &both), one, two, human("and?")]));
         let dialogue = Dialogue::of(&thread, scope.begin(), &memory).unwrap();
-        write(&dialogue, &telling(&setup(), Some(&now))).unwrap()
+        write(&dialogue, &context(&setup(), Some(&now))).unwrap()
     };
     let told = lines(&expected.lines);
     assert_eq!(told[0]["message"]["content"], "go");
@@ -317,7 +317,7 @@ fn a_remembered_reply_is_the_apis_own_however_it_comes_back() {
     ] {
         let thread = messages(&thread);
         let dialogue = Dialogue::of(&thread, scope.begin(), &memory).unwrap();
-        let transcript = write(&dialogue, &telling(&setup(), Some(&now))).unwrap();
+        let transcript = write(&dialogue, &context(&setup(), Some(&now))).unwrap();
         assert_eq!(
             (transcript.lines, transcript.line),
             (expected.lines.clone(), expected.line.clone())
@@ -335,7 +335,7 @@ fn nobody_else_finds_what_is_remembered() {
     let is_found = |key: &SessionKey<Setup>, login: Option<&str>, thread: &[Message]| {
         let scope = Scope { key, login };
         let dialogue = Dialogue::of(thread, scope.begin(), &memory).unwrap();
-        dialogue.rounds[0].said.recalled.is_some()
+        dialogue.rounds[0].reply.recalled.is_some()
     };
     assert!(is_found(&own, None, &thread("go", "Let me see.")));
     assert!(!is_found(&own, None, &thread("stop", "Let me see.")));
@@ -372,9 +372,9 @@ fn reasoning_that_comes_back_goes_back_to_its_model() {
 #[test]
 fn a_model_that_must_have_thought_is_not_told_of_calls_without_thinking() {
     let (setup, own) = (setup(), key(setup(), "a"));
-    let strict = Telling {
+    let strict = TranscriptContext {
         needs_thinking: true,
-        ..telling(&setup, None)
+        ..context(&setup, None)
     };
     let memory = remembered(&own);
     let scope = Scope { key: &own, login: None };

@@ -9,15 +9,15 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::memory::SaidMessage;
+use super::memory::ApiMessage;
 
 /// The model name of messages that the CLI writes itself.
 const SYNTHETIC: &str = "<synthetic>";
 
 /// The messages of a turn so far.
 #[derive(Debug, Default)]
-pub struct SaidLines {
-    messages: Vec<SaidMessage>,
+pub struct TurnMessages {
+    messages: Vec<ApiMessage>,
     /// True if something else was said as well.
     is_mixed: bool,
 }
@@ -39,7 +39,7 @@ struct UserMessage {
     content: Value,
 }
 
-impl SaidLines {
+impl TurnMessages {
     /// Reads a line of the turn. `answered`: the id of a call of an earlier reply whose result the CLI reports.
     pub fn read(&mut self, line: &str, answered: Option<&str>) {
         // Most lines are pieces of an answer: they are spared the parsing.
@@ -53,7 +53,7 @@ impl SaidLines {
         };
         match (line.r#type.as_ref(), line.message) {
             ("assistant", Some(message)) if line.parent_tool_use_id.is_none() && line.error.is_none() => {
-                match serde_json::from_str::<SaidMessage>(message.get()) {
+                match serde_json::from_str::<ApiMessage>(message.get()) {
                     Ok(message) if message.model == SYNTHETIC => {}
                     Ok(message) => self.add(message),
                     Err(_) => self.is_mixed = true,
@@ -72,7 +72,7 @@ impl SaidLines {
     }
 
     /// Each block of a message comes in a line of its own.
-    fn add(&mut self, message: SaidMessage) {
+    fn add(&mut self, message: ApiMessage) {
         match self.messages.iter_mut().find(|known| known.id == message.id) {
             Some(known) => known.content.extend(message.content),
             None => self.messages.push(message),
@@ -80,7 +80,7 @@ impl SaidLines {
     }
 
     /// The messages, if nothing else was said.
-    pub fn whole(self) -> Option<Vec<SaidMessage>> {
+    pub fn whole(self) -> Option<Vec<ApiMessage>> {
         (!self.is_mixed && !self.messages.is_empty()).then_some(self.messages)
     }
 }
@@ -91,8 +91,8 @@ mod tests {
 
     use super::*;
 
-    fn said(lines: &[Value], answered: Option<&str>) -> Option<Vec<SaidMessage>> {
-        let mut said = SaidLines::default();
+    fn said(lines: &[Value], answered: Option<&str>) -> Option<Vec<ApiMessage>> {
+        let mut said = TurnMessages::default();
         lines.iter().for_each(|line| said.read(&line.to_string(), answered));
         said.whole()
     }
@@ -112,7 +112,7 @@ mod tests {
             json!({"type": "user", "message": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t0"}]}}),
             assistant("m1", &call),
         ];
-        let message = SaidMessage {
+        let message = ApiMessage {
             id: "m1".to_owned(),
             model: "m".to_owned(),
             content: vec![thinking, call],
