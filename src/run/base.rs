@@ -200,7 +200,7 @@ fn login_folder(folder: &str) -> Result<String, String> {
 }
 
 /// Advice for a process of `provider` that can't be started.
-pub(super) fn start_hint(provider: &str, error: &StartError) -> Cow<'static, str> {
+fn start_hint(provider: &str, error: &StartError) -> Cow<'static, str> {
     let hint = match error {
         StartError::NotExecutable { file } => {
             return format!("run `chmod +x {}`, or set `cliPath`", file.display()).into();
@@ -228,8 +228,7 @@ pub(super) fn not_started(engine: &Base, error: &NotStarted) -> Box<ProviderErro
     let (code, reason, hint) = match error {
         // A closed owner means that the environment ends, and this call with it.
         NotStarted::Process(error) => {
-            let reason = format!("the CLI can't be started: {error}");
-            (error.code(), reason, start_hint(id, error))
+            return start_error(id, error, format!("the CLI can't be started: {error}"));
         }
         NotStarted::Scratch { folder, source } => {
             // The error of tempfile contains the name that it has tried, which is random.
@@ -239,34 +238,35 @@ pub(super) fn not_started(engine: &Base, error: &NotStarted) -> Box<ProviderErro
                 "no private folder for the CLI can be made in {}, the folder for temporary files: {why}",
                 folder.display()
             );
-            (Code::SpawnFailed, reason, classify::NO_TEMPORARY_FOLDER.into())
+            (Code::SpawnFailed, reason, classify::NO_TEMPORARY_FOLDER)
         }
         NotStarted::Tools(error) => {
             let reason = format!("no port of 127.0.0.1 can be opened for the tools: {error}");
-            (Code::SpawnFailed, reason, classify::hint(id, Code::SpawnFailed).into())
+            (Code::SpawnFailed, reason, classify::hint(id, Code::SpawnFailed))
         }
         NotStarted::Unsupported(reason) | NotStarted::Refused(reason) => {
             let reason = format!("the CLI does not take calls: {reason}");
-            (
-                Code::LiveUnsupported,
-                reason,
-                classify::hint(id, Code::LiveUnsupported).into(),
-            )
+            (Code::LiveUnsupported, reason, classify::hint(id, Code::LiveUnsupported))
         }
         NotStarted::Ended(_) => {
             let reason = "the CLI ended before it was ready".to_owned();
-            (Code::Crashed, reason, classify::hint(id, Code::Crashed).into())
+            (Code::Crashed, reason, classify::hint(id, Code::Crashed))
         }
     };
-    let mut refusal = ProviderError::new(id, code, reason).with_hint(hint);
-    if let NotStarted::Process(error) = error {
-        refusal.problems = searched(error);
-    }
-    Box::new(refusal)
+    Box::new(ProviderError::new(id, code, reason).with_hint(hint))
+}
+
+/// The error of a process of `provider` that can't be started, with `reason` as its message.
+pub(super) fn start_error(provider: &str, error: &StartError, reason: String) -> Box<ProviderError> {
+    let refusal = ProviderError::new(provider, error.code(), reason).with_hint(start_hint(provider, error));
+    Box::new(ProviderError {
+        problems: searched(error),
+        ..refusal
+    })
 }
 
 /// The places in which a program was searched in vain, each with what is there.
-pub(super) fn searched(error: &StartError) -> Vec<Problem> {
+fn searched(error: &StartError) -> Vec<Problem> {
     let StartError::NotOnPath { program, searched, .. } = error else {
         return Vec::new();
     };

@@ -92,7 +92,7 @@ async fn answer(call: &mut (impl RetryableCall + Send), cancel: &CancellationTok
         "asked again",
         json!({"attempt": spent.attempts, "code": rejected.error.code}),
     );
-    let news = Event::Retry {
+    let retry = Event::Retry {
         by: "provider",
         attempt: FURTHER,
         max_attempts: Some(FURTHER),
@@ -100,7 +100,7 @@ async fn answer(call: &mut (impl RetryableCall + Send), cancel: &CancellationTok
         reason: rejected.error.message.clone(),
         http_status: None,
     };
-    sink.send(&mut vec![news]).await;
+    sink.send(&mut vec![retry]).await;
     let messages = std::mem::take(&mut rejected.messages);
     if let Err(error) = call.extend(messages, &rejected) {
         return Ended::Failed(error);
@@ -236,7 +236,7 @@ async fn drive(call: &impl RetryableCall, before: LimitsUsed, cancel: &Cancellat
                 let Some(delay_ms) = delay else {
                     return Ok(Ended::Failed(last(error, number, reasons, info)));
                 };
-                let news = Event::Retry {
+                let retry = Event::Retry {
                     by: "provider",
                     attempt: number - before.attempts,
                     max_attempts: Some(policy.max_attempts.saturating_sub(1)),
@@ -244,7 +244,7 @@ async fn drive(call: &impl RetryableCall, before: LimitsUsed, cancel: &Cancellat
                     reason: error.message,
                     http_status: error.http_status,
                 };
-                sink.send(&mut vec![news]).await;
+                sink.send(&mut vec![retry]).await;
                 tokio::select! {
                     () = cancel.cancelled() => return Ok(cancelled(call, number, reasons, info)),
                     () = tokio::time::sleep(Duration::from_millis(delay_ms)) => number += 1,

@@ -11,7 +11,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use super::base::{Base, not_found, not_started};
+use super::base::{Base, not_found, not_started, start_error};
+use super::programs::NotFound;
 use dfp_exchange::print::{self, Surroundings};
 use dfp_model::error::ProviderError;
 use dfp_process::{Output, ProcessLimits, Tees, Vars};
@@ -29,7 +30,10 @@ const INTERPRETER: Duration = Duration::from_secs(5);
 /// # Errors
 /// The errors of a call: the file can't be found, or can't be executed.
 pub fn file(engine: &Base, base: &Arc<Vars>) -> Result<PathBuf, Box<ProviderError>> {
-    let program = engine.look(base).map_err(|error| not_found(engine, error))?;
+    let program = engine.look(base).map_err(|error| match error {
+        NotFound::Refused(error) => error,
+        NotFound::Start(error) => start_error(engine.id(), &error, error.to_string()),
+    })?;
     Ok(program.binary().file().to_owned())
 }
 
