@@ -13,12 +13,15 @@ const call = (id: string, n: number) => ({ id, name: "step", args: { n } });
 const result = (id: string, content: string) => new ToolMessage({ tool_call_id: id, content });
 
 /** The table, for these forms: in two files, because a file is run by one worker. */
-export function describeBehaviours(forms: typeof KEPT_FORMS) {
+export function describeBehaviours(forms: readonly ((typeof KEPT_FORMS)[number] & { sample?: boolean })[]) {
   describe.skipIf(!HERE).each(forms)("$name", { timeout: 300_000 }, (form) => {
     const { start, engine, remembers, oneProcess, hidesStatus, replays, resultsAlone, waitsOut = [], brief } = form;
-    const { prompts } = form;
+    const { prompts, sample } = form;
+    /** What is not run where two rows of a form are its sample. */
+    const itBeyondSample = it.skipIf(sample);
     /** What needs a session that takes threads natively. */
     const itRemembers = it.skipIf(!remembers || prompts);
+    const itRemembersBeyondSample = it.skipIf(sample || !remembers || prompts);
     /** What is not run with a form that is run in brief. */
     const itInFull = it.skipIf(brief);
     const itRemembersInFull = it.skipIf(brief || !remembers);
@@ -26,7 +29,7 @@ export function describeBehaviours(forms: typeof KEPT_FORMS) {
     /** Of a form that has no sessions that go on, no call says whether it has. */
     const continued = (is: boolean) => (remembers ? is : undefined);
 
-    it("answers with text, piece by piece, and says what it cost", async () => {
+    it.skipIf(sample && remembers && !prompts)("answers with text, piece by piece, and says what it cost", async () => {
       const { create } = await start([{ chunks: ["Hello", " there."], usage: { input: 20, output: 7 } }]);
       const texts: string[] = [];
       let content = "";
@@ -41,7 +44,7 @@ export function describeBehaviours(forms: typeof KEPT_FORMS) {
       expect([texts, content]).toEqual([["Hello", " there."], "Hello there."]);
     });
 
-    itRemembers("goes on with the next message of the user, with what is new alone", async () => {
+    itRemembersBeyondSample("goes on with the next message of the user, with what is new alone", async () => {
       const { create, heard, system } = await start([{ text: "one" }, { text: "two" }]);
       const model = create();
       const thread: BaseMessage[] = [new SystemMessage("Be brief."), new HumanMessage("1")];
@@ -192,7 +195,7 @@ export function describeBehaviours(forms: typeof KEPT_FORMS) {
       expect(JSON.stringify(heard(2))).toContain("right?");
     });
 
-    it("interrupts an aborted call, and the thread goes on without it", async () => {
+    itBeyondSample("interrupts an aborted call, and the thread goes on without it", async () => {
       const { api, create, heard } = await start([{ text: "hi" }, { hang: true }, { text: "still here" }]);
       const model = create();
       const first = await ask(model, ["hello"]);
@@ -217,7 +220,7 @@ export function describeBehaviours(forms: typeof KEPT_FORMS) {
       });
     });
 
-    it("is known by its engine where not even its process is there in time", async () => {
+    itBeyondSample("is known by its engine where not even its process is there in time", async () => {
       const { create } = await start([{ text: "too late" }]);
       await expect(create({ timeout: 1 }).invoke(["hi"])).rejects.toMatchObject({
         code: "TIMEOUT",
@@ -262,7 +265,7 @@ export function describeBehaviours(forms: typeof KEPT_FORMS) {
       await gone(first.pid);
     });
 
-    it("fails with what had come when the process dies in the middle of a turn", async () => {
+    itBeyondSample("fails with what had come when the process dies in the middle of a turn", async () => {
       const { create } = await start([{ chunks: ["half an ", "answer"], hangAfter: 5 }]);
       const run = async () => {
         let pid = 0;
