@@ -13,7 +13,7 @@
  */
 import { spawn } from "node:child_process";
 import { stripVTControlCharacters } from "node:util";
-import { nodeBin, npm, prepare, ROOT, runMain } from "./prepare.mjs";
+import { LINTED, nodeBin, npm, prepare, ROOT, runMain } from "./prepare.mjs";
 
 /** @typedef {{ passed: number, failed: number, skipped: number }} Counts */
 /**
@@ -36,15 +36,6 @@ import { nodeBin, npm, prepare, ROOT, runMain } from "./prepare.mjs";
 
 const TIMEOUT_MS = 30 * 60_000;
 const WIDTH = 80;
-
-/**
- * Clippy is a compiler that lints what it compiles. `cargo clippy` has it check only, so that all is compiled once more for the tests;
- * in this environment, the tests are compiled by it, and each crate once. The arguments are separated as clippy's driver wants them.
- */
-const LINTED = {
-  RUSTC_WORKSPACE_WRAPPER: "clippy-driver",
-  CLIPPY_ARGS: "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
-};
 
 /**
  * The checks, the cheap ones first.

@@ -128,6 +128,23 @@ esac`;
     expect(statSync(join(root, "src/js", ADDON)).mtimeMs).toBeGreaterThan(Date.now() - 60_000);
   });
 
+  it("has clippy compile the addon, as the tests do, and the compiler alone where clippy finds fault", async () => {
+    install();
+    fakes.shell("clippy-driver", "exit 0");
+    await run({
+      npm: `
+echo "$RUSTC_WORKSPACE_WRAPPER" >> calls
+[ -z "$RUSTC_WORKSPACE_WRAPPER" ] || exit 1
+echo > src/js/${ADDON}
+echo > src/js/native.cjs`,
+    });
+    expect(readFileSync(join(root, "calls"), "utf8")).toBe("clippy-driver\n\n");
+    expect(lines).toEqual([
+      "Building the native addon (some minutes the first time) …",
+      expect.stringMatching(/^ {2}done in \d+\.\d s$/),
+    ]);
+  });
+
   it("runs by itself where nothing is installed, and exits 1 without a stack trace", () => {
     for (const name of ["prepare.mjs", "test.mjs"]) {
       mkdirSync(join(root, ".ci"), { recursive: true });
