@@ -17,20 +17,29 @@
  * @property {readonly (readonly [reason: string, options: string])[]} refused why, and which, with blanks between
  */
 
-const AGENT = "It makes an agent of the CLI. A provider is a model alone, and the agent is the caller's.";
+/** Reasons that many CLIs' options share, by the name that the page gives them. */
+const AGENT = "It makes an agent of the CLI. A provider is a model alone.";
 const SESSION = "It names, continues or copies a session of the CLI's own. The thread is the caller's.";
-const PERMISSION = "It decides about tools of the CLI's own, which are off.";
+const PERMISSION = "It decides about own tools, which are off.";
 const SCREEN = "It is about a screen, or a person in front of it.";
 const EXTENSION = "It loads what would reach the model, or run programs.";
-const LOGS = "It writes logs or reports of the CLI's own. The run log has what happened.";
+const LOGS = "It writes the CLI's own logs. The run log has what happened.";
 const REMOTE = "It opens a door to other machines, or needs the vendor's cloud.";
-const FOLDER = "It gives the CLI more folders. `cwd` is its folder, and a file's text goes into the thread.";
+const FOLDER = "It adds folders or files. `cwd` is the CLI's folder; a file's text goes into the thread.";
 const OTHER_MODEL = "Another model would answer than was asked. `createFallbackProvider` does that, and says so.";
-const LIMIT = "It ends a run of the CLI's own. `budget` and `timeout` count for all calls of a provider.";
-const PROMPT = "The prompt goes another way: over standard input, or by the protocol.";
-const LOGIN = "It chooses or changes a login. `auth`, `login` and `env` do that for all CLIs.";
+const LIMIT = "It ends a run of the CLI's own. `budget` and `timeout` count for all calls.";
+const PROMPT = "The prompt goes over standard input, or by the protocol.";
+const LOGIN = "It chooses or changes a login, as `auth`, `login` and `env` do for all CLIs.";
 const SETTINGS = "It changes settings for one run. `extraArgs` passes it on.";
-const ENDS = "It prints something and ends.";
+/** Of options that only print something; the page leaves them out. */
+export const ENDS = "It prints something and ends.";
+
+/** @type {Readonly<Record<string, string>>} */
+export const REASONS = {
+  ...{ agent: AGENT, session: SESSION, permission: PERMISSION, screen: SCREEN, extension: EXTENSION, logs: LOGS },
+  ...{ remote: REMOTE, folder: FOLDER, "other model": OTHER_MODEL, limit: LIMIT, prompt: PROMPT, login: LOGIN },
+  ...{ settings: SETTINGS },
+};
 
 /** @type {readonly Surface[]} */
 export const SURFACES = [
@@ -56,20 +65,17 @@ export const SURFACES = [
     sent: {
       "--print": "always",
       "--input-format": "live, and with images",
-      "--setting-sources": "`user`, while the tools are off",
-      "--settings": "a private file with what must win over the user's settings",
-      "--safe-mode": "while the tools are off; it keeps every kind of login",
-      "--strict-mcp-config": "while the tools are off",
+      "--setting-sources": "`user`, without own tools",
+      "--settings": "a private file that wins over the user's settings",
+      "--safe-mode": "without own tools; it keeps every kind of login",
+      "--strict-mcp-config": "without own tools",
       "--no-session-persistence": "always, but for sessions of a suite",
-      "--disable-slash-commands": "print, while the tools are off",
+      "--disable-slash-commands": "print, without own tools",
       "--resume": "a private transcript, where a conversation is restored; a suite's session",
     },
     refused: [
-      ["It ignores every login but a key. `--safe-mode` is sent in its place.", "--bare"],
-      [
-        'It keeps some of the user\'s settings and tools. `--safe-mode` and `--tools ""` leave out more.',
-        "--restricted",
-      ],
+      ["It ignores every login but a key.", "--bare"],
+      ['`--safe-mode` and `--tools ""` leave out more.', "--restricted"],
       [
         AGENT,
         "--agents --forward-subagent-text --background --brief --worktree --tmux --prompt-suggestions --exclude-dynamic-system-prompt-sections",
@@ -85,16 +91,10 @@ export const SURFACES = [
       [FOLDER, "--add-dir"],
       [OTHER_MODEL, "--fallback-model"],
       [LIMIT, "--max-budget-usd"],
-      [
-        "The history is the caller's: compaction is off, so that nothing of it is replaced by a summary.",
-        "--autocompact",
-      ],
-      [
-        "The text stands behind a system prompt of the CLI's own. Ours is the whole system prompt.",
-        "--append-system-prompt",
-      ],
-      ["Betas are for keys alone, and the CLI knows one. `env: { ANTHROPIC_BETAS }` reaches all.", "--betas"],
-      ["The lines that a session is sent are ours, so nobody needs them back.", "--replay-user-messages"],
+      ["The history is the caller's: compaction is off.", "--autocompact"],
+      ["Ours is the whole system prompt.", "--append-system-prompt"],
+      ["It is for keys alone, and knows one. `env: { ANTHROPIC_BETAS }` reaches all.", "--betas"],
+      ["The lines are ours: nobody needs them back.", "--replay-user-messages"],
       [LOGS, "--debug --debug-file"],
       [ENDS, "--help --version"],
     ],
@@ -110,7 +110,7 @@ export const SURFACES = [
       "--output-schema": "`outputSchema` of a call",
       "--image": "images of the thread, in print form",
       "--ignore-user-config": "`ignoreUserConfig`",
-      "--config": "`reasoning.effort`, `systemPrompt` and what keeps the user's settings from the model",
+      "--config": "`reasoning.effort`, `systemPrompt`; keeps the user's settings out",
     },
     sent: {
       "--json": "print",
@@ -125,9 +125,9 @@ export const SURFACES = [
         "--approve-for-me --dangerously-bypass-approvals-and-sandbox --dangerously-bypass-hook-trust --ignore-rules --trust",
       ],
       [FOLDER, "--add-dir --cd"],
-      ["Another server answers. `createOpenAiCompatibleProvider` asks it without a CLI.", "--oss --local-provider"],
+      ["Another server answers: use `createOpenAiCompatibleProvider`.", "--oss --local-provider"],
       [SETTINGS, "--profile --enable --strict-config"],
-      ["It asks for a programme of the vendor's that few accounts have.", "--cyber-access-program"],
+      ["Few accounts have that programme.", "--cyber-access-program"],
       ["The answer is read from the stream of events.", "--output-last-message --color"],
       [ENDS, "--help --version"],
     ],
@@ -137,7 +137,7 @@ export const SURFACES = [
     name: "codex app-server",
     from: "help",
     args: ["app-server"],
-    offered: { "--config": "what keeps the user's settings from the model" },
+    offered: { "--config": "keeps the user's settings out" },
     sent: {},
     refused: [
       [SETTINGS, "--enable --disable --strict-config"],
@@ -163,7 +163,7 @@ export const SURFACES = [
       baseInstructions: "a blank, unless `systemPrompt` is null",
       dynamicTools: "bound tools",
       cwd: "`cwd`",
-      config: "what keeps the user's settings from the model",
+      config: "keeps the user's settings out",
     },
     sent: {
       approvalPolicy: "`never`: nobody could be asked",
@@ -181,7 +181,7 @@ export const SURFACES = [
       [FOLDER, "runtimeWorkspaceRoots"],
       [OTHER_MODEL, "allowProviderModelFallback"],
       [SESSION, "historyMode"],
-      ["Only models that list a tier take one, and the others ignore it without a word.", "serviceTier"],
+      ["Most models ignore it without a word.", "serviceTier"],
       ["It is a test of the vendor's.", "mockExperimentalField"],
     ],
   },
@@ -202,13 +202,10 @@ export const SURFACES = [
       ],
       [PERMISSION, "approvalPolicy approvalsReviewer permissions sandboxPolicy"],
       [FOLDER, "cwd environments runtimeWorkspaceRoots"],
-      ["It holds for the thread, and is said when that starts.", "model"],
-      ["The user's own setting holds, and what the CLI shows of it is the reply's reasoning.", "summary"],
-      [
-        "Only models that list a tier take one, and the others ignore it without a word.",
-        "serviceTier serviceTierForTurn",
-      ],
-      ["It asks for a programme of the vendor's that few accounts have.", "cyberAccessProgram"],
+      ["It is set when the thread starts.", "model"],
+      ["The user's own setting holds.", "summary"],
+      ["Most models ignore it without a word.", "serviceTier serviceTierForTurn"],
+      ["Few accounts have that programme.", "cyberAccessProgram"],
       ["It is metadata for the vendor.", "responsesapiClientMetadata responsesapiClientMetadataPatch"],
     ],
   },
@@ -224,8 +221,8 @@ export const SURFACES = [
     },
     sent: {
       "--skip-trust": "where it is known",
-      "--policy": "a private file that refuses every tool, while the tools are off",
-      "--extensions": "`none`, while the tools are off",
+      "--policy": "a private file that refuses every tool, without own tools",
+      "--extensions": "`none`, without own tools",
       "--acp": "the warm form",
     },
     refused: [
@@ -257,7 +254,7 @@ export const SURFACES = [
       "--allowed-mcp-server-names": "our bridge",
     },
     sent: {
-      "--bare": "while the tools are off",
+      "--bare": "without own tools",
       "--exclude-tools": "the tools that `--bare` leaves",
       "--extensions": "none, where `--bare` can't be had",
       "--input-format": "live",
@@ -267,7 +264,7 @@ export const SURFACES = [
     refused: [
       [PROMPT, "--prompt --prompt-interactive --input-file"],
       [
-        "It is deprecated, or a telemetry of the CLI's own. `telemetry` has ours.",
+        "It is deprecated, or telemetry of the CLI's own. `telemetry` has ours.",
         "--telemetry --telemetry-target --telemetry-otlp-endpoint --telemetry-otlp-protocol --telemetry-log-prompts --telemetry-outfile",
       ],
       ["It leaves less out than `--bare`.", "--safe-mode"],
@@ -281,14 +278,8 @@ export const SURFACES = [
       [SCREEN, "--screen-reader --json-fd --json-file"],
       [OTHER_MODEL, "--fallback-model"],
       [LIMIT, "--max-session-turns --max-wall-time --max-tool-calls"],
-      [
-        "The text stands behind a system prompt of the CLI's own. Ours is the whole system prompt.",
-        "--append-system-prompt",
-      ],
-      [
-        "A key in the arguments can be read by everybody on the machine. `env` hands it over.",
-        "--openai-api-key --openai-base-url",
-      ],
+      ["Ours is the whole system prompt.", "--append-system-prompt"],
+      ["Arguments are seen by all users. `env` hands it over.", "--openai-api-key --openai-base-url"],
       ["Nobody could then tell who answers.", "--insecure"],
       ["It is deprecated. `env: { HTTPS_PROXY }` does it.", "--proxy"],
       [LOGS, "--debug --openai-logging --openai-logging-dir"],
@@ -307,7 +298,7 @@ export const SURFACES = [
       "--thinking": "where it is known",
     },
     refused: [
-      ["The model's word for it is not known beforehand, and another word is ignored without an error.", "--variant"],
+      ["The model's words for it are not known; others are ignored without an error.", "--variant"],
       ["A variable says the same (`OPENCODE_PURE`).", "--pure"],
       [SESSION, "--continue --session --fork --share"],
       [PERMISSION, "--auto"],
@@ -340,11 +331,8 @@ export const SURFACES = [
     offered: { model: "`model`", system: "`systemPrompt`", parts: "the thread's new part, with images" },
     sent: { agent: "our agent without tools", noReply: "where a message is only added" },
     refused: [
-      ["The model's word for it is not known beforehand, and another word is ignored without an error.", "variant"],
-      [
-        "It needs a tool of the CLI's own, and prose ends in an error. Structured output is asked for in words, and checked.",
-        "format",
-      ],
+      ["The model's words for it are not known; others are ignored without an error.", "variant"],
+      ["Prose would end in an error. A schema is asked for in words, and checked.", "format"],
       [PERMISSION, "tools"],
       [SESSION, "messageID"],
     ],
@@ -362,15 +350,15 @@ export const SURFACES = [
     sent: {
       "--output-format": "`json`, in print form",
       "--stream": "`on`, in print form",
-      "--available-tools": "`none`, while the tools are off",
-      "--no-custom-instructions": "while the tools are off",
-      "--disable-builtin-mcps": "while the tools are off",
+      "--available-tools": "`none`, without own tools",
+      "--no-custom-instructions": "without own tools",
+      "--disable-builtin-mcps": "without own tools",
       "--no-ask-user": "print",
       "--no-auto-update": "always",
       "--log-level": "`none`",
-      "--disable-client-telemetry": "print, while the tools are off",
-      "--no-remote": "print, while the tools are off",
-      "--no-remote-export": "print, while the tools are off",
+      "--disable-client-telemetry": "print, without own tools",
+      "--no-remote": "print, without own tools",
+      "--no-remote-export": "print, without own tools",
     },
     refused: [
       [PROMPT, "--prompt --interactive --silent"],
@@ -393,7 +381,7 @@ export const SURFACES = [
       [SCREEN, "--banner --screen-reader --plain-diff --mouse --no-mouse --no-color --no-eager-powershell-resolution"],
       [LIMIT, "--max-ai-credits"],
       [LOGS, "--log-dir --usage-output-file"],
-      ["The live form speaks the protocol of GitHub's SDK, which says more.", "--acp"],
+      ["The protocol of GitHub's SDK, which live speaks, says more.", "--acp"],
       [ENDS, "--help --version"],
     ],
   },
@@ -411,8 +399,8 @@ export const SURFACES = [
     },
     refused: [
       [PROMPT, "--prompt-file --prompt-json"],
-      ["Only models with a menu take an effort, and the others ignore it without a word.", "--reasoning-effort"],
-      ["Structured output is asked for in words, and checked: prose comes back as a success.", "--json-schema"],
+      ["Most models ignore it without a word.", "--reasoning-effort"],
+      ["Prose comes back as a success. A schema is asked for in words, and checked.", "--json-schema"],
       [AGENT, "--agents --no-plan --no-subagents --worktree --worktree-ref --restore-code"],
       [SESSION, "--continue --fork-session --session-id"],
       [
@@ -421,7 +409,7 @@ export const SURFACES = [
       ],
       ["An agent's file replaces more of the CLI's own words.", "--system-prompt-override --rules"],
       [SCREEN, "--fullscreen --minimal --no-alt-screen --oauth"],
-      ["The form that is read has the pieces of an answer by itself.", "--include-partial-messages"],
+      ["The pieces come by themselves.", "--include-partial-messages"],
       [FOLDER, "--cwd"],
       [LIMIT, "--max-turns"],
       [REMOTE, "--leader-socket"],
@@ -437,7 +425,7 @@ export const SURFACES = [
     offered: { "--model": "`model`" },
     sent: { "--no-leader": "the warm form", "--agent-profile": "`systemPrompt`, as a private agent's file" },
     refused: [
-      ["Only models with a menu take an effort, and the others ignore it without a word.", "--reasoning-effort"],
+      ["Most models ignore it without a word.", "--reasoning-effort"],
       [LOGIN, "--reauth --grok-ws-origin --grok-ws-url --cli-chat-proxy-base-url --xai-api-base-url"],
       [PERMISSION, "--always-approve"],
       [EXTENSION, "--plugin-dir"],

@@ -10,7 +10,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { SURFACES } from "./decisions.mjs";
+import { ENDS, REASONS, SURFACES } from "./decisions.mjs";
 
 /** @typedef {import("./decisions.mjs").Surface} Surface */
 
@@ -106,29 +106,34 @@ export function compare(surface, found) {
   };
 }
 
-/** The page of all decisions. */
+/** The page of all decisions: options that share an outcome share a row, and reasons that many CLIs share stand once, under a name. */
 export function optionsPage() {
-  const tables = SURFACES.map((surface) => {
-    const rows = [
-      ...Object.entries(surface.offered).map(([option, what]) => `| ${code(option)} | offered | ${what} |`),
-      ...Object.entries(surface.sent).map(([option, when]) => `| ${code(option)} | sent | ${when} |`),
-      ...surface.refused.map(
-        ([why, options]) => `| ${options.split(" ").map(code).join(" ")} | not offered | ${why} |`,
-      ),
-    ];
-    return `## ${surface.name}\n\n| option | what becomes of it | |\n| --- | --- | --- |\n${rows.join("\n")}\n`;
+  const known = new Map(Object.entries(REASONS).map(([name, why]) => [why, name]));
+  const tables = SURFACES.map(({ name, offered, sent, refused }) => {
+    /** @type {Map<string, string[]>} */
+    const rows = new Map();
+    /** @param {string} what @param {string[]} options */
+    const add = (what, options) => rows.set(what, [...(rows.get(what) ?? []), ...options]);
+    for (const [option, what] of Object.entries(offered)) add(what, [option]);
+    for (const [option, when] of Object.entries(sent)) add(`sent: ${when}`, [option]);
+    for (const [why, options] of refused) {
+      if (why !== ENDS) add(known.has(why) ? `*${known.get(why)}*` : `not offered: ${why}`, options.split(" "));
+    }
+    const lines = Array.from(rows, ([what, options]) => `| ${options.map(code).join(" ")} | ${what} |`);
+    return `## ${name}\n\n| option | what becomes of it |\n| --- | --- |\n${lines.join("\n")}\n`;
   });
-  return `${HEAD}\n${tables.join("\n")}`;
+  const reasons = Object.entries(REASONS).map(([name, why]) => `| *${name}* | ${why} |`);
+  return `${HEAD}\n| not offered | why |\n| --- | --- |\n${reasons.join("\n")}\n\n${tables.join("\n")}`;
 }
 
 const HEAD = `# Options of the CLIs
 
-Each option that the newest measured version of a CLI publishes is decided about. It is *offered* as an option of ours, *sent* by itself, or *not offered*, for
-a reason. \`extraArgs\` passes any argument on, also one that is not offered; flags that change what a CLI reads or keeps mean print form
+What becomes of each option that the newest measured version of a CLI publishes. The second column has the option of ours as which it is offered, or
+when it is *sent* by itself, or why it is not offered: a word in italics is a reason of the first table. "Own tools" are the CLI's; those that only print
+something and end (\`--help\`) are left out. \`extraArgs\` passes any argument on; flags that change what a CLI reads or keeps mean print form
 ([which engine](../concepts/engines.md#which-engine)).
 
-This page is made from \`.ci/record/decisions.mjs\`. A test holds it against the \`--help\`, codex's schema and opencode's API of the measured versions, and
-\`npm run record -- --all --newest --diff\` against those of the newest: an option that nobody has decided about fails it.
+This page is made from \`.ci/record/decisions.mjs\`, and tests hold that against what the CLIs publish.
 `;
 
 /** @param {string} text */
