@@ -106,31 +106,31 @@ export function compare(surface, found) {
   };
 }
 
-/** The page of all decisions: options that share an outcome share a row, and reasons that many CLIs share stand once, under a name. */
+/** The page of all decisions: options that share an outcome share a line, and reasons that many CLIs share stand once, under a name. */
 export function optionsPage() {
   const known = new Map(Object.entries(REASONS).map(([name, why]) => [why, name]));
-  const tables = SURFACES.map(({ name, offered, sent, refused }) => {
+  const lists = SURFACES.map(({ name, offered, sent, refused }) => {
     /** @type {Map<string, string[]>} */
     const rows = new Map();
     /** @param {string} what @param {string[]} options */
     const add = (what, options) => rows.set(what, [...(rows.get(what) ?? []), ...options]);
     for (const [option, what] of Object.entries(offered)) add(what, [option]);
-    for (const [option, when] of Object.entries(sent)) add(`sent: ${when}`, [option]);
+    for (const [option, when] of Object.entries(sent)) add(`sent (${when})`, [option]);
     for (const [why, options] of refused) {
-      if (why !== ENDS) add(known.has(why) ? `*${known.get(why)}*` : `not offered: ${why}`, options.split(" "));
+      if (why !== ENDS) add(known.has(why) ? `*${known.get(why)}*` : `not offered. ${why}`, options.split(" "));
     }
-    const lines = Array.from(rows, ([what, options]) => `| ${options.map(code).join(" ")} | ${what} |`);
-    return `## ${name}\n\n| option | what becomes of it |\n| --- | --- |\n${lines.join("\n")}\n`;
+    const lines = Array.from(rows, ([what, options]) => `- ${options.map(code).join(" ")}: ${what}`);
+    return `## ${name}\n\n${lines.join("\n")}\n`;
   });
   const reasons = Object.entries(REASONS).map(([name, why]) => `| *${name}* | ${why} |`);
-  return `${HEAD}\n| not offered | why |\n| --- | --- |\n${reasons.join("\n")}\n\n${tables.join("\n")}`;
+  return `${HEAD}\n| not offered | why |\n| --- | --- |\n${reasons.join("\n")}\n\n${lists.join("\n")}`;
 }
 
 const HEAD = `# Options of the CLIs
 
-What becomes of each option that the newest measured version of a CLI publishes. The second column has the option of ours as which it is offered, or
-when it is *sent* by itself, or why it is not offered: a word in italics is a reason of the first table. "Own tools" are the CLI's; those that only print
-something and end (\`--help\`) are left out. \`extraArgs\` passes any argument on; flags that change what a CLI reads or keeps mean print form
+What becomes of each option that the newest measured version of a CLI publishes: the option of ours as which it is offered, or when it is *sent* by itself,
+or why it is not offered. A word in italics is a reason of this table. "Own tools" are the CLI's; options that only print something and end (\`--help\`) are
+left out. \`extraArgs\` passes any argument on; flags that change what a CLI reads or keeps mean print form
 ([which engine](../concepts/engines.md#which-engine)).
 
 This page is made from \`.ci/record/decisions.mjs\`, and tests hold that against what the CLIs publish.
