@@ -88,7 +88,7 @@ describe("a path that is none", () => {
     ],
     [
       "/v1/embeddings",
-      "there is /v1/chat/completions, /v1/messages, /v1/responses, /v1/messages/count_tokens, /v1/models, /health",
+      "there is /v1/chat/completions, /v1/messages, /v1/responses, /v1/messages/count_tokens, /v1/models, /v1/usage, /health",
     ],
   ])("%s says what is meant", async (path, told) => {
     const { ask } = await serveApi([]);

@@ -125,6 +125,20 @@ describe("limits of a key", () => {
       /^the key "default" has used up its budget: 110 of 100 tokens per day; it begins anew at /,
     );
     expect(api.requests.length).toBe(1);
+    const { json: usage } = await ask("/v1/usage");
+    expect(usage).toEqual({
+      object: "usage",
+      key: "default",
+      budgets: [
+        {
+          per: "day",
+          limits: { tokens: 100 },
+          used: { requests: 1, tokens: 110, cost_usd: 0 },
+          resets_at,
+        },
+      ],
+      plans: [],
+    });
   });
 
   it("a budget whose store outlives the gateway, and is of all keys that name it", async () => {

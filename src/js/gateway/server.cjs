@@ -3,7 +3,7 @@
 /**
  * The HTTP server. In: requests, of which nothing is believed. Out: answers, and one record for each in the log.
  *
- * Node's own server and parser, which is strict and kept by many: there are eight paths, and what a framework would add (plugins, a router,
+ * Node's own server and parser, which is strict and kept by many: there are nine paths, and what a framework would add (plugins, a router,
  * hooks) would stand between a byte and its check.
  *
  * @import { IncomingMessage, ServerResponse } from "node:http"
@@ -48,6 +48,7 @@ const KEEP_ALIVE = 60_000;
 const HEADER_BYTES = 16 * 1024;
 
 const MODELS = "/v1/models";
+const USAGE = "/v1/usage";
 const RESPONSES = "/v1/responses";
 const COUNT = "/v1/messages/count_tokens";
 
@@ -223,6 +224,10 @@ function createServer(options, { keys, models, log, telemetry }) {
         path === MODELS ? models.list(query) : models.one(decoded(path.slice(MODELS.length + 1))),
       );
     }
+    if (path === USAGE) {
+      allow(method, "GET");
+      return void send(response, 200, require("./usage.cjs").usageOf(key.name, options.providers));
+    }
     if (path.startsWith(`${RESPONSES}/`)) return void stored(path, key.name, method, query, response);
     const face = Object.hasOwn(FACES, path) ? FACES[path] : undefined;
     if (face === undefined && path !== COUNT) throw unknownUrl(path);
@@ -348,7 +353,7 @@ function createServer(options, { keys, models, log, telemetry }) {
 }
 
 /** Paths that are named in the log as they are: others are a client's text, and cut. */
-const PATHS = new Set([...Object.keys(FACES), COUNT, MODELS, "/health"]);
+const PATHS = new Set([...Object.keys(FACES), COUNT, MODELS, USAGE, "/health"]);
 
 const STATUS_OF = new Map([
   ["HPE_HEADER_OVERFLOW", "431 Request Header Fields Too Large"],
