@@ -333,12 +333,17 @@ describe("a store", () => {
 });
 
 it("a budget that makes no sense is refused at once, by its name", () => {
-  const limits = ["requests", "tokens", "costUsd", "per", "store"].join(", ");
+  const limits = ["requests", "tokens", "costUsd", "plan", "per", "store"].join(", ");
   for (const [budget, message] of [
     [true, `option "budget" must be false, or an object of ${limits}; given: true`],
     [{ requests: 1 }, 'option "budget.per" is missing: it must be one of "minute", "hour", "day"'],
+    [{ plan: 0.8, requests: 1 }, 'option "budget.per" is missing: it must be one of "minute", "hour", "day"'],
+    [{ plan: 80 }, 'option "budget.plan" must be a number above 0, up to 1; given: 80'],
     [{ requests: 1, per: "week" }, 'option "budget.per" must be one of "minute", "hour", "day"; given: "week"'],
-    [{ per: "day" }, 'option "budget" limits nothing: it must have at least one of "requests", "tokens", "costUsd"'],
+    [
+      { per: "day" },
+      'option "budget" limits nothing: it must have at least one of "requests", "tokens", "costUsd", "plan"',
+    ],
     [
       { requests: 0, per: "day" },
       'option "budget.requests" must be a whole number from 1 to 9007199254740992; given: 0',

@@ -124,11 +124,12 @@ describe.each(RUNS)("claude %s, %s", (which, engine) => {
     const headers = Object.fromEntries(
       Object.entries(unified).map(([name, value]) => [`anthropic-ratelimit-unified-${name}`, String(value)]),
     );
-    const { options } = await withClaude({
+    const { api, options } = await withClaude({
       ...{ which, engine, env: { ANTHROPIC_API_KEY: undefined } },
       script: () => ({ text: "Hello.", headers }),
     });
-    const provider = closing(createClaudeCliProvider({ ...options, login: { configDir: claudeLogin("mine") } }));
+    const login = { configDir: claudeLogin("mine") };
+    const provider = closing(createClaudeCliProvider({ ...options, login, budget: { plan: 0.4 } }));
     const told: unknown[] = [];
     for await (const event of provider.stream(["hi"])) {
       if (event.type !== "rate_limit") continue;
@@ -143,6 +144,15 @@ describe.each(RUNS)("claude %s, %s", (which, engine) => {
     expect(told).toEqual(
       which === "oldest" ? [unknown] : [window("seven_day", 0.17, resets + 60), window("five_hour", 0.42, resets)],
     );
+    if (which === "oldest") return;
+    // What the answer has told counts for the next call, for which nothing is started.
+    const asked = api.requests.length;
+    await expect(provider.invoke(["again"])).rejects.toMatchObject({
+      code: "BUDGET_EXCEEDED",
+      resetsAt: new Date(resets * 1000),
+      message: expect.stringContaining("42 % of the plan's five_hour window, of which it allows 40 %"),
+    });
+    expect(api.requests.length).toBe(asked);
   });
 
   it("keeps work and private apart", async () => {

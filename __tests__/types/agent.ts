@@ -226,6 +226,7 @@ export async function everything(signal: AbortSignal): Promise<void> {
     budget: { requests: 100, tokens: 1_000_000, costUsd: 0.5, per: "hour", store: "/budgets/a" },
   });
   createClaudeCliProvider({ budget: false });
+  createClaudeCliProvider({ budget: { plan: 0.8 } });
   // @ts-expect-error a window has a length
   createClaudeCliProvider({ budget: { requests: 100 } });
   // @ts-expect-error of three

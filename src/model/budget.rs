@@ -57,6 +57,62 @@ impl Per {
     }
 }
 
+/// A provider's last word about one window of its plan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlanWindow {
+    /// The window's name (`five_hour`), if the provider names it.
+    pub name: Option<String>,
+    /// The share used, 0 to 1.
+    pub used: f64,
+    /// When the window ends, ms since the epoch.
+    pub resets_at: u64,
+}
+
+/// The windows of a plan that a provider has reported.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PlanWindows(Vec<PlanWindow>);
+
+/// The greatest number of windows that are kept: a plan has two or three.
+const MOST_WINDOWS: usize = 16;
+
+impl PlanWindows {
+    /// Notes a report: it replaces the one before about the same window.
+    pub fn note(&mut self, window: PlanWindow) {
+        self.0.retain(|known| known.name != window.name);
+        if self.0.len() >= MOST_WINDOWS {
+            self.0.remove(0);
+        }
+        self.0.push(window);
+    }
+
+    /// Checks that no window of which more than `share` is used goes on at `now_ms`.
+    ///
+    /// # Errors
+    /// The window that ends last of those.
+    pub fn check(&self, share: f64, now_ms: u64) -> Result<(), UsedUp> {
+        let full = self
+            .0
+            .iter()
+            .filter(|known| known.resets_at > now_ms && known.used >= share);
+        let Some(window) = full.max_by_key(|known| known.resets_at) else {
+            return Ok(());
+        };
+        let name = window.name.as_deref().map_or(String::new(), |name| format!(" {name}"));
+        let percent = |share: f64| (share * 1000.0).round() / 10.0;
+        let what = format!(
+            "{} % of the plan's{name} window, of which it allows {} %; it begins anew at {}",
+            percent(window.used),
+            percent(share),
+            time::iso(window.resets_at)
+        );
+        Err(UsedUp {
+            limit: "plan",
+            what,
+            resets_at: window.resets_at,
+        })
+    }
+}
+
 /// The limits of use in a window. At least one limit is set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Budget {
@@ -66,6 +122,8 @@ pub struct Budget {
     pub tokens: Option<u64>,
     /// US dollars, as the provider reports them.
     pub cost_usd: Option<f64>,
+    /// The share of a window of the login's plan, 0 to 1, by the word of the provider.
+    pub plan: Option<f64>,
     pub per: Per,
     /// The file in which all processes count together; with `None`, each provider object counts for itself.
     pub store: Option<String>,
@@ -104,7 +162,7 @@ pub struct Admitted(pub u64);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UsedUp {
-    /// The limit's name in the options: `requests`, `tokens` or `costUsd`.
+    /// The limit's name in the options: `requests`, `tokens`, `costUsd` or `plan`.
     pub limit: &'static str,
     /// The used-up limit in words.
     pub what: String,
@@ -203,9 +261,33 @@ mod tests {
             requests,
             tokens,
             cost_usd,
+            plan: None,
             per: Per::Minute,
             store: None,
         }
+    }
+
+    #[test]
+    fn a_window_of_the_plan_is_full_at_its_share_until_it_ends() {
+        let mut plan = PlanWindows::default();
+        let window = |name: &str, used, resets_at| PlanWindow {
+            name: Some(name.to_owned()),
+            used,
+            resets_at,
+        };
+        assert_eq!(plan.check(0.8, NOW), Ok(()));
+        plan.note(window("seven_day", 0.805, NOW + 9_000));
+        plan.note(window("five_hour", 0.9, NOW + 1_000));
+        let refused = plan.check(0.8, NOW).unwrap_err();
+        let what = "80.5 % of the plan's seven_day window, of which it allows 80 %; it begins anew at 2027-01-15T08:00:09.000Z";
+        assert_eq!(
+            (refused.limit, &*refused.what, refused.resets_at),
+            ("plan", what, NOW + 9_000)
+        );
+        plan.note(window("seven_day", 0.1, NOW + 9_000));
+        assert_eq!(plan.check(0.8, NOW).map_err(|full| full.resets_at), Err(NOW + 1_000));
+        assert_eq!(plan.check(0.8, NOW + 1_000), Ok(()));
+        assert_eq!(plan.check(0.95, NOW), Ok(()));
     }
 
     fn used(tokens: u64, cost_usd: Option<f64>) -> Used {

@@ -89,6 +89,9 @@ pub struct BudgetLimits {
     /// US dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+    /// The share of a window of the plan, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<f64>,
 }
 
 /// The part of a budget that is used up in its current window.

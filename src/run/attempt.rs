@@ -17,6 +17,7 @@ use super::log::Level;
 use super::reply_check::{Checks, RejectedReply};
 use super::sink::Sink;
 use dfp_exchange::{Ended, Evidence, Exchange, OnVerdict, Progress, StopReason, Unusable};
+use dfp_model::budget::PlanWindow;
 use dfp_model::budget::Used;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{Event, Reply, RunInfo};
@@ -209,14 +210,22 @@ impl OngoingAttempt<'_> {
                 resets_at,
                 limit_type,
                 utilization,
-            } => activity::note_window(RateLimitWindow {
-                provider: self.attempt.provider.to_owned(),
-                limit_type: limit_type.clone(),
-                status: status.clone(),
-                resets_at: *resets_at,
-                utilization: *utilization,
-                at: 0,
-            }),
+            } => {
+                activity::note_window(RateLimitWindow {
+                    provider: self.attempt.provider.to_owned(),
+                    limit_type: limit_type.clone(),
+                    status: status.clone(),
+                    resets_at: *resets_at,
+                    utilization: *utilization,
+                    at: 0,
+                });
+                if let (Some(ledger), Some(used), Some(resets_at)) =
+                    (&self.attempt.sink.ledger, *utilization, *resets_at)
+                {
+                    let name = limit_type.clone();
+                    ledger.note_plan(PlanWindow { name, used, resets_at });
+                }
+            }
             _ => {}
         }
     }

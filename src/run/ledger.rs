@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use dfp_model::budget::{Admitted, Budget, Used, UsedUp, Window};
+use dfp_model::budget::{Admitted, Budget, PlanWindow, PlanWindows, Used, UsedUp, Window};
 use dfp_model::error::{Code, ProviderError};
 use dfp_process::activity::{self, BudgetActivity};
 use dfp_provider::classify;
@@ -30,6 +30,8 @@ pub struct Ledger {
     provider: String,
     budget: Budget,
     state: Mutex<LedgerState>,
+    /// The windows of the plan, as answers have told them.
+    plan: Mutex<PlanWindows>,
     /// The warning that costs are unknown was given.
     warned: AtomicBool,
 }
@@ -107,6 +109,9 @@ pub fn of_options(name: &str, options_json: &str) -> Result<Ledger, Box<Provider
     let refuse = |reason| Box::new(ProviderError::new(name, Code::InvalidOption, reason));
     let map = options::checked(name, &[options::BUDGET], options_json)?;
     match options::budget(&map).map_err(refuse)? {
+        Some(Budget { plan: Some(_), .. }) => Err(refuse(
+            "option \"budget.plan\" is a provider's: a key has no plan of its own".to_owned(),
+        )),
         Some(budget) => Ok(Ledger::new(name, budget)),
         None => Err(refuse("option \"budget\" must be an object with limits".to_owned())),
     }
@@ -128,6 +133,7 @@ impl Ledger {
             provider: provider.to_owned(),
             budget,
             state: Mutex::default(),
+            plan: Mutex::default(),
             warned: AtomicBool::new(false),
         }
     }
@@ -142,6 +148,15 @@ impl Ledger {
         self.budget.cost_usd.is_some() && !self.warned.swap(true, Ordering::Relaxed)
     }
 
+    /// Notes what an answer has told of a window of the plan.
+    pub fn note_plan(&self, window: PlanWindow) {
+        self.plan().note(window);
+    }
+
+    fn plan(&self) -> MutexGuard<'_, PlanWindows> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Hides the ledger from `status`, because its provider is closed.
     pub fn hide(&self) {
         activity::forget_budget(self.number);
@@ -152,6 +167,9 @@ impl Ledger {
     /// # Errors
     /// [`Refused`]; nothing was counted.
     pub async fn admit(self: &Arc<Self>, now_ms: u64) -> Result<Admitted, Refused> {
+        if let Some(share) = self.budget.plan {
+            self.plan().check(share, now_ms).map_err(Refused::UsedUp)?;
+        }
         let waiting = LedgerWaiter(Arc::default());
         let counted = self.change(now_ms, Arc::clone(&waiting.0), move |window, budget, now_ms| {
             window.admit(budget, now_ms)
@@ -262,6 +280,7 @@ impl Ledger {
                     requests: budget.requests,
                     tokens: budget.tokens,
                     cost_usd: budget.cost_usd,
+                    plan: budget.plan,
                 },
                 requests: window.requests,
                 tokens: window.tokens,

@@ -166,7 +166,14 @@ pub fn budget(map: &Map<String, Value>) -> Result<Option<Budget>, String> {
         return Ok(None);
     };
     let text = |name: &str| fields.get(name).and_then(Value::as_str);
-    let per = text("per").and_then(Per::named).ok_or_else(|| {
+    let plan = fields.get("plan").and_then(Value::as_f64);
+    let counts = ["requests", "tokens", "costUsd", "store"];
+    let is_of_plan_alone = plan.is_some() && counts.iter().all(|name| !fields.contains_key(*name));
+    // A plan has its own windows.
+    let per = text("per")
+        .and_then(Per::named)
+        .or(is_of_plan_alone.then_some(Per::Day));
+    let per = per.ok_or_else(|| {
         let names = Per::NAMES.map(|name| format!("\"{name}\""));
         format!(
             "option \"budget.per\" is missing: it must be one of {}",
@@ -177,12 +184,13 @@ pub fn budget(map: &Map<String, Value>) -> Result<Option<Budget>, String> {
         requests: number(fields, "requests"),
         tokens: number(fields, "tokens"),
         cost_usd: fields.get("costUsd").and_then(Value::as_f64),
+        plan,
         per,
         store: text("store").map(str::to_owned),
     };
-    match (budget.requests, budget.tokens, budget.cost_usd) {
-        (None, None, None) => Err(
-            "option \"budget\" limits nothing: it must have at least one of \"requests\", \"tokens\", \"costUsd\""
+    match (budget.requests, budget.tokens, budget.cost_usd, budget.plan) {
+        (None, None, None, None) => Err(
+            "option \"budget\" limits nothing: it must have at least one of \"requests\", \"tokens\", \"costUsd\", \"plan\""
                 .to_owned(),
         ),
         _ => Ok(Some(budget)),

@@ -49,6 +49,8 @@ pub enum Kind {
     FalseOr(&'static [OptionSpec]),
     /// A number above 0.
     Positive,
+    /// A number above 0, up to 1.
+    Part,
     /// `true` or `false`, or this word.
     FlagOr(&'static str),
     /// A word of letters, digits, "-" and "_" that does not begin with "-": it may go to argv or into a configuration.
@@ -224,6 +226,7 @@ pub const BUDGET: OptionSpec = option(
         option("requests", Kind::Whole(1, 1 << 53)),
         option("tokens", Kind::Whole(1, 1 << 53)),
         option("costUsd", Kind::Positive),
+        option("plan", Kind::Part),
         option("per", Kind::OneOf(&Per::NAMES)),
         option("store", Kind::Text),
     ]),

@@ -92,6 +92,7 @@ async fn status_shows_what_is_used_as_long_as_there_is_a_provider() {
             requests: Some(9),
             tokens: Some(100),
             cost_usd: None,
+            plan: None,
         },
         requests: 1,
         tokens: 5,

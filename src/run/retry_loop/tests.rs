@@ -343,6 +343,7 @@ fn one_per_hour() -> Arc<Ledger> {
         requests: Some(1),
         tokens: None,
         cost_usd: None,
+        plan: None,
         per: Per::Hour,
         store: None,
     };

@@ -15,6 +15,7 @@ fn budget(requests: u64, per: Per) -> Budget {
         requests: Some(requests),
         tokens: None,
         cost_usd: None,
+        plan: None,
         per,
         store: None,
     }
