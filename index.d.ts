@@ -108,6 +108,19 @@ export interface CliProvider<TMessage = AIMessage> {
   prewarm(options?: PrewarmOptions): Promise<void>;
 
   /**
+   * The models that the login has, as its CLI or API lists them: what can be given as `model`, with what is told of each. No model is
+   * asked, so nothing is paid. A live process that runs is asked; else one is started, and stays as after `prewarm()`. claude tells the
+   * list when a process starts: the answer is that of the last start. Afterwards a `MODEL_NOT_FOUND` names the models there are.
+   *
+   * claude, codex, opencode and copilot (with a GitHub login) have a list; so have agents that speak ACP, among them gemini and grok, and
+   * APIs with `GET /models`. A `createCliProvider` has the `models` of its config.
+   *
+   * @throws {ProviderError} `UNSUPPORTED_OPTION` where the CLI or the API has no list, with the reason; as a call where it can't be
+   * started or has no login. An aborted question rejects with the signal's reason; a process that it has started stays.
+   */
+  models(options?: ModelsOptions): Promise<ProviderModel[]>;
+
+  /**
    * How the provider is: four separate facts, each found out in the environment and the folder its runs have. Never rejects
    * because a CLI is missing, logged out or silent: that is what the report is for.
    *
@@ -236,6 +249,8 @@ export interface BudgetOptions {
    * nothing, and says so by a `warning` event `BUDGET_COST_UNKNOWN`, once.
    */
   readonly costUsd?: number | undefined;
+  /** As {@link PlanBudgetOptions.plan}. */
+  readonly plan?: number | undefined;
   /** How long a window is. It begins with its first request; the first one behind its end begins the next. A `"day"` is 24 hours. */
   readonly per: "minute" | "hour" | "day";
   /**
@@ -244,6 +259,16 @@ export interface BudgetOptions {
    * Relative to the process's working folder. Default: the provider object counts for itself, in memory.
    */
   readonly store?: string | undefined;
+}
+
+/** A {@link BudgetOptions} of the login's plan alone, which has windows of its own. */
+export interface PlanBudgetOptions {
+  /**
+   * Of each window of the plan at most this share, above 0 and up to 1. At `0.8`, calls are refused while the last answer has told of a
+   * window that 80 % of it or more are used, until that window ends (`resetsAt`). Nothing is asked to find out: a provider counts what its
+   * own answers tell (claude, codex), and a window without an end does not count.
+   */
+  readonly plan: number;
 }
 
 /** Another login than the CLI's default one. Its files are the CLI's business: none is read, copied or moved. */
@@ -581,7 +606,7 @@ export interface CliProviderOptions {
   /** Whether a call whose plan is used up waits until it is there again. Default: it fails. See {@link QuotaOptions}. */
   quota?: false | QuotaOptions | undefined;
   /** How much may be used in a window of time, at least one of its limits. Default: `false`, no limit. See {@link BudgetOptions}. */
-  budget?: false | BudgetOptions | undefined;
+  budget?: false | BudgetOptions | PlanBudgetOptions | undefined;
   /**
    * Another login than the CLI's default one, for CLIs that have a variable for its folder; refused for others. Sessions, breakers and
    * what was learnt of the CLI are never shared between logins.
@@ -1010,6 +1035,40 @@ export function createFallbackProvider(
   adapters: readonly ModelAdapter[],
   options?: FallbackProviderOptions,
 ): FallbackProvider;
+
+// ------------------------------------------------------------------------------------------------------------------ models
+
+/** Options of {@link CliProvider.models}. */
+export interface ModelsOptions {
+  /** Aborting ends the wait for the list. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A model that a login has. What its CLI or API does not tell is left out. */
+export interface ProviderModel {
+  /** The name that the option `model` takes: an alias (`"sonnet"`), a full name, or `"provider/model"` (opencode). */
+  id: string;
+  /** The name for people. */
+  name?: string;
+  /** The source's own words; with a key, claude's have the price. */
+  description?: string;
+  /** The model's full name, where `id` is an alias. */
+  resolvesTo?: string;
+  /** `true` for the one that answers where no `model` is chosen. */
+  isDefault?: true;
+  /** What `reasoning.effort` may be. */
+  efforts?: string[];
+  /** The effort that counts where none is chosen. */
+  defaultEffort?: string;
+  /** What the model takes: `"text"`, `"image"`, `"pdf"`, `"audio"`, … */
+  inputModalities?: string[];
+  /** The limit of a request and its answer together, in tokens. */
+  contextWindow?: number;
+  /** The limit of an answer, in tokens. */
+  maxOutputTokens?: number;
+  /** US dollars for a million tokens. */
+  price?: { input?: number; output?: number; cacheRead?: number; cacheWrite?: number };
+}
 
 // ------------------------------------------------------------------------------------------------------------------ health
 
@@ -1690,7 +1749,7 @@ export interface BudgetStatus {
   per: "minute" | "hour" | "day";
   /** The file in which others count, too. What they have counted since is not in here. */
   store?: string;
-  limits: { requests?: number; tokens?: number; costUsd?: number };
+  limits: { requests?: number; tokens?: number; costUsd?: number; plan?: number };
   requests: number;
   tokens: number;
   /** US dollars, as far as they are known. */
@@ -2931,7 +2990,7 @@ export interface OpenAiCompatibleProviderOptions {
   /** Whether a call whose plan is used up waits until it is there again. Default: it fails. See {@link QuotaOptions}. */
   quota?: false | QuotaOptions | undefined;
   /** How much may be used in a window of time, at least one of its limits. Default: `false`, no limit. See {@link BudgetOptions}. */
-  budget?: false | BudgetOptions | undefined;
+  budget?: false | BudgetOptions | PlanBudgetOptions | undefined;
   /** Gets records of what runs do. Default: none. */
   logger?: Logger | undefined;
   /** Spans and metrics of its calls, for OpenTelemetry. See {@link Telemetry}. Default: `false`. */

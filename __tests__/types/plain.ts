@@ -67,6 +67,11 @@ export async function look(provider: CliProvider): Promise<number> {
   await provider.prewarm({ system: 1 });
   // @ts-expect-error: there is no such option
   await provider.prewarm({ sytem: "" });
+  const [model] = await provider.models({ signal: new AbortController().signal });
+  refuseAny<IsAny<typeof model>>();
+  const effort: string | undefined = model?.isDefault ? model.defaultEffort : model?.efforts?.[0];
+  // @ts-expect-error: there is no such option
+  await provider.models({ level: effort });
   // @ts-expect-error: there is no such level
   await checkHealth(undefined, { level: "deep" });
   return (report.timingsMs.version ?? 0) + (first?.problems.filter(({ severity }) => severity === "error").length ?? 0);

@@ -126,6 +126,14 @@ impl NativeProvider {
         promise(env, async move { outcome(ready.await) })
     }
 
+    /// The models of the provider's login: `{"ok": [model…]}` or `{"err": …}`. `env_json` as for [`NativeProvider::start`].
+    #[napi(catch_unwind)]
+    pub fn models<'env>(&self, env: &'env Env, env_json: Option<String>) -> napi::Result<PromiseRaw<'env, String>> {
+        let vars = variables(env_json)?;
+        let listed = Arc::clone(self.provider.get()?).models(vars);
+        promise(env, async move { outcome(listed.await) })
+    }
+
     /// Begins a health check and returns at once. `level_json`: `"command"`, `"version"`, `"auth"` or `"request"`; `env_json` as
     /// for [`NativeProvider::start`].
     #[napi(catch_unwind)]

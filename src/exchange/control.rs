@@ -45,6 +45,8 @@ pub enum Inbound {
         refused: Option<String>,
         /// The CLI's version, if the answer has one.
         version: Option<String>,
+        /// The answer itself, as JSON.
+        answer: Option<Box<RawValue>>,
     },
     /// A line that needs no answer: the CLI takes back one of its requests.
     Nothing,
@@ -128,6 +130,7 @@ pub fn read(line: &str) -> Option<Inbound> {
                     .response
                     .and_then(|answer| serde_json::from_str::<BinaryVersion>(answer.get()).ok())
                     .and_then(|answer| answer.version),
+                answer: response.response.map(RawValue::to_owned),
             })
         }
         "control_cancel_request" => Some(Inbound::Nothing),

@@ -14,13 +14,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::host::Host;
-use super::installed::Installed;
+use super::installed::{Binary, Installed};
 use super::live::pool::SessionKey;
 use super::live::session::Session;
 use super::live::setup::{NextCall, SessionOutput, SetupParts};
 use super::live::thread::{KnownThread, SessionThread, SystemMessages};
 use super::print::{NotStarted, Surroundings};
 use dfp_model::event::{EngineUsed, Reply};
+use dfp_model::listed_model::ListedModel;
 use dfp_model::message::{Message, Role, ToolSpec};
 use dfp_process::ProcessLimits;
 use dfp_provider::Guard;
@@ -346,6 +347,22 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
         None
     }
 
+    /// Whether its processes tell the models of their login ([`models`](Form::models), [`told_models`](Form::told_models)).
+    const LISTS_MODELS: bool = false;
+
+    /// The models that `server` has for its login, without a request to a model.
+    ///
+    /// # Errors
+    /// The reason why it does not tell.
+    fn models(_server: &Arc<Self::Server>, _asked: ModelsAsked<'_>) -> impl Future<Output = ListedModels> + Send {
+        std::future::ready(Err("it has no list of models".to_owned()))
+    }
+
+    /// The models that a process of `binary` has told when it was started, where each session has a process of its own.
+    fn told_models(&self, _binary: &Binary) -> Option<Vec<ListedModel>> {
+        None
+    }
+
     /// Makes `server` load what a session with this setup needs.
     fn prepare(_server: &Self::Server, _setup: &SetupOf<Self>) -> impl Future<Output = ()> + Send {
         std::future::ready(())
@@ -363,6 +380,18 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
 
     /// Gives back what is kept beside the sessions, since the provider is closed.
     fn forget(&self) {}
+}
+
+/// The models that a CLI has told, or the reason why it does not tell.
+pub type ListedModels = Result<Vec<ListedModel>, String>;
+
+/// The parts that the question for models is asked with.
+#[derive(Debug, Clone, Copy)]
+pub struct ModelsAsked<'a> {
+    /// The provider's own options.
+    pub options: &'a Options,
+    /// Tracks the tasks that the question leaves behind.
+    pub tracker: &'a TaskTracker,
 }
 
 /// The text that was sent, which is made only if it is asked for.

@@ -54,10 +54,11 @@ export async function doctor(args, signal) {
     login: { type: "string", multiple: true },
     gateway: { type: "string" },
     "token-file": { type: "string" },
+    models: { type: "boolean" },
     json: { type: "boolean" },
   });
   if (values.gateway !== undefined) {
-    const others = /** @type {const} */ (["level", "request", "engine", "model", "login"]);
+    const others = /** @type {const} */ (["level", "request", "engine", "model", "models", "login"]);
     const other = others.find((name) => values[name] !== undefined);
     if (other !== undefined || positionals.length > 0) {
       throw new UsageError(`--gateway looks at a gateway alone: leave out ${other ? `--${other}` : positionals[0]}`);
@@ -82,9 +83,25 @@ export async function doctor(args, signal) {
     ...logins.map(({ id, configDir }) => factoryOf(id)({ ...options, login: { configDir } })),
   ];
   const reports = await api.checkHealth(providers, { level: /** @type {HealthLevel} */ (level), signal });
-  if (values.json) printJson(reports, 2);
-  else printShown(`${formatReports(reports, painter(isColourful(process.stdout)))}\n`);
+  const listed = values.models
+    ? await Promise.all(reports.map((report, index) => namesOf(report, providers[index])))
+    : [];
+  const whole = values.models ? reports.map((report, index) => ({ ...report, models: listed[index] })) : reports;
+  if (values.json) printJson(whole, 2);
+  else printShown(`${formatReports(reports, painter(isColourful(process.stdout)), listed)}\n`);
   return reports.some(isReady) ? 0 : 1;
+
+  /**
+   * The names of the models of a login; none where it is not ready, or does not tell.
+   *
+   * @param {HealthReport} report
+   * @param {CliProvider | undefined} provider
+   */
+  async function namesOf(report, provider) {
+    const models = isReady(report) ? await provider?.models({ signal }).catch(() => []) : [];
+    await provider?.close();
+    return (models ?? []).map(({ id, isDefault }) => id + (isDefault ? " (default)" : ""));
+  }
 }
 
 /**
@@ -108,11 +125,12 @@ function isReady({ installed, authenticated, answering }) {
 /**
  * @param {HealthReport[]} reports
  * @param {Paint} paint
+ * @param {string[][]} listed the models of each
  */
-function formatReports(reports, paint) {
+function formatReports(reports, paint, listed) {
   const asked = reports.some(({ answering }) => answering !== undefined);
   const head = ["PROVIDER", "STATUS", "VERSION", "LOGGED IN", ...(asked ? ["ANSWERS"] : []), "PATH"];
-  const rows = reports.map((report) => {
+  const rows = reports.map((report, index) => {
     const [status, colour] = statusOf(report);
     const login = { true: "yes", false: "no", unknown: "unknown" }[String(report.authenticated)] ?? "";
     const cells = [
@@ -143,10 +161,14 @@ function formatReports(reports, paint) {
       { text: `  → ${hint}`, colour: undefined },
     ]);
     const folder = report.login && { text: `login: ${report.login}`, colour: undefined };
+    const names = listed[index]?.length
+      ? { text: `models: ${listed[index].join(", ")}`, colour: undefined }
+      : undefined;
     const under = [
       ...(folder ? [folder] : []),
       ...(kind ? [kind] : []),
       ...(engine ? [engine] : []),
+      ...(names ? [names] : []),
       ...(form ? [form] : []),
       ...problems,
     ];
@@ -175,9 +197,16 @@ function statusOf(report) {
   return ["ready", "green"];
 }
 
-/** @param {string[]} args */
-export function providers(args) {
-  const { values, positionals } = parseCommandArgs(args, { json: { type: "boolean" } });
+/**
+ * @param {string[]} args
+ * @param {AbortSignal} signal
+ */
+export async function providers(args, signal) {
+  const { values, positionals } = parseCommandArgs(args, { json: { type: "boolean" }, models: { type: "boolean" } });
+  if (values.models) {
+    const { listModels } = await import("./cli/models.mjs");
+    return listModels(positionals, values, signal);
+  }
   if (positionals.length > 0) throw new UsageError(`unexpected argument "${positionals[0]}"`);
   const list = REGISTRY.map(({ id, command, pure, versions }) => ({ id, command, pure, versions }));
   const rows = list.map(({ id, command, pure, versions }) => ({

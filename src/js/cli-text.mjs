@@ -92,6 +92,7 @@ Options:
   --model <name>   the model that is asked; the CLI's own by default
   --login <provider>=<dir>
                    another login of this provider, by its folder; alone or beside the providers, as often as there are
+  --models         also which models each login has, where the CLI tells; starts each CLI and asks no model
   --gateway <url>  looks at a gateway instead (\`serve\`): whether it is there, takes the token, which models it has, and
                    whether the CLIs behind it are there and logged in
   --token-file <path>
@@ -105,8 +106,11 @@ Exit codes: 0 if at least one provider is ready (installed, not known to be logg
   providers: `Lists the providers: command, versions measured, and whether each is a model alone (pure).
 
 Usage: ${NAME} providers [options]
+       ${NAME} providers --models [provider...] [options]
 
 Options:
+  --models         lists the models that each login has instead, of these providers or of all that are installed: names,
+                   efforts, context in tokens. Starts each CLI and asks no model
   --json           the list as JSON
   -h, --help       this text
 `,

@@ -171,6 +171,8 @@ function createAdapter(shared, tools, onBind) {
       unwrap(await guard(engine.prewarm(encodeKnown(options, tools(), toJsonSchema), workerEnv())));
     },
 
+    models: async (options) => require("./listed-models.cjs").listModels(engine, options),
+
     health: (options) => require("./health.cjs").health(engine, options),
 
     close,

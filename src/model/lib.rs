@@ -11,6 +11,7 @@ pub mod breaker;
 pub mod budget;
 pub mod error;
 pub mod event;
+pub mod listed_model;
 pub mod message;
 pub mod retry;
 pub mod thread;

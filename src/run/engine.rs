@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 
@@ -19,16 +19,21 @@ use super::request::{EncodedRequest, NotCompiled, Request};
 use super::session::ahead::NextCallJson;
 use super::session::forms;
 use super::session::forms::{EngineCall, KeptEngine};
+use super::session::models;
 use super::{log, retry_loop, version_probe};
 use dfp_exchange::bridge;
 use dfp_exchange::bridge::{BridgeOptions, ToolCallRequest};
-use dfp_model::error::{Code, ProviderError};
+use dfp_model::error::{Code, ProviderError, clip};
 use dfp_model::event::EngineUsed;
+use dfp_model::listed_model::ListedModel;
 use dfp_process::{Tees, Vars};
-use dfp_provider::options::{EngineKind, Options};
+use dfp_provider::options::{EngineKind, Options, nearest};
 use dfp_provider::{LiveForm, Provider};
 use dfp_text::decode::LineObserver;
 use dfp_text::redact::Redactor;
+
+/// The number of characters of a list of models that an error names.
+const MOST_NAMED: usize = 300;
 
 /// A provider object of a CLI: its options, its runs, and the processes it keeps.
 #[derive(Debug)]
@@ -36,6 +41,8 @@ pub struct Engine {
     pub(super) base: Arc<Base>,
     /// The kinds of kept processes, the best first: each call goes to the first kind that takes it.
     pub(super) kept: Vec<KeptEngine>,
+    /// The models that were listed last.
+    listed: Mutex<Option<Vec<ListedModel>>>,
 }
 
 impl Deref for Engine {
@@ -80,6 +87,7 @@ impl Engine {
         Engine {
             kept: forms::of(&base.provider, &base.options, &base.lifecycle.runs),
             base: Arc::new(base),
+            listed: Mutex::default(),
         }
     }
 
@@ -99,6 +107,53 @@ impl Engine {
         for kept in &self.kept {
             kept.forget();
         }
+    }
+
+    /// The models that the login has, from a process that is there or is started for it. No request to a model is made.
+    ///
+    /// # Errors
+    /// `CLOSED`, `TIMEOUT`; `UNSUPPORTED_OPTION` if the CLI does not tell its models; as a call, where it can't be started or has
+    /// no login.
+    async fn listed_models(self: &Arc<Self>, env: Vars) -> Result<Vec<ListedModel>, Box<ProviderError>> {
+        // `close` waits for everything that holds a token.
+        let _asking = self.lifecycle.runs.token();
+        self.refusal().map_or(Ok(()), Err)?;
+        let listing = self.told_models(Arc::new(env));
+        let in_time = async {
+            match self.options.timeout {
+                None => listing.await,
+                Some(limit) => tokio::time::timeout(limit, listing).await.unwrap_or_else(|_| {
+                    let reason = format!("the CLI did not list its models within {} ms", limit.as_millis());
+                    Err(self.refuse(Code::Timeout, reason))
+                }),
+            }
+        };
+        let listed = self.lifecycle.closing.run_until_cancelled(in_time).await;
+        self.closed().map_or(Ok(()), Err)?;
+        let listed = listed.unwrap_or_else(|| Err(models::untold(self, "the provider was closed")))?;
+        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(listed.clone());
+        Ok(listed)
+    }
+
+    async fn told_models(self: &Arc<Self>, env: Arc<Vars>) -> Result<Vec<ListedModel>, Box<ProviderError>> {
+        let data = &self.provider;
+        let of_config = data.custom.as_ref().map(|custom| custom.listed());
+        if let Some(listed) = of_config.filter(|listed| !listed.is_empty()) {
+            return Ok(listed);
+        }
+        if self.kept.is_empty() && (data.live.is_some() || data.warm.is_some()) {
+            // A provider of print form alone keeps no process that could be asked: another one starts it and ends it.
+            let options = Options {
+                engine: EngineKind::Auto,
+                built_in_tools: false,
+                ..self.options.clone()
+            };
+            let asking = Engine::of(self.provider.clone(), options, self.owner);
+            let listed = first_told(&asking, &env).await;
+            asking.close().await;
+            return listed;
+        }
+        first_told(self, &env).await
     }
 
     /// Returns the same provider with its tools in one namespace.
@@ -176,8 +231,35 @@ impl Engine {
             .await?
             .with_acting_tools(self.options.built_in_tools)
             .text_in_pieces(self.options.partial_messages.unwrap_or(request.options.partial));
+        let asked = request
+            .provider_options(&self)
+            .choices
+            .model
+            .clone()
+            .unwrap_or_default();
         let mut of_engines = CallByEngines::new(&self, request, &base_env, &cancel, &sink);
-        Ok(retry_loop::answer_logged(&mut of_engines, &cancel, &sink).await)
+        let ended = retry_loop::answer_logged(&mut of_engines, &cancel, &sink).await;
+        Ok(match ended {
+            Ended::Failed(error) if error.code == Code::ModelNotFound => {
+                Ended::Failed(self.with_known_models(error, &asked))
+            }
+            ended => ended,
+        })
+    }
+
+    /// Names in the advice of `error`, that the model `asked` is unknown, the models that were listed before, if they were.
+    fn with_known_models(&self, error: Box<ProviderError>, asked: &str) -> Box<ProviderError> {
+        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = listed.iter().flatten().map(|model| model.id.as_str());
+        let names: Vec<&str> = names.collect();
+        if names.is_empty() {
+            return error;
+        }
+        let known = clip(&names.join(", "), MOST_NAMED);
+        Box::new(error.with_hint(match nearest(&names, asked) {
+            Some(near) => format!("did you mean \"{near}\"? The login has: {known}"),
+            None => format!("the login has: {known}"),
+        }))
     }
 
     /// Begins a run in which the CLI itself calls the request's tools: they are declared to it natively, the prompt does not
@@ -267,9 +349,30 @@ impl ProviderObject for Engine {
         Box::pin(async move { prewarm(&self, &known, env).await })
     }
 
+    fn models(self: Arc<Self>, env: Option<Vars>) -> Work<Result<Vec<ListedModel>, Box<ProviderError>>> {
+        let env = env.unwrap_or_else(|| std::env::vars_os().collect());
+        Box::pin(async move { self.listed_models(env).await })
+    }
+
     fn close(self: Arc<Self>) -> Work<()> {
         Box::pin(async move { Engine::close(&self).await })
     }
+}
+
+/// The models that the first of the kept processes of `engine` tells that tells any.
+async fn first_told(engine: &Engine, env: &Arc<Vars>) -> Result<Vec<ListedModel>, Box<ProviderError>> {
+    let mut why = None;
+    for kept in &engine.kept {
+        match kept.models(&engine.base, env).await {
+            Ok(Ok(models)) => return Ok(models),
+            Ok(Err(reason)) => why = why.or(Some(reason)),
+            Err(error) => {
+                return Err(version_probe::with_node(&engine.base, error, env, &engine.lifecycle.closing).await);
+            }
+        }
+    }
+    let why = why.unwrap_or_else(|| "its CLI has no way to tell them".to_owned());
+    Err(models::untold(engine, &why))
 }
 
 /// Starts a process for the next call, or as many as `spares` says, and waits until they have answered. `known` is JSON that

@@ -12,6 +12,7 @@ use super::lifecycle::Run;
 use super::request::{EncodedRequest, Request};
 use dfp_exchange::bridge::ToolCallRequest;
 use dfp_model::error::ProviderError;
+use dfp_model::listed_model::ListedModel;
 use dfp_process::Vars;
 use dfp_text::redact::Redactor;
 
@@ -89,6 +90,13 @@ pub trait ProviderObject: Model {
         let ready = self.lifecycle().refusal().map_or(Ok(()), Err);
         Box::pin(std::future::ready(ready))
     }
+
+    /// The models that its login has, by the word of the CLI or the API; no request to a model is made. `env` is that of
+    /// [`ProviderObject::start`].
+    ///
+    /// # Errors
+    /// `CLOSED`; `UNSUPPORTED_OPTION` if it does not tell them; as a call, where it can't be asked.
+    fn models(self: Arc<Self>, env: Option<Vars>) -> Work<Result<Vec<ListedModel>, Box<ProviderError>>>;
 
     /// Ends all runs and waits for the last of them. Later calls fail with `CLOSED`.
     fn close(self: Arc<Self>) -> Work<()>;

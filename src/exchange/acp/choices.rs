@@ -156,6 +156,15 @@ pub fn way(session: &AcpSession, choice: Choice, wanted: &str) -> Way {
 pub struct ConfigOptions(Value);
 
 impl ConfigOptions {
+    /// The value that is chosen, and all values with their names; nothing if the agent does not offer the choice.
+    pub fn offered(&self, choice: Choice) -> (Option<String>, Vec<(String, String)>) {
+        let Some(option) = self.of(choice) else {
+            return (None, Vec::new());
+        };
+        let values = option.values().map(|one| (one.value.to_owned(), one.name.to_owned()));
+        (option.current_value.as_str().map(str::to_owned), values.collect())
+    }
+
     fn of(&self, choice: Choice) -> Option<ConfigOption> {
         let all = self.0.as_array()?.iter();
         let mut options = all.filter_map(|option| ConfigOption::deserialize(option).ok());

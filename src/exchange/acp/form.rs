@@ -1,11 +1,15 @@
 //! The Agent Client Protocol as a form that remembers: its sessions continue from call to call.
 
 use std::io;
+use std::sync::Arc;
 
+use super::models;
 use super::server::AcpServer;
 use super::setup::AcpSetup;
 use super::turn::{AcpCallResult, AcpConversation, AcpInput};
-use crate::form::{Caller, Form, ProcessOptions, Processes, ServerStart, SessionCall, SessionHome, WhyAnew};
+use crate::form::{
+    Caller, Form, ListedModels, ModelsAsked, ProcessOptions, Processes, ServerStart, SessionCall, SessionHome, WhyAnew,
+};
 use crate::installed::Installed;
 use crate::live::setup::SetupParts;
 use crate::live::thread::KnownThread;
@@ -30,6 +34,8 @@ impl Form for KeptAgent {
         most_servers: 4,
         serves_when_grown: false,
     };
+
+    const LISTS_MODELS: bool = true;
 
     type Session = AcpConversation;
     type Server = AcpServer;
@@ -79,6 +85,10 @@ impl Form for KeptAgent {
 
     async fn serve(&self, start: ServerStart<'_, KeptAgent>) -> Result<AcpServer, NotStarted> {
         AcpServer::start(start.installed.line.clone(), (start.surroundings)(), start.closing).await
+    }
+
+    async fn models(server: &Arc<AcpServer>, asked: ModelsAsked<'_>) -> ListedModels {
+        models::list(server, asked).await
     }
 
     fn is_worn(&self, server: &AcpServer) -> bool {

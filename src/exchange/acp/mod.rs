@@ -19,6 +19,7 @@
 pub mod call;
 pub mod choices;
 pub mod form;
+mod models;
 pub mod server;
 pub mod session;
 pub mod setup;

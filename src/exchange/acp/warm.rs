@@ -8,10 +8,12 @@ use tokio_util::task::TaskTracker;
 
 use super::call::CallWork;
 use super::choices::SessionChoices;
+use super::models;
 use super::server::AcpServer;
 use crate::EndedProcess;
 use crate::form::{
-    Caller, Form, ProcessOptions, Processes, SentText, ServerStart, SessionCall, SessionHome, Takes, WhyAnew,
+    Caller, Form, ListedModels, ModelsAsked, ProcessOptions, Processes, SentText, ServerStart, SessionCall,
+    SessionHome, Takes, WhyAnew,
 };
 use crate::host::Host;
 use crate::installed::Installed;
@@ -48,6 +50,8 @@ impl Form for WarmAgent {
         // No resting session would be lost with the server.
         serves_when_grown: true,
     };
+
+    const LISTS_MODELS: bool = true;
 
     type Session = WarmSession;
     type Server = AcpServer;
@@ -96,6 +100,10 @@ impl Form for WarmAgent {
     /// A call's choices are on the command line and in the settings of the folder.
     fn serves(server: &AcpServer, installed: &Installed, _: Option<&SessionChoices>) -> bool {
         server.line == installed.line
+    }
+
+    async fn models(server: &Arc<AcpServer>, asked: ModelsAsked<'_>) -> ListedModels {
+        models::list(server, asked).await
     }
 
     /// The server's memory grows with each session that is not closed.

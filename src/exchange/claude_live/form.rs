@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::dialogue::Dialogue;
 use super::input::ClaudeInput;
 use super::memory::{Memory, Opening, Recalled, Scope, place};
+use super::models::ToldModels;
 use super::opening;
 use super::resumed::{Resumed, Ways};
 use super::session::{ClaudeReply, ClaudeSession, SessionFacts, StartWith};
@@ -16,11 +17,13 @@ use crate::form::{
     Caller, Form, OwnProcess, ProcessOptions, Processes, Retold, SentText, SessionCall, SessionHome, ToStart, WhyAnew,
 };
 use crate::host::Host;
+use crate::installed::Binary;
 use crate::live::setup::{NextCall, Setup, SetupParts};
 use crate::live::thread::{KnownThread, SessionThread};
 use crate::print::NotStarted;
 use crate::scratch::Scratch;
 use dfp_model::event::Reply;
+use dfp_model::listed_model::ListedModel;
 use dfp_model::time::iso;
 use dfp_process::Vars;
 use dfp_process::activity::now_ms;
@@ -36,6 +39,8 @@ const PURE: [&str; 2] = ["--no-session-persistence", "--tools"];
 pub struct Claude {
     memory: Mutex<Memory>,
     ways: Arc<Ways>,
+    /// The models that its processes have told.
+    models: Arc<ToldModels>,
     /// The folder in which all processes run that need an empty one: the CLI tells its model where it runs, so a conversation must
     /// find the same folder in its next process.
     folder: Mutex<Option<Arc<Scratch>>>,
@@ -155,6 +160,8 @@ impl Form for Claude {
         starts_bare: true,
     };
 
+    const LISTS_MODELS: bool = true;
+
     type Session = ClaudeSession;
     type Server = Host;
 
@@ -223,13 +230,22 @@ impl Form for Claude {
             let file = ThreadFile::attach(&mut line, &transcript.lines, place);
             Resumed::new(file, place, Arc::clone(&self.ways), transcript.deferred.clone())
         });
-        let with = StartWith { facts, folder, resumed };
+        let with = StartWith {
+            facts,
+            folder,
+            resumed,
+            tells_models: Some((installed.binary.clone(), Arc::clone(&self.models))),
+        };
         ClaudeSession::start(line, surroundings, closing, with)
     }
 
     /// A transcript is an argument.
     fn needs_own_process(input: &ClaudeInput) -> bool {
         input.transcript.is_some()
+    }
+
+    fn told_models(&self, binary: &Binary) -> Option<Vec<ListedModel>> {
+        self.models.of(binary)
     }
 
     fn next_setup(last: Option<&Setup>, next: &NextCall<'_>) -> Option<Setup> {

@@ -15,6 +15,7 @@ pub mod dialogue;
 pub mod form;
 pub mod input;
 pub mod memory;
+mod models;
 pub mod opening;
 pub mod readiness;
 pub mod resumed;

@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use super::input::ClaudeInput;
 use super::memory::{ApiMessage, Opening};
+use super::models::ToldModels;
 use super::opening;
 use super::readiness::Readiness;
 use super::resumed::{Beginning, Resumed};
@@ -30,6 +31,7 @@ use super::turns::{self, Turns};
 use super::wire;
 use crate::EndedProcess;
 use crate::control::{self, Inbound};
+use crate::installed::Binary;
 use crate::live::process_turn::{self, failed_turn};
 use crate::live::session::{HANDSHAKE, Handshake, Pulse, Session, TurnInput};
 use crate::live::setup::Setup;
@@ -74,6 +76,8 @@ pub struct ClaudeSession {
     facts: SessionFacts,
     /// The folder that it runs in, which others of its provider share.
     folder: Option<Arc<Scratch>>,
+    /// Where the models are kept that it tells, and its binary.
+    tells_models: Option<(Binary, Arc<ToldModels>)>,
 }
 
 /// Facts of a process that its lines don't tell.
@@ -101,6 +105,8 @@ pub(super) struct StartWith {
     pub facts: SessionFacts,
     pub folder: Option<Arc<Scratch>>,
     pub resumed: Option<Resumed>,
+    /// Where the models are kept that it tells, and its binary.
+    pub tells_models: Option<(Binary, Arc<ToldModels>)>,
 }
 
 impl ClaudeSession {
@@ -118,6 +124,7 @@ impl ClaudeSession {
             facts,
             folder,
             mut resumed,
+            tells_models,
         } = with;
         let (owner, tracker) = (surroundings.owner, surroundings.tracker.clone());
         let program = PathBuf::from(&line.program);
@@ -147,6 +154,7 @@ impl ClaudeSession {
             messages: TurnMessages::default(),
             facts,
             folder,
+            tells_models,
         })
     }
 
@@ -320,10 +328,16 @@ impl ClaudeSession {
                 return Pulse::Alive;
             }
             Inbound::Answer {
-                request_id, refused, ..
+                request_id,
+                refused,
+                answer,
+                ..
             } if request_id == INITIALIZE => {
                 if let Some(reason) = refused {
                     return Pulse::Unsupported(format!("it refuses to be initialised: {reason}"));
+                }
+                if let (Some((binary, models)), Some(answer)) = (&self.tells_models, answer) {
+                    models.note(binary, answer.get());
                 }
                 self.handshake = Handshake::Done;
                 if let Some(resumed) = &mut self.resumed {

@@ -14,9 +14,10 @@ use super::service::{CodexService, Plan, vendors_catalog};
 use super::setup::Setup;
 use super::tools;
 use super::turn::{CodexInput, CodexReplyFacts, CodexSession, asked_model};
-use super::{items, native};
+use super::{items, models, native};
 use crate::form::{
-    Caller, Form, ProcessOptions, Processes, Proof, Retold, ServerStart, SessionCall, SessionHome, WhyAnew,
+    Caller, Form, ListedModels, ModelsAsked, ProcessOptions, Processes, Proof, Retold, ServerStart, SessionCall,
+    SessionHome, WhyAnew,
 };
 use crate::host::Host;
 use crate::installed::{Binary, Installed};
@@ -103,6 +104,8 @@ impl Form for Codex {
         most_servers: usize::MAX,
         serves_when_grown: false,
     };
+
+    const LISTS_MODELS: bool = true;
 
     type Session = CodexSession;
     type Server = CodexService;
@@ -206,6 +209,10 @@ impl Form for Codex {
             with_config: !start.options.ignore_user_config,
         };
         CodexService::start(&plan, || surroundings(&start), start.closing).await
+    }
+
+    async fn models(server: &Arc<CodexService>, _: ModelsAsked<'_>) -> ListedModels {
+        models::list(server).await
     }
 
     fn proof(service: &CodexService) -> Proof<'_> {

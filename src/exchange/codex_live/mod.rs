@@ -16,6 +16,7 @@ pub mod form;
 pub mod home;
 pub mod inbound;
 pub mod items;
+mod models;
 pub mod native;
 pub mod reader;
 pub mod recall;

@@ -58,6 +58,14 @@ pub struct ConfigRead<'a> {
 #[derive(Debug, Serialize)]
 pub struct ThreadList {}
 
+/// `model/list`: asks for the models that a user may choose.
+#[derive(Debug, Serialize)]
+pub struct ModelList {
+    /// The place where the page before has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+
 /// `thread/start`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -4,11 +4,13 @@ use std::io;
 use std::sync::Arc;
 
 use super::history;
+use super::models;
 use super::service::CopilotService;
 use super::setup::Setup;
 use super::turn::{CopilotCallResult, CopilotInput, CopilotSession};
 use crate::form::{
-    Caller, Form, ProcessOptions, Processes, Proof, Retold, ServerStart, SessionCall, SessionHome, WhyAnew,
+    Caller, Form, ListedModels, ModelsAsked, ProcessOptions, Processes, Proof, Retold, ServerStart, SessionCall,
+    SessionHome, WhyAnew,
 };
 use crate::host::Host;
 use crate::live::setup::SetupParts;
@@ -35,6 +37,8 @@ impl Form for Copilot {
         most_servers: usize::MAX,
         serves_when_grown: false,
     };
+
+    const LISTS_MODELS: bool = true;
 
     type Session = CopilotSession;
     type Server = CopilotService;
@@ -85,6 +89,10 @@ impl Form for Copilot {
 
     async fn serve(&self, start: ServerStart<'_, Copilot>) -> Result<CopilotService, NotStarted> {
         CopilotService::start(&start.installed.line, (start.surroundings)(), start.closing).await
+    }
+
+    async fn models(service: &Arc<CopilotService>, _: ModelsAsked<'_>) -> ListedModels {
+        models::list(service).await
     }
 
     fn proof(service: &CopilotService) -> Proof<'_> {

@@ -17,6 +17,7 @@ pub mod files;
 pub mod form;
 pub mod history;
 pub mod inbound;
+mod models;
 pub mod reader;
 pub mod service;
 pub mod setup;

@@ -4,12 +4,14 @@ use std::io;
 use std::sync::Arc;
 
 use super::history;
+use super::models;
 use super::service::OpencodeService;
 use super::setup::Setup;
 use super::turn::{OpencodeInput, OpencodeSession, with_note};
 use super::wire::InputPart;
 use crate::form::{
-    Caller, Form, ProcessOptions, Processes, Proof, Retold, ServerStart, SessionCall, SessionHome, WhyAnew,
+    Caller, Form, ListedModels, ModelsAsked, ProcessOptions, Processes, Proof, Retold, ServerStart, SessionCall,
+    SessionHome, WhyAnew,
 };
 use crate::host::Host;
 use crate::installed::Installed;
@@ -34,6 +36,8 @@ impl Form for Opencode {
         most_servers: usize::MAX,
         serves_when_grown: false,
     };
+
+    const LISTS_MODELS: bool = true;
 
     type Session = OpencodeSession;
     type Server = OpencodeService;
@@ -86,6 +90,10 @@ impl Form for Opencode {
     async fn serve(&self, start: ServerStart<'_, Opencode>) -> Result<OpencodeService, NotStarted> {
         let line = start.installed.line.clone();
         OpencodeService::start(line, (start.surroundings)(), start.closing).await
+    }
+
+    async fn models(service: &Arc<OpencodeService>, asked: ModelsAsked<'_>) -> ListedModels {
+        models::list(service, asked.options.choices.model.is_some()).await
     }
 
     fn proof(service: &OpencodeService) -> Proof<'_> {

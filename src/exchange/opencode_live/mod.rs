@@ -14,6 +14,7 @@ pub mod form;
 pub mod history;
 pub mod http;
 pub mod inbound;
+mod models;
 pub mod parts;
 mod probe;
 pub mod reader;

@@ -51,6 +51,7 @@ function completable() {
   const providers = registry.map(({ id }) => id);
   const others = /** @type {Record<string, string[]>} */ ({
     doctor: providers,
+    providers,
     log: ["show", "html"],
     completions: Object.keys(SHELLS),
   });

@@ -80,6 +80,8 @@ function createEngine(options, answer, load) {
 
     model: () => nativeSide().provider.model(),
 
+    models: async () => (refuses ? closed() : nativeSide().provider.models()),
+
     prewarm: async () => (refuses ? closed() : OK),
 
     /** @param {string} level JSON */

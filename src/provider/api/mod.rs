@@ -8,6 +8,7 @@ pub mod answer;
 mod calls;
 pub mod content;
 pub mod failure;
+pub mod models;
 pub mod request;
 pub mod settings;
 pub mod sse;

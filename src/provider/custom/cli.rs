@@ -2,6 +2,7 @@
 
 use crate::user_rule::UserRule;
 use dfp_model::error::clip;
+use dfp_model::listed_model::ListedModel;
 
 /// The data of a CLI of the user's own that others don't have.
 #[derive(Debug, Clone, Default)]
@@ -43,6 +44,16 @@ impl CustomCli {
             args.push(model.to_owned());
         }
         args
+    }
+
+    /// The models of the config; none if it names none.
+    pub fn listed(&self) -> Vec<ListedModel> {
+        let listed = self.models.iter().map(|id| ListedModel {
+            id: id.clone(),
+            is_default: self.default_model.as_ref() == Some(id),
+            ..ListedModel::default()
+        });
+        listed.collect()
     }
 
     /// Checks that `model` is one of `models`.

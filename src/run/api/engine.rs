@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Map, Value};
 
 use super::attempt::{ApiCall, ApiQuestion};
+use super::probe::Prepared;
 use crate::admission::UsedUp;
 use crate::lifecycle::{CallHandles, Ended, Lifecycle, Run};
 use crate::model::{Model, ProviderObject, Work};
@@ -20,6 +21,7 @@ use crate::{choices, log, record, retry_loop};
 use dfp_exchange::http::client::{Client, Route};
 use dfp_exchange::script::Script;
 use dfp_model::error::{Code, ProviderError};
+use dfp_model::listed_model::ListedModel;
 use dfp_process::{Vars, limit};
 use dfp_provider::api::PROVIDER;
 use dfp_provider::api::content::ACCEPTS;
@@ -327,6 +329,12 @@ impl ProviderObject for ApiEngine {
         ApiEngine::run(&self, surroundings, |engine| {
             request.read().map_err(|(code, reason)| engine.refuse(code, reason))
         })
+    }
+
+    fn models(self: Arc<Self>, env: Option<Vars>) -> Work<Result<Vec<ListedModel>, Box<ProviderError>>> {
+        // The environment is read here, on the caller's thread.
+        let prepared = Prepared::new(&self, env.as_ref());
+        Box::pin(async move { prepared.models().await })
     }
 
     fn close(self: Arc<Self>) -> Work<()> {

@@ -11,15 +11,20 @@ use super::engine::{ApiEngine, Surroundings};
 use crate::admission::local_offset_min;
 use crate::lifecycle::Run;
 use crate::request::Request;
+use dfp_exchange::http::client::Response;
 use dfp_model::error::{Code, ProviderError};
+use dfp_model::listed_model::ListedModel;
 use dfp_process::Vars;
 use dfp_process::activity::now_ms;
-use dfp_provider::api::settings;
+use dfp_provider::api::{models, settings};
 use dfp_provider::judge::{CliRules, Context, Evidence, HttpEnd, HttpEvidence, StopReason, judge};
 use dfp_text::fold::Folded;
 
 /// The time that the answer may take.
 const LIMIT: Duration = Duration::from_secs(20);
+
+/// The longest list that is read: OpenRouter's has 1 MB.
+const MOST_BYTES: usize = 16 * 1024 * 1024;
 
 /// A prepared look at the API, which can be taken any number of times. It is made where the environment may be read.
 pub struct Prepared {
@@ -64,15 +69,67 @@ impl Prepared {
 
     /// Asks the server, with the key if there is one.
     pub async fn look(&self) -> Probe {
+        match self.list().await {
+            Ok(_) => Probe::Listed,
+            Err(probe) => probe,
+        }
+    }
+
+    /// The models that the server lists.
+    ///
+    /// # Errors
+    /// `CLOSED`, or as a call where the server can't be asked; `UNSUPPORTED_OPTION` if it has no list.
+    pub async fn models(&self) -> Result<Vec<ListedModel>, Box<ProviderError>> {
+        let engine = &self.engine;
+        engine.refusal().map_or(Ok(()), Err)?;
+        let untold = |why: &str| {
+            let reason = format!("the models can't be listed: {why}");
+            let error = ProviderError::new(engine.id(), Code::UnsupportedOption, reason);
+            Box::new(error.with_hint("look in its documentation; any name can be given as `model`"))
+        };
+        if engine.script.is_some() {
+            return Err(untold("a script answers"));
+        }
+        self.surroundings.key.as_ref().map_err(Clone::clone)?;
+        let body = timeout(LIMIT, async {
+            let mut response = self.list().await.map_err(|probe| match probe {
+                Probe::Answered(error) if matches!(error.http_status, Some(404 | 405 | 501)) => {
+                    untold("the server has no such list (GET /models)")
+                }
+                Probe::Answered(error) | Probe::Nothing(error) => error,
+                Probe::Listed => untold("the server has no such list"),
+            })?;
+            let mut body = Vec::new();
+            while let Some(piece) = response
+                .next()
+                .await
+                .map_err(|why| engine.refuse(Code::ConnectionLost, why))?
+            {
+                if body.len() + piece.len() > MOST_BYTES {
+                    return Err(untold("the server's list has more than 16 MiB"));
+                }
+                body.extend_from_slice(&piece);
+            }
+            Ok(body)
+        });
+        let body = body.await.unwrap_or_else(|_| {
+            let reason = format!("the server did not list its models within {} s", LIMIT.as_secs());
+            Err(engine.refuse(Code::Timeout, reason))
+        })?;
+        models::read(&body).ok_or_else(|| untold("the server's answer to GET /models is no list of models"))
+    }
+
+    /// The response with the list of models, or what came instead.
+    async fn list(&self) -> Result<Response, Probe> {
         let engine = &self.engine;
         let key = self.surroundings.key.as_ref().ok().and_then(Option::clone);
         let client = match engine.client(self.surroundings.route.clone()).await {
             Ok(client) => client,
-            Err(error) => return Probe::Nothing(error),
+            Err(error) => return Err(Probe::Nothing(error)),
         };
         let settings = &engine.settings;
         let end = match timeout(LIMIT, client.models(settings, key.as_ref())).await {
-            Ok(Ok(_)) => return Probe::Listed,
+            Ok(Ok(response)) => return Ok(response),
             Ok(Err(end)) => end,
             Err(_) => HttpEnd::Stopped(StopReason::Timeout(LIMIT)),
         };
@@ -96,9 +153,9 @@ impl Prepared {
             Ok(_) => engine.refuse(Code::Internal, "the look came to nothing"),
         };
         self.surroundings.redactor(settings).clean_error(&mut error);
-        match is_answered {
+        Err(match is_answered {
             true => Probe::Answered(error),
             false => Probe::Nothing(error),
-        }
+        })
     }
 }

@@ -266,6 +266,24 @@ async fn failure(start_state: &mut watch::Receiver<StartState>, has_setup: bool)
     }
 }
 
+/// Starts the server, if none runs; `None` if calls are not made in one.
+pub(crate) async fn server<F: Form>(
+    sessions: &Arc<Sessions<F>>,
+    engine: &Arc<Base>,
+    next: NextCallJson,
+    env: &Arc<Vars>,
+) -> Result<Option<Arc<F::Server>>, Box<ProviderError>> {
+    let told = NextCall {
+        system: next.system.as_deref(),
+        tools: next.tools.as_deref(),
+        options: &engine.options,
+    };
+    match F::next_setup(None, &told).map(Arc::new) {
+        Some(setup) => server_of(sessions, engine, &setup, env).await,
+        None => Ok(None),
+    }
+}
+
 /// Starts the server, if none runs, and waits until it has loaded what a session needs. The server serves any setup, since the
 /// calls open the sessions.
 async fn prewarm_server<F: Form>(
@@ -274,12 +292,28 @@ async fn prewarm_server<F: Form>(
     setup: &Arc<SetupOf<F>>,
     env: &Arc<Vars>,
 ) -> Result<(), Box<ProviderError>> {
+    if let Some(server) = server_of(sessions, engine, setup, env).await? {
+        let prepared = F::prepare(&server, setup);
+        if engine.lifecycle.closing.run_until_cancelled(prepared).await.is_some() {
+            (*server).as_ref().prewarmed();
+        }
+    }
+    Ok(())
+}
+
+/// The server for sessions with `setup`: one that runs, or a new one. `None` if calls are not made in one.
+async fn server_of<F: Form>(
+    sessions: &Arc<Sessions<F>>,
+    engine: &Arc<Base>,
+    setup: &Arc<SetupOf<F>>,
+    env: &Arc<Vars>,
+) -> Result<Option<Arc<F::Server>>, Box<ProviderError>> {
     let program = engine.look(env).map_err(|error| not_found(engine, error))?;
     let process = F::options(Some(setup), None);
     let installed = program.installed(&engine.provider, &engine.options, F::ENGINE, process, F::line)?;
     if let LiveSupport::Unserved(unserved) = program.support(&engine.provider, F::ENGINE) {
         if engine.has_another_form() {
-            return Ok(());
+            return Ok(None);
         }
         if engine.is_refused(F::ENGINE, unserved) {
             return Err(auto::refused(engine, F::ENGINE, &unserved.why, None));
@@ -291,13 +325,7 @@ async fn prewarm_server<F: Form>(
         setup: Some(setup),
     };
     let started = sessions.server(engine, wanted).await;
-    if let Some(server) = ready(engine, F::ENGINE, &installed.binary, started)? {
-        let prepared = F::prepare(&server, setup);
-        if engine.lifecycle.closing.run_until_cancelled(prepared).await.is_some() {
-            (*server).as_ref().prewarmed();
-        }
-    }
-    Ok(())
+    ready(engine, F::ENGINE, &installed.binary, started)
 }
 
 /// A server that was started ahead; `None` if a call will use print form, or is refused.

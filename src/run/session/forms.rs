@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::ahead;
 use super::ahead::NextCallJson;
 use super::drive::{Reading, drive};
+use super::models;
 use super::sessions::{Sessions, warning};
 use crate::attempt::AttemptOutcome;
 use crate::base::Base;
@@ -22,7 +23,7 @@ use dfp_exchange::acp::warm::WarmAgent;
 use dfp_exchange::claude_live::form::Claude;
 use dfp_exchange::codex_live::form::Codex;
 use dfp_exchange::copilot_live::form::Copilot;
-use dfp_exchange::form::{Form, SessionCall, SetupOf, Takes};
+use dfp_exchange::form::{Form, ListedModels, SessionCall, SetupOf, Takes};
 use dfp_exchange::opencode_live::form::Opencode;
 use dfp_exchange::qwen_live::form::Qwen;
 use dfp_exchange::random::uuid;
@@ -73,6 +74,15 @@ macro_rules! forms {
                 match self {
                     $($(#[$attribute])* KeptEngine::$name(sessions) => {
                         Box::pin(ahead::prewarm(sessions, engine, next, env))
+                    })+
+                }
+            }
+
+            /// The models that such a process tells for its login, or the reason why it does not.
+            pub fn models<'a>(&'a self, engine: &'a Arc<Base>, env: &'a Arc<Vars>) -> Coming<'a, ListedModels> {
+                match self {
+                    $($(#[$attribute])* KeptEngine::$name(sessions) => {
+                        Box::pin(models::models(sessions, engine, env))
                     })+
                 }
             }

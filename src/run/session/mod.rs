@@ -9,6 +9,7 @@ pub(super) mod drive;
 pub(super) mod forms;
 #[cfg(test)]
 pub(crate) mod made_up;
+pub(super) mod models;
 mod servers;
 pub(super) mod sessions;
 mod trial;
