@@ -547,6 +547,32 @@ export function createClaudeCliProvider(options?: ClaudeCliProviderOptions): Cli
 
 // ------------------------------------------------------------------------------------------------------------ other CLIs
 
+/** How a CLI is started that runs elsewhere. There is no shell in between, except the launcher's own. */
+export interface LaunchOptions {
+  /** The launcher: a command found in `PATH`, or a path. */
+  command: string;
+  /** Its arguments, which stand before the CLI's command line: `["exec", "-i", "box"]`. Default: none. */
+  args?: readonly string[] | undefined;
+  /**
+   * How the variables go along that the package and `env` set. `"inherit"`: the launcher hands on its environment, as bwrap and unshare do.
+   * `"arguments"`: `env NAME=value …` stands before the CLI; a variable whose name says that it is a secret is refused, for others can read a
+   * command line. A list: the launcher's arguments for one variable, with `{name}` and `{value}`, in the place of an argument `"{env}"` of
+   * `args`: `["--env", "{name}"]` has docker and podman take the value from their own environment. Default: `"inherit"`.
+   */
+  env?: "inherit" | "arguments" | readonly string[] | undefined;
+  /**
+   * Whether the folder for temporary files has the same path on the other side, and can be read there. `"none"`: what hands over a file fails
+   * with `UNSUPPORTED_OPTION`, a thread that no process knows is told in words, and the CLI can't call tools in the middle of a turn. Default:
+   * `"none"`.
+   */
+  files?: "none" | "shared" | undefined;
+  /**
+   * `"posix"`: the CLI's command line is one argument, quoted for a POSIX shell, which the launcher has read it. Default: `"posix"` for a
+   * command that is called `ssh`, which joins its arguments, and else `"none"`.
+   */
+  quoting?: "none" | "posix" | undefined;
+}
+
 /** What every CLI takes, a CLI of one's own included. docs/reference/providers.md says what each one does with it. */
 export interface CliProviderOptions {
   /** The model, as the CLI names it. Default, and `""`: the CLI's own. */
@@ -562,6 +588,11 @@ export interface CliProviderOptions {
    * Default: `"everywhere"`. See docs/reference/options.md.
    */
   cliSearch?: "everywhere" | "path" | undefined;
+  /**
+   * A command before the CLI's own command line: the CLI runs elsewhere (`docker exec`, `ssh`, `wsl`, `bwrap`, `sudo -u`). `cliPath` is its name
+   * there, which is not looked for here. See docs/guide/deploy.md.
+   */
+  launch?: LaunchOptions | undefined;
   /**
    * How long one attempt may take, in ms from its place among `maxConcurrency` on: what has to be started for it counts, waiting for a place
    * does not. What it has used where another engine turns out not to serve it is gone from it. Default: 120000.

@@ -147,7 +147,7 @@ describe("an option", () => {
 
   it("of another library is answered with those there are", async () => {
     expect(await failure(() => create({ frequencyPenalty: 0 }))).toMatch(
-      /^INVALID_OPTION: unknown option "frequencyPenalty"; allowed: model, cliPath, cliSearch, timeout, [\w, ]+$/,
+      /^INVALID_OPTION: unknown option "frequencyPenalty"; allowed: model, cliPath, cliSearch, launch, timeout, [\w, ]+…$/,
     );
   });
 });

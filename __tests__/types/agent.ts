@@ -89,6 +89,13 @@ export async function everything(signal: AbortSignal): Promise<void> {
     model: "sonnet",
     cliPath: "claude",
     cliSearch: "path",
+    launch: {
+      command: "docker",
+      args: ["exec", "-i", "{env}", "box"],
+      env: ["--env", "{name}"],
+      files: "none",
+      quoting: "none",
+    },
     timeout: 120_000,
     maxBuffer: 10 * 1024 * 1024,
     inputEncoding: "xml",
@@ -120,6 +127,8 @@ export async function everything(signal: AbortSignal): Promise<void> {
   createClaudeCliProvider({ modell: "sonnet" });
   // @ts-expect-error there is no such place
   createClaudeCliProvider({ cliSearch: "home" });
+  // @ts-expect-error a launcher has a name
+  createClaudeCliProvider({ launch: { args: ["exec"] } });
   // @ts-expect-error an option of the wrong type
   createClaudeCliProvider({ timeout: "10s" });
 

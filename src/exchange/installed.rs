@@ -21,6 +21,8 @@ pub struct Binary {
     /// A digest of the environment and the further arguments, which choose the settings: a failure with a broken configuration
     /// says nothing about another configuration.
     surroundings: u64,
+    /// The launcher, which is the file here: nothing is known of the CLI's own.
+    launcher: Option<String>,
 }
 
 impl Binary {
@@ -34,6 +36,7 @@ impl Binary {
             login: login.map(str::to_owned),
             args: Vec::new(),
             surroundings: 0,
+            launcher: None,
             resolved,
         }
     }
@@ -53,11 +56,28 @@ impl Binary {
         Binary { surroundings, ..self }
     }
 
+    /// This binary as the CLI that it starts, if it is a `launcher`.
+    #[must_use]
+    pub fn behind(self, launcher: Option<&str>) -> Binary {
+        Binary {
+            launcher: launcher.map(str::to_owned),
+            ..self
+        }
+    }
+
+    /// The launcher that starts the CLI.
+    pub fn launcher(&self) -> Option<&str> {
+        self.launcher.as_deref()
+    }
+
     /// This binary with the marks of its file read again, after an update for example.
     #[must_use]
     pub fn looked_at_again(&self) -> Binary {
         let again = Binary::new(self.resolved.clone(), self.login.as_deref());
-        again.with_args(&self.args).in_surroundings(self.surroundings)
+        again
+            .with_args(&self.args)
+            .in_surroundings(self.surroundings)
+            .behind(self.launcher())
     }
 
     /// The file that is executed.

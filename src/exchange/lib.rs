@@ -27,6 +27,7 @@ pub mod form;
 pub mod host;
 pub mod http;
 pub mod installed;
+mod launcher;
 pub mod live;
 pub mod opencode_live;
 pub mod print;

@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::launcher;
 use super::private_home;
 use super::scratch::Scratch;
 use super::session_files;
@@ -27,6 +28,7 @@ use dfp_process::{
 };
 use dfp_provider::Provider;
 use dfp_provider::command::{Arg, CommandLine, Cwd, EnvText};
+use dfp_provider::options::LaunchEnv;
 use dfp_text::decode::{Decoder, LineObserver, Wire, failure_of};
 
 /// The length of the end of standard output that an error carries, bytes.
@@ -67,13 +69,23 @@ pub struct Print {
 
 /// The value of the variable `name` for the process, unless it is a place in its private folder.
 pub fn variable(line: &CommandLine, base: &Arc<Vars>, name: &str) -> Option<OsString> {
-    environment(line, Arc::clone(base), None).get(name)
+    // Behind a launcher, only the variables that go along are known.
+    let base = match line
+        .launch
+        .as_ref()
+        .is_some_and(|launch| launch.env != LaunchEnv::Inherit)
+    {
+        true => Arc::default(),
+        false => Arc::clone(base),
+    };
+    environment(line, base, None).get(name)
 }
 
 /// Plans the environment of `line`. Without a `scratch`, variables that name a place in it are left out.
 fn environment(line: &CommandLine, base: Arc<Vars>, scratch: Option<&Scratch>) -> EnvPlan {
     let place = |value: &EnvText| match value {
         EnvText::Text(text) => Some(text.into()),
+        EnvText::Cwd if line.is_out_of_reach() => None,
         EnvText::Cwd => cwd(line, scratch)
             .or_else(|| std::env::current_dir().ok())
             .map(Into::into),
@@ -137,6 +149,8 @@ pub enum NotStarted {
     Process(StartError),
     /// The private folder could not be made in the folder for temporary files.
     Scratch { folder: PathBuf, source: io::Error },
+    /// The program gets this as a file of this package, which it can't reach behind its launcher.
+    OutOfReach(String),
     /// The system gives no port for the process's tools.
     Tools(io::Error),
     /// The program lacks something that is needed, for this reason.
@@ -153,6 +167,13 @@ fn spec(
     stdin: Stdin,
     surroundings: Surroundings,
 ) -> Result<(Spec, Option<Scratch>), NotStarted> {
+    if line.is_out_of_reach() {
+        if let Some(what) = line.needs_file() {
+            return Err(NotStarted::OutOfReach(what));
+        }
+        // What no argument names would be made in vain.
+        line.files.clear();
+    }
     private_home::prepare(&mut line, |line, name| variable(line, &surroundings.base_env, name));
     let scratch = Scratch::for_line(&line, surroundings.owner).map_err(|source| NotStarted::Scratch {
         folder: std::env::temp_dir(),
@@ -168,6 +189,7 @@ fn spec(
     }
     let env = environment(&line, surroundings.base_env, scratch.as_ref());
     let cwd = cwd(&line, scratch.as_ref());
+    let launch = line.launch.take();
     let file = |name: &str| scratch.as_ref().map_or_else(PathBuf::new, |scratch| scratch.file(name));
     let args = line.args.into_iter().map(|arg| match arg {
         Arg::Text(text) => text.into(),
@@ -179,13 +201,14 @@ fn spec(
             arg
         }
     });
-    let spec = Spec {
+    let mut spec = Spec {
         program: line.program.into(),
         resolved: surroundings.file,
         args: args.collect(),
         #[cfg(windows)]
         verbatim: None,
         env,
+        run_id: None,
         cwd,
         stdin,
         limits: surroundings.limits,
@@ -201,6 +224,9 @@ fn spec(
         tees: surroundings.tees,
         in_use: None,
     };
+    if let Some(launch) = &launch {
+        launcher::put_before(launch, &mut spec).map_err(NotStarted::Process)?;
+    }
     Ok((spec, scratch))
 }
 

@@ -22,6 +22,8 @@ pub struct Invocation {
     pub optional_flags: Vec<String>,
     /// True if it is told the schema of the call's answer.
     pub has_schema: bool,
+    /// The launcher, and the name of the CLI behind it.
+    pub launched: Option<(String, String)>,
 }
 
 /// A process that has exited.
@@ -49,6 +51,7 @@ impl Invocation {
             flags: line.all_flags(),
             optional_flags: line.optional_flags.clone(),
             has_schema: line.has_schema,
+            launched: (line.launch.as_ref()).map(|launch| (launch.command.clone(), line.program.clone())),
         }
     }
 
@@ -76,6 +79,7 @@ impl Invocation {
             ..Ended::new(Evidence::Process(ProcessEvidence {
                 wire: self.wire,
                 flags: self.flags,
+                launched: self.launched,
                 end: stopped,
                 exit_code: exit.code,
                 signal: exit.signal,
@@ -134,6 +138,7 @@ mod tests {
                 flags: vec!["--json-schema".to_owned()],
                 optional_flags: vec!["--json-schema".to_owned()],
                 has_schema,
+                launched: None,
             };
             let exit = Exit {
                 run_id: String::new(),

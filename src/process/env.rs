@@ -102,6 +102,11 @@ impl EnvPlan {
 }
 
 /// The value of `name` in `vars`, as the platform compares names.
+pub fn variable(vars: &Vars, name: &str) -> Option<OsString> {
+    lookup(vars, name).map(OsStr::to_owned)
+}
+
+/// The value of `name` in `vars`, as the platform compares names.
 pub(super) fn lookup<'a>(vars: &'a [(OsString, OsString)], name: &str) -> Option<&'a OsStr> {
     vars.iter()
         .find(|(other, _)| is_same(other, name))

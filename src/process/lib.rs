@@ -80,11 +80,11 @@ mod wait;
 mod watchdog;
 pub mod zone;
 
-pub use env::{EnvPlan, Vars};
+pub use env::{EnvPlan, Vars, variable};
 pub use fault::{StartError, TooLong};
 pub use feed::{StdinClosed, StdinWriter};
 pub use head_tail::HeadTail;
-pub use mark::RUN_VARIABLE;
+pub use mark::{RUN_VARIABLE, next_run_id};
 pub use memory::{machine_bytes, resident_bytes};
 pub use owner::OWNER_VARIABLE;
 #[cfg(target_os = "linux")]

@@ -18,7 +18,7 @@ pub(super) fn host_mark() -> String {
 }
 
 /// Makes a run id that is unique on this machine: other hosts mark their runs as well, and must not find ours.
-pub(super) fn next_run_id() -> String {
+pub fn next_run_id() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(1);
     format!("{:016x}-{}", *HOST, COUNT.fetch_add(1, Ordering::Relaxed))
 }

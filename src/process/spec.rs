@@ -28,6 +28,8 @@ pub struct Spec {
     pub verbatim: Option<OsString>,
     /// The environment. [`super::RUN_VARIABLE`] is added, and `PWD` where `cwd` is set and the plan doesn't mention `PWD`.
     pub env: EnvPlan,
+    /// The id of the run, if its arguments name it already.
+    pub run_id: Option<String>,
     /// The working folder; `None` is the host's.
     pub cwd: Option<PathBuf>,
     pub stdin: Stdin,
@@ -61,6 +63,7 @@ impl Spec {
             #[cfg(windows)]
             verbatim: None,
             env: EnvPlan::default(),
+            run_id: None,
             cwd: None,
             stdin: Stdin::Null,
             limits: ProcessLimits::default(),

@@ -33,7 +33,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
     if cancel.is_cancelled() {
         return Err(StartError::Cancelled);
     }
-    let run_id = next_run_id();
+    let run_id = spec.run_id.clone().unwrap_or_else(next_run_id);
     let launch = prepare(&spec, &run_id)?;
     let failed = |source: io::Error| StartError::Os {
         file: launch.file.clone(),

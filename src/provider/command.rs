@@ -112,7 +112,7 @@ pub fn build(
         args.extend(flag_words(flag, provider, options, &prompt, media));
     }
     args.extend(own_args(provider, options).into_iter().map(Arg::Text));
-    Ok(CommandLine {
+    let mut line = CommandLine {
         engine: match mode {
             Mode::Print(_) | Mode::PrintMedia(_) => EngineUsed::Print,
             Mode::Live => EngineUsed::Live,
@@ -136,7 +136,11 @@ pub fn build(
         optional_flags,
         flags,
         ..without_args(provider, &context)?
-    })
+    };
+    if let Some(own) = provider.user_settings.and_then(|own| own.ours) {
+        line.tell_content(own.file);
+    }
+    Ok(line)
 }
 
 /// The session that the CLI resumes or loads, if it gets its prompt in that way.
@@ -204,8 +208,11 @@ fn without_args(provider: &Provider, context: &CommandContext) -> Result<Command
         media: Vec::new(),
         links: Vec::new(),
         home,
+        launch: options.launch.clone(),
         cwd: match options.cwd.as_ref().filter(|_| !is_hidden) {
             Some(path) => Cwd::Path(path.clone()),
+            // The launcher says where the CLI runs.
+            None if options.is_out_of_reach() => Cwd::Inherit,
             None if options.built_in_tools || options.spec_form() => Cwd::Inherit,
             None => Cwd::Private,
         },
@@ -225,6 +232,10 @@ pub fn depends_on_version(provider: &Provider) -> bool {
 
 /// `true` if a CLI with these options can be configured with a bridge: then its command line differs with and without one.
 pub fn takes_callbacks(provider: &Provider, options: &Options) -> bool {
+    // The bridge's address is this machine's own.
+    if options.is_out_of_reach() {
+        return false;
+    }
     let bridge = Callbacks {
         url: String::new(),
         token: String::new(),

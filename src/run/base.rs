@@ -87,7 +87,8 @@ impl Base {
 
     fn with(provider: Cow<'static, Provider>, options_json: &str, owner: u64) -> Result<Base, Box<ProviderError>> {
         let mut options = Options::parse(&provider, options_json)?;
-        if let Some(folder) = &mut options.login {
+        // Behind a launcher it is a folder of the other side.
+        if let Some(folder) = options.login.as_mut().filter(|_| options.launch.is_none()) {
             *folder = login_folder(folder)
                 .map_err(|reason| Box::new(ProviderError::new(&provider.id, Code::InvalidOption, reason)))?;
         }
@@ -138,6 +139,20 @@ impl Base {
         let own = own.filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)));
         let key = self.options.own_api.as_ref().and_then(|own| own.api_key.as_ref());
         Redactor::new(record::readable(base_env).chain(own), key.map(Secret::reveal))
+    }
+
+    /// The error of a process that can't be started, with `reason` as its message. Behind a launcher, it is that which was not started.
+    pub(super) fn start_error(&self, error: &StartError, reason: String) -> Box<ProviderError> {
+        let id = self.id();
+        let Some(launch) = &self.options.launch else {
+            return start_error(id, error, reason);
+        };
+        let reason = format!("the launcher of the CLI can't be started: {error}");
+        let hint = match error.code() {
+            Code::CliNotFound => format!("install {}, or correct `launch.command`", launch.command),
+            _ => "correct `launch`".to_owned(),
+        };
+        Box::new(ProviderError::new(id, error.code(), reason).with_hint(hint))
     }
 
     /// The program of calls with this environment, looked for now.
@@ -227,8 +242,13 @@ pub(super) fn not_started(engine: &Base, error: &NotStarted) -> Box<ProviderErro
     let id = engine.id();
     let (code, reason, hint) = match error {
         // A closed owner means that the environment ends, and this call with it.
-        NotStarted::Process(error) => {
-            return start_error(id, error, format!("the CLI can't be started: {error}"));
+        NotStarted::Process(error) => return engine.start_error(error, format!("the CLI can't be started: {error}")),
+        NotStarted::OutOfReach(what) => {
+            let launcher = engine.options.launch.as_ref().map_or("", |launch| &launch.command);
+            let reason = format!(
+                "this call hands the CLI {what}, which it can't reach behind `launch` ({launcher}): the option \"launch.files\" is \"none\""
+            );
+            (Code::UnsupportedOption, reason, classify::OUT_OF_REACH)
         }
         NotStarted::Scratch { folder, source } => {
             // The error of tempfile contains the name that it has tried, which is random.

@@ -128,9 +128,22 @@ pub fn version(check: &EngineCheck, binary: &Binary) -> Option<[u64; 3]> {
     if let Some(known) = facts().get(binary).and_then(|facts| facts.version) {
         return known;
     }
+    // Behind a launcher, the version is known when the CLI has told it.
+    if binary.launcher().is_some() {
+        return None;
+    }
     let found = live_support::version(check, binary.file());
     facts().entry(binary.clone()).or_default().version = Some(found);
     found
+}
+
+/// Remembers the version that a CLI behind a launcher has told.
+pub fn remember_version(binary: &Binary, version: &str) {
+    if binary.launcher().is_some()
+        && let Some(version) = live_support::parse_version(version)
+    {
+        facts().entry(binary.clone()).or_default().version = Some(Some(version));
+    }
 }
 
 /// Returns whether `binary` serves `engine`, by its file or its observed behaviour.
@@ -138,7 +151,10 @@ pub fn support(engine: EngineUsed, check: &EngineCheck, binary: &Binary) -> Live
     if let Some(known) = known(engine, binary) {
         return known;
     }
-    let found = live_support::look(check, binary.file());
+    let found = match binary.launcher() {
+        Some(launcher) => LiveSupport::Unknown(format!("it is started by {launcher}: a handshake tells")),
+        None => live_support::look(check, binary.file()),
+    };
     // Another call may have tried the binary meanwhile.
     known(engine, binary).unwrap_or_else(|| {
         // Every look at this file has this result, so it is no new fact.

@@ -179,7 +179,7 @@ fn text([major, minor, patch]: [u64; 3]) -> String {
 }
 
 /// Parses `2.1.330`, also with something behind a `-` or `+`.
-fn parse_version(text: &str) -> Option<[u64; 3]> {
+pub fn parse_version(text: &str) -> Option<[u64; 3]> {
     let core = text.split(['-', '+']).next().unwrap_or_default();
     let numbers: Option<Vec<u64>> = core.split('.').map(|number| number.parse().ok()).collect();
     numbers?.try_into().ok()

@@ -55,7 +55,9 @@ pub(super) struct Program {
 /// The inputs of the search for a program in an environment, and the variables set there.
 #[derive(Debug)]
 struct Search {
+    /// The name of the program, or of its launcher.
     name: String,
+    launcher: Option<String>,
     path: Option<OsString>,
     /// The folders that are searched after the PATH.
     more: SearchFolders,
@@ -127,7 +129,8 @@ impl Programs {
         let args = provider.custom.as_ref().map_or(&[][..], |own| &own.default_args);
         let binary = Binary::new(found, options.login.as_deref())
             .with_args(args)
-            .in_surroundings(search.surroundings);
+            .in_surroundings(search.surroundings)
+            .behind(search.launcher.as_deref());
         let news = capabilities::news(&binary);
         // Facts that are learned from here on are new.
         let heard = news.load(Ordering::Acquire);
@@ -172,12 +175,24 @@ impl Search {
         });
         let mut surroundings = DefaultHasher::new();
         (env, &options.env, &options.extra_args).hash(&mut surroundings);
+        if let Some(launch) = &options.launch {
+            (launch, &line.program).hash(&mut surroundings);
+        }
+        let launcher = options.launch.as_ref().map(|launch| launch.command.clone());
         Ok(Search {
             surroundings: surroundings.finish(),
             forbids: forbids.collect(),
-            path: print::variable(&line, env, "PATH"),
-            more: places::search_folders(provider, options, &line, |name| print::variable(&line, env, name)),
-            name: line.program,
+            path: match launcher {
+                // The variables of the CLI are those of the other side.
+                Some(_) => dfp_process::variable(env, "PATH"),
+                None => print::variable(&line, env, "PATH"),
+            },
+            more: match launcher {
+                Some(_) => SearchFolders::default(),
+                None => places::search_folders(provider, options, &line, |name| print::variable(&line, env, name)),
+            },
+            name: launcher.clone().unwrap_or(line.program),
+            launcher,
         })
     }
 }

@@ -52,7 +52,12 @@ pub struct Found {
 impl Found {
     /// The files that the CLI reads in a call with the environment `base`, without those that are missing or unreadable.
     pub fn all(engine: &Base, base: &Arc<Vars>) -> Vec<Found> {
-        let Some(own) = engine.provider.user_settings else {
+        // Behind a launcher, the files are others.
+        let own = engine
+            .provider
+            .user_settings
+            .filter(|_| !engine.options.is_out_of_reach());
+        let Some(own) = own else {
             return Vec::new();
         };
         let Ok(line) = probe(engine, &[], &[]) else {

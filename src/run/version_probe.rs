@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use super::base::{Base, not_found, not_started, start_error};
+use super::base::{Base, not_found, not_started};
 use super::programs::NotFound;
 use dfp_exchange::print::{self, Surroundings};
 use dfp_model::error::ProviderError;
@@ -32,7 +32,7 @@ const INTERPRETER: Duration = Duration::from_secs(5);
 pub fn file(engine: &Base, base: &Arc<Vars>) -> Result<PathBuf, Box<ProviderError>> {
     let program = engine.look(base).map_err(|error| match error {
         NotFound::Refused(error) => error,
-        NotFound::Start(error) => start_error(engine.id(), &error, error.to_string()),
+        NotFound::Start(error) => engine.start_error(&error, error.to_string()),
     })?;
     Ok(program.binary().file().to_owned())
 }
@@ -120,6 +120,7 @@ pub async fn ask_as_in_calls(
         }
         line.args
             .splice(..0, [Arg::Text(own.flag.to_owned()), Arg::File(own.file)]);
+        line.tell_content(own.file);
     }
     output(engine, line, base, limit, cancel).await
 }
@@ -197,6 +198,9 @@ async fn output(
 /// The command line for a question with `args`.
 pub(super) fn probe(engine: &Base, args: &[&str], without: &[&str]) -> Result<CommandLine, Box<ProviderError>> {
     let mut line = command::bare(&engine.provider, &engine.options)?;
+    if line.is_out_of_reach() {
+        line.leave_out_files();
+    }
     line.args = args.iter().map(|arg| Arg::Text((*arg).to_owned())).collect();
     line.user_env
         .extend(without.iter().map(|name| ((*name).to_owned(), None)));

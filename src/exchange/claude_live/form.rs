@@ -11,7 +11,7 @@ use super::models::ToldModels;
 use super::opening;
 use super::resumed::{Resumed, Ways};
 use super::session::{ClaudeReply, ClaudeSession, SessionFacts, StartWith};
-use super::thread_file::ThreadFile;
+use super::thread_file::{Place, ThreadFile};
 use super::transcript::{self, TranscriptContext};
 use crate::form::{
     Caller, Form, OwnProcess, ProcessOptions, Processes, Retold, SentText, SessionCall, SessionHome, ToStart, WhyAnew,
@@ -93,6 +93,9 @@ impl Claude {
         let line = &start.installed.line;
         let takes = start.version.is_some_and(|version| version >= OLDEST);
         let is_pure = PURE.iter().all(|flag| line.flags.contains(flag));
+        if line.is_out_of_reach() {
+            return Ok(None);
+        }
         if !call.may_continue() || !takes || !is_pure || self.ways.best().is_none() {
             return Ok(None);
         }
@@ -226,7 +229,12 @@ impl Form for Claude {
             line.cwd = Cwd::Path(path.to_string_lossy().into_owned());
         }
         let transcript = input.and_then(|input| input.transcript.as_ref());
-        let resumed = transcript.zip(self.ways.best()).map(|(transcript, place)| {
+        let resumed = transcript.zip(self.ways.best()).map(|(transcript, best)| {
+            // On the other side of a launcher, this process may have another number.
+            let place = match line.launch {
+                Some(_) => Place::Disk,
+                None => best,
+            };
             let file = ThreadFile::attach(&mut line, &transcript.lines, place);
             Resumed::new(file, place, Arc::clone(&self.ways), transcript.deferred.clone())
         });

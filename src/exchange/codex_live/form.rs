@@ -82,7 +82,7 @@ impl Codex {
 
 /// The surroundings of a process. The program behind npm's script is another file, which needs no search.
 fn surroundings(start: &ServerStart<'_, Codex>) -> Surroundings {
-    let is_direct = Path::new(&start.installed.line.program).is_absolute();
+    let is_direct = start.installed.line.launch.is_none() && Path::new(&start.installed.line.program).is_absolute();
     let around = (start.surroundings)();
     Surroundings {
         file: around.file.filter(|_| !is_direct),

@@ -105,6 +105,9 @@ pub const NO_TEMPORARY_FOLDER: &str = if cfg!(windows) {
 /// The advice if a program is found only in a folder of the PATH that is not searched.
 pub const SKIPPED_FOLDER: &str = "write that folder of the PATH as an absolute one, or set `cliPath` to the file";
 
+/// The advice if the CLI can't reach a file of this package.
+pub const OUT_OF_REACH: &str = "give the folder for temporary files (`TMPDIR`) the same path on the other side and set `launch.files` to \"shared\", or leave out what is handed over";
+
 /// The advice if a program stands in the archive of an Electron app.
 pub const IN_ARCHIVE: &str = "name it in `asarUnpack`, and set `cliPath` to its path below `app.asar.unpacked`";
 

@@ -21,7 +21,7 @@ mod tests;
 pub use error_context::classify_with_context;
 pub use flags::{refused_schema, unsupported_flag};
 pub use hints::{
-    IN_ARCHIVE, NO_TEMPORARY_FOLDER, SKIPPED_FOLDER, TILDE, general as general_hint, hint, reinstall,
+    IN_ARCHIVE, NO_TEMPORARY_FOLDER, OUT_OF_REACH, SKIPPED_FOLDER, TILDE, general as general_hint, hint, reinstall,
     time_limit as time_limit_hint,
 };
 pub use retry_after::{DEFAULT_MS as DEFAULT_RETRY_AFTER_MS, RetryAfter, retry_after, retry_after_in};

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::PrivateHome;
+use crate::options::Launch;
 use dfp_model::event::EngineUsed;
 use dfp_text::decode::Wire;
 
@@ -16,6 +17,8 @@ pub struct CommandLine {
     pub engine: EngineUsed,
     /// The program: a name to be found on the PATH, or a path.
     pub program: String,
+    /// The command before the program.
+    pub launch: Option<Launch>,
     pub args: Vec<Arg>,
     /// The variables that are not inherited.
     pub drop_env: Vec<&'static str>,
@@ -48,6 +51,68 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
+    /// Returns whether files of this package are out of the program's reach.
+    pub fn is_out_of_reach(&self) -> bool {
+        self.launch.as_ref().is_some_and(|launch| !launch.shares_files)
+    }
+
+    /// Hands over the content of the file `name` in the place of its path, if the program can't reach the file. The program's flag must
+    /// take either.
+    pub fn tell_content(&mut self, name: &str) {
+        if !self.is_out_of_reach() {
+            return;
+        }
+        let Some(file) = self.files.iter().find(|file| file.name == name) else {
+            return;
+        };
+        for arg in &mut self.args {
+            if matches!(arg, Arg::File(of) if *of == name) {
+                *arg = Arg::Text(file.content.clone());
+            }
+        }
+    }
+
+    /// Leaves out everything that is in private files, for a question about the program alone.
+    pub fn leave_out_files(&mut self) {
+        self.home = None;
+        self.set_env
+            .retain(|(_, value)| !matches!(value, EnvText::Folder(_) | EnvText::File(_)));
+    }
+
+    /// The first thing that the program gets as a file or folder of this package, in words; `None` if it gets none.
+    pub fn needs_file(&self) -> Option<String> {
+        let of_args = self.args.iter().find_map(|arg| match arg {
+            Arg::Text(_) => None,
+            Arg::File(name) | Arg::FileSetting(_, name) => Some(format!("the file {name}")),
+            Arg::MediaFile(..) => Some("the files of the thread's images".to_owned()),
+        });
+        let of_env = || {
+            self.set_env.iter().find_map(|(name, value)| match value {
+                EnvText::Text(_) | EnvText::Cwd => None,
+                EnvText::Folder(_) | EnvText::File(_) => Some(format!("the folder or file of the variable {name}")),
+            })
+        };
+        let home = || {
+            self.home
+                .map(|home| format!("the folder of the variable {}", home.variable))
+        };
+        let session = || {
+            self.session
+                .as_ref()
+                .map(|_| "the thread, as files of a session".to_owned())
+        };
+        let media = || (!self.media.is_empty()).then(|| "the files of the thread's images".to_owned());
+        let links = || (!self.links.is_empty()).then(|| "the links of a private folder".to_owned());
+        let folder = || (self.cwd == Cwd::Private).then(|| "an empty folder to run in".to_owned());
+        of_args
+            .or_else(of_env)
+            .or_else(home)
+            .or_else(session)
+            .or_else(media)
+            .or_else(links)
+            .or_else(folder)
+    }
+
     /// The names of all flags without their values, including the user's own.
     pub fn all_flags(&self) -> Vec<String> {
         let texts = self.args.iter().filter_map(|arg| match arg {

@@ -32,6 +32,8 @@ pub(super) fn file(
         EnvText::Cwd | EnvText::Folder(_) | EnvText::File(_) => None,
     });
     let keys = keys.iter().map(|name| ((*name).to_owned(), String::new()));
+    // Behind a launcher that can't reach files, the settings are an argument, in which the user's values must not stand.
+    let users: &[_] = if options.is_out_of_reach() { &[] } else { users };
     let users = users
         .iter()
         .map(|(name, value)| (name.clone(), value.clone().unwrap_or_default()));

@@ -40,6 +40,21 @@ pub(super) fn failure(context: &Context, process: &ProcessEvidence, folded: &Fol
     }
 }
 
+/// The error of a launcher that has found no CLI to start: 127 is what shells, `env` and containers' runtimes exit with then, and other
+/// launchers name it (bubblewrap 0.8.0: "bwrap: execvp claude: No such file or directory", exit code 1).
+fn missing_there(facts: &CliFacts) -> Option<ProviderError> {
+    let process = facts.process;
+    let (launcher, program) = process.launched.as_ref()?;
+    let is_named = |line: &str| line.contains(program.as_str()) && line.contains("No such file or directory");
+    let is_missing = process.exit_code == Some(127) || process.stderr.lines().any(is_named);
+    if !is_missing || !process.stdout_tail.is_empty() {
+        return None;
+    }
+    let reason = format!("{launcher} has found no program {program:?} to start on the other side");
+    let hint = "install the CLI there, or set `cliPath` to its path there";
+    Some(ProviderError::new(facts.context.provider, Code::CliNotFound, reason).with_hint(hint))
+}
+
 /// The reason why a run that ended by itself is no success; `None` if it is one.
 fn failure_of_its_own(facts: &CliFacts, folded: &Folded) -> Option<ProviderError> {
     let well = facts.process.end == ProcessEnd::Lingered
@@ -50,6 +65,9 @@ fn failure_of_its_own(facts: &CliFacts, folded: &Folded) -> Option<ProviderError
         .fatal_stderr
         .iter()
         .any(|marker| facts.process.stderr.contains(marker));
+    if !well && let Some(error) = missing_there(facts) {
+        return Some(error);
+    }
     if !well || fatal || folded.failure.is_some() {
         return Some(classified(facts, folded));
     }

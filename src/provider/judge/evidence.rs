@@ -56,6 +56,8 @@ pub struct ProcessEvidence {
     pub wire: Wire,
     /// The flags it was started with.
     pub flags: Vec<String>,
+    /// The launcher and the name of the CLI behind it.
+    pub launched: Option<(String, String)>,
     pub end: ProcessEnd,
     /// Its exit code.
     pub exit_code: Option<i32>,
@@ -109,6 +111,7 @@ impl From<TurnEvidence> for ProcessEvidence {
         ProcessEvidence {
             wire: turn.wire,
             flags: turn.flags,
+            launched: None,
             end: turn.stopped.map_or(ProcessEnd::Lingered, ProcessEnd::Interrupted),
             exit_code: None,
             signal: None,

@@ -67,6 +67,7 @@ fn judged(run: &Run, events: Vec<Event>, decoder: &Decoder) -> Result<Reply, Box
     let evidence = Evidence::Process(ProcessEvidence {
         wire,
         flags: flags.to_vec(),
+        launched: None,
         end: ProcessEnd::Exited,
         exit_code,
         signal: None,

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use super::{
     Auth, CacheTtl, EngineKind, InputEncoding, OWN_API, OWN_MODEL, Options, OutputFormat, OwnApi, PROMPT_CACHE,
-    PromptStyle, SystemPrompt, TIMEOUT, TextToolCalls, check, checked, engine, environment, login, number, texts,
+    PromptStyle, SystemPrompt, TIMEOUT, TextToolCalls, check, checked, engine, environment, launch, login, number,
+    texts,
 };
 use crate::choices::{self, Choices, on_unsupported};
 use crate::tool_form;
@@ -57,6 +58,7 @@ impl Options {
 fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
     engine::check(provider, map)?;
     login::check(provider, map)?;
+    launch::check(map)?;
     budget(map)?;
     if provider.session.is_some() && map.contains_key("promptStyle") {
         let reason = "option \"promptStyle\" is for `dialect: \"ax\"`: this CLI gets the thread as a session";
@@ -252,6 +254,7 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         on_unsupported: on_unsupported(map),
         cli_path: text("cliPath"),
         searches_everywhere: text("cliSearch").as_deref() != Some("path"),
+        launch: launch::read(map),
         timeout: limit(number("timeout", defaults.timeout_ms)),
         idle_timeout: limit(number("idleTimeout", 0)),
         // A live session that is stuck would be stuck for every call to come.

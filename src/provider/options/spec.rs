@@ -86,6 +86,20 @@ pub const MODEL: OptionSpec = option("model", Kind::Model);
 pub const CLI_PATH: OptionSpec = option("cliPath", Kind::Text);
 /// `cliSearch`: the PATH alone, or the places of installers as well.
 pub const CLI_SEARCH: OptionSpec = option("cliSearch", Kind::OneOf(&["everywhere", "path"]));
+/// `launch`: the command before the CLI's own.
+pub const LAUNCH: OptionSpec = option(
+    "launch",
+    Kind::Fields(&[
+        option("command", Kind::Text),
+        option("args", Kind::TextList),
+        option(
+            "env",
+            Kind::AnyOf(&[Kind::OneOf(&["inherit", "arguments"]), Kind::NonEmptyTexts]),
+        ),
+        option("files", Kind::OneOf(&["none", "shared"])),
+        option("quoting", Kind::OneOf(&["none", "posix"])),
+    ]),
+);
 /// `timeout`, ms; 0 for none.
 pub const TIMEOUT: OptionSpec = option("timeout", Kind::Ms(0, MAX_MS));
 /// `timeout` of a CLI that may wait for ever, so that 0 is not allowed.
@@ -241,6 +255,7 @@ pub const COMMON: &[OptionSpec] = &[
     MODEL,
     CLI_PATH,
     CLI_SEARCH,
+    LAUNCH,
     TIMEOUT,
     MAX_BUFFER,
     INPUT_ENCODING,

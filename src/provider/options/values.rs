@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::launch::Launch;
 use crate::callbacks::Callbacks;
 use crate::choices::{Choices, OnUnsupported};
 use dfp_model::budget::Budget;
@@ -106,6 +107,8 @@ pub struct Options {
     pub cli_path: Option<String>,
     /// `cliSearch`: true if places outside of the PATH are searched as well.
     pub searches_everywhere: bool,
+    /// `launch`: the command before the CLI's own.
+    pub launch: Option<Launch>,
     /// `timeout`: wall clock of one process. `None` for no limit.
     pub timeout: Option<Duration>,
     /// `idleTimeout`: silence of one process. `None` for no limit.
@@ -247,6 +250,11 @@ pub enum SystemPrompt {
 }
 
 impl Options {
+    /// Returns whether the CLI runs behind a launcher, where it can't reach files of this package.
+    pub fn is_out_of_reach(&self) -> bool {
+        self.launch.as_ref().is_some_and(|launch| !launch.shares_files)
+    }
+
     /// Returns the options of a call that makes these choices.
     #[must_use]
     pub fn with_choices(&self, choices: Choices) -> Options {

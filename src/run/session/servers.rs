@@ -375,9 +375,10 @@ fn not_ready(engine: &Base, installed: &Installed, error: NotStarted) -> NotBegu
         NotStarted::Ended(None) => NotBegun::Unsupported(Unsupported::because("it ended before it was ready")),
         NotStarted::Ended(Some(exit)) if matches!(exit.end, End::Cancelled | End::Closed) => NotBegun::Cancelled,
         NotStarted::Ended(Some(exit)) => ended_early(engine, installed, &exit),
-        error @ (NotStarted::Process(_) | NotStarted::Scratch { .. } | NotStarted::Tools(_)) => {
-            NotBegun::of_start(engine, &error)
-        }
+        error @ (NotStarted::Process(_)
+        | NotStarted::Scratch { .. }
+        | NotStarted::OutOfReach(_)
+        | NotStarted::Tools(_)) => NotBegun::of_start(engine, &error),
     }
 }
 

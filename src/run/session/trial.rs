@@ -24,6 +24,9 @@ use dfp_provider::options::EngineKind;
 /// The time in which a CLI of which nothing is known has to answer the handshake: it takes half a second on an idle machine.
 const TRIAL: Duration = Duration::from_secs(2);
 
+/// The same behind a launcher, which may have a connection to make.
+const LAUNCHED_TRIAL: Duration = Duration::from_secs(20);
+
 /// A session that is ended if its trial is dropped.
 struct EndOnDrop<S: Session>(Option<S>);
 
@@ -81,6 +84,10 @@ pub(super) async fn run<F: Form>(
     setup: Option<&Arc<SetupOf<F>>>,
 ) -> Result<Box<F::Session>, NotBegun> {
     let binary = &installed.binary;
+    let limit = match binary.launcher() {
+        Some(_) => LAUNCHED_TRIAL,
+        None => TRIAL,
+    };
     let mut guarded = EndOnDrop(Some(session));
     let outcome = match &mut guarded.0 {
         Some(session) => {
@@ -89,7 +96,7 @@ pub(super) async fn run<F: Form>(
             if let Some(setup) = setup {
                 session.prime(setup);
             }
-            timeout_at(Instant::now() + TRIAL, session.idle()).await
+            timeout_at(Instant::now() + limit, session.idle()).await
         }
         None => Ok(Pulse::Ended),
     };
@@ -99,6 +106,9 @@ pub(super) async fn run<F: Form>(
     let reason = match outcome {
         Ok(Pulse::Ready { .. }) => match too_old(engine, &session) {
             None => {
+                if let Some(version) = session.version() {
+                    capabilities::remember_version(binary, version);
+                }
                 let why = "it has answered the handshake".to_owned();
                 capabilities::remember(EngineUsed::Live, binary, LiveSupport::Served(why));
                 return Ok(Box::new(session));
@@ -131,7 +141,7 @@ pub(super) async fn run<F: Form>(
         Err(_) => {
             // The end of the process is not awaited, since it may ignore the signal.
             session.end();
-            format!("it did not answer the handshake within {} s", TRIAL.as_secs())
+            format!("it did not answer the handshake within {} s", limit.as_secs())
         }
     };
     if let Some(error) = login_missing(engine, &reason) {

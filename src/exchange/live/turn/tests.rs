@@ -94,6 +94,7 @@ fn begin(end: fn(&Log) -> Option<TurnEnd<u8>>) -> Begun {
             flags: Vec::new(),
             optional_flags: Vec::new(),
             has_schema: false,
+            launched: None,
         },
         limits: ProcessLimits::default(),
         tracker: &tracker,

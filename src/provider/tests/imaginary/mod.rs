@@ -87,8 +87,8 @@ mod tests {
         let refusal = |json: &str| Options::parse(&IMAGINARY, json).unwrap_err().message;
         assert_eq!(
             refusal(r#"{"frequencyPenalty":1}"#),
-            "unknown option \"frequencyPenalty\"; allowed: model, cliPath, cliSearch, timeout, maxBuffer, inputEncoding, threadDocuments, \
-             textToolCalls, cwd, env, extraArgs, idleTimeout, killGrace, maxConcurrency, engine, retry, quota, budget, login, reasoning, maxOutputTokens, \
+            "unknown option \"frequencyPenalty\"; allowed: model, cliPath, cliSearch, launch, timeout, maxBuffer, inputEncoding, \
+             threadDocuments, textToolCalls, cwd, env, extraArgs, idleTimeout, killGrace, maxConcurrency, engine, retry, quota, budget, login, reasoning, maxOutputTokens, \
              stop, temperature, onUnsupported, sandbox"
         );
         assert_eq!(

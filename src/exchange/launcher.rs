@@ -1,0 +1,194 @@
+//! A launcher before a process: `docker exec`, `ssh`, `bwrap` (the option `launch`).
+//!
+//! In: the plan of a process. Out: the plan of its launcher, which starts it. There is no shell in between, unless the launcher has one:
+//! then the whole command line is quoted for it. What is cancelled here is the launcher with its process group, and on this machine every process with
+//! the run's mark, which goes along with the other variables.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use dfp_process::{RUN_VARIABLE, Spec, StartError, next_run_id};
+use dfp_provider::options::{ENV_PLACE, LAUNCH_NAME, LAUNCH_VALUE, Launch, LaunchEnv};
+
+/// Puts `launch` before the program of `spec`.
+///
+/// # Errors
+/// [`StartError::InvalidInput`]: an argument that is to be quoted, or a variable that is to be an argument, is not Unicode.
+pub(super) fn put_before(launch: &Launch, spec: &mut Spec) -> Result<(), StartError> {
+    let program = std::mem::replace(&mut spec.program, launch.command.clone().into());
+    let mut cli: Vec<OsString> = Vec::new();
+    let mut own: Vec<OsString> = Vec::new();
+    match &launch.env {
+        LaunchEnv::Inherit => own.extend(launch.args.iter().map(Into::into)),
+        LaunchEnv::Arguments => {
+            own.extend(launch.args.iter().map(Into::into));
+            cli.push("env".into());
+            for (name, value) in variables(spec)? {
+                match value {
+                    Some(value) => cli.push(format!("{name}={value}").into()),
+                    // `env` takes options before variables only.
+                    None => drop(cli.splice(1..1, ["-u".into(), name.into()])),
+                }
+            }
+            // They are arguments now; the launcher runs in this process's own environment.
+            spec.env.set.clear();
+            spec.env.user.clear();
+        }
+        LaunchEnv::Each(each) => {
+            let variables = variables(spec)?;
+            for arg in &launch.args {
+                if arg != ENV_PLACE {
+                    own.push(arg.into());
+                    continue;
+                }
+                // What is removed here is not there on the other side.
+                for (name, value) in variables
+                    .iter()
+                    .filter_map(|(name, value)| Some((name, value.as_ref()?)))
+                {
+                    own.extend(each.iter().map(|arg| filled(arg, name, value).into()));
+                }
+            }
+        }
+    }
+    cli.push(program);
+    cli.append(&mut spec.args);
+    match launch.is_quoted {
+        true => own.push(quoted(&cli)?.into()),
+        false => own.append(&mut cli),
+    }
+    spec.args = own;
+    Ok(())
+}
+
+/// `arg` with the name and the value of a variable in their places. Neither is searched for places.
+fn filled(arg: &str, name: &str, value: &str) -> String {
+    let parts = arg.split(LAUNCH_VALUE).map(|part| part.replace(LAUNCH_NAME, name));
+    parts.collect::<Vec<_>>().join(value)
+}
+
+/// The variables that the process of `spec` is given beside those of its host, and those that it must not have (`None`). The mark of the
+/// run is one of them.
+fn variables(spec: &mut Spec) -> Result<BTreeMap<String, Option<String>>, StartError> {
+    let run_id = spec.run_id.get_or_insert_with(next_run_id).clone();
+    let drop = spec.env.drop.iter().map(|name| (name, None));
+    let set = spec.env.set.iter().map(|(name, value)| (name, Some(value)));
+    let user = spec.env.user.iter().map(|(name, value)| (name, value.as_ref()));
+    let mut all = BTreeMap::new();
+    for (name, value) in drop.chain(set).chain(user) {
+        let value = value.map(|value| text(value)).transpose()?;
+        all.insert(text(name)?, value);
+    }
+    all.insert(RUN_VARIABLE.to_owned(), Some(run_id));
+    Ok(all)
+}
+
+/// `command` as one line for a POSIX shell, which reads the same words again.
+fn quoted(command: &[OsString]) -> Result<String, StartError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
+    let mut words = Vec::new();
+    for word in command {
+        let word = text(word)?;
+        words.push(match !word.is_empty() && word.chars().all(plain) {
+            true => word,
+            false => format!("'{}'", word.replace('\'', r"'\''")),
+        });
+    }
+    Ok(words.join(" "))
+}
+
+fn text(value: &OsString) -> Result<String, StartError> {
+    value
+        .to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| StartError::InvalidInput {
+            what: format!("{value:?} is not Unicode, so it can't stand on the command line of `launch`"),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> Spec {
+        let mut spec = Spec::new("claude");
+        spec.args = ["-p", "", "it's $HOME"].map(Into::into).to_vec();
+        spec.env.drop = vec!["CLAUDECODE".into()];
+        spec.env.set = vec![("CI".into(), "true".into()), ("KEPT".into(), "{name}".into())];
+        spec.env.user = vec![("CI".into(), None), ("A".into(), Some("b c".into()))];
+        spec.run_id = Some("1-2".to_owned());
+        spec
+    }
+
+    fn started(env: LaunchEnv, args: &[&str], is_quoted: bool) -> Vec<String> {
+        let launch = Launch {
+            command: "box".to_owned(),
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            env,
+            shares_files: false,
+            is_quoted,
+        };
+        let mut spec = spec();
+        put_before(&launch, &mut spec).unwrap();
+        let args = spec.args.into_iter().map(|arg| arg.into_string().unwrap());
+        [spec.program.into_string().unwrap()].into_iter().chain(args).collect()
+    }
+
+    #[test]
+    fn the_command_stands_behind_the_launchers_own() {
+        assert_eq!(
+            started(LaunchEnv::Inherit, &["exec", "-i", "x"], false),
+            ["box", "exec", "-i", "x", "claude", "-p", "", "it's $HOME"]
+        );
+    }
+
+    #[test]
+    fn a_shell_reads_the_words_again() {
+        assert_eq!(
+            started(LaunchEnv::Inherit, &["host"], true),
+            ["box", "host", r"claude -p '' 'it'\''s $HOME'"]
+        );
+    }
+
+    #[test]
+    fn variables_go_along_as_arguments() {
+        assert_eq!(
+            started(LaunchEnv::Arguments, &["x"], false),
+            [
+                "box",
+                "x",
+                "env",
+                "-u",
+                "CLAUDECODE",
+                "-u",
+                "CI",
+                "A=b c",
+                "DEEP_FACTOR_RUN=1-2",
+                "KEPT={name}",
+                "claude",
+                "-p",
+                "",
+                "it's $HOME"
+            ]
+        );
+        let each = LaunchEnv::Each(vec!["-e".to_owned(), "{name}={value}".to_owned()]);
+        assert_eq!(
+            started(each, &["exec", "{env}", "x"], false),
+            [
+                "box",
+                "exec",
+                "-e",
+                "A=b c",
+                "-e",
+                "DEEP_FACTOR_RUN=1-2",
+                "-e",
+                "KEPT={name}",
+                "x",
+                "claude",
+                "-p",
+                "",
+                "it's $HOME"
+            ]
+        );
+    }
+}
