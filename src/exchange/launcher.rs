@@ -76,7 +76,7 @@ fn variables(spec: &mut Spec) -> Result<BTreeMap<String, Option<String>>, StartE
     let user = spec.env.user.iter().map(|(name, value)| (name, value.as_ref()));
     let mut all = BTreeMap::new();
     for (name, value) in drop.chain(set).chain(user) {
-        let value = value.map(|value| text(value)).transpose()?;
+        let value = value.map(text).transpose()?;
         all.insert(text(name)?, value);
     }
     all.insert(RUN_VARIABLE.to_owned(), Some(run_id));

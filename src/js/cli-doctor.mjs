@@ -180,7 +180,23 @@ function formatReports(reports, paint, listed) {
   const sum = `${ready} of ${reports.length} ${noun} ${verb} ready.`;
   const searched = reports.some(({ searched: places }) => places !== undefined);
   const where = searched ? "\nAll places searched: `doctor --json`" : "";
-  return `${table(head, rows, paint, widthOf(process.stdout))}\n\n${paint(ready > 0 ? "green" : "red", sum)}${where}`;
+  const verdicts = reports.map((report) => `${nameOf(report)}: ${verdictOf(report)}\n`).join("");
+  const shown = table(head, rows, paint, widthOf(process.stdout));
+  return `${shown}\n\n${verdicts}${paint(ready > 0 ? "green" : "red", sum)}${where}`;
+}
+
+/** @param {HealthReport} report */
+const nameOf = ({ provider, login }) => (login ? `${provider} (${login})` : provider);
+
+/**
+ * What is to be done before a provider takes calls.
+ *
+ * @param {HealthReport} report
+ */
+function verdictOf(report) {
+  if (isReady(report)) return "ready";
+  const problem = report.problems.find(({ severity }) => severity === "error");
+  return problem?.hint ?? "it does not answer";
 }
 
 /**

@@ -30,6 +30,8 @@ const HINTS: &[(Code, &str)] = &[
 
 #[rustfmt::skip] // One rule, one row.
 const RULES: &[Rule] = &[
+    // npm's package without its program, by `--ignore-scripts` or `--omit=optional` (opencode-ai 1.18.33).
+    Rule::new(&[Text("<opencode-ai's postinstall script was not run")], Code::CliNotExecutable, "Error: opencode-ai's postinstall script was not run.").hint("run `npm install -g --include=optional --ignore-scripts=false opencode-ai`"),
     Rule::new(&[Kind("context_overflow_error")], Code::ContextLength, "This model's maximum context length is 8192 tokens."),
     Rule::new(&[Kind("provider_auth_error")], Code::NotLoggedIn, "OpenAI API key is missing."),
     Rule::new(&[Kind("content_filter_error")], Code::Refusal, "The response was filtered"),
