@@ -271,6 +271,22 @@ export interface PlanBudgetOptions {
   readonly plan: number;
 }
 
+/**
+ * Where a provider keeps what a caller can't send back, so that a conversation goes on as it was after a restart (docs/concepts/engines.md).
+ * Several processes and providers may share a folder. Nobody finds or reads a reply there without the conversation up to it, its system prompt,
+ * tools, environment and login.
+ */
+export interface SessionsOptions {
+  /**
+   * A folder of yours alone, for this alone; it is made with mode 0700, its files with 0600. Relative to the process's working folder. One that
+   * is a link, another user's, or writable for others is refused by the first call, with `INVALID_OPTION`. It takes 256 MiB at most: then the
+   * replies that were unused for longest go. You may remove it at any time.
+   */
+  readonly store: string;
+  /** How long a reply that nobody uses is kept, in ms; up to 366 days. Default: 7 days. */
+  readonly maxAge?: number | undefined;
+}
+
 /** Another login than the CLI's default one. Its files are the CLI's business: none is read, copied or moved. */
 export interface LoginOptions {
   /**
@@ -520,6 +536,11 @@ export interface ClaudeCliProviderOptions extends CliProviderOptions {
    * `cacheWrite1hTokens` of a reply's usage.
    */
   promptCache?: { readonly ttl: "5m" | "1h" } | undefined;
+  /**
+   * Live engine: keeps what the API was told beside the messages (signed thinking, ids, effort) in a folder, for other processes and the next
+   * start ({@link SessionsOptions}). Default: in memory, until the provider is closed.
+   */
+  sessions?: SessionsOptions | undefined;
 }
 
 /** How a call that failed is made again. `timeout` counts for each attempt. */
@@ -679,6 +700,11 @@ export interface CodexCliProviderOptions extends CliProviderOptions {
    * around codex's own tool mode. `doctor codex --request --engine live` says which one the API takes. Default: `"functions"`.
    */
   toolForm?: "functions" | "namespace" | undefined;
+  /**
+   * Live engine: keeps what the API was told beside the messages (sealed reasoning, ids) in a folder, for other processes and the next
+   * start ({@link SessionsOptions}). Default: in memory, until the provider is closed.
+   */
+  sessions?: SessionsOptions | undefined;
 }
 
 /**

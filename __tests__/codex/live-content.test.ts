@@ -52,6 +52,24 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
     expect(input.find(({ type }) => type === "reasoning")?.encrypted_content).toBe("SEALED==");
   });
 
+  it("hands reasoning back behind a restart of its user, from the folder of `sessions`", async () => {
+    const answer = { output: [{ reasoning: "Two things.", encrypted: "SEALED==" }, { text: "Wait." }, call("c1", 1)] };
+    const { api, home, create } = await withCodex(version, (_request: object, n: number) =>
+      n === 0 ? answer : { text: "ok" },
+    );
+    const sessions = { store: join(home, "sessions") };
+    const provider = create({ sessions });
+    const first = await ask(provider.bindTools([step]), ["go"]);
+    await provider.close();
+    const thread = [new HumanMessage("go"), first.message, result("c1", "took 1")];
+    await ask(create().bindTools([step]), thread);
+    await ask(create({ sessions }).bindTools([step]), [new SystemMessage("Another."), ...thread]);
+    const { run, warnings } = await ask(create({ sessions }).bindTools([step]), thread);
+    expect([run?.session, warnings]).toEqual(["restored", []]);
+    const sealed = api.requests.map(({ body }) => JSON.stringify(body).includes("SEALED=="));
+    expect(sealed).toEqual([false, false, false, true]);
+  });
+
   it("goes on in another server where its own was killed while its tool ran", async () => {
     const { api, create } = await withCodex(version, (request: { body: object }) =>
       JSON.stringify(request.body).includes("took 1") ? { text: "done" } : { output: [call("c1", 1)] },

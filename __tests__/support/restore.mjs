@@ -4,11 +4,14 @@
  *
  * In flows a version of claude, and what happens before each turn; out flow the requests, as the API's prompt cache compares them.
  */
+import { spawn } from "node:child_process";
+import { text as textOf } from "node:stream/consumers";
+import { fileURLToPath } from "node:url";
 import { HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import { createProvider, withClaude } from "./harness.mjs";
 import { ask, gone } from "./live.mjs";
 
-/** @typedef {"nothing" | "killed" | "closed" | "evicted"} Cut */
+/** @typedef {"nothing" | "killed" | "closed" | "evicted" | "restarted"} Cut a restart is that of Node itself, for each turn */
 
 const step = {
   name: "step",
@@ -107,7 +110,15 @@ export async function converse({ which, cut, turns = TURNS.length, options = {},
       await provider.close();
       provider = create();
     }
-    const answer = await ask(provider.bindTools([step]), thread, effort ? { reasoning: { effort } } : {});
+    const call = effort ? { reasoning: { effort } } : {};
+    if (cut(turn) === "restarted") {
+      const answer = await askElsewhere({ ...own, model, retry: false, ...options }, [step], thread, call);
+      sessions.push(answer.session);
+      warnings.push(...answer.warnings);
+      thread.push(answer.message);
+      continue;
+    }
+    const answer = await ask(provider.bindTools([step]), thread, call);
     pid = answer.pid;
     sessions.push(answer.run?.session);
     warnings.push(...answer.warnings);
@@ -118,6 +129,23 @@ export async function converse({ which, cut, turns = TURNS.length, options = {},
   const requests = api.requests.map(({ body }) => asked(body));
   const folder = /directory: (\S+?)\\n/.exec(JSON.stringify(requests[0]))?.[1] ?? "none";
   return { requests: JSON.parse(JSON.stringify(requests).replaceAll(folder, "FOLDER")), sessions, warnings };
+}
+
+/**
+ * One call in a Node of its own.
+ * @param {Record<string, any>} options
+ * @param {object[]} tools
+ * @param {object[]} thread
+ * @param {object} call
+ * @returns {Promise<{ message: any, session: string, warnings: string[] }>}
+ */
+export async function askElsewhere(options, tools, thread, call = {}) {
+  const worker = fileURLToPath(new URL("sessions-worker.mjs", import.meta.url));
+  const child = spawn(process.execPath, [worker], { stdio: ["pipe", "pipe", "inherit"] });
+  // JSON has no undefined.
+  const env = Object.entries(options.env).map(([name, value]) => [name, value ?? null]);
+  child.stdin.end(JSON.stringify({ options: { ...options, env }, tools, thread, call }));
+  return JSON.parse(await textOf(child.stdout));
 }
 
 /** @param {Awaited<ReturnType<typeof ask>>} answer */

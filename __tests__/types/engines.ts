@@ -10,7 +10,9 @@ import {
 
 export const good = () => [
   createClaudeCliProvider({ engine: "live" }),
+  createClaudeCliProvider({ sessions: { store: "sessions", maxAge: 60_000 } }),
   createCodexCliProvider({ engine: "auto" }),
+  createCodexCliProvider({ engine: "live", sessions: { store: "sessions" } }),
   createGeminiCliProvider({ engine: "warm", keepAlive: 1000 }),
   createGeminiCliProvider({ engine: "auto" }),
   createGlmCliProvider({ engine: "print" }),
@@ -24,3 +26,7 @@ export const noWarm = () => createClaudeCliProvider({ engine: "warm" });
 export const noLive = () => createGeminiCliProvider({ engine: "live" });
 // @ts-expect-error there is nothing to choose from
 export const noChoice = () => createGlmCliProvider({ engine: "auto" });
+// @ts-expect-error gemini keeps no replies
+export const noSessions = () => createGeminiCliProvider({ sessions: { store: "sessions" } });
+// @ts-expect-error the folder is missing
+export const noStore = () => createClaudeCliProvider({ sessions: {} });

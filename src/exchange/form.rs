@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use super::host::Host;
 use super::installed::{Binary, Installed};
+use super::live::kept::{KeptReplies, StoreRefused};
 use super::live::pool::SessionKey;
 use super::live::session::Session;
 use super::live::setup::{NextCall, SessionOutput, SetupParts};
@@ -376,6 +377,23 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
         _thread: &SessionThread,
         _caller: &Caller<'_, Self>,
     ) {
+    }
+
+    /// Loads what the store has of the thread of `call`, for [`whole`](Form::whole).
+    ///
+    /// # Errors
+    /// The store's folder is not used.
+    fn recollect(
+        &self,
+        _call: &SessionCall<SetupOf<Self>>,
+        _caller: &Caller<'_, Self>,
+    ) -> impl Future<Output = Result<(), StoreRefused>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// The replies that it keeps beside the sessions, if it does.
+    fn kept(&self) -> Option<&KeptReplies> {
+        None
     }
 
     /// Gives back what is kept beside the sessions, since the provider is closed.

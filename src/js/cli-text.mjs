@@ -192,6 +192,8 @@ Options:
   --keep-alive <ms>       how long a process waits for the next request of its conversation; default: 300000
   --processes <n>         how many such processes may wait, of each CLI that has one for each conversation (claude, qwen),
                           of about 200 MB each; default: 20
+  --sessions <folder>     what claude and codex told their API beside the messages is kept there, sealed: a conversation
+                          goes on as it was, also behind a restart; unused for 7 days, it is removed
   --input-encoding <form> how a CLI is told a conversation that none of its processes knows: xml, or text with labels;
                           default: xml
   --base-url <url>        openai: where the API is; default: OpenAI's own

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::value::RawValue;
 
+use crate::folder::{self, FolderError};
 use line::{Line, VERSION};
 
 mod line;
@@ -246,32 +247,16 @@ pub fn is_at(_: &File, _: &Path) -> bool {
     true
 }
 
-/// Makes the folder (mode 0700), and refuses one that is a link, another user's, or writable for others.
+/// Makes the folder, and refuses one that is not private.
 fn make_folder(folder: &Path) -> Result<(), CheckpointError> {
-    let io = |error| CheckpointError::Io(folder.to_owned(), error);
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder).map_err(io)?;
-    let found = folder.symlink_metadata().map_err(io)?;
-    if found.is_symlink() {
-        return Err(CheckpointError::Unsafe(
-            folder.to_owned(),
-            "it is a symbolic link: name the folder itself",
-        ));
-    }
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        if found.uid() != rustix::process::geteuid().as_raw() {
-            return Err(CheckpointError::Unsafe(folder.to_owned(), "it belongs to another user"));
+    folder::private(folder).map_err(|refused| match refused {
+        FolderError::Link => {
+            CheckpointError::Unsafe(folder.to_owned(), "it is a symbolic link: name the folder itself")
         }
-        if found.mode() & 0o022 != 0 {
-            return Err(CheckpointError::Writable(folder.to_owned(), found.mode() & 0o777));
-        }
-    }
-    Ok(())
+        FolderError::Foreign => CheckpointError::Unsafe(folder.to_owned(), "it belongs to another user"),
+        FolderError::Writable(mode) => CheckpointError::Writable(folder.to_owned(), mode),
+        FolderError::Io(error) => CheckpointError::Io(folder.to_owned(), error),
+    })
 }
 
 /// Locks the file at `path` for this process until the returned file is dropped; the file is made if there is none. `None` if

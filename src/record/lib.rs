@@ -4,6 +4,7 @@
 //! what they hold when they are read again ([`replay`]), and the page that shows a run ([`runlog`]).
 
 pub mod checkpoint;
+pub mod folder;
 pub mod recorder;
 pub mod replay;
 pub mod runlog;

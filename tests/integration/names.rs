@@ -71,7 +71,11 @@ const ALLOWED: &[(&str, &str, &str)] = &[
         "what is exported by name",
     ),
     ("js/cli-text.mjs", "", "texts for people"),
-    ("js/cli/serve.mjs", r"\?\? \[", "the default of the command line"),
+    (
+        "js/cli/serve.mjs",
+        r"\?\? \[|^const KEEPS_REPLIES",
+        "the default of the command line, and which CLIs have an option",
+    ),
     ("js/gateway/options.cjs", r"such as \{", "a text for people"),
     (
         "js/cli/provider.mjs",

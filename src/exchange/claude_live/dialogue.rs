@@ -1,6 +1,6 @@
 //! A thread as the API sees it: the model's messages, and before each of them what the user's side has said.
 //!
-//! In: messages as an agent writes them down, and a [`Memory`] of replies. Out: a [`Dialogue`], which a transcript can hold, or the
+//! In: messages as an agent writes them down, and the replies that are remembered ([`Recalls`]). Out: a [`Dialogue`], which a transcript can hold, or the
 //! message because of which none can ([`NotNative`]). All that the CLI would drop, move or change silently is refused here: calls
 //! without results, results without calls, ids that come twice, empty messages. A reply that is remembered is whole again, even if
 //! its calls came back in messages of their own.
@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::Hash;
 
-use super::memory::{Memory, Recalled, place};
+use super::memory::{Recalled, Recalls, place};
 use crate::live::fingerprint::{Fingerprint, print};
 use crate::live::history::{print_of, print_of_call, words_of};
 use dfp_model::message::content::{Part, parts};
@@ -87,7 +87,7 @@ impl<'a> Dialogue<'a> {
     ///
     /// # Errors
     /// [`NotNative`].
-    pub fn of(messages: &'a [Message], scope: Fingerprint, memory: &Memory) -> Result<Dialogue<'a>, NotNative> {
+    pub fn of(messages: &'a [Message], scope: Fingerprint, memory: &dyn Recalls) -> Result<Dialogue<'a>, NotNative> {
         let mut reader = Reader {
             messages,
             at: 0,
@@ -124,7 +124,7 @@ struct Reader<'a, 'm> {
     messages: &'a [Message],
     at: usize,
     print: Fingerprint,
-    memory: &'m Memory,
+    memory: &'m dyn Recalls,
     /// The ids of all calls so far.
     ids: HashSet<&'a str>,
     /// The results that stood between the calls of one reply.

@@ -2,11 +2,11 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::dialogue::Dialogue;
 use super::input::ClaudeInput;
-use super::memory::{Memory, Opening, Recalled, Scope, place};
+use super::memory::{Memory, Opening, Recalled, Scope, WithStore, place};
 use super::models::ToldModels;
 use super::opening;
 use super::resumed::{Resumed, Ways};
@@ -18,6 +18,7 @@ use crate::form::{
 };
 use crate::host::Host;
 use crate::installed::Binary;
+use crate::live::kept::{KeptReplies, StoreRefused, blocking};
 use crate::live::setup::{NextCall, Setup, SetupParts};
 use crate::live::thread::{KnownThread, SessionThread};
 use crate::print::NotStarted;
@@ -37,45 +38,79 @@ const PURE: [&str; 2] = ["--no-session-persistence", "--tools"];
 /// One claude process for each conversation.
 #[derive(Debug, Default)]
 pub struct Claude {
-    memory: Mutex<Memory>,
+    memory: Arc<Memory>,
     ways: Arc<Ways>,
     /// The models that its processes have told.
     models: Arc<ToldModels>,
     /// The folder in which all processes run that need an empty one: the CLI tells its model where it runs, so a conversation must
     /// find the same folder in its next process.
-    folder: Mutex<Option<Arc<Scratch>>>,
+    folder: Mutex<Option<Arc<RunFolder>>>,
+}
+
+/// The empty folder in which processes run.
+#[derive(Debug)]
+pub(super) enum RunFolder {
+    /// A private one, which is removed with the last of them.
+    Own(Scratch),
+    /// That of the store, which stays: the next process on this machine tells its model the same folder.
+    Stored(PathBuf),
+}
+
+impl RunFolder {
+    fn path(&self) -> PathBuf {
+        match self {
+            RunFolder::Own(scratch) => scratch.folder(),
+            RunFolder::Stored(path) => path.clone(),
+        }
+    }
 }
 
 impl Claude {
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The form of a provider that keeps `replies`.
+    pub fn keeping(replies: KeptReplies) -> Claude {
+        Claude {
+            memory: Arc::new(Memory::of(replies)),
+            ..Claude::default()
+        }
+    }
+
+    fn scope<'a>(&self, caller: &Caller<'a, Claude>) -> Scope<'a> {
+        Scope {
+            key: caller.key,
+            login: caller.login,
+            owner: self.memory.replies.owner(),
+        }
     }
 
     /// The empty folder that the processes share; `None` where each has its own.
-    fn folder(&self, line: &CommandLine, owner: u64) -> io::Result<Option<Arc<Scratch>>> {
+    fn folder(&self, line: &CommandLine, owner: u64) -> io::Result<Option<Arc<RunFolder>>> {
         if line.cwd != Cwd::Private || !cfg!(target_os = "linux") {
             return Ok(None);
         }
         let mut folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
         // Whoever tidies the folder for temporary files may have removed it.
-        if let Some(known) = folder.as_ref().filter(|known| known.folder().is_dir()) {
+        if let Some(known) = folder.as_ref().filter(|known| known.path().is_dir()) {
             return Ok(Some(Arc::clone(known)));
         }
-        let made = Arc::new(Scratch::empty(owner)?);
+        let stored = self.memory.replies.store().and_then(|store| store.make("empty").ok());
+        let made = Arc::new(match stored {
+            Some(path) => RunFolder::Stored(path),
+            None => RunFolder::Own(Scratch::empty(owner)?),
+        });
         *folder = Some(Arc::clone(&made));
         Ok(Some(made))
     }
 
     /// The surroundings of a process of `line`, but for the date.
-    fn opening(&self, line: &CommandLine, env: &Arc<Vars>, folder: Option<&Scratch>) -> Opening {
+    fn opening(&self, line: &CommandLine, env: &Arc<Vars>, folder: Option<&RunFolder>) -> Opening {
         let cwd = match (&line.cwd, folder) {
-            (_, Some(folder)) => Some(folder.folder()),
+            (_, Some(folder)) => Some(folder.path()),
             (Cwd::Path(path), None) => Some(PathBuf::from(path)),
             (Cwd::Inherit, None) => std::env::current_dir().ok(),
             (Cwd::Private, None) => None,
         };
         let asked = value_of(line, "--model").unwrap_or_default();
-        let known = self.memory().model_of(&asked).map(str::to_owned);
+        let known = self.memory.model_of(&asked);
         Opening {
             environment: cwd.and_then(|cwd| opening::environment(line, env, &cwd)),
             date: None,
@@ -111,11 +146,8 @@ impl Claude {
             false => None,
         };
         let asked = value_of(line, "--model").unwrap_or_default();
-        let model = self.memory().model_of(&asked).map_or(asked.clone(), str::to_owned);
-        let scope = Scope {
-            key: caller.key,
-            login: caller.login,
-        };
+        let model = self.memory.model_of(&asked).unwrap_or(asked);
+        let scope = self.scope(caller);
         let context = TranscriptContext {
             setup: &call.setup,
             guard: call.guard,
@@ -125,7 +157,7 @@ impl Claude {
             needs_thinking: needs_thinking(&model, start.version),
             time: &iso(now),
         };
-        let dialogue = Dialogue::of(call.thread.messages(), scope.begin(), &self.memory());
+        let dialogue = Dialogue::of(call.thread.messages(), scope.begin(), &*self.memory);
         let transcript = dialogue.and_then(|dialogue| transcript::write(&dialogue, &context));
         Ok(Some(match transcript {
             Ok(mut transcript) => ClaudeInput {
@@ -225,7 +257,7 @@ impl Form for Claude {
             effort: value_of(&line, "--effort"),
             opening: self.opening(&line, &surroundings.base_env, folder.as_deref()),
         };
-        if let Some(path) = folder.as_deref().map(Scratch::folder) {
+        if let Some(path) = folder.as_deref().map(RunFolder::path) {
             line.cwd = Cwd::Path(path.to_string_lossy().into_owned());
         }
         let transcript = input.and_then(|input| input.transcript.as_ref());
@@ -269,7 +301,7 @@ impl Form for Claude {
             return;
         };
         let model = messages.last().map(|message| message.model.clone());
-        let mut memory = self.memory();
+        let memory = &self.memory;
         if let Some(model) = &model {
             memory.note_model(&facts.model, model);
         }
@@ -283,11 +315,8 @@ impl Form for Claude {
         if !used.map(|block| block["id"].as_str().unwrap_or_default()).eq(called) {
             return;
         }
-        let scope = Scope {
-            key: caller.key,
-            login: caller.login,
-        };
-        let Ok(dialogue) = Dialogue::of(thread.messages(), scope.begin(), &memory) else {
+        let scope = self.scope(caller);
+        let Ok(dialogue) = Dialogue::of(thread.messages(), scope.begin(), &**memory) else {
             return;
         };
         let opening = dialogue.rounds.is_empty().then_some(Opening { model, ..facts.opening });
@@ -301,8 +330,33 @@ impl Form for Claude {
         memory.keep(place, &recalled);
     }
 
+    async fn recollect(&self, call: &SessionCall<Setup>, caller: &Caller<'_, Claude>) -> Result<(), StoreRefused> {
+        if self.memory.replies.store().is_none() {
+            return Ok(());
+        }
+        let (memory, scope, thread) = (
+            Arc::clone(&self.memory),
+            self.scope(caller).begin(),
+            Arc::clone(&call.thread),
+        );
+        let continues = call.may_continue();
+        blocking(move || {
+            memory.replies.open()?;
+            if continues {
+                // What it finds is in memory then.
+                let _ = Dialogue::of(thread.messages(), scope, &WithStore(&memory));
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    fn kept(&self) -> Option<&KeptReplies> {
+        Some(&self.memory.replies)
+    }
+
     fn forget(&self) {
-        self.memory().close();
+        self.memory.close();
         *self.folder.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }

@@ -7,15 +7,16 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::live::fingerprint::{Fingerprint, print};
 use crate::live::history::{print_of_call, words_of};
+use crate::live::kept::{KeptReplies, print_of_env};
 use crate::live::pool::SessionKey;
 use crate::live::prose::Prose;
-use crate::live::replies::Replies;
 use crate::live::setup::Setup;
 use dfp_model::message::{Message, ToolCall};
 
@@ -29,6 +30,8 @@ pub struct Scope<'a> {
     pub key: &'a SessionKey<Setup>,
     /// The login that the provider has chosen.
     pub login: Option<&'a str>,
+    /// What the provider's options say of it.
+    pub owner: Fingerprint,
 }
 
 impl Scope<'_> {
@@ -36,7 +39,8 @@ impl Scope<'_> {
     pub fn begin(&self) -> Fingerprint {
         let setup = &self.key.setup;
         let told = (setup.system_prompt(), setup.append_system_prompt(), setup.tools());
-        print(|state| (told, &*self.key.env, self.login).hash(state))
+        let env = print_of_env(&self.key.env);
+        print(|state| (told, env, self.login, self.owner).hash(state))
     }
 }
 
@@ -102,42 +106,72 @@ pub fn place(before: Fingerprint, first: Option<&ToolCall>, words: &str) -> Fing
     }
 }
 
+/// Finds the replies that are remembered.
+pub trait Recalls {
+    /// The reply that is remembered at a [`place`].
+    fn find(&self, place: Fingerprint) -> Option<Recalled>;
+}
+
 /// The replies that a provider remembers.
 #[derive(Debug, Default)]
 pub struct Memory {
-    replies: Replies,
+    pub replies: KeptReplies,
     /// The models that have answered, by the names under which they were asked for; "" for none.
-    models: HashMap<String, String>,
+    models: Mutex<HashMap<String, String>>,
+}
+
+impl Recalls for Memory {
+    fn find(&self, place: Fingerprint) -> Option<Recalled> {
+        serde_json::from_str(&self.replies.find(&place)?).ok()
+    }
+}
+
+/// A memory with what is in its store. To find something blocks.
+#[derive(Debug)]
+pub struct WithStore<'a>(pub &'a Memory);
+
+impl Recalls for WithStore<'_> {
+    fn find(&self, place: Fingerprint) -> Option<Recalled> {
+        serde_json::from_str(&self.0.replies.fetch(&place)?).ok()
+    }
 }
 
 impl Memory {
+    /// Makes a memory of these replies.
+    pub fn of(replies: KeptReplies) -> Memory {
+        Memory {
+            replies,
+            ..Memory::default()
+        }
+    }
+
     /// Remembers a reply at its [`place`].
-    pub fn keep(&mut self, place: Fingerprint, recalled: &Recalled) {
+    pub fn keep(&self, place: Fingerprint, recalled: &Recalled) {
         if let Ok(json) = serde_json::to_string(recalled) {
             self.replies.keep(place, json);
         }
     }
 
-    /// The reply that is remembered at a [`place`].
-    pub fn find(&self, place: Fingerprint) -> Option<Recalled> {
-        serde_json::from_str(self.replies.get(&place)?).ok()
+    fn models(&self) -> MutexGuard<'_, HashMap<String, String>> {
+        self.models.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that the model `model` has answered where `asked` was asked for.
-    pub fn note_model(&mut self, asked: &str, model: &str) {
-        if self.models.len() < MOST_MODELS || self.models.contains_key(asked) {
-            self.models.insert(asked.to_owned(), model.to_owned());
+    pub fn note_model(&self, asked: &str, model: &str) {
+        let mut models = self.models();
+        if models.len() < MOST_MODELS || models.contains_key(asked) {
+            models.insert(asked.to_owned(), model.to_owned());
         }
     }
 
     /// The model that answers where `asked` is asked for, if one has answered already.
-    pub fn model_of(&self, asked: &str) -> Option<&str> {
-        self.models.get(asked).map(String::as_str)
+    pub fn model_of(&self, asked: &str) -> Option<String> {
+        self.models().get(asked).cloned()
     }
 
-    /// Forgets all, for good: the provider is closed.
-    pub fn close(&mut self) {
+    /// Forgets all that is in memory, for good: the provider is closed.
+    pub fn close(&self) {
         self.replies.close();
-        self.models.clear();
+        self.models().clear();
     }
 }

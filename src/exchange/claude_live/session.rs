@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::form::RunFolder;
 use super::input::ClaudeInput;
 use super::memory::{ApiMessage, Opening};
 use super::models::ToldModels;
@@ -75,7 +76,7 @@ pub struct ClaudeSession {
     messages: TurnMessages,
     facts: SessionFacts,
     /// The folder that it runs in, which others of its provider share.
-    folder: Option<Arc<Scratch>>,
+    folder: Option<Arc<RunFolder>>,
     /// Where the models are kept that it tells, and its binary.
     tells_models: Option<(Binary, Arc<ToldModels>)>,
 }
@@ -103,7 +104,7 @@ pub struct ClaudeReply {
 #[derive(Debug, Default)]
 pub(super) struct StartWith {
     pub facts: SessionFacts,
-    pub folder: Option<Arc<Scratch>>,
+    pub folder: Option<Arc<RunFolder>>,
     pub resumed: Option<Resumed>,
     /// Where the models are kept that it tells, and its binary.
     pub tells_models: Option<(Binary, Arc<ToldModels>)>,

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -21,6 +21,7 @@ use crate::form::{
 };
 use crate::host::Host;
 use crate::installed::{Binary, Installed};
+use crate::live::kept::{KeptReplies, StoreRefused, blocking};
 use crate::live::setup::SetupParts;
 use crate::live::thread::{KnownThread, SessionThread, SystemMessages};
 use crate::print::{NotStarted, Surroundings};
@@ -40,7 +41,7 @@ const CATALOG_LIMITS: (Duration, usize) = (Duration::from_secs(20), 32 * 1024 * 
 pub struct Codex {
     /// The vendor's model catalog, and the binary that printed it.
     vendor: AsyncMutex<Option<(Binary, Arc<Value>)>>,
-    recall: Mutex<Recall>,
+    recall: Arc<Recall>,
 }
 
 impl AsRef<Host> for CodexService {
@@ -50,9 +51,21 @@ impl AsRef<Host> for CodexService {
 }
 
 impl Codex {
-    /// The replies that are remembered.
-    fn recall(&self) -> MutexGuard<'_, Recall> {
-        self.recall.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The form of a provider that keeps `replies`.
+    pub fn keeping(replies: KeptReplies) -> Codex {
+        Codex {
+            recall: Arc::new(Recall(replies)),
+            ..Codex::default()
+        }
+    }
+
+    fn scope<'a>(&self, caller: &Caller<'a, Codex>, model: &'a str) -> Scope<'a> {
+        Scope {
+            key: caller.key,
+            login: caller.login,
+            model,
+            owner: self.recall.0.owner(),
+        }
     }
 
     /// The vendor's model catalog, which is asked for once.
@@ -88,6 +101,12 @@ fn surroundings(start: &ServerStart<'_, Codex>) -> Surroundings {
         file: around.file.filter(|_| !is_direct),
         ..around
     }
+}
+
+/// The model that answers `call`, as far as that is known.
+fn model_of(call: &SessionCall<Setup>, caller: &Caller<'_, Codex>) -> String {
+    let service = caller.server.map(|service| asked_model(service, &call.setup));
+    service.unwrap_or_default()
 }
 
 /// The item for text that is said after a thread and is no part of it.
@@ -139,17 +158,10 @@ impl Form for Codex {
     }
 
     fn whole(&self, call: &SessionCall<Setup>, caller: &Caller<'_, Codex>) -> io::Result<CodexInput> {
-        let model = caller
-            .server
-            .map(|service| asked_model(service, &call.setup))
-            .unwrap_or_default();
-        let scope = Scope {
-            key: caller.key,
-            login: caller.login,
-            model: &model,
-        };
+        let model = model_of(call, caller);
+        let scope = self.scope(caller, &model);
         let messages = call.thread.messages();
-        let recalled = self.recall().look_up(&scope, messages);
+        let recalled = self.recall.look_up(&scope, messages);
         let origin = Origin {
             provider: caller.provider.to_owned(),
             login: caller.login.map(str::to_owned),
@@ -226,15 +238,29 @@ impl Form for Codex {
             ..MessageFields::new(Role::Ai, &reply.content)
         });
         let whole: Vec<&Message> = thread.messages().iter().chain([&answer]).collect();
-        let scope = Scope {
-            key: caller.key,
-            login: caller.login,
-            model: &model,
-        };
-        self.recall().keep(&scope, &whole, &recalled);
+        let scope = self.scope(caller, &model);
+        self.recall.keep(&scope, &whole, &recalled);
+    }
+
+    async fn recollect(&self, call: &SessionCall<Setup>, caller: &Caller<'_, Codex>) -> Result<(), StoreRefused> {
+        if self.recall.0.store().is_none() {
+            return Ok(());
+        }
+        let chain = self.scope(caller, &model_of(call, caller)).chain();
+        let (recall, thread) = (Arc::clone(&self.recall), Arc::clone(&call.thread));
+        blocking(move || {
+            recall.0.open()?;
+            recall.fetch(chain, thread.messages());
+            Ok(())
+        })
+        .await
+    }
+
+    fn kept(&self) -> Option<&KeptReplies> {
+        Some(&self.recall.0)
     }
 
     fn forget(&self) {
-        self.recall().close();
+        self.recall.0.close();
     }
 }

@@ -13,10 +13,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::setup::Setup;
+use crate::live::fingerprint::Fingerprint;
 use crate::live::history::{Chain, words_of};
+use crate::live::kept::{KeptReplies, print_of_env};
 use crate::live::pool::SessionKey;
 use crate::live::prose::Prose;
-use crate::live::replies::Replies;
 use dfp_model::message::{Message, Role};
 
 /// The scope of a conversation: the instructions that the model gets beside the messages, and the account that asks it.
@@ -28,12 +29,14 @@ pub struct Scope<'a> {
     pub login: Option<&'a str>,
     /// The model that answers.
     pub model: &'a str,
+    /// What the provider's options say of the login.
+    pub owner: Fingerprint,
 }
 
 impl Scope<'_> {
     /// The beginning of the fingerprints of its threads. The effort and the schema of the answer may change within a
     /// conversation.
-    fn chain(&self) -> Chain {
+    pub fn chain(&self) -> Chain {
         let Setup {
             system,
             own_instructions,
@@ -44,7 +47,7 @@ impl Scope<'_> {
             output: _,
         } = &*self.key.setup;
         let told = (system, own_instructions, tools.declared(), form);
-        Chain::new(&(told, &*self.key.env, self.login, self.model))
+        Chain::new(&(told, print_of_env(&self.key.env), self.login, self.model, self.owner))
     }
 }
 
@@ -114,11 +117,11 @@ fn unpack(json: &str) -> Option<Recalled> {
 
 /// The latest replies of a provider.
 #[derive(Debug, Default)]
-pub struct Recall(Replies);
+pub struct Recall(pub KeptReplies);
 
 impl Recall {
     /// Stores `recalled`, the reply to `thread`, which is its last message, in `scope`.
-    pub fn keep(&mut self, scope: &Scope, thread: &[&Message], recalled: &Recalled) {
+    pub fn keep(&self, scope: &Scope, thread: &[&Message], recalled: &Recalled) {
         let mut chain = scope.chain();
         let Some(print) = thread.iter().map(|message| chain.push(message)).last() else {
             return;
@@ -135,7 +138,7 @@ impl Recall {
         for (at, message) in thread.iter().enumerate() {
             let print = chain.push(message);
             if message.role == Role::Ai
-                && let Some(recalled) = self.0.get(&print).and_then(unpack)
+                && let Some(recalled) = self.0.find(&print).as_deref().and_then(unpack)
                 && recalled.calls() == message.tool_calls.len()
             {
                 // The words are not the model's: from here on the beginning is another one. Without calls, the words are in the
@@ -149,9 +152,14 @@ impl Recall {
         found
     }
 
-    /// Drops all entries, and stores nothing any more: the provider is closed.
-    pub fn close(&mut self) {
-        self.0.close();
+    /// Loads what the store has for `thread`, whose scope has this `chain`. Blocks.
+    pub fn fetch(&self, mut chain: Chain, thread: &[Message]) {
+        for message in thread {
+            let print = chain.push(message);
+            if message.role == Role::Ai {
+                let _ = self.0.fetch(&print);
+            }
+        }
     }
 }
 

@@ -91,11 +91,11 @@ function createApi(values, { model, ...common }) {
  *
  * @param {string} id
  * @param {Pick<Values, "engine" | "timeout" | "base-url" | "api-key-env" | "model">} values
- * @param {{ keepAlive: number, maxProcesses: number | undefined, answers: number | undefined, inputEncoding: string | undefined, telemetry: import("../../../index.js").Telemetry | undefined }} kept
- *   how long a process is kept, ms, how many may rest, how many answers may be made at a time, how a CLI is told a thread in words, and who observes
+ * @param {{ keepAlive: number, maxProcesses: number | undefined, sessions: string | undefined, answers: number | undefined, inputEncoding: string | undefined, telemetry: import("../../../index.js").Telemetry | undefined }} kept
+ *   how long a process is kept, ms, how many may rest, the folder that keeps replies, how many answers may be made at a time, how a CLI is told a thread in words, and who observes
  * @returns {CliProvider}
  */
-export function createServed(id, values, { keepAlive, maxProcesses, answers, inputEncoding, telemetry }) {
+export function createServed(id, values, { keepAlive, maxProcesses, sessions, answers, inputEncoding, telemetry }) {
   const common = { timeout: milliseconds(values.timeout), retry: false, maxConcurrency: answers, telemetry };
   if (id === API) {
     // The model of a name without one: an API has no default of its own.
@@ -106,8 +106,10 @@ export function createServed(id, values, { keepAlive, maxProcesses, answers, inp
     throw new UsageError(`unknown provider "${id}"${suggestion(id, ids) || ":"} there are ${ids.join(", ")}`);
   }
   const options = { ...common, engine: values.engine, inputEncoding };
-  // One process of a CLI may serve all conversations, and a CLI without kept processes has neither option.
-  const wishes = [{ keepAlive, ...(maxProcesses !== undefined && { maxProcesses }) }, { keepAlive }, {}];
+  // One process of a CLI may serve all conversations, and a CLI without kept processes has none of these options.
+  const rests = maxProcesses === undefined ? {} : { maxProcesses };
+  const kept = sessions === undefined ? [] : [{ keepAlive, sessions: { store: sessions } }];
+  const wishes = [...kept.map((wish) => ({ ...wish, ...rests })), ...kept, { keepAlive, ...rests }, { keepAlive }, {}];
   return made(() => firstOf(wishes, (wish) => factoryOf(id)(/** @type {{}} */ ({ ...options, ...wish }))));
 }
 

@@ -40,6 +40,7 @@ const OPTIONS = /** @type {const} */ ({
   timeout: { type: "string" },
   "keep-alive": { type: "string" },
   processes: { type: "string" },
+  sessions: { type: "string" },
   "input-encoding": { type: "string" },
   "base-url": { type: "string" },
   "api-key-env": { type: "string" },
@@ -63,6 +64,9 @@ const TERMS = fileURLToPath(new URL("../../../docs/reference/terms.md", import.m
 
 /** How a thread is told in words (`inputEncoding`). */
 const ENCODINGS = ["xml", "text"];
+
+/** The CLIs that have the option `sessions`. */
+const KEEPS_REPLIES = ["claude", "codex"];
 
 /** What an API would be asked for by a name without a model; such a name is refused. */
 const UNNAMED = "unnamed";
@@ -106,8 +110,22 @@ export async function serve(args, signal, second) {
   if (inputEncoding !== undefined && !ENCODINGS.includes(inputEncoding)) {
     throw new UsageError(`--input-encoding must be ${ENCODINGS.join(" or ")}, not "${inputEncoding}"`);
   }
+  if (values.sessions !== undefined && values.sessions.trim() === "") {
+    throw new UsageError("--sessions must be the path of a folder");
+  }
+  if (values.sessions !== undefined && !names.some((name) => KEEPS_REPLIES.includes(name))) {
+    throw new UsageError(
+      `--sessions is for ${KEEPS_REPLIES.join(" and ")}: leave it out, or name one of them with --provider`,
+    );
+  }
   const { telemetry, end } = observed(process.env);
-  const kept = { keepAlive, maxProcesses: count(values.processes, "processes"), inputEncoding, telemetry };
+  const kept = {
+    keepAlive,
+    maxProcesses: count(values.processes, "processes"),
+    sessions: values.sessions,
+    inputEncoding,
+    telemetry,
+  };
   const named = values.model ?? [];
   // Clients may name the model in each request: it is only a name without one that needs it.
   const model = modelOfApi(named);

@@ -78,6 +78,8 @@ const SERIALIZED = Object.freeze([
     "keepAlive",
     "maxProcesses",
     "spares",
+    "promptCache",
+    "sessions",
     "maxBuffer",
   ],
   ...["maxConcurrency", "retry", "reasoning", "onUnsupported", "quota", "budget", "login"],

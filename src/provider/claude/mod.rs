@@ -607,4 +607,5 @@ const OPTIONS: &[OptionSpec] = &[
     options::MAX_PROCESSES,
     options::SPARES,
     options::PROMPT_CACHE,
+    options::SESSIONS,
 ];

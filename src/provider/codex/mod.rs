@@ -390,6 +390,7 @@ const OPTIONS: &[OptionSpec] = &[
     options::IGNORE_USER_CONFIG,
     options::KEEP_ALIVE,
     options::TOOL_FORM,
+    options::SESSIONS,
     // What agents pass that start codex themselves (deep-factor-agent's terminal: "text" where it shows no updates). They change
     // nothing: output is always read as JSON lines, and the private folder that codex runs in is no repository.
     OptionSpec {

@@ -130,7 +130,7 @@ pub(super) fn check(provider: &Provider, map: &Map<String, Value>) -> Result<(),
     }
     let (name, why) = match engine {
         "print" => (
-            named_above_0(map, &["keepAlive", "maxProcesses", "spares"]),
+            named_above_0(map, &["keepAlive", "maxProcesses", "spares", "sessions"]),
             "only a live or warm process outlives its call",
         ),
         "live" => match unlike_live(provider, map) {

@@ -17,8 +17,8 @@ pub use launch::{ENV_PLACE, Launch, LaunchEnv, NAME as LAUNCH_NAME, VALUE as LAU
 pub use read::{budget, check_timeout, quota, retry};
 pub use spec::*;
 pub use values::{
-    Auth, CacheTtl, EngineKind, InputEncoding, Options, OutputFormat, OwnApi, PromptStyle, SystemPrompt, TextToolCalls,
-    Workspace,
+    Auth, CacheTtl, EngineKind, InputEncoding, Options, OutputFormat, OwnApi, PromptStyle, SessionStore, SystemPrompt,
+    TextToolCalls, Workspace,
 };
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use super::{
     Auth, CacheTtl, EngineKind, InputEncoding, OWN_API, OWN_MODEL, Options, OutputFormat, OwnApi, PROMPT_CACHE,
-    PromptStyle, SystemPrompt, TIMEOUT, TextToolCalls, check, checked, engine, environment, launch, login, number,
-    texts,
+    PromptStyle, SESSIONS, SessionStore, SystemPrompt, TIMEOUT, TextToolCalls, check, checked, engine, environment,
+    launch, login, number, texts,
 };
 use crate::choices::{self, Choices, on_unsupported};
 use crate::tool_form;
@@ -19,6 +19,9 @@ use dfp_model::error::{Code, ProviderError};
 use dfp_model::retry::Policy;
 use dfp_model::retry::quota::{DEFAULT_MAX_WAIT_MS, QuotaWait};
 use dfp_text::redact::Secret;
+
+/// How long a stored reply that nobody uses is kept.
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Options {
     /// Reads the options object `json` for `provider`.
@@ -69,6 +72,11 @@ fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), S
     {
         let reason = "option \"provider.baseUrl\" is missing: it must be the address of a model API, like \"http://127.0.0.1:11434/v1\"";
         return Err(reason.to_owned());
+    }
+    if let Some(Value::Object(sessions)) = map.get(SESSIONS.name)
+        && !sessions.contains_key("store")
+    {
+        return Err("option \"sessions.store\" is missing: it must be the path of a folder".to_owned());
     }
     // Without a named model, the CLI would take one of the vendor's, and send the thread there.
     if provider.option(OWN_API.name) == Some(OWN_MODEL)
@@ -323,6 +331,15 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         // At 200 MB each, these take a quarter of 16 GB, beside those that work.
         max_processes: usize::try_from(number("maxProcesses", 20)).unwrap_or(usize::MAX),
         spares: usize::try_from(number("spares", 0)).unwrap_or(usize::MAX),
+        sessions: map.get(SESSIONS.name).and_then(Value::as_object).and_then(|fields| {
+            Some(SessionStore {
+                store: fields.get("store")?.as_str()?.to_owned(),
+                max_age: fields
+                    .get("maxAge")
+                    .and_then(Value::as_u64)
+                    .map_or(WEEK, Duration::from_millis),
+            })
+        }),
         cache_ttl: map
             .get(PROMPT_CACHE.name)
             .and_then(|cache| CacheTtl::read(cache.get("ttl")?.as_str()?)),

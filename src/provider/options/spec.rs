@@ -212,6 +212,16 @@ pub const PROMPT_CACHE: OptionSpec = option(
         Kind::OneOf(&[CacheTtl::FIVE_MINUTES, CacheTtl::ONE_HOUR]),
     )]),
 );
+/// The most days for which a reply may be stored unused.
+const MAX_DAYS: u64 = 366;
+/// `sessions`: a folder that keeps what the API was told beside the messages, for the next process.
+pub const SESSIONS: OptionSpec = option(
+    "sessions",
+    Kind::Fields(&[
+        option("store", Kind::Text),
+        option("maxAge", Kind::Ms(1, MAX_DAYS * 24 * 3_600_000)),
+    ]),
+);
 /// `spares`: the number of processes that are started ahead.
 pub const SPARES: OptionSpec = option("spares", Kind::Whole(0, 64));
 

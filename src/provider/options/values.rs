@@ -171,6 +171,8 @@ pub struct Options {
     pub max_processes: usize,
     /// `spares`: the number of processes that are started ahead.
     pub spares: usize,
+    /// `sessions`: the folder that keeps replies for the next process.
+    pub sessions: Option<SessionStore>,
     /// `promptCache`: how long the API keeps the beginning of a thread; `None` for the CLI's own choice.
     pub cache_ttl: Option<CacheTtl>,
     /// `toolForm`: true if tools are offered in one namespace, which codex never hides behind its code mode.
@@ -191,6 +193,15 @@ pub struct Options {
     pub output_schema: Option<String>,
     /// The workspace of the Claude Code adapter, which is no public option. `None` for a model behind an agent.
     pub workspace: Option<Workspace>,
+}
+
+/// A folder of replies, as the caller names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionStore {
+    /// `store`.
+    pub store: String,
+    /// `maxAge`: how long a reply that nobody uses is kept.
+    pub max_age: Duration,
 }
 
 /// The time for which an API keeps the beginning of a thread, so that the next call is cheaper and faster.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::servers::login_missing;
-use super::sessions::{Begun, NotBegun, Sessions, TurnAsked, Unsupported, warning};
+use super::sessions::{Begun, NotBegun, Sessions, TurnAsked, Unsupported, store_warning, warning};
 use crate::attempt::{AttemptOutcome, AttemptStart, run_attempt};
 use crate::auto;
 use crate::base::{Base, not_found};
@@ -111,6 +111,13 @@ pub(crate) async fn drive<F: Form>(
         };
         match turn(attempt, &installed, begun, &reading, info).await {
             Ok(outcome) => {
+                // A reply that its caller has is in the store.
+                if let Some(kept) = sessions.form.kept() {
+                    kept.stored().await;
+                }
+                if let Some(warning) = store_warning(&sessions.form) {
+                    attempt.warn(warning).await;
+                }
                 match &outcome {
                     AttemptOutcome::FlagRefused(flag) => capabilities::remember_refused(&installed.binary, flag),
                     AttemptOutcome::Replied(_) => capabilities::remember_reply(F::ENGINE, &installed.binary),

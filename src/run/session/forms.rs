@@ -24,6 +24,7 @@ use dfp_exchange::claude_live::form::Claude;
 use dfp_exchange::codex_live::form::Codex;
 use dfp_exchange::copilot_live::form::Copilot;
 use dfp_exchange::form::{Form, ListedModels, SessionCall, SetupOf, Takes};
+use dfp_exchange::live::kept::KeptReplies;
 use dfp_exchange::opencode_live::form::Opencode;
 use dfp_exchange::qwen_live::form::Qwen;
 use dfp_exchange::random::uuid;
@@ -175,13 +176,14 @@ fn live(folder: &str, provider: &Provider, options: &Options, runs: &TaskTracker
     fn of<F: Form>(form: F, options: &Options, runs: &TaskTracker) -> Arc<Sessions<F>> {
         Arc::new(Sessions::new(form, options, runs))
     }
+    let kept = || KeptReplies::of(&provider.id, options);
     Some(match folder {
-        "claude_live" => KeptEngine::Claude(of(Claude::default(), options, runs)),
+        "claude_live" => KeptEngine::Claude(of(Claude::keeping(kept()), options, runs)),
         "qwen_live" => {
             let long_pauses = provider.errors.long_pauses;
             KeptEngine::Qwen(of(Qwen { long_pauses }, options, runs))
         }
-        "codex_live" => KeptEngine::Codex(of(Codex::default(), options, runs)),
+        "codex_live" => KeptEngine::Codex(of(Codex::keeping(kept()), options, runs)),
         "opencode_live" => KeptEngine::Opencode(of(Opencode, options, runs)),
         "copilot_live" => KeptEngine::Copilot(of(Copilot, options, runs)),
         "acp" => {

@@ -21,12 +21,13 @@ use dfp_exchange::form::{
     ToStart, WhyAnew,
 };
 use dfp_exchange::installed::Installed;
+use dfp_exchange::live::kept::StoreRefused;
 use dfp_exchange::live::pool::{Bounds, EvictionReason, Pool, SessionKey};
 use dfp_exchange::live::session::{Origin, Session, TurnInput};
 use dfp_exchange::live::turn::{Kept, Park, Turn, TurnStart};
 use dfp_exchange::print::NotStarted;
 use dfp_exchange::{Evidence, Invocation};
-use dfp_model::error::ProviderError;
+use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{Event, SessionUsed};
 use dfp_model::message::content::{self, Accepts};
 use dfp_process::StartError;
@@ -76,6 +77,27 @@ impl<'a, F: Form> TurnAsked<'a, F> {
         form.whole(self.call, &caller).map_err(|source| {
             let folder = std::env::temp_dir();
             NotBegun::of_start(engine, &NotStarted::Scratch { folder, source })
+        })
+    }
+
+    /// Loads what the store has of the thread, for a session that knows nothing, which may be one of `server`.
+    async fn recollect(&self, form: &F, server: Option<&F::Server>) -> Result<(), NotBegun> {
+        let engine = self.attempt.call.engine;
+        let key = self.key();
+        let caller = Caller {
+            key: &key,
+            provider: engine.id(),
+            login: engine.login(),
+            server,
+            start: None,
+        };
+        form.recollect(self.call, &caller).await.map_err(|refused| {
+            let StoreRefused { folder, why } = refused;
+            let reason = format!("option \"sessions.store\" names a folder that can't be used: {folder}: {why}");
+            let error = engine.refuse(Code::InvalidOption, reason);
+            NotBegun::Failed(Box::new(
+                error.with_hint("name a folder of yours alone, or one that is not there yet"),
+            ))
         })
     }
 
@@ -306,7 +328,11 @@ impl<F: Form> Sessions<F> {
                     Retold::InWords(None) | Retold::Natively => None,
                 };
                 let notes = why_anew.and_then(too_long).into_iter();
-                notes.chain(evicted).chain(in_words).collect()
+                notes
+                    .chain(evicted)
+                    .chain(in_words)
+                    .chain(store_warning(&self.form))
+                    .collect()
             }
         };
         let figures = match session.host() {
@@ -339,12 +365,14 @@ impl<F: Form> Sessions<F> {
         tried: Option<Box<F::Session>>,
     ) -> Result<Found<F>, NotBegun> {
         if let Some(session) = tried {
+            asked.recollect(&self.form, None).await?;
             return Ok((session, asked.whole(&self.form, None, false)?, Origin::Fresh));
         }
         let installed = asked.looked_at()?;
         let (attempt, setup) = (asked.attempt, &asked.call.setup);
         let engine = attempt.call.engine;
         if !F::PROCESSES.are_shared() {
+            asked.recollect(&self.form, None).await?;
             let input = asked.whole(&self.form, None, true)?;
             if asked.takes_waiting
                 && !F::needs_own_process(&input)
@@ -364,6 +392,7 @@ impl<F: Form> Sessions<F> {
         if let Some(what) = F::lacks(&server, setup) {
             return Err(NotBegun::Left(what));
         }
+        asked.recollect(&self.form, Some(&server)).await?;
         let input = asked.whole(&self.form, Some(&server), false)?;
         let place = InServer {
             server,
@@ -441,6 +470,13 @@ impl<F: Form> Sessions<F> {
 fn in_words_warning(why: &str) -> Event {
     let message = format!("the conversation was told to a new process as text, since {why}");
     warning("THREAD_AS_TEXT", message)
+}
+
+/// The warning that something is wrong with the store of `form`, if that was not told yet.
+pub(super) fn store_warning<F: Form>(form: &F) -> Option<Event> {
+    let why = form.kept()?.trouble()?;
+    let message = format!("the folder of the option `sessions` lacks something of this conversation: {why}");
+    Some(warning("SESSION_STORE_FAILED", message))
 }
 
 /// The warning that results can't go to the process that waits for them.

@@ -46,7 +46,11 @@ fn context<'a>(setup: &'a Setup, opening: Option<&'a Opening>) -> TranscriptCont
 /// The transcript of `thread`, with nothing remembered.
 fn written(thread: &Value) -> Result<Transcript, NotNative> {
     let (thread, setup, key) = (messages(thread), setup(), key(setup(), "a"));
-    let scope = Scope { key: &key, login: None };
+    let scope = Scope {
+        key: &key,
+        login: None,
+        owner: Memory::default().replies.owner(),
+    };
     let dialogue = Dialogue::of(&thread, scope.begin(), &Memory::default())?;
     write(&dialogue, &context(&setup, None))
 }
@@ -236,9 +240,13 @@ fn what_the_cli_would_drop_or_change_is_refused_with_its_place() {
 
 /// The reply with two calls that claude has given to "go", remembered in the scope of `key`.
 fn remembered(key: &SessionKey<Setup>) -> Memory {
-    let scope = Scope { key, login: None };
+    let scope = Scope {
+        key,
+        login: None,
+        owner: Memory::default().replies.owner(),
+    };
     let thread = messages(&json!([human("go")]));
-    let mut memory = Memory::default();
+    let memory = Memory::default();
     let dialogue = Dialogue::of(&thread, scope.begin(), &memory).unwrap();
     let calls: Vec<ToolCall> = serde_json::from_str(&json!([call("t1"), call("t2")]).to_string()).unwrap();
     let content = json!([
@@ -268,7 +276,11 @@ fn remembered(key: &SessionKey<Setup>) -> Memory {
 fn a_remembered_reply_is_the_apis_own_however_it_comes_back() {
     let (own, now) = (key(setup(), "a"), Opening::default());
     let memory = remembered(&own);
-    let scope = Scope { key: &own, login: None };
+    let scope = Scope {
+        key: &own,
+        login: None,
+        owner: Memory::default().replies.owner(),
+    };
     let (one, two) = (result("t1", "1"), result("t2", "2"));
     let (first, second, both) = (
         json!([call("t1")]),
@@ -333,7 +345,11 @@ fn nobody_else_finds_what_is_remembered() {
     let thread =
         |question: &str, words: &str| messages(&json!([human(question), ai(words, &both), results[0], results[1]]));
     let is_found = |key: &SessionKey<Setup>, login: Option<&str>, thread: &[Message]| {
-        let scope = Scope { key, login };
+        let scope = Scope {
+            key,
+            login,
+            owner: memory.replies.owner(),
+        };
         let dialogue = Dialogue::of(thread, scope.begin(), &memory).unwrap();
         dialogue.rounds[0].reply.recalled.is_some()
     };
@@ -377,7 +393,11 @@ fn a_model_that_must_have_thought_is_not_told_of_calls_without_thinking() {
         ..context(&setup, None)
     };
     let memory = remembered(&own);
-    let scope = Scope { key: &own, login: None };
+    let scope = Scope {
+        key: &own,
+        login: None,
+        owner: Memory::default().replies.owner(),
+    };
     let both = json!([call("t1"), call("t2")]);
     let (one, two) = (result("t1", "1"), result("t2", "2"));
     for (question, ends_in_results, is_told) in [("go", true, true), ("stop", true, false), ("stop", false, true)] {

@@ -38,6 +38,7 @@ fn scope(key: &SessionKey<Setup>) -> Scope<'_> {
         key,
         login: None,
         model: "m",
+        owner: KeptReplies::default().owner(),
     }
 }
 
@@ -50,7 +51,7 @@ fn thread(question: &str) -> Vec<Message> {
 }
 
 fn recall() -> Recall {
-    let mut recall = Recall::default();
+    let recall = Recall::default();
     let thread = thread("go");
     let whole: Vec<&Message> = thread[..2].iter().collect();
     let items = vec![
@@ -161,8 +162,8 @@ fn no_other_conversation_gets_the_reasoning_of_one() {
 
 #[test]
 fn a_closed_one_holds_nothing_and_keeps_nothing() {
-    let mut recall = recall();
-    recall.close();
+    let recall = recall();
+    recall.0.close();
     let thread = thread("go");
     let whole: Vec<&Message> = thread[..2].iter().collect();
     let key = own_key();
