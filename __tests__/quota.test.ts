@@ -159,6 +159,32 @@ describe.skipIf(!HERE)("codex", { timeout: 300_000 }, () => {
     expect(events.filter(({ type }) => type === "waiting")).toHaveLength(1);
     expect(events.at(-1)).toMatchObject({ type: "done", reply: { content: "There I am." } });
   });
+
+  it("tells the windows of its plan before they are used up, and a budget stops at a share of them", async () => {
+    const resets = Math.floor(Date.now() / 1000) + 3600;
+    const headers = {
+      "x-codex-primary-used-percent": "42",
+      "x-codex-primary-window-minutes": "300",
+      "x-codex-primary-reset-at": String(resets),
+      "x-codex-secondary-used-percent": "17",
+      "x-codex-secondary-window-minutes": "10080",
+      "x-codex-secondary-reset-at": String(resets + 60),
+    };
+    const { api, create } = await withCli("codex", { script: () => ({ text: "Hi.", headers }) });
+    const provider = create({ engine: "live", budget: { plan: 0.4 } });
+    const { events } = await collect(provider.stream(["hi"]));
+    const window = { type: "rate_limit", status: "allowed" };
+    expect(events.filter(({ type }) => type === "rate_limit")).toEqual([
+      { ...window, limitType: "seven_day", utilization: 0.17, resetsAt: (resets + 60) * 1000 },
+      { ...window, limitType: "five_hour", utilization: 0.42, resetsAt: resets * 1000 },
+    ]);
+    await expect(provider.invoke(["again"])).rejects.toMatchObject({
+      code: "BUDGET_EXCEEDED",
+      resetsAt: new Date(resets * 1000),
+      message: expect.stringContaining("42 % of the plan's five_hour window, of which it allows 40 %"),
+    });
+    expect(api.requests).toHaveLength(1);
+  });
 });
 
 describe("an API", () => {

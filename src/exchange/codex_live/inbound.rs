@@ -167,10 +167,32 @@ pub struct TurnError {
 /// The limits of the account that pays.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RateLimits {
-    /// The used share of the fuller window, 0 to 1, and when that window ends, s since the epoch.
-    pub fullest: Option<(f64, Option<u64>)>,
+    /// The windows of its plan, the fullest last.
+    pub windows: Vec<LimitWindow>,
     /// The limit that has refused the request.
     pub reached: Option<String>,
+}
+
+/// A window of the account's plan.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LimitWindow {
+    /// Its length, minutes.
+    pub minutes: Option<u64>,
+    /// The used share, 0 to 1.
+    pub used: f64,
+    /// When it ends, s since the epoch.
+    pub resets_at: Option<u64>,
+}
+
+impl LimitWindow {
+    /// The window's name, by its length, as other plans' windows are called.
+    pub fn name(&self) -> Option<String> {
+        Some(match self.minutes? {
+            300 => "five_hour".to_owned(),
+            10_080 => "seven_day".to_owned(),
+            minutes => format!("{minutes}_minutes"),
+        })
+    }
 }
 
 /// The meaning of a request of the server, and its thread.
@@ -251,6 +273,7 @@ struct RateLimitParams {
 #[serde(rename_all = "camelCase", default)]
 struct WindowParams {
     used_percent: f64,
+    window_duration_mins: Option<u64>,
     resets_at: Option<u64>,
 }
 
@@ -352,9 +375,15 @@ impl From<UsageParams> for Usage {
 impl From<RateLimitParams> for RateLimits {
     fn from(limits: RateLimitParams) -> Self {
         let windows = [limits.primary, limits.secondary].into_iter().flatten();
-        let fullest = windows.max_by(|a, b| a.used_percent.total_cmp(&b.used_percent));
+        let windows = windows.map(|window| LimitWindow {
+            minutes: window.window_duration_mins,
+            used: window.used_percent / 100.0,
+            resets_at: window.resets_at,
+        });
+        let mut windows: Vec<LimitWindow> = windows.collect();
+        windows.sort_by(|a, b| a.used.total_cmp(&b.used));
         RateLimits {
-            fullest: fullest.map(|window| (window.used_percent / 100.0, window.resets_at)),
+            windows,
             reached: limits.rate_limit_reached_type,
         }
     }

@@ -332,16 +332,16 @@ impl<'a> CodexTurnReader<'a> {
 
     /// Adds the account's limits, if the API has reported any.
     fn limits(&self, limits: &RateLimits, is_failure: bool, events: &mut Vec<Event>) {
-        let Some((used, resets_at)) = limits.fullest else {
-            return;
-        };
-        let is_rejected = is_failure && (limits.reached.is_some() || used >= 1.0);
-        events.push(Event::RateLimit {
-            status: if is_rejected { "rejected" } else { "allowed" }.to_owned(),
-            resets_at: resets_at.map(|seconds| seconds.saturating_mul(1000)),
-            limit_type: limits.reached.clone(),
-            utilization: Some(used),
-        });
+        for (at, window) in limits.windows.iter().enumerate() {
+            let is_fullest = at + 1 == limits.windows.len();
+            let is_rejected = is_failure && is_fullest && (limits.reached.is_some() || window.used >= 1.0);
+            events.push(Event::RateLimit {
+                status: if is_rejected { "rejected" } else { "allowed" }.to_owned(),
+                resets_at: window.resets_at.map(|seconds| seconds.saturating_mul(1000)),
+                limit_type: window.name().or_else(|| limits.reached.clone()),
+                utilization: Some(window.used),
+            });
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::codex_live::inbound::{Notice, RateLimits, ThreadEvent, asked, read};
+use crate::codex_live::inbound::{LimitWindow, Notice, RateLimits, ThreadEvent, asked, read};
 use crate::rpc::message::{self, Message, answer, notification, refusal};
 
 fn request(id: u64, method: &str, params: &impl Serialize) -> String {
@@ -157,7 +157,7 @@ fn other_notifications_are_nothing() {
 }
 
 #[test]
-fn the_accounts_limits_are_those_of_the_fuller_window() {
+fn the_accounts_limits_are_its_windows_the_fullest_last() {
     let params = r#"{"rateLimits":{"limitId":"codex","primary":{"usedPercent":12.5,"windowDurationMins":300,"resetsAt":100},"secondary":{"usedPercent":100.0,"windowDurationMins":10080,"resetsAt":200},"rateLimitReachedType":"weekly"}}"#;
     let Some(Notice::RateLimits(limits)) = read("account/rateLimits/updated", params) else {
         panic!("no limits")
@@ -165,8 +165,21 @@ fn the_accounts_limits_are_those_of_the_fuller_window() {
     assert_eq!(
         limits,
         RateLimits {
-            fullest: Some((1.0, Some(200))),
+            windows: vec![
+                LimitWindow {
+                    minutes: Some(300),
+                    used: 0.125,
+                    resets_at: Some(100),
+                },
+                LimitWindow {
+                    minutes: Some(10_080),
+                    used: 1.0,
+                    resets_at: Some(200),
+                },
+            ],
             reached: Some("weekly".to_owned())
         }
     );
+    let names: Vec<_> = limits.windows.iter().map(LimitWindow::name).collect();
+    assert_eq!(names, [Some("five_hour".to_owned()), Some("seven_day".to_owned())]);
 }
