@@ -2,6 +2,7 @@
 //!
 //! In: a request's body and the connections of its provider ([`client`]). Out: the events of the answer, as they come.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{Ended, Evidence, Exchange, Progress, StopReason, Unusable};
+use super::{Ended, Evidence, Exchange, StopReason, Unusable};
 use dfp_model::event::Event;
 use dfp_process::limit::Permit;
 use dfp_provider::api::answer::{Answer, Body};
@@ -69,7 +70,7 @@ impl<'a> HttpExchange<'a> {
         }
     }
 
-    async fn send(&mut self) -> Progress {
+    async fn send(&mut self) -> ControlFlow<()> {
         self.began.get_or_insert_with(Instant::now);
         let HttpRequest {
             client,
@@ -85,14 +86,14 @@ impl<'a> HttpExchange<'a> {
                 let id = response.request_id();
                 self.request_id = id.map(|id| redactor.redact_values(id).into_owned());
                 self.response = Some(response);
-                Progress::More
+                ControlFlow::Continue(())
             }
             Err(end) => {
                 if let HttpEnd::Refused { status, .. } = &end {
                     self.status = Some(*status);
                 }
                 self.end = end;
-                Progress::Over
+                ControlFlow::Break(())
             }
         }
     }
@@ -108,19 +109,19 @@ impl Exchange for HttpExchange<'_> {
     }
 
     /// Cancel safe once there is a connection; dropping it earlier closes the connection that is being made.
-    async fn next(&mut self, events: &mut Vec<Event>) -> Progress {
+    async fn next(&mut self, events: &mut Vec<Event>) -> ControlFlow<()> {
         let Some(response) = &mut self.response else {
             return self.send().await;
         };
         if self.answer.is_over() {
             self.end = HttpEnd::Answered(self.answer.finish(true, events));
-            return Progress::Over;
+            return ControlFlow::Break(());
         }
         match response.next().await {
             Ok(Some(piece)) => {
                 self.bytes += piece.len() as u64;
                 self.answer.push(&piece, events);
-                return Progress::More;
+                return ControlFlow::Continue(());
             }
             Ok(None) => self.end = HttpEnd::Answered(self.answer.finish(true, events)),
             // An answer that was complete before the connection broke is complete.
@@ -131,7 +132,7 @@ impl Exchange for HttpExchange<'_> {
                 };
             }
         }
-        Progress::Over
+        ControlFlow::Break(())
     }
 
     fn stop(&mut self, reason: StopReason) {

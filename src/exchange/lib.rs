@@ -8,6 +8,7 @@
 //! [`mod@script`] in its place. [`bridge`]: the caller's tools, served by MCP to a CLI that calls them in the middle of a run. The
 //! driver (`run::attempt`) knows no more of them than [`Exchange`].
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -45,7 +46,7 @@ pub use process::{EndedProcess, Invocation};
 
 /// One request and its answer: the trait that a new kind of engine implements.
 ///
-/// The driver calls [`next`](Exchange::next) until it says [`Progress::Over`] or calls [`stop`](Exchange::stop), and then
+/// The driver calls [`next`](Exchange::next) until it breaks off or calls [`stop`](Exchange::stop), and then
 /// [`finish`](Exchange::finish).
 pub trait Exchange: Send {
     /// True if the exchange keeps the call's limits (time, silence, output, cancelling) itself: its [`next`](Exchange::next) then
@@ -69,11 +70,11 @@ pub trait Exchange: Send {
     /// The number of bytes that have come so far.
     fn received_bytes(&self) -> u64;
 
-    /// Waits for something to come, and adds its meaning to `events`.
+    /// Waits for something to come, and adds its meaning to `events`. Breaks off if nothing more will come.
     ///
     /// Cancel safe as far as the driver needs it: a `next` that is dropped before it is ready has lost no event that could still
     /// be reported, but an HTTP request may be without its connection then. Only `stop` may follow.
-    fn next(&mut self, events: &mut Vec<Event>) -> impl Future<Output = Progress> + Send;
+    fn next(&mut self, events: &mut Vec<Event>) -> impl Future<Output = ControlFlow<()>> + Send;
 
     /// Gives up the exchange, for `reason`. Takes effect at once or with [`finish`](Exchange::finish).
     fn stop(&mut self, reason: StopReason);
@@ -85,20 +86,19 @@ pub trait Exchange: Send {
     fn finish(self) -> impl Future<Output = Result<Box<Ended>, Unusable>> + Send;
 }
 
-/// The result of [`Exchange::next`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
-    /// There is more to come.
-    More,
-    /// Nothing more will come.
-    Over,
-}
-
-/// The reason why there is no answer to judge.
+/// The reason why there is no answer to judge: the exchange did not begin, or came to nothing.
 #[derive(Debug)]
 pub enum Unusable {
+    /// The call was cancelled before the exchange began.
+    Cancelled,
     /// The process that waited for a turn died before it got this one: another can take it.
     Vanished,
+    /// No session waits for the turn, and the installed CLI has to be looked at before another is started: look again, then retry.
+    NotLookedAt,
+    /// The CLI serves the engine, but not this call, for this reason: another engine can make it.
+    Left(&'static str),
+    /// The CLI has refused a flag that the call can do without.
+    FlagRefused(String),
     /// The CLI lacks a feature: another engine can make the call.
     Unsupported {
         /// The missing feature.
@@ -110,6 +110,17 @@ pub enum Unusable {
     },
     /// The call has failed.
     Failed(Box<ProviderError>),
+}
+
+impl Unusable {
+    /// The CLI lacks a feature, as was found out before any model was asked.
+    pub fn unsupported(reason: impl Into<String>) -> Unusable {
+        Unusable::Unsupported {
+            reason: reason.into(),
+            may_have_asked: false,
+            ended: None,
+        }
+    }
 }
 
 /// An exchange that is over.

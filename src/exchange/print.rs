@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::future::pending;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use super::launcher;
 use super::private_home;
 use super::scratch::Scratch;
 use super::session_files;
-use super::{Ended, EndedProcess, Exchange, Invocation, Progress, StopReason, Unusable};
+use super::{Ended, EndedProcess, Exchange, Invocation, StopReason, Unusable};
 use dfp_model::event::{Event, Failure};
 use dfp_process::activity::Label;
 use dfp_process::limit::Permit;
@@ -429,19 +430,19 @@ impl Exchange for Print {
 
     /// Decodes the next piece of output. A long pause that standard error announces, and a failure after which the CLI would
     /// never end, end the process. A call of the CLI's answer tool becomes the answer.
-    async fn next(&mut self, events: &mut Vec<Event>) -> Progress {
+    async fn next(&mut self, events: &mut Vec<Event>) -> ControlFlow<()> {
         let bytes = tokio::select! {
             biased;
             bytes = self.running.next() => bytes,
             failure = long_pause(&self.stderr, self.long_pauses), if !self.is_hopeless => {
                 events.push(Event::Failure(failure));
                 self.give_up();
-                return Progress::More;
+                return ControlFlow::Continue(());
             }
         };
         let Some(bytes) = bytes else {
             self.decoder.finish(events);
-            return Progress::Over;
+            return ControlFlow::Break(());
         };
         let before = events.len();
         self.decoder.push(&bytes, events);
@@ -467,7 +468,7 @@ impl Exchange for Print {
                 *event = Event::Answer { tool_call };
             }
         }
-        Progress::More
+        ControlFlow::Continue(())
     }
 
     fn stop(&mut self, _reason: StopReason) {

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{Ended, Evidence, Exchange, Progress, StopReason, Unusable};
+use super::{Ended, Evidence, Exchange, StopReason, Unusable};
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::Event;
 use dfp_process::limit::Permit;
@@ -137,14 +138,14 @@ impl ScriptExchange {
         }
     }
 
-    fn fail(&mut self, error: ProviderError) -> Progress {
+    fn fail(&mut self, error: ProviderError) -> ControlFlow<()> {
         self.failure = Some(Box::new(error));
         self.is_over = true;
-        Progress::Over
+        ControlFlow::Break(())
     }
 
     /// Takes one part of the answer.
-    fn take(&mut self, part: &str, events: &mut Vec<Event>) -> Progress {
+    fn take(&mut self, part: &str, events: &mut Vec<Event>) -> ControlFlow<()> {
         let script_events: Vec<ScriptEvent> = match serde_json::from_str(part) {
             Ok(events) => events,
             Err(error) => {
@@ -160,12 +161,12 @@ impl ScriptExchange {
                     events.push(Event::Outcome(Box::new(outcome.into())));
                     self.end = HttpEnd::Answered(Body::Complete);
                     self.is_over = true;
-                    return Progress::Over;
+                    return ControlFlow::Break(());
                 }
                 event => events.extend(event.into_event()),
             }
         }
-        Progress::More
+        ControlFlow::Continue(())
     }
 }
 
@@ -186,7 +187,7 @@ impl Exchange for ScriptExchange {
         self.bytes
     }
 
-    async fn next(&mut self, events: &mut Vec<Event>) -> Progress {
+    async fn next(&mut self, events: &mut Vec<Event>) -> ControlFlow<()> {
         self.began.get_or_insert_with(Instant::now);
         let ScriptRequest { script, body, .. } = &self.request;
         let (_, answers) = self.asked.get_or_insert_with(|| script.ask(body));
@@ -195,7 +196,7 @@ impl Exchange for ScriptExchange {
                 self.bytes += part.len() as u64;
                 self.take(&part, events)
             }
-            None => Progress::Over,
+            None => ControlFlow::Break(()),
         }
     }
 

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::future::pending;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use super::admission::{local_offset_min, millis as ms};
 use super::log::Level;
 use super::reply_check::{Checks, RejectedReply};
 use super::sink::Sink;
-use dfp_exchange::{Ended, Evidence, Exchange, OnVerdict, Progress, StopReason, Unusable};
+use dfp_exchange::{Ended, Evidence, Exchange, OnVerdict, StopReason, Unusable};
 use dfp_model::budget::PlanWindow;
 use dfp_model::budget::Used;
 use dfp_model::error::{Code, ProviderError};
@@ -85,8 +86,12 @@ pub(super) enum AttemptOutcome {
 pub(super) fn failed(error: Unusable, provider: &str) -> Box<ProviderError> {
     let why = match error {
         Unusable::Failed(error) => return error,
-        Unusable::Vanished => "the process was gone before it got the call".to_owned(),
         Unusable::Unsupported { reason, .. } => reason,
+        Unusable::Left(reason) => reason.to_owned(),
+        Unusable::FlagRefused(flag) => format!("it does not know {flag}"),
+        Unusable::Cancelled | Unusable::Vanished | Unusable::NotLookedAt => {
+            "the process was gone before it got the call".to_owned()
+        }
     };
     Box::new(ProviderError::new(provider, Code::Internal, why))
 }
@@ -172,7 +177,10 @@ impl OngoingAttempt<'_> {
             self.announce(exchange);
             self.note_first_byte(exchange);
             let max_output = self.attempt.limits.max_output;
-            if !E::KEEPS_LIMITS && progress == Ok(Progress::More) && exchange.received_bytes() > max_output as u64 {
+            if !E::KEEPS_LIMITS
+                && progress == Ok(ControlFlow::Continue(()))
+                && exchange.received_bytes() > max_output as u64
+            {
                 progress = Err(StopReason::OutputLimit(max_output));
             }
             let progress = match progress {
@@ -189,7 +197,7 @@ impl OngoingAttempt<'_> {
             }
             sink.send(&mut self.events).await;
             last_output = Instant::now();
-            if progress == Progress::Over {
+            if progress == ControlFlow::Break(()) {
                 return;
             }
         }
@@ -416,7 +424,11 @@ impl<'a> Clocks<'a> {
     }
 
     /// Waits for `next`, and returns its result unless one of the limits is reached first.
-    async fn limit(&self, last_output: Instant, next: impl Future<Output = Progress>) -> Result<Progress, StopReason> {
+    async fn limit(
+        &self,
+        last_output: Instant,
+        next: impl Future<Output = ControlFlow<()>>,
+    ) -> Result<ControlFlow<()>, StopReason> {
         let CallLimits {
             timeout, idle_timeout, ..
         } = self.limits;

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -14,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 
 use dfp_exchange::bridge::{self, Bridge, BridgeOptions, Connection, ToolCallRequest, Traffic};
 use dfp_exchange::print::{Print, not_offered};
-use dfp_exchange::{Ended, Evidence, Exchange, Progress, StopReason, Unusable};
+use dfp_exchange::{Ended, Evidence, Exchange, StopReason, Unusable};
 use dfp_model::event::{Event, Failure};
 use dfp_process::Hold;
 use dfp_provider::callbacks::Callbacks;
@@ -116,7 +117,7 @@ impl OpenBridge<'_> {
     }
 
     /// Waits for the events of `print`. The CLI's idle clock stands while it waits for the caller.
-    async fn next(&mut self, print: &mut Print, events: &mut Vec<Event>) -> Progress {
+    async fn next(&mut self, print: &mut Print, events: &mut Vec<Event>) -> ControlFlow<()> {
         loop {
             if self.traffic.borrow_and_update().waiting == 0 {
                 self.hold = None;
@@ -207,7 +208,7 @@ impl Exchange for BridgedPrint<'_> {
         self.print.received_bytes()
     }
 
-    async fn next(&mut self, events: &mut Vec<Event>) -> Progress {
+    async fn next(&mut self, events: &mut Vec<Event>) -> ControlFlow<()> {
         // The text before them is out by now.
         self.bridge.let_go_on().await;
         let mut printed = Vec::new();

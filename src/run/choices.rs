@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::base::Base;
 use super::reply_check;
-use super::reply_check::{Checks, Finding, ReplyCheck};
+use super::reply_check::{Checks, RejectedReply, ReplyCheck};
 use super::request::ChoicesOnce;
 use dfp_exchange::random;
 use dfp_model::error::{Code, ProviderError};
@@ -161,7 +161,7 @@ struct CallIsMade {
 }
 
 impl ReplyCheck for CallIsMade {
-    fn check(&self, reply: &mut Reply) -> Finding {
+    fn check(&self, reply: Reply) -> Result<Reply, Box<RejectedReply>> {
         let mut calls = reply.tool_calls.iter();
         let is_made = match &self.choice {
             ToolChoice::Auto | ToolChoice::None => true,
@@ -169,15 +169,16 @@ impl ReplyCheck for CallIsMade {
             ToolChoice::Tool(name) => calls.any(|call| call.name == *name),
         };
         match (is_made, wanted(&self.choice)) {
-            (true, _) | (_, None) => Finding::Fits,
+            (true, _) | (_, None) => Ok(reply),
             (false, Some(wanted)) => {
                 let reason = format!("the reply is not {wanted}, which the call's option \"toolChoice\" asks for");
                 let hint = classify::hint(&self.provider, Code::ToolChoiceUnmet);
                 let error = ProviderError::new(&self.provider, Code::ToolChoiceUnmet, reason).with_hint(hint);
-                Finding::AskAgain {
-                    messages: correction(reply, &wanted),
+                Err(Box::new(RejectedReply {
+                    messages: correction(&reply, &wanted),
                     error: Box::new(error),
-                }
+                    reply,
+                }))
             }
         }
     }
@@ -302,9 +303,10 @@ mod tests {
             choice,
             provider: "claude".to_owned(),
         };
-        match check.check(&mut calling(names)) {
-            Finding::Fits => None,
-            Finding::AskAgain { messages, error } => {
+        match check.check(calling(names)) {
+            Ok(_) => None,
+            Err(rejected) => {
+                let RejectedReply { messages, error, .. } = *rejected;
                 assert_eq!((error.code, error.provider.as_str()), (Code::ToolChoiceUnmet, "claude"));
                 let told = |message: &Message| {
                     (

@@ -24,35 +24,14 @@ use dfp_process::Vars;
 
 /// A call, and the engines that may make it.
 pub(super) struct CallByEngines<'a> {
-    engine: &'a Arc<Engine>,
-    base_env: &'a Arc<Vars>,
-    cancel: &'a CancellationToken,
-    sink: &'a Sink,
-    request: CliRequest,
+    pub engine: &'a Arc<Engine>,
+    pub base_env: &'a Arc<Vars>,
+    pub cancel: &'a CancellationToken,
+    pub sink: &'a Sink,
+    pub request: CliRequest,
     /// The call as each engine takes it, the best first.
-    engines: Vec<EngineCall>,
-    dropped: Dropped,
-}
-
-impl<'a> CallByEngines<'a> {
-    /// Prepares `request` for the engines of `engine`.
-    pub fn new(
-        engine: &'a Arc<Engine>,
-        mut request: CliRequest,
-        base_env: &'a Arc<Vars>,
-        cancel: &'a CancellationToken,
-        sink: &'a Sink,
-    ) -> CallByEngines<'a> {
-        CallByEngines {
-            engines: engine.calls_of(&mut request),
-            engine,
-            base_env,
-            cancel,
-            sink,
-            request,
-            dropped: Dropped::default(),
-        }
-    }
+    pub engines: Vec<EngineCall>,
+    pub dropped: Dropped,
 }
 
 impl RetryableCall for CallByEngines<'_> {

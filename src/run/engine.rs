@@ -11,15 +11,17 @@ use tokio::sync::mpsc;
 use super::auto::EngineUse;
 use super::base::Base;
 use super::cli::CallByEngines;
+use super::cli_attempt::Dropped;
 use super::cli_request::CliRequest;
 use super::lifecycle::{CallHandles, Lifecycle};
 use super::lifecycle::{Ended, Run};
 use super::model::{CallDelivery, Model, ProviderObject, Work};
-use super::request::{EncodedRequest, NotCompiled, Request};
+use super::request::{EncodedRequest, Request};
 use super::session::ahead::NextCallJson;
 use super::session::forms;
 use super::session::forms::{EngineCall, KeptEngine};
 use super::session::models;
+use super::sink::Sink;
 use super::{log, retry_loop, version_probe};
 use dfp_exchange::bridge;
 use dfp_exchange::bridge::{BridgeOptions, ToolCallRequest};
@@ -214,10 +216,13 @@ impl Engine {
             Asked::Ready(request) => (Ok(*request), None),
         };
         if let Err(request) = &mut request {
-            match request.compile(self.options.timeout, &handles.cancel).await {
-                Ok(()) => {}
-                Err(NotCompiled::Cancelled) => return Ok(self.closed().map_or(Ended::Cancelled, Ended::Failed)),
-                Err(NotCompiled::Refused(code, reason)) => return Err(self.refuse(code, reason)),
+            match handles
+                .cancel
+                .run_until_cancelled(request.compile(self.options.timeout))
+                .await
+            {
+                Some(compiled) => compiled.map_err(|(code, reason)| self.refuse(code, reason))?,
+                None => return Ok(self.closed().map_or(Ended::Cancelled, Ended::Failed)),
             }
         }
         let mut request = match request {
@@ -227,7 +232,7 @@ impl Engine {
         let (of_engine, of_env) = (Arc::clone(&self), Arc::clone(&base_env));
         let redactor = log::lazy_redactor(move || of_engine.redactor(&of_env));
         let (recorded, cancel) = (request.recorded.take(), handles.cancel.clone());
-        let sink = retry_loop::sink(&self, handles, &request.options, recorded, redactor)
+        let sink = Sink::of_call(&self, handles, &request.options, recorded, redactor)
             .await?
             .with_acting_tools(self.options.built_in_tools)
             .text_in_pieces(self.options.partial_messages.unwrap_or(request.options.partial));
@@ -237,8 +242,17 @@ impl Engine {
             .model
             .clone()
             .unwrap_or_default();
-        let mut of_engines = CallByEngines::new(&self, request, &base_env, &cancel, &sink);
-        let ended = retry_loop::answer_logged(&mut of_engines, &cancel, &sink).await;
+        let mut of_engines = CallByEngines {
+            engines: self.calls_of(&mut request),
+            engine: &self,
+            base_env: &base_env,
+            cancel: &cancel,
+            sink: &sink,
+            request,
+            dropped: Dropped::default(),
+        };
+        let ended = retry_loop::answer(&mut of_engines, &cancel, &sink).await;
+        sink.close(&ended).await;
         Ok(match ended {
             Ended::Failed(error) if error.code == Code::ModelNotFound => {
                 Ended::Failed(self.with_known_models(error, &asked))

@@ -95,22 +95,36 @@ impl Lifecycle {
         let (identity, closing, cancel) = (self.identity.clone(), self.closing.clone(), self.closing.child_token());
         // This is decided now, so that `drain` does not refuse calls that began before it.
         let (refused, call) = (self.refuses(), self.calls.token());
-        Run::begin(
-            identity.id.clone(),
-            cancel.clone(),
-            &self.runs,
-            move |log, consumer| async move {
-                let _call = call;
-                if refused || closing.is_cancelled() {
-                    return Ended::Failed(identity.refuse(Code::Closed, CLOSED));
-                }
-                if cancel.is_cancelled() {
-                    return Ended::Cancelled;
-                }
-                let handles = CallHandles { log, consumer, cancel };
+        let (consumer, events) = mpsc::channel(EVENTS_WAITING);
+        let log = Arc::new(Log::new(identity.id.clone(), id::next("run")));
+        let (over, replied) = (CancellationToken::new(), Arc::new(AtomicBool::new(false)));
+        let (of_run, of_reply) = (over.clone().drop_guard(), Arc::clone(&replied));
+        let handles = CallHandles {
+            log: Arc::clone(&log),
+            consumer,
+            cancel: cancel.clone(),
+        };
+        let task = self.runs.spawn(async move {
+            // The guard is dropped even if the work panics.
+            let (_of_run, _call) = (of_run, call);
+            let ended = if refused || closing.is_cancelled() {
+                Ended::Failed(identity.refuse(Code::Closed, CLOSED))
+            } else if handles.cancel.is_cancelled() {
+                Ended::Cancelled
+            } else {
                 work(handles).await.unwrap_or_else(Ended::Failed)
-            },
-        )
+            };
+            of_reply.store(matches!(ended, Ended::Replied(_)), Ordering::Relaxed);
+            ended
+        });
+        Run {
+            cancel,
+            events: AsyncMutex::new(Some(events)),
+            task: AsyncMutex::new(Some(task)),
+            log,
+            over,
+            replied,
+        }
     }
 
     /// The error of a call that is refused for this reason.
@@ -187,41 +201,6 @@ pub struct Run {
 }
 
 impl Run {
-    /// Begins `work` as one of `runs`. It gets the run's records and the receiver of its events.
-    pub(super) fn begin<F>(
-        provider: Cow<'static, str>,
-        cancel: CancellationToken,
-        runs: &TaskTracker,
-        work: impl FnOnce(Arc<Log>, mpsc::Sender<Event>) -> F,
-    ) -> Run
-    where
-        F: Future<Output = Ended> + Send + 'static,
-    {
-        let (sender, receiver) = mpsc::channel(EVENTS_WAITING);
-        let log = Arc::new(Log::new(provider, id::next("run")));
-        let (over, replied) = (CancellationToken::new(), Arc::new(AtomicBool::new(false)));
-        let (work, of_run, of_reply) = (
-            work(Arc::clone(&log), sender),
-            over.clone().drop_guard(),
-            Arc::clone(&replied),
-        );
-        let task = runs.spawn(async move {
-            // The guard is dropped even if the work panics.
-            let _of_run = of_run;
-            let ended = work.await;
-            of_reply.store(matches!(ended, Ended::Replied(_)), Ordering::Relaxed);
-            ended
-        });
-        Run {
-            over,
-            replied,
-            cancel,
-            events: AsyncMutex::new(Some(receiver)),
-            task: AsyncMutex::new(Some(task)),
-            log,
-        }
-    }
-
     /// The next batch of events as a JSON array; `None` when no more will come. A slow consumer makes the run wait, which bounds
     /// its memory, so nothing is dropped.
     pub async fn next(&self) -> Option<String> {

@@ -1,7 +1,7 @@
 //! The checks of a reply beside the verdict: conditions of the call that no judge of exchanges knows of.
 //!
 //! In: a judged success. Out: an [`AttemptOutcome`]: the reply stands, the model is to be asked once more, or the call has failed
-//! after all. [`super::reask`] asks again.
+//! after all. The [loop](super::retry_loop) of the call asks again.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,24 +12,13 @@ use dfp_model::event::Reply;
 use dfp_model::message::Spent;
 use dfp_model::message::{Message, MessageFields, Role};
 
-/// The result of a check.
-#[derive(Debug)]
-pub(super) enum Finding {
-    /// The reply is what was asked for.
-    Fits,
-    /// The reply does not fit, and the model may do better when it is told why.
-    AskAgain {
-        /// The messages behind the thread: the reply and what is wrong with it ([`correction`]).
-        messages: Vec<Message>,
-        /// The error with which the call fails if it was asked again already.
-        error: Box<ProviderError>,
-    },
-}
-
 /// A condition that a call sets for its reply.
 pub(super) trait ReplyCheck: fmt::Debug + Send + Sync {
-    /// Checks `reply`, a judged success, and adds the result of the check to it.
-    fn check(&self, reply: &mut Reply) -> Finding;
+    /// Checks `reply`, a judged success, and returns it with what the check has found in it.
+    ///
+    /// # Errors
+    /// The reply does not fit, and the model may do better when it is told why.
+    fn check(&self, reply: Reply) -> Result<Reply, Box<RejectedReply>>;
 
     /// The messages behind the thread, if a provider has failed for the reason that this check is about and may succeed when it is
     /// asked again.
@@ -52,9 +41,9 @@ pub(super) fn correction(reply: &Reply, reasons: impl Into<String>) -> Vec<Messa
 #[derive(Debug)]
 pub(super) struct RejectedReply {
     pub reply: Reply,
-    /// The messages that come behind the thread.
+    /// The messages that come behind the thread: the reply and what is wrong with it ([`correction`]).
     pub messages: Vec<Message>,
-    /// The error that says what is wrong with the reply.
+    /// The error with which the call fails if it was asked again already.
     pub error: Box<ProviderError>,
 }
 
@@ -106,16 +95,10 @@ impl Checks {
             Err(error) => return self.hold_failure(error),
         };
         for check in &self.list {
-            return match check.check(&mut reply) {
-                Finding::Fits => continue,
-                Finding::AskAgain { messages, error } if self.spent.is_none() => {
-                    Ok(AttemptOutcome::AskAgain(Box::new(RejectedReply {
-                        reply,
-                        messages,
-                        error,
-                    })))
-                }
-                Finding::AskAgain { error, .. } => Err(self.with_spent(with_partial(error, reply, events))),
+            reply = match check.check(reply) {
+                Ok(reply) => reply,
+                Err(rejected) if self.spent.is_none() => return Ok(AttemptOutcome::AskAgain(rejected)),
+                Err(rejected) => return Err(self.with_spent(with_partial(rejected.error, rejected.reply, events))),
             };
         }
         if let Some(before) = &self.spent {
@@ -181,18 +164,16 @@ pub(super) mod tests {
     pub struct Wants(pub &'static str);
 
     impl ReplyCheck for Wants {
-        fn check(&self, reply: &mut Reply) -> Finding {
-            let error = || {
-                let reason = format!("it says {:?}, not {:?}", reply.content, self.0);
-                Box::new(ProviderError::new("test", Code::MalformedResponse, reason))
-            };
-            match reply.content.as_str() {
-                content if content == self.0 => Finding::Fits,
-                _ => Finding::AskAgain {
-                    messages: correction(reply, "say something else"),
-                    error: error(),
-                },
+        fn check(&self, reply: Reply) -> Result<Reply, Box<RejectedReply>> {
+            if reply.content == self.0 {
+                return Ok(reply);
             }
+            let reason = format!("it says {:?}, not {:?}", reply.content, self.0);
+            Err(Box::new(RejectedReply {
+                messages: correction(&reply, "say something else"),
+                error: Box::new(ProviderError::new("test", Code::MalformedResponse, reason)),
+                reply,
+            }))
         }
     }
 

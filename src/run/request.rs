@@ -12,7 +12,6 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
 
 use super::record::RecordOptions;
 use super::{content, structured};
@@ -164,29 +163,16 @@ pub(super) struct Checked {
     pub nested_permit: Option<NestedPermit>,
 }
 
-/// The reason for which a call could not be compiled.
-#[derive(Debug)]
-pub(super) enum NotCompiled {
-    /// The call was cancelled during the wait.
-    Cancelled,
-    /// The text is no usable schema, or compiling it took too long.
-    Refused(Code, String),
-}
-
 impl Request {
     /// Compiles the call's schema, which may take its time: before [`Request::check`], which needs it. `timeout` is the provider's.
-    pub(super) async fn compile(
-        &mut self,
-        timeout: Option<Duration>,
-        cancel: &CancellationToken,
-    ) -> Result<(), NotCompiled> {
+    ///
+    /// # Errors
+    /// The text is no usable schema, or compiling it took too long.
+    pub(super) async fn compile(&mut self, timeout: Option<Duration>) -> Result<(), Unreadable> {
         let Some(schema) = &self.options.output_schema else {
             return Ok(());
         };
-        let timeout = match self.options.timeout {
-            None => timeout,
-            Some(ms) => (ms > 0).then(|| Duration::from_millis(ms)),
-        };
+        let timeout = self.options.timeout_or(timeout);
         let time_up = async {
             match timeout {
                 Some(timeout) => sleep(timeout).await,
@@ -195,11 +181,10 @@ impl Request {
         };
         let compiled = tokio::select! {
             biased;
-            () = cancel.cancelled() => return Err(NotCompiled::Cancelled),
             compiled = structured::read(schema.original()) => compiled.map_err(|reason| (Code::InvalidOption, reason)),
             () = time_up => Err((Code::Timeout, "`timeout` had passed before `outputSchema` was compiled".to_owned())),
         };
-        self.output = Some(compiled.map_err(|(code, reason)| NotCompiled::Refused(code, reason))?);
+        self.output = Some(compiled?);
         Ok(())
     }
 

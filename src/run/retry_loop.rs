@@ -11,40 +11,23 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use super::admission;
 use super::admission::millis;
 use super::admission::{Plan, Reset, sleep_until};
 use super::attempt::AttemptOutcome;
 use super::lifecycle::Ended;
-use super::lifecycle::{CallHandles, Lifecycle};
-use super::log::{Level, RunRedactor};
+use super::log::Level;
 use super::reply_check::RejectedReply;
-use super::request::CallOptions;
 use super::sink::Sink;
-use super::{admission, record};
 use dfp_model::error::{AttemptFailure, ProviderError};
 use dfp_model::event::{Event, RunInfo};
 use dfp_model::message::Message;
 use dfp_model::retry::Policy;
 use dfp_model::retry::quota::QuotaWait;
 use dfp_process::activity::now_ms;
-use dfp_record::runlog::Prompt;
-use dfp_text::redact::Redactor;
 
 /// The number of times that a reply that does not fit is asked for again.
 const FURTHER: u32 = 1;
-
-/// The end of all attempts of a call: an end for the caller, or a reply that does not fit the call. What was spent includes what was
-/// spent before.
-type Driven = Result<Ended, (Box<RejectedReply>, LimitsUsed)>;
-
-/// The part of its limits that a call has used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct LimitsUsed {
-    /// The number of attempts that were made.
-    pub attempts: u32,
-    /// The time spent waiting for plans, ms.
-    pub waited_ms: u64,
-}
 
 /// A call that can be attempted any number of times.
 pub(super) trait RetryableCall: Sync {
@@ -79,81 +62,51 @@ pub(super) trait RetryableCall: Sync {
     fn extend(&mut self, messages: Vec<Message>, rejected: &RejectedReply) -> Result<(), Box<ProviderError>>;
 }
 
-/// Makes `call`, and once more if the reply does not fit: it is sent back to the model with the reasons. The events of the rejected
-/// reply are out already; an [`Event::Retry`] behind them says that they no longer count, as it does for any other attempt.
-async fn answer(call: &mut (impl RetryableCall + Send), cancel: &CancellationToken, sink: &Sink) -> Ended {
-    let (mut rejected, spent) = match drive(call, LimitsUsed::default(), cancel, sink).await {
-        Ok(ended) => return ended,
-        Err(rejected) => rejected,
-    };
-    sink.redactor().clean_error(&mut rejected.error);
-    sink.log.say(
-        Level::Warn,
-        "asked again",
-        json!({"attempt": spent.attempts, "code": rejected.error.code}),
-    );
-    let retry = Event::Retry {
-        by: "provider",
-        attempt: FURTHER,
-        max_attempts: Some(FURTHER),
-        delay_ms: 0,
-        reason: rejected.error.message.clone(),
-        http_status: None,
-    };
-    sink.send(&mut vec![retry]).await;
-    let messages = std::mem::take(&mut rejected.messages);
-    if let Err(error) = call.extend(messages, &rejected) {
-        return Ended::Failed(error);
-    }
-    match drive(call, spent, cancel, sink).await {
-        Ok(ended) => ended,
-        // The checks know that this is the last time.
-        Err((rejected, _)) => Ended::Failed(rejected.error),
-    }
+/// The part of its limits that a call has used for earlier replies, which did not fit.
+#[derive(Debug, Clone, Copy, Default)]
+struct LimitsUsed {
+    /// The number of attempts that were made.
+    attempts: u32,
+    /// The time spent waiting for plans, ms.
+    waited_ms: u64,
 }
 
-/// Runs the call to its end, with further attempts where those make sense. `before` is the part of its limits that was used for a
-/// shorter thread of the same call.
-async fn drive(call: &impl RetryableCall, before: LimitsUsed, cancel: &CancellationToken, sink: &Sink) -> Driven {
-    let run_id = sink.log.run_id().to_owned();
-    let began = OnceLock::new();
+/// Runs `call` to its end, with further attempts where those make sense, and asks once more if the reply does not fit: the call then
+/// goes on with a longer thread and the rest of its limits.
+pub(super) async fn answer(call: &mut (impl RetryableCall + Send), cancel: &CancellationToken, sink: &Sink) -> Ended {
+    let (run_id, login) = (sink.log.run_id().to_owned(), call.login().map(str::to_owned));
+    let mut before = LimitsUsed::default();
+    let mut began = OnceLock::new();
     let mut reasons = Vec::new();
-    let mut number = before.attempts + 1;
-    let mut parked = Parked {
-        ms: before.waited_ms,
-        times: 0,
-    };
+    let mut number = 1;
+    let mut parked = Parked { ms: 0, times: 0 };
     let of_run = || RunInfo {
         id: run_id.clone(),
-        login: call.login().map(str::to_owned),
+        login: login.clone(),
         ..RunInfo::default()
     };
     // The facts of the last attempt, if there was one.
     let mut info = of_run();
     loop {
         if cancel.is_cancelled() {
-            return Ok(cancelled(call, number - 1, reasons, info));
+            return cancelled(call, number - 1, reasons, info);
         }
         // A used-up plan that another call has found out about needs no further attempt.
         if let Some(reset) = known_reset(call)
             && let Some(wait) = call.quota()
         {
             let Some(until) = wait.until_reset(reset.at, call.now_ms(), parked.ms, random()) else {
-                return Ok(Ended::Failed(last(reset.error, number - 1, reasons, info)));
+                return Ended::Failed(last(reset.error, number - 1, reasons, info));
             };
-            if parked
-                .wait(call, cancel, sink, until, reset.error.message)
-                .await
-                .is_err()
-            {
-                return Ok(cancelled(call, number - 1, reasons, info));
+            if !parked.wait(call, cancel, sink, until, reset.error.message).await {
+                return cancelled(call, number - 1, reasons, info);
             }
             continue;
         }
         // Another process may hold the store for seconds.
         let admission = admission::admit(sink, call.now_ms(), call.timeout());
         let Some(admission) = cancel.run_until_cancelled(admission).await else {
-            return Ok(cancelled(call, number - 1, reasons, info));
+            return cancelled(call, number - 1, reasons, info);
         };
         let admission = match admission {
             Ok(admission) => Ok(admission),
@@ -162,10 +115,10 @@ async fn drive(call: &impl RetryableCall, before: LimitsUsed, cancel: &Cancellat
             Err(error) => {
                 let waits = call.quota().filter(|_| !sink.is_committed());
                 let Some(until) = waits.and_then(|wait| wait.until(&error, call.now_ms(), parked.ms, random())) else {
-                    return Ok(Ended::Failed(last(error, number - 1, reasons, info)));
+                    return Ended::Failed(last(error, number - 1, reasons, info));
                 };
-                if parked.wait(call, cancel, sink, until, error.message).await.is_err() {
-                    return Ok(cancelled(call, number - 1, reasons, info));
+                if !parked.wait(call, cancel, sink, until, error.message).await {
+                    return cancelled(call, number - 1, reasons, info);
                 }
                 continue;
             }
@@ -193,20 +146,29 @@ async fn drive(call: &impl RetryableCall, before: LimitsUsed, cancel: &Cancellat
                 if !reply.diagnostics.is_empty() {
                     sink.redactor().clean_reply(&mut reply);
                 }
-                return Ok(Ended::Replied(reply));
+                return Ended::Replied(reply);
             }
             Ok(AttemptOutcome::AskAgain(rejected)) => {
                 call.plan().clear();
-                let spent = LimitsUsed {
+                // The checks know that the second time is the last.
+                if before.attempts > 0 {
+                    return Ended::Failed(rejected.error);
+                }
+                if let Err(error) = ask_again(call, *rejected, number, sink).await {
+                    return Ended::Failed(error);
+                }
+                before = LimitsUsed {
                     attempts: number,
                     waited_ms: parked.ms,
                 };
-                return Err((rejected, spent));
+                parked.times = 0;
+                (began, reasons, info) = (OnceLock::new(), Vec::new(), of_run());
+                number += 1;
             }
             Ok(AttemptOutcome::Cancelled) => {
                 // An attempt that still waits in the queue was not made.
                 let made = number - u32::from(info.queued_ms.is_none());
-                return Ok(cancelled(call, made, reasons, info));
+                return cancelled(call, made, reasons, info);
             }
             Err(mut error) => {
                 complete(&mut error, number, info.clone(), sink);
@@ -219,8 +181,8 @@ async fn drive(call: &impl RetryableCall, before: LimitsUsed, cancel: &Cancellat
                 let waits = call.quota().filter(|_| !sink.is_committed());
                 let until = waits.and_then(|wait| wait.until(&error, call.now_ms(), parked.ms, random()));
                 if let Some(until) = until {
-                    if parked.wait(call, cancel, sink, until, error.message).await.is_err() {
-                        return Ok(cancelled(call, number, reasons, info));
+                    if !parked.wait(call, cancel, sink, until, error.message).await {
+                        return cancelled(call, number, reasons, info);
                     }
                     parked.times += 1;
                     number += 1;
@@ -234,7 +196,7 @@ async fn drive(call: &impl RetryableCall, before: LimitsUsed, cancel: &Cancellat
                     .delay_after(number - before.attempts - parked.times, &error, elapsed_ms, random())
                     .filter(|_| !sink.is_committed());
                 let Some(delay_ms) = delay else {
-                    return Ok(Ended::Failed(last(error, number, reasons, info)));
+                    return Ended::Failed(last(error, number, reasons, info));
                 };
                 let retry = Event::Retry {
                     by: "provider",
@@ -246,7 +208,7 @@ async fn drive(call: &impl RetryableCall, before: LimitsUsed, cancel: &Cancellat
                 };
                 sink.send(&mut vec![retry]).await;
                 tokio::select! {
-                    () = cancel.cancelled() => return Ok(cancelled(call, number, reasons, info)),
+                    () = cancel.cancelled() => return cancelled(call, number, reasons, info),
                     () = tokio::time::sleep(Duration::from_millis(delay_ms)) => number += 1,
                 }
             }
@@ -264,6 +226,36 @@ async fn drive(call: &impl RetryableCall, before: LimitsUsed, cancel: &Cancellat
     }
 }
 
+/// Has the model asked once more: `rejected`, the reply of attempt number `attempt`, is sent back to it with the reasons. The events of
+/// that reply are out already; an [`Event::Retry`] behind them says that they no longer count, as it does for any other attempt.
+///
+/// # Errors
+/// The part of the longer thread that the provider can't take.
+async fn ask_again(
+    call: &mut impl RetryableCall,
+    mut rejected: RejectedReply,
+    attempt: u32,
+    sink: &Sink,
+) -> Result<(), Box<ProviderError>> {
+    sink.redactor().clean_error(&mut rejected.error);
+    sink.log.say(
+        Level::Warn,
+        "asked again",
+        json!({"attempt": attempt, "code": rejected.error.code}),
+    );
+    let retry = Event::Retry {
+        by: "provider",
+        attempt: FURTHER,
+        max_attempts: Some(FURTHER),
+        delay_ms: 0,
+        reason: rejected.error.message.clone(),
+        http_status: None,
+    };
+    sink.send(&mut vec![retry]).await;
+    let messages = std::mem::take(&mut rejected.messages);
+    call.extend(messages, &rejected)
+}
+
 /// The time for which a call has waited for plans.
 #[derive(Debug)]
 struct Parked {
@@ -272,11 +264,9 @@ struct Parked {
     times: u32,
 }
 
-/// The caller has cancelled.
-struct TurnedAway;
-
 impl Parked {
-    /// Waits until this moment, for this reason. No place is held meanwhile, and only `maxWaitMs` limits the wait.
+    /// Waits until this moment, for this reason; returns false if the call was cancelled first. No place is held meanwhile, and only
+    /// `maxWaitMs` limits the wait.
     async fn wait(
         &mut self,
         call: &impl RetryableCall,
@@ -284,16 +274,16 @@ impl Parked {
         sink: &Sink,
         until: u64,
         reason: String,
-    ) -> Result<(), TurnedAway> {
+    ) -> bool {
         let began = call.now_ms();
         sink.send(&mut vec![Event::Waiting { until, reason }]).await;
         tokio::select! {
             biased;
-            () = cancel.cancelled() => return Err(TurnedAway),
+            () = cancel.cancelled() => return false,
             () = sleep_until(until, || call.now_ms()) => {}
         }
         self.ms = self.ms.saturating_add(call.now_ms().saturating_sub(began));
-        Ok(())
+        true
     }
 }
 
@@ -344,40 +334,3 @@ fn random() -> f64 {
 mod ask_again_tests;
 #[cfg(test)]
 mod tests;
-
-/// Makes the sink for the events of a call. `recorded` is its thread as its log has it; `redactor` takes its secrets out.
-///
-/// # Errors
-/// `INVALID_OPTION` if the log can't be begun.
-pub(super) async fn sink(
-    provider: &Lifecycle,
-    handles: CallHandles,
-    options: &CallOptions,
-    recorded: Option<Prompt>,
-    redactor: RunRedactor,
-) -> Result<Sink, Box<ProviderError>> {
-    let CallHandles { log, consumer, cancel } = handles;
-    let recorder = match &options.record {
-        Some(record) => Some(
-            record
-                .begin_call(provider.id(), log.run_id(), recorded, Redactor::clone(&redactor))
-                .await
-                .map_err(|(code, reason)| provider.refuse(code, reason))?,
-        ),
-        None => None,
-    };
-    let sink = Sink::of_call(options, consumer, log, recorder);
-    let sink = sink.redacting(redactor).ending_with(&cancel);
-    Ok(sink.counting(provider.ledger.clone()))
-}
-
-/// Makes `call` to its end, and once more if the reply does not fit. All of the call's log is written when this returns.
-pub(super) async fn answer_logged(
-    call: &mut (impl RetryableCall + Send),
-    cancel: &CancellationToken,
-    sink: &Sink,
-) -> Ended {
-    let ended = answer(call, cancel, sink).await;
-    sink.close(record::end_of(&ended).as_ref()).await;
-    ended
-}

@@ -8,13 +8,16 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio_util::sync::CancellationToken;
 
+use super::lifecycle::{CallHandles, Ended, Lifecycle};
 use super::log::{Log, RunRedactor, lazy_redactor};
+use super::record;
 use super::request::CallOptions;
 use crate::ledger::Ledger;
 use dfp_model::budget::Used;
+use dfp_model::error::ProviderError;
 use dfp_model::event::Event;
 use dfp_record::recorder::Recorder;
-use dfp_record::runlog::End;
+use dfp_record::runlog::Prompt;
 use dfp_text::redact::Redactor;
 
 /// The receiver of a run's events.
@@ -64,18 +67,39 @@ impl Sink {
         }
     }
 
-    /// The sink of a call that says whether it wants events and records.
-    pub fn of_call(
+    /// Makes the sink of a call that says whether it wants events and records. `recorded` is its thread as its log has it; `redactor`
+    /// takes its secrets out.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION` if the log can't be begun.
+    pub async fn of_call(
+        provider: &Lifecycle,
+        handles: CallHandles,
         options: &CallOptions,
-        consumer: mpsc::Sender<Event>,
-        log: Arc<Log>,
-        recorder: Option<Recorder>,
-    ) -> Sink {
+        recorded: Option<Prompt>,
+        redactor: RunRedactor,
+    ) -> Result<Sink, Box<ProviderError>> {
+        let CallHandles { log, consumer, cancel } = handles;
+        let recorder = match &options.record {
+            Some(record) => Some(
+                record
+                    .begin_call(provider.id(), log.run_id(), recorded, Redactor::clone(&redactor))
+                    .await
+                    .map_err(|(code, reason)| provider.refuse(code, reason))?,
+            ),
+            None => None,
+        };
         if options.log {
             log.want();
         }
+        log.redact_with(Arc::clone(&redactor));
         let consumer = options.events.then_some(consumer);
-        Sink::new(consumer, false, log, recorder, options.partial)
+        Ok(Sink {
+            redactor,
+            cancel,
+            ledger: provider.ledger.clone(),
+            ..Sink::new(consumer, false, log, recorder, options.partial)
+        })
     }
 
     /// Returns this sink for a CLI; `tools_act` says whether the tools that it runs are its own.
@@ -84,20 +108,15 @@ impl Sink {
         self
     }
 
-    /// Returns this sink with the run's secrets taken out of its events, errors and records.
-    pub fn redacting(mut self, redactor: RunRedactor) -> Sink {
-        self.log.redact_with(Arc::clone(&redactor));
-        self.redactor = redactor;
-        self
-    }
-
     /// Returns this sink for a run that `cancel` ends: then nobody waits for its consumer.
+    #[cfg(test)]
     pub fn ending_with(mut self, cancel: &CancellationToken) -> Sink {
         self.cancel = cancel.clone();
         self
     }
 
     /// Returns this sink with `ledger` counting the attempts.
+    #[cfg(test)]
     pub fn counting(mut self, ledger: Option<Arc<Ledger>>) -> Sink {
         self.ledger = ledger;
         self
@@ -210,10 +229,10 @@ impl Sink {
         }
     }
 
-    /// Ends the run: all of its log is in the file when this returns.
-    pub async fn close(&self, end: Option<&End>) {
+    /// Ends the run, which has `ended`: all of its log is in the file when this returns.
+    pub async fn close(&self, ended: &Ended) {
         let Some(recorder) = &self.recorder else { return };
-        recorder.end(end).await;
+        recorder.end(record::end_of(ended).as_ref()).await;
         recorder.settle().await;
         self.send(&mut Vec::new()).await;
     }
@@ -317,7 +336,7 @@ mod tests {
         sink.send(&mut vec![piece]).await;
         assert!(!sink.is_committed());
         sink.send(&mut vec![text()]).await;
-        sink.close(None).await;
+        sink.close(&Ended::Replied(Box::default())).await;
         assert!(matches!(receiver.recv().await, Some(Event::Message { .. })));
         let recording = dfp_record::runlog::read::read(&std::fs::read(&path).unwrap()).unwrap();
         let kinds: Vec<_> = recording.runs[0]

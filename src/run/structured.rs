@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::reply_check::{Finding, ReplyCheck, correction};
+use super::reply_check::{RejectedReply, ReplyCheck, correction};
 use super::schemas;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{Event, Reply};
@@ -71,11 +71,11 @@ pub(super) struct FitsSchema {
 }
 
 impl ReplyCheck for FitsSchema {
-    fn check(&self, reply: &mut Reply) -> Finding {
+    fn check(&self, mut reply: Reply) -> Result<Reply, Box<RejectedReply>> {
         let given = reply.structured.take();
         // The value comes in a later turn, when the calls have their results.
         if !reply.tool_calls.is_empty() || !reply.invalid_tool_calls.is_empty() {
-            return Finding::Fits;
+            return Ok(reply);
         }
         let by_tool = given.is_some();
         let fits = |value: Value| schemas::aside(|| self.schema.check(&value)).map(|()| value);
@@ -90,12 +90,13 @@ impl ReplyCheck for FitsSchema {
                     reply.content = value.to_string();
                 }
                 reply.structured = Some(value);
-                Finding::Fits
+                Ok(reply)
             }
-            Err(reasons) => Finding::AskAgain {
-                messages: correction(reply, self.reasons(&reasons)),
+            Err(reasons) => Err(Box::new(RejectedReply {
+                messages: correction(&reply, self.reasons(&reasons)),
                 error: self.rejected(&reasons),
-            },
+                reply,
+            })),
         }
     }
 
@@ -168,8 +169,7 @@ mod tests {
             ("```json\n{\"n\":1}\n```", None, "```json\n{\"n\":1}\n```"),
             ("Here you are.", Some(json!({"n": 1})), "{\"n\":1}"),
         ] {
-            let mut reply = says(content, structured);
-            assert!(matches!(check().check(&mut reply), Finding::Fits), "{content}");
+            let reply = check().check(says(content, structured)).unwrap();
             assert_eq!(
                 (reply.structured, reply.content.as_str()),
                 (Some(json!({"n": 1})), expected)
@@ -187,10 +187,7 @@ mod tests {
                 "/n: the value is not of type \"integer\"",
             ),
         ] {
-            let mut reply = says(content, structured);
-            let Finding::AskAgain { messages, error } = check().check(&mut reply) else {
-                panic!("it does not fit: {content}");
-            };
+            let RejectedReply { reply, messages, error } = *check().check(says(content, structured)).unwrap_err();
             assert_eq!(
                 (error.code, error.should_retry, error.should_fallback),
                 (Code::OutputInvalid, false, true)
@@ -216,7 +213,7 @@ mod tests {
         };
         let mut reply = says("Let me see.", Some(json!({"n": 1})));
         reply.tool_calls.push(call);
-        assert!(matches!(check().check(&mut reply), Finding::Fits));
+        let reply = check().check(reply).unwrap();
         assert_eq!((reply.structured, reply.content.as_str()), (None, "Let me see."));
         let mut reply = says("{", None);
         reply.invalid_tool_calls.push(InvalidToolCall {
@@ -225,7 +222,7 @@ mod tests {
             id: None,
             error: "cut".to_owned(),
         });
-        assert!(matches!(check().check(&mut reply), Finding::Fits));
+        assert!(check().check(reply).is_ok());
     }
 
     #[test]

@@ -379,11 +379,11 @@ impl Session for ClaudeSession {
 
     async fn turn(&mut self, turn: TurnInput<ClaudeSession>, report: &Report) -> TurnEnd<ClaudeReply> {
         self.begin(turn.input, &turn.setup);
-        let end = process_turn::read(self, turn.origin, report).await;
-        end.knowing(|| ClaudeReply {
-            messages: std::mem::take(&mut self.messages).whole(),
-            facts: self.facts.clone(),
+        process_turn::read(self, turn.origin, report, |session| ClaudeReply {
+            messages: std::mem::take(&mut session.messages).whole(),
+            facts: session.facts.clone(),
         })
+        .await
     }
 
     async fn stop(self, kill_grace: Duration) -> Option<EndedProcess> {

@@ -33,28 +33,13 @@ pub enum StartState {
         /// True if that was its setup. Whoever has just ordered the setup may still see the state before.
         is_primed: bool,
     },
-    Failed(Arc<NotReady>),
-}
-
-/// The reason why a process that was started ahead takes no turn.
-#[derive(Debug)]
-pub struct NotReady {
-    /// The feature that it lacks; `None` if it has ended by itself.
-    pub reason: Option<String>,
-    /// The end of the process.
-    pub process: EndedProcess,
-}
-
-/// The reason why the task stops watching a session.
-enum End {
-    /// The channel was dropped.
-    Unwanted,
-    /// The session was unused for too long.
-    Expired,
-    /// The process lacks something that a session needs.
-    Unsupported(String),
-    /// The process has ended.
-    Gone,
+    /// The process takes no turn.
+    Failed {
+        /// The feature that it lacks; `None` if it has ended by itself.
+        reason: Option<String>,
+        /// The end of the process.
+        process: Box<EndedProcess>,
+    },
 }
 
 /// Watches `session` until it is fetched through the returned channel, or must end, at the latest after `longest`. When it ends,
@@ -74,7 +59,7 @@ pub(super) fn watch<S: Session>(
             }
         };
         let expires = Instant::now() + longest;
-        let end = loop {
+        let reason = loop {
             let answers_by = session.answers_by();
             tokio::select! {
                 biased;
@@ -90,29 +75,31 @@ pub(super) fn watch<S: Session>(
                         tell(StartState::Starting);
                         session.prime(&setup);
                     }
-                    None => break End::Unwanted,
+                    None => {
+                        forget(false);
+                        return session.end();
+                    }
                 },
                 idle = session.idle() => match idle {
                     Pulse::Ready { is_primed } => tell(StartState::Ready { is_primed }),
-                    Pulse::Unsupported(reason) => break End::Unsupported(reason),
+                    Pulse::Unsupported(reason) => break Some(reason),
                     Pulse::Alive => {}
-                    Pulse::TurnOver | Pulse::Ended | Pulse::Lost => break End::Gone,
+                    Pulse::TurnOver | Pulse::Ended | Pulse::Lost => break None,
                 },
                 () = sleep_until(answers_by.unwrap_or(expires)), if answers_by.is_some() => {
                     let limit = HANDSHAKE.as_secs();
-                    break End::Unsupported(format!("it did not answer the handshake within {limit} s"));
+                    break Some(format!("it did not answer the handshake within {limit} s"));
                 }
-                () = sleep_until(expires) => break End::Expired,
+                () = sleep_until(expires) => {
+                    forget(true);
+                    return session.end();
+                }
             }
         };
-        forget(matches!(end, End::Expired));
-        let (reason, has_ended) = match end {
-            End::Unwanted | End::Expired => return session.end(),
-            End::Unsupported(reason) => (Some(reason), false),
-            End::Gone => (None, true),
-        };
-        if let Some(process) = session.ended(has_ended).await {
-            tell(StartState::Failed(Arc::new(NotReady { reason, process })));
+        forget(false);
+        if let Some(process) = session.ended(reason.is_none()).await {
+            let process = Box::new(process);
+            tell(StartState::Failed { reason, process });
         }
     });
     line

@@ -30,8 +30,14 @@ pub fn failed_turn(failure: Failure) -> [Event; 2] {
 }
 
 /// Reports the events of the turn that `session` has begun, until its end. A process that had waited and prints nothing for
-/// `PATIENCE`, or ends without having printed anything, has vanished: another one can take the turn.
-pub async fn read<S: Session>(session: &mut S, origin: Origin, report: &Report) -> TurnEnd<()> {
+/// `PATIENCE`, or ends without having printed anything, has vanished: another one can take the turn. `known` gets the facts known of
+/// a reply.
+pub async fn read<S: Session>(
+    session: &mut S,
+    origin: Origin,
+    report: &Report,
+    known: impl FnOnce(&mut S) -> S::ReplyFacts,
+) -> TurnEnd<S::ReplyFacts> {
     let mut events = Vec::new();
     let overdue = Instant::now() + PATIENCE;
     let pulse = loop {
@@ -57,7 +63,7 @@ pub async fn read<S: Session>(session: &mut S, origin: Origin, report: &Report) 
     match pulse {
         Pulse::Alive | Pulse::Ready { .. } | Pulse::TurnOver => TurnEnd::Reply {
             goes_on: true,
-            known: (),
+            known: known(session),
             diagnostics: session.diagnostics().to_vec(),
             stdout_tail: session.figures().map(|figures| figures.tail()).unwrap_or_default(),
         },

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::future::poll_fn;
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -15,11 +16,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::idle_task::NotReady;
 use super::session::{Origin, Session, TurnInput};
 use super::thread::Pending;
 use crate::host::of_exit;
-use crate::{Ended, EndedProcess, Evidence, Exchange, Invocation, Progress, ProviderCallId, StopReason, Unusable};
+use crate::{Ended, EndedProcess, Evidence, Exchange, Invocation, ProviderCallId, StopReason, Unusable};
 use dfp_model::event::{Event, Failure, Outcome, Reply};
 use dfp_process::{Exit, ProcessLimits};
 use dfp_provider::classify;
@@ -70,30 +70,6 @@ pub enum TurnEnd<R> {
     },
     /// The turn was stopped. The value is the end of the process, if it serves this session alone.
     Stopped(Option<Box<EndedProcess>>),
-}
-
-impl TurnEnd<()> {
-    /// This end, with what `known` tells of its reply, if there is one.
-    pub fn knowing<R>(self, known: impl FnOnce() -> R) -> TurnEnd<R> {
-        match self {
-            TurnEnd::Reply {
-                goes_on,
-                known: (),
-                diagnostics,
-                stdout_tail,
-            } => TurnEnd::Reply {
-                goes_on,
-                known: known(),
-                diagnostics,
-                stdout_tail,
-            },
-            TurnEnd::Failed => TurnEnd::Failed,
-            TurnEnd::Vanished => TurnEnd::Vanished,
-            TurnEnd::Unsupported { reason, may_have_asked } => TurnEnd::Unsupported { reason, may_have_asked },
-            TurnEnd::ProcessGone { process, is_handshaken } => TurnEnd::ProcessGone { process, is_handshaken },
-            TurnEnd::Stopped(end) => TurnEnd::Stopped(end),
-        }
-    }
 }
 
 impl<R> TurnEnd<R> {
@@ -337,7 +313,7 @@ impl<S: Session> Exchange for Turn<S> {
     }
 
     /// Cancel safe.
-    async fn next(&mut self, events: &mut Vec<Event>) -> Progress {
+    async fn next(&mut self, events: &mut Vec<Event>) -> ControlFlow<()> {
         poll_fn(|context| {
             let over = self.going.poll(context);
             let is_news = self.report.take(events);
@@ -348,10 +324,10 @@ impl<S: Session> Exchange for Turn<S> {
                         self.report.begun();
                     }
                     self.over = Some(over);
-                    Poll::Ready(Progress::Over)
+                    Poll::Ready(ControlFlow::Break(()))
                 }
-                Poll::Ready(None) => Poll::Ready(Progress::Over),
-                Poll::Pending if is_news => Poll::Ready(Progress::More),
+                Poll::Ready(None) => Poll::Ready(ControlFlow::Break(())),
+                Poll::Pending if is_news => Poll::Ready(ControlFlow::Continue(())),
                 Poll::Pending => Poll::Pending,
             }
         })
@@ -505,11 +481,15 @@ fn keep<S: Session>(
 }
 
 /// The end of a process that was started ahead as `invocation` tells, and the reason why it takes no sessions; `None` if the end
-/// tells none.
-pub fn why_not_ready(invocation: Invocation, not_ready: &NotReady, limits: &ProcessLimits) -> (Option<String>, Ended) {
-    let ended = invocation.clone().ended(not_ready.process.clone(), limits);
-    let reason = not_ready.reason.clone().or_else(|| unsupported(&invocation, &ended));
-    (reason, ended)
+/// tells none. `reason` is the one that is known beside its end.
+pub fn why_not_ready(
+    invocation: Invocation,
+    reason: Option<String>,
+    process: EndedProcess,
+    limits: &ProcessLimits,
+) -> (Option<String>, Ended) {
+    let ended = invocation.clone().ended(process, limits);
+    (reason.or_else(|| unsupported(&invocation, &ended)), ended)
 }
 
 /// The reason why a process that ended without having answered the handshake takes no sessions; `None` if the end tells none.

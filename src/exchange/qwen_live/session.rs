@@ -320,7 +320,7 @@ impl Session for QwenSession {
 
     async fn turn(&mut self, turn: TurnInput<QwenSession>, report: &Report) -> TurnEnd<()> {
         self.begin(turn.input.input);
-        process_turn::read(self, turn.origin, report).await
+        process_turn::read(self, turn.origin, report, |_| ()).await
     }
 
     async fn stop(self, kill_grace: Duration) -> Option<EndedProcess> {

@@ -15,7 +15,8 @@ use super::probe::Prepared;
 use crate::admission::UsedUp;
 use crate::lifecycle::{CallHandles, Ended, Lifecycle, Run};
 use crate::model::{Model, ProviderObject, Work};
-use crate::request::{Checked, EncodedRequest, NotCompiled, Request};
+use crate::request::{Checked, EncodedRequest, Request};
+use crate::sink::Sink;
 use crate::structured::FitsSchema;
 use crate::{choices, log, record, retry_loop};
 use dfp_exchange::http::client::{Client, Route};
@@ -241,10 +242,13 @@ impl ApiEngine {
         let refuse = |(code, reason)| self.refuse(code, reason);
         let invalid = |reason| self.refuse(Code::InvalidOption, reason);
         let mut request = read(&self)?;
-        match request.compile(self.settings.timeout, &handles.cancel).await {
-            Ok(()) => {}
-            Err(NotCompiled::Cancelled) => return Ok(self.closed().map_or(Ended::Cancelled, Ended::Failed)),
-            Err(NotCompiled::Refused(code, reason)) => return Err(self.refuse(code, reason)),
+        match handles
+            .cancel
+            .run_until_cancelled(request.compile(self.settings.timeout))
+            .await
+        {
+            Some(compiled) => compiled.map_err(|(code, reason)| self.refuse(code, reason))?,
+            None => return Ok(self.closed().map_or(Ended::Cancelled, Ended::Failed)),
         }
         let Checked {
             messages,
@@ -279,7 +283,7 @@ impl ApiEngine {
         });
         let question = ApiQuestion::new(&self, choices.clone(), messages, tools, checks, output);
         let cancel = handles.cancel.clone();
-        let sink = retry_loop::sink(&self, handles, &options, recorded, redactor)
+        let sink = Sink::of_call(&self.lifecycle, handles, &options, recorded, redactor)
             .await?
             .in_pieces(options.partial);
         let mut of_api = ApiCall {
@@ -294,7 +298,9 @@ impl ApiEngine {
             cancel: &cancel,
             sink: &sink,
         };
-        Ok(retry_loop::answer_logged(&mut of_api, &cancel, &sink).await)
+        let ended = retry_loop::answer(&mut of_api, &cancel, &sink).await;
+        sink.close(&ended).await;
+        Ok(ended)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tests of attempts with a scripted exchange, driven like every other: a new engine is one type that implements [`Exchange`].
 
 use std::collections::{HashSet, VecDeque};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
@@ -53,16 +54,16 @@ impl Exchange for Scripted {
         self.bytes
     }
 
-    async fn next(&mut self, events: &mut Vec<Event>) -> Progress {
+    async fn next(&mut self, events: &mut Vec<Event>) -> ControlFlow<()> {
         match self.steps.pop_front().unwrap_or(Step::Silence) {
             Step::Receive(bytes, new) => {
                 self.bytes += bytes;
                 events.extend(new);
-                Progress::More
+                ControlFlow::Continue(())
             }
             Step::End(new) => {
                 events.extend(new);
-                Progress::Over
+                ControlFlow::Break(())
             }
             Step::Silence => pending().await,
             Step::Cancelled(token) => {
@@ -151,8 +152,8 @@ impl Seen {
                 format!("ask again: {}", rejected.error.message)
             }
             Err(Unusable::Unsupported { reason, .. }) => format!("unusable {reason}"),
-            Err(Unusable::Vanished) => "vanished".to_owned(),
             Err(Unusable::Failed(error)) => format!("{:?}: {}", error.code, error.message),
+            Err(other) => format!("{other:?}"),
         }
     }
 }

@@ -30,6 +30,8 @@ struct Scripted<'a> {
     closes: bool,
     /// True if its attempts get a place in the queue.
     in_queue: bool,
+    /// The number of the attempt whose reply does not fit.
+    misfit: Option<usize>,
 }
 
 impl<'a> Scripted<'a> {
@@ -47,6 +49,7 @@ impl<'a> Scripted<'a> {
             },
             closes: false,
             in_queue: true,
+            misfit: None,
         }
     }
 
@@ -108,6 +111,11 @@ impl RetryableCall for Scripted<'_> {
                 info.engine = Some(EngineUsed::Print);
                 Ok(AttemptOutcome::Cancelled)
             }
+            None if self.misfit == Some(self.made().len()) => Ok(AttemptOutcome::AskAgain(Box::new(RejectedReply {
+                reply: Reply::default(),
+                messages: Vec::new(),
+                error: Box::new(ProviderError::new("claude", Code::OutputInvalid, "it does not fit")),
+            }))),
             None => Ok(AttemptOutcome::Replied(Box::new(Reply {
                 run: Some(info.clone()),
                 ..Reply::default()
@@ -144,9 +152,9 @@ fn sink() -> (Sink, mpsc::Receiver<Event>) {
 }
 
 /// Drives `call`; returns how it ended, and the events on the way.
-async fn drive_it(call: &Scripted<'_>) -> (Result<RunInfo, (Code, u32)>, Vec<String>) {
+async fn drive_it(call: &mut Scripted<'_>) -> (Result<RunInfo, (Code, u32)>, Vec<String>) {
     let (sink, mut events) = sink();
-    let ended = drive(call, LimitsUsed::default(), &CancellationToken::new(), &sink).await;
+    let ended = answer(call, &CancellationToken::new(), &sink).await;
     drop(sink);
     let mut news = Vec::new();
     while let Some(event) = events.recv().await {
@@ -157,10 +165,9 @@ async fn drive_it(call: &Scripted<'_>) -> (Result<RunInfo, (Code, u32)>, Vec<Str
         });
     }
     let ended = match ended {
-        Ok(Ended::Replied(reply)) => Ok(reply.run.unwrap_or_default()),
-        Ok(Ended::Failed(error)) => Err((error.code, error.attempts)),
-        Ok(Ended::Cancelled) => Err((Code::Closed, 0)),
-        Err(_) => panic!("nothing is checked"),
+        Ended::Replied(reply) => Ok(reply.run.unwrap_or_default()),
+        Ended::Failed(error) => Err((error.code, error.attempts)),
+        Ended::Cancelled => Err((Code::Closed, 0)),
     };
     (ended, news)
 }
@@ -175,9 +182,9 @@ fn of_login() -> RunInfo {
 }
 
 /// The engine of the run that `call` names in its error, and the code and the number of attempts of that.
-async fn failure_of(call: &Scripted<'_>, cancel: &CancellationToken) -> (Code, u32, Option<EngineUsed>) {
+async fn failure_of(call: &mut Scripted<'_>, cancel: &CancellationToken) -> (Code, u32, Option<EngineUsed>) {
     let (sink, _events) = sink();
-    let Ok(Ended::Failed(error)) = drive(call, LimitsUsed::default(), cancel, &sink).await else {
+    let Ended::Failed(error) = answer(call, cancel, &sink).await else {
         panic!("no failure")
     };
     let run = error.run.unwrap();
@@ -190,24 +197,24 @@ async fn whatever_ends_a_call_between_attempts_names_the_last_ones_run() {
     let known = UsedUp::default();
     let cancel = CancellationToken::new();
     // The provider is closed in the second attempt.
-    let call = Scripted {
+    let mut call = Scripted {
         closes: true,
         ..Scripted::new(&known, Moment::now(), [Some(overloaded())])
     };
     assert_eq!(
-        failure_of(&call, &cancel).await,
+        failure_of(&mut call, &cancel).await,
         (Code::Closed, 2, Some(EngineUsed::Print))
     );
     // The provider is closed before any attempt.
     let closed = CancellationToken::new();
     closed.cancel();
-    let call = Scripted {
+    let mut call = Scripted {
         closes: true,
         ..Scripted::new(&known, Moment::now(), [])
     };
-    assert_eq!(failure_of(&call, &closed).await, (Code::Closed, 0, None));
+    assert_eq!(failure_of(&mut call, &closed).await, (Code::Closed, 0, None));
     // Between two attempts, another call learns that the plan is used up.
-    let call = Scripted {
+    let mut call = Scripted {
         quota: Some(QuotaWait { max_wait_ms: 0 }),
         ..Scripted::new(&known, Moment::now(), [Some(overloaded()), None])
     };
@@ -215,7 +222,7 @@ async fn whatever_ends_a_call_between_attempts_names_the_last_ones_run() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         plan(&known).note(&used_up(HOUR), NOW);
     };
-    let (failure, ()) = tokio::join!(failure_of(&call, &cancel), another);
+    let (failure, ()) = tokio::join!(failure_of(&mut call, &cancel), another);
     assert_eq!(failure, (Code::UsageLimit, 1, Some(EngineUsed::Live)));
 }
 
@@ -224,8 +231,8 @@ async fn a_call_waits_for_its_plan_and_keeps_its_attempts() {
     let known = UsedUp::default();
     // The greatest number of failures that is possible in all, before and behind the wait.
     let ends = [Some(overloaded()), Some(used_up(HOUR)), Some(overloaded()), None];
-    let call = Scripted::new(&known, Moment::now(), ends);
-    let (ended, news) = drive_it(&call).await;
+    let mut call = Scripted::new(&known, Moment::now(), ends);
+    let (ended, news) = drive_it(&mut call).await;
     assert_eq!(ended, Ok(of_login()));
     assert_eq!(news, ["retry 1 500", "waiting 1 session limit", "retry 3 1000"]);
     let made = call.made();
@@ -238,13 +245,13 @@ async fn a_call_waits_for_its_plan_and_keeps_its_attempts() {
 async fn a_later_call_waits_with_it_and_asks_nobody_first() {
     let known = UsedUp::default();
     let began = Moment::now();
-    let first = Scripted::new(&known, began, [Some(used_up(HOUR)), None]);
-    let later = Scripted::new(&known, began, [None]);
+    let mut first = Scripted::new(&known, began, [Some(used_up(HOUR)), None]);
+    let mut later = Scripted::new(&known, began, [None]);
     let one_after_the_other = async {
         tokio::time::sleep(Duration::from_secs(60)).await;
-        drive_it(&later).await
+        drive_it(&mut later).await
     };
-    let ((ended, _), (later_ended, news)) = tokio::join!(drive_it(&first), one_after_the_other);
+    let ((ended, _), (later_ended, news)) = tokio::join!(drive_it(&mut first), one_after_the_other);
     assert_eq!((ended.is_ok(), later_ended.is_ok()), (true, true));
     assert_eq!(news, ["waiting 1 session limit"]);
     let made = later.made();
@@ -266,11 +273,11 @@ async fn a_plan_that_is_too_far_away_or_unknown_fails_at_once() {
         ),
     ] {
         let known = UsedUp::default();
-        let call = Scripted {
+        let mut call = Scripted {
             quota: quota.map(|max_wait_ms| QuotaWait { max_wait_ms }),
             ..Scripted::new(&known, Moment::now(), [Some(ends)])
         };
-        let (ended, news): (_, Vec<String>) = drive_it(&call).await;
+        let (ended, news): (_, Vec<String>) = drive_it(&mut call).await;
         assert_eq!((ended, news), (Err((Code::UsageLimit, 1)), expected));
         assert_eq!(call.made(), [0]);
     }
@@ -280,41 +287,41 @@ async fn a_plan_that_is_too_far_away_or_unknown_fails_at_once() {
 async fn who_may_not_wait_for_so_long_is_not_asked_where_that_is_known() {
     let known = UsedUp::default();
     plan(&known).note(&used_up(2 * HOUR), NOW);
-    let call = Scripted {
+    let mut call = Scripted {
         quota: Some(QuotaWait { max_wait_ms: HOUR }),
         ..Scripted::new(&known, Moment::now(), [None])
     };
-    assert_eq!(drive_it(&call).await, (Err((Code::UsageLimit, 0)), Vec::new()));
+    assert_eq!(drive_it(&mut call).await, (Err((Code::UsageLimit, 0)), Vec::new()));
     assert_eq!(call.made(), [0; 0]);
     // A call that does not wait for plans makes its attempt.
-    let call = Scripted {
+    let mut call = Scripted {
         quota: None,
         ..Scripted::new(&known, Moment::now(), [None])
     };
-    assert_eq!(drive_it(&call).await, (Ok(of_login()), Vec::new()));
+    assert_eq!(drive_it(&mut call).await, (Ok(of_login()), Vec::new()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_abort_ends_the_wait_at_once() {
     let known = UsedUp::default();
     let began = Moment::now();
-    let call = Scripted::new(&known, began, [Some(used_up(HOUR))]);
+    let mut call = Scripted::new(&known, began, [Some(used_up(HOUR))]);
     let (sink, mut events) = sink();
     let cancel = CancellationToken::new();
     let aborting = async {
         assert!(matches!(events.recv().await, Some(Event::Waiting { .. })));
         cancel.cancel();
     };
-    let (ended, ()) = tokio::join!(drive(&call, LimitsUsed::default(), &cancel, &sink), aborting);
-    assert!(matches!(ended, Ok(Ended::Cancelled)));
+    let (ended, ()) = tokio::join!(answer(&mut call, &cancel, &sink), aborting);
+    assert!(matches!(ended, Ended::Cancelled));
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_wait_counts_towards_the_longest() {
     let known = UsedUp::default();
-    let call = Scripted::new(&known, Moment::now(), (1..9).map(|hour| Some(used_up(hour * HOUR))));
-    let (ended, news) = drive_it(&call).await;
+    let mut call = Scripted::new(&known, Moment::now(), (1..9).map(|hour| Some(used_up(hour * HOUR))));
+    let (ended, news) = drive_it(&mut call).await;
     // The third wait ends after three hours and a little.
     assert_eq!(ended, Err((Code::UsageLimit, 4)));
     let hours = [1, 2, 3].map(|hour| format!("waiting {hour} session limit"));
@@ -324,14 +331,15 @@ async fn every_wait_counts_towards_the_longest() {
 #[tokio::test(start_paused = true)]
 async fn what_was_waited_before_counts_as_well() {
     let known = UsedUp::default();
-    let call = Scripted::new(&known, Moment::now(), [Some(used_up(HOUR))]);
-    let before = LimitsUsed {
-        attempts: 2,
-        waited_ms: 2 * HOUR + 1,
+    // Its second reply does not fit, and is asked for again.
+    let ends = [Some(used_up(2 * HOUR)), None, Some(used_up(4 * HOUR))];
+    let mut call = Scripted {
+        misfit: Some(2),
+        ..Scripted::new(&known, Moment::now(), ends)
     };
     let (sink, _events) = sink();
-    let ended = drive(&call, before, &CancellationToken::new(), &sink).await;
-    let Ok(Ended::Failed(error)) = ended else {
+    let ended = answer(&mut call, &CancellationToken::new(), &sink).await;
+    let Ended::Failed(error) = ended else {
         panic!("three hours are all it may wait: {ended:?}");
     };
     assert_eq!((error.code, error.attempts), (Code::UsageLimit, 3));
@@ -355,11 +363,11 @@ async fn a_budget_is_waited_for_as_a_plan_is() {
     let (known, began) = (UsedUp::default(), Moment::now());
     let ledger = one_per_hour();
     ledger.admit(NOW).await.unwrap();
-    let call = Scripted::new(&known, began, [None]);
+    let mut call = Scripted::new(&known, began, [None]);
     let (sink, mut events) = sink();
     let sink = sink.counting(Some(Arc::clone(&ledger)));
-    let ended = drive(&call, LimitsUsed::default(), &CancellationToken::new(), &sink).await;
-    assert!(matches!(ended, Ok(Ended::Replied(_))));
+    let ended = answer(&mut call, &CancellationToken::new(), &sink).await;
+    assert!(matches!(ended, Ended::Replied(_)));
     let [made] = call.made()[..] else { panic!("once") };
     assert!((HOUR..=HOUR + 5_000).contains(&made), "{made}");
     let Ok(Event::Waiting { until, reason }) = events.try_recv() else {
@@ -383,7 +391,7 @@ async fn an_attempt_that_asked_nobody_is_given_back_and_one_that_failed_is_not()
         (None, (Code::BudgetExceeded, 0)),
     ] {
         let is_missing = expected.0 == Code::CliNotFound;
-        let call = Scripted {
+        let mut call = Scripted {
             quota: None,
             policy: Policy::NEVER,
             in_queue: !is_missing,
@@ -391,8 +399,8 @@ async fn an_attempt_that_asked_nobody_is_given_back_and_one_that_failed_is_not()
         };
         let (sink, _events) = sink();
         let sink = sink.counting(Some(Arc::clone(&ledger)));
-        let ended = drive(&call, LimitsUsed::default(), &CancellationToken::new(), &sink).await;
-        let Ok(Ended::Failed(error)) = ended else {
+        let ended = answer(&mut call, &CancellationToken::new(), &sink).await;
+        let Ended::Failed(error) = ended else {
             panic!("it fails");
         };
         assert_eq!((error.code, error.attempts), expected);

@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
 use super::servers::{Wanted, login_missing};
-use super::sessions::{NotBegun, Sessions, Unsupported};
+use super::sessions::{Sessions, start_failed};
 use super::trial;
 use crate::admission::local_offset_min;
 use crate::auto;
@@ -20,11 +20,11 @@ use crate::capabilities;
 use crate::live_support::LiveSupport;
 use dfp_exchange::form::{Form, OwnProcess, SessionHome, SetupOf};
 use dfp_exchange::installed::{Binary, Installed};
-use dfp_exchange::live::idle_task::{NotReady, StartState};
+use dfp_exchange::live::idle_task::StartState;
 use dfp_exchange::live::setup::NextCall;
 use dfp_exchange::live::turn;
 use dfp_exchange::print::NotStarted;
-use dfp_exchange::{Evidence, Invocation};
+use dfp_exchange::{EndedProcess, Evidence, Invocation, Unusable};
 use dfp_model::error::ProviderError;
 use dfp_model::event::{EngineUsed, Reply};
 use dfp_model::message::ToolSpec;
@@ -107,17 +107,18 @@ pub(crate) async fn prewarm<F: Form>(
             _ => starting.spares().await,
         };
         match round {
-            Err(NotBegun::FlagRefused(_)) => {}
-            Err(NotBegun::Failed(error)) => return Err(error),
-            Err(NotBegun::Unsupported(Unsupported { reason, .. })) if is_auto => {
+            Err(Unusable::FlagRefused(_)) => {}
+            Err(Unusable::Failed(error)) => return Err(error),
+            Err(Unusable::Unsupported { reason, .. }) if is_auto => {
                 if let Some(error) = login_missing(engine, &reason) {
                     return Err(error);
                 }
                 capabilities::remember_unserved(F::ENGINE, &installed.binary, reason);
                 break;
             }
-            Err(NotBegun::Unsupported(Unsupported { reason, evidence, .. })) => {
-                return Err(auto::refused(engine, F::ENGINE, &reason, evidence.as_deref()));
+            Err(Unusable::Unsupported { reason, ended, .. }) => {
+                let evidence = ended.as_ref().map(|ended| &ended.evidence);
+                return Err(auto::refused(engine, F::ENGINE, &reason, evidence));
             }
             Ok(()) | Err(_) => break,
         }
@@ -138,43 +139,44 @@ impl<F: Form> Starting<'_, F> {
     }
 
     /// Starts as many processes as `spares` says, at least one, and waits until each is ready.
-    async fn spares(&self) -> Result<(), NotBegun> {
+    async fn spares(&self) -> Result<(), Unusable> {
         let Starting { sessions, engine, .. } = self;
         let pool = &sessions.pool;
         let number = pool.spares().max(1);
         let started = pool.prewarm(number, self.env, self.setup, |place| self.start(place));
-        for mut one in started.map_err(|error| NotBegun::of_start(engine, &error))? {
-            let Some(not_ready) = failure(&mut one, self.setup.is_some()).await else {
+        for mut one in started.map_err(|error| start_failed(engine, &error))? {
+            let Some((reason, process)) = failure(&mut one, self.setup.is_some()).await else {
                 continue;
             };
             let invocation = Invocation::of(engine.id(), &self.installed.line);
-            let (reason, ended) = turn::why_not_ready(invocation, &not_ready, &ProcessLimits::default());
+            let (reason, ended) = turn::why_not_ready(invocation, reason, process, &ProcessLimits::default());
             if let Some(flag) = &ended.refused_flag {
                 capabilities::remember_refused(&self.installed.binary, flag);
-                return Err(NotBegun::FlagRefused(flag.clone()));
+                return Err(Unusable::FlagRefused(flag.clone()));
             }
             return Err(match reason {
-                Some(reason) => NotBegun::Unsupported(Unsupported {
-                    evidence: Some(Box::new(ended.evidence)),
-                    ..Unsupported::because(reason)
-                }),
-                None => NotBegun::Failed(not_ready_error(engine, ended.evidence)),
+                Some(reason) => Unusable::Unsupported {
+                    reason,
+                    may_have_asked: false,
+                    ended: Some(Box::new(ended)),
+                },
+                None => Unusable::Failed(not_ready_error(engine, ended.evidence)),
             });
         }
         Ok(())
     }
 
     /// Starts one process of a CLI of which nothing is known, and tries it.
-    async fn tried(&self) -> Result<(), NotBegun> {
+    async fn tried(&self) -> Result<(), Unusable> {
         let Starting { sessions, engine, .. } = self;
         let Some(place) = sessions.pool.place_now() else {
             return Ok(());
         };
-        let session = self.start(place).map_err(|error| NotBegun::of_start(engine, &error))?;
+        let session = self.start(place).map_err(|error| start_failed(engine, &error))?;
         let trial = trial::run::<F>(engine, session, self.installed, self.setup);
         match engine.lifecycle.closing.run_until_cancelled(trial).await {
             Some(Ok(session)) => sessions.pool.add_ready(*session, self.env, self.setup),
-            Some(Err(error @ (NotBegun::FlagRefused(_) | NotBegun::Failed(_)))) => return Err(error),
+            Some(Err(error @ (Unusable::FlagRefused(_) | Unusable::Failed(_)))) => return Err(error),
             // The call will be made by another engine.
             Some(Err(_)) | None => {}
         }
@@ -252,16 +254,19 @@ fn not_ready_error(engine: &Base, evidence: Evidence) -> Box<ProviderError> {
 }
 
 /// Waits until a process that was started ahead is ready, with its setup if it `has_setup`, or a call has taken it. Returns the
-/// reason if it has failed.
-async fn failure(start_state: &mut watch::Receiver<StartState>, has_setup: bool) -> Option<Arc<NotReady>> {
+/// reason, if one is known, and the end of the process if it has failed.
+async fn failure(
+    start_state: &mut watch::Receiver<StartState>,
+    has_setup: bool,
+) -> Option<(Option<String>, EndedProcess)> {
     let is_settled = |now: &StartState| match now {
         StartState::Starting => false,
         StartState::Ready { is_primed } => *is_primed || !has_setup,
-        StartState::Failed(_) => true,
+        StartState::Failed { .. } => true,
     };
     let settled = start_state.wait_for(is_settled).await;
     match settled.as_deref() {
-        Ok(StartState::Failed(not_ready)) => Some(Arc::clone(not_ready)),
+        Ok(StartState::Failed { reason, process }) => Some((reason.clone(), (**process).clone())),
         _ => None,
     }
 }
@@ -333,25 +338,24 @@ fn ready<T>(
     engine: &Base,
     used: EngineUsed,
     binary: &Binary,
-    started: Result<T, NotBegun>,
+    started: Result<T, Unusable>,
 ) -> Result<Option<T>, Box<ProviderError>> {
     match started {
         Ok(server) => Ok(Some(server)),
-        Err(NotBegun::Cancelled | NotBegun::NotLookedAt | NotBegun::Left(_)) => Ok(None),
-        Err(NotBegun::Failed(error)) => Err(error),
+        Err(Unusable::Cancelled | Unusable::Vanished | Unusable::NotLookedAt | Unusable::Left(_)) => Ok(None),
+        Err(Unusable::Failed(error)) => Err(error),
         // The call itself is made without the flag.
-        Err(NotBegun::FlagRefused(flag)) => {
+        Err(Unusable::FlagRefused(flag)) => {
             capabilities::remember_refused(binary, &flag);
             Ok(None)
         }
-        Err(NotBegun::Unsupported(unsupported)) if engine.has_another_form() => {
-            capabilities::remember_not_begun(used, binary, unsupported.reason);
+        Err(Unusable::Unsupported { reason, .. }) if engine.has_another_form() => {
+            capabilities::remember_not_begun(used, binary, reason);
             Ok(None)
         }
-        Err(NotBegun::Unserved(unserved)) => Err(auto::refused(engine, used, &unserved.why, None)),
-        Err(NotBegun::Unsupported(unsupported)) => {
-            let evidence = unsupported.evidence.as_deref();
-            Err(auto::refused(engine, used, &unsupported.reason, evidence))
+        Err(Unusable::Unsupported { reason, ended, .. }) => {
+            let evidence = ended.as_ref().map(|ended| &ended.evidence);
+            Err(auto::refused(engine, used, &reason, evidence))
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::servers::login_missing;
-use super::sessions::{Begun, NotBegun, Sessions, TurnAsked, Unsupported, store_warning, warning};
+use super::sessions::{Begun, Sessions, TurnAsked, store_warning, warning};
 use crate::attempt::{AttemptOutcome, AttemptStart, run_attempt};
 use crate::auto;
 use crate::base::{Base, not_found};
@@ -70,7 +70,7 @@ pub(crate) async fn drive<F: Form>(
     };
     attempt.start_clock();
     let mut takes_waiting = true;
-    let unsupported = loop {
+    let (reason, may_have_asked, ended) = loop {
         let installed = Arc::clone(&decided.installed);
         let asked = TurnAsked {
             attempt,
@@ -80,36 +80,11 @@ pub(crate) async fn drive<F: Form>(
             is_looked_at: decided.is_looked_at,
             takes_waiting,
         };
-        let begun = match in_time(attempt, F::ENGINE, sessions.begin(&asked)).await {
-            Ok(begun) => begun,
-            Err(NotBegun::NotLookedAt) => {
-                let now = Decided::looked_at::<F>(engine, call, base_env)?;
-                let is_same_file = now.file() == decided.file();
-                decided = now;
-                if decided.leaves(attempt, F::ENGINE).await? {
-                    return Ok(None);
-                }
-                if !is_same_file {
-                    drop(permit);
-                    permit = match attempt.permit(decided.file(), info).await {
-                        Some(permit) => permit,
-                        None => return Ok(Some(AttemptOutcome::Cancelled)),
-                    };
-                }
-                continue;
-            }
-            Err(NotBegun::Cancelled) => return Ok(Some(AttemptOutcome::Cancelled)),
-            Err(NotBegun::Failed(error)) => return Err(error),
-            Err(NotBegun::Left(_)) if is_auto => return Ok(None),
-            Err(NotBegun::Left(why)) => return Err(auto::refused(engine, F::ENGINE, why, None)),
-            Err(NotBegun::FlagRefused(flag)) => {
-                capabilities::remember_refused(&installed.binary, &flag);
-                return Ok(Some(AttemptOutcome::FlagRefused(flag)));
-            }
-            Err(NotBegun::Unserved(unserved)) => break Unsupported::because(unserved.why),
-            Err(NotBegun::Unsupported(unsupported)) => break unsupported,
+        let outcome = match in_time(attempt, F::ENGINE, sessions.begin(&asked)).await {
+            Ok(begun) => turn(attempt, &installed, begun, &reading, info).await,
+            Err(why) => Err(why),
         };
-        match turn(attempt, &installed, begun, &reading, info).await {
+        match outcome {
             Ok(outcome) => {
                 // A reply that its caller has is in the store.
                 if let Some(kept) = sessions.form.kept() {
@@ -125,27 +100,38 @@ pub(crate) async fn drive<F: Form>(
                 }
                 return Ok(Some(outcome));
             }
+            Err(Unusable::FlagRefused(flag)) => {
+                capabilities::remember_refused(&installed.binary, &flag);
+                return Ok(Some(AttemptOutcome::FlagRefused(flag)));
+            }
+            Err(Unusable::Cancelled) => return Ok(Some(AttemptOutcome::Cancelled)),
             Err(Unusable::Failed(error)) => return Err(error),
+            Err(Unusable::Left(_)) if is_auto => return Ok(None),
+            Err(Unusable::Left(why)) => return Err(auto::refused(engine, F::ENGINE, why, None)),
             Err(Unusable::Vanished) => takes_waiting = false,
+            Err(Unusable::NotLookedAt) => {
+                let now = Decided::looked_at::<F>(engine, call, base_env)?;
+                let is_same_file = now.file() == decided.file();
+                decided = now;
+                if decided.leaves(attempt, F::ENGINE).await? {
+                    return Ok(None);
+                }
+                if !is_same_file {
+                    drop(permit);
+                    permit = match attempt.permit(decided.file(), info).await {
+                        Some(permit) => permit,
+                        None => return Ok(Some(AttemptOutcome::Cancelled)),
+                    };
+                }
+            }
             Err(Unusable::Unsupported {
                 reason,
                 may_have_asked,
                 ended,
-            }) => {
-                break Unsupported {
-                    reason,
-                    may_have_asked,
-                    evidence: ended.map(|ended| Box::new(ended.evidence)),
-                };
-            }
+            }) => break (reason, may_have_asked, ended),
         }
     };
     drop(permit);
-    let Unsupported {
-        reason,
-        may_have_asked,
-        evidence,
-    } = unsupported;
     if let Some(error) = login_missing(engine, &reason) {
         return Err(error);
     }
@@ -158,7 +144,12 @@ pub(crate) async fn drive<F: Form>(
     }
     // No model is asked twice.
     if !engine.has_another_form() || may_have_asked {
-        return Err(auto::refused(engine, F::ENGINE, &reason, evidence.as_deref()));
+        return Err(auto::refused(
+            engine,
+            F::ENGINE,
+            &reason,
+            ended.as_ref().map(|ended| &ended.evidence),
+        ));
     }
     attempt.warn(fallen_back(F::ENGINE, &reason)).await;
     Ok(None)
@@ -238,8 +229,8 @@ impl Decided {
 async fn in_time<T>(
     attempt: &CliAttempt<'_>,
     engine: EngineUsed,
-    starting: impl Future<Output = Result<T, NotBegun>>,
-) -> Result<T, NotBegun> {
+    starting: impl Future<Output = Result<T, Unusable>>,
+) -> Result<T, Unusable> {
     let limit = attempt.limits(engine).timeout;
     let since = attempt.start_clock();
     let late = async {
@@ -250,12 +241,12 @@ async fn in_time<T>(
     };
     tokio::select! {
         biased;
-        () = attempt.call.cancel.cancelled() => Err(NotBegun::Cancelled),
+        () = attempt.call.cancel.cancelled() => Err(Unusable::Cancelled),
         started = starting => started,
         () = late => {
             let limit = limit.unwrap_or_default().as_millis();
             let reason = format!("no answer within {limit} ms: the CLI did not become ready");
-            Err(NotBegun::Failed(attempt.call.engine.refuse(Code::Timeout, reason)))
+            Err(Unusable::Failed(attempt.call.engine.refuse(Code::Timeout, reason)))
         }
     }
 }

@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::sessions::{NotBegun, Sessions, Unsupported};
+use super::sessions::{Sessions, start_failed};
 use crate::admission::local_offset_min;
 use crate::base::Base;
 use crate::capabilities;
 use crate::lifecycle::Lifecycle;
-use dfp_exchange::Invocation;
 use dfp_exchange::form::{Form, Processes, Proof, ServerStart, SetupOf};
 use dfp_exchange::host::{Host, of_exit};
 use dfp_exchange::installed::{Binary, Installed};
 use dfp_exchange::print::NotStarted;
+use dfp_exchange::{Invocation, Unusable};
 use dfp_model::error::{Category, Code, ProviderError};
 use dfp_process::activity::now_ms;
 use dfp_process::{End, Exit, ProcessLimits, Vars, resident_bytes};
@@ -230,7 +230,7 @@ impl<F: Form> Sessions<F> {
         self: &Arc<Self>,
         engine: &Arc<Base>,
         wanted: Wanted<'_, F>,
-    ) -> Result<Arc<F::Server>, NotBegun> {
+    ) -> Result<Arc<F::Server>, Unusable> {
         let key = ServerKey::new(wanted.env, &wanted.installed.binary);
         if let Some(found) = self.find(engine, &key, wanted).await {
             return Ok(found);
@@ -283,7 +283,7 @@ impl<F: Form> Sessions<F> {
         engine: &Base,
         wanted: Wanted<'_, F>,
         others: &[Arc<F::Server>],
-    ) -> Result<F::Server, NotBegun> {
+    ) -> Result<F::Server, Unusable> {
         let Wanted { installed, env, setup } = wanted;
         let start = ServerStart {
             installed,
@@ -303,7 +303,7 @@ impl<F: Form> Sessions<F> {
                     Ok(())
                 }
             };
-            reason.map_err(|reason| NotBegun::Unsupported(Unsupported::because(reason)))?;
+            reason.map_err(|reason| Unusable::unsupported(reason))?;
         }
         Ok(server)
     }
@@ -365,20 +365,20 @@ impl<F: Form> Wanted<'_, F> {
 }
 
 /// The reason for which there is no server of `installed`.
-fn not_ready(engine: &Base, installed: &Installed, error: NotStarted) -> NotBegun {
+fn not_ready(engine: &Base, installed: &Installed, error: NotStarted) -> Unusable {
     match error {
         NotStarted::Unsupported(reason) => match login_missing(engine, &reason) {
-            Some(error) => NotBegun::Failed(error),
-            None => NotBegun::Unsupported(Unsupported::because(reason)),
+            Some(error) => Unusable::Failed(error),
+            None => Unusable::unsupported(reason),
         },
         NotStarted::Refused(message) => refused(engine, &message),
-        NotStarted::Ended(None) => NotBegun::Unsupported(Unsupported::because("it ended before it was ready")),
-        NotStarted::Ended(Some(exit)) if matches!(exit.end, End::Cancelled | End::Closed) => NotBegun::Cancelled,
+        NotStarted::Ended(None) => Unusable::unsupported("it ended before it was ready"),
+        NotStarted::Ended(Some(exit)) if matches!(exit.end, End::Cancelled | End::Closed) => Unusable::Cancelled,
         NotStarted::Ended(Some(exit)) => ended_early(engine, installed, &exit),
         error @ (NotStarted::Process(_)
         | NotStarted::Scratch { .. }
         | NotStarted::OutOfReach(_)
-        | NotStarted::Tools(_)) => NotBegun::of_start(engine, &error),
+        | NotStarted::Tools(_)) => start_failed(engine, &error),
     }
 }
 
@@ -396,7 +396,7 @@ pub(super) fn login_missing(engine: &Base, reason: &str) -> Option<Box<ProviderE
 
 /// Judges a server that has refused to serve: its configuration is wrong, which is this call's failure, or it does not know such
 /// requests.
-fn refused(engine: &Base, message: &str) -> NotBegun {
+fn refused(engine: &Base, message: &str) -> Unusable {
     let found = classify(&classify::FailureFacts {
         provider: engine.id(),
         stderr_text: Some(message),
@@ -406,20 +406,20 @@ fn refused(engine: &Base, message: &str) -> NotBegun {
     });
     match found.code {
         Code::Unknown | Code::EmptyResponse | Code::Crashed | Code::UnsupportedFlag | Code::InvalidOption => {
-            NotBegun::Unsupported(Unsupported::because(format!("it refuses: {message}")))
+            Unusable::unsupported(format!("it refuses: {message}"))
         }
-        _ => NotBegun::Failed(Box::new(found.into_error(engine.id()))),
+        _ => Unusable::Failed(Box::new(found.into_error(engine.id()))),
     }
 }
 
 /// Judges a server that has ended before it was ready: its configuration is wrong, or the CLI has no servers.
-fn ended_early(engine: &Base, installed: &Installed, exit: &Exit) -> NotBegun {
+fn ended_early(engine: &Base, installed: &Installed, exit: &Exit) -> Unusable {
     if let Some(error) = engine.crash(exit) {
-        return NotBegun::Failed(error);
+        return Unusable::Failed(error);
     }
     let ended = Invocation::of(engine.id(), &installed.line).ended(of_exit(exit), &ProcessLimits::default());
     if let Some(flag) = ended.refused_flag {
-        return NotBegun::FlagRefused(flag);
+        return Unusable::FlagRefused(flag);
     }
     let found = classify(&classify::FailureFacts {
         provider: engine.id(),
@@ -436,12 +436,13 @@ fn ended_early(engine: &Base, installed: &Installed, exit: &Exit) -> NotBegun {
                 Some(flag) => format!("it does not know {flag}"),
                 None => format!("it ended instead of becoming ready: {}", found.reason),
             };
-            NotBegun::Unsupported(Unsupported {
-                evidence: Some(Box::new(ended.evidence)),
-                ..Unsupported::because(reason)
-            })
+            Unusable::Unsupported {
+                reason,
+                may_have_asked: false,
+                ended: Some(Box::new(ended)),
+            }
         }
-        _ => NotBegun::Failed(Box::new(found.into_error(engine.id()))),
+        _ => Unusable::Failed(Box::new(found.into_error(engine.id()))),
     }
 }
 
@@ -454,7 +455,7 @@ mod tests {
 
     /// The judgement of a codex server that ends with this code and stderr, whose command line has `--some-flag` as an optional
     /// flag.
-    fn of_end(code: i32, stderr: &str) -> NotBegun {
+    fn of_end(code: i32, stderr: &str) -> Unusable {
         let base = Base::new("codex", r#"{"engine": "live"}"#, u64::MAX).unwrap();
         let known = dfp_provider::command::Installed::default();
         let mut line = dfp_provider::command::build(base.provider(), &base.options, Mode::Live, true, &known).unwrap();
@@ -489,7 +490,7 @@ mod tests {
     #[test]
     fn a_server_without_a_flag_it_can_do_without_is_started_once_more() {
         let end = of_end(2, "error: unexpected argument '--some-flag' found\n");
-        let NotBegun::FlagRefused(flag) = end else {
+        let Unusable::FlagRefused(flag) = end else {
             panic!("not a refused flag")
         };
         assert_eq!(flag, "--some-flag");
@@ -498,12 +499,17 @@ mod tests {
     #[test]
     fn a_server_without_a_flag_it_needs_does_not_serve() {
         let end = of_end(2, "error: unexpected argument '--listen' found\n");
-        let NotBegun::Unsupported(unsupported) = end else {
+        let Unusable::Unsupported {
+            reason,
+            may_have_asked,
+            ended,
+        } = end
+        else {
             panic!("not unsupported")
         };
-        assert_eq!(unsupported.reason, "it does not know --listen");
-        assert!(!unsupported.may_have_asked);
-        assert!(unsupported.evidence.is_some());
+        assert_eq!(reason, "it does not know --listen");
+        assert!(!may_have_asked);
+        assert!(ended.is_some());
     }
 
     #[test]
@@ -541,20 +547,20 @@ mod tests {
     #[test]
     fn a_refusal_for_a_broken_configuration_is_the_calls_failure_alone() {
         let base = Base::new("codex", "{}", u64::MAX).unwrap();
-        let NotBegun::Failed(error) = refused(&base, "failed to load configuration: config.toml:1:1: invalid TOML")
+        let Unusable::Failed(error) = refused(&base, "failed to load configuration: config.toml:1:1: invalid TOML")
         else {
             panic!("not a failure of the call's")
         };
         assert_eq!(error.code, Code::InvalidConfig);
-        let NotBegun::Unsupported(unsupported) = refused(&base, "unknown variant `initialize`") else {
+        let Unusable::Unsupported { reason, .. } = refused(&base, "unknown variant `initialize`") else {
             panic!("not unsupported")
         };
-        assert_eq!(unsupported.reason, "it refuses: unknown variant `initialize`");
+        assert_eq!(reason, "it refuses: unknown variant `initialize`");
     }
 
     #[test]
     fn a_killed_server_says_nothing_of_its_program() {
-        let NotBegun::Failed(error) = of_end(137, "") else {
+        let Unusable::Failed(error) = of_end(137, "") else {
             panic!("not a failure of the call's")
         };
         assert_eq!(error.code, Code::Crashed);

@@ -15,7 +15,7 @@ use crate::base::{Base, not_started};
 use crate::capabilities;
 use crate::cli_attempt::CliAttempt;
 use crate::content::refuse_content;
-use crate::live_support::{LiveSupport, Unserved};
+use crate::live_support::LiveSupport;
 use dfp_exchange::form::{
     Caller, Form, InServer, InputOf, OwnProcess, Processes, Retold, SentText, SessionCall, SessionHome, SetupOf,
     ToStart, WhyAnew,
@@ -26,8 +26,8 @@ use dfp_exchange::live::pool::{Bounds, EvictionReason, Pool, SessionKey};
 use dfp_exchange::live::session::{Origin, Session, TurnInput};
 use dfp_exchange::live::turn::{Kept, Park, Turn, TurnStart};
 use dfp_exchange::print::NotStarted;
-use dfp_exchange::{Evidence, Invocation};
-use dfp_model::error::{Code, ProviderError};
+use dfp_exchange::{Invocation, Unusable};
+use dfp_model::error::Code;
 use dfp_model::event::{Event, SessionUsed};
 use dfp_model::message::content::{self, Accepts};
 use dfp_process::StartError;
@@ -59,7 +59,7 @@ impl<'a, F: Form> TurnAsked<'a, F> {
     }
 
     /// The input of a session that knows nothing, which may be one of `server`, or in a process that is to be started.
-    fn whole(&self, form: &F, server: Option<&F::Server>, starts: bool) -> Result<InputOf<F>, NotBegun> {
+    fn whole(&self, form: &F, server: Option<&F::Server>, starts: bool) -> Result<InputOf<F>, Unusable> {
         let engine = self.attempt.call.engine;
         let check = engine.provider.checks.live;
         let start = starts.then(|| ToStart {
@@ -76,12 +76,12 @@ impl<'a, F: Form> TurnAsked<'a, F> {
         };
         form.whole(self.call, &caller).map_err(|source| {
             let folder = std::env::temp_dir();
-            NotBegun::of_start(engine, &NotStarted::Scratch { folder, source })
+            start_failed(engine, &NotStarted::Scratch { folder, source })
         })
     }
 
     /// Loads what the store has of the thread, for a session that knows nothing, which may be one of `server`.
-    async fn recollect(&self, form: &F, server: Option<&F::Server>) -> Result<(), NotBegun> {
+    async fn recollect(&self, form: &F, server: Option<&F::Server>) -> Result<(), Unusable> {
         let engine = self.attempt.call.engine;
         let key = self.key();
         let caller = Caller {
@@ -95,7 +95,7 @@ impl<'a, F: Form> TurnAsked<'a, F> {
             let StoreRefused { folder, why } = refused;
             let reason = format!("option \"sessions.store\" names a folder that can't be used: {folder}: {why}");
             let error = engine.refuse(Code::InvalidOption, reason);
-            NotBegun::Failed(Box::new(
+            Unusable::Failed(Box::new(
                 error.with_hint("name a folder of yours alone, or one that is not there yet"),
             ))
         })
@@ -105,8 +105,8 @@ impl<'a, F: Form> TurnAsked<'a, F> {
     ///
     /// # Errors
     /// `NotLookedAt` if nobody has looked at it for this turn.
-    pub fn looked_at(&self) -> Result<&'a Installed, NotBegun> {
-        self.is_looked_at.then_some(self.installed).ok_or(NotBegun::NotLookedAt)
+    pub fn looked_at(&self) -> Result<&'a Installed, Unusable> {
+        self.is_looked_at.then_some(self.installed).ok_or(Unusable::NotLookedAt)
     }
 }
 
@@ -124,50 +124,11 @@ pub(crate) struct Begun<F: Form> {
     pub figures: Value,
 }
 
-/// The reason for which a turn was not begun.
-pub(crate) enum NotBegun {
-    Cancelled,
-    /// The CLI serves the engine, but not this call, for this reason.
-    Left(&'static str),
-    /// No session waits for the turn, and the installed CLI has to be looked at before another is started: look again, then retry.
-    NotLookedAt,
-    /// The CLI has refused a flag that the call can do without.
-    FlagRefused(String),
-    /// Another call has just found out that the installed CLI does not serve the engine.
-    Unserved(Unserved),
-    /// This turn has found out that the installed CLI does not serve the engine.
-    Unsupported(Unsupported),
-    Failed(Box<ProviderError>),
-}
-
-impl NotBegun {
-    /// The reason for which there is no process.
-    pub fn of_start(engine: &Base, error: &NotStarted) -> NotBegun {
-        match error {
-            NotStarted::Process(StartError::Cancelled) => NotBegun::Cancelled,
-            error => NotBegun::Failed(not_started(engine, error)),
-        }
-    }
-}
-
-/// The finding that the installed CLI lacks something that a form needs.
-pub(crate) struct Unsupported {
-    /// The missing feature, in words.
-    pub reason: String,
-    /// True if a model may have been asked already.
-    pub may_have_asked: bool,
-    /// The evidence of how its process has ended, if it has.
-    pub evidence: Option<Box<Evidence>>,
-}
-
-impl Unsupported {
-    /// The finding for this reason, made before any model was asked.
-    pub fn because(reason: impl Into<String>) -> Unsupported {
-        Unsupported {
-            reason: reason.into(),
-            may_have_asked: false,
-            evidence: None,
-        }
+/// The reason for which there is no process.
+pub(super) fn start_failed(engine: &Base, error: &NotStarted) -> Unusable {
+    match error {
+        NotStarted::Process(StartError::Cancelled) => Unusable::Cancelled,
+        error => Unusable::Failed(not_started(engine, error)),
     }
 }
 
@@ -270,7 +231,7 @@ impl<F: Form> Sessions<F> {
 
     /// Begins a turn of a session that knows the thread's beginning, or of another. The future is dropped when the call's time is
     /// up.
-    pub async fn begin(self: &Arc<Self>, asked: &TurnAsked<'_, F>) -> Result<Begun<F>, NotBegun> {
+    pub async fn begin(self: &Arc<Self>, asked: &TurnAsked<'_, F>) -> Result<Begun<F>, Unusable> {
         let TurnAsked { attempt, call, .. } = *asked;
         let engine = attempt.call.engine;
         let key = asked.key();
@@ -305,7 +266,7 @@ impl<F: Form> Sessions<F> {
             && let Some(who) = session.blind_model().await
         {
             session.end();
-            return Err(NotBegun::Failed(refuse_content(engine, &refused, &who, &Accepts::TEXT)));
+            return Err(Unusable::Failed(refuse_content(engine, &refused, &who, &Accepts::TEXT)));
         }
         let retold = F::retold(&input);
         let session_used = match origin {
@@ -363,7 +324,7 @@ impl<F: Form> Sessions<F> {
         asked: &TurnAsked<'_, F>,
         key: &SessionKey<SetupOf<F>>,
         tried: Option<Box<F::Session>>,
-    ) -> Result<Found<F>, NotBegun> {
+    ) -> Result<Found<F>, Unusable> {
         if let Some(session) = tried {
             asked.recollect(&self.form, None).await?;
             return Ok((session, asked.whole(&self.form, None, false)?, Origin::Fresh));
@@ -390,7 +351,7 @@ impl<F: Form> Sessions<F> {
         };
         let server = self.server(engine, wanted).await?;
         if let Some(what) = F::lacks(&server, setup) {
-            return Err(NotBegun::Left(what));
+            return Err(Unusable::Left(what));
         }
         asked.recollect(&self.form, Some(&server)).await?;
         let input = asked.whole(&self.form, Some(&server), false)?;
@@ -401,7 +362,7 @@ impl<F: Form> Sessions<F> {
             tracker: &engine.lifecycle.runs,
         };
         let session = self.form.session(SessionHome::Shared(place));
-        let session = session.map_err(|error| NotBegun::of_start(engine, &error))?;
+        let session = session.map_err(|error| start_failed(engine, &error))?;
         Ok((Box::new(session), input, Origin::Fresh))
     }
 
@@ -412,13 +373,13 @@ impl<F: Form> Sessions<F> {
         asked: &TurnAsked<'_, F>,
         setup: Option<&Arc<SetupOf<F>>>,
         input: Option<&InputOf<F>>,
-    ) -> Result<F::Session, NotBegun> {
+    ) -> Result<F::Session, Unusable> {
         let call = asked.attempt.call;
         let place = match call.request.nested_permit {
             Some(_) => None,
             None => match call.cancel.run_until_cancelled(self.pool.place()).await {
                 Some(place) => place.map(Permit::taken),
-                None => return Err(NotBegun::Cancelled),
+                None => return Err(Unusable::Cancelled),
             },
         };
         let home = SessionHome::Own(Box::new(OwnProcess {
@@ -429,7 +390,7 @@ impl<F: Form> Sessions<F> {
             input,
         }));
         let started = self.form.session(home);
-        started.map_err(|error| NotBegun::of_start(call.engine, &error))
+        started.map_err(|error| start_failed(call.engine, &error))
     }
 
     /// The decision what becomes of the session when its turn has a reply.

@@ -7,16 +7,15 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::servers::login_missing;
-use super::sessions::{NotBegun, Sessions, TurnAsked, Unsupported};
+use super::sessions::{Sessions, TurnAsked};
 use crate::base::Base;
 use crate::capabilities;
 use crate::live_support::{self, LiveSupport};
-use dfp_exchange::Invocation;
 use dfp_exchange::form::{Form, SetupOf};
 use dfp_exchange::installed::Installed;
-use dfp_exchange::live::idle_task::NotReady;
 use dfp_exchange::live::session::{Pulse, Session};
 use dfp_exchange::live::turn;
+use dfp_exchange::{Invocation, Unusable};
 use dfp_model::event::EngineUsed;
 use dfp_process::ProcessLimits;
 use dfp_provider::options::EngineKind;
@@ -43,7 +42,7 @@ impl<S: Session> Drop for EndOnDrop<S> {
 pub(super) async fn of_call<F: Form>(
     sessions: &Sessions<F>,
     asked: &TurnAsked<'_, F>,
-) -> Result<Option<Box<F::Session>>, NotBegun> {
+) -> Result<Option<Box<F::Session>>, Unusable> {
     let call = asked.attempt.call;
     let engine = call.engine;
     if engine.options.engine != EngineKind::Auto || !matches!(asked.support, LiveSupport::Unknown(_)) {
@@ -53,7 +52,7 @@ pub(super) async fn of_call<F: Form>(
     let binary = &installed.binary;
     let lock = capabilities::trial_of(binary);
     let Some(_trying) = call.cancel.run_until_cancelled(lock.lock()).await else {
-        return Err(NotBegun::Cancelled);
+        return Err(Unusable::Cancelled);
     };
     // Another call may have tried the CLI meanwhile.
     match engine
@@ -61,13 +60,13 @@ pub(super) async fn of_call<F: Form>(
         .map(|now| now.support_now(&engine.provider, EngineUsed::Live))
     {
         Ok(LiveSupport::Served(_)) => return Ok(None),
-        Ok(LiveSupport::Unserved(unserved)) => return Err(NotBegun::Unserved(unserved)),
+        Ok(LiveSupport::Unserved(unserved)) => return Err(Unusable::unsupported(unserved.why)),
         Ok(LiveSupport::Unknown(_)) | Err(_) => {}
     }
     let session = sessions.start(asked, None, None).await?;
     let trial = run::<F>(engine, session, installed, Some(&asked.call.setup));
     match call.cancel.run_until_cancelled(trial).await {
-        None => Err(NotBegun::Cancelled),
+        None => Err(Unusable::Cancelled),
         Some(tried) => tried.map(Some),
     }
 }
@@ -82,7 +81,7 @@ pub(super) async fn run<F: Form>(
     session: F::Session,
     installed: &Installed,
     setup: Option<&Arc<SetupOf<F>>>,
-) -> Result<Box<F::Session>, NotBegun> {
+) -> Result<Box<F::Session>, Unusable> {
     let binary = &installed.binary;
     let limit = match binary.launcher() {
         Some(_) => LAUNCHED_TRIAL,
@@ -101,7 +100,7 @@ pub(super) async fn run<F: Form>(
         None => Ok(Pulse::Ended),
     };
     let Some(session) = guarded.0.take() else {
-        return Err(NotBegun::Unsupported(Unsupported::because("it has ended")));
+        return Err(Unusable::unsupported("it has ended"));
     };
     let reason = match outcome {
         Ok(Pulse::Ready { .. }) => match too_old(engine, &session) {
@@ -124,17 +123,16 @@ pub(super) async fn run<F: Form>(
         }
         Ok(Pulse::Alive | Pulse::TurnOver | Pulse::Ended | Pulse::Lost) => {
             let Some(process) = session.ended(true).await else {
-                return Err(NotBegun::Unsupported(Unsupported::because("it has ended")));
+                return Err(Unusable::unsupported("it has ended"));
             };
-            let not_ready = NotReady { reason: None, process };
-            if let Some(error) = engine.crash(&not_ready.process.exit) {
-                return Err(NotBegun::Failed(error));
+            if let Some(error) = engine.crash(&process.exit) {
+                return Err(Unusable::Failed(error));
             }
             let invocation = Invocation::of(engine.id(), &installed.line);
-            let (reason, ended) = turn::why_not_ready(invocation, &not_ready, &ProcessLimits::default());
+            let (reason, ended) = turn::why_not_ready(invocation, None, process, &ProcessLimits::default());
             if let Some(flag) = ended.refused_flag {
                 capabilities::remember_refused(binary, &flag);
-                return Err(NotBegun::FlagRefused(flag));
+                return Err(Unusable::FlagRefused(flag));
             }
             reason.unwrap_or_else(|| "it ended instead of answering the handshake".to_owned())
         }
@@ -145,10 +143,10 @@ pub(super) async fn run<F: Form>(
         }
     };
     if let Some(error) = login_missing(engine, &reason) {
-        return Err(NotBegun::Failed(error));
+        return Err(Unusable::Failed(error));
     }
     capabilities::remember_unserved(EngineUsed::Live, binary, reason.clone());
-    Err(NotBegun::Unsupported(Unsupported::because(reason)))
+    Err(Unusable::unsupported(reason))
 }
 
 fn too_old(engine: &Base, session: &impl Session) -> Option<String> {

@@ -1,4 +1,5 @@
 use std::future::pending;
+use std::ops::ControlFlow;
 
 use super::*;
 use crate::live::session::Pulse;
@@ -122,7 +123,7 @@ async fn steps(turn: &mut Turn<Pieces>) -> Vec<usize> {
         let mut events = Vec::new();
         let progress = turn.next(&mut events).await;
         steps.push(events.len());
-        if progress == Progress::Over {
+        if progress == ControlFlow::Break(()) {
             return steps;
         }
     }
@@ -133,7 +134,7 @@ async fn a_turn_stands_still_until_what_it_told_was_taken() {
     let Begun { mut turn, log, .. } = begin(reply);
     assert_eq!((log.said(), turn.has_begun()), (vec![], false));
     let mut events = Vec::new();
-    assert_eq!(turn.next(&mut events).await, Progress::More);
+    assert_eq!(turn.next(&mut events).await, ControlFlow::Continue(()));
     assert_eq!((events.len(), log.said(), turn.received_bytes()), (1, vec!["a"], 1));
     assert_eq!(steps(&mut turn).await, [1, 1]);
     assert_eq!((log.said(), turn.has_begun()), (vec!["a", "b"], true));
