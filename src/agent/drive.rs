@@ -30,7 +30,7 @@ use dfp_model::message::Spent;
 use dfp_model::message::{Message, ToolCall};
 use dfp_process::limit::NestedPermit;
 use dfp_provider::classify::hint;
-use dfp_run::{Ended, schemas};
+use dfp_run::{Ended, structured};
 
 /// Compiles the schemas of the agent's tools. For the run's own agent all schemas of the run are compiled, those of the other agents and of the
 /// answer too, so that a wrong one fails the run at its beginning.
@@ -365,7 +365,7 @@ impl Driver<'_> {
     async fn feed(&mut self, state: State, input: Input) -> State {
         // These steps check arguments against a schema, which may take long: they run aside from the runtime's workers.
         let (state, effects) = match input {
-            Input::Call(..) | Input::Decided { .. } => schemas::aside(|| step(state, input)),
+            Input::Call(..) | Input::Decided { .. } => structured::aside(|| step(state, input)),
             _ => step(state, input),
         };
         for effect in effects {

@@ -21,7 +21,7 @@ use dfp_model::error::ProviderError;
 use dfp_model::event::Reply;
 use dfp_model::message::Spent;
 use dfp_model::message::{ToolCall, ToolResult};
-use dfp_run::schemas;
+use dfp_run::structured;
 
 /// The tool calls of a run, its reports of them, and the journal that both go through.
 pub(super) struct DurableCalls<'a> {
@@ -116,7 +116,7 @@ impl DurableCalls<'_> {
                         call.args = args;
                     }
                     let mistakes = self.tools.iter().find(|tool| tool.spec.name == call.name);
-                    match mistakes.map(|tool| schemas::aside(|| tool.check(&call.args))) {
+                    match mistakes.map(|tool| structured::aside(|| tool.check(&call.args))) {
                         Some(Err(reason)) => Input::Executed {
                             id,
                             answer: ToolResult::error(format!("the arguments do not fit its schema: {reason}")),

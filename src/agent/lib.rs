@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 pub use conversation::{Conversation, ToolCalls};
 use dfp_model::error::{Code, ProviderError};
 use dfp_process::Vars;
-use dfp_run::id;
+use dfp_run::next_id;
 use event::AgentEvent;
 use fingerprint::Fingerprint;
 use host::HostRequests;
@@ -115,7 +115,7 @@ impl Agent {
             cancel.cancel();
         }
         let host = Arc::new(HostRequests::default());
-        let run_id = self.spec.run_id.clone().unwrap_or_else(|| id::next("agent"));
+        let run_id = self.spec.run_id.clone().unwrap_or_else(|| next_id("agent"));
         let origin = RunOrigin::root(run_id.clone());
         let shared = Arc::new(Shared {
             spec: self.spec,

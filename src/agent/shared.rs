@@ -12,7 +12,7 @@ use super::journal::Journal;
 use super::spec::Spec;
 use dfp_process::Vars;
 use dfp_process::limit::NestedPermit;
-use dfp_run::id;
+use dfp_run::next_id;
 
 /// The state that all runs of one `runAgent` share.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl RunOrigin {
     pub fn child(&self, agent: usize, at: &str, nested: Option<NestedPermit>) -> RunOrigin {
         RunOrigin {
             agent,
-            run_id: id::next("agent"),
+            run_id: next_id("agent"),
             parent: Some(self.run_id.clone()),
             depth: self.depth + 1,
             scope: format!("{at}/"),

@@ -21,7 +21,7 @@ use dfp_model::message::ToolSpec;
 use dfp_provider::options::{self, Kind, OptionSpec};
 use dfp_run::record::RecordOptions;
 use dfp_run::request::{ChoicesOnce, SchemaOnce};
-use dfp_run::{schemas, structured};
+use dfp_run::structured;
 use dfp_text::schema::Schema;
 
 /// The highest number that an option for a count takes.
@@ -309,7 +309,7 @@ impl AgentSpec {
     pub async fn compiled_tools(&self) -> Result<Vec<Arc<Tool>>, Box<ProviderError>> {
         let mut tools = Vec::with_capacity(self.tools.len());
         for spec in &self.tools {
-            let schema = schemas::compiled(spec.schema.get()).await;
+            let schema = structured::compiled(spec.schema.get()).await;
             let schema = schema.map_err(|reason| no_schema(&self.path, &spec.name, &reason))?;
             tools.push(Arc::new(Tool::new(spec.clone(), ToolKind::Caller, schema)));
         }

@@ -25,10 +25,10 @@ use dfp_process::{Output, Vars};
 use dfp_provider::classify;
 use dfp_provider::tool_form;
 use dfp_provider::{LoginCheck, LoginKind};
+use dfp_run::commands;
 use dfp_run::model::{Model as _, ProviderObject};
 use dfp_run::request::{CallOptions, Request};
 use dfp_run::user_settings;
-use dfp_run::version_probe;
 use dfp_run::{Ended, Engine, Run};
 use dfp_text::redact::plain;
 use report::Finding;
@@ -163,7 +163,7 @@ impl Look {
             timings_ms: Timings::default(),
         };
         let began = Instant::now();
-        match version_probe::file(&self.engine, &self.base) {
+        match commands::file(&self.engine, &self.base) {
             Ok(file) => {
                 report.installed = true;
                 report.path = Some(file.to_string_lossy().into_owned());
@@ -211,9 +211,9 @@ impl Look {
         match self.settings.is_empty() {
             // They decide on the login, too, and calls win over them.
             false if args == self.login_args() => {
-                version_probe::ask_as_in_calls(&self.engine, args, without, &self.base, limit, &self.cancel).await
+                commands::ask_as_in_calls(&self.engine, args, without, &self.base, limit, &self.cancel).await
             }
-            _ => version_probe::ask(&self.engine, args, without, &self.base, limit, &self.cancel).await,
+            _ => commands::ask(&self.engine, args, without, &self.base, limit, &self.cancel).await,
         }
     }
 
@@ -250,7 +250,7 @@ impl Look {
         if !beating.is_empty() {
             told.push((user_settings::beats(found, &beating), whose.clone()));
         }
-        if version_probe::has_settings(&self.engine) {
+        if commands::has_settings(&self.engine) {
             told.extend(self.variables_of(found));
         }
         told.extend(found.unbeaten().map(|one| (found.says(one), whose.clone())));
@@ -260,9 +260,7 @@ impl Look {
     /// The problems of the variables that one file sets, beside those that beat the provider's.
     fn variables_of(&self, found: &user_settings::Found) -> Vec<(String, String)> {
         let file = found.path.display();
-        let (held, left): (Vec<_>, Vec<_>) = found
-            .env()
-            .partition(|(name, _)| version_probe::holds(&self.engine, name));
+        let (held, left): (Vec<_>, Vec<_>) = found.env().partition(|(name, _)| commands::holds(&self.engine, name));
         let provider = self.engine.provider();
         let gateways = provider.checks.login.map_or(&[][..], |check| check.gateways);
         let is_gateway = |name: &str| gateways.iter().any(|gateway| gateway.name == name);
@@ -279,7 +277,7 @@ impl Look {
         }
         let helpers: Vec<_> = found
             .logins()
-            .filter(|name| !version_probe::settles(&self.engine, name))
+            .filter(|name| !commands::settles(&self.engine, name))
             .collect();
         if !left.is_empty() || !helpers.is_empty() {
             let hosts = left.iter().filter(|(name, _)| is_gateway(name));
@@ -305,8 +303,8 @@ impl Look {
     /// The value of `name` in a call, if it is text and not empty: the user's settings beat the environment, and the provider beats
     /// both.
     fn variable(&self, name: &str) -> Option<String> {
-        let is_held = version_probe::holds(&self.engine, name);
-        let has_ours = version_probe::has_settings(&self.engine);
+        let is_held = commands::holds(&self.engine, name);
+        let has_ours = commands::has_settings(&self.engine);
         let beats = |found: &&user_settings::Found| has_ours && (found.is_machines() || !is_held);
         let mut files: Vec<_> = self.settings.iter().filter(beats).collect();
         files.sort_by_key(|found| !found.is_machines());
@@ -314,7 +312,7 @@ impl Look {
         let found = env.find(|(set, _)| *set == name);
         let text = match found {
             Some((_, value)) => Some(value.to_owned()),
-            None => version_probe::variable(&self.engine, name, &self.base).ok().flatten(),
+            None => commands::variable(&self.engine, name, &self.base).ok().flatten(),
         };
         text.filter(|text| !text.is_empty())
     }
@@ -432,7 +430,7 @@ impl Look {
     /// CLI is still logged in without the key.
     async fn key_beside_login(&self, check: &LoginCheck) -> Option<Problem> {
         let keys = self.engine.provider().key_env;
-        let present = version_probe::present(&self.engine, keys, &self.base).ok()?;
+        let present = commands::present(&self.engine, keys, &self.base).ok()?;
         if present.is_empty() {
             return None;
         }

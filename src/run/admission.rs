@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::log::Level;
+use super::record::Level;
 use super::sink::Sink;
 use dfp_model::budget::Admitted;
 use dfp_model::error::{Code, ProviderError};

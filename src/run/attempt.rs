@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::admission::{local_offset_min, millis as ms};
-use super::log::Level;
+use super::record::Level;
 use super::reply_check::{Checks, RejectedReply};
 use super::sink::Sink;
 use dfp_exchange::{Ended, Evidence, Exchange, OnVerdict, StopReason, Unusable};

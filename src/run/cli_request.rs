@@ -8,9 +8,8 @@ use tokio::sync::mpsc;
 use super::base::Base;
 use super::callbacks::ToolServer;
 use super::choices::{self, Chosen};
-use super::content;
 use super::reply_check::{Checks, RejectedReply};
-use super::request::{CallOptions, Checked, Request};
+use super::request::{self, CallOptions, Checked, Request};
 use super::structured::{self, FitsSchema};
 use super::user_settings;
 use dfp_exchange::bridge::{BridgeOptions, ToolCallRequest};
@@ -201,8 +200,8 @@ impl CliRequest {
     ) -> Result<CliRequest, Box<ProviderError>> {
         let accepts = match callbacks {
             // The prompt is printed there.
-            Some(_) => content::print_accepts(engine),
-            None => content::accepts(engine),
+            Some(_) => request::print_accepts(engine),
+            None => request::accepts(engine),
         };
         let check_timeout = |ms| options::check_timeout(&engine.provider, ms);
         let Checked {
@@ -366,7 +365,7 @@ impl CliRequest {
         };
         let unprintable = match calls_back {
             true => None,
-            false => content::unprintable(engine, messages),
+            false => request::unprintable(engine, messages),
         };
         if unprintable.is_some() {
             return Printed {

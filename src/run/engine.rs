@@ -10,8 +10,7 @@ use tokio::sync::mpsc;
 
 use super::auto::EngineUse;
 use super::base::Base;
-use super::cli::CallByEngines;
-use super::cli_attempt::Dropped;
+use super::cli_attempt::{CallByEngines, Dropped};
 use super::cli_request::CliRequest;
 use super::lifecycle::{CallHandles, Lifecycle};
 use super::lifecycle::{Ended, Run};
@@ -22,7 +21,7 @@ use super::session::forms;
 use super::session::forms::{EngineCall, KeptEngine};
 use super::session::models;
 use super::sink::Sink;
-use super::{log, retry_loop, version_probe};
+use super::{commands, record, retry_loop};
 use dfp_exchange::bridge;
 use dfp_exchange::bridge::{BridgeOptions, ToolCallRequest};
 use dfp_model::error::{Code, ProviderError, clip};
@@ -230,7 +229,7 @@ impl Engine {
             Err(request) => CliRequest::new(&self, request, callbacks)?,
         };
         let (of_engine, of_env) = (Arc::clone(&self), Arc::clone(&base_env));
-        let redactor = log::lazy_redactor(move || of_engine.redactor(&of_env));
+        let redactor = record::lazy_redactor(move || of_engine.redactor(&of_env));
         let (recorded, cancel) = (request.recorded.take(), handles.cancel.clone());
         let sink = Sink::of_call(&self, handles, &request.options, recorded, redactor)
             .await?
@@ -302,7 +301,7 @@ impl Model for Engine {
 
     fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
         self.refusal().map_or(Ok(()), Err)?;
-        version_probe::file(self, env).map(|_| ())
+        commands::file(self, env).map(|_| ())
     }
 
     fn redactor(&self, env: &Vars) -> Redactor {
@@ -381,7 +380,7 @@ async fn first_told(engine: &Engine, env: &Arc<Vars>) -> Result<Vec<ListedModel>
             Ok(Ok(models)) => return Ok(models),
             Ok(Err(reason)) => why = why.or(Some(reason)),
             Err(error) => {
-                return Err(version_probe::with_node(&engine.base, error, env, &engine.lifecycle.closing).await);
+                return Err(commands::with_node(&engine.base, error, env, &engine.lifecycle.closing).await);
             }
         }
     }
@@ -419,7 +418,7 @@ pub(super) async fn prewarm(engine: &Arc<Engine>, known: &str, env: Vars) -> Res
     };
     let ready = match kept.prewarm(&engine.base, next, &env).await {
         Ok(()) => Ok(()),
-        Err(error) => Err(version_probe::with_node(&engine.base, error, &env, &engine.lifecycle.closing).await),
+        Err(error) => Err(commands::with_node(&engine.base, error, &env, &engine.lifecycle.closing).await),
     };
     engine.closed().map_or(ready, Err)
 }
@@ -429,8 +428,8 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::*;
-    use crate::session::made_up::MadeUp;
     use crate::session::sessions::Sessions;
+    use crate::session::tests::made_up::MadeUp;
 
     #[tokio::test]
     async fn a_provider_that_is_closed_gives_back_what_it_keeps() {

@@ -5,8 +5,9 @@
 //!
 //! The [`ledger`] counts what budgets allow, in this process or in a shared file.
 //!
-//! `engine` begins a call of a CLI and `api` one of an API; both use `lifecycle`. `request` reads the call, `retry_loop` tries it until it ends, and once more if the reply does not fit, `cli` has its engines, and `attempt` drives the exchange of
-//! any of them. A file uses only files that know less than it does.
+//! `engine` begins a call of a CLI and `api` one of an API; both use `lifecycle`. `request` reads the call, `retry_loop` tries it until it
+//! ends, and once more if the reply does not fit, `cli_attempt` asks the engines of the call, and `attempt` drives the exchange of any of
+//! them. [`commands`] run beside the calls.
 
 mod admission;
 pub mod api;
@@ -16,33 +17,26 @@ mod base;
 mod callbacks;
 mod capabilities;
 mod choices;
-mod cli;
 mod cli_attempt;
 mod cli_request;
-mod content;
+pub mod commands;
 mod engine;
-pub mod exec;
-pub mod id;
 pub mod ledger;
 mod lifecycle;
 mod live_support;
-mod log;
 pub mod model;
-mod places;
 mod print;
 mod programs;
 pub mod record;
 mod reply_check;
 pub mod request;
 mod retry_loop;
-pub mod schemas;
 mod session;
 mod sink;
 pub mod structured;
 pub mod user_settings;
-pub mod version_probe;
 
 pub use auto::{EngineChoice, EngineUse};
 pub use engine::Engine;
-pub use lifecycle::{Ended, Run};
-pub use log::{LogBatch, LogRecord};
+pub use lifecycle::{Ended, Run, next_id};
+pub use record::{LogBatch, LogRecord};

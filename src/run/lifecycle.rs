@@ -2,23 +2,25 @@
 //!
 //! In: the work of one call. Out: a [`Run`] that counts as one of the provider's; it is refused if the provider was closed, and
 //! ends with the provider.
+//!
+//! The ids of runs are unique over machines and containers, and ordered by time ([`next_id`]).
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::Mutex as AsyncMutex;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::id;
-use super::log::{Log, LogBatch};
+use super::record::{Log, LogBatch};
 use crate::ledger::Ledger;
+use dfp_exchange::random;
 use dfp_model::budget::Budget;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{Event, Reply};
+use dfp_process::activity::now_ms;
 use dfp_provider::classify;
 
 /// The reason for which a closed provider takes no call.
@@ -96,7 +98,7 @@ impl Lifecycle {
         // This is decided now, so that `drain` does not refuse calls that began before it.
         let (refused, call) = (self.refuses(), self.calls.token());
         let (consumer, events) = mpsc::channel(EVENTS_WAITING);
-        let log = Arc::new(Log::new(identity.id.clone(), id::next("run")));
+        let log = Arc::new(Log::new(identity.id.clone(), next_id("run")));
         let (over, replied) = (CancellationToken::new(), Arc::new(AtomicBool::new(false)));
         let (of_run, of_reply) = (over.clone().drop_guard(), Arc::clone(&replied));
         let handles = CallHandles {
@@ -311,7 +313,95 @@ impl Run {
             task: tokio::sync::Mutex::new(Some(task)),
             over: CancellationToken::new(),
             replied: Arc::default(),
-            log: Arc::new(super::log::Log::new("fake".into(), "run-fake".to_owned())),
+            log: Arc::new(super::record::Log::new("fake".into(), "run-fake".to_owned())),
         }
+    }
+}
+
+/// Crockford's base 32, without I, L, O and U.
+const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+/// Milliseconds since the epoch, and 80 random bits. Later ids of one process are greater, also within a millisecond and when
+/// the clock is set back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Moment {
+    ms: u64,
+    random: u128,
+}
+
+impl Moment {
+    /// The moment after `last`, at `now_ms`.
+    fn after(last: Option<Moment>, now_ms: u64, fresh: impl FnOnce() -> u128) -> Moment {
+        const RANDOM: u128 = (1 << 80) - 1;
+        match last {
+            Some(last) if last.ms >= now_ms && last.random < RANDOM => Moment {
+                random: last.random + 1,
+                ..last
+            },
+            Some(last) if last.ms >= now_ms => Moment {
+                ms: last.ms + 1,
+                random: fresh() & RANDOM,
+            },
+            _ => Moment {
+                ms: now_ms,
+                random: fresh() & RANDOM,
+            },
+        }
+    }
+
+    /// The id as a ULID (github.com/ulid/spec): 26 characters.
+    fn encoded(self) -> String {
+        let bits = u128::from(self.ms) << 80 | self.random;
+        let digit = |place: u32| char::from(ALPHABET[usize::try_from(bits >> (5 * place) & 31).unwrap_or_default()]);
+        (0..26).rev().map(digit).collect()
+    }
+}
+
+/// A new id: `run-01JD3Z9V5N8Q4W2X7Y6T5R4E3M` for the prefix `run`.
+pub fn next_id(prefix: &str) -> String {
+    static LAST: Mutex<Option<Moment>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let next = Moment::after(*last, now_ms(), random::id_bits);
+    *last = Some(next);
+    format!("{prefix}-{}", next.encoded())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_ulids_in_the_order_of_time() {
+        let random = 0x0123_4567_89AB_CDEF_0123;
+        let first = Moment::after(None, 1_700_000_000_000, || random);
+        assert_eq!(first.encoded(), "01HF7YAT0004HMASW9NF6YY093");
+        let same = Moment::after(Some(first), 1_700_000_000_000, || 0);
+        let set_back = Moment::after(Some(same), 5, || 0);
+        let later = Moment::after(Some(set_back), 1_700_000_000_001, || 0);
+        let full = Moment {
+            random: (1 << 80) - 1,
+            ..later
+        };
+        let over = Moment::after(Some(full), 5, || 0);
+        let all = [first, same, set_back, later, full, over].map(Moment::encoded);
+        assert!(all.is_sorted(), "{all:?}");
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
+    }
+
+    #[test]
+    fn many_at_once_are_all_different() {
+        let threads: Vec<_> = (0..4)
+            .map(|_| std::thread::spawn(|| (0..5_000).map(|_| next_id("run")).collect::<Vec<_>>()))
+            .collect();
+        let mut all = HashSet::new();
+        for thread in threads {
+            let made = thread.join().unwrap();
+            assert!(made.is_sorted());
+            assert!(made.iter().all(|id| id.len() == 30 && id.starts_with("run-")));
+            all.extend(made);
+        }
+        assert_eq!(all.len(), 20_000);
     }
 }

@@ -10,8 +10,10 @@
 //! | stands in the package of a vendor whose CLI can be asked, of a version that was not measured | unknown: tried |
 //! | is a script that starts the CLI with its own arguments, or a program that is called as the CLI | unknown: tried by a handshake |
 //! | is anything else, an older version included | not served |
-
-mod script;
+//!
+//! A shell's launcher hands all its arguments on to a program that it names (`exec
+//! "$HOME/.claude/local/node_modules/.bin/claude" "$@"`). A test double reads or prints them instead, and must not be started more often
+//! than it expects, so a script that can't be recognised as a launcher counts as a double.
 
 use std::fs::File;
 use std::io::Read;
@@ -86,7 +88,7 @@ fn look_behind(check: &EngineCheck, file: &Path, scripts: usize) -> LiveSupport 
         return LiveSupport::unserved(Basis::Program, "it can't be read");
     };
     let program = check.program;
-    if let Some(text) = script::text(&head) {
+    if let Some(text) = script_text(&head) {
         for target in targets(text, file, scripts) {
             match look_behind(check, &target, scripts - 1) {
                 LiveSupport::Unserved(Unserved {
@@ -95,7 +97,7 @@ fn look_behind(check: &EngineCheck, file: &Path, scripts: usize) -> LiveSupport 
                 found => return found,
             }
         }
-        return match script::starts(program, text) {
+        return match starts(program, text) {
             true => LiveSupport::Unknown(format!("it is a script that starts {program}: a handshake tells")),
             false => LiveSupport::unserved(Basis::Program, format!("it is a script that does not start {program}")),
         };
@@ -129,14 +131,14 @@ fn version_behind(check: &EngineCheck, file: &Path, scripts: usize) -> Option<[u
         return parse_version(&version);
     }
     let head = head(&real)?;
-    let mut targets = targets(script::text(&head)?, file, scripts).into_iter();
+    let mut targets = targets(script_text(&head)?, file, scripts).into_iter();
     targets.find_map(|target| version_behind(check, &target, scripts - 1))
 }
 
 /// The files to which the script `text`, which is `file`, hands its arguments; none if it is the last script that is looked at.
 fn targets(text: &str, file: &Path, scripts: usize) -> Vec<PathBuf> {
     match file.parent() {
-        Some(folder) if scripts > 0 => script::handed_to(text, folder),
+        Some(folder) if scripts > 0 => handed_to(text, folder),
         _ => Vec::new(),
     }
 }
@@ -232,6 +234,91 @@ fn head(file: &Path) -> Option<Vec<u8>> {
     let opened = File::open(PathBuf::from(file)).ok()?;
     opened.take(SCRIPT_BYTES).read_to_end(&mut head).ok()?;
     Some(head)
+}
+
+/// The text of a file that begins with `head`, if it is a script.
+fn script_text(head: &[u8]) -> Option<&str> {
+    let text = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        // The head was cut in the middle of a character.
+        Err(error) if error.error_len().is_none() => std::str::from_utf8(&head[..error.valid_up_to()]).ok()?,
+        Err(_) => return None,
+    };
+    (!text.contains('\0')).then_some(text)
+}
+
+/// The spellings of "all arguments" in the shells' and Windows' command language.
+const ALL_ARGUMENTS: [&str; 6] = ["\"$@\"", "$@", "${@}", "\"$*\"", "$*", "%*"];
+/// Returns whether the script `text` starts `program` with its own arguments.
+fn starts(program: &str, text: &str) -> bool {
+    let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
+    let lines = joined.lines().map(str::trim);
+    lines
+        .filter(|line| !is_comment(line))
+        .any(|line| is_launch(program, line))
+}
+
+fn is_comment(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    ["#", "rem ", "::", "@rem "].iter().any(|mark| line.starts_with(mark))
+}
+
+/// Returns whether a line of a shell's script names `program` and hands all arguments on behind it.
+fn is_launch(program: &str, line: &str) -> bool {
+    launched(line).any(|word| names(program, word))
+}
+
+/// The words of a line before all the arguments that it hands on; none if it hands on none.
+fn launched(line: &str) -> impl DoubleEndedIterator<Item = &str> {
+    let at = ALL_ARGUMENTS.iter().filter_map(|all| line.find(all)).min();
+    let command = at.map_or("", |at| &line[..at]);
+    // Only the command that has the arguments counts: `claude --version; echo "$@"` is no launch.
+    let command = command.rsplit([';', '|', '&', '(', '`']).next().unwrap_or_default();
+    let first = command.split_whitespace().next();
+    // A text that is printed is not started.
+    let is_printed = matches!(first, Some("echo" | "printf" | "set" | "for" | "case" | "test" | "["));
+    let command = if is_printed { "" } else { command };
+    command.split_whitespace().map(|word| word.trim_matches(['"', '\'']))
+}
+
+/// The files to which the script `text` in `folder` hands all its arguments, the last first: as pnpm writes launchers, `exec node
+/// "$basedir/../@openai/codex/bin/codex.js" "$@"`.
+fn handed_to(text: &str, folder: &Path) -> Vec<PathBuf> {
+    let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
+    let lines = joined.lines().map(str::trim).filter(|line| !is_comment(line));
+    let words = lines.flat_map(|line| launched(line).rev().map(str::to_owned).collect::<Vec<_>>());
+    let files = words.filter_map(|word| {
+        let beside = BASE_FOLDERS.iter().find_map(|base| word.strip_prefix(base));
+        match beside {
+            Some(below) => Some(folder.join(below.trim_start_matches('/'))),
+            None => Some(PathBuf::from(&word)).filter(|file| file.is_absolute()),
+        }
+    });
+    files.filter(|file| file.is_file()).collect()
+}
+
+/// The names that launchers of npm and pnpm have for the folder that they are in.
+const BASE_FOLDERS: [&str; 2] = ["$basedir/", "${basedir}/"];
+
+/// Returns whether `word` is the program, a path to it, its npm package, or a variable named after it.
+fn names(program: &str, word: &str) -> bool {
+    if let Some(variable) = word.strip_prefix('$') {
+        let variable = variable.trim_matches(['{', '}']);
+        let is_name = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if is_name(variable) {
+            return variable.to_lowercase().contains(program);
+        }
+    }
+    let name = word.rsplit(['/', '\\']).next().unwrap_or_default();
+    let name = name.strip_prefix('.').unwrap_or(name);
+    // `.claude-wrapped` (Nix), `claude.exe`, `@anthropic-ai/claude-code@latest`.
+    let rest = name
+        .strip_prefix(program)
+        .map(|rest| rest.split('@').next().unwrap_or_default());
+    matches!(
+        rest,
+        Some("" | ".exe" | ".cmd" | "-code" | "-wrapped" | "-real" | "-original")
+    )
 }
 
 #[cfg(test)]

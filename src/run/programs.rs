@@ -5,17 +5,19 @@
 //! in one that runs, [looks](Programs::look): the file is found on the PATH, or in the places of installers, and examined, and the command lines are built again
 //! only if the file has changed, or has refused something new. So the next start notices an update, a removed file and another
 //! PATH.
+//!
+//! The folders outside of the PATH in which a CLI is searched, and the Node of a script, come from [`search_folders`]: of the user's files
+//! only `.npmrc` is read for them, for npm's prefix.
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use super::capabilities;
 use super::live_support::{self, Basis, LiveSupport};
-use super::places;
 use dfp_exchange::form::ProcessOptions;
 use dfp_exchange::installed::{Binary, Installed};
 use dfp_exchange::print;
@@ -23,8 +25,9 @@ use dfp_model::error::ProviderError;
 use dfp_model::event::EngineUsed;
 use dfp_process::{SearchFolders, StartError, Vars};
 use dfp_provider::Provider;
-use dfp_provider::command::{self, CommandLine, Mode};
+use dfp_provider::command::{self, CommandLine, Cwd, Mode};
 use dfp_provider::options::Options;
+use dfp_provider::places::{self, Place, Root};
 
 /// The number of environments for which a provider remembers its program: a host has one, as a rule.
 const MOST_ENVIRONMENTS: usize = 8;
@@ -189,7 +192,7 @@ impl Search {
             },
             more: match launcher {
                 Some(_) => SearchFolders::default(),
-                None => places::search_folders(provider, options, &line, |name| print::variable(&line, env, name)),
+                None => search_folders(provider, options, &line, |name| print::variable(&line, env, name)),
             },
             name: launcher.clone().unwrap_or(line.program),
             launcher,
@@ -283,3 +286,131 @@ impl Program {
         })
     }
 }
+
+/// The most that is read of a `.npmrc`, bytes.
+const NPMRC_BYTES: u64 = 64 * 1024;
+
+/// The folders for the program of `line`, whose process has the variables that `variable` knows.
+fn search_folders(
+    provider: &Provider,
+    options: &Options,
+    line: &CommandLine,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> SearchFolders {
+    if !options.searches_everywhere {
+        return SearchFolders::default();
+    }
+    let roots = Roots {
+        home: home(&variable),
+        npm: npm_prefix(&variable),
+        node: node_folder(),
+        variable,
+    };
+    // A name of the user's own is no program of the vendor's installers.
+    let is_own = line.program == *provider.command;
+    let programs = provider.places.iter().copied().flatten().filter(|_| is_own);
+    SearchFolders {
+        programs: roots.folders(programs),
+        interpreters: roots.folders(places::HOMEBREW.iter().chain(places::NODE)),
+        never: working_folders(line, roots.home.as_deref()),
+        home: roots.home,
+    }
+}
+
+/// The beginnings of places' paths.
+struct Roots<F> {
+    home: Option<PathBuf>,
+    npm: Option<PathBuf>,
+    node: Option<PathBuf>,
+    variable: F,
+}
+
+impl<F: Fn(&str) -> Option<OsString>> Roots<F> {
+    /// The folders of `places`, each once.
+    fn folders<'a>(&self, places: impl Iterator<Item = &'a Place>) -> Vec<PathBuf> {
+        let mut folders: Vec<PathBuf> = Vec::new();
+        for folder in places.filter_map(|place| self.folder(place)) {
+            if !folders.contains(&folder) {
+                folders.push(folder);
+            }
+        }
+        folders
+    }
+
+    /// The folder of `place`; `None` if this system or this user has no such root.
+    fn folder(&self, place: &Place) -> Option<PathBuf> {
+        let root = match place.root {
+            Root::Home => self.home.clone()?,
+            Root::System if cfg!(windows) => return None,
+            Root::System => PathBuf::from("/"),
+            Root::Variable(name, below) => match absolute((self.variable)(name)) {
+                Some(folder) => folder,
+                None => self.home.as_ref()?.join(below?),
+            },
+            Root::NpmPrefix => self.npm.clone()?,
+            Root::Node => self.node.clone()?,
+        };
+        let parts = place.path.split('/').filter(|part| !part.is_empty());
+        Some(parts.fold(root, |folder, part| folder.join(part)))
+    }
+}
+
+/// The path of a variable's value; a relative or an empty one is none.
+fn absolute(value: Option<OsString>) -> Option<PathBuf> {
+    value.map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+/// The user's home: that of the process's variables, or else the system's own record of it (a service may have no `HOME`).
+fn home(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let name = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+    absolute(variable(name)).or_else(|| std::env::home_dir().filter(|home| home.is_absolute()))
+}
+
+/// npm's prefix as the user has set it.
+fn npm_prefix(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let by_variable = ["npm_config_prefix", "NPM_CONFIG_PREFIX"];
+    let set = by_variable.into_iter().find_map(|name| absolute(variable(name)));
+    set.or_else(|| {
+        let home = home(&variable)?;
+        let text = read_start(&home.join(".npmrc"))?;
+        let value = text.lines().rev().find_map(|line| {
+            let (name, value) = line.split_once('=')?;
+            (name.trim() == "prefix").then(|| value.trim().trim_matches('"').to_owned())
+        })?;
+        let below_home = ["~/", "${HOME}/"].iter().find_map(|start| value.strip_prefix(start));
+        let prefix = below_home.map_or_else(|| PathBuf::from(&value), |below| home.join(below));
+        Some(prefix).filter(|prefix| prefix.is_absolute())
+    })
+}
+
+fn read_start(file: &Path) -> Option<String> {
+    use std::io::Read;
+    let mut text = String::new();
+    let file = std::fs::File::open(file).ok()?;
+    file.take(NPMRC_BYTES).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// The folder of the Node that runs this process; `None` in another program, such as a desktop app.
+fn node_folder() -> Option<PathBuf> {
+    let file = std::env::current_exe().ok()?;
+    let is_node = file.file_stem().is_some_and(|name| name == "node");
+    file.parent().filter(|_| is_node).map(Path::to_owned)
+}
+
+/// The folders in which somebody works: this process's own, and that of the CLI. One that holds the user's home is no project.
+fn working_folders(line: &CommandLine, home: Option<&Path>) -> Vec<PathBuf> {
+    let of_line = match &line.cwd {
+        Cwd::Path(path) => Some(PathBuf::from(path)),
+        Cwd::Inherit | Cwd::Private => None,
+    };
+    let all = std::env::current_dir().ok().into_iter().chain(of_line);
+    let mut folders: Vec<PathBuf> = all.filter_map(|folder| std::fs::canonicalize(folder).ok()).collect();
+    let home = home.and_then(|home| std::fs::canonicalize(home).ok());
+    folders.retain(|folder| folder.parent().is_some() && home.as_ref().is_none_or(|home| !home.starts_with(folder)));
+    folders.dedup();
+    folders
+}
+
+#[cfg(test)]
+mod tests;

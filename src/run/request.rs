@@ -1,7 +1,9 @@
-//! A call, from its JSON to its checked form.
+//! A call, from its JSON to its checked form, and the content that a provider takes.
 //!
 //! In: an [`EncodedRequest`] from JavaScript, or a [`Request`] that was made here. Out: `Checked`. The JSON is read once, on the
-//! runtime's threads; then messages and tools are values, and only the arguments of tools stay the text they were.
+//! runtime's threads; then messages and tools are values, and only the arguments of tools stay the text they were. Content that the
+//! provider can't take is refused before anything starts, with `UNSUPPORTED_CONTENT`, which names the block, the provider, and those that
+//! can take it.
 
 use std::collections::HashSet;
 use std::future::pending;
@@ -13,16 +15,19 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 use tokio::time::sleep;
 
+use super::base::Base;
 use super::record::RecordOptions;
-use super::{content, structured};
-use dfp_model::error::Code;
-use dfp_model::message::content::Accepts;
+use super::structured;
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::message::content::{self, Accepts, Refused, Takes, Why};
 use dfp_model::message::{Message, Role, ToolSpec};
 use dfp_model::retry::quota::{DEFAULT_MAX_WAIT_MS, QuotaWait};
 use dfp_model::thread::Thread;
 use dfp_process::Vars;
 use dfp_process::limit::NestedPermit;
 use dfp_provider::choices::CallChoices;
+use dfp_provider::media::MediaForm;
+use dfp_provider::options::{EngineKind, OutputFormat, PromptStyle};
 use dfp_record::runlog::Prompt;
 use dfp_text::schema::Schema;
 
@@ -218,7 +223,7 @@ impl Request {
             Some(record) => Some((to_raw_value(&messages).map_err(unwritable)?, record.prompts)),
             None => None,
         };
-        content::settle(&mut messages, accepts, who).map_err(|reason| (Code::UnsupportedContent, reason))?;
+        settle(&mut messages, accepts, who).map_err(|reason| (Code::UnsupportedContent, reason))?;
         let says_something = |message: &Message| {
             !message.content.as_text().trim().is_empty() || !message.tool_calls.is_empty() || message.role == Role::Tool
         };
@@ -293,30 +298,99 @@ impl<'de, G: Deserialize<'de>, T> Deserialize<'de> for ReadOnce<G, T> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
+/// Turns the content of `messages` into text wherever it holds nothing else.
+///
+/// # Errors
+/// A block of a type that is not known, or one that `accepts` does not have, which is what `who` takes.
+pub(super) fn settle(messages: &mut [Message], accepts: &Accepts, who: &str) -> Result<(), String> {
+    content::settle(messages)
+        .and_then(|()| content::check(messages, accepts))
+        .map_err(|refused| reason(&refused, who, accepts))
+}
 
-    use super::*;
-
-    #[test]
-    fn what_is_shared_is_read_once_whatever_comes_of_it() {
-        for (original, expected) in [("7", Ok(7)), ("x", Err("no number: x".to_owned()))] {
-            let times = Cell::new(0);
-            let read = |text: &String| {
-                times.set(times.get() + 1);
-                text.parse().map_err(|_| format!("no number: {text}"))
-            };
-            let first: ReadOnce<String, u32> = serde_json::from_value(original.into()).unwrap();
-            let second = first.clone();
-            assert_eq!(
-                [first.read(read), second.read(read)],
-                [
-                    expected.as_ref().map_err(Clone::clone),
-                    expected.as_ref().map_err(Clone::clone)
-                ]
-            );
-            assert_eq!((times.get(), second.original().as_str()), (1, original));
+fn reason(Refused { at, what, why }: &Refused, who: &str, accepts: &Accepts) -> String {
+    match why {
+        Why::NotTaken => format!("{at} is {what}, which {who} can't take: it takes {}", taken(accepts)),
+        Why::Address => {
+            format!(
+                "{at} is the address of {what}, which {who} takes only with its data, as base64 or bytes; nothing is fetched here"
+            )
         }
+        Why::TooLarge { bytes, limit } => {
+            format!("{at} is {what} of {bytes} bytes as base64, and {who} takes {limit} of one")
+        }
+        Why::TooLargeTogether { bytes, limit } => format!(
+            "{at} is {what} with which what is no text in this thread has {bytes} bytes as base64, and {who} takes {limit} in one request"
+        ),
     }
 }
+
+/// The accepted kinds of content in words.
+fn taken(accepts: &Accepts) -> String {
+    let (users, results) = match (accepts.users, accepts.results) {
+        (Takes::TEXT, Takes::TEXT) => return "text only".to_owned(),
+        both => both,
+    };
+    let kinds = |takes: Takes| match takes.kinds {
+        [] => "text only".to_owned(),
+        kinds => {
+            let names: Vec<&str> = kinds.iter().map(|kind| kind.plural()).collect();
+            format!("text and {}", names.join(" and "))
+        }
+    };
+    let types = match users.types {
+        [] => String::new(),
+        types => format!(" ({})", types.join(", ")),
+    };
+    format!("{}{types} of the user and {} of tools", kinds(users), kinds(results))
+}
+
+/// The content beside text that this provider takes with the engine of its options.
+pub(super) fn accepts(engine: &Base) -> &Accepts {
+    match engine.options.engine {
+        EngineKind::Live => &engine.provider.media.live,
+        EngineKind::Auto if engine.provider.live.is_some() => &engine.provider.media.live,
+        EngineKind::Print | EngineKind::Warm | EngineKind::Auto => print_accepts(engine),
+    }
+}
+
+/// The content beside text that one process per call takes.
+pub(super) fn print_accepts(engine: &Base) -> &Accepts {
+    let options = &engine.options;
+    match engine.provider.media.form {
+        // The CLI reads lines only if it also writes them, and only from standard input.
+        Some(MediaForm::UserLine)
+            if options.output_format != OutputFormat::StreamJson || options.prompt_style != PromptStyle::Stdin =>
+        {
+            &Accepts::TEXT
+        }
+        // The files have to lie in the folder it runs in, and no other file may lie there that a text could name.
+        Some(MediaForm::NamedFiles) if options.built_in_tools || options.cwd.is_some() => &Accepts::TEXT,
+        _ => &engine.provider.media.print,
+    }
+}
+
+/// The hint for content that the live engine takes and print does not.
+const LIVE_TAKES_IT: &str = "set `engine: \"live\"`, whose engine takes it, with a version of the CLI that has one";
+
+/// The reason for which `messages` can't be the prompt of one process per call.
+pub(super) fn unprintable(engine: &Base, messages: &[Message]) -> Option<Box<ProviderError>> {
+    let accepts = print_accepts(engine);
+    let refused = content::check(messages, accepts).err()?;
+    let who = format!("{}'s print engine", engine.id());
+    let refusal = refuse_content(engine, &refused, &who, accepts);
+    // The call comes from a live engine that the installed CLI does not have, or other CLIs are not known to have it.
+    let is_for_live = engine.provider.live.is_some() && content::check(messages, &engine.provider.media.live).is_ok();
+    Some(match is_for_live {
+        true => Box::new(refusal.with_hint(LIVE_TAKES_IT)),
+        false => refusal,
+    })
+}
+
+/// The error of a block that `who`, which takes what `accepts` says, can't take.
+pub(super) fn refuse_content(engine: &Base, refused: &Refused, who: &str, accepts: &Accepts) -> Box<ProviderError> {
+    engine.refuse(Code::UnsupportedContent, reason(refused, who, accepts))
+}
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@ use super::admission::millis;
 use super::admission::{Plan, Reset, sleep_until};
 use super::attempt::AttemptOutcome;
 use super::lifecycle::Ended;
-use super::log::Level;
+use super::record::Level;
 use super::reply_check::RejectedReply;
 use super::sink::Sink;
 use dfp_model::error::{AttemptFailure, ProviderError};
@@ -330,7 +330,5 @@ fn random() -> f64 {
     bits as f64 / (1u64 << 53) as f64
 }
 
-#[cfg(test)]
-mod ask_again_tests;
 #[cfg(test)]
 mod tests;

@@ -9,8 +9,8 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio_util::sync::CancellationToken;
 
 use super::lifecycle::{CallHandles, Ended, Lifecycle};
-use super::log::{Log, RunRedactor, lazy_redactor};
 use super::record;
+use super::record::{Log, RunRedactor, lazy_redactor};
 use super::request::CallOptions;
 use crate::ledger::Ledger;
 use dfp_model::budget::Used;

@@ -12,7 +12,7 @@ use jsonc_parser::ParseOptions;
 use serde_json::{Map, Value};
 
 use super::base::Base;
-use super::version_probe::{self, probe};
+use super::commands::{self, probe};
 use dfp_exchange::print;
 use dfp_model::event::{EngineUsed, Event};
 use dfp_process::Vars;
@@ -103,13 +103,13 @@ impl Found {
 
     /// The file's variables that calls get although the provider sets them otherwise.
     pub fn beating_env(&self, engine: &Base) -> Vec<&str> {
-        let has_ours = version_probe::has_settings(engine);
+        let has_ours = commands::has_settings(engine);
         let taken_away = |name: &str| {
             let mut env = engine.options.env.iter();
             env.any(|(taken, value)| value.is_none() && taken == name)
         };
         let beats = |name: &str| match (self.is_machines(), has_ours) {
-            (true, true) => version_probe::holds(engine, name),
+            (true, true) => commands::holds(engine, name),
             (false, true) => false,
             (_, false) => taken_away(name),
         };

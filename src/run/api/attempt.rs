@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::engine::ApiEngine;
+use super::ApiEngine;
 use crate::admission::{Plan, Waiting};
 use crate::attempt::{Attempt, AttemptOutcome, AttemptStart, CallLimits, failed, run_attempt};
 use crate::reply_check::{Checks, RejectedReply};

@@ -1,10 +1,353 @@
-//! Calls of an OpenAI-compatible API: build the request, queue, send, decode, fold, judge, try again.
+//! A provider object of an OpenAI-compatible API: its options, its connections, and the facts it takes from the environment.
 //!
-//! In: an [`ApiEngine`] (one provider object) and one call. Out: a [`crate::Run`], with the same events, retries and records
-//! as a CLI's.
+//! In: a call, which is read, checked, connected and recorded, then tried until it ends. Out: its [`Run`], with the same events, retries
+//! and records as a CLI's.
 
 mod attempt;
-mod engine;
 pub mod probe;
 
-pub use engine::ApiEngine;
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Map, Value};
+
+use self::attempt::{ApiCall, ApiQuestion};
+use self::probe::Prepared;
+use crate::admission::UsedUp;
+use crate::lifecycle::{CallHandles, Ended, Lifecycle, Run};
+use crate::model::{Model, ProviderObject, Work};
+use crate::request::{Checked, EncodedRequest, Request};
+use crate::sink::Sink;
+use crate::structured::FitsSchema;
+use crate::{choices, record, retry_loop};
+use dfp_exchange::http::client::{Client, Route};
+use dfp_exchange::script::Script;
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::listed_model::ListedModel;
+use dfp_process::{Vars, limit};
+use dfp_provider::api::PROVIDER;
+use dfp_provider::api::content::ACCEPTS;
+use dfp_provider::api::settings::{Key, Settings};
+use dfp_text::redact;
+use dfp_text::redact::{Redactor, Secret};
+use dfp_text::schema::strict;
+
+/// A provider object of an API: its options, its connections, and its runs.
+#[derive(Debug)]
+pub struct ApiEngine {
+    pub(super) settings: Settings,
+    pub(super) lifecycle: Lifecycle,
+    /// True if the server was sent the schema of an answer and refused it: schemas are asked for in words from then on.
+    refuses_schemas: AtomicBool,
+    /// The HTTP client, made with the first call.
+    client: Mutex<Option<Client>>,
+    /// The plans that are used up.
+    pub(super) used_up: UsedUp,
+    /// The script that answers in the server's place.
+    pub(super) script: Option<Arc<Script>>,
+}
+
+impl Deref for ApiEngine {
+    type Target = Lifecycle;
+
+    fn deref(&self) -> &Lifecycle {
+        &self.lifecycle
+    }
+}
+
+/// The facts that a call takes from the environment. They are read on JavaScript's thread, the only one that may change it.
+#[derive(Clone)]
+pub(super) struct Surroundings {
+    pub key: Result<Option<Secret>, Box<ProviderError>>,
+    /// The route to the API; `None` if there is a client already.
+    pub route: Option<Route>,
+    /// The variables with names of secrets, and their values.
+    pub secrets: Arc<Vec<(String, String)>>,
+}
+
+impl Surroundings {
+    /// Makes the redactor of a call, which knows the secrets of the request itself and of the environment.
+    pub fn redactor(&self, settings: &Settings) -> Redactor {
+        let of_env = self.secrets.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let key = self.key.as_ref().ok().and_then(Option::as_ref);
+        Redactor::new(of_env, []).and(&settings.redactor(key))
+    }
+}
+
+/// The variables of `env` (of this process) that have names of secrets.
+fn secrets_of(env: Option<&Vars>) -> Vec<(String, String)> {
+    let readable = |(name, value): (&OsString, &OsString)| {
+        let name = name.to_str().filter(|name| redact::is_secret_name(name))?;
+        Some((name.to_owned(), value.to_str()?.to_owned()))
+    };
+    match env {
+        Some(vars) => vars
+            .iter()
+            .map(|(name, value)| (name, value))
+            .filter_map(readable)
+            .collect(),
+        None => std::env::vars_os()
+            .filter_map(|(name, value)| readable((&name, &value)))
+            .collect(),
+    }
+}
+
+impl ApiEngine {
+    /// Creates the engine with the options of `options_json`. No connection is made.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
+    pub fn new(options_json: &str) -> Result<ApiEngine, Box<ProviderError>> {
+        let settings = Settings::parse(options_json)?;
+        limit::global().allow(&settings.place(), settings.max_concurrency);
+        Ok(ApiEngine {
+            lifecycle: Lifecycle::new(Cow::Owned(settings.id.clone()), Some(PROVIDER))
+                .with_budget(settings.budget.clone()),
+            settings,
+            refuses_schemas: AtomicBool::new(false),
+            client: Mutex::new(None),
+            used_up: UsedUp::default(),
+            script: None,
+        })
+    }
+
+    /// Creates the engine of a script, which needs no address and no key. No request leaves the process.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`, as for [`ApiEngine::new`].
+    pub fn scripted(options_json: &str, script: Arc<Script>) -> Result<ApiEngine, Box<ProviderError>> {
+        /// Each has an address of its own, by which the queue counts.
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed);
+        let mut options: Map<String, Value> = serde_json::from_str(options_json).unwrap_or_default();
+        options.insert("baseURL".to_owned(), format!("http://script.invalid/{number}").into());
+        let engine = ApiEngine::new(&Value::Object(options).to_string())?;
+        Ok(ApiEngine {
+            script: Some(script),
+            ..engine
+        })
+    }
+
+    /// Returns whether the server is known to refuse the schema of an answer.
+    pub(super) fn refuses_schemas(&self) -> bool {
+        self.refuses_schemas.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the server has refused the schema of an answer.
+    pub(super) fn remember_refused_schemas(&self) {
+        self.refuses_schemas.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends all runs and waits for them; unused connections are closed. Later calls fail with `CLOSED`.
+    pub async fn close(&self) {
+        self.lifecycle.end().await;
+        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// The scheme, host, port and path of the API, for people.
+    pub fn place(&self) -> String {
+        self.settings.place()
+    }
+
+    /// Reads the facts that a call takes from `env`, or from this process's environment.
+    pub(super) fn surroundings(&self, env: Option<&Vars>) -> Surroundings {
+        // This is JavaScript's thread, so it does not wait for a client that is being made. Looking for the route costs next to nothing.
+        let known = self.client.try_lock().is_ok_and(|client| client.is_some());
+        Surroundings {
+            key: self.key(env),
+            route: (!known).then(|| Route::find(&self.settings.chat, env)),
+            secrets: Arc::new(secrets_of(env)),
+        }
+    }
+
+    /// Returns the key, if one is to be sent.
+    pub(super) fn key(&self, env: Option<&Vars>) -> Result<Option<Secret>, Box<ProviderError>> {
+        let name = match &self.settings.key {
+            Key::Value(key) => return Ok(Some(key.clone())),
+            Key::Nobody => return Ok(None),
+            Key::Env(name) => name,
+        };
+        let wanted = OsString::from(name);
+        let value = match env {
+            Some(vars) => vars
+                .iter()
+                .find(|(name, _)| *name == wanted)
+                .map(|(_, value)| value.clone()),
+            None => std::env::var_os(name),
+        };
+        let value = value.and_then(|value| value.into_string().ok());
+        match value.as_deref().map(str::trim).filter(|value| !value.is_empty()) {
+            Some(value) if http::HeaderValue::from_str(value).is_ok() => Ok(Some(Secret::new(value))),
+            Some(_) => {
+                let reason = format!("the API key in {name} holds characters that no HTTP header can");
+                Err(self.refuse(Code::InvalidApiKey, reason))
+            }
+            None => Err(self.refuse(Code::NotLoggedIn, format!("there is no API key: {name} is not set"))),
+        }
+    }
+
+    /// Returns the key and the HTTP client that a request needs; a script needs neither.
+    pub(super) async fn connect(
+        self: &Arc<Self>,
+        surroundings: Surroundings,
+    ) -> Result<(Option<Secret>, Option<Client>), Box<ProviderError>> {
+        if self.script.is_some() {
+            return Ok((None, None));
+        }
+        let key = surroundings.key?;
+        Ok((key, Some(self.client(surroundings.route).await?)))
+    }
+
+    /// Returns the client, and makes it if there is none.
+    pub(super) async fn client(self: &Arc<Self>, route: Option<Route>) -> Result<Client, Box<ProviderError>> {
+        let engine = Arc::clone(self);
+        // Reading the system's certificates takes tens of milliseconds, and a thread of its own.
+        let made = tokio::task::spawn_blocking(move || -> Result<Client, String> {
+            let mut client = engine.client.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(client) = &*client {
+                return Ok(client.clone());
+            }
+            let route = route.unwrap_or_else(Route::direct);
+            let made = Client::new(&engine.settings.chat, route)?;
+            *client = Some(made.clone());
+            Ok(made)
+        });
+        match made.await {
+            Ok(Ok(client)) => Ok(client),
+            Ok(Err(why)) => Err(self.refuse(Code::ConnectionFailed, format!("no request can be made: {why}"))),
+            Err(panic) => Err(self.refuse(
+                Code::Internal,
+                format!("a bug in this package stopped the call: {panic}"),
+            )),
+        }
+    }
+}
+
+impl ApiEngine {
+    pub(super) fn run(
+        engine: &Arc<ApiEngine>,
+        surroundings: Surroundings,
+        read: impl FnOnce(&ApiEngine) -> Result<Request, Box<ProviderError>> + Send + 'static,
+    ) -> Run {
+        let of_task = Arc::clone(engine);
+        (engine.lifecycle).begin(move |handles| of_task.call(read, surroundings, handles))
+    }
+
+    /// Makes one call, to its end.
+    async fn call(
+        self: Arc<Self>,
+        read: impl FnOnce(&ApiEngine) -> Result<Request, Box<ProviderError>> + Send,
+        surroundings: Surroundings,
+        handles: CallHandles,
+    ) -> Result<Ended, Box<ProviderError>> {
+        let refuse = |(code, reason)| self.refuse(code, reason);
+        let invalid = |reason| self.refuse(Code::InvalidOption, reason);
+        let mut request = read(&self)?;
+        match handles
+            .cancel
+            .run_until_cancelled(request.compile(self.settings.timeout))
+            .await
+        {
+            Some(compiled) => compiled.map_err(|(code, reason)| self.refuse(code, reason))?,
+            None => return Ok(self.closed().map_or(Ended::Cancelled, Ended::Failed)),
+        }
+        let Checked {
+            messages,
+            tools,
+            options,
+            output,
+            call_ids,
+            recorded,
+            nested_permit,
+        } = request
+            .check(self.id(), &ACCEPTS, Settings::check_timeout)
+            .map_err(refuse)?;
+        let choices = options.choices.read(Settings::choices).map_err(invalid)?;
+        if let Some(choice) = &choices.tool_choice {
+            let names = tools.iter().map(|tool| tool.name.as_str());
+            choice.check(names).map_err(invalid)?;
+        }
+        let (of_engine, of_env) = (Arc::clone(&self), surroundings.clone());
+        let redactor = record::lazy_redactor(move || of_env.redactor(&of_engine.settings));
+        let (key, client) = self.connect(surroundings).await?;
+        let mut checks = choices::checks(self.id(), choices.tool_choice.as_ref());
+        if let Some(schema) = &output {
+            checks.push(Arc::new(FitsSchema {
+                schema: Arc::clone(schema),
+                provider: self.id().to_owned(),
+                cli_asks_again: false,
+            }));
+        }
+        let output = output.map(|schema| {
+            let is_told = strict::is_one_object(schema.value());
+            (schema, is_told)
+        });
+        let question = ApiQuestion::new(&self, choices.clone(), messages, tools, checks, output);
+        let cancel = handles.cancel.clone();
+        let sink = Sink::of_call(&self.lifecycle, handles, &options, recorded, redactor)
+            .await?
+            .in_pieces(options.partial);
+        let mut of_api = ApiCall {
+            question,
+            engine: &self,
+            client: client.as_ref(),
+            redactor: self.settings.redactor(key.as_ref()),
+            key: key.as_ref(),
+            call_ids,
+            options: &options,
+            nested_permit,
+            cancel: &cancel,
+            sink: &sink,
+        };
+        let ended = retry_loop::answer(&mut of_api, &cancel, &sink).await;
+        sink.close(&ended).await;
+        Ok(ended)
+    }
+}
+
+impl Model for ApiEngine {
+    fn id(&self) -> &str {
+        self.lifecycle.id()
+    }
+
+    fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
+        self.refusal().map_or(Ok(()), Err)?;
+        self.key(Some(env)).map(|_| ())
+    }
+
+    fn redactor(&self, env: &Vars) -> Redactor {
+        let key = self.key(Some(env)).ok().flatten();
+        record::redactor_of(env).and(&self.settings.redactor(key.as_ref()))
+    }
+
+    fn begin(self: Arc<Self>, request: Request) -> Run {
+        let surroundings = self.surroundings(request.env.as_deref());
+        ApiEngine::run(&self, surroundings, |_| Ok(request))
+    }
+}
+
+impl ProviderObject for ApiEngine {
+    fn lifecycle(&self) -> &Lifecycle {
+        &self.lifecycle
+    }
+
+    fn start(self: Arc<Self>, request: EncodedRequest, env: Option<Vars>) -> Run {
+        let surroundings = self.surroundings(env.as_ref());
+        ApiEngine::run(&self, surroundings, |engine| {
+            request.read().map_err(|(code, reason)| engine.refuse(code, reason))
+        })
+    }
+
+    fn models(self: Arc<Self>, env: Option<Vars>) -> Work<Result<Vec<ListedModel>, Box<ProviderError>>> {
+        // The environment is read here, on the caller's thread.
+        let prepared = Prepared::new(&self, env.as_ref());
+        Box::pin(async move { prepared.models().await })
+    }
+
+    fn close(self: Arc<Self>) -> Work<()> {
+        Box::pin(async move { ApiEngine::close(&self).await })
+    }
+}

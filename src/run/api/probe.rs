@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::engine::{ApiEngine, Surroundings};
+use super::{ApiEngine, Surroundings};
 use crate::admission::local_offset_min;
 use crate::lifecycle::Run;
 use crate::request::Request;

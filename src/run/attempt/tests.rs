@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::log::{Log, LogRecord};
+use crate::record::{Log, LogRecord};
 use crate::reply_check::tests::wants;
 use dfp_model::error::Code;
 use dfp_model::event::{Failure, Outcome};

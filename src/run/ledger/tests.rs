@@ -10,6 +10,7 @@ fn ledger(requests: u64, store: Option<&Path>) -> Arc<Ledger> {
         requests: Some(requests),
         tokens: Some(100),
         cost_usd: None,
+        plan: None,
         per: Per::Hour,
         store: store.map(|path| path.to_str().unwrap().to_owned()),
     };

@@ -183,3 +183,41 @@ fn the_file_that_a_launcher_hands_its_arguments_to_says_what_it_is() {
         assert!(matches!(look(&check, &alone), LiveSupport::Unserved(_)), "{id}");
     }
 }
+
+#[test]
+fn launchers_are_told_from_doubles() {
+    for launcher in [
+        "#!/bin/bash\nexec \"/home/me/.claude/local/node_modules/.bin/claude\" \"$@\"",
+        "#!/bin/sh\n# sets a proxy\nexport HTTPS_PROXY=http://proxy\nexec /opt/node_modules/claude-code-newest/bin/claude.exe --verbose \"$@\"\n",
+        "#!/bin/sh\nexec \"$REAL_CLAUDE\" \"$@\"",
+        "#!/bin/sh\nexec ${CLAUDE_BIN} $@",
+        "#!/usr/bin/env bash\nexec asdf exec \"claude\" \"$@\"",
+        "#!/bin/sh\nexec npx -y @anthropic-ai/claude-code@2.1.330 \"$@\"",
+        "#!/bin/sh\ndocker run --rm -i image claude \\\n  \"$@\"",
+        "#! /nix/store/x-bash/bin/bash -e\nexport DISABLE_AUTOUPDATER='1'\nexec -a \"$0\" \"/nix/store/y/bin/.claude-wrapped\"  \"$@\"",
+        "@echo off\r\n\"C:\\tools\\claude.exe\" %*\r\n",
+    ] {
+        assert!(starts("claude", launcher), "{launcher}");
+    }
+    for double in [
+        "#!/bin/sh\necho 2.1.330 '(Claude Code)'",
+        "#!/bin/sh\n# a fake claude\nprintf '%s\\n' \"$@\" > args.txt\ncat > /dev/null\necho hello",
+        "#!/bin/sh\ncase \"$*\" in *--version*) echo 2.1.330;; esac\necho claude",
+        "#!/bin/sh\necho claude \"$@\"",
+        "#!/bin/sh\nFAKE_CLI='@/tmp/dfp/claude.state/scenario.json' exec '/target/debug/fake-cli' \"$@\"",
+        "#!/usr/bin/env node\nrequire('node:fs').writeFileSync('argv.json', JSON.stringify(process.argv));\nconsole.log('claude');",
+        "#!/usr/bin/env node\nif (process.argv.includes('--version')) console.log('2.1.330 (Claude Code)');\nelse console.log(JSON.stringify({ model: 'claude-sonnet-4-5' }));",
+        // A launcher in another language is not recognised, so print form is used.
+        "#!/usr/bin/env node\nrequire('node:child_process').spawn('/opt/claude', process.argv.slice(2), { stdio: 'inherit' });",
+        "",
+    ] {
+        assert!(!starts("claude", double), "{double}");
+    }
+}
+
+#[test]
+fn a_program_is_no_script() {
+    assert_eq!(script_text(b"\x7fELF\x02\x01\x01\0\0"), None);
+    assert_eq!(script_text(b"MZ\x90\0"), None);
+    assert_eq!(script_text(b"#!/bin/sh\necho \xc3"), Some("#!/bin/sh\necho "));
+}

@@ -1,5 +1,7 @@
 //! Tests of waiting for a plan, with a paused clock, so that no test takes longer for it.
 
+mod ask_again;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +11,7 @@ use tokio::time::Instant as Moment;
 use super::*;
 use crate::admission::UsedUp;
 use crate::ledger::Ledger;
-use crate::log::Log;
+use crate::record::Log;
 use dfp_model::budget::{Budget, Per};
 use dfp_model::error::Code;
 use dfp_model::event::{EngineUsed, Reply};

@@ -10,9 +10,9 @@ use tokio_util::task::TaskTracker;
 
 use super::ahead;
 use super::ahead::NextCallJson;
-use super::drive::{Reading, drive};
 use super::models;
 use super::sessions::{Sessions, warning};
+use super::{Reading, drive};
 use crate::attempt::AttemptOutcome;
 use crate::base::Base;
 use crate::cli_attempt::{CliAttempt, CliCall};
@@ -121,7 +121,7 @@ forms! {
     Agent(KeptAgent),
     Warm(WarmAgent),
     #[cfg(test)]
-    MadeUp(super::made_up::MadeUp),
+    MadeUp(super::tests::made_up::MadeUp),
 }
 
 /// A call of one form.

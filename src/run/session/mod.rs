@@ -1,15 +1,316 @@
 //! Calls served by kept processes: one driver for all forms.
 //!
-//! In: a call, and the processes of its provider. Out: the attempt's outcome, or that it is the next engine's turn. [`forms`] has the
-//! list of forms. [`drive`](mod@drive) is the driver. The [`sessions`] of a form have processes of their own, which are
-//! [tried](trial) once and started [ahead], or are those of [`servers`].
+//! In: a call, and the [`Sessions`] of its form. Out: an [`AttemptOutcome`], or nothing where the next engine makes the call. The driver
+//! waits for a place, gets a session, and runs the turn. If the session is gone, it takes another; if the CLI does not serve the engine,
+//! the next engine's turn comes. The call's time runs from its place on, whatever has to be started for it.
+//!
+//! [`forms`] has the list of forms. The [`sessions`] of a form have processes of their own, which are [tried](trial) once and started [ahead], or
+//! are those of [`servers`].
 
 pub(super) mod ahead;
-pub(super) mod drive;
 pub(super) mod forms;
-#[cfg(test)]
-pub(crate) mod made_up;
 pub(super) mod models;
 mod servers;
 pub(super) mod sessions;
+#[cfg(test)]
+pub(crate) mod tests;
 mod trial;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use self::servers::login_missing;
+use self::sessions::{Begun, Sessions, TurnAsked, store_warning, warning};
+use crate::attempt::{AttemptOutcome, AttemptStart, run_attempt};
+use crate::base::{Base, not_found};
+use crate::cli_attempt::{CliAttempt, CliCall};
+use crate::live_support::LiveSupport;
+use crate::programs::Program;
+use crate::{auto, capabilities};
+use dfp_exchange::Unusable;
+use dfp_exchange::form::{Form, SessionCall, SetupOf};
+use dfp_exchange::installed::Installed;
+use dfp_exchange::live::session::Origin;
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::event::{EngineUsed, Event, RunInfo};
+use dfp_process::Vars;
+use dfp_provider::options::EngineKind;
+use dfp_text::fold::Fold;
+use dfp_text::toolcall::TextCalls;
+
+/// The parts of a turn that are the same for every form.
+#[derive(Default)]
+pub(crate) struct Reading<'a> {
+    /// The rule for which text of the answer is a call.
+    pub text_calls: TextCalls,
+    /// The events that are reported when the turn has begun.
+    pub notes: Vec<Event>,
+    /// The reason for which this engine can't make the call.
+    pub unfit: Option<&'a ProviderError>,
+}
+
+/// Makes an attempt of `call` with one of `sessions`; `None` if the next engine is to make it.
+pub(crate) async fn drive<F: Form>(
+    sessions: &Arc<Sessions<F>>,
+    attempt: &CliAttempt<'_>,
+    call: &SessionCall<SetupOf<F>>,
+    reading: Reading<'_>,
+    info: &mut RunInfo,
+) -> Result<Option<AttemptOutcome>, Box<ProviderError>> {
+    let CliCall { engine, base_env, .. } = *attempt.call;
+    info.engine = Some(F::ENGINE);
+    let is_auto = engine.options.engine == EngineKind::Auto;
+    let known = match call.may_continue() {
+        true => Decided::known::<F>(engine, call, base_env)?,
+        false => None,
+    };
+    let mut decided = match known {
+        Some(known) => known,
+        None => Decided::looked_at::<F>(engine, call, base_env)?,
+    };
+    if decided.leaves(attempt, F::ENGINE).await? {
+        return Ok(None);
+    }
+    if let Some(refused) = reading.unfit {
+        return Err(Box::new(refused.clone()));
+    }
+    let mut permit = match attempt.permit(decided.file(), info).await {
+        Some(permit) => permit,
+        None => return Ok(Some(AttemptOutcome::Cancelled)),
+    };
+    attempt.start_clock();
+    let mut takes_waiting = true;
+    let (reason, may_have_asked, ended) = loop {
+        let installed = Arc::clone(&decided.installed);
+        let asked = TurnAsked {
+            attempt,
+            call,
+            installed: &installed,
+            support: decided.program.support(&engine.provider, F::ENGINE),
+            is_looked_at: decided.is_looked_at,
+            takes_waiting,
+        };
+        let outcome = match in_time(attempt, F::ENGINE, sessions.begin(&asked)).await {
+            Ok(begun) => turn(attempt, &installed, begun, &reading, info).await,
+            Err(why) => Err(why),
+        };
+        match outcome {
+            Ok(outcome) => {
+                // A reply that its caller has is in the store.
+                if let Some(kept) = sessions.form.kept() {
+                    kept.stored().await;
+                }
+                if let Some(warning) = store_warning(&sessions.form) {
+                    attempt.warn(warning).await;
+                }
+                match &outcome {
+                    AttemptOutcome::FlagRefused(flag) => capabilities::remember_refused(&installed.binary, flag),
+                    AttemptOutcome::Replied(_) => capabilities::remember_reply(F::ENGINE, &installed.binary),
+                    _ => {}
+                }
+                return Ok(Some(outcome));
+            }
+            Err(Unusable::FlagRefused(flag)) => {
+                capabilities::remember_refused(&installed.binary, &flag);
+                return Ok(Some(AttemptOutcome::FlagRefused(flag)));
+            }
+            Err(Unusable::Cancelled) => return Ok(Some(AttemptOutcome::Cancelled)),
+            Err(Unusable::Failed(error)) => return Err(error),
+            Err(Unusable::Left(_)) if is_auto => return Ok(None),
+            Err(Unusable::Left(why)) => return Err(auto::refused(engine, F::ENGINE, why, None)),
+            Err(Unusable::Vanished) => takes_waiting = false,
+            Err(Unusable::NotLookedAt) => {
+                let now = Decided::looked_at::<F>(engine, call, base_env)?;
+                let is_same_file = now.file() == decided.file();
+                decided = now;
+                if decided.leaves(attempt, F::ENGINE).await? {
+                    return Ok(None);
+                }
+                if !is_same_file {
+                    drop(permit);
+                    permit = match attempt.permit(decided.file(), info).await {
+                        Some(permit) => permit,
+                        None => return Ok(Some(AttemptOutcome::Cancelled)),
+                    };
+                }
+            }
+            Err(Unusable::Unsupported {
+                reason,
+                may_have_asked,
+                ended,
+            }) => break (reason, may_have_asked, ended),
+        }
+    };
+    drop(permit);
+    if let Some(error) = login_missing(engine, &reason) {
+        return Err(error);
+    }
+    if engine.has_another_form() {
+        let remember = match may_have_asked {
+            true => capabilities::remember_unserved,
+            false => capabilities::remember_not_begun,
+        };
+        remember(F::ENGINE, decided.program.binary(), reason.clone());
+    }
+    // No model is asked twice.
+    if !engine.has_another_form() || may_have_asked {
+        return Err(auto::refused(
+            engine,
+            F::ENGINE,
+            &reason,
+            ended.as_ref().map(|ended| &ended.evidence),
+        ));
+    }
+    attempt.warn(fallen_back(F::ENGINE, &reason)).await;
+    Ok(None)
+}
+
+/// The known facts of the installed CLI at the beginning of a turn.
+struct Decided {
+    program: Arc<Program>,
+    installed: Arc<Installed>,
+    is_looked_at: bool,
+}
+
+impl Decided {
+    /// Decides from the cache; `None` if nobody has looked at the CLI a short while ago.
+    fn known<F: Form>(
+        engine: &Base,
+        call: &SessionCall<SetupOf<F>>,
+        env: &Arc<Vars>,
+    ) -> Result<Option<Decided>, Box<ProviderError>> {
+        let known = engine.programs.known(env);
+        known
+            .map(|known| Decided::of::<F>(engine, call, known, false))
+            .transpose()
+    }
+
+    /// Decides by a look at the CLI.
+    fn looked_at<F: Form>(
+        engine: &Base,
+        call: &SessionCall<SetupOf<F>>,
+        env: &Arc<Vars>,
+    ) -> Result<Decided, Box<ProviderError>> {
+        let program = engine.look(env).map_err(|error| not_found(engine, error))?;
+        Decided::of::<F>(engine, call, program, true)
+    }
+
+    fn of<F: Form>(
+        engine: &Base,
+        call: &SessionCall<SetupOf<F>>,
+        program: Arc<Program>,
+        is_looked_at: bool,
+    ) -> Result<Decided, Box<ProviderError>> {
+        let options = F::options(Some(&call.setup), call.choices.as_ref());
+        Ok(Decided {
+            installed: program.installed(&engine.provider, &engine.options, F::ENGINE, options, F::line)?,
+            program,
+            is_looked_at,
+        })
+    }
+
+    fn file(&self) -> &Path {
+        self.program.binary().file()
+    }
+
+    /// Returns whether the attempt is left to the next engine, since the CLI is known not to serve `used`.
+    ///
+    /// # Errors
+    /// `LIVE_UNSUPPORTED` if the caller wants no other engine.
+    async fn leaves(&self, attempt: &CliAttempt<'_>, used: EngineUsed) -> Result<bool, Box<ProviderError>> {
+        let engine = attempt.call.engine;
+        let LiveSupport::Unserved(unserved) = self.program.support(&engine.provider, used) else {
+            return Ok(false);
+        };
+        if engine.has_another_form() {
+            if engine.tells(used, unserved, &self.program) {
+                attempt.warn(fallen_back(used, &unserved.why)).await;
+            }
+            return Ok(true);
+        }
+        match engine.is_refused(used, unserved) {
+            true => Err(auto::refused(engine, used, &unserved.why, None)),
+            false => Ok(false),
+        }
+    }
+}
+
+/// Waits for `starting`, unless the call is cancelled or its time is up before.
+async fn in_time<T>(
+    attempt: &CliAttempt<'_>,
+    engine: EngineUsed,
+    starting: impl Future<Output = Result<T, Unusable>>,
+) -> Result<T, Unusable> {
+    let limit = attempt.limits(engine).timeout;
+    let since = attempt.start_clock();
+    let late = async {
+        match limit {
+            Some(limit) => tokio::time::sleep_until(since + limit).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        () = attempt.call.cancel.cancelled() => Err(Unusable::Cancelled),
+        started = starting => started,
+        () = late => {
+            let limit = limit.unwrap_or_default().as_millis();
+            let reason = format!("no answer within {limit} ms: the CLI did not become ready");
+            Err(Unusable::Failed(attempt.call.engine.refuse(Code::Timeout, reason)))
+        }
+    }
+}
+
+/// Runs a turn that was begun: reports its beginning and the session's facts, and drives its exchange.
+async fn turn<F: Form>(
+    attempt: &CliAttempt<'_>,
+    installed: &Installed,
+    begun: Begun<F>,
+    reading: &Reading<'_>,
+    info: &mut RunInfo,
+) -> Result<AttemptOutcome, Unusable> {
+    let engine_used = F::ENGINE;
+    let CliCall {
+        engine,
+        request,
+        base_env,
+        sink,
+        ..
+    } = *attempt.call;
+    let Begun {
+        turn,
+        origin,
+        session,
+        notes,
+        sent,
+        figures,
+    } = begun;
+    if engine_used == EngineUsed::Live {
+        info.continued = Some(origin == Origin::Continued);
+        info.session = Some(session);
+    }
+    let mut fields = json!({"attempt": attempt.number, "flags": installed.line.flags});
+    if let (Value::Object(fields), Value::Object(figures)) = (&mut fields, figures) {
+        fields.extend(figures);
+    }
+    let told = request.notes(attempt.number, engine, engine_used, base_env).into_iter();
+    let opening = AttemptStart {
+        message: match origin {
+            Origin::Continued => "continued",
+            Origin::Fresh | Origin::Spare => "started",
+        },
+        fields,
+        notes: told.chain(notes).chain(reading.notes.iter().cloned()).collect(),
+    };
+    let fold = Fold::new(request.call_ids.clone(), reading.text_calls.clone()).with_listener(sink.has_listener());
+    run_attempt(attempt.attempt(engine_used, sent, fold, opening), turn, info).await
+}
+
+/// The warning that the next engine makes the call, with the reason.
+fn fallen_back(engine: EngineUsed, reason: &str) -> Event {
+    let what = auto::takes(engine);
+    let message = format!("the installed CLI takes no {what} ({reason}): asked in print form");
+    warning("ENGINE_FALLBACK", message)
+}

@@ -303,7 +303,7 @@ impl<F: Form> Sessions<F> {
                     Ok(())
                 }
             };
-            reason.map_err(|reason| Unusable::unsupported(reason))?;
+            reason.map_err(Unusable::unsupported)?;
         }
         Ok(server)
     }

@@ -14,8 +14,8 @@ use super::trial;
 use crate::base::{Base, not_started};
 use crate::capabilities;
 use crate::cli_attempt::CliAttempt;
-use crate::content::refuse_content;
 use crate::live_support::LiveSupport;
+use crate::request::refuse_content;
 use dfp_exchange::form::{
     Caller, Form, InServer, InputOf, OwnProcess, Processes, Retold, SentText, SessionCall, SessionHome, SetupOf,
     ToStart, WhyAnew,

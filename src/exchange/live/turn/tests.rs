@@ -164,7 +164,7 @@ async fn the_session_of_a_reply_is_kept_and_that_of_a_failure_ends() {
 #[tokio::test]
 async fn a_turn_that_is_stopped_has_stopped_when_it_is_finished() {
     let Begun { mut turn, log, .. } = begin(|_| None);
-    turn.next(&mut Vec::new()).await;
+    let _ = turn.next(&mut Vec::new()).await;
     turn.stop(StopReason::Cancelled);
     let Ok(ended) = turn.finish().await else {
         panic!("unusable")
@@ -184,7 +184,7 @@ async fn a_turn_that_is_stopped_before_it_was_asked_for_anything_stops_as_well()
 #[tokio::test]
 async fn a_turn_that_is_dropped_is_stopped_in_the_background() {
     let Begun { mut turn, log, tracker } = begin(|_| None);
-    turn.next(&mut Vec::new()).await;
+    let _ = turn.next(&mut Vec::new()).await;
     drop(turn);
     tracker.close();
     tracker.wait().await;

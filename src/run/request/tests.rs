@@ -1,6 +1,8 @@
 //! Tests that any mix of blocks, in any notation, arrives complete, in order and byte for byte, or that the first refused block is
 //! named.
 
+use std::cell::Cell;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use proptest::prelude::*;
@@ -9,7 +11,6 @@ use serde_json::{Value, json};
 use super::*;
 use crate::cli_request::CliRequest;
 use crate::print::media_prompt;
-use crate::request::Request;
 use dfp_exchange::claude_live::form::Claude;
 use dfp_exchange::form::{CallParts, Caller, Form, SessionCall};
 use dfp_exchange::live::pool::SessionKey;
@@ -466,5 +467,26 @@ fn another_form_of_output_or_of_the_prompt_or_a_folder_of_the_users_takes_text_o
             refusal("gemini", &options, &image),
             "messages[0].content[0] is an image (image/png), which gemini can't take: it takes text only"
         );
+    }
+}
+
+#[test]
+fn what_is_shared_is_read_once_whatever_comes_of_it() {
+    for (original, expected) in [("7", Ok(7)), ("x", Err("no number: x".to_owned()))] {
+        let times = Cell::new(0);
+        let read = |text: &String| {
+            times.set(times.get() + 1);
+            text.parse().map_err(|_| format!("no number: {text}"))
+        };
+        let first: ReadOnce<String, u32> = serde_json::from_value(original.into()).unwrap();
+        let second = first.clone();
+        assert_eq!(
+            [first.read(read), second.read(read)],
+            [
+                expected.as_ref().map_err(Clone::clone),
+                expected.as_ref().map_err(Clone::clone)
+            ]
+        );
+        assert_eq!((times.get(), second.original().as_str()), (1, original));
     }
 }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 
-use super::*;
+use super::super::*;
 use crate::admission::UsedUp;
-use crate::log::Log;
+use crate::record::Log;
 use crate::reply_check::Checks;
 use crate::reply_check::tests::{reply, tokens, wants};
 use dfp_model::error::Code;

@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 
 use tokio_util::sync::CancellationToken;
 
-use super::*;
+use super::super::*;
 use crate::cli_attempt::Dropped;
 use crate::cli_request::CliRequest;
-use crate::log::Log;
+use crate::record::Log;
 use crate::request::{CallOptions, Request};
-use crate::session::made_up::{Answers, MadeUp};
+use crate::session::tests::made_up::{Answers, MadeUp};
 use crate::sink::Sink;
 use dfp_exchange::form::{CallParts, ProcessOptions};
 use dfp_exchange::live::pool::SessionKey;
