@@ -30,6 +30,9 @@ pub const COMMON_ENV: [(&str, &str); 3] = [("TERM", "dumb"), ("NO_COLOR", "1"), 
 /// Variables that no CLI inherits. They have Node debug or preload something, and would do so to a CLI in JavaScript.
 pub const COMMON_DROP_ENV: [&str; 2] = ["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"];
 
+/// The variables that name the folder for temporary files.
+const TEMPORARY: [&str; 3] = ["TMPDIR", "TEMP", "TMP"];
+
 /// The way in which the process of a command line is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode<'a> {
@@ -472,6 +475,8 @@ fn set(provider: &Provider, context: &CommandContext) -> Result<Vec<(&'static st
                 EnvText::Text(limit.unwrap_or_default().to_string())
             }
             EnvValue::Cwd => EnvText::Cwd,
+            // The other side has a folder of its own for them.
+            EnvValue::Folder(_) if TEMPORARY.contains(&var.name) && context.options.is_out_of_reach() => continue,
             EnvValue::Folder(name) => EnvText::Folder(name),
             EnvValue::File(name) => EnvText::File(name),
             EnvValue::BridgeToken => {
