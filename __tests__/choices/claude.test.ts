@@ -92,12 +92,12 @@ describe.each(VERSIONS)("live sessions of claude %s", { timeout: 120_000 }, (whi
     ]);
   });
 
-  it("hand a thread that goes on with another choice over whole", async () => {
+  it("hand a thread that goes on with another model over whole", async () => {
     const { api, options } = await withClaude({ which, engine: "live", script: () => ({ text: "ok" }) });
     const model = createProvider({ ...options, model: "claude-sonnet-5" });
     const first = await ask(model, [new HumanMessage("one")]);
     const thread = [new HumanMessage("one"), first.message, new HumanMessage("two")];
-    const second = await ask(model, thread, { reasoning: { effort: "max" } });
+    const second = await ask(model, thread, { model: "claude-opus-4-8" });
     expect([second.pid === first.pid, second.run?.continued, second.warnings]).toEqual([false, false, []]);
     expect(second.run?.session).toBe("restored");
     expect(told(api.requests[1]?.body)).toEqual([

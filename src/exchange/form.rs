@@ -45,6 +45,8 @@ pub struct CallParts<'a> {
     pub options: &'a Options,
     /// The options among them that the call itself chose.
     pub choices: Option<Choices>,
+    /// The provider's own choices.
+    pub own: &'a Choices,
     /// The wanted kind of answer.
     pub output: SessionOutput<'a>,
     /// The encoding of a thread that can't be sent natively.
@@ -100,6 +102,7 @@ impl<T> SessionCall<T> {
             callers: None,
             tools: &[],
             options,
+            own: &options.choices,
             choices,
             output: SessionOutput::Text,
             encoding: Encoding::Text,
@@ -120,6 +123,7 @@ impl<T> SessionCall<T> {
             tools: parts.tools,
             options: parts.options,
             choices: parts.choices.as_ref(),
+            own: parts.own,
             output: parts.output,
         });
         let callers = parts
@@ -312,6 +316,7 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
             tools: next.tools.unwrap_or_default(),
             options: next.options,
             choices: None,
+            own: &next.options.choices,
             output: SessionOutput::Text,
         }))
     }

@@ -145,6 +145,7 @@ impl CliRequest {
             tools: &tools,
             options: self.provider_options(engine),
             choices: chosen.map(|options| options.choices.clone()),
+            own: &engine.options.choices,
             output: output_in_session(engine, self.output.as_deref()),
             encoding: encoding_of(engine),
             guard: engine.provider.guard,

@@ -166,6 +166,7 @@ mod tests {
             tools: &[],
             options: &options,
             choices: None,
+            own: &options.choices,
             output: SessionOutput::Text,
             encoding,
             guard: None,

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::changes::Changes;
 use super::dialogue::Dialogue;
 use super::input::ClaudeInput;
 use super::memory::{Memory, Opening, Recalled, Scope, WithStore, place};
@@ -19,7 +20,7 @@ use crate::form::{
 use crate::host::Host;
 use crate::installed::Binary;
 use crate::live::kept::{KeptReplies, StoreRefused, blocking};
-use crate::live::setup::{NextCall, Setup, SetupParts};
+use crate::live::setup::{Changeable, NextCall, Setup, SetupParts};
 use crate::live::thread::{KnownThread, SessionThread};
 use crate::print::NotStarted;
 use crate::scratch::Scratch;
@@ -30,6 +31,7 @@ use dfp_process::Vars;
 use dfp_process::activity::now_ms;
 use dfp_provider::choices::Choices;
 use dfp_provider::claude::transcripts::{OLDEST, TELLS_SURROUNDINGS, facts_of, needs_thinking};
+use dfp_provider::claude::{CLAUDE, extra_body};
 use dfp_provider::command::{Arg, CommandLine, Cwd};
 
 /// The flags without which a process that resumes a thread would keep it, or run tools in it.
@@ -178,7 +180,7 @@ fn in_words(call: &SessionCall<Setup>) -> String {
 }
 
 /// The value of the flag `name` on a command line.
-fn value_of(line: &CommandLine, name: &str) -> Option<String> {
+pub(super) fn value_of(line: &CommandLine, name: &str) -> Option<String> {
     let at = line
         .args
         .iter()
@@ -201,7 +203,15 @@ impl Form for Claude {
     type Server = Host;
 
     fn setup(parts: &SetupParts<'_>) -> Setup {
-        Setup::of(parts)
+        let options = parts.options;
+        Setup::of(parts).changing(
+            parts.own,
+            Changeable {
+                effort: options.choices.effort.clone(),
+                max_output_tokens: options.choices.max_output_tokens,
+                body: (options.choices.stop.is_some()).then(|| extra_body(&CLAUDE, options)),
+            },
+        )
     }
 
     /// The system prompt and the tools are sent to the running process, so they are not among its options.
@@ -254,7 +264,7 @@ impl Form for Claude {
         })?;
         let facts = SessionFacts {
             model: value_of(&line, "--model").unwrap_or_default(),
-            effort: value_of(&line, "--effort"),
+            effort: None,
             opening: self.opening(&line, &surroundings.base_env, folder.as_deref()),
         };
         if let Some(path) = folder.as_deref().map(RunFolder::path) {
@@ -270,7 +280,9 @@ impl Form for Claude {
             let file = ThreadFile::attach(&mut line, &transcript.lines, place);
             Resumed::new(file, place, Arc::clone(&self.ways), transcript.deferred.clone())
         });
+        let changes = Changes::of(&line, &surroundings.base_env);
         let with = StartWith {
+            changes,
             facts,
             folder,
             resumed,

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::changes::Changes;
 use super::form::RunFolder;
 use super::input::ClaudeInput;
 use super::memory::{ApiMessage, Opening};
@@ -75,6 +76,8 @@ pub struct ClaudeSession {
     /// The model's messages of the turn, as the CLI reports them.
     messages: TurnMessages,
     facts: SessionFacts,
+    /// The choices that are in force in the process.
+    changes: Changes,
     /// The folder that it runs in, which others of its provider share.
     folder: Option<Arc<RunFolder>>,
     /// Where the models are kept that it tells, and its binary.
@@ -86,7 +89,7 @@ pub struct ClaudeSession {
 pub struct SessionFacts {
     /// The model that it was asked for; "" for the CLI's own choice.
     pub model: String,
-    /// The effort that it was started with.
+    /// The effort of the turn.
     pub effort: Option<String>,
     /// The surroundings that it tells its model.
     pub opening: Opening,
@@ -101,8 +104,9 @@ pub struct ClaudeReply {
 }
 
 /// The parts that a process is started with beside its command line.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct StartWith {
+    pub changes: Changes,
     pub facts: SessionFacts,
     pub folder: Option<Arc<RunFolder>>,
     pub resumed: Option<Resumed>,
@@ -122,6 +126,7 @@ impl ClaudeSession {
         with: StartWith,
     ) -> Result<ClaudeSession, NotStarted> {
         let StartWith {
+            changes,
             facts,
             folder,
             mut resumed,
@@ -154,6 +159,7 @@ impl ClaudeSession {
             resumed,
             messages: TurnMessages::default(),
             facts,
+            changes,
             folder,
             tells_models,
         })
@@ -178,15 +184,30 @@ impl ClaudeSession {
         if self.handshake == Handshake::Unasked {
             lines = self.initialize(setup);
         }
-        match self.resumed.as_mut().filter(|resumed| resumed.waits()) {
-            Some(resumed) => resumed.hold(input.line),
-            None => lines.push_str(&self.turns.begin(&input.line)),
+        lines.push_str(&self.changes.lines(setup.changeable()));
+        self.facts.effort = self.changes.effort().map(str::to_owned);
+        match (
+            self.changes.waits(),
+            self.resumed.as_mut().filter(|resumed| resumed.waits()),
+        ) {
+            (true, _) => self.changes.hold(input.line),
+            (false, Some(resumed)) => resumed.hold(input.line),
+            (false, None) => lines.push_str(&self.turns.begin(&input.line)),
         }
         self.streams.say(lines);
     }
 
-    /// Sends the user line that waits for the end of a resumption.
+    /// Sends the user line that waits for the end of a resumption, or for changes.
     fn go_on(&mut self) {
+        if let Some(line) = self.changes.line() {
+            match self.resumed.as_mut().filter(|resumed| resumed.waits()) {
+                Some(resumed) => resumed.hold(line),
+                None => {
+                    let line = self.turns.begin(&line);
+                    return self.streams.say(line);
+                }
+            }
+        }
         if self.handshake == Handshake::Done
             && let Some(line) = self.resumed.as_mut().and_then(Resumed::line)
         {
@@ -347,6 +368,15 @@ impl ClaudeSession {
                 self.go_on();
                 // Lines are taken in order: a CLI that has answered this one will not answer the one before any more.
                 self.readiness.answered = true;
+                return Pulse::Alive;
+            }
+            Inbound::Answer {
+                request_id, refused, ..
+            } if self.changes.answered(&request_id) => {
+                if let Some(reason) = refused {
+                    return Pulse::Unsupported(format!("it takes no other choices in a running process: {reason}"));
+                }
+                self.go_on();
                 return Pulse::Alive;
             }
             Inbound::Answer { .. } | Inbound::Nothing => return Pulse::Alive,

@@ -4,6 +4,7 @@
 //! 1.6). Source: claude 2.1.197 and 2.1.330, recordings `control-*` and `defer-*`.
 
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::control::{self, success};
@@ -32,6 +33,12 @@ enum Ours<'a> {
     },
     Interrupt,
     GetBinaryVersion,
+    ApplyFlagSettings {
+        settings: &'a Value,
+    },
+    SetMaxThinkingTokens {
+        thinking_display: Option<&'a str>,
+    },
 }
 
 #[derive(Serialize)]
@@ -70,6 +77,21 @@ pub fn initialize(request_id: &str, setup: &Setup) -> String {
 /// The request for the CLI's version. It tells the CLI nothing, and is answered as soon as the CLI has started.
 pub fn binary_version(request_id: &str) -> String {
     control::request(request_id, Ours::GetBinaryVersion)
+}
+
+/// The request to put `settings` into force, over those of the command line.
+pub fn flag_settings(request_id: &str, settings: &Value) -> String {
+    control::request(request_id, Ours::ApplyFlagSettings { settings })
+}
+
+/// The request for the form in which the model's thinking is shown; `None` for the CLI's own.
+pub fn thinking_display(request_id: &str, display: Option<&str>) -> String {
+    control::request(
+        request_id,
+        Ours::SetMaxThinkingTokens {
+            thinking_display: display,
+        },
+    )
 }
 
 /// The request to stop the turn.
@@ -124,7 +146,7 @@ pub fn mcp_answer(request_id: &str, answer: &RawValue) -> String {
 mod tests {
     use std::path::Path;
 
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use dfp_model::message::ToolSpec;

@@ -55,6 +55,8 @@ pub struct SetupParts<'a> {
     pub options: &'a Options,
     /// The options among them that the call itself chose.
     pub choices: Option<&'a Choices>,
+    /// The provider's own choices.
+    pub own: &'a Choices,
     /// The wanted kind of answer.
     pub output: SessionOutput<'a>,
 }
@@ -87,8 +89,19 @@ pub struct NextCall<'a> {
     pub options: &'a Options,
 }
 
+/// The choices of a call that a running process of some forms takes on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changeable {
+    /// `reasoning.effort`.
+    pub effort: Option<String>,
+    /// `maxOutputTokens`.
+    pub max_output_tokens: Option<u64>,
+    /// Further fields of each request, as JSON.
+    pub body: Option<String>,
+}
+
 /// The system prompt and the tools of a session, and the choices of its process.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Setup {
     system: Option<String>,
     append: Option<String>,
@@ -97,7 +110,26 @@ pub struct Setup {
     choices: Option<Choices>,
     /// The schema of its answers, as JSON.
     output: Option<String>,
+    /// The choices of the call that a process takes on while it runs: they make no other setup.
+    changeable: Changeable,
 }
+
+impl PartialEq for Setup {
+    fn eq(&self, other: &Setup) -> bool {
+        let Setup {
+            system,
+            append,
+            declarations,
+            choices,
+            output,
+            changeable: _,
+        } = self;
+        (system, append, declarations) == (&other.system, &other.append, &other.declarations)
+            && (choices, output) == (&other.choices, &other.output)
+    }
+}
+
+impl Eq for Setup {}
 
 impl Setup {
     /// Makes the setup of a process for one conversation. Its system prompt is that of the options, then the thread's system
@@ -136,6 +168,7 @@ impl Setup {
             declarations: Declarations::new(tools),
             choices: None,
             output: None,
+            changeable: Changeable::default(),
         }
     }
 
@@ -148,6 +181,7 @@ impl Setup {
                 tools,
                 options: next.options,
                 choices,
+                own: &next.options.choices,
                 output: SessionOutput::Text,
             })
         };
@@ -159,6 +193,28 @@ impl Setup {
             // With a guessed system prompt, nobody could use the process.
             (None, _, last) => last?.clone(),
         })
+    }
+
+    /// This setup for processes that are started with the provider's `own` choices of what is `changeable`, and take on others while
+    /// they run.
+    #[must_use]
+    pub fn changing(self, own: &Choices, changeable: Changeable) -> Setup {
+        let fixed = self.choices.map(|choices| Choices {
+            effort: own.effort.clone(),
+            max_output_tokens: own.max_output_tokens,
+            stop: own.stop.clone(),
+            ..choices
+        });
+        Setup {
+            choices: fixed.filter(|fixed| fixed != own),
+            changeable,
+            ..self
+        }
+    }
+
+    /// The choices of the call that a process takes on while it runs.
+    pub fn changeable(&self) -> &Changeable {
+        &self.changeable
     }
 
     /// The choices that the process is started with; `None` for the provider's own.

@@ -25,18 +25,24 @@ use crate::media::{MediaForm, MediaSupport};
 use crate::models::{Models, size};
 use Word::Lit;
 use dfp_model::message::content::{Accepts, ContentLimits, Dialect, Kind, Takes};
-use dfp_text::decode::{MAX_OUTPUT_TOKENS, Wire};
+use dfp_text::decode::{MAX_OUTPUT_TOKENS as AT_LIMIT, Wire};
 
 const MCP_FILE: &str = "mcp.json";
 
 /// The name of the private file with our settings.
 const SETTINGS_FILE: &str = "settings.json";
 
+/// The variable with an effort that wins over all others.
+pub const EFFORT_LEVEL: &str = "CLAUDE_CODE_EFFORT_LEVEL";
+
+/// The variable with the most tokens of an answer.
+pub const MAX_OUTPUT_TOKENS: &str = "CLAUDE_CODE_MAX_OUTPUT_TOKENS";
+
 /// The variable with JSON of fields that go into every request.
-const EXTRA_BODY: &str = "CLAUDE_CODE_EXTRA_BODY";
+pub const EXTRA_BODY: &str = "CLAUDE_CODE_EXTRA_BODY";
 
 /// The value of the variable for additional fields of a request: the fields of the user's `env`, and the texts that end an answer.
-fn extra_body(_: &Provider, options: &Options) -> String {
+pub fn extra_body(_: &Provider, options: &Options) -> String {
     let users = options.env.iter().rfind(|(name, _)| name == EXTRA_BODY);
     let users = users.and_then(|(_, value)| serde_json::from_str::<Map<String, Value>>(value.as_deref()?).ok());
     let mut body = users.unwrap_or_default();
@@ -308,7 +314,7 @@ pub static CLAUDE: Provider = Provider {
             EnvValue::Fixed("100000000"),
         ),
         // The variable would win over `--effort`.
-        choice_var(&[When::Effort], "CLAUDE_CODE_EFFORT_LEVEL", EnvValue::Fixed("")),
+        choice_var(&[When::Effort], EFFORT_LEVEL, EnvValue::Fixed("")),
         // Set in the user's settings, it would make the CLI run the tools itself; in the environment it means print (`print_env`).
         var_when(&[When::Live, When::ToolsOff], "CLAUDE_CODE_SIMPLE", EnvValue::Fixed("")),
         // The number of times that the CLI lets its model try an answer by a schema: once more, as everywhere. The CLI's own limit is 5.
@@ -323,11 +329,7 @@ pub static CLAUDE: Provider = Provider {
         // With it on, tools silently vanish from the request (CLI-FACTS 1.7).
         var_when(&[When::NoWorkspace], "ENABLE_TOOL_SEARCH", EnvValue::Fixed("false")),
         // There is no flag for it; 2.1.197 and 2.1.330 send it as `max_tokens`.
-        choice_var(
-            &[When::MaxOutputTokens],
-            "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
-            EnvValue::MaxOutputTokens,
-        ),
+        choice_var(&[When::MaxOutputTokens], MAX_OUTPUT_TOKENS, EnvValue::MaxOutputTokens),
         // The first variable wins (2.1.332), and 2.1.197 knows only the others (CLAUDE-SESSIONS 3).
         choice_var(
             &[KEEP_5M],
@@ -451,7 +453,7 @@ pub static CLAUDE: Provider = Provider {
         asks_again: true,
     },
     // The CLI would ask its API for the rest up to three times, and fail then (2.1.197 to 2.1.332).
-    stop_on: &[MAX_OUTPUT_TOKENS],
+    stop_on: &[AT_LIMIT],
     // The whole output of an interrupted run in text form, with exit code 0 (recordings signal-SIGINT-text of 2.1.197 and 2.1.330).
     fatal_stdout: &["Execution error"],
     errors: errors::ERRORS,

@@ -290,6 +290,7 @@ proptest! {
             tools: &[],
             options: &engine.options,
             choices: None,
+            own: &engine.options.choices,
             output: SessionOutput::Text,
             encoding: Encoding::Xml,
             guard: engine.provider.guard,

@@ -96,6 +96,7 @@ async fn call(
         tools: &[],
         options: &base.options,
         choices: None,
+        own: &base.options.choices,
         output: SessionOutput::Text,
         encoding: Encoding::Xml,
         guard: None,
