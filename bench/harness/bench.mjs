@@ -73,6 +73,7 @@ export const NAMES = Object.freeze([
   "prompts",
   "decode",
   "request",
+  "restore",
   "loop",
   "steps",
   "engines",

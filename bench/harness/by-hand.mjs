@@ -8,8 +8,7 @@ import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { SYSTEM, TOOL } from "./setting.mjs";
 
-const FLAGS =
-  "-p --input-format stream-json --output-format stream-json --verbose --include-partial-messages --model sonnet";
+const FLAGS = "-p --input-format stream-json --output-format stream-json --verbose --include-partial-messages --model";
 const PURE = [
   "--safe-mode",
   "--setting-sources",
@@ -23,10 +22,10 @@ const ENV = { CLAUDE_CODE_MAX_RETRIES: "0", CLAUDE_CODE_DISABLE_ATTACHMENTS: "1"
 
 /**
  * @param {{ cliPath: string, cwd: string, wholeEnv: Record<string, string> }} setting
- * @param {{ tools?: boolean }} [options] `tools`: whether there is the one tool; default yes
+ * @param {{ tools?: boolean, model?: string, args?: string[] }} [options] `tools`: whether there is the one tool; default yes. `args`: further ones
  */
-export function driveByHand({ cliPath, cwd, wholeEnv }, { tools = true } = {}) {
-  const child = spawn(cliPath, [...FLAGS.split(" "), ...PURE], {
+export function driveByHand({ cliPath, cwd, wholeEnv }, { tools = true, model = "sonnet", args = [] } = {}) {
+  const child = spawn(cliPath, [...FLAGS.split(" "), model, ...PURE, ...args], {
     cwd,
     env: { ...wholeEnv, ...ENV },
     stdio: ["pipe", "pipe", "inherit"],
