@@ -49,7 +49,11 @@ describe.each(REGISTRY)("$id", ({ id, name, command }) => {
   });
 
   it("takes the options that its type has", () => {
-    expect(optionsOf(new native.NativeProvider(id, '{"§":0}', 0).check())).toEqual(fieldsOf(options));
+    const fields = fieldsOf(options);
+    // A message of 480 characters may end in the middle of the last name.
+    const whole = (name: string) =>
+      name.endsWith("…") ? fields.find((one) => one.startsWith(name.slice(0, -1))) : name;
+    expect(optionsOf(new native.NativeProvider(id, '{"§":0}', 0).check()).map(whole)).toEqual(fields);
   });
 
   it("has its row in docs/reference/providers.md, and its factory in docs/reference/options.md", () => {
