@@ -57,6 +57,18 @@ describe.each(VERSIONS)("claude %s", (which) => {
     expect(api.requests).toEqual([]);
   });
 
+  it("names the nearest one afterwards, where the API does not know the model", async () => {
+    const unknown = { error: { status: 404, message: "model: sonet" } };
+    const { options } = await withClaude({ which, script: () => unknown });
+    const provider = createProvider({ ...options, model: "sonet" });
+    const models = await provider.models();
+    const names = models.map(({ id }) => id).join(", ");
+    await expect(provider.invoke(["hi"])).rejects.toMatchObject({
+      code: "MODEL_NOT_FOUND",
+      hint: `did you mean "sonnet"? There are: ${names}`,
+    });
+  });
+
   it("tells them in print form, and on the command line", async () => {
     const { api, options } = await withClaude({ which, script: none });
     const models = await createProvider({ ...options, engine: "print" }).models();
@@ -96,7 +108,7 @@ describe.skipIf(!HERE)("the other real CLIs", { timeout: 120_000 }, () => {
     expect(api.requests).toEqual([]);
   });
 
-  it("grok tells its own and that of the options, and an unknown one is told with those", async () => {
+  it("grok tells its own and that of the options", async () => {
     const { api, create } = await withCli("grok", { script: none });
     const provider = create({ engine: "warm", retry: false });
     const models = facts(await provider.models());
@@ -148,7 +160,8 @@ describe("APIs", () => {
     };
     const headers = { "content-type": "application/json" };
     const ask = async (models: object) => {
-      const api = await startOpenAi([], { models });
+      const unknown = failure("The model `plan` does not exist", "invalid_request_error", "model_not_found");
+      const api = await startOpenAi([{ error: { status: 404, body: unknown } }], { models });
       onTestFinished(() => api.close());
       return createOpenAiCompatibleProvider({ baseURL: api.url, apiKey: "sk-test", model: "a/b" });
     };
@@ -157,6 +170,10 @@ describe("APIs", () => {
       { id: "a/b", name: "B", contextWindow: 200_000, price: { input: 3, output: 15 } },
       { id: "plain" },
     ]);
+    await expect(provider.invoke(["hi"], { model: "plan" })).rejects.toMatchObject({
+      code: "MODEL_NOT_FOUND",
+      hint: 'did you mean "plain"? There are: a/b, plain',
+    });
     const missing = await ask({ error: { status: 404, body: failure("no such path", "x") } });
     expect(await refused(missing.models())).toEqual([
       "UNSUPPORTED_OPTION",

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
@@ -14,7 +14,7 @@ use super::cli_attempt::{CallByEngines, Dropped};
 use super::cli_request::CliRequest;
 use super::lifecycle::{CallHandles, Lifecycle};
 use super::lifecycle::{Ended, Run};
-use super::model::{CallDelivery, Model, ProviderObject, Work};
+use super::model::{CallDelivery, KnownModels, Model, ProviderObject, Work};
 use super::request::{EncodedRequest, Request};
 use super::session::ahead::NextCallJson;
 use super::session::forms;
@@ -24,17 +24,14 @@ use super::sink::Sink;
 use super::{commands, record, retry_loop};
 use dfp_exchange::bridge;
 use dfp_exchange::bridge::{BridgeOptions, ToolCallRequest};
-use dfp_model::error::{Code, ProviderError, clip};
+use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::EngineUsed;
 use dfp_model::listed_model::ListedModel;
 use dfp_process::{Tees, Vars};
-use dfp_provider::options::{EngineKind, Options, nearest};
+use dfp_provider::options::{EngineKind, Options};
 use dfp_provider::{LiveForm, Provider};
 use dfp_text::decode::LineObserver;
 use dfp_text::redact::Redactor;
-
-/// The number of characters of a list of models that an error names.
-const MOST_NAMED: usize = 300;
 
 /// A provider object of a CLI: its options, its runs, and the processes it keeps.
 #[derive(Debug)]
@@ -42,8 +39,7 @@ pub struct Engine {
     pub(super) base: Arc<Base>,
     /// The kinds of kept processes, the best first: each call goes to the first kind that takes it.
     pub(super) kept: Vec<KeptEngine>,
-    /// The models that were listed last.
-    listed: Mutex<Option<Vec<ListedModel>>>,
+    known_models: KnownModels,
 }
 
 impl Deref for Engine {
@@ -88,7 +84,7 @@ impl Engine {
         Engine {
             kept: forms::of(&base.provider, &base.options, &base.lifecycle.runs),
             base: Arc::new(base),
-            listed: Mutex::default(),
+            known_models: KnownModels::default(),
         }
     }
 
@@ -132,7 +128,7 @@ impl Engine {
         let listed = self.lifecycle.closing.run_until_cancelled(in_time).await;
         self.closed().map_or(Ok(()), Err)?;
         let listed = listed.unwrap_or_else(|| Err(models::untold(self, "the provider was closed")))?;
-        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(listed.clone());
+        self.known_models.keep(&listed);
         Ok(listed)
     }
 
@@ -251,28 +247,9 @@ impl Engine {
             dropped: Dropped::default(),
         };
         let ended = retry_loop::answer(&mut of_engines, &cancel, &sink).await;
+        let ended = self.known_models.advise(ended, &asked);
         sink.close(&ended).await;
-        Ok(match ended {
-            Ended::Failed(error) if error.code == Code::ModelNotFound => {
-                Ended::Failed(self.with_known_models(error, &asked))
-            }
-            ended => ended,
-        })
-    }
-
-    /// Names in the advice of `error`, that the model `asked` is unknown, the models that were listed before, if they were.
-    fn with_known_models(&self, error: Box<ProviderError>, asked: &str) -> Box<ProviderError> {
-        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-        let names = listed.iter().flatten().map(|model| model.id.as_str());
-        let names: Vec<&str> = names.collect();
-        if names.is_empty() {
-            return error;
-        }
-        let known = clip(&names.join(", "), MOST_NAMED);
-        Box::new(error.with_hint(match nearest(&names, asked) {
-            Some(near) => format!("did you mean \"{near}\"? The login has: {known}"),
-            None => format!("the login has: {known}"),
-        }))
+        Ok(ended)
     }
 
     /// Begins a run in which the CLI itself calls the request's tools: they are declared to it natively, the prompt does not

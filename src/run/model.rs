@@ -1,19 +1,19 @@
 //! The interfaces of a thing that answers a thread, a CLI's engine or an API's: for an agent ([`Model`]) and for the binding
-//! ([`ProviderObject`]).
+//! ([`ProviderObject`]); and what one knows of its models ([`KnownModels`]).
 
 use std::fmt::Debug;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 
-use super::lifecycle::Lifecycle;
-use super::lifecycle::Run;
+use super::lifecycle::{Ended, Lifecycle, Run};
 use super::request::{EncodedRequest, Request};
 use dfp_exchange::bridge::ToolCallRequest;
-use dfp_model::error::ProviderError;
+use dfp_model::error::{Code, ProviderError, clip};
 use dfp_model::listed_model::ListedModel;
 use dfp_process::Vars;
+use dfp_provider::options::nearest;
 use dfp_text::redact::Redactor;
 
 /// The ways in which a model's calls can reach the caller.
@@ -100,4 +100,35 @@ pub trait ProviderObject: Model {
 
     /// Ends all runs and waits for the last of them. Later calls fail with `CLOSED`.
     fn close(self: Arc<Self>) -> Work<()>;
+}
+
+/// The number of characters of a list of models that an error names.
+const MOST_NAMED: usize = 300;
+
+/// The names of the models that a provider has listed last, if it was asked.
+#[derive(Debug, Default)]
+pub(crate) struct KnownModels(Mutex<Vec<String>>);
+
+impl KnownModels {
+    /// Keeps the names of `listed` in the place of those before.
+    pub(crate) fn keep(&self, listed: &[ListedModel]) {
+        let names = listed.iter().map(|model| model.id.clone()).collect();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = names;
+    }
+
+    /// Names the listed models in the advice of a call that has `ended` because the model `asked` is unknown.
+    pub(crate) fn advise(&self, ended: Ended, asked: &str) -> Ended {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let error = match ended {
+            Ended::Failed(error) if error.code == Code::ModelNotFound && !known.is_empty() => error,
+            ended => return ended,
+        };
+        let names: Vec<&str> = known.iter().map(String::as_str).collect();
+        let listed = clip(&names.join(", "), MOST_NAMED);
+        let near = nearest(&names, asked).filter(|near| *near != asked);
+        Ended::Failed(Box::new(error.with_hint(match near {
+            Some(near) => format!("did you mean \"{near}\"? There are: {listed}"),
+            None => format!("there are: {listed}"),
+        })))
+    }
 }

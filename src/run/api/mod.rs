@@ -18,7 +18,7 @@ use self::attempt::{ApiCall, ApiQuestion};
 use self::probe::Prepared;
 use crate::admission::UsedUp;
 use crate::lifecycle::{CallHandles, Ended, Lifecycle, Run};
-use crate::model::{Model, ProviderObject, Work};
+use crate::model::{KnownModels, Model, ProviderObject, Work};
 use crate::request::{Checked, EncodedRequest, Request};
 use crate::sink::Sink;
 use crate::structured::FitsSchema;
@@ -46,6 +46,7 @@ pub struct ApiEngine {
     client: Mutex<Option<Client>>,
     /// The plans that are used up.
     pub(super) used_up: UsedUp,
+    pub(super) known_models: KnownModels,
     /// The script that answers in the server's place.
     pub(super) script: Option<Arc<Script>>,
 }
@@ -110,6 +111,7 @@ impl ApiEngine {
             refuses_schemas: AtomicBool::new(false),
             client: Mutex::new(None),
             used_up: UsedUp::default(),
+            known_models: KnownModels::default(),
             script: None,
         })
     }
@@ -126,6 +128,7 @@ impl ApiEngine {
         options.insert("baseURL".to_owned(), format!("http://script.invalid/{number}").into());
         let engine = ApiEngine::new(&Value::Object(options).to_string())?;
         Ok(ApiEngine {
+            known_models: KnownModels::default(),
             script: Some(script),
             ..engine
         })
@@ -286,6 +289,7 @@ impl ApiEngine {
             (schema, is_told)
         });
         let question = ApiQuestion::new(&self, choices.clone(), messages, tools, checks, output);
+        let asked = choices.choices.model.clone();
         let cancel = handles.cancel.clone();
         let sink = Sink::of_call(&self.lifecycle, handles, &options, recorded, redactor)
             .await?
@@ -303,6 +307,8 @@ impl ApiEngine {
             sink: &sink,
         };
         let ended = retry_loop::answer(&mut of_api, &cancel, &sink).await;
+        let asked = asked.as_deref().unwrap_or(&self.settings.model);
+        let ended = self.known_models.advise(ended, asked);
         sink.close(&ended).await;
         Ok(ended)
     }

@@ -116,7 +116,10 @@ impl Prepared {
             let reason = format!("the server did not list its models within {} s", LIMIT.as_secs());
             Err(engine.refuse(Code::Timeout, reason))
         })?;
-        models::read(&body).ok_or_else(|| untold("the server's answer to GET /models is no list of models"))
+        let listed =
+            models::read(&body).ok_or_else(|| untold("the server's answer to GET /models is no list of models"))?;
+        engine.known_models.keep(&listed);
+        Ok(listed)
     }
 
     /// The response with the list of models, or what came instead.
