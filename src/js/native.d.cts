@@ -109,6 +109,8 @@ export class NativeProvider {
   start(thread: NativeThread, toolsJson: string, callJson: string, envJson?: string): NativeRun;
   /** The provider as an agent talks to it. */
   model(): NativeModel;
+  /** The models of the login: `{"ok": ProviderModel[]}` or `{"err": …}`. No model is asked. */
+  models(envJson?: string): Promise<string>;
   /**
    * Starts processes for the next calls and resolves when they have answered: `{"ok": null}` or `{"err": …}`.
    *

@@ -12,8 +12,9 @@ use dfp_text::redact::is_secret_name;
 
 /// The argument in whose place the arguments for variables stand.
 pub const ENV_PLACE: &str = "{env}";
-/// The parts of an argument for a variable that its name and its value replace.
+/// The part of an argument for a variable that the variable's name replaces.
 pub const NAME: &str = "{name}";
+/// The part of such an argument that the variable's value replaces.
 pub const VALUE: &str = "{value}";
 
 /// A launcher that joins its arguments with spaces and has a shell on the other side read them (OpenSSH 9.2: `ssh box cli 'a b'` starts

@@ -507,11 +507,13 @@ proptest! {
         let calls: Vec<Value> = [("act", &other), ("act", &changed)]
             .map(|(name, args)| json!({"id": "call_1", "name": name, "args": args})).into();
         let mut text = set_off(&serde_json::to_string_pretty(&json!({ "tool_calls": calls })).unwrap(), lines);
+        // Letters and digits alone are compared, so two line numbers in a row, 8 and 9, are the word 89.
+        let letters: String = format!("{prose}{text}").chars().filter(|c| c.is_alphanumeric()).collect();
         for way in ways {
             text = quoted_once_more(&text, way);
         }
         let thread = format!("{prose}{text}");
-        prop_assume!(value_tokens(&args).iter().any(|word| !thread.contains(word)));
+        prop_assume!(value_tokens(&args).iter().any(|word| !thread.contains(word) && !letters.contains(word)));
         let found = read(&rules(&[thread], &["act"], false), &block("act", &args));
         prop_assert_eq!(found.calls, vec![format!("call_7 act {args}")]);
     }
