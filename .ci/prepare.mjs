@@ -142,7 +142,7 @@ function hasClippy(root, env) {
  * @param {string} version dotted numbers, perhaps with a leading v
  * @param {string} wanted
  */
-function isAtLeast(version, wanted) {
+export function isAtLeast(version, wanted) {
   const has = version.replace(/^v/, "").split(".").map(Number.parseFloat);
   for (const [index, needed] of wanted.split(".").map(Number.parseFloat).entries()) {
     const part = has[index] || 0;

@@ -6,10 +6,14 @@
  * package itself, which names them as optional dependencies of its own version. Nothing is published unless all is there and
  * agrees; the package itself, the one that people install, goes last, so that before it nothing of a release can be seen.
  *
- *     node .ci/release.mjs check [v1.2.3]           what disagrees, if anything
+ * npm lets a workflow publish without a secret (OIDC, "trusted publishing", npm 11.5.1), but only a package that exists and names that
+ * workflow. So a person with a login makes the packages once, by hand, with a version that holds nothing.
+ *
+ *     node .ci/release.mjs check [v1.2.3]            what disagrees, if anything
+ *     node .ci/release.mjs bootstrap                 makes the packages that the registry has not; `--dry-run` publishes nothing
  *     node .ci/release.mjs publish <addons> [v1.2.3] from a folder of `.node` files; `--dry-run` publishes nothing
  */
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import {
   copyFileSync,
   cpSync,
@@ -18,11 +22,17 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  rmSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { npm, PrepareError, ROOT, runMain } from "./prepare.mjs";
+import { isAtLeast, npm, PrepareError, ROOT, runMain } from "./prepare.mjs";
+
+/** The first npm that takes a workflow's own identity for a login. */
+const TRUSTING_NPM = "11.5.1";
+/** The version that makes a package, and holds nothing. */
+const PLACEHOLDER = "0.0.0";
 
 /** @typedef {Record<string, any> & { name: string, version: string }} Manifest */
 
@@ -170,18 +180,80 @@ function publish({ main, platforms }, dryRun) {
   }
 }
 
+/**
+ * Whether the registry has a package of this name, in any version.
+ * @param {string} name
+ * @throws {PrepareError} if the registry can't be asked: what is not known to be missing is not made
+ */
+function exists(name) {
+  const [file = "", ...args] = npm(["view", name, "name", "--json"], process.env);
+  const shell = process.platform === "win32" && file === "npm";
+  const { status, stdout, stderr, error } = spawnSync(file, args, { shell, encoding: "utf8" });
+  if (status === 0) return true;
+  if (/\bE404\b/.test(`${stdout}${stderr}`)) return false;
+  throw new PrepareError(
+    `the registry can't be asked for ${name}: ${error?.message ?? (stderr.trim() || stdout.trim())}`,
+  );
+}
+
+/**
+ * Makes the packages that the registry has not, the platforms' first, and says what is left to do by hand.
+ * @param {boolean} dryRun
+ */
+function bootstrap(dryRun) {
+  const main = manifestOf(ROOT);
+  const manifests = [...readdirSync(join(ROOT, "npm")).map((folder) => manifestOf(join(ROOT, "npm", folder))), main];
+  const missing = manifests.filter(({ name }) => !exists(name));
+  const folder = mkdtempSync(join(tmpdir(), "dfp-bootstrap-"));
+  try {
+    for (const { name, license } of missing) {
+      const placeholder = {
+        name,
+        version: PLACEHOLDER,
+        license,
+        description: `Holds the name of a package to come, ${main.name}.`,
+      };
+      writeFileSync(join(folder, "package.json"), `${JSON.stringify(placeholder, null, 2)}\n`);
+      run(
+        npm(["publish", "--access", "public", "--tag", "placeholder", ...(dryRun ? ["--dry-run"] : [])], process.env),
+        folder,
+      );
+      console.log(`${name}: ${dryRun ? "would be made" : "made"}, version ${PLACEHOLDER}`);
+    }
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+  const there = manifests.length - missing.length;
+  if (there > 0) console.log(`${there} of ${manifests.length} packages are there already`);
+  console.log(
+    "For each package, name the workflow release.yml and its environment npm as the trusted publisher, in the package's settings " +
+      "on the registry. Then a tag publishes all of them without a secret.",
+  );
+}
+
+/** A workflow has no login but its own identity. */
+function checkNpm() {
+  const version = run(npm(["--version"], process.env), ROOT).trim();
+  if (process.env.GITHUB_ACTIONS && !isAtLeast(version, TRUSTING_NPM)) {
+    throw new PrepareError(`npm ${version} can't publish without a secret: take ${TRUSTING_NPM} or newer`);
+  }
+}
+
 await runMain(import.meta.url, async () => {
+  const dryRun = process.argv.includes("--dry-run");
   const words = process.argv.slice(2).filter((word) => word !== "--dry-run");
   const [command, ...rest] = words;
   const tag = rest.find((word) => /^v\d/.test(word));
-  if (command !== "check" && command !== "publish") throw new PrepareError("say check or publish");
+  if (command === "bootstrap") return bootstrap(dryRun);
+  if (command !== "check" && command !== "publish") throw new PrepareError("say check, bootstrap or publish");
   const found = disagreements({ tag });
   if (found.length > 0) throw new PrepareError(found.join("\n"));
   if (command === "check") return;
   const [addons] = rest.filter((word) => word !== tag);
   if (!addons) throw new PrepareError("say where the addons are");
+  checkNpm();
   const out = mkdtempSync(join(tmpdir(), "dfp-release-"));
   mkdirSync(out, { recursive: true });
   const release = layOut({ addons, out, repository: process.env.GITHUB_REPOSITORY });
-  publish(release, process.argv.includes("--dry-run"));
+  publish(release, dryRun);
 });

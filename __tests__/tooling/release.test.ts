@@ -1,4 +1,5 @@
 /** The targets of package.json, npm/, the loader and the workflows are the same, and a release is all or nothing. */
+import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
@@ -6,6 +7,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { disagreements, layOut, manifestOf, platformOf } from "../../.ci/release.mjs";
+import { createFakes } from "../support/fake.mjs";
+import { lacks } from "../support/systems.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const manifest = manifestOf(ROOT);
@@ -68,6 +71,8 @@ describe("the workflows", () => {
     expect(release.jobs.publish?.permissions).toEqual({ contents: "read", "id-token": "write" });
     expect(release.jobs.publish?.steps?.at(-1)?.run).toBe('node .ci/release.mjs publish addons "$GITHUB_REF_NAME"');
     expect(readFileSync(join(ROOT, ".ci/release.mjs"), "utf8")).toContain('"--provenance"');
+    // The job's identity is its login.
+    expect(readFileSync(join(ROOT, ".github/workflows/release.yml"), "utf8")).not.toMatch(/secrets\.|TOKEN/);
   });
 });
 
@@ -111,6 +116,47 @@ describe("a release", () => {
       `the tag says 9.9.9, package.json says ${manifest.version}`,
       `CHANGELOG.md has no section [${manifest.version}]`,
     ]);
+  });
+
+  it.skipIf(lacks("scripts"))("is preceded by packages that hold nothing, of those that the registry has not", () => {
+    const fakes = createFakes();
+    onTestFinished(() => fakes.cleanup());
+    const log = join(fakes.dir, "calls");
+    fakes.shell(
+      "npm",
+      `echo "$@" >> ${log}
+case "$1 $2" in
+  "view deep-factor-providers") echo '"deep-factor-providers"' ;;
+  "view deep-factor-providers-darwin-x64") echo "$ANSWER" >&2; exit 1 ;;
+  view*) echo '"there"' ;;
+  publish*) /bin/cat package.json >> ${log} ;;
+esac`,
+    );
+    const bootstrap = (answer: string, ...more: string[]) => {
+      writeFileSync(log, "");
+      const env = { PATH: `${fakes.dir}:/usr/bin:/bin`, ANSWER: answer };
+      const args = [join(ROOT, ".ci/release.mjs"), "bootstrap", ...more];
+      const { status, stdout, stderr } = spawnSync(process.execPath, args, { env, encoding: "utf8" });
+      const published = readFileSync(log, "utf8").split(/^(?=publish)/m)[1];
+      return { status, stdout, stderr, published };
+    };
+    const tried = bootstrap("npm error code E404", "--dry-run");
+    expect([tried.status, tried.stderr]).toEqual([0, ""]);
+    expect(tried.published?.split("\n")[0]).toBe("publish --access public --tag placeholder --dry-run");
+    expect(tried.stdout).toMatch(
+      /^deep-factor-providers-darwin-x64: would be made, version 0\.0\.0\n8 of 9 packages are there already\n/,
+    );
+    const made = bootstrap("npm error code E404");
+    expect(made.published).toMatch(
+      /^publish --access public --tag placeholder\n\{\n {2}"name": "deep-factor-providers-darwin-x64",/,
+    );
+    expect(made.stdout).toMatch(/^deep-factor-providers-darwin-x64: made, version 0\.0\.0\n/);
+    // What can't be asked for is not made.
+    const unknown = bootstrap("npm error network timeout");
+    expect([unknown.status, unknown.published]).toEqual([1, undefined]);
+    expect(unknown.stderr).toBe(
+      "the registry can't be asked for deep-factor-providers-darwin-x64: npm error network timeout\n",
+    );
   });
 
   it("is refused where an addon is missing, and names all of its platforms otherwise", () => {
