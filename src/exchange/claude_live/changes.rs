@@ -130,6 +130,11 @@ impl Changes {
         self.line.take_if(|_| is_free)
     }
 
+    /// Forgets the user line, which nobody waits for any more.
+    pub fn give_up(&mut self) {
+        self.line = None;
+    }
+
     /// Notes an answer; returns whether it is one to our requests.
     pub fn answered(&mut self, request_id: &str) -> bool {
         let is_ours = request_id.starts_with(ID);
@@ -203,6 +208,16 @@ mod tests {
         assert_eq!(changes.line(), None);
         assert!(changes.answered("df-change-2"));
         assert_eq!(changes.line().as_deref(), Some("line"));
+        assert_eq!((changes.line(), changes.waits()), (None, false));
+    }
+
+    #[test]
+    fn a_turn_that_was_given_up_is_not_asked_late() {
+        let mut changes = changes(Some("high"));
+        changes.lines(&wanted("low", 5000));
+        changes.hold("line".to_owned());
+        changes.give_up();
+        assert!(changes.answered("df-change-1") && changes.answered("df-change-2"));
         assert_eq!((changes.line(), changes.waits()), (None, false));
     }
 }

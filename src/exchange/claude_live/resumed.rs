@@ -106,6 +106,11 @@ impl Resumed {
         Some(line)
     }
 
+    /// Forgets the user line, which nobody waits for any more.
+    pub fn give_up(&mut self) {
+        self.line = None;
+    }
+
     /// The id of the deferred call.
     pub fn call(&self) -> Option<&str> {
         self.deferred.as_ref().map(|deferred| deferred.id.as_str())
@@ -194,6 +199,9 @@ mod tests {
         assert_eq!(resumed.line(), None);
         assert_eq!(resumed.read(&result(DEFERRED), true), Beginning::Waits);
         assert_eq!(resumed.line().as_deref(), Some("line"));
+        assert_eq!(resumed.line(), None);
+        resumed.hold("late".to_owned());
+        resumed.give_up();
         assert_eq!(resumed.line(), None);
         // What comes now is the turn's own, a second such report included.
         assert_eq!(resumed.read(&started, true), Beginning::Over);

@@ -475,7 +475,12 @@ impl Session for ClaudeSession {
         }
     }
 
+    /// Stops the turn. A user line that still waits must not be sent behind it: the API would be asked for nobody.
     fn say_interrupt(&mut self) {
+        self.changes.give_up();
+        if let Some(resumed) = &mut self.resumed {
+            resumed.give_up();
+        }
         self.streams.say(wire::interrupt(INTERRUPT));
     }
 
