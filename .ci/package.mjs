@@ -198,7 +198,8 @@ async function installAll(project, url) {
     // Under PnP there are no folders to find types in, without an SDK of yarn's.
     if (!node) await consumer.compile(made, { label, tsc, resolutions: consumer.RESOLUTIONS.slice(0, 1) });
   }
-  await consumer.withoutLangChain(await project("npm, no @langchain/core", npmInstall));
+  // Nothing of ours needs a script to be run where it is installed.
+  await consumer.withoutLangChain(await project("npm --ignore-scripts, no core", [...npmInstall, "--ignore-scripts"]));
   await consumer.withoutAddon(await project("npm --omit=optional", [...npmInstall, "--omit=optional"]));
 }
 
