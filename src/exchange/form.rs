@@ -353,7 +353,7 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
         None
     }
 
-    /// Whether its processes tell the models of their login ([`models`](Form::models), [`told_models`](Form::told_models)).
+    /// True if its processes tell the models of their login ([`models`](Form::models), [`told_models`](Form::told_models)).
     const LISTS_MODELS: bool = false;
 
     /// The models that `server` has for its login, without a request to a model.

@@ -57,7 +57,7 @@ struct Offered {
     meta: Option<Meta>,
 }
 
-/// What grok and qwen add.
+/// The fields that grok and qwen add.
 #[derive(Deserialize, Default, Clone)]
 #[serde(rename_all = "camelCase", default)]
 struct Meta {

@@ -1,6 +1,6 @@
 //! A thread as the API sees it: the model's messages, and before each of them what the user's side has said.
 //!
-//! In: messages as an agent writes them down, and the replies that are remembered ([`Recalls`]). Out: a [`Dialogue`], which a transcript can hold, or the
+//! In: messages as an agent writes them down, and the replies that are remembered ([`FindReply`]). Out: a [`Dialogue`], which a transcript can hold, or the
 //! message because of which none can ([`NotNative`]). All that the CLI would drop, move or change silently is refused here: calls
 //! without results, results without calls, ids that come twice, empty messages. A reply that is remembered is whole again, even if
 //! its calls came back in messages of their own.
@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::Hash;
 
-use super::memory::{Recalled, Recalls, place};
+use super::memory::{FindReply, Recalled, place};
 use crate::live::fingerprint::{Fingerprint, print};
 use crate::live::history::{print_of, print_of_call, words_of};
 use dfp_model::message::content::{Part, parts};
@@ -87,12 +87,12 @@ impl<'a> Dialogue<'a> {
     ///
     /// # Errors
     /// [`NotNative`].
-    pub fn of(messages: &'a [Message], scope: Fingerprint, memory: &dyn Recalls) -> Result<Dialogue<'a>, NotNative> {
+    pub fn of(messages: &'a [Message], scope: Fingerprint, find: FindReply) -> Result<Dialogue<'a>, NotNative> {
         let mut reader = Reader {
             messages,
             at: 0,
             print: scope,
-            memory,
+            find,
             ids: HashSet::new(),
             early: HashMap::new(),
         };
@@ -124,7 +124,7 @@ struct Reader<'a, 'm> {
     messages: &'a [Message],
     at: usize,
     print: Fingerprint,
-    memory: &'m dyn Recalls,
+    find: FindReply<'m>,
     /// The ids of all calls so far.
     ids: HashSet<&'a str>,
     /// The results that stood between the calls of one reply.
@@ -201,7 +201,7 @@ impl<'a> Reader<'a, '_> {
         if calls.is_empty() && (words.is_empty() || words.trim() == NO_CONTENT) {
             return Err(not_native(at, "is the model's and says nothing"));
         }
-        let found = self.memory.find(place(self.print, calls.first().copied(), &words));
+        let found = (self.find)(place(self.print, calls.first().copied(), &words));
         let found = found.filter(|found| found.begins_with(&calls));
         let recalled = found.filter(|found| self.gather(found, &mut messages, &mut calls));
         let recalled_words = recalled.as_ref().is_none_or(|recalled| recalled.says(&messages));

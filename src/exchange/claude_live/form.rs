@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::changes::Changes;
 use super::dialogue::Dialogue;
 use super::input::ClaudeInput;
-use super::memory::{Memory, Opening, Recalled, Scope, WithStore, place};
+use super::memory::{Memory, Opening, Recalled, Scope, place};
 use super::models::ToldModels;
 use super::opening;
 use super::resumed::{Resumed, Ways};
@@ -54,7 +54,7 @@ pub struct Claude {
 pub(super) enum RunFolder {
     /// A private one, which is removed with the last of them.
     Own(Scratch),
-    /// That of the store, which stays: the next process on this machine tells its model the same folder.
+    /// The folder of the store, which stays: the next process on this machine tells its model the same folder.
     Stored(PathBuf),
 }
 
@@ -159,7 +159,7 @@ impl Claude {
             needs_thinking: needs_thinking(&model, start.version),
             time: &iso(now),
         };
-        let dialogue = Dialogue::of(call.thread.messages(), scope.begin(), &*self.memory);
+        let dialogue = Dialogue::of(call.thread.messages(), scope.begin(), &|place| self.memory.find(place));
         let transcript = dialogue.and_then(|dialogue| transcript::write(&dialogue, &context));
         Ok(Some(match transcript {
             Ok(mut transcript) => ClaudeInput {
@@ -328,7 +328,7 @@ impl Form for Claude {
             return;
         }
         let scope = self.scope(caller);
-        let Ok(dialogue) = Dialogue::of(thread.messages(), scope.begin(), &**memory) else {
+        let Ok(dialogue) = Dialogue::of(thread.messages(), scope.begin(), &|place| memory.find(place)) else {
             return;
         };
         let opening = dialogue.rounds.is_empty().then_some(Opening { model, ..facts.opening });
@@ -356,7 +356,7 @@ impl Form for Claude {
             memory.replies.open()?;
             if continues {
                 // What it finds is in memory then.
-                let _ = Dialogue::of(thread.messages(), scope, &WithStore(&memory));
+                let _ = Dialogue::of(thread.messages(), scope, &|place| memory.fetch(place));
             }
             Ok(())
         })

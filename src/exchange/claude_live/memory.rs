@@ -30,7 +30,7 @@ pub struct Scope<'a> {
     pub key: &'a SessionKey<Setup>,
     /// The login that the provider has chosen.
     pub login: Option<&'a str>,
-    /// What the provider's options say of it.
+    /// The fingerprint of the provider's options for the login and the program.
     pub owner: Fingerprint,
 }
 
@@ -106,11 +106,8 @@ pub fn place(before: Fingerprint, first: Option<&ToolCall>, words: &str) -> Fing
     }
 }
 
-/// Finds the replies that are remembered.
-pub trait Recalls {
-    /// The reply that is remembered at a [`place`].
-    fn find(&self, place: Fingerprint) -> Option<Recalled>;
-}
+/// Finds the reply that is remembered at a [`place`].
+pub type FindReply<'m> = &'m dyn Fn(Fingerprint) -> Option<Recalled>;
 
 /// The replies that a provider remembers.
 #[derive(Debug, Default)]
@@ -120,23 +117,17 @@ pub struct Memory {
     models: Mutex<HashMap<String, String>>,
 }
 
-impl Recalls for Memory {
-    fn find(&self, place: Fingerprint) -> Option<Recalled> {
+impl Memory {
+    /// The reply that is remembered at this [`place`], if it is in memory.
+    pub fn find(&self, place: Fingerprint) -> Option<Recalled> {
         serde_json::from_str(&self.replies.find(&place)?).ok()
     }
-}
 
-/// A memory with what is in its store. To find something blocks.
-#[derive(Debug)]
-pub struct WithStore<'a>(pub &'a Memory);
-
-impl Recalls for WithStore<'_> {
-    fn find(&self, place: Fingerprint) -> Option<Recalled> {
-        serde_json::from_str(&self.0.replies.fetch(&place)?).ok()
+    /// The same reply, if it is in memory or in the store. Blocks.
+    pub fn fetch(&self, place: Fingerprint) -> Option<Recalled> {
+        serde_json::from_str(&self.replies.fetch(&place)?).ok()
     }
-}
 
-impl Memory {
     /// Makes a memory of these replies.
     pub fn of(replies: KeptReplies) -> Memory {
         Memory {

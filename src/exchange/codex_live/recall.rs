@@ -29,7 +29,7 @@ pub struct Scope<'a> {
     pub login: Option<&'a str>,
     /// The model that answers.
     pub model: &'a str,
-    /// What the provider's options say of the login.
+    /// The fingerprint of the provider's options for the login and the program.
     pub owner: Fingerprint,
 }
 

@@ -74,7 +74,7 @@ pub struct KeptReplies {
     store: Option<Arc<Store>>,
     /// The writes into the store that have begun.
     writes: Mutex<Vec<JoinHandle<Result<(), String>>>>,
-    /// What is wrong with the store, until it is told.
+    /// The trouble with the store, until it is told.
     trouble: Mutex<Option<String>>,
 }
 
@@ -187,7 +187,7 @@ impl KeptReplies {
         }
     }
 
-    /// What is wrong with the store, if that was not told yet.
+    /// The trouble with the store, if it was not told yet.
     pub fn trouble(&self) -> Option<String> {
         locked(&self.trouble).take()
     }

@@ -17,7 +17,7 @@ use dfp_process::Vars;
 /// The models that a process of `sessions` tells; the reason if there is none to ask, or it does not tell.
 ///
 /// # Errors
-/// As a call, where the CLI can't be started; `NOT_LOGGED_IN` and its like.
+/// Those of a call whose CLI can't be started; `NOT_LOGGED_IN` and its like.
 pub(crate) async fn models<F: Form>(
     sessions: &Arc<Sessions<F>>,
     engine: &Arc<Base>,

@@ -23,7 +23,7 @@ use dfp_provider::options::EngineKind;
 /// The time in which a CLI of which nothing is known has to answer the handshake: it takes half a second on an idle machine.
 const TRIAL: Duration = Duration::from_secs(2);
 
-/// The same behind a launcher, which may have a connection to make.
+/// The time that it has behind a launcher, which may have a connection to make.
 const LAUNCHED_TRIAL: Duration = Duration::from_secs(20);
 
 /// A session that is ended if its trial is dropped.

@@ -51,7 +51,7 @@ fn written(thread: &Value) -> Result<Transcript, NotNative> {
         login: None,
         owner: Memory::default().replies.owner(),
     };
-    let dialogue = Dialogue::of(&thread, scope.begin(), &Memory::default())?;
+    let dialogue = Dialogue::of(&thread, scope.begin(), &|_| None)?;
     write(&dialogue, &context(&setup, None))
 }
 
@@ -247,7 +247,7 @@ fn remembered(key: &SessionKey<Setup>) -> Memory {
     };
     let thread = messages(&json!([human("go")]));
     let memory = Memory::default();
-    let dialogue = Dialogue::of(&thread, scope.begin(), &memory).unwrap();
+    let dialogue = Dialogue::of(&thread, scope.begin(), &|place| memory.find(place)).unwrap();
     let calls: Vec<ToolCall> = serde_json::from_str(&json!([call("t1"), call("t2")]).to_string()).unwrap();
     let content = json!([
         {"type": "thinking", "thinking": "hm", "signature": "SIG"}, {"type": "text", "text": "Let me see."},
@@ -291,7 +291,7 @@ fn a_remembered_reply_is_the_apis_own_however_it_comes_back() {
     backwards["args"] = json!({"a": 1, "b": 2});
     let expected = {
         let thread = messages(&json!([human("go"), ai("Let me see.", &both), one, two, human("and?")]));
-        let dialogue = Dialogue::of(&thread, scope.begin(), &memory).unwrap();
+        let dialogue = Dialogue::of(&thread, scope.begin(), &|place| memory.find(place)).unwrap();
         write(&dialogue, &context(&setup(), Some(&now))).unwrap()
     };
     let told = lines(&expected.lines);
@@ -328,7 +328,7 @@ fn a_remembered_reply_is_the_apis_own_however_it_comes_back() {
         ]),
     ] {
         let thread = messages(&thread);
-        let dialogue = Dialogue::of(&thread, scope.begin(), &memory).unwrap();
+        let dialogue = Dialogue::of(&thread, scope.begin(), &|place| memory.find(place)).unwrap();
         let transcript = write(&dialogue, &context(&setup(), Some(&now))).unwrap();
         assert_eq!(
             (transcript.lines, transcript.line),
@@ -350,7 +350,7 @@ fn nobody_else_finds_what_is_remembered() {
             login,
             owner: memory.replies.owner(),
         };
-        let dialogue = Dialogue::of(thread, scope.begin(), &memory).unwrap();
+        let dialogue = Dialogue::of(thread, scope.begin(), &|place| memory.find(place)).unwrap();
         dialogue.rounds[0].reply.recalled.is_some()
     };
     assert!(is_found(&own, None, &thread("go", "Let me see.")));
@@ -406,7 +406,7 @@ fn a_model_that_must_have_thought_is_not_told_of_calls_without_thinking() {
             thread.extend([ai("Done.", &json!([])), human("more")]);
         }
         let thread = messages(&Value::Array(thread));
-        let dialogue = Dialogue::of(&thread, scope.begin(), &memory).unwrap();
+        let dialogue = Dialogue::of(&thread, scope.begin(), &|place| memory.find(place)).unwrap();
         assert_eq!(write(&dialogue, &strict).is_ok(), is_told, "{question}");
     }
 }
