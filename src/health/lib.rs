@@ -69,7 +69,7 @@ impl Checkable for Engine {
             let base = Arc::new(base);
             async move {
                 let look = Look {
-                    settings: user_settings::Found::all(&engine, &base),
+                    settings: user_settings::UserSettingsFile::all(&engine, &base),
                     engine,
                     base,
                     cancel,
@@ -137,7 +137,7 @@ struct Look {
     engine: Arc<Engine>,
     base: Arc<Vars>,
     /// The user's settings of the CLI.
-    settings: Vec<user_settings::Found>,
+    settings: Vec<user_settings::UserSettingsFile>,
     cancel: CancellationToken,
 }
 
@@ -234,7 +234,7 @@ impl Look {
     }
 
     /// The problems of one settings file, each with advice.
-    fn settings_of(&self, found: &user_settings::Found) -> Vec<(String, String)> {
+    fn settings_of(&self, found: &user_settings::UserSettingsFile) -> Vec<(String, String)> {
         let file = found.path.display();
         let whose = match found.is_machines() {
             true => "ask whoever keeps this machine: its settings win over the provider's".to_owned(),
@@ -258,7 +258,7 @@ impl Look {
     }
 
     /// The problems of the variables that one file sets, beside those that beat the provider's.
-    fn variables_of(&self, found: &user_settings::Found) -> Vec<(String, String)> {
+    fn variables_of(&self, found: &user_settings::UserSettingsFile) -> Vec<(String, String)> {
         let file = found.path.display();
         let (held, left): (Vec<_>, Vec<_>) = found.env().partition(|(name, _)| commands::holds(&self.engine, name));
         let provider = self.engine.provider();
@@ -305,10 +305,10 @@ impl Look {
     fn variable(&self, name: &str) -> Option<String> {
         let is_held = commands::holds(&self.engine, name);
         let has_ours = commands::has_settings(&self.engine);
-        let beats = |found: &&user_settings::Found| has_ours && (found.is_machines() || !is_held);
+        let beats = |found: &&user_settings::UserSettingsFile| has_ours && (found.is_machines() || !is_held);
         let mut files: Vec<_> = self.settings.iter().filter(beats).collect();
         files.sort_by_key(|found| !found.is_machines());
-        let mut env = files.into_iter().flat_map(user_settings::Found::env);
+        let mut env = files.into_iter().flat_map(user_settings::UserSettingsFile::env);
         let found = env.find(|(set, _)| *set == name);
         let text = match found {
             Some((_, value)) => Some(value.to_owned()),

@@ -201,7 +201,7 @@ fn correction(reply: &Reply, wanted: &str) -> Vec<Message> {
 
 /// The tools that a call's model may call.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct CallableTools {
     /// True in an agent's run: a call that can't be read is reported back to the model, whatever tool it names.
     pub unknown_tools: bool,
     /// True if a model without tools may call some.
@@ -213,7 +213,7 @@ pub(super) fn text_calls(
     engine: &Base,
     messages: &Arc<Vec<Message>>,
     tools: &[ToolSpec],
-    asked: Asked,
+    asked: CallableTools,
     style: Style,
     mark: Option<Mark>,
 ) -> TextCalls {
@@ -232,7 +232,12 @@ pub(super) fn text_calls(
 
 /// The rule for a session whose calls are native. A model that writes a call as text all the same means it, unless somebody else
 /// has written that text. A session gets no mark.
-pub(super) fn in_session(engine: &Base, messages: &Arc<Vec<Message>>, tools: &[ToolSpec], asked: Asked) -> TextCalls {
+pub(super) fn in_session(
+    engine: &Base,
+    messages: &Arc<Vec<Message>>,
+    tools: &[ToolSpec],
+    asked: CallableTools,
+) -> TextCalls {
     match engine.options.text_tool_calls {
         TextToolCalls::Unquoted | TextToolCalls::Lenient if !tools.is_empty() => {
             let names = tools.iter().map(|tool| tool.name.clone());

@@ -400,10 +400,10 @@ impl CliRequest {
 impl CliRequest {
     /// The tools that the model may call as text. SPEC-01's callers describe tools to a model without any in their own words, so it
     /// may call those; not if its tools were taken away, in an agent's run without tools, or if its answer is JSON anyway.
-    fn calls_asked(&self) -> choices::Asked {
+    fn calls_asked(&self) -> choices::CallableTools {
         let unknown_tools = self.options.unknown_tools;
         let has_none = self.chosen.tool_choice == Some(ToolChoice::None);
-        choices::Asked {
+        choices::CallableTools {
             unknown_tools,
             may_call_untold: !unknown_tools && self.output.is_none() && !has_none,
         }

@@ -167,7 +167,7 @@ impl Engine {
 }
 
 /// The request of a call, before it is checked.
-enum Asked {
+enum UncheckedRequest {
     Encoded(EncodedRequest),
     /// A request of an agent, whose calls may come by callbacks.
     Request(Box<Request>, Option<(mpsc::Sender<ToolCallRequest>, BridgeOptions)>),
@@ -186,10 +186,10 @@ impl Engine {
         env: Option<Vars>,
     ) -> Run {
         let watched = CliRequest::watched(prompt, tees, observer);
-        Engine::begin(engine, Asked::Ready(Box::new(watched)), env.map(Arc::new))
+        Engine::begin(engine, UncheckedRequest::Ready(Box::new(watched)), env.map(Arc::new))
     }
 
-    fn begin(engine: &Arc<Engine>, asked: Asked, env: Option<Arc<Vars>>) -> Run {
+    fn begin(engine: &Arc<Engine>, asked: UncheckedRequest, env: Option<Arc<Vars>>) -> Run {
         let base_env = env.unwrap_or_else(|| Arc::new(std::env::vars_os().collect()));
         let of_task = Arc::clone(engine);
         (engine.lifecycle).begin(move |handles| of_task.call(asked, base_env, handles))
@@ -198,17 +198,17 @@ impl Engine {
     /// Makes one call, to its end.
     async fn call(
         self: Arc<Self>,
-        asked: Asked,
+        asked: UncheckedRequest,
         base_env: Arc<Vars>,
         handles: CallHandles,
     ) -> Result<Ended, Box<ProviderError>> {
         let (mut request, callbacks) = match asked {
-            Asked::Encoded(request) => {
+            UncheckedRequest::Encoded(request) => {
                 let read = request.read().map_err(|(code, reason)| self.refuse(code, reason))?;
                 (Err(read), None)
             }
-            Asked::Request(request, callbacks) => (Err(*request), callbacks),
-            Asked::Ready(request) => (Ok(*request), None),
+            UncheckedRequest::Request(request, callbacks) => (Err(*request), callbacks),
+            UncheckedRequest::Ready(request) => (Ok(*request), None),
         };
         if let Err(request) = &mut request {
             match handles
@@ -266,7 +266,7 @@ impl Engine {
     ) -> (Run, mpsc::Receiver<ToolCallRequest>) {
         let (consumer, receiver) = bridge::call_channel();
         let env = request.env.take();
-        let asked = Asked::Request(Box::new(request), Some((consumer, options)));
+        let asked = UncheckedRequest::Request(Box::new(request), Some((consumer, options)));
         (Engine::begin(engine, asked, env), receiver)
     }
 }
@@ -287,7 +287,7 @@ impl Model for Engine {
 
     fn begin(self: Arc<Self>, mut request: Request) -> Run {
         let env = request.env.take();
-        Engine::begin(&self, Asked::Request(Box::new(request), None), env)
+        Engine::begin(&self, UncheckedRequest::Request(Box::new(request), None), env)
     }
 
     fn calls(&self) -> CallDelivery {
@@ -331,7 +331,7 @@ impl ProviderObject for Engine {
     }
 
     fn start(self: Arc<Self>, request: EncodedRequest, env: Option<Vars>) -> Run {
-        Engine::begin(&self, Asked::Encoded(request), env.map(Arc::new))
+        Engine::begin(&self, UncheckedRequest::Encoded(request), env.map(Arc::new))
     }
 
     fn prewarm(self: Arc<Self>, known: String, env: Option<Vars>) -> Work<Result<(), Box<ProviderError>>> {

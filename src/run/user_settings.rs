@@ -1,6 +1,6 @@
 //! The user's and the machine's settings of an installed CLI, as far as they affect calls.
 //!
-//! In: a provider, and the environment of a call. Out: [`Found`], the members of the user's or the machine owner's files that beat
+//! In: a provider, and the environment of a call. Out: [`UserSettingsFile`], the members of the user's or the machine owner's files that beat
 //! the environment, or that no setting of ours can override. Files are read, and nothing is written.
 
 use std::collections::BTreeSet;
@@ -42,16 +42,16 @@ const MOST_FILES: usize = 64;
 
 /// The content of one settings file.
 #[derive(Debug)]
-pub struct Found {
+pub struct UserSettingsFile {
     of: SettingsFile,
     /// The file's path.
     pub path: PathBuf,
     members: Map<String, Value>,
 }
 
-impl Found {
+impl UserSettingsFile {
     /// The files that the CLI reads in a call with the environment `base`, without those that are missing or unreadable.
-    pub fn all(engine: &Base, base: &Arc<Vars>) -> Vec<Found> {
+    pub fn all(engine: &Base, base: &Arc<Vars>) -> Vec<UserSettingsFile> {
         // Behind a launcher, the files are others.
         let own = engine
             .provider
@@ -69,10 +69,12 @@ impl Found {
                 .into_iter()
                 .map(move |path| (file, path))
         });
-        places.filter_map(|(file, path)| Found::read(*file, path)).collect()
+        places
+            .filter_map(|(file, path)| UserSettingsFile::read(*file, path))
+            .collect()
     }
 
-    fn read(of: SettingsFile, path: PathBuf) -> Option<Found> {
+    fn read(of: SettingsFile, path: PathBuf) -> Option<UserSettingsFile> {
         let is_small = fs::metadata(&path).is_ok_and(|found| found.is_file() && found.len() <= MOST);
         let text = is_small.then(|| fs::read_to_string(&path).ok()).flatten()?;
         let members = match of.form {
@@ -83,7 +85,7 @@ impl Found {
             SettingsForm::Text if text.trim().is_empty() => return None,
             SettingsForm::Text => Map::new(),
         };
-        Some(Found { of, path, members })
+        Some(UserSettingsFile { of, path, members })
     }
 
     /// Returns whether it is the machine's file, which wins over our settings.
@@ -219,7 +221,7 @@ fn is_nothing(value: &Value) -> bool {
 /// The warnings of a call with `options` and the engine `used`: the settings of others that affect it.
 pub(super) fn warnings(engine: &Base, options: &Options, used: EngineUsed, base: &Arc<Vars>) -> Vec<Event> {
     let mut told = Vec::new();
-    for found in Found::all(engine, base) {
+    for found in UserSettingsFile::all(engine, base) {
         let beating = found.beating_env(engine);
         if !beating.is_empty() {
             told.push(beats(&found, &beating));
@@ -235,7 +237,7 @@ pub(super) fn warnings(engine: &Base, options: &Options, used: EngineUsed, base:
 }
 
 /// The sentence that `found` sets `names` in spite of the provider.
-pub fn beats(found: &Found, names: &[&str]) -> String {
+pub fn beats(found: &UserSettingsFile, names: &[&str]) -> String {
     let file = found.path.display();
     format!(
         "{file} sets {}, which beats what this provider sets or takes away",
@@ -267,7 +269,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         fs::write(&path, text).unwrap();
-        let found = Found::read(file(form), path)?;
+        let found = UserSettingsFile::read(file(form), path)?;
         let of = |one| {
             found
                 .says(one)

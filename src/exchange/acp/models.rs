@@ -54,13 +54,13 @@ struct Offered {
     name: Option<String>,
     description: Option<String>,
     #[serde(rename = "_meta")]
-    meta: Option<Meta>,
+    meta: Option<ModelMeta>,
 }
 
 /// The fields that grok and qwen add.
 #[derive(Deserialize, Default, Clone)]
 #[serde(rename_all = "camelCase", default)]
-struct Meta {
+struct ModelMeta {
     total_context_tokens: Option<u64>,
     context_limit: Option<u64>,
     reasoning_effort: Option<String>,
@@ -81,7 +81,7 @@ fn read(session: &AcpSession, answer: &Value, tells_default: bool) -> Vec<Listed
         .filter_map(|model| Offered::deserialize(model).ok())
         .filter(|model| !model.model_id.is_empty())
         .map(|model| {
-            let Meta {
+            let ModelMeta {
                 total_context_tokens,
                 context_limit,
                 reasoning_effort,

@@ -54,7 +54,7 @@ pub struct Resumed {
 
 /// The meaning of a line for the beginning of the first turn.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Beginning {
+pub enum ResumedBeginning {
     /// The turn has begun, and the line belongs to it.
     Over,
     /// The line belongs to the resumption.
@@ -124,24 +124,24 @@ impl Resumed {
     }
 
     /// Reads a line that is no control line.
-    pub fn read(&mut self, line: &str, is_handshaken: bool) -> Beginning {
+    pub fn read(&mut self, line: &str, is_handshaken: bool) -> ResumedBeginning {
         if self.has_begun && is_handshaken {
-            return Beginning::Over;
+            return ResumedBeginning::Over;
         }
         match stop_reason(line).as_deref() {
             Some("tool_deferred_unavailable") if !self.is_reported => {
                 self.is_reported = true;
-                Beginning::Waits
+                ResumedBeginning::Waits
             }
             // Without the transcript the CLI gives up before the handshake.
             Some(_) if !is_handshaken => {
                 self.ways.failed(self.place);
-                Beginning::Lost
+                ResumedBeginning::Lost
             }
             // A failure of its own.
-            Some(_) => Beginning::Over,
-            None if self.has_begun => Beginning::Over,
-            None => Beginning::Waits,
+            Some(_) => ResumedBeginning::Over,
+            None if self.has_begun => ResumedBeginning::Over,
+            None => ResumedBeginning::Waits,
         }
     }
 }
@@ -149,7 +149,7 @@ impl Resumed {
 /// Why a turn has stopped, if `line` is the CLI's report of its end; empty if the report doesn't say.
 fn stop_reason(line: &str) -> Option<String> {
     #[derive(Deserialize)]
-    struct Report<'a> {
+    struct DeferredReport<'a> {
         #[serde(borrow)]
         r#type: Cow<'a, str>,
         stop_reason: Option<String>,
@@ -158,7 +158,7 @@ fn stop_reason(line: &str) -> Option<String> {
     if !line.contains("\"result\"") {
         return None;
     }
-    let report: Report = serde_json::from_str(line).ok()?;
+    let report: DeferredReport = serde_json::from_str(line).ok()?;
     (report.r#type == "result").then(|| report.stop_reason.unwrap_or_default())
 }
 
@@ -195,17 +195,17 @@ mod tests {
         assert!(resumed.waits());
         resumed.hold("line".to_owned());
         let started = json!({"type": "command_lifecycle", "state": "started"}).to_string();
-        assert_eq!(resumed.read(&started, false), Beginning::Waits);
+        assert_eq!(resumed.read(&started, false), ResumedBeginning::Waits);
         assert_eq!(resumed.line(), None);
-        assert_eq!(resumed.read(&result(DEFERRED), true), Beginning::Waits);
+        assert_eq!(resumed.read(&result(DEFERRED), true), ResumedBeginning::Waits);
         assert_eq!(resumed.line().as_deref(), Some("line"));
         assert_eq!(resumed.line(), None);
         resumed.hold("late".to_owned());
         resumed.give_up();
         assert_eq!(resumed.line(), None);
         // What comes now is the turn's own, a second such report included.
-        assert_eq!(resumed.read(&started, true), Beginning::Over);
-        assert_eq!(resumed.read(&result(DEFERRED), true), Beginning::Over);
+        assert_eq!(resumed.read(&started, true), ResumedBeginning::Over);
+        assert_eq!(resumed.read(&result(DEFERRED), true), ResumedBeginning::Over);
     }
 
     #[test]
@@ -224,10 +224,10 @@ mod tests {
         let ways = Arc::new(Ways::default());
         assert_eq!(ways.best(), Some(Place::Memory));
         let failure = json!({"type": "result", "subtype": "error_during_execution", "is_error": true}).to_string();
-        assert_eq!(resumed(&ways, None).read(&failure, false), Beginning::Lost);
+        assert_eq!(resumed(&ways, None).read(&failure, false), ResumedBeginning::Lost);
         assert_eq!(ways.best(), Some(Place::Disk));
         // A failure of the turn says nothing about the transcript.
-        assert_eq!(resumed(&ways, None).read(&failure, true), Beginning::Over);
+        assert_eq!(resumed(&ways, None).read(&failure, true), ResumedBeginning::Over);
         assert_eq!(ways.best(), Some(Place::Disk));
         ways.failed(Place::Disk);
         assert_eq!(ways.best(), None);

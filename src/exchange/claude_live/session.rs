@@ -26,7 +26,7 @@ use super::memory::{ApiMessage, Opening};
 use super::models::ToldModels;
 use super::opening;
 use super::readiness::Readiness;
-use super::resumed::{Beginning, Resumed};
+use super::resumed::{Resumed, ResumedBeginning};
 use super::socket;
 use super::turn_messages::TurnMessages;
 use super::turns::{self, Turns};
@@ -237,12 +237,12 @@ impl ClaudeSession {
         self.note_socket(line);
         if let Some(resumed) = &mut self.resumed {
             match resumed.read(line, self.handshake == Handshake::Done) {
-                Beginning::Over => {}
-                Beginning::Waits => {
+                ResumedBeginning::Over => {}
+                ResumedBeginning::Waits => {
                     self.go_on();
                     return Pulse::Alive;
                 }
-                Beginning::Lost => return Pulse::Lost,
+                ResumedBeginning::Lost => return Pulse::Lost,
             }
         }
         self.messages.read(line, self.resumed.as_ref().and_then(Resumed::call));

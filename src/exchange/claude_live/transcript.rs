@@ -196,7 +196,7 @@ fn of_mcp(message: &Message) -> Option<Box<RawValue>> {
 /// A line of a transcript.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Line<'a> {
+struct TranscriptLine<'a> {
     parent_uuid: Option<String>,
     uuid: String,
     timestamp: &'a str,
@@ -225,7 +225,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn line(&mut self, line: Line) {
+    fn line(&mut self, line: TranscriptLine) {
         if let Ok(line) = serde_json::to_string(&line) {
             self.lines.push_str(&line);
             self.lines.push('\n');
@@ -234,12 +234,12 @@ impl<'a> Writer<'a> {
     }
 
     /// The next line, of this type, with nothing in it.
-    fn next<'l>(&self, r#type: &'static str) -> Line<'l>
+    fn next<'l>(&self, r#type: &'static str) -> TranscriptLine<'l>
     where
         'a: 'l,
     {
         let uuid = |number: usize| format!("00000000-0000-4000-8000-{number:012x}");
-        Line {
+        TranscriptLine {
             parent_uuid: (self.written > 0).then(|| uuid(self.written)),
             uuid: uuid(self.written + 1),
             timestamp: self.time,
@@ -251,7 +251,7 @@ impl<'a> Writer<'a> {
     }
 
     fn message(&mut self, r#type: &'static str, message: Value, effort: Option<&str>) {
-        let line = Line {
+        let line = TranscriptLine {
             message: Some(message),
             effort,
             ..self.next(r#type)
@@ -260,7 +260,7 @@ impl<'a> Writer<'a> {
     }
 
     fn attachment(&mut self, attachment: Value) {
-        let line = Line {
+        let line = TranscriptLine {
             attachment: Some(attachment),
             ..self.next("attachment")
         };

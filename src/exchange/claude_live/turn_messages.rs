@@ -23,7 +23,7 @@ pub struct TurnMessages {
 }
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct ReportedLine<'a> {
     #[serde(borrow)]
     r#type: Cow<'a, str>,
     #[serde(borrow)]
@@ -35,7 +35,7 @@ struct Line<'a> {
 }
 
 #[derive(Deserialize)]
-struct UserMessage {
+struct ReportedUser {
     content: Value,
 }
 
@@ -48,7 +48,7 @@ impl TurnMessages {
         {
             return;
         }
-        let Ok(line) = serde_json::from_str::<Line>(line) else {
+        let Ok(line) = serde_json::from_str::<ReportedLine>(line) else {
             return;
         };
         match (line.r#type.as_ref(), line.message) {
@@ -61,7 +61,7 @@ impl TurnMessages {
             }
             ("assistant", _) => self.is_mixed = true,
             ("user", Some(message)) => {
-                let message: Option<UserMessage> = serde_json::from_str(message.get()).ok();
+                let message: Option<ReportedUser> = serde_json::from_str(message.get()).ok();
                 let blocks = message.map(|message| message.content).unwrap_or_default();
                 let is_answer = |block: &Value| answered.is_some() && block["tool_use_id"].as_str() == answered;
                 let is_known = blocks.as_array().is_some_and(|blocks| blocks.iter().all(is_answer));

@@ -38,14 +38,14 @@ pub struct Turns {
 struct ClaudeTurn {
     /// The id of its user line.
     id: String,
-    beginning: Beginning,
+    beginning: TurnBeginning,
     /// True if a part of an answer was taken for its own.
     is_answered: bool,
 }
 
 /// The knowledge of a turn's beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Beginning {
+enum TurnBeginning {
     Unseen,
     /// A turn has begun; nobody knows whose.
     Init,
@@ -64,7 +64,7 @@ impl Turns {
         };
         self.current = Some(ClaudeTurn {
             id,
-            beginning: Beginning::Unseen,
+            beginning: TurnBeginning::Unseen,
             is_answered: false,
         });
         line
@@ -83,22 +83,22 @@ impl Turns {
         let Some(turn) = &mut self.current else {
             return is_answer;
         };
-        if self.tells_of_lines && turn.beginning == Beginning::Init {
+        if self.tells_of_lines && turn.beginning == TurnBeginning::Init {
             // That turn was another's, and so was its answer.
-            turn.beginning = Beginning::Unseen;
+            turn.beginning = TurnBeginning::Unseen;
             if turn.is_answered {
                 return true;
             }
         }
         if told.is_some_and(|told| told.command_uuid == turn.id && told.state == "started") {
-            turn.beginning = Beginning::Started;
+            turn.beginning = TurnBeginning::Started;
         }
         let is_init = events.iter().any(|event| matches!(event, Event::Session { .. }));
-        if is_init && !self.tells_of_lines && turn.beginning == Beginning::Unseen {
-            turn.beginning = Beginning::Init;
+        if is_init && !self.tells_of_lines && turn.beginning == TurnBeginning::Unseen {
+            turn.beginning = TurnBeginning::Init;
         }
         turn.is_answered |= is_answer;
-        turn.beginning == Beginning::Unseen && is_answer
+        turn.beginning == TurnBeginning::Unseen && is_answer
     }
 }
 

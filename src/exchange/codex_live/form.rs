@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::catalog::Keep;
-use super::recall::{Recall, Scope};
+use super::recall::{Recall, RecallScope};
 use super::service::{CodexService, Plan, vendors_catalog};
 use super::setup::Setup;
 use super::tools;
@@ -59,8 +59,8 @@ impl Codex {
         }
     }
 
-    fn scope<'a>(&self, caller: &Caller<'a, Codex>, model: &'a str) -> Scope<'a> {
-        Scope {
+    fn scope<'a>(&self, caller: &Caller<'a, Codex>, model: &'a str) -> RecallScope<'a> {
+        RecallScope {
             key: caller.key,
             login: caller.login,
             model,

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use super::recall::Recalled;
+use super::recall::RecalledItems;
 use super::setup::Setup;
 use super::wire::{ContentItem, ToolAnswer};
 use crate::live::history::failed;
@@ -42,7 +42,7 @@ const KEPT: [&str; 12] = [
 pub fn of_history(
     messages: &[Message],
     setup: &Setup,
-    recalled: &HashMap<usize, Recalled>,
+    recalled: &HashMap<usize, RecalledItems>,
     origin: &Origin,
 ) -> Vec<Value> {
     let mut history = CodexHistory {
@@ -235,7 +235,7 @@ impl CodexHistory<'_> {
     }
 
     /// Adds a message of the model as it came. Its calls have the ids that the caller knows.
-    fn recall(&mut self, message: &Message, recalled: &Recalled) {
+    fn recall(&mut self, message: &Message, recalled: &RecalledItems) {
         let mut calls = message.tool_calls.iter();
         for item in recalled.items() {
             let mut item = item.clone();

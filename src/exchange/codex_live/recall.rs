@@ -1,7 +1,7 @@
 //! Remembers the model's output as the API gave it, with its reasoning, so that a thread that starts anew continues as if it had
 //! not.
 //!
-//! In: the [`Scope`] and the thread that led to a reply, the reply, and its items. Out: the items again, for a message of the
+//! In: the [`RecallScope`] and the thread that led to a reply, the reply, and its items. Out: the items again, for a message of the
 //! model after the same beginning in the same scope. An edited beginning is another one: its messages are then built from text
 //! and calls. Reasoning is sealed for one account and one conversation: it can't be used with another system prompt, other tools
 //! or another login.
@@ -22,7 +22,7 @@ use dfp_model::message::{Message, Role};
 
 /// The scope of a conversation: the instructions that the model gets beside the messages, and the account that asks it.
 #[derive(Debug, Clone, Copy)]
-pub struct Scope<'a> {
+pub struct RecallScope<'a> {
     /// The setup, and the environment, which chooses the login.
     pub key: &'a SessionKey<Setup>,
     /// The login that the provider has chosen.
@@ -33,7 +33,7 @@ pub struct Scope<'a> {
     pub owner: Fingerprint,
 }
 
-impl Scope<'_> {
+impl RecallScope<'_> {
     /// The beginning of the fingerprints of its threads. The effort and the schema of the answer may change within a
     /// conversation.
     pub fn chain(&self) -> Chain {
@@ -53,16 +53,16 @@ impl Scope<'_> {
 
 /// The items of one reply.
 #[derive(Debug, Clone)]
-pub struct Recalled {
+pub struct RecalledItems {
     items: Arc<Vec<Value>>,
     /// The ids of calls that were the caller's to answer.
     callers: Arc<Vec<String>>,
 }
 
-impl Recalled {
+impl RecalledItems {
     /// Makes the entry of a reply with `items`, whose calls `callers` are the caller's to answer.
-    pub fn new(items: Vec<Value>, callers: Vec<String>) -> Recalled {
-        Recalled {
+    pub fn new(items: Vec<Value>, callers: Vec<String>) -> RecalledItems {
+        RecalledItems {
             items: Arc::new(items),
             callers: Arc::new(callers),
         }
@@ -94,7 +94,7 @@ impl Recalled {
     }
 }
 
-/// The JSON of a [`Recalled`].
+/// The JSON of a [`RecalledItems`].
 #[derive(Serialize, Deserialize)]
 struct Packed<Items, Ids> {
     items: Items,
@@ -102,7 +102,7 @@ struct Packed<Items, Ids> {
 }
 
 /// Packs a reply; `None` for items that can't be written as JSON, which no API sends.
-fn pack(recalled: &Recalled) -> Option<String> {
+fn pack(recalled: &RecalledItems) -> Option<String> {
     let packed = Packed {
         items: recalled.items(),
         callers: &*recalled.callers,
@@ -110,9 +110,9 @@ fn pack(recalled: &Recalled) -> Option<String> {
     serde_json::to_string(&packed).ok()
 }
 
-fn unpack(json: &str) -> Option<Recalled> {
+fn unpack(json: &str) -> Option<RecalledItems> {
     let Packed { items, callers } = serde_json::from_str(json).ok()?;
-    Some(Recalled::new(items, callers))
+    Some(RecalledItems::new(items, callers))
 }
 
 /// The latest replies of a provider.
@@ -121,7 +121,7 @@ pub struct Recall(pub KeptReplies);
 
 impl Recall {
     /// Stores `recalled`, the reply to `thread`, which is its last message, in `scope`.
-    pub fn keep(&self, scope: &Scope, thread: &[&Message], recalled: &Recalled) {
+    pub fn keep(&self, scope: &RecallScope, thread: &[&Message], recalled: &RecalledItems) {
         let mut chain = scope.chain();
         let Some(print) = thread.iter().map(|message| chain.push(message)).last() else {
             return;
@@ -132,7 +132,7 @@ impl Recall {
     }
 
     /// The stored replies for the model's messages in `thread`, by their index.
-    pub fn look_up(&self, scope: &Scope, thread: &[Message]) -> HashMap<usize, Recalled> {
+    pub fn look_up(&self, scope: &RecallScope, thread: &[Message]) -> HashMap<usize, RecalledItems> {
         let mut chain = scope.chain();
         let mut found = HashMap::new();
         for (at, message) in thread.iter().enumerate() {

@@ -16,7 +16,7 @@ use super::form::Codex;
 use super::inbound::ThreadEvent;
 use super::items;
 use super::reader::{CodexTurnReader, CodexTurnStep};
-use super::recall::Recalled;
+use super::recall::RecalledItems;
 use super::service::CodexService;
 use super::settings::refused_setting;
 use super::setup::Setup;
@@ -53,7 +53,7 @@ pub struct CodexInput {
 /// The facts that are known of a reply beside its events.
 #[derive(Debug)]
 pub struct CodexReplyFacts {
-    pub recalled: Recalled,
+    pub recalled: RecalledItems,
     /// The model that was asked, as far as it is known.
     pub model: String,
 }
@@ -255,7 +255,7 @@ impl CodexSession {
             CodexTurnStep::Reply => {
                 let (items, callers) = reader.into_items();
                 let known = CodexReplyFacts {
-                    recalled: Recalled::new(items, callers),
+                    recalled: RecalledItems::new(items, callers),
                     model: asked_model(&self.service, &self.setup),
                 };
                 TurnEnd::reply(true, known)

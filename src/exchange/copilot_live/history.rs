@@ -39,7 +39,7 @@ pub struct Of<'a> {
 
 /// Writes the history of `messages`, and of the note after them.
 pub fn write(messages: &[Message], note: Option<&str>, of: &Of<'_>) -> String {
-    let mut history = History {
+    let mut history = HistoryText {
         of,
         text: String::new(),
         events: 0,
@@ -187,7 +187,7 @@ struct CopilotOutput<'a> {
 }
 
 /// A history that is being written.
-struct History<'a> {
+struct HistoryText<'a> {
     of: &'a Of<'a>,
     text: String,
     events: u64,
@@ -209,7 +209,7 @@ fn id(number: u64) -> String {
     format!("00000000-0000-4000-8000-{number:012x}")
 }
 
-impl<'a> History<'a> {
+impl<'a> HistoryText<'a> {
     fn event(&mut self, kind: &'static str, data: &impl Serialize) {
         let line = CopilotLine {
             kind,

@@ -26,7 +26,7 @@ struct CopilotModel {
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
-    capabilities: Capabilities,
+    capabilities: ModelCapabilities,
     #[serde(default)]
     supported_reasoning_efforts: Option<Vec<String>>,
     #[serde(default)]
@@ -35,7 +35,7 @@ struct CopilotModel {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Capabilities {
+struct ModelCapabilities {
     supports: Supports,
     limits: Limits,
 }
@@ -81,7 +81,7 @@ fn read(answer: &str) -> Option<Vec<ListedModel>> {
         let CopilotModel {
             id,
             name,
-            capabilities: Capabilities { supports, limits },
+            capabilities: ModelCapabilities { supports, limits },
             ..
         } = model;
         let kinds = supports.vision.map(|sees| match sees {

@@ -13,7 +13,7 @@ pub struct Fingerprint(u64, u64);
 impl Fingerprint {
     /// The fingerprint of `message` by `hash`, which is called once for a message: a thread that goes on has the message in each
     /// of its calls.
-    pub(super) fn of(message: &Message, hash: impl Fn(&MessageFields, &mut Print)) -> Fingerprint {
+    pub(super) fn of(message: &Message, hash: impl Fn(&MessageFields, &mut PrintHasher)) -> Fingerprint {
         let (a, b) = message.digest(|fields| {
             let Fingerprint(a, b) = print(|state| hash(fields, state));
             (a, b)
@@ -35,9 +35,9 @@ impl Fingerprint {
 }
 
 /// Content that is on its way to be a fingerprint.
-pub(crate) struct Print(Context);
+pub(crate) struct PrintHasher(Context);
 
-impl Hasher for Print {
+impl Hasher for PrintHasher {
     fn write(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
@@ -55,8 +55,8 @@ fn halves(state: &Context) -> (u64, u64) {
 }
 
 /// The fingerprint of the data that `hash` feeds in.
-pub(crate) fn print(hash: impl Fn(&mut Print)) -> Fingerprint {
-    let mut state = Print(Context::new(&SHA256));
+pub(crate) fn print(hash: impl Fn(&mut PrintHasher)) -> Fingerprint {
+    let mut state = PrintHasher(Context::new(&SHA256));
     hash(&mut state);
     let (a, b) = halves(&state.0);
     Fingerprint(a, b)

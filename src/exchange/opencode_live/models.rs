@@ -34,14 +34,14 @@ pub(super) async fn list(service: &OpencodeService, has_own_model: bool) -> List
 }
 
 #[derive(Deserialize)]
-struct Providers {
+struct ListedProviders {
     all: Vec<Value>,
     #[serde(default)]
     connected: Vec<String>,
 }
 
 #[derive(Deserialize)]
-struct ProviderModels {
+struct ListedProvider {
     id: String,
     models: Map<String, Value>,
 }
@@ -50,7 +50,7 @@ struct ProviderModels {
 #[serde(default)]
 struct OpencodeModel {
     name: Option<String>,
-    capabilities: Sides,
+    capabilities: ModelModalities,
     cost: Cost,
     limit: Limit,
     variants: Option<Map<String, Value>>,
@@ -58,7 +58,7 @@ struct OpencodeModel {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Sides {
+struct ModelModalities {
     input: Map<String, Value>,
 }
 
@@ -86,11 +86,11 @@ struct CacheCost {
 
 /// Reads the list; `None` if it can't be read.
 fn read(answer: &[u8], default: Option<&Model>) -> Option<Vec<ListedModel>> {
-    let Providers { all, connected } = serde_json::from_slice(answer).ok()?;
-    let all = all.iter().filter_map(|one| ProviderModels::deserialize(one).ok());
+    let ListedProviders { all, connected } = serde_json::from_slice(answer).ok()?;
+    let all = all.iter().filter_map(|one| ListedProvider::deserialize(one).ok());
     let mine = all.filter(|one| connected.contains(&one.id));
     let models = mine.flat_map(|provider| {
-        let ProviderModels { id: of, models } = provider;
+        let ListedProvider { id: of, models } = provider;
         models.into_iter().map(move |(id, model)| {
             let is_default = default.is_some_and(|known| known.provider == of && known.id == id);
             one(format!("{of}/{id}"), is_default, &model)

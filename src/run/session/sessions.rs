@@ -181,7 +181,7 @@ struct Recent<T> {
 const STABLE: u32 = 2;
 
 /// A session, the input of its turn, and the session's origin.
-type Found<F> = (Box<<F as Form>::Session>, InputOf<F>, Origin);
+type TakenSession<F> = (Box<<F as Form>::Session>, InputOf<F>, Origin);
 
 impl<F: Form> Sessions<F> {
     /// Creates the set, without sessions.
@@ -324,7 +324,7 @@ impl<F: Form> Sessions<F> {
         asked: &TurnAsked<'_, F>,
         key: &SessionKey<SetupOf<F>>,
         tried: Option<Box<F::Session>>,
-    ) -> Result<Found<F>, Unusable> {
+    ) -> Result<TakenSession<F>, Unusable> {
         if let Some(session) = tried {
             asked.recollect(&self.form, None).await?;
             return Ok((session, asked.whole(&self.form, None, false)?, Origin::Fresh));

@@ -152,7 +152,7 @@ fn what_the_model_said_goes_over_as_it_came_with_the_callers_ids() {
         json!({"type": "function_call", "id": "fc_1", "call_id": "api", "name": "add", "arguments": "{ }",
                "internal_chat_message_metadata_passthrough": {"turn_id": "t"}, "status": "completed"}),
     ];
-    let recalled = Recalled::new(reply.iter().map(plain).collect(), vec!["api".to_owned()]);
+    let recalled = RecalledItems::new(reply.iter().map(plain).collect(), vec!["api".to_owned()]);
     let thread = messages(&json!([
         {"type": "ai", "content": "", "tool_calls": [{"id": "call-1", "name": "add", "args": {}}]},
         {"type": "tool", "tool_call_id": "call-1", "content": "3"},

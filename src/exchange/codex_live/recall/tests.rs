@@ -33,8 +33,8 @@ fn own_key() -> SessionKey<Setup> {
     key(setup(), &[("CODEX_HOME", "/home/user/work")])
 }
 
-fn scope(key: &SessionKey<Setup>) -> Scope<'_> {
-    Scope {
+fn scope(key: &SessionKey<Setup>) -> RecallScope<'_> {
+    RecallScope {
         key,
         login: None,
         model: "m",
@@ -59,12 +59,16 @@ fn recall() -> Recall {
         json!({"type": "message", "content": [{"type": "output_text", "text": "Wait.\n"}]}),
         json!({"type": "function_call", "call_id": "a"}),
     ];
-    recall.keep(&scope(&own_key()), &whole, &Recalled::new(items, vec!["a".to_owned()]));
+    recall.keep(
+        &scope(&own_key()),
+        &whole,
+        &RecalledItems::new(items, vec!["a".to_owned()]),
+    );
     recall
 }
 
 /// The indexes in `thread` for which `recall` has an entry.
-fn places(recall: &Recall, scope: &Scope, thread: &[Message]) -> Vec<usize> {
+fn places(recall: &Recall, scope: &RecallScope, thread: &[Message]) -> Vec<usize> {
     recall.look_up(scope, thread).into_keys().collect()
 }
 
@@ -139,11 +143,11 @@ fn no_other_conversation_gets_the_reasoning_of_one() {
     }
     let own = own_key();
     let login = Some("/home/user/private");
-    assert_eq!(places(&recall, &Scope { login, ..scope(&own) }, &thread), NOWHERE);
+    assert_eq!(places(&recall, &RecallScope { login, ..scope(&own) }, &thread), NOWHERE);
     assert_eq!(
         places(
             &recall,
-            &Scope {
+            &RecallScope {
                 model: "another",
                 ..scope(&own)
             },
@@ -170,7 +174,7 @@ fn a_closed_one_holds_nothing_and_keeps_nothing() {
     recall.keep(
         &scope(&key),
         &whole,
-        &Recalled::new(vec![json!("late")], vec!["a".to_owned()]),
+        &RecalledItems::new(vec![json!("late")], vec!["a".to_owned()]),
     );
     assert_eq!(places(&recall, &scope(&key), &thread), NOWHERE);
 }
