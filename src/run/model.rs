@@ -1,5 +1,5 @@
 //! The interfaces of a thing that answers a thread, a CLI's engine or an API's: for an agent ([`Model`]) and for the binding
-//! ([`ProviderObject`]); and what one knows of its models ([`KnownModels`]).
+//! ([`ProviderObject`]); and what one knows of its models (`KnownModels`).
 
 use std::fmt::Debug;
 use std::pin::Pin;
