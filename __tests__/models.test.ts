@@ -135,7 +135,8 @@ describe.skipIf(!HERE)("the other real CLIs", { timeout: 120_000 }, () => {
 
   it("qwen tells the model that its environment names", async () => {
     const { api, create } = await withCli("qwen", { script: none });
-    expect(await create().models()).toMatchObject([{ id: "mock-model" }]);
+    const models = facts(await create().models());
+    expect(models).toEqual(expect.arrayContaining([{ id: "mock-model", contextWindow: 131_072 }]));
     expect(api.requests).toEqual([]);
   });
 
