@@ -62,7 +62,8 @@ describe.each(VERSIONS)("claude %s", (which) => {
     const { options } = await withClaude({ which, script: () => unknown });
     const provider = createProvider({ ...options, model: "sonet" });
     const models = await provider.models();
-    const names = models.map(({ id }) => id).join(", ");
+    // claude lists a model that it does not know, once it was asked for.
+    const names = models.flatMap(({ id }) => (id === "sonet" ? [] : id)).join(", ");
     await expect(provider.invoke(["hi"])).rejects.toMatchObject({
       code: "MODEL_NOT_FOUND",
       hint: `did you mean "sonnet"? There are: ${names}`,

@@ -119,14 +119,15 @@ impl KnownModels {
     /// Names the listed models in the advice of a call that has `ended` because the model `asked` is unknown.
     pub(crate) fn advise(&self, ended: Ended, asked: &str) -> Ended {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // claude lists what it was asked for, too (2.1.332).
+        let names = known.iter().map(String::as_str).filter(|name| *name != asked);
+        let names: Vec<&str> = names.collect();
         let error = match ended {
-            Ended::Failed(error) if error.code == Code::ModelNotFound && !known.is_empty() => error,
+            Ended::Failed(error) if error.code == Code::ModelNotFound && !names.is_empty() => error,
             ended => return ended,
         };
-        let names: Vec<&str> = known.iter().map(String::as_str).collect();
         let listed = clip(&names.join(", "), MOST_NAMED);
-        let near = nearest(&names, asked).filter(|near| *near != asked);
-        Ended::Failed(Box::new(error.with_hint(match near {
+        Ended::Failed(Box::new(error.with_hint(match nearest(&names, asked) {
             Some(near) => format!("did you mean \"{near}\"? There are: {listed}"),
             None => format!("there are: {listed}"),
         })))
