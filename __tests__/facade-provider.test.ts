@@ -166,6 +166,7 @@ describe("bindTools", () => {
       "stream",
       "bindTools",
       "prewarm",
+      "models",
       "health",
       "close",
       Symbol.asyncDispose,

@@ -179,7 +179,7 @@ describe.skipIf(lacks("signals"))("a CLI that can't be told by what it is", () =
     expect(starts()).toEqual(["live", "print"]);
     expect((await provider.health({ level: "command" })).engine).toEqual({
       uses: "print",
-      why: "it did not answer the handshake within 2 s",
+      why: "it did not answer the handshake within 5 s",
     });
   });
 

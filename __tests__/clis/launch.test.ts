@@ -7,6 +7,7 @@ import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileS
 import { createServer } from "node:net";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { type AIMessage, HumanMessage } from "@langchain/core/messages";
 import {
   createClaudeCliProvider,
@@ -24,10 +25,16 @@ import { createTag } from "../support/processes.mjs";
 import { HERE } from "./real.js";
 
 const ROOT = HERE && userInfo().uid === 0;
+const REPOSITORY = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "");
 
 /** A namespace in which `home` is /mnt, and /tmp has nothing of this process's unless it `shares` files. */
 function box(home: string, shares: boolean): LaunchOptions {
-  const script = `mount --bind '${home}' /mnt && ${shares ? ":" : "mount -t tmpfs none /tmp"} && exec "$@"`;
+  // The CLI stays where it is, also if this repository lies below /tmp.
+  const hide = [
+    `mkdir -p /mnt/.repository && mount --bind '${REPOSITORY}' /mnt/.repository`,
+    `mount -t tmpfs none /tmp && mkdir -p '${REPOSITORY}' && mount --bind /mnt/.repository '${REPOSITORY}'`,
+  ];
+  const script = [`mount --bind '${home}' /mnt`, ...(shares ? [] : hide), 'exec "$@"'].join(" && ");
   const args = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "box"];
   return { command: "unshare", args, files: shares ? "shared" : "none" };
 }

@@ -20,8 +20,9 @@ use dfp_model::event::EngineUsed;
 use dfp_process::ProcessLimits;
 use dfp_provider::options::EngineKind;
 
-/// The time in which a CLI of which nothing is known has to answer the handshake: it takes half a second on an idle machine.
-const TRIAL: Duration = Duration::from_secs(2);
+/// The time in which a CLI of which nothing is known has to answer the handshake: it takes half a second on an idle
+/// machine, and was seen to take 4 s beside compilers (claude 2.1.332).
+const TRIAL: Duration = Duration::from_secs(5);
 
 /// The time that it has behind a launcher, which may have a connection to make.
 const LAUNCHED_TRIAL: Duration = Duration::from_secs(20);
