@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use dfp_process::{RUN_VARIABLE, Spec, StartError, next_run_id};
-use dfp_provider::options::{ENV_PLACE, LAUNCH_NAME, LAUNCH_VALUE, Launch, LaunchEnv};
+use dfp_provider::options::{ENV_PLACE, LAUNCH_NAME, LAUNCH_VALUE, Launch, LaunchEnv, on_command_line};
+use dfp_text::redact::is_secret_name;
 
 /// Puts `launch` before the program of `spec`.
 ///
 /// # Errors
-/// [`StartError::InvalidInput`]: an argument that is to be quoted, or a variable that is to be an argument, is not Unicode.
+/// [`StartError::InvalidInput`]: an argument that is to be quoted, or a variable that is to be an argument, is not Unicode; or such a
+/// variable is a secret, which the caller's `env` has not, but this package sets (an API's key, the bridge's token).
 pub(super) fn put_before(launch: &Launch, spec: &mut Spec) -> Result<(), StartError> {
     let program = std::mem::replace(&mut spec.program, launch.command.clone().into());
     let mut cli: Vec<OsString> = Vec::new();
@@ -23,7 +25,7 @@ pub(super) fn put_before(launch: &Launch, spec: &mut Spec) -> Result<(), StartEr
         LaunchEnv::Arguments => {
             own.extend(launch.args.iter().map(Into::into));
             cli.push("env".into());
-            for (name, value) in variables(spec)? {
+            for (name, value) in variables(spec, &launch.env)? {
                 match value {
                     Some(value) => cli.push(format!("{name}={value}").into()),
                     // `env` takes options before variables only.
@@ -35,7 +37,7 @@ pub(super) fn put_before(launch: &Launch, spec: &mut Spec) -> Result<(), StartEr
             spec.env.user.clear();
         }
         LaunchEnv::Each(each) => {
-            let variables = variables(spec)?;
+            let variables = variables(spec, &launch.env)?;
             for arg in &launch.args {
                 if arg != ENV_PLACE {
                     own.push(arg.into());
@@ -68,8 +70,8 @@ fn filled(arg: &str, name: &str, value: &str) -> String {
 }
 
 /// The variables that the process of `spec` is given beside those of its host, and those that it must not have (`None`). The mark of the
-/// run is one of them.
-fn variables(spec: &mut Spec) -> Result<BTreeMap<String, Option<String>>, StartError> {
+/// run is one of them. A secret is refused where its value would be an argument.
+fn variables(spec: &mut Spec, env: &LaunchEnv) -> Result<BTreeMap<String, Option<String>>, StartError> {
     let run_id = spec.run_id.get_or_insert_with(next_run_id).clone();
     let drop = spec.env.drop.iter().map(|name| (name, None));
     let set = spec.env.set.iter().map(|(name, value)| (name, Some(value)));
@@ -78,6 +80,13 @@ fn variables(spec: &mut Spec) -> Result<BTreeMap<String, Option<String>>, StartE
     for (name, value) in drop.chain(set).chain(user) {
         let value = value.map(text).transpose()?;
         all.insert(text(name)?, value);
+    }
+    let shown = |(name, value): &(&String, &Option<String>)| {
+        env.shows_values() && is_secret_name(name) && value.as_ref().is_some_and(|value| !value.is_empty())
+    };
+    if let Some((name, _)) = all.iter().find(shown) {
+        let what = format!("option \"launch.env\" can't hand it on: {}", on_command_line(name));
+        return Err(StartError::InvalidInput { what });
     }
     all.insert(RUN_VARIABLE.to_owned(), Some(run_id));
     Ok(all)
@@ -140,6 +149,34 @@ mod tests {
             started(LaunchEnv::Inherit, &["exec", "-i", "x"], false),
             ["box", "exec", "-i", "x", "claude", "-p", "", "it's $HOME"]
         );
+    }
+
+    #[test]
+    fn a_secret_of_this_packages_own_stands_on_no_command_line() {
+        let refused = |env: LaunchEnv, value: &str| {
+            let launch = Launch {
+                command: "box".to_owned(),
+                args: vec!["{env}".to_owned()],
+                env,
+                shares_files: true,
+                is_quoted: false,
+            };
+            let mut spec = spec();
+            spec.env.set.push(("X_API_KEY".into(), value.into()));
+            put_before(&launch, &mut spec).map_err(|error| error.to_string()).err()
+        };
+        let each = |arg: &str| LaunchEnv::Each(vec![arg.to_owned()]);
+        for env in [LaunchEnv::Arguments, each("{name}={value}")] {
+            let why = refused(env.clone(), "sk-1").unwrap();
+            assert!(
+                why.contains("the value of X_API_KEY would stand on a command line"),
+                "{why}"
+            );
+            assert!(!why.contains("sk-1"), "{why}");
+            assert_eq!(refused(env, ""), None);
+        }
+        assert_eq!(refused(each("--env={name}"), "sk-1"), None);
+        assert_eq!(refused(LaunchEnv::Inherit, "sk-1"), None);
     }
 
     #[test]

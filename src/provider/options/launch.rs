@@ -49,13 +49,21 @@ pub enum LaunchEnv {
 
 impl LaunchEnv {
     /// Returns whether the values of variables stand on the command line.
-    fn shows_values(&self) -> bool {
+    pub fn shows_values(&self) -> bool {
         match self {
             LaunchEnv::Inherit => false,
             LaunchEnv::Arguments => true,
             LaunchEnv::Each(args) => args.iter().any(|arg| arg.contains(VALUE)),
         }
     }
+}
+
+/// The reason why the variable `name`, a secret, is not handed on as an argument.
+pub fn on_command_line(name: &str) -> String {
+    format!(
+        "the value of {name} would stand on a command line, which all users of the machine can read; hand it on by name \
+         (`launch.env: [\"--env\", \"{NAME}\"]` for docker and podman, `[\"-o\", \"SendEnv={NAME}\"]` for ssh), or log in there"
+    )
 }
 
 /// The launcher of a checked object.
@@ -133,13 +141,7 @@ pub(super) fn check(map: &Map<String, Value>) -> Result<(), String> {
             );
         }
         if value.is_some() && launch.env.shows_values() && is_secret_name(&name) {
-            return contradicts(
-                "env",
-                &format!(
-                    "the value of {name} would stand on a command line, which all users of the machine can read; hand it on by name \
-                     (`launch.env: [\"--env\", \"{NAME}\"]` for docker and podman, `[\"-o\", \"SendEnv={NAME}\"]` for ssh), or log in there"
-                ),
-            );
+            return contradicts("env", &on_command_line(&name));
         }
     }
     let is_ambiguous = |path: &str| path.contains('=') && launch.env == LaunchEnv::Arguments;

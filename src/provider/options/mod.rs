@@ -13,7 +13,7 @@ mod values;
 
 pub(crate) use check::{allowed, check_fields};
 pub use check::{check, checked, checked_within, describe, environment, exit_code_of, nearest, number, texts, wrong};
-pub use launch::{ENV_PLACE, Launch, LaunchEnv, NAME as LAUNCH_NAME, VALUE as LAUNCH_VALUE};
+pub use launch::{ENV_PLACE, Launch, LaunchEnv, NAME as LAUNCH_NAME, VALUE as LAUNCH_VALUE, on_command_line};
 pub use read::{budget, check_timeout, quota, retry};
 pub use spec::*;
 pub use values::{
