@@ -267,9 +267,12 @@ impl Ledger {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Publishes the window for `status`.
+    /// Publishes the window for `status`. A budget of the plan alone has no window of its own: those of the plan are shown there already.
     fn tell(&self, window: &Window, now_ms: u64) {
         let budget = &self.budget;
+        if (budget.requests, budget.tokens, budget.cost_usd) == (None, None, None) {
+            return;
+        }
         activity::note_budget(
             self.number,
             BudgetActivity {

@@ -108,6 +108,32 @@ async fn status_shows_what_is_used_as_long_as_there_is_a_provider() {
 }
 
 #[tokio::test]
+async fn a_budget_of_the_plan_alone_refuses_and_shows_no_window_of_its_own() {
+    let name = "a provider with a plan";
+    let budget = Budget {
+        requests: None,
+        tokens: None,
+        plan: Some(0.8),
+        ..ledger(1, None).budget.clone()
+    };
+    let ledger = Arc::new(Ledger::new(name, budget));
+    ledger.admit(NOW).await.unwrap();
+    ledger.note_plan(PlanWindow {
+        name: Some("five_hour".to_owned()),
+        used: 0.81,
+        resets_at: NOW + 1_000,
+    });
+    let refused = ledger.admit(NOW).await.unwrap_err();
+    assert!(
+        matches!(refused, Refused::UsedUp(UsedUp { limit: "plan", .. })),
+        "{refused:?}"
+    );
+    ledger.admit(NOW + 1_000).await.unwrap();
+    let shown = activity::snapshot().budgets;
+    assert!(shown.iter().all(|budget| budget.provider != name), "{shown:?}");
+}
+
+#[tokio::test]
 async fn a_store_that_another_keeps_is_busy_and_holds_up_nobody_else() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.json");
