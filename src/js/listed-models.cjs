@@ -9,7 +9,7 @@
 
 const { fault, guard, unwrap } = require("./errors.cjs");
 const { describe, readCallOptions, workerEnv } = require("./options.cjs");
-const { onAbort } = require("./signals.cjs");
+const { unlessAborted } = require("./signals.cjs");
 
 /**
  * @param {NativeProvider} engine
@@ -19,20 +19,10 @@ const { onAbort } = require("./signals.cjs");
 async function listModels(engine, options) {
   const { signal } = readOptions(options);
   if (signal?.aborted) throw signal.reason;
-  /** @type {() => void} */
-  let leave = () => {};
-  const aborted = new Promise((_, reject) => {
-    leave = () => reject(signal?.reason);
-  });
-  const unlisten = onAbort(signal, leave);
-  try {
-    const listed = guard(engine.models(workerEnv()));
-    // Whoever has left does not hear of its failure.
-    listed.catch(() => {});
-    return /** @type {ProviderModel[]} */ (unwrap(/** @type {string} */ (await Promise.race([listed, aborted]))));
-  } finally {
-    unlisten();
-  }
+  const listed = guard(engine.models(workerEnv()));
+  // Whoever has left does not hear of its failure.
+  listed.catch(() => {});
+  return /** @type {ProviderModel[]} */ (unwrap(/** @type {string} */ (await unlessAborted(listed, signal))));
 }
 
 /** @param {unknown} options */

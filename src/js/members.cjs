@@ -49,7 +49,7 @@ const { clip, isProviderError, providerError } = require("./errors.cjs");
 const { eventsOf } = require("./answers.cjs");
 const { sharedOf } = require("./provider.cjs");
 const { DEFAULT_MAX_WAIT } = require("./quota.cjs");
-const { onAbort } = require("./signals.cjs");
+const { unlessAborted } = require("./signals.cjs");
 const { createUpdates } = require("./updates.cjs");
 
 const OUTPUT = new Set([
@@ -233,25 +233,6 @@ function nameOf(adapter) {
   if (typeof adapter.id === "string" && adapter.id !== "") return adapter.id;
   const name = Object.getPrototypeOf(adapter)?.constructor?.name;
   return typeof name === "string" && name !== "" && name !== "Object" ? name : "adapter";
-}
-
-/**
- * @template T
- * @param {T} answer
- * @param {AbortSignal | undefined} signal
- */
-async function unlessAborted(answer, signal) {
-  if (signal === undefined) return await answer;
-  let stop = () => {};
-  const aborted = new Promise((_, reject) => {
-    stop = () => reject(signal.reason);
-  });
-  const unlisten = onAbort(signal, stop);
-  try {
-    return await /** @type {Promise<T>} */ (Promise.race([answer, aborted]));
-  } finally {
-    unlisten();
-  }
 }
 
 /**

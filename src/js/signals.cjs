@@ -65,4 +65,25 @@ function forget(signal, fire) {
   }
 }
 
-module.exports = { onAbort };
+/**
+ * Waits for `answer`, and no longer once `signal` aborts: then it rejects with the reason of that, and whoever answers is not heard.
+ *
+ * @template T
+ * @param {T} answer
+ * @param {AbortSignal | undefined} signal
+ */
+async function unlessAborted(answer, signal) {
+  if (signal === undefined) return await answer;
+  let stop = () => {};
+  const aborted = new Promise((_, reject) => {
+    stop = () => reject(signal.reason);
+  });
+  const unlisten = onAbort(signal, stop);
+  try {
+    return await /** @type {Promise<T>} */ (Promise.race([answer, aborted]));
+  } finally {
+    unlisten();
+  }
+}
+
+module.exports = { onAbort, unlessAborted };
