@@ -353,7 +353,7 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
         None
     }
 
-    /// True if its processes tell the models of their login ([`models`](Form::models), [`told_models`](Form::told_models)).
+    /// True if its processes tell the models of their login ([`models`](Form::models), [`reported_models`](Form::reported_models)).
     const LISTS_MODELS: bool = false;
 
     /// The models that `server` has for its login, without a request to a model.
@@ -365,7 +365,7 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
     }
 
     /// The models that a process of `binary` has told when it was started, where each session has a process of its own.
-    fn told_models(&self, _binary: &Binary) -> Option<Vec<ListedModel>> {
+    fn reported_models(&self, _binary: &Binary) -> Option<Vec<ListedModel>> {
         None
     }
 

@@ -58,7 +58,7 @@ pub struct ModelPrice {
 
 impl ModelPrice {
     /// The price, if any of it is told.
-    pub fn told(self) -> Option<ModelPrice> {
+    pub fn non_empty(self) -> Option<ModelPrice> {
         (self != ModelPrice::default()).then_some(self)
     }
 }

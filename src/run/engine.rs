@@ -14,12 +14,11 @@ use super::cli_attempt::{CallByEngines, Dropped};
 use super::cli_request::CliRequest;
 use super::lifecycle::{CallHandles, Lifecycle};
 use super::lifecycle::{Ended, Run};
-use super::model::{CallDelivery, KnownModels, Model, ProviderObject, Work};
+use super::model::{self, CallDelivery, KnownModels, Model, ProviderObject, Work};
 use super::request::{EncodedRequest, Request};
 use super::session::ahead::NextCallJson;
 use super::session::forms;
 use super::session::forms::{EngineCall, KeptEngine};
-use super::session::models;
 use super::sink::Sink;
 use super::{commands, record, retry_loop};
 use dfp_exchange::bridge;
@@ -115,7 +114,7 @@ impl Engine {
         // `close` waits for everything that holds a token.
         let _asking = self.lifecycle.runs.token();
         self.refusal().map_or(Ok(()), Err)?;
-        let listing = self.told_models(Arc::new(env));
+        let listing = self.list_models(Arc::new(env));
         let in_time = async {
             match self.options.timeout {
                 None => listing.await,
@@ -127,12 +126,12 @@ impl Engine {
         };
         let listed = self.lifecycle.closing.run_until_cancelled(in_time).await;
         self.closed().map_or(Ok(()), Err)?;
-        let listed = listed.unwrap_or_else(|| Err(models::untold(self, "the provider was closed")))?;
+        let listed = listed.unwrap_or_else(|| Err(model::not_listed(self.id(), "the provider was closed")))?;
         self.known_models.keep(&listed);
         Ok(listed)
     }
 
-    async fn told_models(self: &Arc<Self>, env: Arc<Vars>) -> Result<Vec<ListedModel>, Box<ProviderError>> {
+    async fn list_models(self: &Arc<Self>, env: Arc<Vars>) -> Result<Vec<ListedModel>, Box<ProviderError>> {
         let data = &self.provider;
         let of_config = data.custom.as_ref().map(|custom| custom.listed());
         if let Some(listed) = of_config.filter(|listed| !listed.is_empty()) {
@@ -146,11 +145,11 @@ impl Engine {
                 ..self.options.clone()
             };
             let asking = Engine::of(self.provider.clone(), options, self.owner);
-            let listed = first_told(&asking, &env).await;
+            let listed = first_list(&asking, &env).await;
             asking.close().await;
             return listed;
         }
-        first_told(self, &env).await
+        first_list(self, &env).await
     }
 
     /// Returns the same provider with its tools in one namespace.
@@ -350,7 +349,7 @@ impl ProviderObject for Engine {
 }
 
 /// The models that the first of the kept processes of `engine` tells that tells any.
-async fn first_told(engine: &Engine, env: &Arc<Vars>) -> Result<Vec<ListedModel>, Box<ProviderError>> {
+async fn first_list(engine: &Engine, env: &Arc<Vars>) -> Result<Vec<ListedModel>, Box<ProviderError>> {
     let mut why = None;
     for kept in &engine.kept {
         match kept.models(&engine.base, env).await {
@@ -362,7 +361,7 @@ async fn first_told(engine: &Engine, env: &Arc<Vars>) -> Result<Vec<ListedModel>
         }
     }
     let why = why.unwrap_or_else(|| "its CLI has no way to tell them".to_owned());
-    Err(models::untold(engine, &why))
+    Err(model::not_listed(engine.id(), &why))
 }
 
 /// Starts a process for the next call, or as many as `spares` says, and waits until they have answered. `known` is JSON that

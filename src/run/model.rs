@@ -102,6 +102,13 @@ pub trait ProviderObject: Model {
     fn close(self: Arc<Self>) -> Work<()>;
 }
 
+/// The error of `provider`, whose models can't be listed, for `reason`.
+pub(crate) fn not_listed(provider: &str, reason: &str) -> Box<ProviderError> {
+    let reason = format!("the models can't be listed: {reason}");
+    let error = ProviderError::new(provider, Code::UnsupportedOption, reason);
+    Box::new(error.with_hint("look in its documentation; any name can be given as `model`"))
+}
+
 /// The number of characters of a list of models that an error names.
 const MOST_NAMED: usize = 300;
 

@@ -42,6 +42,18 @@ pub struct Changes {
     line: Option<String>,
 }
 
+impl From<InForce> for Changes {
+    fn from(started: InForce) -> Changes {
+        Changes {
+            now: started.clone(),
+            started,
+            unanswered: 0,
+            sent: 0,
+            line: None,
+        }
+    }
+}
+
 impl Changes {
     /// Those of a process that is started with `line` in the environment `env`.
     pub fn of(line: &CommandLine, env: &Arc<Vars>) -> Changes {
@@ -56,13 +68,7 @@ impl Changes {
                 .filter_map(variable)
                 .collect(),
         };
-        Changes {
-            now: started.clone(),
-            started,
-            unanswered: 0,
-            sent: 0,
-            line: None,
-        }
+        Changes::from(started)
     }
 
     /// The effort that is in force.
@@ -148,17 +154,10 @@ mod tests {
     use super::*;
 
     fn changes(effort: Option<&str>) -> Changes {
-        let started = InForce {
+        Changes::from(InForce {
             effort: effort.map(str::to_owned),
             variables: BTreeMap::from([(MAX_OUTPUT_TOKENS, "5000".to_owned())]),
-        };
-        Changes {
-            now: started.clone(),
-            started,
-            unanswered: 0,
-            sent: 0,
-            line: None,
-        }
+        })
     }
 
     fn wanted(effort: &str, limit: u64) -> Changeable {

@@ -8,7 +8,7 @@ use super::changes::Changes;
 use super::dialogue::Dialogue;
 use super::input::ClaudeInput;
 use super::memory::{Memory, Opening, Recalled, Scope, place};
-use super::models::ToldModels;
+use super::models::ReportedModels;
 use super::opening;
 use super::resumed::{Resumed, Ways};
 use super::session::{ClaudeReply, ClaudeSession, SessionFacts, StartWith};
@@ -43,7 +43,7 @@ pub struct Claude {
     memory: Arc<Memory>,
     ways: Arc<Ways>,
     /// The models that its processes have told.
-    models: Arc<ToldModels>,
+    models: Arc<ReportedModels>,
     /// The folder in which all processes run that need an empty one: the CLI tells its model where it runs, so a conversation must
     /// find the same folder in its next process.
     folder: Mutex<Option<Arc<RunFolder>>>,
@@ -286,7 +286,7 @@ impl Form for Claude {
             facts,
             folder,
             resumed,
-            tells_models: Some((installed.binary.clone(), Arc::clone(&self.models))),
+            reported_models: Some((installed.binary.clone(), Arc::clone(&self.models))),
         };
         ClaudeSession::start(line, surroundings, closing, with)
     }
@@ -296,7 +296,7 @@ impl Form for Claude {
         input.transcript.is_some()
     }
 
-    fn told_models(&self, binary: &Binary) -> Option<Vec<ListedModel>> {
+    fn reported_models(&self, binary: &Binary) -> Option<Vec<ListedModel>> {
         self.models.of(binary)
     }
 

@@ -16,9 +16,9 @@ const MOST: usize = 16;
 
 /// The models that processes have told, the latest last.
 #[derive(Debug, Default)]
-pub struct ToldModels(Mutex<Vec<(Binary, Vec<ListedModel>)>>);
+pub struct ReportedModels(Mutex<Vec<(Binary, Vec<ListedModel>)>>);
 
-impl ToldModels {
+impl ReportedModels {
     fn lock(&self) -> MutexGuard<'_, Vec<(Binary, Vec<ListedModel>)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

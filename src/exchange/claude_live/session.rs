@@ -23,7 +23,7 @@ use super::changes::Changes;
 use super::form::RunFolder;
 use super::input::ClaudeInput;
 use super::memory::{ApiMessage, Opening};
-use super::models::ToldModels;
+use super::models::ReportedModels;
 use super::opening;
 use super::readiness::Readiness;
 use super::resumed::{Resumed, ResumedBeginning};
@@ -81,7 +81,7 @@ pub struct ClaudeSession {
     /// The folder that it runs in, which others of its provider share.
     folder: Option<Arc<RunFolder>>,
     /// Where the models are kept that it tells, and its binary.
-    tells_models: Option<(Binary, Arc<ToldModels>)>,
+    reported_models: Option<(Binary, Arc<ReportedModels>)>,
 }
 
 /// Facts of a process that its lines don't tell.
@@ -111,7 +111,7 @@ pub(super) struct StartWith {
     pub folder: Option<Arc<RunFolder>>,
     pub resumed: Option<Resumed>,
     /// Where the models are kept that it tells, and its binary.
-    pub tells_models: Option<(Binary, Arc<ToldModels>)>,
+    pub reported_models: Option<(Binary, Arc<ReportedModels>)>,
 }
 
 impl ClaudeSession {
@@ -130,7 +130,7 @@ impl ClaudeSession {
             facts,
             folder,
             mut resumed,
-            tells_models,
+            reported_models,
         } = with;
         let (owner, tracker) = (surroundings.owner, surroundings.tracker.clone());
         let program = PathBuf::from(&line.program);
@@ -161,7 +161,7 @@ impl ClaudeSession {
             facts,
             changes,
             folder,
-            tells_models,
+            reported_models,
         })
     }
 
@@ -358,7 +358,7 @@ impl ClaudeSession {
                 if let Some(reason) = refused {
                     return Pulse::Unsupported(format!("it refuses to be initialised: {reason}"));
                 }
-                if let (Some((binary, models)), Some(answer)) = (&self.tells_models, answer) {
+                if let (Some((binary, models)), Some(answer)) = (&self.reported_models, answer) {
                     models.note(binary, answer.get());
                 }
                 self.handshake = Handshake::Done;

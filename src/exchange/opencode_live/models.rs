@@ -3,16 +3,21 @@
 //! In: the answer to `GET /provider`, which needs no network. Out: [`ListedModel`]s of the model providers that are connected: the
 //! others are opencode's catalog, and not the user's (1.18.34).
 
+use std::collections::BTreeMap;
+
 use http::Method;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::parts::{optional, text};
 use super::service::OpencodeService;
 use super::setup::Model;
 use super::wire;
 use crate::form::ListedModels;
 use dfp_model::listed_model::{ListedModel, ModelPrice};
 use dfp_provider::declare::mcp::Declarations;
+use dfp_text::decode::json::Text;
 
 /// The models that `service` lists.
 ///
@@ -33,27 +38,53 @@ pub(super) async fn list(service: &OpencodeService, has_own_model: bool) -> List
     read(&answer, default.as_ref()).ok_or_else(|| "its answer to GET /provider can't be read".to_owned())
 }
 
+/// The answer to `GET /provider`: a catalog of megabytes, of which the models that are wanted are read one by one.
 #[derive(Deserialize)]
-struct ListedProviders {
-    all: Vec<Value>,
-    #[serde(default)]
-    connected: Vec<String>,
+struct Catalog<'a> {
+    #[serde(borrow)]
+    all: Vec<&'a RawValue>,
+    #[serde(borrow, default)]
+    connected: Vec<Text<'a>>,
 }
 
 #[derive(Deserialize)]
-struct ListedProvider {
+struct CatalogProvider<'a> {
+    #[serde(deserialize_with = "text")]
     id: String,
-    models: Map<String, Value>,
+    #[serde(borrow)]
+    models: BTreeMap<String, &'a RawValue>,
+}
+
+impl<'a> Catalog<'a> {
+    fn of(answer: &'a [u8]) -> Option<Catalog<'a>> {
+        serde_json::from_slice(answer).ok()
+    }
+
+    /// The providers that can be read.
+    fn providers(&self) -> impl Iterator<Item = CatalogProvider<'a>> {
+        self.all.iter().filter_map(|one| serde_json::from_str(one.get()).ok())
+    }
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct OpencodeModel {
+    #[serde(deserialize_with = "optional")]
     name: Option<String>,
     capabilities: ModelModalities,
     cost: Cost,
     limit: Limit,
     variants: Option<Map<String, Value>>,
+}
+
+impl OpencodeModel {
+    fn of(json: &RawValue) -> OpencodeModel {
+        serde_json::from_str(json.get()).unwrap_or_default()
+    }
+
+    fn takes(&self, kind: &str) -> bool {
+        self.capabilities.input.get(kind) == Some(&Value::Bool(true))
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -84,28 +115,33 @@ struct CacheCost {
     write: Option<f64>,
 }
 
+/// Returns whether `model` takes images, by the answer to `GET /provider`; false if the answer does not name it.
+pub(super) fn takes_images(answer: &[u8], model: &Model) -> bool {
+    let Some(catalog) = Catalog::of(answer) else {
+        return false;
+    };
+    let mut of_provider = catalog.providers().filter(|known| known.id == model.provider);
+    let found = of_provider.find_map(|known| known.models.get(&model.id).copied());
+    found.is_some_and(|found| OpencodeModel::of(found).takes("image"))
+}
+
 /// Reads the list; `None` if it can't be read.
 fn read(answer: &[u8], default: Option<&Model>) -> Option<Vec<ListedModel>> {
-    let ListedProviders { all, connected } = serde_json::from_slice(answer).ok()?;
-    let all = all.iter().filter_map(|one| ListedProvider::deserialize(one).ok());
-    let mine = all.filter(|one| connected.contains(&one.id));
-    let models = mine.flat_map(|provider| {
-        let ListedProvider { id: of, models } = provider;
+    let catalog = Catalog::of(answer)?;
+    let is_connected = |id: &str| catalog.connected.iter().any(|connected| connected.0 == id);
+    let mine = catalog.providers().filter(|one| is_connected(&one.id));
+    let models = mine.flat_map(|CatalogProvider { id: of, models }| {
         models.into_iter().map(move |(id, model)| {
             let is_default = default.is_some_and(|known| known.provider == of && known.id == id);
-            one(format!("{of}/{id}"), is_default, &model)
+            one(format!("{of}/{id}"), is_default, OpencodeModel::of(model))
         })
     });
     Some(models.collect())
 }
 
-fn one(id: String, is_default: bool, model: &Value) -> ListedModel {
-    let model = OpencodeModel::deserialize(model).unwrap_or_default();
-    let kinds = model.capabilities.input.iter();
-    let kinds: Vec<String> = kinds
-        .filter(|(_, takes)| **takes == Value::Bool(true))
-        .map(|(kind, _)| kind.clone())
-        .collect();
+fn one(id: String, is_default: bool, model: OpencodeModel) -> ListedModel {
+    let kinds = model.capabilities.input.keys().filter(|kind| model.takes(kind));
+    let kinds: Vec<String> = kinds.cloned().collect();
     let efforts = model
         .variants
         .map(|variants| variants.into_iter().map(|(name, _)| name));
@@ -125,8 +161,46 @@ fn one(id: String, is_default: bool, model: &Value) -> ListedModel {
         input_modalities: (!kinds.is_empty()).then_some(kinds),
         context_window: model.limit.context.filter(|limit| *limit > 0),
         max_output_tokens: model.limit.output.filter(|limit| *limit > 0),
-        price: price.told(),
+        price: price.non_empty(),
         id,
         ..ListedModel::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_model_that_says_so_takes_images() {
+        let answer =
+            br#"{"all":[7,{"id":"a","models":{"m":{"capabilities":{"input":{"text":true,"image":true}}},"blind":
+            {"capabilities":{"input":{"image":false}}},"odd":{"capabilities":{"input":{"image":"yes"}}},"none":{}}},
+            {"id":"b","models":{}}],"default":{}}"#;
+        let takes = |of: &str, id: &str| {
+            let model = Model {
+                provider: of.to_owned(),
+                id: id.to_owned(),
+            };
+            takes_images(answer, &model)
+        };
+        let found = [
+            ("a", "m"),
+            ("a", "blind"),
+            ("a", "odd"),
+            ("a", "none"),
+            ("a", "x"),
+            ("b", "m"),
+            ("c", "m"),
+        ];
+        let found = found.map(|(of, id)| takes(of, id));
+        assert_eq!(found, [true, false, false, false, false, false, false]);
+        assert!(!takes_images(
+            b"<html>",
+            &Model {
+                provider: "a".to_owned(),
+                id: "m".to_owned()
+            }
+        ));
     }
 }

@@ -3,12 +3,9 @@
 //! In: foreign JSON. Out: the fields that can be read; a field of another type makes the piece around it unreadable, and that
 //! counts as absent.
 
-use std::collections::HashMap;
-
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::setup::Model;
 use super::wire::Id;
 use dfp_model::event::Failure;
 use dfp_model::message::Usage;
@@ -194,88 +191,12 @@ impl OpencodeAnswer {
     }
 }
 
-/// Returns whether `model` takes images, by the answer to `GET /provider`; false if the answer does not name it.
-pub fn takes_images(answer: &[u8], model: &Model) -> bool {
-    #[derive(Deserialize)]
-    struct Providers<'a> {
-        #[serde(borrow)]
-        all: Vec<&'a RawValue>,
-    }
-    #[derive(Deserialize)]
-    struct ProviderModels<'a> {
-        #[serde(deserialize_with = "text")]
-        id: String,
-        #[serde(borrow)]
-        models: HashMap<String, &'a RawValue>,
-    }
-    #[derive(Deserialize)]
-    struct OfModel {
-        capabilities: Sides,
-    }
-    #[derive(Deserialize)]
-    struct Sides {
-        input: OpencodeInput,
-    }
-    #[derive(Deserialize)]
-    struct OpencodeInput {
-        #[serde(default)]
-        image: bool,
-    }
-    let Ok(Providers { all }) = serde_json::from_slice(answer) else {
-        return false;
-    };
-    let known = all
-        .into_iter()
-        .filter_map(|known| serde_json::from_str::<ProviderModels>(known.get()).ok());
-    let mut of_provider = known.filter(|known| known.id == model.provider);
-    let found = of_provider.find_map(|known| known.models.get(&model.id).copied());
-    let read = found.and_then(|found| serde_json::from_str::<OfModel>(found.get()).ok());
-    read.is_some_and(|found| found.capabilities.input.image)
-}
-
 /// Reads a string; lone surrogates are replaced.
 pub(super) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     Text::deserialize(deserializer).map(Text::into_string)
 }
 
-fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+/// Reads a string, or none; lone surrogates are replaced.
+pub(super) fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Option::<Text>::deserialize(deserializer).map(|found| found.map(Text::into_string))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_model_that_says_so_takes_images() {
-        let answer =
-            br#"{"all":[7,{"id":"a","models":{"m":{"capabilities":{"input":{"text":true,"image":true}}},"blind":
-            {"capabilities":{"input":{"image":false}}},"odd":{"capabilities":{"input":{"image":"yes"}}},"none":{}}},
-            {"id":"b","models":{}}],"default":{}}"#;
-        let takes = |of: &str, id: &str| {
-            let model = Model {
-                provider: of.to_owned(),
-                id: id.to_owned(),
-            };
-            takes_images(answer, &model)
-        };
-        let found = [
-            ("a", "m"),
-            ("a", "blind"),
-            ("a", "odd"),
-            ("a", "none"),
-            ("a", "x"),
-            ("b", "m"),
-            ("c", "m"),
-        ];
-        let found = found.map(|(of, id)| takes(of, id));
-        assert_eq!(found, [true, false, false, false, false, false, false]);
-        assert!(!takes_images(
-            b"<html>",
-            &Model {
-                provider: "a".to_owned(),
-                id: "m".to_owned()
-            }
-        ));
-    }
 }

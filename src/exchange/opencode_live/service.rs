@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::history::Ids;
 use super::http::HttpFailure;
-use super::parts;
+use super::models;
 use super::probe;
 use super::server::{Lack, OpencodeServer};
 use super::setup::Model;
@@ -218,7 +218,7 @@ impl OpencodeService {
         }
         let path = wire::of_directory("/provider", directory);
         let answer = self.server.ask(Method::GET, &path).await?;
-        let takes = parts::takes_images(&answer, model);
+        let takes = models::takes_images(&answer, model);
         locked().insert(model.clone(), takes);
         Ok(takes)
     }

@@ -59,7 +59,7 @@ fn one(model: &Value) -> Option<ListedModel> {
         input_modalities: kinds.and_then(Result::ok).unwrap_or_default().input_modalities,
         context_window: number(&["context_length", "context_window", "max_model_len", "max_input_tokens"]),
         max_output_tokens: number(&["max_output_tokens", "max_tokens"]).or(of_top),
-        price: price.told(),
+        price: price.non_empty(),
         ..ListedModel::default()
     })
 }

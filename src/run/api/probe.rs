@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use super::{ApiEngine, Surroundings};
 use crate::admission::local_offset_min;
 use crate::lifecycle::Run;
+use crate::model;
 use crate::request::Request;
 use dfp_exchange::http::client::Response;
 use dfp_model::error::{Code, ProviderError};
@@ -82,22 +83,18 @@ impl Prepared {
     pub async fn models(&self) -> Result<Vec<ListedModel>, Box<ProviderError>> {
         let engine = &self.engine;
         engine.refusal().map_or(Ok(()), Err)?;
-        let untold = |why: &str| {
-            let reason = format!("the models can't be listed: {why}");
-            let error = ProviderError::new(engine.id(), Code::UnsupportedOption, reason);
-            Box::new(error.with_hint("look in its documentation; any name can be given as `model`"))
-        };
+        let not_listed = |why: &str| model::not_listed(engine.id(), why);
         if engine.script.is_some() {
-            return Err(untold("a script answers"));
+            return Err(not_listed("a script answers"));
         }
         self.surroundings.key.as_ref().map_err(Clone::clone)?;
         let body = timeout(LIMIT, async {
             let mut response = self.list().await.map_err(|probe| match probe {
                 Probe::Answered(error) if matches!(error.http_status, Some(404 | 405 | 501)) => {
-                    untold("the server has no such list (GET /models)")
+                    not_listed("the server has no such list (GET /models)")
                 }
                 Probe::Answered(error) | Probe::Nothing(error) => error,
-                Probe::Listed => untold("the server has no such list"),
+                Probe::Listed => not_listed("the server has no such list"),
             })?;
             let mut body = Vec::new();
             while let Some(piece) = response
@@ -106,7 +103,7 @@ impl Prepared {
                 .map_err(|why| engine.refuse(Code::ConnectionLost, why))?
             {
                 if body.len() + piece.len() > MOST_BYTES {
-                    return Err(untold("the server's list has more than 16 MiB"));
+                    return Err(not_listed("the server's list has more than 16 MiB"));
                 }
                 body.extend_from_slice(&piece);
             }
@@ -117,7 +114,7 @@ impl Prepared {
             Err(engine.refuse(Code::Timeout, reason))
         })?;
         let listed =
-            models::read(&body).ok_or_else(|| untold("the server's answer to GET /models is no list of models"))?;
+            models::read(&body).ok_or_else(|| not_listed("the server's answer to GET /models is no list of models"))?;
         engine.known_models.keep(&listed);
         Ok(listed)
     }

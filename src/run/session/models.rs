@@ -10,7 +10,7 @@ use super::servers::login_missing;
 use super::sessions::Sessions;
 use crate::base::{Base, not_found};
 use dfp_exchange::form::{Form, ModelsAsked};
-use dfp_model::error::{Code, ProviderError};
+use dfp_model::error::ProviderError;
 use dfp_model::listed_model::ListedModel;
 use dfp_process::Vars;
 
@@ -48,21 +48,14 @@ pub(crate) async fn models<F: Form>(
         };
     }
     let program = engine.look(env).map_err(|error| not_found(engine, error))?;
-    if let Some(told) = sessions.form.told_models(program.binary()) {
+    if let Some(told) = sessions.form.reported_models(program.binary()) {
         return Ok(Ok(told));
     }
     ahead::prewarm(sessions, engine, next(), env).await?;
-    Ok(sessions.form.told_models(program.binary()).ok_or_else(no_process))
+    Ok(sessions.form.reported_models(program.binary()).ok_or_else(no_process))
 }
 
 fn no_process() -> String {
     "no process could be started that tells them: the installed CLI keeps none, or `maxProcesses` leaves no room"
         .to_owned()
-}
-
-/// The error of a provider whose CLI does not tell its models, for `reason`.
-pub(crate) fn untold(engine: &Base, reason: &str) -> Box<ProviderError> {
-    let reason = format!("the models can't be listed: {reason}");
-    let error = ProviderError::new(engine.id(), Code::UnsupportedOption, reason);
-    Box::new(error.with_hint("look in its documentation; any name can be given as `model`"))
 }
