@@ -36,6 +36,16 @@ function agent(mood: string, more: Partial<AcpProviderOptions> = {}, name = "hos
 }
 
 describe("an agent that breaks every rule", () => {
+  it("tells no secret where it lists no models", async () => {
+    const { provider } = agent("leaky", { env: { LEAKED_API_KEY: "sk-leaked-0123456789abcdef" } });
+    const said = await provider.models().then(
+      () => "listed",
+      (error) => JSON.stringify([error.message, error.hint, error]),
+    );
+    expect(said).toContain("it opens no session: the key [redacted] is wrong");
+    expect(said).not.toContain("sk-leaked");
+  });
+
   it("is read for its answer alone, and given nothing that it asks for", async () => {
     const { provider, sent } = agent("rules");
     const reply = await provider.invoke(["Say hello"]);

@@ -236,6 +236,7 @@ const METHODS = {
   "session/new": (id, { mcpServers }) => {
     if (mcpServers?.length > 0) servers.set(`s${id}`, mcpServers[0]);
     const answers = /** @type {Record<string, object>} */ ({
+      leaky: { error: { code: -32_603, message: `the key ${process.env.LEAKED_API_KEY} is wrong` } },
       nobody: { error: { code: -32_000, message: "Authentication required" } },
       models: { result: { sessionId: `s${id}`, models: { currentModelId: "m1", availableModels: [] } } },
       options: { result: { sessionId: `s${id}`, configOptions: OPTIONS } },

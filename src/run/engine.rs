@@ -110,11 +110,11 @@ impl Engine {
     /// # Errors
     /// `CLOSED`, `TIMEOUT`; `UNSUPPORTED_OPTION` if the CLI does not tell its models; as a call, where it can't be started or has
     /// no login.
-    async fn listed_models(self: &Arc<Self>, env: Vars) -> Result<Vec<ListedModel>, Box<ProviderError>> {
+    async fn listed_models(self: &Arc<Self>, env: Arc<Vars>) -> Result<Vec<ListedModel>, Box<ProviderError>> {
         // `close` waits for everything that holds a token.
         let _asking = self.lifecycle.runs.token();
         self.refusal().map_or(Ok(()), Err)?;
-        let listing = self.list_models(Arc::new(env));
+        let listing = self.list_models(env);
         let in_time = async {
             match self.options.timeout {
                 None => listing.await,
@@ -129,6 +129,12 @@ impl Engine {
         let listed = listed.unwrap_or_else(|| Err(model::not_listed(self.id(), "the provider was closed")))?;
         self.known_models.keep(&listed);
         Ok(listed)
+    }
+
+    /// `error` without the secrets of `env` and of the options: a CLI's words may have them. A call's sink does the same.
+    fn without_secrets(&self, mut error: Box<ProviderError>, env: &Vars) -> Box<ProviderError> {
+        self.base.redactor(env).clean_error(&mut error);
+        error
     }
 
     async fn list_models(self: &Arc<Self>, env: Arc<Vars>) -> Result<Vec<ListedModel>, Box<ProviderError>> {
@@ -334,13 +340,19 @@ impl ProviderObject for Engine {
     }
 
     fn prewarm(self: Arc<Self>, known: String, env: Option<Vars>) -> Work<Result<(), Box<ProviderError>>> {
-        let env = env.unwrap_or_else(|| std::env::vars_os().collect());
-        Box::pin(async move { prewarm(&self, &known, env).await })
+        let env = Arc::new(env.unwrap_or_else(|| std::env::vars_os().collect()));
+        Box::pin(async move {
+            let ready = prewarm(&self, &known, Arc::clone(&env)).await;
+            ready.map_err(|error| self.without_secrets(error, &env))
+        })
     }
 
     fn models(self: Arc<Self>, env: Option<Vars>) -> Work<Result<Vec<ListedModel>, Box<ProviderError>>> {
-        let env = env.unwrap_or_else(|| std::env::vars_os().collect());
-        Box::pin(async move { self.listed_models(env).await })
+        let env = Arc::new(env.unwrap_or_else(|| std::env::vars_os().collect()));
+        Box::pin(async move {
+            let listed = self.listed_models(Arc::clone(&env)).await;
+            listed.map_err(|error| self.without_secrets(error, &env))
+        })
     }
 
     fn close(self: Arc<Self>) -> Work<()> {
@@ -372,13 +384,12 @@ async fn first_list(engine: &Engine, env: &Arc<Vars>) -> Result<Vec<ListedModel>
 ///
 /// # Errors
 /// `CLOSED`, `INVALID_TOOL`; as a call where the CLI can't be started, or ends instead of answering.
-pub(super) async fn prewarm(engine: &Arc<Engine>, known: &str, env: Vars) -> Result<(), Box<ProviderError>> {
+pub(super) async fn prewarm(engine: &Arc<Engine>, known: &str, env: Arc<Vars>) -> Result<(), Box<ProviderError>> {
     // `close` waits for everything that holds a token, so it also ends a process that is being started just now.
     let _starting = engine.lifecycle.runs.token();
     engine.refusal().map_or(Ok(()), Err)?;
     let next: NextCallJson = serde_json::from_str(known)
         .map_err(|error| engine.refuse(Code::InvalidTool, format!("tools can't be read: {error}")))?;
-    let env = Arc::new(env);
     let kept: &KeptEngine = match engine.kept.as_slice() {
         [] => return engine.closed().map_or(Ok(()), Err),
         [only] => only,
