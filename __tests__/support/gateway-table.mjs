@@ -121,6 +121,12 @@ const ROWS = [
   ["temperature", { chat: { temperature: 0.5 }, messages: { temperature: 0.5 }, responses: { temperature: 0.5 } }],
 ];
 
+/** What the page says in a sentence, above the table. */
+const EVERYWHERE = [
+  ...["tools", "a choice of tool: `required`, `any`", "a choice of tool by its name", "one call at a time"],
+  "an answer by a schema",
+];
+
 const PATHS = { chat: "/v1/chat/completions", messages: "/v1/messages", responses: "/v1/responses" };
 const BASES = {
   chat: { messages: [user] },
@@ -172,7 +178,11 @@ export async function gatewayTable(registry) {
       const of = all.length === 3 ? "all" : all.join(", ");
       rows.push([name, of, ...(await Promise.all(ids.map((id) => cell(asks, id))))]);
     }
-    return [["", "in", ...ids], ["---", "---", ...ids.map(() => "---")], ...rows]
+    // What every face takes over every provider is one sentence of the page.
+    const everywhere = rows.filter(([, , ...cells]) => cells.every((one) => one === "✓")).map(([name]) => name);
+    if (everywhere.join() !== EVERYWHERE.join()) throw new Error(`taken everywhere: ${everywhere.join("; ")}`);
+    const others = rows.filter(([name = ""]) => !EVERYWHERE.includes(name));
+    return [["", "in", ...ids], ["---", "---", ...ids.map(() => "---")], ...others]
       .map((row) => `| ${row.join(" | ")} |`)
       .join("\n");
   } finally {
