@@ -5,6 +5,7 @@
  * many wait already, or where the gateway ends before there is one. Nothing of a call has been started while it waits.
  */
 
+const { onAbort } = require("../signals.cjs");
 const { Refusal } = require("./refusal.cjs");
 
 /** How many calls of one provider may wait. */
@@ -35,9 +36,10 @@ function createQueues() {
           throw new Refusal(503, "overloaded", message, { retryAfterMs: AGAIN });
         }
         await new Promise((resolve, reject) => {
+          let unlisten = () => {};
           const end = () => {
             queue.waiting.delete(one);
-            signal.removeEventListener("abort", left);
+            unlisten();
           };
           const left = () => {
             end();
@@ -56,8 +58,8 @@ function createQueues() {
             },
           };
           queue.waiting.add(one);
-          signal.addEventListener("abort", left);
           if (signal.aborted) left();
+          else unlisten = onAbort(signal, left);
         });
       } else queue.running++;
       let held = true;
