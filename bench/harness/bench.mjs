@@ -7,7 +7,7 @@
  */
 
 /** @typedef {"ours" | "plain" | "peer" | "floor"} Kind plain: Node and a spawn library; peer: another package for the same job */
-/** @typedef {"ms" | "µs" | "MB" | "MB/s" | "kB" | "bytes" | "count"} Unit MB is 2^20 bytes, kB 2^10 */
+/** @typedef {"ms" | "µs" | "MB" | "MB/s" | "kB" | "bytes" | "%" | "count"} Unit MB is 2^20 bytes, kB 2^10 */
 /** @typedef {Record<string, number>} Figures by the keys of `figures`; one that does not apply is left out */
 /** @typedef {{ title: string, unit: Unit }} Figure */
 /** @typedef {{ name: string, [parameter: string]: any }} Case */
@@ -74,6 +74,7 @@ export const NAMES = Object.freeze([
   "decode",
   "request",
   "restore",
+  "cache",
   "loop",
   "steps",
   "engines",
