@@ -18,18 +18,18 @@
  */
 
 /** Reasons that many CLIs' options share, by the name that the page gives them. */
-const AGENT = "It makes an agent of the CLI. A provider is a model alone.";
-const SESSION = "It names, continues or copies a session of the CLI's own. The thread is the caller's.";
+const AGENT = "It makes an agent of the CLI.";
+const SESSION = "It is about a session of the CLI's own. The thread is the caller's.";
 const PERMISSION = "It decides about own tools, which are off.";
 const SCREEN = "It is about a screen, or a person in front of it.";
 const EXTENSION = "It loads what would reach the model, or run programs.";
 const LOGS = "It writes the CLI's own logs. The run log has what happened.";
-const REMOTE = "It opens a door to other machines, or needs the vendor's cloud.";
-const FOLDER = "It adds folders or files. `cwd` is the CLI's folder; a file's text goes into the thread.";
-const OTHER_MODEL = "Another model would answer than was asked. `createFallbackProvider` does that, and says so.";
-const LIMIT = "It ends a run of the CLI's own. `budget` and `timeout` count for all calls.";
+const REMOTE = "It is about other machines, or the vendor's cloud.";
+const FOLDER = "It adds folders or files. `cwd` is the CLI's folder.";
+const OTHER_MODEL = "Another model would answer. `createFallbackProvider` does that, and says so.";
+const LIMIT = "It ends a run of the CLI's own. `budget` and `timeout` are for all calls.";
 const PROMPT = "The prompt goes over standard input, or by the protocol.";
-const LOGIN = "It chooses or changes a login, as `auth`, `login` and `env` do for all CLIs.";
+const LOGIN = "It chooses a login, as `auth`, `login` and `env` do for all CLIs.";
 const SETTINGS = "It changes settings for one run. `extraArgs` passes it on.";
 /** Of options that only print something; the page leaves them out. */
 export const ENDS = "It prints something and ends.";
@@ -56,7 +56,7 @@ export const SURFACES = [
       "--permission-mode": "`permissionMode`",
       "--tools": '`""`, unless `disableBuiltInTools` is false',
       "--output-format": "`outputFormat`",
-      "--include-partial-messages": "`includePartialMessages`, and where an answer is listened to",
+      "--include-partial-messages": "`includePartialMessages`, and streams",
       "--verbose": "`verbose`, and with `stream-json`",
       "--agent": "`agent` of a suite's step",
       "--allowedTools": "`allowedTools` of a suite's step; our bridge's tools in `runAgent` with print",
@@ -71,7 +71,7 @@ export const SURFACES = [
       "--strict-mcp-config": "without own tools",
       "--no-session-persistence": "always, but for sessions of a suite",
       "--disable-slash-commands": "print, without own tools",
-      "--resume": "a private transcript, where a conversation is restored; a suite's session",
+      "--resume": "a restored conversation's transcript; a suite's session",
     },
     refused: [
       ["It ignores every login but a key.", "--bare"],
@@ -93,8 +93,8 @@ export const SURFACES = [
       [LIMIT, "--max-budget-usd"],
       ["The history is the caller's: compaction is off.", "--autocompact"],
       ["Ours is the whole system prompt.", "--append-system-prompt"],
-      ["It is for keys alone, and knows one. `env: { ANTHROPIC_BETAS }` reaches all.", "--betas"],
-      ["The lines are ours: nobody needs them back.", "--replay-user-messages"],
+      ["It is for keys alone. `env: { ANTHROPIC_BETAS }` reaches all.", "--betas"],
+      ["Nobody needs them back.", "--replay-user-messages"],
       [LOGS, "--debug --debug-file"],
       [ENDS, "--help --version"],
     ],
@@ -125,10 +125,10 @@ export const SURFACES = [
         "--approve-for-me --dangerously-bypass-approvals-and-sandbox --dangerously-bypass-hook-trust --ignore-rules --trust",
       ],
       [FOLDER, "--add-dir --cd"],
-      ["Another server answers: use `createOpenAiCompatibleProvider`.", "--oss --local-provider"],
+      ["Use `createOpenAiCompatibleProvider`.", "--oss --local-provider"],
       [SETTINGS, "--profile --enable --strict-config"],
-      ["Few accounts have that programme.", "--cyber-access-program"],
-      ["The answer is read from the stream of events.", "--output-last-message --color"],
+      ["Few accounts have it.", "--cyber-access-program"],
+      ["The answer is read from the events.", "--output-last-message --color"],
       [ENDS, "--help --version"],
     ],
   },
@@ -143,11 +143,11 @@ export const SURFACES = [
       [SETTINGS, "--enable --disable --strict-config"],
       [REMOTE, "--listen --stdio --code-mode-host --cloud-skills-snapshot"],
       [
-        "The server is reached by its standard input alone.",
+        "The server is reached by standard input alone.",
         "--ws-auth --ws-token-file --ws-token-sha256 --ws-shared-secret-file --ws-issuer --ws-audience --ws-max-clock-skew-seconds",
       ],
       [LOGIN, "--startup-sign-out --startup-client-info"],
-      ["It reports use to the vendor. It is off.", "--analytics-default-enabled"],
+      ["It reports use to the vendor.", "--analytics-default-enabled"],
       [ENDS, "--print-startup-config --help"],
     ],
   },
@@ -181,8 +181,8 @@ export const SURFACES = [
       [FOLDER, "runtimeWorkspaceRoots"],
       [OTHER_MODEL, "allowProviderModelFallback"],
       [SESSION, "historyMode"],
-      ["Most models ignore it without a word.", "serviceTier"],
-      ["It is a test of the vendor's.", "mockExperimentalField"],
+      ["Most models ignore it silently.", "serviceTier"],
+      ["It is the vendor's test.", "mockExperimentalField"],
     ],
   },
   {
@@ -193,7 +193,7 @@ export const SURFACES = [
     offered: { effort: "`reasoning.effort`", outputSchema: "`outputSchema` of a call" },
     sent: {
       threadId: "always",
-      input: "empty: the messages are injected, for a text here is searched for `$skill`",
+      input: "empty: the messages are injected",
     },
     refused: [
       [
@@ -204,9 +204,9 @@ export const SURFACES = [
       [FOLDER, "cwd environments runtimeWorkspaceRoots"],
       ["It is set when the thread starts.", "model"],
       ["The user's own setting holds.", "summary"],
-      ["Most models ignore it without a word.", "serviceTier serviceTierForTurn"],
-      ["Few accounts have that programme.", "cyberAccessProgram"],
-      ["It is metadata for the vendor.", "responsesapiClientMetadata responsesapiClientMetadataPatch"],
+      ["Most models ignore it silently.", "serviceTier serviceTierForTurn"],
+      ["Few accounts have it.", "cyberAccessProgram"],
+      ["It is for the vendor.", "responsesapiClientMetadata responsesapiClientMetadataPatch"],
     ],
   },
   {
@@ -221,7 +221,7 @@ export const SURFACES = [
     },
     sent: {
       "--skip-trust": "where it is known",
-      "--policy": "a private file that refuses every tool, without own tools",
+      "--policy": "a private file, without own tools",
       "--extensions": "`none`, without own tools",
       "--acp": "the warm form",
     },
@@ -232,8 +232,8 @@ export const SURFACES = [
       [SESSION, "--resume --session-file --session-id --list-sessions --delete-session"],
       [FOLDER, "--include-directories"],
       [SCREEN, "--screen-reader"],
-      ["The newer name of it is sent.", "--experimental-acp"],
-      ["A model's answer could then write to the terminal.", "--raw-output --accept-raw-output-risk"],
+      ["Its newer name is sent.", "--experimental-acp"],
+      ["An answer could then write to the terminal.", "--raw-output --accept-raw-output-risk"],
       [LOGS, "--debug"],
       [ENDS, "--list-extensions --help --version"],
     ],
@@ -258,13 +258,13 @@ export const SURFACES = [
       "--exclude-tools": "the tools that `--bare` leaves",
       "--extensions": "none, where `--bare` can't be had",
       "--input-format": "live",
-      "--resume": "a private session of ours, where a live conversation has a history",
+      "--resume": "a live conversation's private history",
       "--acp": "the warm form",
     },
     refused: [
       [PROMPT, "--prompt --prompt-interactive --input-file"],
       [
-        "It is deprecated, or telemetry of the CLI's own. `telemetry` has ours.",
+        "`telemetry` is ours.",
         "--telemetry --telemetry-target --telemetry-otlp-endpoint --telemetry-otlp-protocol --telemetry-log-prompts --telemetry-outfile",
       ],
       ["It leaves less out than `--bare`.", "--safe-mode"],
@@ -279,9 +279,9 @@ export const SURFACES = [
       [OTHER_MODEL, "--fallback-model"],
       [LIMIT, "--max-session-turns --max-wall-time --max-tool-calls"],
       ["Ours is the whole system prompt.", "--append-system-prompt"],
-      ["Arguments are seen by all users. `env` hands it over.", "--openai-api-key --openai-base-url"],
+      ["All users see arguments. `env` hands it over.", "--openai-api-key --openai-base-url"],
       ["Nobody could then tell who answers.", "--insecure"],
-      ["It is deprecated. `env: { HTTPS_PROXY }` does it.", "--proxy"],
+      ["`env: { HTTPS_PROXY }` does it.", "--proxy"],
       [LOGS, "--debug --openai-logging --openai-logging-dir"],
       [ENDS, "--list-extensions --help --version"],
     ],
@@ -294,12 +294,12 @@ export const SURFACES = [
     offered: { "--model": "`model`", "--agent": "our agent without tools, unless `disableBuiltInTools` is false" },
     sent: {
       "--format": "`json`",
-      "--title": "always: without one, the model is asked for it",
+      "--title": "always: else the model is asked for one",
       "--thinking": "where it is known",
     },
     refused: [
-      ["The model's words for it are not known; others are ignored without an error.", "--variant"],
-      ["A variable says the same (`OPENCODE_PURE`).", "--pure"],
+      ["The model's words for it are not known; others are ignored silently.", "--variant"],
+      ["`OPENCODE_PURE` says the same.", "--pure"],
       [SESSION, "--continue --session --fork --share"],
       [PERMISSION, "--auto"],
       [AGENT, "--command --interactive"],
@@ -318,7 +318,7 @@ export const SURFACES = [
     sent: { "--port": "`0`: a free one", "--hostname": "`127.0.0.1`" },
     refused: [
       [REMOTE, "--mdns --mdns-domain --cors"],
-      ["A variable says the same (`OPENCODE_PURE`).", "--pure"],
+      ["`OPENCODE_PURE` says the same.", "--pure"],
       [LOGS, "--print-logs --log-level"],
       [ENDS, "--help --version"],
     ],
@@ -331,8 +331,8 @@ export const SURFACES = [
     offered: { model: "`model`", system: "`systemPrompt`", parts: "the thread's new part, with images" },
     sent: { agent: "our agent without tools", noReply: "where a message is only added" },
     refused: [
-      ["The model's words for it are not known; others are ignored without an error.", "variant"],
-      ["Prose would end in an error. A schema is asked for in words, and checked.", "format"],
+      ["The model's words for it are not known; others are ignored silently.", "variant"],
+      ["Prose would be an error. A schema is asked for in words, and checked.", "format"],
       [PERMISSION, "tools"],
       [SESSION, "messageID"],
     ],
@@ -399,7 +399,7 @@ export const SURFACES = [
     },
     refused: [
       [PROMPT, "--prompt-file --prompt-json"],
-      ["Most models ignore it without a word.", "--reasoning-effort"],
+      ["Most models ignore it silently.", "--reasoning-effort"],
       ["Prose comes back as a success. A schema is asked for in words, and checked.", "--json-schema"],
       [AGENT, "--agents --no-plan --no-subagents --worktree --worktree-ref --restore-code"],
       [SESSION, "--continue --fork-session --session-id"],
@@ -425,7 +425,7 @@ export const SURFACES = [
     offered: { "--model": "`model`" },
     sent: { "--no-leader": "the warm form", "--agent-profile": "`systemPrompt`, as a private agent's file" },
     refused: [
-      ["Most models ignore it without a word.", "--reasoning-effort"],
+      ["Most models ignore it silently.", "--reasoning-effort"],
       [LOGIN, "--reauth --grok-ws-origin --grok-ws-url --cli-chat-proxy-base-url --xai-api-base-url"],
       [PERMISSION, "--always-approve"],
       [EXTENSION, "--plugin-dir"],

@@ -117,7 +117,7 @@ export function optionsPage() {
     for (const [option, what] of Object.entries(offered)) add(what, [option]);
     for (const [option, when] of Object.entries(sent)) add(`sent (${when})`, [option]);
     for (const [why, options] of refused) {
-      if (why !== ENDS) add(known.has(why) ? `*${known.get(why)}*` : `not offered. ${why}`, options.split(" "));
+      if (why !== ENDS) add(known.has(why) ? `*${known.get(why)}*` : `no. ${why}`, options.split(" "));
     }
     const lines = Array.from(rows, ([what, options]) => `- ${options.map(code).join(" ")}: ${what}`);
     return `## ${name}\n\n${lines.join("\n")}\n`;
@@ -128,12 +128,11 @@ export function optionsPage() {
 
 const HEAD = `# Options of the CLIs
 
-What becomes of each option that the newest measured version of a CLI publishes: the option of ours as which it is offered, or when it is *sent* by itself,
-or why it is not offered. A word in italics is a reason of this table. "Own tools" are the CLI's; options that only print something and end (\`--help\`) are
-left out. \`extraArgs\` passes any argument on; flags that change what a CLI reads or keeps mean print form
-([which engine](../concepts/engines.md#which-engine)).
+What becomes of each option that the newest measured version of a CLI publishes: the option of ours as which it is offered, when it is *sent* by itself, or
+why it is not offered ("no", or a word in italics of this table). "Own tools" are the CLI's; options that only print something and end are left out.
+\`extraArgs\` passes any argument on; flags that change what a CLI reads or keeps mean print form ([which engine](../concepts/engines.md#which-engine)).
 
-This page is made from \`.ci/record/decisions.mjs\`, and tests hold that against what the CLIs publish.
+This page is made from \`.ci/record/decisions.mjs\`.
 `;
 
 /** @param {string} text */
