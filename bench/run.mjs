@@ -41,7 +41,9 @@ if (rounds !== undefined && !(Number.isInteger(rounds) && rounds > 0)) {
 }
 const wanted = positionals.length === 0 ? NAMES : NAMES.filter((name) => positionals.includes(name));
 /** @type {import("./harness/report.mjs").Outcome} */
-const outcome = { quick, machine: machine(), versions: versions(), benches: earlier() };
+const outcome = { quick, machine: machine(), versions: versions(), benches: [], ...earlier() };
+const different = Object.entries(versions()).filter(([name, version]) => outcome.versions[name] !== version);
+const differing = different.length > 0 ? { versions: Object.fromEntries(different) } : {};
 for (const name of wanted) {
   const bench = await loadBench(name);
   if (bench.peers) installPeers();
@@ -50,7 +52,7 @@ for (const name of wanted) {
   const log = (/** @type {string} */ line) => console.error(line);
   const result = values.case
     ? await runCaseOf(name, bench, { date, load })
-    : { ...(await runBench(name, bench, { quick, rounds, log })), date, load };
+    : { ...(await runBench(name, bench, { quick, rounds, log })), date, load, ...differing };
   outcome.benches = NAMES.flatMap((each) =>
     each === name ? [result] : outcome.benches.filter((known) => known.name === each),
   );
@@ -77,10 +79,10 @@ async function runCaseOf(name, bench, when) {
   return { ...known, ...result, cases: ordered, goals: bench.goals(new Look(ordered)) };
 }
 
-/** Where only some benches run, the others of an outcome that is there stay. */
+/** Where only some benches run, the others of an outcome that is there stay, with the versions they were run with. */
 function earlier() {
-  if (!values.json || positionals.length === 0 || !existsSync(values.json)) return [];
+  if (!values.json || positionals.length === 0 || !existsSync(values.json)) return {};
   /** @type {import("./harness/report.mjs").Outcome} */
   const known = JSON.parse(readFileSync(values.json, "utf8"));
-  return known.quick === quick ? known.benches : [];
+  return known.quick === quick ? { versions: known.versions, benches: known.benches } : {};
 }

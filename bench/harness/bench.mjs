@@ -50,6 +50,7 @@
  * @property {Verdict[]} goals
  * @property {string} [date] when it ran, ISO 8601
  * @property {number} [load] what else the machine did then: 0 is an idle one
+ * @property {Record<string, string>} [versions] those that differ from the outcome's, of a bench that was run later than the others
  */
 /**
  * @typedef {object} Bench

@@ -35,7 +35,8 @@ export function section(bench) {
     const of = index === 0 ? "" : `${part.name}: `;
     return part.date && part.load !== undefined ? `; ${of}${part.date.slice(0, 10)}, load ${part.load.toFixed(1)}` : "";
   });
-  const note = `${bench.about} ${rounds}, × is the median of the rounds' ratios to ours${when.join("")}.`;
+  const versions = Object.entries(bench.versions ?? {}).map(([name, version]) => `; ${name} ${version}`);
+  const note = `${bench.about} ${rounds}, × is the median of the rounds' ratios to ours${[...when, ...versions].join("")}.`;
   const goals = bench.goals.map(
     ({ text, met, measured }) =>
       `- ${met === null ? "not measured" : met ? "met" : "**missed**"}: ${text} (${measured})`,
