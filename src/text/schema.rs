@@ -3,12 +3,11 @@
 //! In: a schema's JSON text. Out: a [`Schema`], compiled once, bounded, and without any reference that leads out of it; nothing
 //! is ever fetched. [`strict`] decides whether an API can enforce a schema, [`value_of`] finds the JSON in a model's text.
 //!
-//! A schema is hostile input, and so is the value to check. Sizes are limited in advance where they can be counted (`plan`:
+//! A schema is hostile input, and so is the value to check. Sizes are limited in advance where they can be counted (`work`:
 //! bytes, depth, references, the ways through them), patterns are limited in size (`pattern`), and a check counts its own work
 //! (`work`). Compiling may still take up to a second: a flag can end it, and the `run` room compiles on a separate thread.
 
 mod pattern;
-mod plan;
 pub mod strict;
 mod work;
 
@@ -20,8 +19,7 @@ use jsonschema::{ValidationError, Validator};
 use serde_json::{Map, Value};
 
 use dfp_model::error::clip;
-use plan::REFERENCES;
-use work::Exhausted;
+use work::{Exhausted, REFERENCES};
 
 /// The length of the longest schema, bytes of JSON text.
 pub const MAX_BYTES: usize = 256 * 1024;
@@ -148,7 +146,7 @@ impl Schema {
             format!("to check it {why}")
         };
         let budget = WORK_FOR_EACH
-            .saturating_mul(plan::nodes(value))
+            .saturating_mul(work::nodes(value))
             .saturating_add(WORK)
             .min(MAX_WORK);
         let names = self.name_looks.saturating_mul(name_bytes(value));
@@ -189,7 +187,7 @@ impl Eq for Schema {}
 /// Builds the validator of `schema`, whose patterns are replaced by the results of `read`.
 fn build(schema: &Value, stop: &Arc<AtomicBool>, read: fn(&str) -> Option<String>) -> Result<Validator, String> {
     let mut marked = schema.clone();
-    plan::mark(&mut marked, &mut |pattern| match stop.load(Ordering::Relaxed) {
+    work::mark(&mut marked, &mut |pattern| match stop.load(Ordering::Relaxed) {
         true => None,
         false => read(pattern),
     })?;
@@ -354,7 +352,5 @@ fn fenced(text: &str) -> Option<&str> {
     (ends && is_one && info.trim().bytes().all(|byte| byte.is_ascii_alphanumeric())).then_some(block)
 }
 
-#[cfg(test)]
-mod hostile;
 #[cfg(test)]
 mod tests;

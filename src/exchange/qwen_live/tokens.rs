@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use dfp_model::message::Usage;
+use dfp_text::decode::facts::read_usage;
 use dfp_text::decode::json::Fields;
-use dfp_text::decode::usage::read_usage;
 
 /// The tokens that the model has read and written.
 #[derive(Debug, Default)]

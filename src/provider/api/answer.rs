@@ -22,9 +22,9 @@ use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::Usage;
 use dfp_model::message::reasoning::ReasoningDetail;
 use dfp_text::decode::assembler::MessageAssembler;
+use dfp_text::decode::facts::read_usage;
+use dfp_text::decode::format::{Notes, Out};
 use dfp_text::decode::json::{Fields, Wtf8, is_array, is_string, word};
-use dfp_text::decode::notes::{Notes, Out};
-use dfp_text::decode::usage::read_usage;
 use dfp_text::redact::{Channel, Redactor, StreamRedactor};
 
 /// The JSON of a chunk, or of a whole answer.

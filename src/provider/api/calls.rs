@@ -19,8 +19,8 @@ use crate::declare::Tools;
 use dfp_model::event::Event;
 use dfp_model::message::reasoning::ReasoningDetail;
 use dfp_model::message::{json_value, wtf8_to_string};
+use dfp_text::decode::facts::{invalid_call, tool_call};
 use dfp_text::decode::json::{Fields, Members, Wtf8, is_object};
-use dfp_text::decode::tool_calls::{invalid_call, tool_call};
 use dfp_text::redact::{Channel, Redactor, StreamRedactor};
 use dfp_text::toolcall::{TakenIds, make_unique};
 

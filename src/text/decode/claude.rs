@@ -30,15 +30,11 @@ use self::wire::{
     System, is_bare_result,
 };
 use super::ansi::{strip_ansi, strip_owned};
-use super::assembler::MessageAssembler;
-use super::chunk_joiner::ChunkJoiner;
-use super::failure::{API_ERROR, failure_of};
-use super::format::{Format, Verdict};
+use super::assembler::{ChunkJoiner, MessageAssembler};
+use super::facts::{API_ERROR, failure_of, read_usage, tool_call};
+use super::format::{Format, Out, Verdict};
 use super::generic::{Answers, Generic};
 use super::json::{Fields, Text, Wtf8, is_object, is_true, word};
-use super::notes::Out;
-use super::tool_calls::tool_call;
-use super::usage::read_usage;
 use dfp_model::event::{Event, Failure};
 use dfp_model::message::Usage;
 use dfp_model::message::reasoning::ReasoningDetail;

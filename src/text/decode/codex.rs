@@ -11,12 +11,9 @@ use serde_json::value::RawValue;
 
 use super::ansi::strip_owned;
 use super::assembler::MessageAssembler;
-use super::failure::failure_of;
-use super::format::{Format, Verdict, typed_line};
+use super::facts::{failure_of, read_usage, tool_call};
+use super::format::{Format, Out, Verdict, typed_line};
 use super::json::{Fields, Text, word};
-use super::notes::Out;
-use super::tool_calls::tool_call;
-use super::usage::read_usage;
 use dfp_model::event::{Event, Failure, Outcome};
 
 /// The code of warnings for which a CLI has no code of its own.

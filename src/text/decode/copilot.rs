@@ -15,11 +15,9 @@ use serde_json::value::RawValue;
 
 use super::ansi::strip_owned;
 use super::assembler::MessageAssembler;
-use super::failure::{failure_of, status};
-use super::format::{Format, Verdict, typed_line};
+use super::facts::{failure_of, status, tool_call};
+use super::format::{Format, Out, Verdict, typed_line};
 use super::json::{Fields, Text, Wtf8, is_true, word};
-use super::notes::Out;
-use super::tool_calls::tool_call;
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::reasoning::ReasoningDetail;
 

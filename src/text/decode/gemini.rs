@@ -8,11 +8,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::assembler::MessageAssembler;
-use super::failure::{failure_of, status};
-use super::format::{Format, Verdict};
+use super::facts::{failure_of, status, tool_call};
+use super::format::{Format, Out, Verdict};
 use super::json::{Count, Fields, Members, Text, is_true, word};
-use super::notes::Out;
-use super::tool_calls::tool_call;
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::Usage;
 

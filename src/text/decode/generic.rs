@@ -16,12 +16,9 @@ use super::ansi::strip_owned;
 use super::assembler::MessageAssembler;
 use super::claude::wire::Content;
 use super::codex::Codex;
-use super::failure::failure_of;
-use super::format::{Format, Verdict};
+use super::facts::{failure_of, invalid_call, read_usage, tool_call};
+use super::format::{Format, Out, Verdict};
 use super::json::{Fields, Text, is_array, is_object, is_string, is_true, word};
-use super::notes::Out;
-use super::tool_calls::{invalid_call, tool_call};
-use super::usage::read_usage;
 use dfp_model::event::{Event, Failure, Outcome};
 
 /// The kinds of objects that are accepted as an answer by themselves.

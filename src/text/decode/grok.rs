@@ -9,12 +9,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::assembler::MessageAssembler;
-use super::failure::status;
-use super::format::{Format, Verdict, typed_line};
+use super::facts::{read_usage, status, tool_call};
+use super::format::{Format, Out, Verdict, typed_line};
 use super::json::{Count, Fields, Text, word};
-use super::notes::Out;
-use super::tool_calls::tool_call;
-use super::usage::read_usage;
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::Usage;
 

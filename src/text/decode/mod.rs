@@ -7,24 +7,19 @@
 
 pub mod ansi;
 pub mod assembler;
-mod chunk_joiner;
 mod claude;
 mod codex;
-mod completion;
 pub mod copilot;
 pub mod cut;
-mod failure;
-mod format;
+pub mod facts;
+pub mod format;
 mod gemini;
 mod generic;
 mod grok;
 pub mod json;
 pub mod lines;
-pub mod notes;
 mod opencode;
-mod plain;
-pub mod tool_calls;
-pub mod usage;
+mod whole;
 
 #[cfg(any(test, feature = "test-support"))]
 pub mod golden;
@@ -40,22 +35,19 @@ use self::ansi::strip_ansi;
 use self::claude::Claude;
 pub use self::claude::MAX_OUTPUT_TOKENS;
 use self::codex::Codex;
-pub use self::completion::DocumentEnd;
 use self::copilot::Copilot;
-pub use self::failure::failure_of;
-pub use self::failure::status as api_status;
-pub use self::format::Wire;
-use self::format::{Format, Verdict};
+pub use self::facts::failure_of;
+pub use self::facts::status as api_status;
+use self::format::{Format, Notes, Out, Verdict};
+pub use self::format::{ParseError, Wire};
 use self::gemini::Gemini;
 use self::generic::Answers;
 use self::grok::Grok;
 pub use self::grok::grok_failure;
 pub use self::lines::LineObserver;
 use self::lines::{Line, Lines};
-pub use self::notes::ParseError;
-use self::notes::{Notes, Out};
 use self::opencode::Opencode;
-pub use self::plain::{Plain, plain};
+pub use self::whole::{DocumentEnd, Plain, plain};
 use dfp_model::event::Event;
 
 /// The way a wire format's JSON is laid out in the output.
@@ -207,7 +199,7 @@ impl Decoder {
             let before = events.len();
             self.lines.push(bytes, |line| reader.observed_line(&line, events));
             if self.wire.has_last_event() {
-                self.complete = completion::after(self.complete, &events[before..]);
+                self.complete = whole::after(self.complete, &events[before..]);
             }
             if self.reader.saw_json {
                 self.raw = Vec::new();
@@ -308,7 +300,7 @@ fn holds_outcome(wire: Wire, output: &[u8]) -> bool {
     let (mut decoder, mut events) = (Decoder::new(wire), Vec::new());
     decoder.raw.extend_from_slice(output);
     decoder.finish(&mut events);
-    completion::after(false, &events)
+    whole::after(false, &events)
 }
 
 /// Decodes output as text: invalid UTF-8 becomes U+FFFD, and a byte order mark is dropped.

@@ -13,8 +13,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::placed::{Chunk, Rendered, chunks};
-use super::{is_js_space, json};
+use super::{Chunk, Rendered, chunks, is_js_space, scan};
 use dfp_model::message::content::{Kind, Media};
 use dfp_model::message::{Message, Role};
 
@@ -79,7 +78,7 @@ pub(super) fn write(out: &mut Rendered, messages: &[Message]) {
             text.push_str(",\"name\":");
             push_json(text, &json_string(&call.name));
             text.push_str(",\"args\":");
-            push_json(text, &json::compact(call.args.get()));
+            push_json(text, &scan::compact(call.args.get()));
             text.push('}');
         }
     }
@@ -119,7 +118,7 @@ fn label_of(name: &str) -> String {
 
 fn json_string(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
-    json::push_string(&mut quoted, text);
+    scan::push_string(&mut quoted, text);
     quoted
 }
 

@@ -35,10 +35,10 @@ fn compacted(messages: &[Message]) -> Vec<Message> {
     let compact = |message: &Message| {
         let mut fields = MessageFields::clone(message);
         if let Content::Blocks(blocks) = &mut fields.content {
-            *blocks = raw(&json::compact(blocks.get()));
+            *blocks = raw(&scan::compact(blocks.get()));
         }
         for call in &mut fields.tool_calls {
-            call.args = raw(&json::compact(call.args.get()));
+            call.args = raw(&scan::compact(call.args.get()));
         }
         Message::from(fields)
     };

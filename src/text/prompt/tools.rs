@@ -5,7 +5,7 @@
 
 use dfp_model::message::ToolSpec;
 
-use super::json;
+use super::scan;
 
 /// The instruction on the form of a call (SPEC-01, `TOOL_CALL_FORMAT`).
 pub const TOOL_CALL_FORMAT: &str = r#"When you need to call a tool, respond with ONLY a JSON block in this exact format:
@@ -42,13 +42,13 @@ pub(super) fn write(out: &mut String, tools: &[ToolSpec], mark: Option<&str>, by
     for (index, tool) in tools.iter().enumerate() {
         out.push_str(if index > 0 { ",\n  {\n    " } else { "\n  {\n    " });
         out.push_str("\"name\": ");
-        json::push_string(out, &tool.name);
+        scan::push_string(out, &tool.name);
         if let Some(description) = &tool.description {
             out.push_str(",\n    \"description\": ");
-            json::push_string(out, description);
+            scan::push_string(out, description);
         }
         out.push_str(",\n    \"parameters\": ");
-        json::push_indented(out, tool.schema.get(), 2);
+        scan::push_indented(out, tool.schema.get(), 2);
         out.push_str("\n  }");
     }
     out.push_str("\n]\n\n");
@@ -109,7 +109,7 @@ pub fn output_instruction(schema: &str) -> String {
 /// Appends the text that [`output_instruction`] returns, and a blank line.
 pub(super) fn write_output(out: &mut String, schema: &str) {
     out.push_str("[Output Schema]\n");
-    json::push_indented(out, schema, 0);
+    scan::push_indented(out, schema, 0);
     out.push_str(
         "\n\nYour answer must be ONLY one JSON value that fits this JSON Schema: no other text before or behind it, and no \
          explanation.\n\n",

@@ -5,13 +5,7 @@
 //! [`REDACTED`] in place of each secret. JSON is changed only inside of its strings; the rest stays as it was, byte for byte.
 //! Names of variables, schemes (`Bearer`) and hosts stay, and a text that merely speaks of keys is unchanged.
 
-mod beginnings;
-mod error;
-mod json;
-mod names;
-mod plain;
 mod rules;
-mod stream;
 mod values;
 
 use std::borrow::Cow;
@@ -19,11 +13,14 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub use names::is_secret_name;
-pub use plain::{is_invisible, one_line, plain};
-pub use stream::StreamRedactor;
-
+use serde_json::value::RawValue;
 use values::Values;
+
+use crate::decode::ansi::strip_ansi;
+use dfp_model::error::{ProviderError, clip};
+use dfp_model::event::{Event, Reply};
+
+pub use values::is_secret_name;
 
 /// The text that replaces a secret.
 pub const REDACTED: &str = "[redacted]";
@@ -88,7 +85,7 @@ impl Redactor {
     ) -> Self {
         let of_env = env
             .into_iter()
-            .filter(|(name, value)| is_secret_name(name) && names::is_secret_value(value))
+            .filter(|(name, value)| is_secret_name(name) && values::is_secret_value(value))
             .map(|(_, value)| value);
         Redactor {
             values: Arc::new(Values::new(of_env.chain(others))),
@@ -125,7 +122,7 @@ impl Redactor {
 
     /// Returns the JSON text without the secrets in its strings.
     pub fn redact_json<'a>(&self, channel: Channel, json: &'a str) -> Cow<'a, str> {
-        json::redacted(json, |text| self.redact(channel, text))
+        with_strings_redacted(json, |text| self.redact(channel, text))
     }
 
     /// The ranges of the secrets in `text`, in order and without overlaps.
@@ -220,6 +217,254 @@ fn replaced<'t>(text: &'t str, spans: &[Range<usize>]) -> Cow<'t, str> {
     }
     clean.push_str(&text[from..]);
     Cow::Owned(clean)
+}
+
+// JSON: its strings are changed, and nothing else.
+
+/// Applies `redact` to each string of `json`.
+fn with_strings_redacted<'a>(json: &'a str, redact: impl Fn(&str) -> Cow<'_, str>) -> Cow<'a, str> {
+    let mut clean = String::new();
+    let mut from = 0;
+    for literal in strings(json) {
+        let Some(text) = unquoted(&json[literal.clone()]) else {
+            continue;
+        };
+        let Cow::Owned(redacted) = redact(&text) else {
+            continue;
+        };
+        clean.push_str(&json[from..literal.start]);
+        clean.push_str(&serde_json::Value::from(redacted).to_string());
+        from = literal.end;
+    }
+    if from == 0 {
+        return Cow::Borrowed(json);
+    }
+    clean.push_str(&json[from..]);
+    Cow::Owned(clean)
+}
+
+/// The string literals of JSON text, quotes included.
+fn strings(json: &str) -> impl Iterator<Item = Range<usize>> {
+    let bytes = json.as_bytes();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at + memchr::memchr(b'"', bytes.get(at..)?)?;
+        let mut end = start + 1;
+        loop {
+            end += memchr::memchr2(b'"', b'\\', bytes.get(end..)?)?;
+            if bytes[end] == b'"' {
+                break;
+            }
+            end += 2;
+        }
+        at = end + 1;
+        Some(start..at)
+    })
+}
+
+/// The text of a string literal. One without escapes is borrowed; lone surrogates become U+FFFD.
+fn unquoted(literal: &str) -> Option<Cow<'_, str>> {
+    let inside = literal.get(1..literal.len() - 1)?;
+    if !inside.contains('\\') {
+        return Some(Cow::Borrowed(inside));
+    }
+    serde_json::from_str::<dfp_model::message::Lossy>(literal)
+        .ok()
+        .map(|text| Cow::Owned(text.0))
+}
+
+// Text that comes in pieces.
+
+/// Bytes; from this length on the held-back text is looked at again only when it has grown by a quarter. Otherwise a long run
+/// of small pieces would take time by the square of its length.
+const LONG: usize = 4096;
+
+/// A redactor for a text that comes in pieces: text that may be, or become, part of a secret is held back until that is
+/// decided. The outputs, joined, equal the result of [`Redactor::redact`] for the whole text.
+#[derive(Debug)]
+pub struct StreamRedactor {
+    redactor: Redactor,
+    channel: Channel,
+    /// The end of the text that went out, one character at most, and the text that is held back.
+    held: String,
+    /// The bytes of `held` that went out.
+    out: usize,
+    /// The length of `held` when it was last looked at.
+    looked: usize,
+}
+
+impl Default for StreamRedactor {
+    /// Makes a redactor without known values, for an answer: it redacts nothing.
+    fn default() -> StreamRedactor {
+        StreamRedactor::new(Redactor::default(), Channel::Answer)
+    }
+}
+
+impl StreamRedactor {
+    /// Makes a redactor for one text of `channel`.
+    pub fn new(redactor: Redactor, channel: Channel) -> StreamRedactor {
+        StreamRedactor {
+            redactor,
+            channel,
+            held: String::new(),
+            out: 0,
+            looked: 0,
+        }
+    }
+
+    /// Takes the next piece; returns the text that may be shown.
+    pub fn push<'t>(&mut self, piece: &'t str) -> Cow<'t, str> {
+        if self.redactor.is_idle(self.channel) {
+            return Cow::Borrowed(piece);
+        }
+        self.held.push_str(piece);
+        if self.held.len() > LONG && self.held.len() < self.looked + self.looked / 4 {
+            return Cow::Borrowed("");
+        }
+        let so_far = self.redactor.so_far(self.channel, &self.held, self.out);
+        let settled = so_far.settled.max(self.out);
+        let spans: Vec<_> = so_far.spans.into_iter().filter(|span| span.end <= settled).collect();
+        let shown = replaced(&self.held[..settled], &spans)[self.out..].to_owned();
+        let context = self.held[..settled].chars().next_back().map_or(0, char::len_utf8);
+        self.held.drain(..settled - context);
+        self.out = context;
+        self.looked = self.held.len();
+        Cow::Owned(shown)
+    }
+
+    /// Does the same as [`StreamRedactor::push`] for text that may hold lone surrogates, which WTF-8 encodes as if they were
+    /// characters: no secret contains one or goes on behind one.
+    pub fn push_wtf8<'t>(&mut self, piece: Cow<'t, [u8]>) -> Cow<'t, [u8]> {
+        if self.redactor.is_idle(self.channel) {
+            return piece;
+        }
+        let mut shown = Vec::with_capacity(piece.len());
+        for chunk in piece.utf8_chunks() {
+            shown.extend_from_slice(self.push(chunk.valid()).as_bytes());
+            if !chunk.invalid().is_empty() {
+                shown.extend_from_slice(self.finish().as_bytes());
+                shown.extend_from_slice(chunk.invalid());
+            }
+        }
+        Cow::Owned(shown)
+    }
+
+    /// Ends the text; returns the part that was held back, without secrets.
+    pub fn finish(&mut self) -> String {
+        let held = std::mem::take(&mut self.held);
+        let out = std::mem::take(&mut self.out);
+        self.looked = 0;
+        let spans = self.redactor.spans_from(self.channel, &held, out);
+        replaced(&held, &spans)[out..].to_owned()
+    }
+}
+
+// Errors, events and replies before they leave. The model's own text and calls stay unchanged: they are the answer.
+
+impl Redactor {
+    /// Redacts everything in an error except the model's part of it (`partial`).
+    pub fn clean_error(&self, error: &mut ProviderError) {
+        self.clean_message(&mut error.message);
+        for reason in &mut error.reasons {
+            self.clean_message(&mut reason.message);
+        }
+        for problem in &mut error.problems {
+            self.clean_message(&mut problem.message);
+        }
+        if let Some(hint) = &mut error.hint {
+            self.clean_message(hint);
+        }
+        for tail in [&mut error.stdout_tail, &mut error.stderr_tail].into_iter().flatten() {
+            replace(tail, |tail| self.redact_error(tail));
+        }
+    }
+
+    /// Redacts an event that is about the run, not one with the model's text.
+    pub fn clean_event(&self, event: &mut Event) {
+        match event {
+            Event::Warning { message, .. } => replace(message, |text| self.redact_error(text)),
+            Event::Retry { reason, .. } | Event::Waiting { reason, .. } => self.clean_message(reason),
+            Event::RateLimit { status, limit_type, .. } => {
+                replace(status, |text| self.redact_error(text));
+                if let Some(limit_type) = limit_type {
+                    replace(limit_type, |text| self.redact_error(text));
+                }
+            }
+            Event::Other { raw, .. } => {
+                if let Cow::Owned(clean) = self.redact_json(Channel::Record, raw.get())
+                    && let Ok(clean) = RawValue::from_string(clean)
+                {
+                    *raw = clean;
+                }
+            }
+            Event::Done { reply } => self.clean_reply(reply),
+            _ => {}
+        }
+    }
+
+    /// Returns whether [`Redactor::clean_event`] looks at events like this one.
+    pub fn concerns(event: &Event) -> bool {
+        match event {
+            Event::Done { reply } => !reply.diagnostics.is_empty(),
+            Event::Warning { .. }
+            | Event::Retry { .. }
+            | Event::Waiting { .. }
+            | Event::RateLimit { .. }
+            | Event::Other { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Redacts a reply's diagnostics, lines of the CLI that are no part of the answer.
+    pub fn clean_reply(&self, reply: &mut Reply) {
+        for line in &mut reply.diagnostics {
+            replace(line, |line| self.redact_error(line));
+        }
+    }
+
+    /// Redacts an error's message. A message is our own or has been through [`one_line`]: the shapes that only foreign
+    /// text needs would redact words of our own. It may have been cut since.
+    fn clean_message(&self, message: &mut String) {
+        let mut found = self.spans(Channel::Record, message);
+        found.extend(self.values.spans(message, 0, Channel::Error.shortest_value()));
+        found.extend(self.values.at_cuts(message));
+        replace(message, |text| replaced(text, &apart(found)));
+        if message.chars().count() > ProviderError::MESSAGE_LIMIT {
+            *message = clip(message, ProviderError::MESSAGE_LIMIT);
+        }
+    }
+}
+
+fn replace(text: &mut String, redact: impl FnOnce(&str) -> Cow<'_, str>) {
+    if let Cow::Owned(clean) = redact(text) {
+        *text = clean;
+    }
+}
+
+// Foreign text that is fit to show: without escape sequences, control characters and invisible characters.
+
+/// Returns the text without escape sequences, control characters and invisible characters; line breaks stay.
+pub fn plain(text: &str) -> String {
+    strip_ansi(text)
+        .chars()
+        .filter(|c| matches!(c, '\n' | '\t') || !(c.is_control() || is_invisible(*c)))
+        .collect()
+}
+
+/// Returns one line for people: plain, with white space collapsed and secrets of known shapes redacted, at most
+/// [`ProviderError::MESSAGE_LIMIT`] characters.
+pub fn one_line(text: &str) -> String {
+    let line = plain(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = Redactor::default().redact(Channel::Error, &line).into_owned();
+    clip(&line, ProviderError::MESSAGE_LIMIT)
+}
+
+/// Returns whether a character takes no room or changes the direction of the text behind it: it hides in a text and changes how
+/// that reads.
+pub fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]

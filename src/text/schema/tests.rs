@@ -1,3 +1,5 @@
+mod hostile;
+
 use std::fmt::Write;
 
 use proptest::prelude::*;

@@ -6,30 +6,24 @@
 //! [`TextCalls`] says which text is a call. `Lenient` takes every object with a non-empty `tool_calls` array at its top level
 //! (SPEC-01), in a code block of any kind or none at all, however many there are. (SPEC-01's own search finds only the first
 //! block, only if it says `json`, and breaks off at a fence within an argument.) The other modes take only the calls that an
-//! answer ends with (`tail`): `Unquoted` those that nothing in the thread has brought (`unquoted`, `quotation`), `Marked` those
-//! that nobody but the model can have written (`marked`).
+//! answer ends with (`tail`): `Unquoted` those that nothing in the thread has brought (`quotation`), `Marked` those that
+//! nobody but the model can have written. Both rules are in `own_calls`.
 
-mod fence;
-mod hold;
 mod input;
-mod marked;
 mod object;
+mod own_calls;
 mod quotation;
-mod read;
 mod scanner;
 mod tail;
-mod unquoted;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::prompt::is_js_space;
 use dfp_model::message::{InvalidToolCall, ToolCall};
-use hold::Hold;
-pub use marked::{Mark, Marked};
+pub use own_calls::{ForeignTexts, Mark, Marked, Unquoted};
 use scanner::Scanner;
-use tail::Rules;
-pub use unquoted::{ForeignTexts, Unquoted};
+use tail::{Hold, Rules};
 
 /// The calls that a [`Gate`] has found.
 #[derive(Debug, Clone, PartialEq, Default)]

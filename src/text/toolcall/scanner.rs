@@ -7,10 +7,8 @@
 //! An object may begin anywhere in prose, behind the opening fence of a code block, or behind another object of the same block.
 //! It may not begin further down in a code block, in inline code (unless that begins its line), or in a JSON array or object.
 
-use super::fence::{FENCE, Fence, FenceContext, Opener, Run, names_calls};
 use super::input::Input;
-use super::object::{Scan, ScanStep};
-use super::read::{self, Entry, Found};
+use super::object::{Entry, Found, Scan, ScanStep, entries, unreadable};
 
 /// An object that isn't JSON.
 #[derive(Debug)]
@@ -335,9 +333,7 @@ impl Scanner {
         if ends {
             let blank = if run == 0 { self.input.blank() } else { line_start };
             self.input.back(run, blank);
-            let found = scan
-                .looks_like_calls()
-                .then(|| read::unreadable(self.input.since(brace)));
+            let found = scan.looks_like_calls().then(|| unreadable(self.input.since(brace)));
             self.settle(found);
             if opens {
                 self.leave_fence();
@@ -348,18 +344,16 @@ impl Scanner {
 
     /// Handles a text that ends within an object.
     fn cut_off(&mut self, brace: usize, scan: &Scan) {
-        let found = scan
-            .looks_like_cut_calls()
-            .then(|| read::unreadable(self.input.since(brace)));
+        let found = scan.looks_like_cut_calls().then(|| unreadable(self.input.since(brace)));
         self.settle(found);
     }
 
     /// Handles the end of an object that is whole, as far as its brackets tell.
     fn object_ended(&mut self, brace: usize, scan: &Scan) {
         let text = self.input.since(brace);
-        let found = match read::entries(text) {
+        let found = match entries(text) {
             Ok(entries) => (!entries.is_empty()).then_some(entries),
-            Err(_) => scan.looks_like_calls().then(|| read::unreadable(text)),
+            Err(_) => scan.looks_like_calls().then(|| unreadable(text)),
         };
         self.settle(found);
     }
@@ -496,4 +490,59 @@ impl Scanner {
 /// Returns whether `byte` may begin a code block, inline code or a JSON value in prose.
 fn begins_something(byte: u8) -> bool {
     (byte == b'`') | (byte == b'~') | (byte == b'{') | (byte == b'[')
+}
+
+// The record of a code fence: plain data; the only decision here is about a fence's word.
+
+/// The fewest fence characters of a code block; fewer backticks are inline code.
+const FENCE: usize = 3;
+
+/// The decision about the fences around an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opener {
+    /// The opening fence is held back until it is decided.
+    Held,
+    Kept,
+    /// The fences are taken out together with the call.
+    TakenOut,
+}
+
+/// A code block (or inline code) that was opened.
+#[derive(Debug)]
+struct Fence {
+    /// The fence character: backtick or tilde.
+    char: u8,
+    length: usize,
+    /// True if only blanks precede it on its line.
+    line_start: bool,
+    /// True if the line of the opening fence has ended.
+    line_ended: bool,
+    opener: Opener,
+    /// The code block around this one.
+    outer: Option<Box<Fence>>,
+    /// The calls found in this block if it stands in another one. They count if nothing follows.
+    nested: Vec<Entry>,
+}
+
+/// A run of fence characters.
+#[derive(Debug)]
+struct Run {
+    place: FenceContext,
+    char: u8,
+    length: usize,
+    /// True if only blanks precede it on its line.
+    line_start: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum FenceContext {
+    Text,
+    Code,
+    AfterObject,
+}
+
+/// Returns whether the word behind a fence announces calls, so plainly that a block before it was left unclosed.
+fn names_calls(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    word.starts_with("json") || word.starts_with("tool")
 }

@@ -6,10 +6,9 @@ use serde_json::value::RawValue;
 use super::wire::{Denial, Explained, ModelFigures, ResultLine};
 use super::{Claude, Turn};
 use crate::decode::ansi::strip_owned;
-use crate::decode::failure::{API_ERROR, failure_of};
+use crate::decode::facts::{API_ERROR, failure_of, read_usage};
+use crate::decode::format::Out;
 use crate::decode::json::{Fields, Members, Text, is_object, is_true};
-use crate::decode::notes::Out;
-use crate::decode::usage::read_usage;
 use dfp_model::event::{Event, Failure, Outcome, PermissionDenial};
 
 /// Bytes; in a successful turn a longer text that repeats the messages is not read, since it would be one more copy.

@@ -1,17 +1,178 @@
-//! Reduces text to its letters and digits, which quoting does not change.
+//! Decides whether a call is a quotation: whether its words stand close together in a text of the thread that its model has not
+//! written.
 //!
-//! In: a text, however often it was escaped on its way into a thread. Out: its [`Letters`]. Escapes of JSON strings and HTML
-//! entities are decoded layer by layer until none is left, and everything but letters and digits is a gap. A text that is
-//! escaped once more has the same letters, so nobody has to guess how often it was escaped.
+//! In: the text of a thread, and the calls of an answer ([`Written`]). Out: which of the calls are quotations. Of both only letters and digits are compared
+//! ([`Letters`]). The words of a call are `name` with the tool's name,
+//! each key with its value, and each item of a list; they may stand in any order.
+//!
+//! The work is done only when an answer ends with calls, and is linear in the thread's length. What can't be compared is taken
+//! for a quotation: that of an attack must not become a call, while a call that was missed is reported as such.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use regex::{Match, Regex};
+
+/// The distance, in letters, within which all words of a call stand, and how much more it is for each letter of the call: the
+/// lines of a log have more of their own than of the call.
+const CLOSE: (usize, usize) = (6_000, 64);
+/// The number of words that are found, or compared, for each letter of the thread, and in a short thread.
+const WORK: (usize, usize) = (16, 1_000_000);
+
+/// The number of calls whose tools' names are searched for one by one.
+const MAX_NAMES: usize = 64;
+
+/// A call as an answer has it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Written<'a> {
+    /// `args` is the JSON text of the arguments, an object.
+    Call { name: &'a str, args: &'a str },
+    /// The text of a call that can't be read.
+    Unreadable(&'a str),
+}
+
+/// Returns for each of `calls` whether `thread`, the texts that its model has not written, has brought it.
+pub(super) fn are_quoted(thread: &str, calls: &[Written]) -> Vec<bool> {
+    let letters = Letters::of(thread, View::Text);
+    let found = search(&letters, calls, View::Text);
+    if !letters.has_tags && !letters.has_names {
+        return found;
+    }
+    let view = View::Page {
+        ascii: letters.has_names,
+    };
+    let in_page = search(&Letters::of(thread, view), calls, view);
+    found
+        .iter()
+        .zip(in_page)
+        .map(|(found, there)| *found || there)
+        .collect()
+}
+
+/// Where a word counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Edges {
+    /// Between gaps.
+    Both,
+    /// Before a gap: other keys may end with `name` as well.
+    End,
+    /// The same, unless a description follows: the definition of a tool is not a call without arguments.
+    EndOfCall,
+    /// Anywhere.
+    Any,
+}
+
+/// The letters of a word, and where it counts.
+type Token = (String, Edges);
+
+/// The words of a call, its name last. Those without letters are left out.
+fn call_tokens(call: &Written, view: View) -> Vec<Token> {
+    let letters = |text: &str| Letters::of(text, view).text;
+    let mut words: Vec<Token> = match call {
+        Written::Unreadable(text) => vec![(letters(text), Edges::Any)],
+        Written::Call { args, .. } => pairs(args)
+            .map(|(key, value)| (letters(key) + &letters(value), Edges::Both))
+            .collect(),
+    };
+    words.retain(|(word, _)| !word.is_empty());
+    if let Written::Call { name, .. } = call {
+        let edges = if words.is_empty() { Edges::EndOfCall } else { Edges::End };
+        words.push((format!("name{}", letters(name)), edges));
+    }
+    words
+}
+
+/// A token of JSON that is a value, or opens an object or a list.
+static TOKEN: LazyLock<Regex> = LazyLock::new(|| pattern(r#""(?:[^"\\]|\\.)*"?|[{\[]|[^\s:,{}\[\]"]+"#));
+
+/// The keys of `json` with their values as they are written. The key is empty for an item of a list, and the value for an object
+/// or a list.
+fn pairs(json: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut key = "";
+    TOKEN.find_iter(json).filter_map(move |token| {
+        let (text, behind) = (token.as_str(), &json[token.end()..]);
+        if text.starts_with('"') && behind.trim_start().starts_with(':') {
+            key = text;
+            return None;
+        }
+        let value = if matches!(text, "{" | "[") { "" } else { text };
+        // The thread may have a whole number as one with a fraction, where the word ends before its point.
+        Some((std::mem::take(&mut key), value.strip_suffix(".0").unwrap_or(value)))
+    })
+}
+
+/// Returns for each of `calls` whether its words stand close together in `thread`.
+fn search(thread: &Letters, calls: &[Written], view: View) -> Vec<bool> {
+    let calls: Vec<Vec<Token>> = calls.iter().map(|call| call_tokens(call, view)).collect();
+    // Nearly every thread has no call of the tool, which is found out in no time.
+    let is_named = |call: &Vec<Token>| call.last().is_none_or(|(name, _)| thread.text.contains(name));
+    if calls.len() <= MAX_NAMES && !calls.iter().any(is_named) {
+        return vec![false; calls.len()];
+    }
+    // Every word is searched for once, however many calls have it.
+    let mut words: Vec<&Token> = calls.iter().flatten().collect();
+    words.sort_unstable();
+    words.dedup();
+    let allowed = WORK.1.saturating_add(WORK.0.saturating_mul(thread.text.len()));
+    let Some(places) = places(thread, &words, allowed) else {
+        return vec![true; calls.len()];
+    };
+    let mut work = 0;
+    let mut is_close = |call: &Vec<Token>| {
+        let reach = CLOSE.0 + CLOSE.1 * call.iter().map(|(word, _)| word.len()).sum::<usize>();
+        let lists = call
+            .iter()
+            .filter_map(|word| places.get(words.binary_search(&word).ok()?));
+        let lists: Vec<&Vec<usize>> = lists.collect();
+        let Some(rarest) = lists.iter().min_by_key(|list| list.len()) else {
+            return true;
+        };
+        work += rarest.len() * lists.len();
+        let has_near = |list: &&Vec<usize>, at: usize| {
+            let next = list.partition_point(|place| *place < at.saturating_sub(reach));
+            list.get(next).is_some_and(|place| *place <= at + reach)
+        };
+        work > allowed || rarest.iter().any(|at| lists.iter().all(|list| has_near(list, *at)))
+    };
+    calls.iter().map(&mut is_close).collect()
+}
+
+/// The offsets in `thread` of each of `words`; `None` if more than `allowed` are found.
+fn places(thread: &Letters, words: &[&Token], allowed: usize) -> Option<Vec<Vec<usize>>> {
+    // The other kinds take more memory for long values than they save time.
+    let kind = Some(AhoCorasickKind::NoncontiguousNFA);
+    let patterns = words.iter().map(|(word, _)| word);
+    let search = AhoCorasick::builder().kind(kind).build(patterns).ok()?;
+    let mut places = vec![Vec::new(); words.len()];
+    for (count, found) in search.find_overlapping_iter(&thread.text).enumerate() {
+        if count == allowed {
+            return None;
+        }
+        let index = found.pattern().as_usize();
+        let (from, to) = (found.start(), found.end());
+        let counts = match words[index].1 {
+            Edges::Both => thread.is_edge(from) && thread.is_edge(to),
+            Edges::End => thread.is_edge(to),
+            Edges::EndOfCall => thread.is_edge(to) && !thread.text[to..].starts_with("description"),
+            Edges::Any => true,
+        };
+        if counts {
+            places[index].push(from);
+        }
+    }
+    Some(places)
+}
+
+// The letters and digits of a text, which quoting does not change.
+//
+// In: a text, however often it was escaped on its way into a thread. Out: its [`Letters`]. Escapes of JSON strings and HTML
+// entities are decoded layer by layer until none is left, and everything but letters and digits is a gap. A text that is
+// escaped once more has the same letters, so nobody has to guess how often it was escaped.
 
 /// How a text is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum View {
+enum View {
     /// Every letter counts.
     Text,
     /// The text is a page: tags and named entities are gaps. With `ascii`, letters beyond ASCII are gaps as well, since those
@@ -21,19 +182,19 @@ pub(super) enum View {
 
 /// The letters and digits of a text, without the gaps between its words.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Letters {
-    pub(super) text: String,
+struct Letters {
+    text: String,
     /// The offsets in `text` before which a gap stood, in order.
     gaps: Vec<usize>,
     /// True if the text has `<`, so that there may be tags in it.
-    pub(super) has_tags: bool,
+    has_tags: bool,
     /// True if the text has entities whose characters are not known here.
-    pub(super) has_names: bool,
+    has_names: bool,
 }
 
 impl Letters {
     /// Reads `text`; the time is linear in its length.
-    pub(super) fn of(text: &str, view: View) -> Letters {
+    fn of(text: &str, view: View) -> Letters {
         let mut letters = Letters::default();
         let mut text = Cow::Borrowed(text);
         for _ in 0..MAX_LAYERS {
@@ -60,7 +221,7 @@ impl Letters {
     }
 
     /// Returns whether a word may begin or end at the offset `at`.
-    pub(super) fn is_edge(&self, at: usize) -> bool {
+    fn is_edge(&self, at: usize) -> bool {
         at == self.text.len() || self.gaps.binary_search(&at).is_ok()
     }
 }
@@ -86,7 +247,7 @@ static ESCAPE: LazyLock<Regex> = LazyLock::new(|| {
 
 /// Compiles a pattern of this file. One that is wrong would fail each test here.
 #[allow(clippy::expect_used)]
-pub(super) fn pattern(text: &str) -> Regex {
+fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("a pattern of this file is a regular expression")
 }
 
