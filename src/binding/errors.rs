@@ -9,9 +9,8 @@ use super::outcome;
 use dfp_model::breaker::{Admission, Breaker, CallOutcome, Ticket};
 use dfp_model::error::{Category, Code};
 use dfp_model::message::well_formed;
-use dfp_process::zone::local_offset_min;
-use dfp_provider::classify;
-use dfp_provider::fallback;
+use dfp_process::local_offset_min;
+use dfp_provider::{classify, fallback};
 
 /// Every category with its guidance, and every code with its category and whether it falls back, as JSON. A test holds index.d.ts
 /// against it.

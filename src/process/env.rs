@@ -1,10 +1,16 @@
 //! The child's environment: the host's own, minus what confuses a CLI, plus what the provider and the user set.
 //!
 //! In: an [`EnvPlan`] and a base environment. Out: the whole environment of the child as pairs. Pure.
+//!
+//! At the end of the file are the marks that every child's environment gets: the run that it belongs to, and its owner.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::sync::Arc;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use super::activity::Label;
 
 /// A whole environment, as pairs of name and value.
 pub type Vars = Vec<(OsString, OsString)>;
@@ -123,6 +129,55 @@ fn is_same(one: &OsStr, other: &str) -> bool {
         true => one.eq_ignore_ascii_case(other),
         false => one == other,
     }
+}
+
+// The mark by which a run's processes are recognised.
+
+/// The variable that marks every process of a run with the run's id. It still finds a process that forked twice and left both
+/// its group and its parents (Linux; not if the process cleared its environment before `exec`).
+pub const RUN_VARIABLE: &str = "DEEP_FACTOR_RUN";
+
+/// A random number of this process, different in every other: seeded by the system.
+static HOST: LazyLock<u64> = LazyLock::new(|| std::hash::RandomState::new().build_hasher().finish());
+
+/// The text that the environment of every process of this host's runs contains, and that of no other process.
+#[cfg(unix)]
+pub(super) fn host_mark() -> String {
+    format!("{RUN_VARIABLE}={:016x}-", *HOST)
+}
+
+/// Makes a run id that is unique on this machine: other hosts mark their runs as well, and must not find ours.
+pub fn next_run_id() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(1);
+    format!("{:016x}-{}", *HOST, COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+// The owner of a process, written into its environment for people who look at it.
+
+/// The variable that names the owner of a process: `<owner's pid>:<owner's start>:<engine>:<provider>`. It informs people only;
+/// no process is ended because of it.
+pub const OWNER_VARIABLE: &str = "DEEP_FACTOR_OWNER";
+
+/// The value of [`OWNER_VARIABLE`] for a process that this one starts. A start of 0 means that it is unknown.
+pub(super) fn owner_mark(label: &Label) -> String {
+    let pid = std::process::id();
+    let start = LazyLock::force(&START);
+    format!("{pid}:{start}:{}:{}", label.engine, label.provider)
+}
+
+/// The start time of this process, in the system's own units. Process ids are reused; with the start time it is clear which
+/// process had this one.
+static START: LazyLock<u64> = LazyLock::new(own_start);
+
+#[cfg(target_os = "linux")]
+fn own_start() -> u64 {
+    let pid = i32::try_from(std::process::id()).ok();
+    pid.and_then(super::proc_linux::started).unwrap_or_default()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn own_start() -> u64 {
+    0
 }
 
 #[cfg(test)]

@@ -26,38 +26,23 @@
 //! a job object that ends with its host (`windows.rs`).
 
 pub mod activity;
-mod drain;
-mod ending;
 mod env;
 mod fault;
-mod feed;
-mod format;
-mod head_tail;
-#[cfg(windows)]
-mod job;
 mod launch;
 pub mod limit;
-mod mark;
-mod memory;
-mod owner;
-#[cfg(unix)]
-mod proc;
+mod machine;
+mod pipes;
 #[cfg(target_os = "linux")]
 mod proc_linux;
 #[cfg(any(all(test, unix), all(unix, not(target_os = "linux"))))]
 mod proc_ps;
-#[cfg(windows)]
-mod profile;
 pub mod published;
 pub mod registry;
 mod resolve;
 mod running;
 mod search_folders;
 mod shell;
-mod shim;
-mod spec;
 mod start;
-mod status;
 mod supervise;
 #[cfg(unix)]
 #[path = "unix.rs"]
@@ -66,39 +51,24 @@ mod sys;
 #[path = "windows.rs"]
 mod sys;
 #[cfg(unix)]
-#[path = "unix_target.rs"]
-mod target;
-#[cfg(windows)]
-#[path = "windows_target.rs"]
-mod target;
-mod tee;
-#[cfg(unix)]
 mod tree;
 #[cfg(unix)]
-mod wait;
-#[cfg(unix)]
 mod watchdog;
-pub mod zone;
 
-pub use env::{EnvPlan, Vars, variable};
+pub use env::{EnvPlan, OWNER_VARIABLE, RUN_VARIABLE, Vars, next_run_id, variable};
 pub use fault::{StartError, TooLong};
-pub use feed::{StdinClosed, StdinWriter};
-pub use head_tail::HeadTail;
-pub use mark::{RUN_VARIABLE, next_run_id};
-pub use memory::{machine_bytes, resident_bytes};
-pub use owner::OWNER_VARIABLE;
+#[cfg(windows)]
+pub use machine::profile_folder;
+pub use machine::{local_offset_min, machine_bytes, resident_bytes};
+pub use pipes::{HeadTail, StdinClosed, StdinWriter, Tee, Tees};
 #[cfg(target_os = "linux")]
 pub use proc_linux::started;
-#[cfg(windows)]
-pub use profile::profile_folder;
 #[cfg(any(test, feature = "test-support"))]
 pub use resolve::counted;
 pub use resolve::{Resolved, resolve, resolve_also_in};
 pub use running::{Closer, End, Exit, Hold, Running, StderrWatch, Timings};
 pub use search_folders::{NotTaken, SearchFolders, Searched, VersionOf, version_of_path};
 pub use shell::{ShellCommand, ShellReport, run_shell};
-pub use spec::{InUse, ProcessLimits, Spec, Stdin, Waiting};
-pub use start::{Output, output, start};
+pub use start::{InUse, Output, ProcessLimits, Spec, Stdin, Waiting, output, start};
 #[cfg(unix)]
 pub use sys::FolderGuard;
-pub use tee::{Tee, Tees};

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use super::mark::RUN_VARIABLE;
-use super::proc::{Mark, Proc, is_exhausted};
+use super::env::RUN_VARIABLE;
+use super::tree::{Mark, Proc, is_exhausted};
 
 /// All processes of the system.
 pub fn look() -> io::Result<Vec<Proc>> {

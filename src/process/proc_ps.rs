@@ -4,7 +4,7 @@
 
 use std::io;
 
-use super::proc::Proc;
+use super::tree::Proc;
 
 /// All processes of the system.
 pub fn look() -> io::Result<Vec<Proc>> {

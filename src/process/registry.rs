@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::fault::StartError;
-use super::target::{Target, kill_now};
+use super::sys::{Target, kill_now};
 
 /// The processes of one owner.
 #[derive(Debug, Default)]

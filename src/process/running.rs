@@ -1,4 +1,4 @@
-//! A running process as its owner sees it, and the report of its end.
+//! A running process as its owner sees it, and its end: the system's status, and the report for the owner.
 //!
 //! In: what the supervisor sends. Out: chunks of stdout, then one [`Exit`].
 
@@ -9,9 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::drain::Flow;
-use super::ending::is_ending;
-use super::feed::StdinWriter;
+use super::pipes::{Flow, StdinWriter};
 
 /// The reason why a run is over. The first reason stays: a process that exits with 0 after its timeout has timed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -236,5 +234,128 @@ impl Closer {
     /// that is over. Returns at once.
     pub fn close(&self) {
         self.0.cancel();
+    }
+}
+
+// The status with which a process ended, as the operating system reports it.
+
+/// An exit code or a signal; neither if it is no longer known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Status {
+    pub code: Option<i32>,
+    pub signal: Option<i32>,
+}
+
+impl Status {
+    /// The status of a process that another part of the host reaped, or that does not die.
+    pub const UNKNOWN: Status = Status {
+        code: None,
+        signal: None,
+    };
+
+    /// The signal's name: `SIGKILL` for 9, `SIG34` for one without a name.
+    pub fn signal_name(self) -> Option<String> {
+        self.signal.map(|number| match signal_name(number) {
+            Some(name) => name.to_owned(),
+            None => format!("SIG{number}"),
+        })
+    }
+}
+
+#[cfg(unix)]
+fn signal_name(number: i32) -> Option<&'static str> {
+    use rustix::process::Signal;
+    // The numbers differ between systems.
+    let names = [
+        (Signal::HUP, "SIGHUP"),
+        (Signal::INT, "SIGINT"),
+        (Signal::QUIT, "SIGQUIT"),
+        (Signal::ILL, "SIGILL"),
+        (Signal::TRAP, "SIGTRAP"),
+        (Signal::ABORT, "SIGABRT"),
+        (Signal::BUS, "SIGBUS"),
+        (Signal::FPE, "SIGFPE"),
+        (Signal::KILL, "SIGKILL"),
+        (Signal::USR1, "SIGUSR1"),
+        (Signal::SEGV, "SIGSEGV"),
+        (Signal::USR2, "SIGUSR2"),
+        (Signal::PIPE, "SIGPIPE"),
+        (Signal::ALARM, "SIGALRM"),
+        (Signal::TERM, "SIGTERM"),
+        (Signal::XCPU, "SIGXCPU"),
+        (Signal::XFSZ, "SIGXFSZ"),
+        (Signal::VTALARM, "SIGVTALRM"),
+        (Signal::PROF, "SIGPROF"),
+        (Signal::SYS, "SIGSYS"),
+    ];
+    names
+        .iter()
+        .find(|(signal, _)| signal.as_raw() == number)
+        .map(|&(_, name)| name)
+}
+
+#[cfg(not(unix))]
+fn signal_name(_number: i32) -> Option<&'static str> {
+    None
+}
+
+// A look at whether a process is about to exit, before the system reports it. Linux only; elsewhere its exit is waited for.
+
+/// Returns whether `pid` is gone, is exiting, or has a SIGKILL pending that it has not died of yet.
+#[cfg(target_os = "linux")]
+pub fn is_ending(pid: u32) -> bool {
+    match std::fs::read_to_string(format!("/proc/{pid}/status")) {
+        Ok(status) => is_dying(&status),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
+/// Always false: this system has no cheap way to tell.
+#[cfg(not(target_os = "linux"))]
+pub fn is_ending(_pid: u32) -> bool {
+    false
+}
+
+/// Returns whether the text of `/proc/<pid>/status` shows a dying process.
+#[cfg(target_os = "linux")]
+fn is_dying(status: &str) -> bool {
+    /// SIGKILL is signal 9.
+    const KILLED: u64 = 1 << 8;
+    status.lines().any(|line| match line.split_once(":\t") {
+        Some(("State", state)) => state.starts_with(['Z', 'X']),
+        Some(("SigPnd" | "ShdPnd", pending)) => {
+            u64::from_str_radix(pending.trim(), 16).is_ok_and(|pending| pending & KILLED != 0)
+        }
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn signals_have_names() {
+        let named = |signal| Status { code: None, signal }.signal_name();
+        assert_eq!(named(Some(9)).as_deref(), Some("SIGKILL"));
+        assert_eq!(named(Some(15)).as_deref(), Some("SIGTERM"));
+        assert_eq!(named(Some(11)).as_deref(), Some("SIGSEGV"));
+        assert_eq!(named(Some(60)).as_deref(), Some("SIG60"));
+        assert_eq!(named(None), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn sees_the_dead_the_dying_and_the_living() {
+        assert!(!is_ending(std::process::id()));
+        assert!(is_ending(u32::MAX));
+        let status = |state: &str, pending: &str| {
+            format!("Name:\tnode\nState:\t{state}\nSigPnd:\t0000000000000000\nShdPnd:\t{pending}\n")
+        };
+        assert!(!is_dying(&status("S (sleeping)", "0000000000000000")));
+        assert!(!is_dying(&status("R (running)", "0000000000004000")));
+        assert!(is_dying(&status("S (sleeping)", "0000000000000100")));
+        assert!(is_dying(&status("Z (zombie)", "0000000000000000")));
     }
 }

@@ -14,10 +14,9 @@ use tokio_util::task::TaskTracker;
 
 use super::env::{EnvPlan, Vars};
 use super::fault::StartError;
+use super::pipes::{Tee, Tees};
 use super::running::End;
-use super::spec::{ProcessLimits, Spec, Stdin};
-use super::start::start;
-use super::tee::{Tee, Tees};
+use super::start::{ProcessLimits, Spec, Stdin, start};
 
 /// The number of characters kept of the output.
 const SHOWN: usize = 4_000;

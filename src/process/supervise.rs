@@ -24,12 +24,10 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Listed;
-use super::drain::{self, Flow};
-use super::feed::Feed;
 use super::limit::Permit;
-use super::running::{End, Exit, Timings};
-use super::spec::{InUse, LONGEST_GRACE, ProcessLimits};
-use super::status::Status;
+use super::pipes::{self, Feed, Flow};
+use super::running::{End, Exit, Status, Timings};
+use super::start::{InUse, LONGEST_GRACE, ProcessLimits};
 use super::sys::Group;
 
 /// Time after SIGKILL for which the answer waits for the exit. A process that survives longer sleeps in the kernel, for example
@@ -185,8 +183,8 @@ impl Supervisor {
         let answering = async {
             let limit = limits.max_stdout as u64;
             tokio::join!(
-                drain::stdout(stdout, chunks, &flow, limit, limits.drain),
-                drain::stderr(stderr, &flow, limits.drain)
+                pipes::stdout(stdout, chunks, &flow, limit, limits.drain),
+                pipes::stderr(stderr, &flow, limits.drain)
             );
             drained.cancel();
             let Ok(Seen {

@@ -30,7 +30,7 @@ use std::time::Duration;
 use rustix::process::Pid;
 use tokio::sync::Notify;
 
-use super::mark::host_mark;
+use super::env::host_mark;
 
 /// The shell's program. It reads lines: `group tenths` to guard a group, with the grace in tenths of a second; `f<number> -
 /// folder/` for a folder to remove; `group` or `f<number>` alone to forget it. Its argument is the mark of every process of the

@@ -210,7 +210,7 @@ pub(super) async fn sleep_until(until: u64, now_ms: impl Fn() -> u64) {
 
 /// The offset of local time from UTC now, minutes; positive in the east.
 pub(super) fn local_offset_min() -> Option<i32> {
-    dfp_process::zone::local_offset_min(dfp_process::activity::now_ms())
+    dfp_process::local_offset_min(dfp_process::activity::now_ms())
 }
 
 /// The duration in whole ms.

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use crate::print;
 use crate::session_files::real;
 use dfp_model::time::iso;
-use dfp_process::{Vars, zone};
+use dfp_process::{Vars, local_offset_min};
 use dfp_provider::command::CommandLine;
 
 /// The local date at `now_ms`, `2026-11-25`; `None` where the time zone is not known.
 pub fn date(now_ms: u64) -> Option<String> {
-    let offset = i64::from(zone::local_offset_min(now_ms)?) * 60_000;
+    let offset = i64::from(local_offset_min(now_ms)?) * 60_000;
     let local = now_ms.saturating_add_signed(offset);
     iso(local).get(..10).map(str::to_owned)
 }

@@ -1,33 +1,35 @@
-//! Reading a child's output: stdout as chunks for a consumer, stderr as head and tail.
+//! A child's three pipes: its output is read, as chunks of stdout for a consumer and as head and tail of stderr, and its input is
+//! written.
 //!
-//! In: two pipes. Out: [`Bytes`] into a bounded channel, and counts. A slow consumer holds the child up, not the
-//! supervisor, and loses nothing.
+//! In: two pipes to read, and bytes to write. Out: [`Bytes`] into a bounded channel, counts, and copies of the output ([`Tee`]). A slow
+//! consumer holds the child up, not the supervisor, and loses nothing.
 //!
 //! A pipe's end is no sign of the child's end, nor the reverse: a grandchild may hold the pipe long after. So reading goes on
 //! after the leader's exit, but only while data comes. What the leader itself wrote is in the pipe by then and is read in any
 //! case; what others still write is waited for only for a limited time.
 
-use std::io;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+use std::{fmt, io};
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::ChildStdin;
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::head_tail::HeadTail;
-use super::tee::Tees;
+use super::sys::watchdog_started;
 
 /// The largest chunk handed on, bytes: the capacity of a pipe on Linux.
 const CHUNK: usize = 64 * 1024;
 /// A new buffer is taken when less than this is left of the old one, bytes.
 const ROOM: usize = 4 * 1024;
 /// The number of chunks that may wait for the consumer: with [`CHUNK`] about 1 MiB per run.
-pub(super) const QUEUE: usize = 16;
+pub(super) const CHUNKS: usize = 16;
 /// Bytes, the most a pipe can hold (`/proc/sys/fs/pipe-max-size` is 1 MiB): whatever comes after that many bytes since the
 /// leader's exit was not written by the leader.
 const PIPE_LIMIT: u64 = 1024 * 1024;
@@ -271,6 +273,186 @@ fn text_of(kept: &HeadTail) -> String {
     format!("{head}\n… {left_out} bytes left out …\n{tail}")
 }
 
+// Writing a child's standard input: bytes known in advance, or messages of an owner who keeps the input open.
+//
+// In: bytes. Out: the child's stdin, closed at the end. A child that does not read its input (`EPIPE`, or for ever) has not
+// failed by that alone: its exit says what it thought of the input.
+
+/// The number of messages that may wait for a child that does not read.
+const MESSAGES: usize = 8;
+
+/// The input to write, and whether it may be written at once or only after [`watchdog_started`].
+#[derive(Debug)]
+pub(super) struct Feed {
+    what: What,
+    at_once: bool,
+}
+
+#[derive(Debug)]
+enum What {
+    /// Nothing is left to write.
+    Done,
+    /// The rest of the known bytes, then the end of the input.
+    Rest(ChildStdin, Bytes),
+    /// Messages from a [`StdinWriter`]; the input ends when the writer is closed.
+    Open(ChildStdin, mpsc::Receiver<Bytes>),
+}
+
+impl Feed {
+    /// A feed that writes nothing and that nobody waits for.
+    pub const NONE: Feed = Feed {
+        what: What::Done,
+        at_once: true,
+    };
+
+    /// Writes what fits into the pipe at once, so that the child finds its input there when it first looks: claude
+    /// 2.1.197 gives up on a stdin that is silent for 3 s (CLI-FACTS 1.2), and a busy runtime may come late.
+    pub fn bytes(pipe: ChildStdin, bytes: Bytes, at_once: bool) -> Feed {
+        #[cfg(unix)]
+        let bytes = {
+            use std::os::fd::AsFd;
+            let mut bytes = bytes;
+            while at_once && !bytes.is_empty() {
+                // The runtime has made the pipe non-blocking.
+                match rustix::io::write(pipe.as_fd(), &bytes) {
+                    Ok(n) => bytes = bytes.slice(n..),
+                    Err(rustix::io::Errno::INTR) => {}
+                    Err(rustix::io::Errno::AGAIN) => break,
+                    Err(_) => return Feed::NONE,
+                }
+            }
+            bytes
+        };
+        if bytes.is_empty() {
+            Feed::NONE
+        } else {
+            let what = What::Rest(pipe, bytes);
+            Feed { what, at_once }
+        }
+    }
+
+    /// Keeps the pipe open for a [`StdinWriter`].
+    pub fn open(pipe: ChildStdin, at_once: bool) -> (Feed, StdinWriter) {
+        let (messages, receiver) = mpsc::channel(MESSAGES);
+        let what = What::Open(pipe, receiver);
+        (Feed { what, at_once }, StdinWriter { messages })
+    }
+
+    /// Writes to the end and closes the pipe; dropping the future closes it as well.
+    pub async fn run(self) {
+        if !self.at_once {
+            watchdog_started().await;
+        }
+        // A child that does not take all of its input says by its exit what it thought of it.
+        let _: std::io::Result<()> = match self.what {
+            What::Done => Ok(()),
+            What::Rest(mut pipe, bytes) => pipe.write_all(&bytes).await,
+            What::Open(mut pipe, mut messages) => loop {
+                let Some(message) = messages.recv().await else {
+                    break Ok(());
+                };
+                if let Err(error) = pipe.write_all(&message).await {
+                    break Err(error);
+                }
+            },
+        };
+    }
+}
+
+/// A writer for the open stdin of a live process.
+///
+/// A message is taken whole or not at all, so a dropped `write_all` leaves no half line behind. At most 8 messages wait
+/// for a child that does not read; the ninth `write_all` waits with them.
+#[derive(Debug)]
+pub struct StdinWriter {
+    messages: mpsc::Sender<Bytes>,
+}
+
+/// The stdin is closed: the child has exited, is being ended, or has closed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the process takes no more input")]
+pub struct StdinClosed;
+
+impl StdinWriter {
+    /// Hands `bytes` over to be written, in order. Cancel safe.
+    ///
+    /// # Errors
+    /// [`StdinClosed`]; messages that were taken before may not have reached the child either.
+    pub async fn write_all(&self, bytes: impl Into<Bytes>) -> Result<(), StdinClosed> {
+        self.messages.send(bytes.into()).await.map_err(|_| StdinClosed)
+    }
+
+    /// Closes the stdin after what was handed over is written. Dropping the writer does the same.
+    pub fn close(self) {}
+}
+
+/// A buffer that keeps the first and the last bytes pushed into it, and counts all.
+#[derive(Debug)]
+pub struct HeadTail {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    head_limit: usize,
+    tail_limit: usize,
+    total: u64,
+}
+
+impl HeadTail {
+    /// Makes a buffer that keeps at most `head_limit` bytes of the beginning and `tail_limit` of the end.
+    pub fn new(head_limit: usize, tail_limit: usize) -> HeadTail {
+        HeadTail {
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            head_limit,
+            tail_limit,
+            total: 0,
+        }
+    }
+
+    /// Adds the next bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        let (head, rest) = bytes.split_at(bytes.len().min(self.head_limit - self.head.len()));
+        self.head.extend_from_slice(head);
+        let rest = &rest[rest.len().saturating_sub(self.tail_limit)..];
+        let overflow = (self.tail.len() + rest.len()).saturating_sub(self.tail_limit);
+        self.tail.drain(..overflow);
+        self.tail.extend(rest);
+    }
+
+    /// The number of bytes pushed so far.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Returns whether nothing was left out, so that the two ends together are the whole output.
+    pub fn is_whole(&self) -> bool {
+        self.total == (self.head.len() + self.tail.len()) as u64
+    }
+
+    /// Returns copies of both ends.
+    pub fn ends(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.head.clone(), self.tail.iter().copied().collect())
+    }
+}
+
+// Copies of a process's output, unchanged, for a reader such as the recorder.
+
+/// A receiver of copied bytes. It is called on the runtime's threads, so it must not wait for anything slower than a local
+/// disk.
+pub trait Tee: fmt::Debug + Send + Sync {
+    /// Takes the next bytes, any number of them.
+    fn copy(&self, bytes: &[u8]);
+}
+
+/// The receivers of a process's output, by stream.
+#[derive(Debug, Clone, Default)]
+pub struct Tees {
+    /// Receives all of standard output.
+    pub stdout: Option<Arc<dyn Tee>>,
+    /// Receives all of standard error.
+    pub stderr: Option<Arc<dyn Tee>>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,7 +498,7 @@ mod tests {
     async fn the_limit_cuts_to_the_byte_and_reading_goes_on() {
         for (limit, expected) in [(0, ""), (5, "01234"), (10, "0123456789"), (11, "0123456789")] {
             let flow = Flow::new(Instant::now(), Tees::default());
-            let (tx, mut rx) = mpsc::channel(QUEUE);
+            let (tx, mut rx) = mpsc::channel(CHUNKS);
             stdout(&b"0123456789"[..], tx, &flow, limit, Duration::ZERO).await;
             let mut got = Vec::new();
             while let Some(chunk) = rx.recv().await {
@@ -331,7 +513,7 @@ mod tests {
     async fn a_writer_without_end_is_left_when_the_leaders_own_data_is_read() {
         let flow = Flow::new(Instant::now(), Tees::default());
         flow.exited.cancel();
-        let (tx, rx) = mpsc::channel(QUEUE);
+        let (tx, rx) = mpsc::channel(CHUNKS);
         drop(rx);
         stdout(
             tokio::io::repeat(b'x').take(64 * PIPE_LIMIT),
@@ -349,7 +531,7 @@ mod tests {
     async fn after_the_exit_patience_is_counted_in_silence_only() {
         let (mut grandchild, pipe) = tokio::io::duplex(64);
         let flow = Flow::new(Instant::now(), Tees::default());
-        let (tx, mut rx) = mpsc::channel(QUEUE);
+        let (tx, mut rx) = mpsc::channel(CHUNKS);
         flow.exited.cancel();
         let began = Instant::now();
         let reading = stdout(pipe, tx, &flow, 100, Duration::from_millis(250));
@@ -407,5 +589,35 @@ mod tests {
             at = idle => assert_eq!(at, Duration::from_millis(450)),
             _ = async { tokio::join!(reading, consuming) } => unreachable!("the child lives"),
         }
+    }
+
+    #[test]
+    fn both_ends_are_the_same_whatever_the_pieces() {
+        let text: Vec<u8> = (0..1_000u32).flat_map(|i| format!("{i},").into_bytes()).collect();
+        for size in [1, 7, 100, text.len()] {
+            let mut kept = HeadTail::new(50, 150);
+            text.chunks(size).for_each(|chunk| kept.push(chunk));
+            let ends = (text[..50].to_vec(), text[text.len() - 150..].to_vec());
+            assert_eq!(
+                (kept.ends(), kept.total(), kept.is_whole()),
+                (ends, text.len() as u64, false)
+            );
+        }
+    }
+
+    #[test]
+    fn what_fits_is_whole() {
+        let mut kept = HeadTail::new(2, 3);
+        kept.push(b"abcde");
+        assert_eq!(
+            (kept.ends(), kept.is_whole()),
+            ((b"ab".to_vec(), b"cde".to_vec()), true)
+        );
+        kept.push(b"f");
+        assert_eq!(
+            (kept.ends(), kept.is_whole()),
+            ((b"ab".to_vec(), b"def".to_vec()), false)
+        );
+        assert_eq!(HeadTail::new(0, 0).ends(), (vec![], vec![]));
     }
 }
