@@ -55,6 +55,8 @@ export async function use(signal: AbortSignal): Promise<string> {
     signal,
     timeout: 1000,
     model: "opus",
+    reasoning: { effort: "low" },
+    onUnsupported: "warn",
   });
   for await (const chunk of await withTools.stream("hi", { record: "run.jsonl" })) reply.concat(chunk);
   const replies: AIMessageChunk[] = await model.batch(["a", "b"], { maxConcurrency: 2 });

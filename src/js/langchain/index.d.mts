@@ -29,9 +29,11 @@ import type {
   GrokCliProviderOptions,
   HealthOptions,
   HealthReport,
+  OnUnsupported,
   OpenCodeCliProviderOptions,
   PrewarmOptions,
   QwenCliProviderOptions,
+  ReasoningOptions,
   RecordOptions,
 } from "deep-factor-providers";
 
@@ -115,6 +117,10 @@ export interface ChatCliCallOptions extends BaseChatModelCallOptions {
   model?: string;
   /** The longest answer, tokens. */
   maxTokens?: number;
+  /** How hard the model thinks in this call. Default: the model's `reasoning`. */
+  reasoning?: ReasoningOptions;
+  /** What becomes of a choice of this call that can't be had. Default: the model's `onUnsupported`. */
+  onUnsupported?: OnUnsupported;
   /** The sampling temperature. */
   temperature?: number;
   /** Where the run is recorded, for `replayRun` and `npx deep-factor-providers log`. */
