@@ -1,0 +1,197 @@
+// @change
+/**
+ * A conversation whose process ends behind each turn, told anew from the words and calls alone, as every face and client of the gateway
+ * tells it: the API is asked what it would be asked in one process.
+ */
+import { AIMessage, type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
+import { generateText, jsonSchema, type ModelMessage, type ToolSet, tool } from "ai";
+import type { ClaudeCliProviderOptions, MessageInput } from "deep-factor-providers";
+import { claudeCli } from "deep-factor-providers/ai-sdk";
+import { ChatClaudeCli, type ChatClaudeCliFields } from "deep-factor-providers/langchain";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { serve } from "../support/gateway.mjs";
+import { createProvider, sampleOf, withClaude } from "../support/harness.mjs";
+import { asked } from "../support/restore.mjs";
+
+const SYSTEM = "Be brief.";
+const NAME = "step";
+const DESCRIPTION = "Takes a step";
+const SCHEMA = { type: "object", properties: { n: { type: "number" } }, required: ["n"] };
+/** A picture of one point. */
+const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+type Call = { id: string; name: string; args: Record<string, unknown> };
+/** A turn: what is said (words, a picture behind them, or results by their calls' ids), and with which effort. */
+type Turn = { says: string | Record<string, string>; picture?: true; effort?: "low" | "high" };
+/** What a caller keeps of an answer. */
+type Answer = { text: string; calls: Call[] };
+type Face = (turn: Turn) => Promise<Answer>;
+
+const TURNS: Turn[] = [
+  { says: "Plan the way." },
+  { says: { toolu_1: "took 1", toolu_2: "took 2" } },
+  { says: "And here?", picture: true },
+  { says: "Quickly now.", effort: "low" },
+  { says: { toolu_3: "took 3" }, effort: "low" },
+  { says: "Think hard.", effort: "high" },
+  { says: "Go on.", effort: "high" },
+];
+const thinking = (n: number) => ({ type: "thinking", thinking: `thought ${n}`, signature: `SIG${n}=` });
+const text = (words: string) => ({ type: "text", text: words });
+const use = (n: number) => ({ type: "tool_use", id: `toolu_${n}`, name: `mcp__df__${NAME}`, input: { n } });
+const ANSWERS = [
+  [thinking(1), text("Two at once."), use(1), use(2)],
+  [thinking(2), text("A wall.")],
+  [text("A door.")],
+  [thinking(4), use(3)],
+  [thinking(5), text("In.")],
+  [thinking(6), text("Hm.")],
+  [text("Arrived.")],
+];
+
+/** What a face makes of the provider's options. */
+const FACES: Record<string, (options: ClaudeCliProviderOptions) => Face | Promise<Face>> = {
+  "plain objects": (options) => {
+    const provider = createProvider(options);
+    onTestFinished(() => provider.close());
+    const model = provider.bindTools([{ name: NAME, description: DESCRIPTION, schema: SCHEMA }]);
+    const thread: MessageInput[] = [{ role: "system", content: SYSTEM }];
+    return async ({ says, picture, effort }) => {
+      const image = { type: "image_url", image_url: { url: `data:image/png;base64,${PNG}` } };
+      if (typeof says !== "string") {
+        for (const [id, content] of Object.entries(says)) thread.push({ role: "tool", tool_call_id: id, content });
+      } else thread.push({ role: "user", content: picture ? [{ type: "text", text: says }, image] : says });
+      const { content, tool_calls = [] } = await model.invoke(thread, effort && { reasoning: { effort } });
+      thread.push({ role: "assistant", content: String(content), tool_calls });
+      return { text: String(content), calls: tool_calls as Call[] };
+    };
+  },
+  LangChain: (options) => {
+    const chat = new ChatClaudeCli(options as ChatClaudeCliFields);
+    onTestFinished(() => chat.close());
+    const model = chat.bindTools([{ name: NAME, description: DESCRIPTION, schema: SCHEMA }]);
+    const thread: BaseMessage[] = [new SystemMessage(SYSTEM)];
+    return async ({ says, picture, effort }) => {
+      const image = { type: "image_url", image_url: { url: `data:image/png;base64,${PNG}` } };
+      if (typeof says !== "string") {
+        for (const [id, content] of Object.entries(says)) thread.push(new ToolMessage({ tool_call_id: id, content }));
+      } else thread.push(new HumanMessage(picture ? { content: [{ type: "text", text: says }, image] } : says));
+      const answer = await model.invoke(thread, effort && { reasoning: { effort } });
+      const calls = answer.tool_calls?.map(({ id, name, args }) => ({ id: String(id), name, args })) ?? [];
+      thread.push(new AIMessage({ content: answer.text, tool_calls: calls }));
+      return { text: answer.text, calls };
+    };
+  },
+  "the AI SDK": (options) => {
+    const { model: id = "", ...own } = options;
+    onTestFinished(() => claudeCli.close());
+    const tools = { [NAME]: tool({ description: DESCRIPTION, inputSchema: jsonSchema(SCHEMA as never) }) } as ToolSet;
+    const messages: ModelMessage[] = [];
+    return async ({ says, picture, effort }) => {
+      if (typeof says !== "string") {
+        const content = Object.entries(says).map(([toolCallId, value]) => ({
+          ...({ type: "tool-result", toolCallId, toolName: NAME } as const),
+          output: { type: "text", value } as const,
+        }));
+        messages.push({ role: "tool", content });
+      } else {
+        const image = { type: "file", data: PNG, mediaType: "image/png" } as const;
+        messages.push({ role: "user", content: picture ? [{ type: "text", text: says }, image] : says });
+      }
+      const answer = await generateText({
+        ...{ model: claudeCli(id, own), system: SYSTEM, messages, tools },
+        ...(effort && { providerOptions: { deepFactor: { reasoning: { effort } } } }),
+      });
+      const calls = answer.toolCalls.map(({ toolCallId, toolName, input }) => ({
+        ...{ id: toolCallId, name: toolName, args: input as Record<string, unknown> },
+      }));
+      messages.push({
+        role: "assistant",
+        content: [
+          ...(answer.text ? [{ type: "text" as const, text: answer.text }] : []),
+          ...calls.map(({ id: toolCallId, name: toolName, args: input }) => ({
+            ...({ type: "tool-call", toolCallId, toolName, input } as const),
+          })),
+        ],
+      });
+      return { text: answer.text, calls };
+    };
+  },
+  "OpenAI's wire": async (options) => {
+    const provider = createProvider(options);
+    onTestFinished(() => provider.close());
+    const { ask } = await serve({ providers: { claude: provider } });
+    const messages: object[] = [{ role: "system", content: SYSTEM }];
+    const tools = [{ type: "function", function: { name: NAME, description: DESCRIPTION, parameters: SCHEMA } }];
+    return async ({ says, picture, effort }) => {
+      if (typeof says !== "string") {
+        for (const [id, content] of Object.entries(says)) messages.push({ role: "tool", tool_call_id: id, content });
+      } else {
+        const image = { type: "image_url", image_url: { url: `data:image/png;base64,${PNG}` } };
+        messages.push({ role: "user", content: picture ? [{ type: "text", text: says }, image] : says });
+      }
+      const body = { model: "claude", messages, tools, ...(effort && { reasoning_effort: effort }) };
+      const { json } = await ask("/v1/chat/completions", body);
+      const { content, tool_calls } = json.choices[0].message;
+      messages.push({ role: "assistant", content, ...(tool_calls && { tool_calls }) });
+      const calls = (tool_calls ?? []).map(({ id, function: { name, arguments: args } }: never) => ({
+        ...{ id, name, args: JSON.parse(args) },
+      }));
+      return { text: content ?? "", calls };
+    };
+  },
+  "Anthropic's wire": async (options) => {
+    const provider = createProvider(options);
+    onTestFinished(() => provider.close());
+    const { ask } = await serve({ providers: { claude: provider } });
+    const messages: object[] = [];
+    const tools = [{ name: NAME, description: DESCRIPTION, input_schema: SCHEMA }];
+    return async ({ says, picture, effort }) => {
+      const image = { type: "image", source: { type: "base64", media_type: "image/png", data: PNG } };
+      const content =
+        typeof says !== "string"
+          ? Object.entries(says).map(([id, words]) => ({ type: "tool_result", tool_use_id: id, content: words }))
+          : [{ type: "text", text: says }, ...(picture ? [image] : [])];
+      messages.push({ role: "user", content });
+      const choices = effort && { output_config: { effort } };
+      const body = { model: "claude", max_tokens: 32_000, system: SYSTEM, messages, tools, ...choices };
+      const { json } = await ask("/v1/messages", body);
+      const said = json.content.filter(({ type }: { type: string }) => type !== "thinking");
+      messages.push({ role: "assistant", content: said });
+      const words = said.flatMap((block: { type: string; text: string }) => (block.type === "text" ? block.text : []));
+      const calls = said.flatMap(({ type, id, name, input }: Record<string, unknown>) =>
+        type === "tool_use" ? { id, name, args: input } : [],
+      );
+      return { text: words.join(""), calls };
+    };
+  },
+};
+
+/** Has the conversation, and says what the caller got and what the API was asked. */
+async function converse(face: (typeof FACES)[string], more: ClaudeCliProviderOptions) {
+  let turn = 0;
+  const script = () => ({ content: ANSWERS[turn] as never });
+  const { api, options } = await withClaude({ engine: "live", script });
+  const ask = await face({ ...options, model: "claude-sonnet-5-5", retry: false, ...more });
+  const answers: Answer[] = [];
+  for (; turn < TURNS.length; turn++) answers.push(await ask(TURNS[turn] as Turn));
+  const requests = JSON.stringify(api.requests.map(({ body }) => asked(body)));
+  // A provider's folder has a name of its own.
+  const folder = /directory: (\S+?)\\n/.exec(requests)?.[1] ?? "none";
+  return { answers, requests: JSON.parse(requests.replaceAll(folder, "FOLDER")) };
+}
+
+describe("a thread that comes back without its reasoning, each time to a new process", { timeout: 180_000 }, () => {
+  let undisturbed: Awaited<ReturnType<typeof converse>> | undefined;
+
+  it.each(sampleOf(["Anthropic's wire", "the AI SDK", "OpenAI's wire", "LangChain", "plain objects"], 2))(
+    "is what it was, told by %s",
+    async (name) => {
+      undisturbed ??= await converse(FACES["plain objects"] as never, {});
+      const disturbed = await converse(FACES[name] as never, { keepAlive: 0 });
+      expect(disturbed.answers).toEqual(undisturbed.answers);
+      expect(disturbed.requests).toEqual(undisturbed.requests);
+      expect(JSON.stringify(disturbed.requests.at(-1))).toContain("SIG6=");
+    },
+  );
+});
