@@ -164,6 +164,12 @@ export interface InvokeOptions<TSchema extends OutputSchema | undefined = Output
   readonly stop?: readonly string[] | undefined;
   /** How freely the model chooses its words, from 0 to 2. */
   readonly temperature?: number | undefined;
+  /**
+   * Whether the model may search the web with the CLI's own tool, beside the caller's: claude's `WebSearch`, codex's `web_search`. Others
+   * refuse it. A search is told as a `tool_call` event with its `tool_result`, and is never among a reply's calls. Default: the provider's
+   * `webSearch`.
+   */
+  readonly webSearch?: boolean | undefined;
   /** What becomes of a choice that can't be had. Default: the provider's `onUnsupported`. */
   readonly onUnsupported?: OnUnsupported | undefined;
   /**
@@ -653,6 +659,8 @@ export interface CliProviderOptions {
   stop?: readonly string[] | undefined;
   /** From 0 to 2, where a call does not say. Default: the model's own. */
   temperature?: number | undefined;
+  /** Whether the model may search the web, where a call does not say; claude and codex. See {@link InvokeOptions.webSearch}. Default: `false`. */
+  webSearch?: boolean | undefined;
   /** What becomes of choices that can't be had. See {@link OnUnsupported}. */
   onUnsupported?: OnUnsupported | undefined;
   /** Whether a call whose plan is used up waits until it is there again. Default: it fails. See {@link QuotaOptions}. */
@@ -2108,6 +2116,8 @@ export interface AgentOptions {
   readonly stop?: readonly string[] | undefined;
   /** From 0 to 2. */
   readonly temperature?: number | undefined;
+  /** Whether its model may search the web by itself: no permission is asked for a search, and no limit counts it. */
+  readonly webSearch?: boolean | undefined;
   /** What becomes of choices that can't be had. */
   readonly onUnsupported?: OnUnsupported | undefined;
 }
@@ -3011,7 +3021,7 @@ export interface OpenAiCompatibleProviderOptions {
   reasoningEffort?: string | undefined;
   /** `reasoning.effort` is the same as `reasoningEffort`, by the name that it has everywhere else. Not both. */
   reasoning?: ReasoningOptions | undefined;
-  /** An API has all choices: nothing is left out or refused here. Accepted for options that are shared with other providers. */
+  /** An API has all choices but `webSearch`, which is refused, or left out with a warning by `"warn"`. */
   onUnsupported?: OnUnsupported | undefined;
   /**
    * The field of the model's messages in which the server takes back what the model has thought, where it takes that at all:

@@ -50,6 +50,7 @@ const CHOICES = {
   stop: { stop: ["STOP-HERE"] },
   temperature: { temperature: 0.125 },
   toolChoice: { toolChoice: "any" },
+  webSearch: { webSearch: true },
 } satisfies Record<string, InvokeOptions>;
 type Option = keyof typeof CHOICES;
 const OPTIONS = Object.keys(CHOICES) as Option[];
@@ -105,7 +106,9 @@ describe.each(Object.entries(COLUMNS))("%s", (column, create) => {
     expect(error.message).toContain(
       `option "${option}" is not supported by ${column === "your own CLI" ? OWN.providerId : column.split(" ")[0]}`,
     );
-    expect(error.message).toContain("an OpenAI-compatible API");
+    expect(error.message).toContain(
+      option === "webSearch" ? "those that can: claude, codex" : "an OpenAI-compatible API",
+    );
     const warned = await model.invoke(["go"], { ...CHOICES[option], onUnsupported: "warn" }).catch((error) => error);
     expect(warned.code).toBe("CLI_NOT_FOUND");
   });
@@ -120,6 +123,7 @@ const SEEN: Record<Option, (request: { path: string; body: unknown }) => boolean
   stop: ({ body }) => JSON.stringify(body).includes('["STOP-HERE"]'),
   temperature: ({ body }) => /"temperature":0.125[,}]/.test(JSON.stringify(body)),
   toolChoice: ({ body }) => JSON.stringify(body).includes('"tool_choice":"required"'),
+  webSearch: ({ body }) => /"(name":"WebSearch|type":"web_search)"/.test(JSON.stringify(body)),
 };
 
 /** All that the table calls native there, chosen by one call, and what of it the API has not seen. */

@@ -36,7 +36,7 @@ import { split, startScripted, tokens } from "./scripted.mjs";
 /**
  * An item of an answer.
  * @typedef {{ text: string, chunks?: string[] } | { reasoning: string, encrypted?: string } | { refusal: string } |
- *   { call: string, id?: string, namespace?: string, args: unknown }} Item
+ *   { call: string, id?: string, namespace?: string, args: unknown } | { search: string, id?: string }} Item
  */
 /** @typedef {Omit<import("./scripted.mjs").ScriptedAnswer, "stopReason"> & Fields} Answer */
 /** @typedef {import("./scripted.mjs").ScriptOf<Answer>} Script */
@@ -189,6 +189,11 @@ function toItem(item, number, index) {
       status: "completed",
     };
     return made(whole, { arguments: "" }, []);
+  }
+  if ("search" in item) {
+    const { id = `ws_${suffix}`, search: query } = item;
+    const action = { type: "search", query, queries: [query] };
+    return made({ type: "web_search_call", id, status: "completed", action }, { action: undefined }, []);
   }
   if ("reasoning" in item) {
     const summary = [{ type: "summary_text", text: item.reasoning }];

@@ -392,6 +392,8 @@ export const chosen = () => [
     .createClaudeCliProvider({ reasoning: { effort: "max" }, stop: [], onUnsupported: "error" })
     .invoke([], choices),
   runAgent({ provider, prompt: "go", model: "opus", reasoning: { effort: "low" }, temperature: 0.5, stop: ["END"] }),
+  runAgent({ provider, prompt: "go", webSearch: true }),
+  provider.invoke(["hi"], { webSearch: false }),
 ];
 export const choosable: api.ToolChoice[] = ["auto", "none", "any", { name: "calculator" }];
 // @ts-expect-error it is an object: `reasoning: { effort: "low" }`

@@ -108,6 +108,8 @@ pub enum Feature {
     Stop,
     /// The sampling temperature.
     Temperature,
+    /// Searching the web with the CLI's own tool, beside the caller's tools.
+    WebSearch,
     /// Waiting until a used-up plan is reset.
     QuotaWait,
     /// The choice among several logins.
@@ -116,7 +118,7 @@ pub enum Feature {
 
 impl Feature {
     /// All features, in the table's order.
-    pub const ALL: [Feature; 13] = [
+    pub const ALL: [Feature; 14] = [
         Feature::StructuredOutput,
         Feature::Images,
         Feature::Documents,
@@ -128,6 +130,7 @@ impl Feature {
         Feature::MaxOutputTokens,
         Feature::Stop,
         Feature::Temperature,
+        Feature::WebSearch,
         Feature::QuotaWait,
         Feature::Login,
     ];
@@ -146,6 +149,7 @@ impl Feature {
             Feature::MaxOutputTokens => "output limit",
             Feature::Stop => "stop sequences",
             Feature::Temperature => "temperature",
+            Feature::WebSearch => "web search",
             Feature::QuotaWait => "waiting for a quota",
             Feature::Login => "several logins",
         }
@@ -162,6 +166,7 @@ impl Feature {
             Feature::MaxOutputTokens => Some("maxOutputTokens"),
             Feature::Stop => Some("stop"),
             Feature::Temperature => Some("temperature"),
+            Feature::WebSearch => Some("webSearch"),
             Feature::QuotaWait => Some("quota.wait"),
             Feature::Login => Some("login"),
         }
@@ -186,6 +191,7 @@ pub struct Capabilities {
     pub max_output_tokens: Capability,
     pub stop: Capability,
     pub temperature: Capability,
+    pub web_search: Capability,
     pub quota_wait: Capability,
     pub login: Capability,
 }
@@ -205,6 +211,7 @@ impl Capabilities {
         max_output_tokens: UNSUPPORTED,
         stop: UNSUPPORTED,
         temperature: UNSUPPORTED,
+        web_search: UNSUPPORTED,
         quota_wait: EMULATED,
         login: UNSUPPORTED,
     };
@@ -223,6 +230,7 @@ impl Capabilities {
             Feature::MaxOutputTokens => self.max_output_tokens,
             Feature::Stop => self.stop,
             Feature::Temperature => self.temperature,
+            Feature::WebSearch => self.web_search,
             Feature::QuotaWait => self.quota_wait,
             Feature::Login => self.login,
         }

@@ -21,6 +21,8 @@ pub const MAX_OUTPUT_TOKENS: OptionSpec = option("maxOutputTokens", Kind::Whole(
 pub const STOP: OptionSpec = option("stop", Kind::NonEmptyTexts);
 /// `temperature`.
 pub const TEMPERATURE: OptionSpec = option("temperature", Kind::Between(0, 2));
+/// `webSearch`: whether the model may search the web with the CLI's own tool for it.
+pub const WEB_SEARCH: OptionSpec = option("webSearch", Kind::Flag);
 /// `onUnsupported`: the treatment of choices that the provider can't serve.
 pub const ON_UNSUPPORTED: OptionSpec = option("onUnsupported", Kind::OneOf(&["error", "warn"]));
 /// `toolChoice` of a call; [`ToolChoice::read`] checks the object's fields.
@@ -33,7 +35,14 @@ pub const EXTRA_BODY: OptionSpec = option("extraBody", Kind::Object);
 const WORDS: &[&str] = &["auto", "none", "any"];
 
 /// The options that both a provider and a call take, beside the model.
-pub const COMMON: [OptionSpec; 5] = [REASONING, MAX_OUTPUT_TOKENS, STOP, TEMPERATURE, ON_UNSUPPORTED];
+pub const COMMON: [OptionSpec; 6] = [
+    REASONING,
+    MAX_OUTPUT_TOKENS,
+    STOP,
+    TEMPERATURE,
+    WEB_SEARCH,
+    ON_UNSUPPORTED,
+];
 
 /// The choice of tools that the model is to call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,6 +90,8 @@ pub struct Choices {
     pub stop: Option<Vec<String>>,
     /// `temperature`, as it was written.
     pub temperature: Option<Number>,
+    /// `webSearch`; `Some(false)` is a call's refusal of its provider's own choice.
+    pub web_search: Option<bool>,
 }
 
 impl Choices {
@@ -97,6 +108,7 @@ impl Choices {
                 Some(Value::Number(number)) => Some(number.clone()),
                 _ => None,
             },
+            web_search: map.get(WEB_SEARCH.name).and_then(Value::as_bool),
         }
     }
 
@@ -109,12 +121,18 @@ impl Choices {
             max_output_tokens: self.max_output_tokens.or(others.max_output_tokens),
             stop: self.stop.or_else(|| others.stop.clone()),
             temperature: self.temperature.or_else(|| others.temperature.clone()),
+            web_search: self.web_search.or(others.web_search),
         }
     }
 
     /// Texts that end the answer, if there are any.
     pub fn stop(&self) -> Option<&[String]> {
         self.stop.as_deref().filter(|stop| !stop.is_empty())
+    }
+
+    /// Returns whether the model may search the web.
+    pub fn searches_web(&self) -> bool {
+        self.web_search == Some(true)
     }
 
     /// The features that these choices need.
@@ -125,6 +143,7 @@ impl Choices {
             (Feature::MaxOutputTokens, self.max_output_tokens.is_some()),
             (Feature::Stop, self.stop().is_some()),
             (Feature::Temperature, self.temperature.is_some()),
+            (Feature::WebSearch, self.searches_web()),
         ];
         asked
             .into_iter()
@@ -139,6 +158,7 @@ impl Choices {
             Feature::MaxOutputTokens => self.max_output_tokens = None,
             Feature::Stop => self.stop = None,
             Feature::Temperature => self.temperature = None,
+            Feature::WebSearch => self.web_search = None,
             _ => {}
         }
     }

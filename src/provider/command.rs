@@ -372,6 +372,8 @@ impl CommandContext<'_> {
             When::MaxOutputTokens => options.choices.max_output_tokens.is_some(),
             When::Effort => options.choices.effort.is_some(),
             When::Stop => options.choices.stop().is_some(),
+            When::WebSearch => options.choices.searches_web(),
+            When::NoWebSearch => !options.choices.searches_web(),
             When::CacheTtl(ttl) => options.cache_ttl == Some(ttl),
             When::Settings => {
                 let choices = [When::MaxOutputTokens, When::Effort, When::Stop];

@@ -117,6 +117,9 @@ pub enum When {
     Settings,
     /// Texts end the answer.
     Stop,
+    /// The model may search the web with the CLI's own tool.
+    WebSearch,
+    NoWebSearch,
     /// The API is to keep the beginning of a thread for this long.
     CacheTtl(CacheTtl),
     /// The answer has to fit a schema that the CLI can be told ([`super::SchemaForm`]).

@@ -74,6 +74,8 @@ pub struct Provider {
     pub mcp: McpClient,
     /// Its capabilities by engine.
     pub capabilities: ByEngine,
+    /// The name of the CLI's own tool for searching the web, in events ([`crate::capability::Feature::WebSearch`]).
+    pub web_search: Option<&'static str>,
     /// The allowed words of `reasoning.effort`; an empty list allows any word and leaves the decision to the model.
     pub efforts: &'static [&'static str],
     /// The longest prompt it takes; it would cut a longer one, or refuse it late.
@@ -132,6 +134,7 @@ impl Provider {
         schema: SchemaForm::Asked,
         mcp: McpClient::PLAIN,
         capabilities: ByEngine::print_only(Capabilities::LEAST),
+        web_search: None,
         efforts: &[],
         prompt_limit: None,
         stop_on: &[],

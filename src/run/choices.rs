@@ -75,8 +75,18 @@ pub(super) fn choose(
     let settled = Choices {
         model,
         stop: settled.stop.filter(|stop| !stop.is_empty()),
+        web_search: settled.web_search.filter(|searches| *searches),
         ..settled
     };
+    let is_own = |tool: &&ToolSpec| Some(tool.name.as_str()) == engine.provider.web_search;
+    if let Some(tool) = tools.iter().find(is_own).filter(|_| settled.searches_web()) {
+        let reason = format!(
+            "the option \"webSearch\" and the tool \"{}\" contradict each other: the search of the CLI's own has that name; give the tool \
+             another one, or leave out \"webSearch\"",
+            tool.name
+        );
+        return Err(invalid(reason));
+    }
     let warning = |feature| left_out_warning(engine.provider.why_not(feature, kind, &engine.options));
     Ok(Chosen {
         options: (chooses && settled != *own).then(|| Box::new(engine.options.with_choices(settled))),
@@ -208,9 +218,10 @@ pub(super) struct CallableTools {
     pub may_call_untold: bool,
 }
 
-/// The rules for the answer to `messages`, written in this `style`, with this `mark`.
+/// The rules for the answer to `messages`, written in this `style`, with this `mark`, if text is a call by the rule `form`.
 pub(super) fn text_calls(
     engine: &Base,
+    form: TextToolCalls,
     messages: &Arc<Vec<Message>>,
     tools: &[ToolSpec],
     asked: CallableTools,
@@ -218,7 +229,7 @@ pub(super) fn text_calls(
     mark: Option<Mark>,
 ) -> TextCalls {
     let names = tools.iter().map(|tool| tool.name.clone());
-    match (engine.options.text_tool_calls, mark) {
+    match (form, mark) {
         (TextToolCalls::Lenient, _) => TextCalls::Lenient,
         (TextToolCalls::Unquoted, _) if !tools.is_empty() || asked.may_call_untold => {
             let documents = style.documents && style.encoding == Encoding::Xml;
@@ -234,11 +245,12 @@ pub(super) fn text_calls(
 /// has written that text. A session gets no mark.
 pub(super) fn in_session(
     engine: &Base,
+    form: TextToolCalls,
     messages: &Arc<Vec<Message>>,
     tools: &[ToolSpec],
     asked: CallableTools,
 ) -> TextCalls {
-    match engine.options.text_tool_calls {
+    match form {
         TextToolCalls::Unquoted | TextToolCalls::Lenient if !tools.is_empty() => {
             let names = tools.iter().map(|tool| tool.name.clone());
             unquoted(engine, messages, names, asked.unknown_tools, false)

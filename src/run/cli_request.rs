@@ -134,6 +134,12 @@ impl CliRequest {
         self.chosen.options.as_deref().unwrap_or(&engine.options)
     }
 
+    /// The tool of the CLI's own that the model may call in this call.
+    pub fn own_tool(&self, engine: &Base) -> Option<&'static str> {
+        let searches = self.provider_options(engine).choices.searches_web();
+        engine.provider.web_search.filter(|_| searches)
+    }
+
     /// The call as `kept` takes it, if it is one for sessions.
     pub fn in_session<T>(&mut self, engine: &Base, take: impl FnOnce(CallParts<'_>) -> T) -> Option<T> {
         let SessionParts(RequestSource { messages, tools }) = self.session.take()?;
@@ -298,7 +304,7 @@ impl CliRequest {
     /// Makes the request for `source`, for each kind of exchange that may serve it.
     fn of_source(self, engine: &Base, source: RequestSource) -> Result<CliRequest, Box<ProviderError>> {
         let options = &engine.options;
-        let form = options.text_tool_calls;
+        let form = self.provider_options(engine).text_tool_calls;
         let calls_back = self.tool_server.is_some();
         let has_tools = !source.tools.is_empty();
         let has_calls = !calls_back && has_tools && form != TextToolCalls::Off;
@@ -319,7 +325,7 @@ impl CliRequest {
             },
             uncallable: form == TextToolCalls::Off && has_tools && !calls_back,
             session_text_calls: match is_session {
-                true => choices::in_session(engine, &source.messages, &source.tools, self.calls_asked()),
+                true => choices::in_session(engine, form, &source.messages, &source.tools, self.calls_asked()),
                 false => TextCalls::Off,
             },
             session: is_session.then(|| SessionParts(source.clone())),
@@ -339,6 +345,7 @@ impl CliRequest {
     /// Renders the thread as a prompt, also with the schema in words if `prompt` leaves it to the CLI.
     fn print(&self, engine: &Base, RequestSource { messages, tools }: &RequestSource) -> Printed {
         let calls_back = self.tool_server.is_some();
+        let form = self.provider_options(engine).text_tool_calls;
         let schema = self.output.as_deref().map(Schema::text);
         let is_native = schema.is_some() && self.emulated_because.is_none();
         let style = Style {
@@ -346,7 +353,7 @@ impl CliRequest {
             mark: self.mark.as_ref().map(Mark::as_str),
             documents: self.options.documents && engine.options.thread_documents,
             output: schema.filter(|_| !is_native),
-            escapes: match engine.options.text_tool_calls {
+            escapes: match form {
                 TextToolCalls::Lenient => Escapes::Spec01,
                 _ if engine.options.spec_form() => Escapes::Spec01,
                 _ => Escapes::Needed,
@@ -359,7 +366,7 @@ impl CliRequest {
             ..style
         };
         // The prompt does not describe tools that the CLI calls itself, which are declared to it, nor any if text is never a call.
-        let described: &[ToolSpec] = match engine.options.text_tool_calls {
+        let described: &[ToolSpec] = match form {
             _ if calls_back => &[],
             TextToolCalls::Off => &[],
             TextToolCalls::Unquoted | TextToolCalls::Marked | TextToolCalls::Lenient => tools,
@@ -390,7 +397,15 @@ impl CliRequest {
             asking_prompt: is_native.then(|| with_note(prompt::render(messages, described, asking))),
             text_calls: match calls_back {
                 true => TextCalls::Off,
-                false => choices::text_calls(engine, messages, tools, self.calls_asked(), style, self.mark.clone()),
+                false => choices::text_calls(
+                    engine,
+                    form,
+                    messages,
+                    tools,
+                    self.calls_asked(),
+                    style,
+                    self.mark.clone(),
+                ),
             },
             unprintable: None,
         }

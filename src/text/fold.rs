@@ -14,6 +14,9 @@ use dfp_model::event::{AssistantMessage, Event, Failure, Outcome, Reply};
 use dfp_model::message::reasoning::ReasoningDetail;
 use dfp_model::message::{ToolCall, Usage};
 
+/// The result of a call of the CLI's own tool that the CLI has not answered.
+const UNANSWERED: &str = "Error: the CLI has not reported a result of this call";
+
 /// The folded events of a run, before `judge` decides on success.
 #[derive(Debug, Default)]
 pub struct Folded {
@@ -103,6 +106,8 @@ pub struct Fold {
     answers: HashMap<String, ToolCall>,
     /// The last of those answers that the CLI has accepted.
     taken_answer: Option<ToolCall>,
+    /// The name of a tool of the CLI's own, whose calls are never the caller's.
+    own_tool: Option<&'static str>,
     /// True if texts are not searched for calls and only the last one is kept: the CLI works on its own, maybe for hours.
     watching: bool,
 }
@@ -125,6 +130,7 @@ impl Fold {
             answered: HashSet::new(),
             answers: HashMap::new(),
             taken_answer: None,
+            own_tool: None,
             watching: false,
         }
     }
@@ -142,6 +148,13 @@ impl Fold {
     #[must_use]
     pub fn behind_result(mut self, is_behind_result: bool) -> Self {
         self.folded.is_behind_result = is_behind_result;
+        self
+    }
+
+    /// Says that calls of the tool `name` are the CLI's own affair: one that has no result at the end gets one that says so.
+    #[must_use]
+    pub fn with_own_tool(mut self, name: Option<&'static str>) -> Self {
+        self.own_tool = name;
         self
     }
 
@@ -433,6 +446,19 @@ impl Fold {
                 true => self.taken_answer = Some(tool_call),
                 false => self.push(Event::ToolCall { tool_call }, out),
             }
+        }
+        let own = self.own_tool;
+        let unanswered: Vec<String> = (self.native.iter())
+            .filter(|(_, (call, _))| Some(call.name.as_str()) == own)
+            .map(|(id, _)| id.clone())
+            .collect();
+        for tool_call_id in unanswered {
+            let result = Event::ToolResult {
+                tool_call_id,
+                content: UNANSWERED.to_owned(),
+                is_error: true,
+            };
+            self.push(result, out);
         }
         // The value is the same as the model wrote it; claude's last event has its escapes resolved.
         if let Some(structured) = self

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::changes::Changes;
 use super::dialogue::Dialogue;
 use super::input::ClaudeInput;
-use super::memory::{Memory, Opening, Recalled, Scope, place};
+use super::memory::{ApiMessage, Memory, Opening, Recalled, Scope, place};
 use super::models::ReportedModels;
 use super::opening;
 use super::resumed::{Resumed, Ways};
@@ -321,10 +321,9 @@ impl Form for Claude {
         if caller.key.setup.output().is_some() {
             return;
         }
-        let blocks = messages.iter().flat_map(|message| &message.content);
-        let used = blocks.filter(|block| block["type"] == "tool_use");
+        let used = messages.iter().flat_map(ApiMessage::open_calls);
         let called = reply.tool_calls.iter().map(|call| call.id.as_str());
-        if !used.map(|block| block["id"].as_str().unwrap_or_default()).eq(called) {
+        if !used.eq(called) {
             return;
         }
         let scope = self.scope(caller);

@@ -50,6 +50,20 @@ pub struct ApiMessage {
     pub id: String,
     pub model: String,
     pub content: Vec<Value>,
+    /// The results of its calls of the CLI's own tools, as the API was told them behind it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<Value>,
+}
+
+impl ApiMessage {
+    /// The ids of its calls that the CLI has not answered itself.
+    pub fn open_calls(&self) -> impl Iterator<Item = &str> {
+        let calls = self.content.iter().filter(|block| block["type"] == "tool_use");
+        let is_open = |id: &&str| !self.results.iter().any(|result| result["tool_use_id"] == **id);
+        calls
+            .map(|block| block["id"].as_str().unwrap_or_default())
+            .filter(is_open)
+    }
 }
 
 /// The surroundings that the CLI tells its model at the beginning of a conversation.

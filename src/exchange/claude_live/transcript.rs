@@ -296,6 +296,9 @@ impl<'a> Writer<'a> {
             let line =
                 json!({"role": "assistant", "id": message.id, "model": message.model, "content": message.content});
             self.message("assistant", line, recalled.effort.as_deref().or(default));
+            if !message.results.is_empty() {
+                self.message("user", json!({"role": "user", "content": message.results}), None);
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The model's messages of a turn, as the CLI reports them.
 //!
-//! In: the lines of a turn. Out: the API's own messages, if they are all that was said in it: a turn in which the CLI has run a tool
-//! of its own, or has asked for the rest of an answer, is more than one reply.
+//! In: the lines of a turn. Out: the API's own messages, with the results of the CLI's own tools, if they are all that was said in it:
+//! a turn in which the CLI has asked for the rest of an answer is more than one reply.
 
 use std::borrow::Cow;
 
@@ -63,8 +63,13 @@ impl TurnMessages {
             ("user", Some(message)) => {
                 let message: Option<ReportedUser> = serde_json::from_str(message.get()).ok();
                 let blocks = message.map(|message| message.content).unwrap_or_default();
-                let is_answer = |block: &Value| answered.is_some() && block["tool_use_id"].as_str() == answered;
-                let is_known = blocks.as_array().is_some_and(|blocks| blocks.iter().all(is_answer));
+                let is_known = match blocks {
+                    Value::Array(blocks) => blocks.into_iter().all(|block| {
+                        let is_answer = answered.is_some() && block["tool_use_id"].as_str() == answered;
+                        is_answer || self.add_result(block)
+                    }),
+                    _ => false,
+                };
                 self.is_mixed |= !is_known;
             }
             _ => {}
@@ -77,6 +82,19 @@ impl TurnMessages {
             Some(known) => known.content.extend(message.content),
             None => self.messages.push(message),
         }
+    }
+
+    /// Adds the result of a call in the last message. Returns whether it is one.
+    fn add_result(&mut self, block: Value) -> bool {
+        let Some(last) = self.messages.last_mut() else {
+            return false;
+        };
+        let id = block["tool_use_id"].as_str();
+        let is_result = block["type"] == "tool_result" && last.open_calls().any(|call| Some(call) == id);
+        if is_result {
+            last.results.push(block);
+        }
+        is_result
     }
 
     /// The messages, if nothing else was said.
@@ -116,9 +134,34 @@ mod tests {
             id: "m1".to_owned(),
             model: "m".to_owned(),
             content: vec![thinking, call],
+            results: Vec::new(),
         };
         assert_eq!(said(&lines, Some("t0")), Some(vec![message]));
         assert_eq!(said(&lines, None), None);
         assert_eq!(said(&lines[..1], None), None);
+    }
+
+    #[test]
+    fn the_result_of_a_tool_of_the_clis_own_belongs_to_its_call() {
+        let (search, text) = (
+            json!({"type": "tool_use", "id": "s1", "name": "WebSearch", "input": {}}),
+            json!({"type": "text", "text": "Found."}),
+        );
+        let result = json!({"type": "tool_result", "tool_use_id": "s1", "content": "A page"});
+        let told = |result: &Value| json!({"type": "user", "message": {"role": "user", "content": [result]}});
+        let lines = [assistant("m1", &search), told(&result), assistant("m2", &text)];
+        let said_then = said(&lines, None).unwrap();
+        let parts: Vec<_> = said_then
+            .iter()
+            .map(|message| (&message.content, &message.results))
+            .collect();
+        assert_eq!(
+            parts,
+            [(&vec![search], &vec![result.clone()]), (&vec![text], &Vec::new())]
+        );
+        assert_eq!(said_then.iter().flat_map(ApiMessage::open_calls).count(), 0);
+        // A second result of the same call is nothing that is known.
+        let twice = [lines[0].clone(), told(&result), told(&result)];
+        assert_eq!(said(&twice, None), None);
     }
 }

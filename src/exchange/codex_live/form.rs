@@ -142,6 +142,7 @@ impl Form for Codex {
         Setup::new(system, own_instructions, model, parts.tools)
             .with_form(form)
             .with_effort(effort)
+            .with_web_search(options.choices.searches_web())
             .with_output(output.native().map(|schema| schema.value().clone()))
     }
 

@@ -37,6 +37,9 @@ const KEPT: [&str; 12] = [
     "output",
 ];
 
+/// The further fields of a search of the web.
+const OF_SEARCH: [&str; 2] = ["status", "action"];
+
 /// The items of `messages`, a whole history. `recalled` are the items of messages that came from codex itself, by their index;
 /// other messages from the same `origin` bring their own reasoning.
 pub fn of_history(
@@ -102,7 +105,9 @@ pub fn answer_of(text: &str) -> ToolAnswer {
 /// An item of the API without the fields that codex has added to it.
 pub fn plain(item: &Value) -> Value {
     let fields = item.as_object().into_iter().flatten();
-    let kept = fields.filter(|(name, value)| KEPT.contains(&name.as_str()) && !value.is_null());
+    let is_search = item.get("type").and_then(Value::as_str) == Some("web_search_call");
+    let is_kept = |name: &str| KEPT.contains(&name) || (is_search && OF_SEARCH.contains(&name));
+    let kept = fields.filter(|(name, value)| is_kept(name) && !value.is_null());
     Value::Object(
         kept.map(|(name, value)| (name.clone(), value.clone()))
             .collect::<Map<_, _>>(),

@@ -5,14 +5,15 @@
 //! there, with arguments that are not JSON) are none of the caller's: the reply then takes several responses, whose usage is
 //! added up (CODEX-LIVE pitfalls 3, 5 and 7).
 
-use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 
 use super::inbound::{RateLimits, ThreadEvent, TurnError};
 use super::items;
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::reasoning::ReasoningDetail;
 use dfp_model::message::{ToolCall, Usage};
+use dfp_provider::codex::WEB_SEARCH;
 use dfp_provider::declare::Tools;
 use dfp_provider::tool_form::{FUNCTIONS, OUR_NAMESPACE};
 
@@ -219,6 +220,7 @@ impl<'a> CodexTurnReader<'a> {
                 is_ours: matches!(text("namespace").as_str(), "" | FUNCTIONS | OUR_NAMESPACE),
                 arguments: text("arguments"),
             }),
+            "web_search_call" => events.extend(web_search(&item, self.items.len())),
             // codex's own answer to a call for which it asks nobody.
             "function_call_output" if self.items.iter().any(|known| is_call(known, &text("call_id"))) => {}
             _ => return,
@@ -343,6 +345,26 @@ impl<'a> CodexTurnReader<'a> {
             });
         }
     }
+}
+
+/// The events of a search, which the API has made itself: a call of its own tool, and that it is answered.
+fn web_search(item: &Value, at: usize) -> [Event; 2] {
+    let text = |name: &str| item.get(name).and_then(Value::as_str);
+    let id = text("id").filter(|id| !id.is_empty());
+    let id = id.map_or_else(|| format!("{WEB_SEARCH}_{at}"), str::to_owned);
+    let action = item.get("action").filter(|action| action.is_object());
+    let tool_call = ToolCall {
+        id: id.clone(),
+        name: WEB_SEARCH.to_owned(),
+        args: to_raw_value(action.unwrap_or(&json!({}))).unwrap_or_else(|_| RawValue::NULL.to_owned()),
+    };
+    let result = Event::ToolResult {
+        tool_call_id: id,
+        // What was found is known to the model alone.
+        content: String::new(),
+        is_error: text("status") == Some("failed"),
+    };
+    [Event::ToolCall { tool_call }, result]
 }
 
 fn is_call(item: &Value, id: &str) -> bool {

@@ -34,8 +34,8 @@ pub struct RecallScope<'a> {
 }
 
 impl RecallScope<'_> {
-    /// The beginning of the fingerprints of its threads. The effort and the schema of the answer may change within a
-    /// conversation.
+    /// The beginning of the fingerprints of its threads. The effort, searches of the web and the schema of the answer may
+    /// change within a conversation.
     pub fn chain(&self) -> Chain {
         let Setup {
             system,
@@ -44,6 +44,7 @@ impl RecallScope<'_> {
             effort: _,
             tools,
             form,
+            searches_web: _,
             output: _,
         } = &*self.key.setup;
         let told = (system, own_instructions, tools.declared(), form);

@@ -18,7 +18,6 @@ const THREAD: &[(&str, Fixed)] = &[
     // A small limit of the user's would make each longer thread a summary, by another request.
     ("model_auto_compact_token_limit", Fixed::Unlimited),
     ("notify", Fixed::NoList),
-    ("web_search", Fixed::Text("disabled")),
     ("project_doc_max_bytes", Fixed::Zero),
     ("include_environment_context", Fixed::Off),
     ("include_permissions_instructions", Fixed::Off),
@@ -141,10 +140,17 @@ impl UserConfig {
     }
 
     /// The settings of a thread whose stream may be silent for `silence`. Tools are functions, or in a namespace that codex never
-    /// hides.
-    pub fn thread_settings(&self, silence: Duration, namespace: Option<&str>) -> Map<String, Value> {
+    /// hides; the model may search the web if the thread `searches_web`.
+    pub fn thread_settings(
+        &self,
+        silence: Duration,
+        namespace: Option<&str>,
+        searches_web: bool,
+    ) -> Map<String, Value> {
         let fixed = THREAD.iter().map(|(name, value)| ((*name).to_owned(), value.value()));
         let mut settings: Map<String, Value> = fixed.collect();
+        let web_search = if searches_web { "live" } else { "disabled" };
+        settings.insert("web_search".to_owned(), json!(web_search));
         for server in &self.servers {
             settings.insert(format!("mcp_servers.{}.enabled", key(server)), json!(false));
         }
@@ -220,7 +226,7 @@ mod tests {
             json!({"model": "m", "model_provider": "mine", "model_providers": {"mine": {"name": "mine"}},
                                  "mcp_servers": {"one": {}, "a b": {}}}),
         );
-        let settings = mine.thread_settings(SILENCE, None);
+        let settings = mine.thread_settings(SILENCE, None, false);
         assert_eq!(mine.thread_provider(), None);
         assert_eq!(settings["model_providers.mine.request_max_retries"], json!(0));
         assert_eq!(settings["model_providers.mine.stream_idle_timeout_ms"], json!(5000));
@@ -233,7 +239,7 @@ mod tests {
     fn the_vendors_own_is_asked_through_an_entry_of_ours() {
         for provider in [Value::Null, json!("openai")] {
             let vendors = config(json!({"model_provider": provider, "openai_base_url": "http://127.0.0.1:1/v1"}));
-            let settings = vendors.thread_settings(SILENCE, None);
+            let settings = vendors.thread_settings(SILENCE, None, false);
             assert_eq!(vendors.thread_provider(), Some("df"));
             assert_eq!(settings["model_providers.df"]["requires_openai_auth"], json!(true));
             assert_eq!(
@@ -241,7 +247,7 @@ mod tests {
                 json!("http://127.0.0.1:1/v1")
             );
         }
-        let settings = config(json!({})).thread_settings(SILENCE, Some("df"));
+        let settings = config(json!({})).thread_settings(SILENCE, Some("df"), false);
         assert_eq!(settings["model_providers.df"].get("base_url"), None);
         assert_eq!(
             settings["features.code_mode.direct_only_tool_namespaces"],
@@ -251,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_built_in_provider_that_is_not_the_vendors_is_left_alone() {
-        let settings = config(json!({"model_provider": "ollama"})).thread_settings(SILENCE, None);
+        let settings = config(json!({"model_provider": "ollama"})).thread_settings(SILENCE, None, false);
         assert!(!settings.keys().any(|name| name.starts_with("model_providers")));
     }
 
@@ -265,7 +271,7 @@ mod tests {
     /// From the recording `codex-app-server/thread-config-bad`.
     #[test]
     fn the_setting_that_a_version_refuses_is_found() {
-        let settings = UserConfig::default().thread_settings(SILENCE, None);
+        let settings = UserConfig::default().thread_settings(SILENCE, None, false);
         let refusal =
             "failed to load configuration: invalid type: string \"x\", expected a boolean\nin `agents.enabled`\n";
         assert_eq!(refused_setting(refusal, &settings).as_deref(), Some("agents.enabled"));

@@ -22,6 +22,8 @@ pub struct Setup {
     pub tools: Tools,
     /// The way in which the tools are offered.
     pub form: CodexForm,
+    /// True if the model may search the web.
+    pub searches_web: bool,
     /// The schema of the answer, sent with every turn.
     pub output: Option<Value>,
 }
@@ -36,6 +38,7 @@ impl Setup {
             effort: None,
             tools: tools::declare(tools),
             form: CodexForm::Functions,
+            searches_web: false,
             output: None,
         }
     }
@@ -50,6 +53,12 @@ impl Setup {
     #[must_use]
     pub fn with_form(self, form: CodexForm) -> Setup {
         Setup { form, ..self }
+    }
+
+    /// This setup with, or without, searches of the web.
+    #[must_use]
+    pub fn with_web_search(self, searches_web: bool) -> Setup {
+        Setup { searches_web, ..self }
     }
 
     /// This setup with the level of reasoning `effort`.

@@ -90,7 +90,7 @@ impl CodexSession {
         let (service, setup) = (Arc::clone(&self.service), Arc::clone(&self.setup));
         let silence = self.silence;
         let namespace = setup.namespace();
-        let mut settings = service.config.thread_settings(silence, namespace);
+        let mut settings = service.config.thread_settings(silence, namespace, setup.searches_web);
         for name in service.refused_settings() {
             settings.remove(&name);
         }

@@ -82,7 +82,7 @@ const SERIALIZED = Object.freeze([
     "sessions",
     "maxBuffer",
   ],
-  ...["maxConcurrency", "retry", "reasoning", "onUnsupported", "quota", "budget", "login"],
+  ...["maxConcurrency", "retry", "reasoning", "webSearch", "onUnsupported", "quota", "budget", "login"],
 ]);
 
 /**
@@ -215,6 +215,7 @@ function readCall(options, defaults) {
       record: options.record,
       model: options.model,
       reasoning: options.reasoning,
+      webSearch: options.webSearch,
       onUnsupported: options.onUnsupported,
       outputSchema: options.outputSchema ?? readResponseFormat(options.response_format),
       toolChoice: readToolChoice(options.tool_choice),

@@ -10,8 +10,10 @@ use http::uri::{Authority, Scheme, Uri};
 use serde_json::{Map, Value};
 
 use super::PROVIDER;
-use crate::choices::{self, CallChoices, Choices, EXTRA_BODY};
+use crate::capability::Feature;
+use crate::choices::{self, CallChoices, Choices, EXTRA_BODY, OnUnsupported};
 use crate::options::{self, Kind, OptionSpec};
+use crate::support;
 use dfp_model::budget::Budget;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::retry::Policy;
@@ -59,6 +61,7 @@ const SPECS: &[OptionSpec] = &[
     option("id", Kind::Text),
     choices::REASONING,
     choices::MAX_OUTPUT_TOKENS,
+    choices::WEB_SEARCH,
     choices::ON_UNSUPPORTED,
     options::TIMEOUT,
     options::IDLE_TIMEOUT,
@@ -129,6 +132,8 @@ pub struct Settings {
     pub quota: Option<QuotaWait>,
     /// `budget`: how much may be used in a window of time.
     pub budget: Option<Budget>,
+    /// `webSearch`, which no call gets: `onUnsupported` says that each is to be warned.
+    pub web_search: bool,
 }
 
 /// The source of the key.
@@ -174,6 +179,11 @@ impl Settings {
     /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
     pub fn parse(json: &str) -> Result<Settings, Box<ProviderError>> {
         let map = options::checked(PROVIDER, SPECS, json)?;
+        if map.get(choices::WEB_SEARCH.name) == Some(&Value::Bool(true))
+            && choices::on_unsupported(&map) != Some(OnUnsupported::Warn)
+        {
+            return Err(Box::new(no_web_search(PROVIDER)));
+        }
         read(&map).map_err(|reason| Box::new(ProviderError::new(PROVIDER, Code::InvalidOption, reason)))
     }
 
@@ -224,6 +234,16 @@ impl Settings {
     }
 }
 
+/// The error of a call of the API `id` that wants searches of the web: chat completions have no such tool.
+pub fn no_web_search(id: &str) -> ProviderError {
+    ProviderError::new(
+        id,
+        Code::UnsupportedOption,
+        support::refusal(Feature::WebSearch, id, None),
+    )
+    .with_hint(support::HINT)
+}
+
 /// Scheme, host and port of `uri`.
 pub fn origin(uri: &Uri) -> String {
     let scheme = uri.scheme_str().unwrap_or_default();
@@ -271,6 +291,7 @@ fn read(map: &Map<String, Value>) -> Result<Settings, String> {
         retry: options::retry(map),
         quota: options::quota(map),
         budget: options::budget(map)?,
+        web_search: map.get(choices::WEB_SEARCH.name) == Some(&Value::Bool(true)),
     })
 }
 

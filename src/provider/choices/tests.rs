@@ -14,6 +14,7 @@ fn choices(value: &Value) -> Choices {
 fn what_a_call_chooses_is_read() {
     let all = json!({
         "model": "m", "reasoning": {"effort": "low"}, "maxOutputTokens": 5, "stop": ["END"], "temperature": 0.25,
+        "webSearch": true,
         "toolChoice": {"name": "add"}, "onUnsupported": "warn",
     });
     let expected = CallChoices {
@@ -23,6 +24,7 @@ fn what_a_call_chooses_is_read() {
             max_output_tokens: Some(5),
             stop: Some(vec!["END".to_owned()]),
             temperature: Number::from_f64(0.25),
+            web_search: Some(true),
         },
         tool_choice: Some(ToolChoice::Tool("add".to_owned())),
         on_unsupported: Some(OnUnsupported::Warn),

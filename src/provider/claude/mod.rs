@@ -32,6 +32,9 @@ const MCP_FILE: &str = "mcp.json";
 /// The name of the private file with our settings.
 const SETTINGS_FILE: &str = "settings.json";
 
+/// The CLI's own tool for searching the web.
+const WEB_SEARCH: &str = "WebSearch";
+
 /// The variable with an effort that wins over all others.
 pub const EFFORT_LEVEL: &str = "CLAUDE_CODE_EFFORT_LEVEL";
 
@@ -257,7 +260,13 @@ pub static CLAUDE: Provider = Provider {
             &[Lit("--setting-sources"), Lit("user")],
         ),
         // Not optional: with tools, the run would not be that of a model alone.
-        flag(&[When::Isolated, When::ToolsOff], &[Lit("--tools"), Lit("")]),
+        flag(
+            &[When::Isolated, When::ToolsOff, When::NoWebSearch],
+            &[Lit("--tools"), Lit("")],
+        ),
+        // The one tool of its own that a caller may want: it has no other way out, and finds no file (CLI-FACTS, CLAUDE-SESSIONS 4).
+        flag(&[When::WebSearch, When::ToolsOff], &[Lit("--tools"), Lit(WEB_SEARCH)]),
+        flag(&[When::WebSearch], &[Lit("--allowedTools"), Lit(WEB_SEARCH)]),
         optional(&[When::Isolated, When::ToolsOff], &[Lit("--strict-mcp-config")]),
         optional(&[When::Isolated], &[Lit("--no-session-persistence")]),
         // A live session gets its system prompt with the handshake. What begins with "/" is guarded there as well.
@@ -441,6 +450,7 @@ pub static CLAUDE: Provider = Provider {
         print: CAPABILITIES,
         live: Some(CAPABILITIES),
     },
+    web_search: Some(WEB_SEARCH),
     efforts: &["low", "medium", "high", "xhigh", "max"],
     models: MODELS,
     mcp: McpClient {
@@ -564,6 +574,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     ),
     stop: NATIVE.but("`CLAUDE_CODE_EXTRA_BODY`"),
     temperature: UNSUPPORTED.but("the CLI has no such option, and models that think refuse it"),
+    web_search: NATIVE.but("the CLI's `WebSearch`, with one more request for each search"),
     login: NATIVE.but("`CLAUDE_CONFIG_DIR`"),
     ..Capabilities::LEAST
 };

@@ -45,6 +45,9 @@ const MODELS: Models = Models {
     takes_image_urls: false,
 };
 
+/// The tool of its API's own for searching the web, as events name it.
+pub const WEB_SEARCH: &str = "web_search";
+
 /// The codex CLI.
 pub static CODEX: Provider = Provider {
     id: Cow::Borrowed("codex"),
@@ -96,8 +99,12 @@ pub static CODEX: Provider = Provider {
         ),
         // An override that codex does not know is no error; a feature that it does not know is (CLI-FACTS 2).
         flag(
-            &[When::Print, When::ToolsOff],
+            &[When::Print, When::ToolsOff, When::NoWebSearch],
             &[Lit("-c"), Lit("web_search=\"disabled\"")],
+        ),
+        flag(
+            &[When::Print, When::WebSearch],
+            &[Lit("-c"), Lit("web_search=\"live\"")],
         ),
         flag(
             &[When::Print, When::ToolsOff],
@@ -232,6 +239,7 @@ pub static CODEX: Provider = Provider {
         }),
     },
     models: MODELS,
+    web_search: Some(WEB_SEARCH),
     mcp: McpClient {
         call_id: Some("callId"),
         ..McpClient::PLAIN
@@ -374,6 +382,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     result_images: NATIVE,
     reasoning_out: NATIVE,
     reasoning_effort: NATIVE.but("`model_reasoning_effort`"),
+    web_search: NATIVE.but("`web_search` of its API"),
     login: NATIVE.but("`CODEX_HOME`"),
     ..Capabilities::LEAST
 };

@@ -16,6 +16,7 @@ pub const CAPABILITIES: Capabilities = Capabilities {
     max_output_tokens: NATIVE.but("as `max_tokens`, or what `maxTokensField` says"),
     stop: NATIVE,
     temperature: NATIVE,
+    web_search: UNSUPPORTED,
     quota_wait: EMULATED,
     login: UNSUPPORTED.but("a provider object per `apiKey` is the same"),
 };

@@ -226,6 +226,7 @@ fn reads_by_itself(provider: &Provider, map: &Map<String, Value>) -> bool {
     let configured = map.get("config").and_then(Value::as_object);
     provider.is_agent()
         || is_off("disableBuiltInTools")
+        || map.get(choices::WEB_SEARCH.name) == Some(&Value::Bool(true))
         || (provider.defaults.ignore_user_config && is_off("ignoreUserConfig"))
         || configured.is_some_and(|own| config.iter().any(|key| own.contains_key(*key)))
         || texts(map, "extraArgs").iter().any(is_reading)

@@ -286,5 +286,6 @@ pub const COMMON: &[OptionSpec] = &[
     choices::MAX_OUTPUT_TOKENS,
     choices::STOP,
     choices::TEMPERATURE,
+    choices::WEB_SEARCH,
     choices::ON_UNSUPPORTED,
 ];

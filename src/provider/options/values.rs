@@ -269,8 +269,14 @@ impl Options {
     /// Returns the options of a call that makes these choices.
     #[must_use]
     pub fn with_choices(&self, choices: Choices) -> Options {
+        // As with a provider whose model always searches (`read`): what it finds stands in no thread, and may be quoted.
+        let text_tool_calls = match self.text_tool_calls {
+            TextToolCalls::Unquoted if choices.searches_web() && !self.choices.searches_web() => TextToolCalls::Marked,
+            form => form,
+        };
         Options {
             choices,
+            text_tool_calls,
             ..self.clone()
         }
     }

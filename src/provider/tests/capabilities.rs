@@ -281,6 +281,7 @@ fn every_feature_has_a_field_of_its_own() {
             Feature::MaxOutputTokens => &mut can.max_output_tokens,
             Feature::Stop => &mut can.stop,
             Feature::Temperature => &mut can.temperature,
+            Feature::WebSearch => &mut can.web_search,
             Feature::QuotaWait => &mut can.quota_wait,
             Feature::Login => &mut can.login,
         };

@@ -20,7 +20,7 @@ use dfp_exchange::http::client::Client;
 use dfp_exchange::http::{HttpExchange, HttpRequest};
 use dfp_exchange::script::{ScriptExchange, ScriptRequest};
 use dfp_model::error::{Code, ProviderError, clip};
-use dfp_model::event::RunInfo;
+use dfp_model::event::{Event, RunInfo};
 use dfp_model::message::{Message, ToolSpec};
 use dfp_model::retry::Policy;
 use dfp_model::retry::quota::QuotaWait;
@@ -40,6 +40,8 @@ use dfp_text::toolcall::TextCalls;
 pub(super) struct ApiCall<'a> {
     pub question: ApiQuestion,
     pub engine: &'a ApiEngine,
+    /// The warning about a choice that was left out.
+    pub left_out: Option<Event>,
     /// The connections to the server; `None` if a script answers.
     pub client: Option<&'a Client>,
     pub key: Option<&'a Secret>,
@@ -268,7 +270,7 @@ impl ApiCall<'_> {
             opening: Some(AttemptStart {
                 message: "started",
                 fields: json!({"attempt": number, "stream": settings.stream, "bytes": question.body.len()}),
-                notes: Vec::new(),
+                notes: self.left_out.iter().filter(|_| number == 1).cloned().collect(),
             }),
         };
         let Some(client) = self.client else {

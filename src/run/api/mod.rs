@@ -30,7 +30,10 @@ use dfp_model::listed_model::ListedModel;
 use dfp_process::{Vars, limit};
 use dfp_provider::api::PROVIDER;
 use dfp_provider::api::content::ACCEPTS;
-use dfp_provider::api::settings::{Key, Settings};
+use dfp_provider::api::settings::{Key, Settings, no_web_search};
+use dfp_provider::capability::Feature;
+use dfp_provider::choices::OnUnsupported;
+use dfp_provider::support;
 use dfp_text::redact;
 use dfp_text::redact::{Redactor, Secret};
 use dfp_text::schema::strict;
@@ -273,6 +276,15 @@ impl ApiEngine {
             let names = tools.iter().map(|tool| tool.name.as_str());
             choice.check(names).map_err(invalid)?;
         }
+        let searches_web = choices.choices.web_search.unwrap_or(self.settings.web_search);
+        let is_warned = choices
+            .on_unsupported
+            .map_or(self.settings.web_search, |on| on == OnUnsupported::Warn);
+        if searches_web && !is_warned {
+            return Err(Box::new(no_web_search(self.id())));
+        }
+        let left_out =
+            searches_web.then(|| choices::left_out_warning(support::refusal(Feature::WebSearch, self.id(), None)));
         let (of_engine, of_env) = (Arc::clone(&self), surroundings.clone());
         let redactor = record::lazy_redactor(move || of_env.redactor(&of_engine.settings));
         let (key, client) = self.connect(surroundings).await?;
@@ -297,6 +309,7 @@ impl ApiEngine {
         let mut of_api = ApiCall {
             question,
             engine: &self,
+            left_out,
             client: client.as_ref(),
             redactor: self.settings.redactor(key.as_ref()),
             key: key.as_ref(),

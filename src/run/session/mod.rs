@@ -304,7 +304,9 @@ async fn turn<F: Form>(
         fields,
         notes: told.chain(notes).chain(reading.notes.iter().cloned()).collect(),
     };
-    let fold = Fold::new(request.call_ids.clone(), reading.text_calls.clone()).with_listener(sink.has_listener());
+    let fold = Fold::new(request.call_ids.clone(), reading.text_calls.clone())
+        .with_own_tool(request.own_tool(engine))
+        .with_listener(sink.has_listener());
     run_attempt(attempt.attempt(engine_used, sent, fold, opening), turn, info).await
 }
 

@@ -6,6 +6,8 @@
 //! An item of type `error` and a top-level `error` that says "Reconnecting..." are not failures: only `turn.failed` is, or an
 //! `error` after which the process ends.
 
+use std::collections::HashMap;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -82,6 +84,40 @@ struct CodexError<'a> {
     content: Option<&'a RawValue>,
 }
 
+/// A search of the web, which the API has made itself.
+#[derive(Debug)]
+struct WebSearch {
+    id: String,
+    query: String,
+}
+
+impl WebSearch {
+    /// The search in `item`, if it is one. 0.169.0 writes its `id` twice, which only a map takes.
+    fn of(item: &RawValue) -> Option<WebSearch> {
+        // Other items are spared the reading.
+        if !item.get().contains("\"web_search\"") {
+            return None;
+        }
+        let fields: HashMap<String, &RawValue> = serde_json::from_str(item.get()).ok()?;
+        let text = |name: &str| word(fields.get(name).copied()).unwrap_or_default().into_owned();
+        (text("type") == "web_search").then(|| WebSearch {
+            id: text("id"),
+            query: text("query"),
+        })
+    }
+
+    /// Tells of it as a call of the CLI's own. What was found is known to the model alone.
+    fn tell(self, out: &mut Out) {
+        let args = serde_json::value::to_raw_value(&serde_json::json!({"query": self.query})).ok();
+        out.event(tool_call(self.id.clone(), "web_search".to_owned(), args.as_deref()));
+        out.event(Event::ToolResult {
+            tool_call_id: self.id,
+            content: String::new(),
+            is_error: false,
+        });
+    }
+}
+
 impl Format for Codex {
     fn object(&mut self, json: &str, out: &mut Out) -> Verdict {
         typed_line(
@@ -100,11 +136,15 @@ impl Format for Codex {
                         });
                     }
                     "turn.started" => self.end_turn(out),
-                    "item.started" | "item.completed" => {
-                        if let Some(item) = fields.read::<CodexItem>("item", line.item) {
-                            self.item(&item, kind == "item.completed", json, fields, out);
+                    "item.started" | "item.completed" => match (line.item.and_then(WebSearch::of), kind) {
+                        (Some(search), "item.completed") => search.tell(out),
+                        (Some(_), _) => out.other(kind, json),
+                        (None, _) => {
+                            if let Some(item) = fields.read::<CodexItem>("item", line.item) {
+                                self.item(&item, kind == "item.completed", json, fields, out);
+                            }
                         }
-                    }
+                    },
                     "turn.completed" => {
                         if let Some(overcome) = self.trouble.take() {
                             out.warning(CLI_WARNING, overcome.message);
@@ -281,6 +321,8 @@ mod tests {
             {"type":"item.started","item":{"id":"2","type":"command_execution","command":"ls \"a\"","status":"in_progress"}}
             {"type":"item.completed","item":{"id":"2","type":"command_execution","command":"ls \"a\"","aggregated_output":"\u001b[1ma\n","status":"failed"}}
             {"type":"item.completed","item":{"id":"3","type":"mcp_tool_call","server":"df","tool":"add","arguments":{"b":1,"a":2},"result":{"content":[{"type":"text","text":"3"}]},"status":"completed"}}
+            {"type":"item.started","item":{"id":"item_6","type":"web_search","id":"6","query":"","action":{"type":"other"}}}
+            {"type":"item.completed","item":{"id":"item_6","type":"web_search","id":"6","query":"news","action":{"type":"search","query":"news"}}}
             {"type":"item.completed","item":{"id":"4","type":"todo_list","items":[]}}
             {"type":"item.completed","item":{"id":"5","agent_message":{"text":"Done."}}}
             {"type":"turn.completed"}"#;
@@ -295,6 +337,9 @@ mod tests {
                 "result true a\n",
                 r#"call 3 mcp__df__add {"b":1,"a":2}"#,
                 r#"result false [{"type":"text","text":"3"}]"#,
+                "other item.started",
+                r#"call 6 web_search {"query":"news"}"#,
+                "result false ",
                 "other item.completed/todo_list",
                 "text Done.",
                 "message 5 Done.",

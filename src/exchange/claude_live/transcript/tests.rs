@@ -259,6 +259,7 @@ fn remembered(key: &SessionKey<Setup>) -> Memory {
             id: "msg_1".to_owned(),
             model: "claude-sonnet-5-5".to_owned(),
             content: content.as_array().unwrap().clone(),
+            results: Vec::new(),
         }],
         calls,
         effort: Some("low".to_owned()),
