@@ -6,20 +6,18 @@ import { formOf, LIVE } from "../support/ai-sdk.mjs";
 
 const schema = z.object({ city: z.string(), degrees: z.number() });
 const VALUE = { city: "Oslo", degrees: -3 };
-/** What claude's model calls to give a value; codex's writes it. */
-const given = (cli: string, value: object) =>
-  cli === "claude" ? { tool: { name: "StructuredOutput", args: value } } : { text: JSON.stringify(value) };
+const given = (value: object) => ({ text: JSON.stringify(value) });
 
-describe.each(LIVE)("$name", ({ start, cli }) => {
+describe.each(LIVE)("$name", ({ start }) => {
   it("an object is a value of the schema", async () => {
-    const { model } = await start([given(cli, VALUE), { text: "Done." }], { mayRunOut: true });
+    const { model } = await start([given(VALUE), { text: "Done." }], { mayRunOut: true });
     const result = await generateText({ model: model(), output: Output.object({ schema }), prompt: "Oslo?" });
     expect(result.output).toEqual(VALUE);
     expect(result.text).toBe(JSON.stringify(VALUE));
   });
 
   it("streams as one value that was checked", async () => {
-    const { model } = await start([given(cli, VALUE), { text: "Done." }], { mayRunOut: true });
+    const { model } = await start([given(VALUE), { text: "Done." }], { mayRunOut: true });
     const result = streamText({ model: model(), output: Output.object({ schema }), prompt: "Oslo?" });
     const values: unknown[] = [];
     for await (const value of result.partialOutputStream) values.push(value);
@@ -29,7 +27,7 @@ describe.each(LIVE)("$name", ({ start, cli }) => {
 
   it("calls come first, the value last", async () => {
     const call = { id: "call_1", name: "weather", args: { city: "Oslo" } };
-    const { model } = await start([{ calls: [call] }, given(cli, VALUE), { text: "Done." }], { mayRunOut: true });
+    const { model } = await start([{ calls: [call] }, given(VALUE), { text: "Done." }], { mayRunOut: true });
     const weather = tool({ inputSchema: z.object({ city: z.string() }), execute: () => -3 });
     const result = await generateText({
       model: model(),

@@ -145,7 +145,8 @@ describe.each(["newest", "oldest"] as const)("claude %s", { timeout: 120_000 }, 
 
   it.each(["live", "print"] as const)("an answer by a schema is the model's own, in %s form", async (engine) => {
     const answer = { type: "tool_use", id: "toolu_so", name: "StructuredOutput", input: ARGS };
-    const { options } = await withClaude({ which, engine, script: () => ({ content: [answer] }) });
+    const said = engine === "live" ? { text: JSON.stringify(ARGS) } : { content: [answer] };
+    const { options } = await withClaude({ which, engine, script: () => said });
     const outputSchema = { ...schema, required: NAMES };
     const { reply } = await ask(createProvider({ ...options, includePartialMessages: true } as never), ["go"], {
       outputSchema,

@@ -5,20 +5,45 @@ import { describe, expect, it } from "vitest";
 import { createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
 import { ask, told } from "../support/live.mjs";
 
-const CHOICES: Pick<InvokeOptions, "reasoning" | "maxOutputTokens" | "stop">[] = [
-  {},
-  { reasoning: { effort: "low" }, maxOutputTokens: 777, stop: ["END"] },
-  {},
-  { reasoning: { effort: "high" } },
-  { maxOutputTokens: 777 },
+type Choices = Pick<InvokeOptions, "reasoning" | "maxOutputTokens" | "stop">;
+
+const outputSchema = {
+  type: "object",
+  properties: { city: { type: "string" }, degrees: { type: "integer", minimum: -90 } },
+  required: ["city"],
+};
+/** The schema as the API takes it. */
+const FORMAT = {
+  type: "json_schema",
+  schema: {
+    type: "object",
+    properties: {
+      city: { type: "string" },
+      degrees: { type: "integer", description: 'It has to fit {"minimum":-90}' },
+    },
+    required: ["city"],
+    additionalProperties: false,
+  },
+};
+const OSLO = { city: "Oslo", degrees: -3 };
+
+/** What calls choose that a provider may choose as well, and whether their answer has a schema. */
+const CALLS: [Choices, boolean?][] = [
+  [{}],
+  [{ reasoning: { effort: "low" }, maxOutputTokens: 777, stop: ["END"] }],
+  [{}, true],
+  [{}],
+  [{ reasoning: { effort: "high" } }, true],
+  [{ maxOutputTokens: 777 }],
 ];
 
 describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
-  it("takes on effort, output limit and stop texts in place, and gives them up again", async () => {
-    const script = () => ({
+  it("takes on effort, output limit, stop texts and a schema in place, and gives them up again", async () => {
+    // biome-ignore lint/suspicious/noExplicitAny: the body of an API's request
+    const script = ({ body }: { body: any }) => ({
       content: [
         { type: "thinking", thinking: "T", signature: "S=" },
-        { type: "text", text: "ok" },
+        { type: "text", text: body.output_config.format ? JSON.stringify(OSLO) : "ok" },
       ],
     });
     // What the user's variables say is in force where a call says nothing.
@@ -28,23 +53,30 @@ describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
     const provider = createProvider(own);
     const thread = [];
     const pids = new Set<number>();
-    for (const [turn, choices] of CHOICES.entries()) {
+    for (const [turn, [choices, hasSchema]] of CALLS.entries()) {
       thread.push(new HumanMessage(`turn ${turn}`));
-      const { pid, message, run, reply, warnings } = await ask(provider, thread, choices);
+      const asked = await ask(provider, thread, { ...choices, ...(hasSchema && { outputSchema }) });
+      const { pid, message, run, reply, warnings } = asked;
       expect([run?.session, warnings]).toEqual([turn === 0 ? "new" : "continued", []]);
       if (choices.reasoning) expect(reply.thinking).toBe("T");
+      expect(reply.structured).toEqual(hasSchema ? OSLO : undefined);
       pids.add(pid);
       thread.push(message);
     }
     expect(pids.size).toBe(1);
     await provider.close();
     const inPlace = api.requests.map(({ body }) => body);
-    for (const [turn, choices] of CHOICES.entries()) {
+    // One request for each call.
+    expect(inPlace).toHaveLength(CALLS.length);
+    for (const [turn, [choices, hasSchema]] of CALLS.entries()) {
       const { messages, metadata: _, ...request } = inPlace[turn] ?? {};
       if (turn > 0) expect(told({ messages }).slice(0, 2 * turn - 1)).toEqual(told(inPlace[turn - 1]));
+      expect([request.output_config.format, request.top_k]).toEqual([hasSchema ? FORMAT : undefined, 3]);
+      expect(request.output_config.effort).toEqual(choices.reasoning?.effort ?? expect.any(String));
+      expect(request.tools ?? []).toEqual([]);
       // A process that is started with these choices.
       const fresh = createProvider({ ...own, ...choices });
-      await fresh.invoke(thread.slice(0, 2 * turn + 1));
+      await fresh.invoke(thread.slice(0, 2 * turn + 1), hasSchema ? { outputSchema } : {});
       await fresh.close();
       const { messages: ofFresh, metadata: __, ...started } = api.requests.at(-1)?.body ?? {};
       expect(request).toEqual(started);

@@ -4,7 +4,7 @@ import type { CliProvider, ProviderEvent, ProviderReply } from "deep-factor-prov
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import type { CliName, Script } from "../support/clis.mjs";
-import { createProvider, MAIN_RUN, sampleOf, withClaude, withCli } from "../support/harness.mjs";
+import { createProvider, MAIN_RUN, sampleOf, VERSIONS, withClaude, withCli } from "../support/harness.mjs";
 
 const outputSchema = z.object({ name: z.string(), age: z.number().int() });
 const ANN = { name: "Ann", age: 3 };
@@ -29,7 +29,73 @@ const answers = (input: object, id = "toolu_1") => ({
   content: [{ type: "tool_use", id, name: "StructuredOutput", input }],
 });
 
-describe.each(MAIN_RUN)("claude %s, %s", TIMEOUT, (which, engine) => {
+describe.each(VERSIONS)("claude %s, live", TIMEOUT, (which) => {
+  async function claude(script: object[]) {
+    const { api, options } = await withClaude({ which, engine: "live", script });
+    return { api, provider: createProvider(options) as unknown as CliProvider };
+  }
+  const formatOf = (request?: { body: { output_config?: { format?: unknown } } }) =>
+    request?.body.output_config?.format;
+
+  it("fits at once, held to the schema by the API, in one request without a tool", async () => {
+    const { api, provider } = await claude([{ text: JSON.stringify(ANN) }]);
+    const { reply, kinds } = await ask(provider);
+    expect(reply).toMatchObject({ structured: ANN, content: JSON.stringify(ANN), toolCalls: [] });
+    expect(kinds.filter((kind) => kind.startsWith("warning"))).toEqual([]);
+    expect(api.requests[0]?.body.tools ?? []).toEqual([]);
+    expect(formatOf(api.requests[0])).toEqual({
+      type: "json_schema",
+      schema: {
+        type: "object",
+        properties: { name: { type: "string" }, age: { type: "integer" } },
+        required: ["name", "age"],
+        additionalProperties: false,
+      },
+    });
+  });
+
+  it("is asked again in the same process for a text that does not fit, and the usage is that of both", async () => {
+    const usage = { input_tokens: 100, output_tokens: 10 };
+    const { api, provider } = await claude([
+      { text: "I'd rather talk.", usage },
+      { text: JSON.stringify(ANN), usage },
+    ]);
+    const { reply, kinds } = await ask(provider);
+    expect(reply).toMatchObject({ structured: ANN, usage: { inputTokens: 200, outputTokens: 20 } });
+    expect(reply?.run?.session).toBe("continued");
+    expect(kinds.filter((kind) => kind === "retry" || kind === "done")).toEqual(["retry", "done"]);
+    expect(formatOf(api.requests[1])).toEqual(formatOf(api.requests[0]));
+    expect(JSON.stringify(api.requests[1]?.body.messages)).toContain(
+      "Your answer does not fit the JSON Schema that it has to fit: the reply is not JSON",
+    );
+  });
+
+  it("never fits", async () => {
+    const { api, provider } = await claude([{ text: '{"name":3}' }, { text: '{"age":"x"}' }]);
+    const { error } = await ask(provider);
+    expect(error).toMatchObject({ code: "OUTPUT_INVALID", attempts: 2, partial: { text: '{"age":"x"}' } });
+    expect(api.requests).toHaveLength(2);
+  });
+});
+
+// What the API can't enforce goes by a tool of the CLI's own, as every schema does in print form.
+const open = {
+  type: "object",
+  properties: { name: { type: "string" }, age: { type: "integer" } },
+  required: ["name", "age"],
+  additionalProperties: { type: "string" },
+};
+const BY_TOOL = sampleOf(
+  [
+    ["newest", "live", open],
+    ["newest", "print", outputSchema],
+    ["oldest", "live", open],
+    ["oldest", "print", outputSchema],
+  ] as const,
+  1,
+);
+
+describe.each(BY_TOOL)("claude %s, %s, by the CLI's own tool", TIMEOUT, (which, engine, schema) => {
   async function claude(script: object[]) {
     const { api, options } = await withClaude({ which, engine, script });
     return { api, provider: createProvider(options) as unknown as CliProvider };
@@ -37,25 +103,25 @@ describe.each(MAIN_RUN)("claude %s, %s", TIMEOUT, (which, engine) => {
 
   it("fits at once, by the CLI's own tool, which nobody else sees", async () => {
     const { api, provider } = await claude([answers(ANN)]);
-    const { reply, kinds } = await ask(provider);
+    const { reply, kinds } = await ask(provider, schema);
     expect(reply).toMatchObject({ structured: ANN, content: JSON.stringify(ANN), toolCalls: [] });
     expect(kinds).not.toContain("tool_call");
     expect(kinds).not.toContain("tool_result");
     const tools = api.requests[0]?.body.tools as { name: string; input_schema: object }[];
     const tool = tools.find(({ name }) => name === "StructuredOutput");
-    expect(tool?.input_schema).toMatchObject({ required: ["name", "age"], additionalProperties: false });
+    expect(tool?.input_schema).toMatchObject({ required: ["name", "age"] });
   });
 
   it("fits when the CLI has asked once more", async () => {
     const { api, provider } = await claude([answers({ name: 3 }), answers(ANN, "toolu_2")]);
-    const { reply } = await ask(provider);
+    const { reply } = await ask(provider, schema);
     expect(reply?.structured).toEqual(ANN);
     expect(JSON.stringify(api.requests[1]?.body.messages)).toContain("Output does not match required schema");
   });
 
   it("never fits", async () => {
     const { api, provider } = await claude([answers({ name: 3 }), answers({ age: "x" }, "toolu_2")]);
-    const { error } = await ask(provider);
+    const { error } = await ask(provider, schema);
     expect(error).toMatchObject({ code: "OUTPUT_INVALID", attempts: 1 });
     expect(error?.partial?.text).toBe('{"name":3}{"age":"x"}');
     expect(api.requests).toHaveLength(2);
@@ -69,14 +135,16 @@ describe.each(MAIN_RUN)("claude %s, %s", TIMEOUT, (which, engine) => {
       { ...answers(ANN), usage },
     ];
     const { api, provider } = await claude(script);
-    const { reply, kinds } = await ask(provider);
+    const { reply, kinds } = await ask(provider, schema);
     expect(reply).toMatchObject({ structured: ANN, usage: { inputTokens: 300, outputTokens: 30 } });
     expect(kinds.filter((kind) => kind === "retry" || kind === "done")).toEqual(["retry", "done"]);
     const asked = JSON.stringify(api.requests[2]?.body.messages);
     expect(asked).toContain("Still talking.");
     expect(asked).toContain("Your answer does not fit the JSON Schema that it has to fit: the reply is not JSON");
   });
+});
 
+describe.each(MAIN_RUN)("claude %s, %s", TIMEOUT, (which, engine) => {
   it("calls tools first, and the value comes last", async () => {
     const live = engine === "live";
     const call = {
@@ -87,8 +155,9 @@ describe.each(MAIN_RUN)("claude %s, %s", TIMEOUT, (which, engine) => {
       const block = { tool_calls: [{ name: "StructuredOutput", args: { city: "Rome" }, id: `${mark}_1` }] };
       return { text: `\`\`\`json\n${JSON.stringify(block)}\n\`\`\`` };
     };
-    const script = live ? [call, answers(ANN, "t2")] : [inWords, { text: JSON.stringify(ANN) }];
-    const { provider } = await claude(script as object[]);
+    const script = [live ? call : inWords, { text: JSON.stringify(ANN) }] as object[];
+    const { options } = await withClaude({ which, engine, script });
+    const provider = createProvider(options) as unknown as CliProvider;
     // A tool of the caller's that is called as the CLI's own is.
     const bound = provider.bindTools([{ name: "StructuredOutput", schema: z.object({ city: z.string() }) }]);
     const first = await bound.invoke(["Who is it?"], { outputSchema });
@@ -239,7 +308,9 @@ it(
   "claude live says that its CLI has left a schema out, and its model learns of it from its first answer",
   TIMEOUT,
   async () => {
-    const [, schema, value] = REFUSED[1] as (typeof REFUSED)[number];
+    const [, refused, value] = REFUSED[1] as (typeof REFUSED)[number];
+    // The API can't enforce it, either.
+    const schema = { ...refused, additionalProperties: true };
     const script = [{ text: "Here it is." }, { text: JSON.stringify(value) }];
     const { api, options } = await withClaude({ engine: "live", script: script as Script });
     const { reply, kinds } = await ask(createProvider(options) as unknown as CliProvider, schema);

@@ -41,7 +41,7 @@ export async function runStructured(print) {
   }
 }
 
-/** An answer as claude's model gives it: by the CLI's own tool. @param {object} input @param {number} index */
-function answer(input, index) {
-  return { content: [{ type: "tool_use", id: `toolu_${index}`, name: "StructuredOutput", input }] };
+/** An answer as claude's model gives it: the API holds its text to the schema. @param {object} value */
+function answer(value) {
+  return { text: JSON.stringify(value) };
 }

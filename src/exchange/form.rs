@@ -29,6 +29,7 @@ use dfp_provider::Guard;
 use dfp_provider::choices::Choices;
 use dfp_provider::command::{CommandLine, PrivateSession};
 use dfp_provider::options::{Options, SystemPrompt};
+use dfp_provider::request_field::RequestField;
 use dfp_text::prompt::Encoding;
 
 /// A call, before it is known which form takes it.
@@ -55,6 +56,21 @@ pub struct CallParts<'a> {
     pub guard: Option<Guard>,
 }
 
+/// A field that a call puts into the requests of its session.
+#[derive(Debug, Clone)]
+pub struct SentField {
+    pub field: &'static RequestField,
+    /// Its value, as JSON.
+    pub value: String,
+}
+
+/// The setup of a call that sends no field of these names.
+#[derive(Debug)]
+struct OtherSetup<T> {
+    without: Vec<&'static str>,
+    setup: Arc<T>,
+}
+
 /// A call in the shape that a session with setup `T` takes.
 #[derive(Debug)]
 pub struct SessionCall<T> {
@@ -65,6 +81,10 @@ pub struct SessionCall<T> {
     pub callers: Arc<SessionThread>,
     /// The setup of the call's session.
     pub setup: Arc<T>,
+    /// The fields that the setup puts into the requests of the session.
+    pub fields: Vec<SentField>,
+    /// The setups without some of these fields.
+    others: Vec<OtherSetup<T>>,
     /// The options of the process that the call itself chose.
     pub choices: Option<Choices>,
     /// The encoding of a thread that can't be sent natively.
@@ -86,6 +106,31 @@ impl<T> SessionCall<T> {
             .iter()
             .rev()
             .any(|message| message.role == Role::Ai)
+    }
+
+    /// This call without the fields of these names; `None` if it has none of them.
+    pub fn without(&self, names: &[&'static str]) -> Option<SessionCall<T>> {
+        let is_left_out = |sent: &&SentField| names.contains(&sent.field.name);
+        let without: Vec<&str> = self
+            .fields
+            .iter()
+            .filter(is_left_out)
+            .map(|sent| sent.field.name)
+            .collect();
+        let other = self.others.iter().find(|other| other.without == without)?;
+        Some(SessionCall {
+            thread: Arc::clone(&self.thread),
+            note: self.note.clone(),
+            callers: Arc::clone(&self.callers),
+            setup: Arc::clone(&other.setup),
+            fields: self.fields.iter().filter(|sent| !is_left_out(sent)).cloned().collect(),
+            others: Vec::new(),
+            choices: self.choices.clone(),
+            encoding: self.encoding,
+            guard: self.guard,
+            prompt: Arc::clone(&self.prompt),
+            file: self.file.clone(),
+        })
     }
 
     /// Makes a call of `prompt`, or of the session in `file` that it has become, with `options`, of which `choices` are the
@@ -118,14 +163,26 @@ impl<T> SessionCall<T> {
     /// Makes a call of `parts` as `F` takes it.
     pub fn new<F: Form<Session: Session<Setup = T>>>(parts: CallParts<'_>) -> SessionCall<T> {
         let thread = Arc::new(SessionThread::with(parts.messages, F::SYSTEM_MESSAGES));
-        let setup = F::setup(&SetupParts {
-            system: thread.system(),
-            tools: parts.tools,
-            options: parts.options,
-            choices: parts.choices.as_ref(),
-            own: parts.own,
-            output: parts.output,
+        let setup_without = |refused: &[&str]| {
+            F::setup(&SetupParts {
+                system: thread.system(),
+                tools: parts.tools,
+                options: parts.options,
+                choices: parts.choices.as_ref(),
+                own: parts.own,
+                output: parts.output,
+                refused,
+            })
+        };
+        let setup = setup_without(&[]);
+        let fields = F::sent_fields(&setup);
+        let others = (1..1_usize << fields.len()).map(|chosen| {
+            let left_out = fields.iter().enumerate().filter(|(at, _)| chosen >> at & 1 == 1);
+            let without: Vec<&str> = left_out.map(|(_, sent)| sent.field.name).collect();
+            let setup = Arc::new(setup_without(&without));
+            OtherSetup { without, setup }
         });
+        let others: Vec<_> = others.collect();
         let callers = parts
             .callers
             .map(|callers| Arc::new(SessionThread::with(callers.to_vec(), F::SYSTEM_MESSAGES)));
@@ -134,6 +191,8 @@ impl<T> SessionCall<T> {
             thread,
             note: parts.note,
             setup: Arc::new(setup),
+            others,
+            fields,
             choices: parts.choices,
             encoding: parts.encoding,
             guard: parts.guard,
@@ -266,6 +325,11 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
     /// The setup of the session that a call needs.
     fn setup(parts: &SetupParts<'_>) -> SetupOf<Self>;
 
+    /// The fields that `setup` puts into requests, where another setup would do without them.
+    fn sent_fields(_setup: &SetupOf<Self>) -> Vec<SentField> {
+        Vec::new()
+    }
+
     /// The options of a process for sessions with this setup; `choices` are those of a call.
     fn options(setup: Option<&SetupOf<Self>>, choices: Option<&Choices>) -> ProcessOptions;
 
@@ -318,6 +382,7 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
             choices: None,
             own: &next.options.choices,
             output: SessionOutput::Text,
+            refused: &[],
         }))
     }
 

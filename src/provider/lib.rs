@@ -36,6 +36,7 @@ pub mod options;
 pub mod output;
 pub mod places;
 pub mod qwen;
+pub mod request_field;
 pub mod support;
 pub mod tool_form;
 pub mod user_rule;

@@ -39,6 +39,8 @@ struct Facts {
     refused_flags: HashMap<String, Instant>,
     /// The schemas that it has refused, by the hashes of their texts: when, and why.
     refused_schemas: HashMap<u64, (Instant, String)>,
+    /// The refusals of the API behind it, which hold as long as this process lives.
+    of_api: HashSet<ApiRefusal>,
     /// The support of each engine, as far as it was observed.
     engines: HashMap<EngineUsed, Remembered>,
     /// The engines that have given a reply.
@@ -114,6 +116,42 @@ pub fn remember_refused_schema(binary: &Binary, schema: &str, reason: &str) {
     }
     if refused.len() < MAX_SCHEMAS {
         refused.insert(hash_of(schema), (now, reason.to_owned()));
+    }
+}
+
+/// A refusal of the API behind a binary, for one model.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ApiRefusal {
+    /// The API does not take this field of a request.
+    OfField(String, &'static str),
+    /// The API does not take this value of the field: a hash of its text.
+    OfValue(String, &'static str, u64),
+    /// A refusal that names no field is no field's fault: the call was refused without the fields, too.
+    Unrelated(String),
+}
+
+impl ApiRefusal {
+    /// The refusal of `value` in `field` for `model`.
+    pub fn of_value(model: &str, field: &'static str, value: &str) -> ApiRefusal {
+        ApiRefusal::OfValue(model.to_owned(), field, hash_of(value))
+    }
+}
+
+/// The number of refusals of an API that are remembered for one binary. Beyond it, calls are refused once more before they are made in
+/// the other way.
+const MAX_API_REFUSALS: usize = 256;
+
+/// Returns whether `refusal` is known of the API behind `binary`.
+pub fn is_of_api(binary: &Binary, refusal: &ApiRefusal) -> bool {
+    facts().get(binary).is_some_and(|facts| facts.of_api.contains(refusal))
+}
+
+/// Remembers `refusal` of the API behind `binary`.
+pub fn remember_of_api(binary: &Binary, refusal: ApiRefusal) {
+    let mut facts = facts();
+    let of_api = &mut facts.entry(binary.clone()).or_default().of_api;
+    if of_api.len() < MAX_API_REFUSALS {
+        of_api.insert(refusal);
     }
 }
 

@@ -1,4 +1,5 @@
-//! The choices that a running claude takes on between its turns: effort, output limit, texts that end an answer.
+//! The choices that a running claude takes on between its turns: effort, output limit, texts that end an
+//! answer, the schema of an answer.
 //!
 //! In: the choices of the next turn. Out: control lines that change the process, if it has others, and whether its user line must wait
 //! for their answers. They take 2 to 14 ms, leave the beginning of the conversation as it is for the API's cache, and no trace
@@ -17,7 +18,7 @@ use super::wire;
 use crate::live::setup::Changeable;
 use crate::print;
 use dfp_process::Vars;
-use dfp_provider::claude::{EFFORT_LEVEL, EXTRA_BODY, MAX_OUTPUT_TOKENS};
+use dfp_provider::claude::{EFFORT_LEVEL, EXTRA_BODY, MAX_OUTPUT_TOKENS, with_fields};
 use dfp_provider::command::CommandLine;
 
 /// The beginning of the ids of our requests.
@@ -87,8 +88,10 @@ impl Changes {
         if let Some(limit) = wanted.max_output_tokens {
             then.variables.insert(MAX_OUTPUT_TOKENS, limit.to_string());
         }
-        if let Some(body) = &wanted.body {
-            then.variables.insert(EXTRA_BODY, body.clone());
+        if !wanted.fields.is_empty() {
+            let before = then.variables.get(EXTRA_BODY).map(String::as_str);
+            let body = with_fields(before, &wanted.fields);
+            then.variables.insert(EXTRA_BODY, body);
         }
         if then == self.now {
             return String::new();
@@ -164,7 +167,7 @@ mod tests {
         Changeable {
             effort: Some(effort.to_owned()),
             max_output_tokens: Some(limit),
-            body: None,
+            fields: Map::new(),
         }
     }
 

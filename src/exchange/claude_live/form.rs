@@ -4,6 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde_json::Map;
+
 use super::changes::Changes;
 use super::dialogue::Dialogue;
 use super::input::ClaudeInput;
@@ -15,12 +17,13 @@ use super::session::{ClaudeReply, ClaudeSession, SessionFacts, StartWith};
 use super::thread_file::{Place, ThreadFile};
 use super::transcript::{self, TranscriptContext};
 use crate::form::{
-    Caller, Form, OwnProcess, ProcessOptions, Processes, Retold, SentText, SessionCall, SessionHome, ToStart, WhyAnew,
+    Caller, Form, OwnProcess, ProcessOptions, Processes, Retold, SentField, SentText, SessionCall, SessionHome,
+    ToStart, WhyAnew,
 };
 use crate::host::Host;
 use crate::installed::Binary;
 use crate::live::kept::{KeptReplies, StoreRefused, blocking};
-use crate::live::setup::{Changeable, NextCall, Setup, SetupParts};
+use crate::live::setup::{Changeable, NextCall, SessionOutput, Setup, SetupParts};
 use crate::live::thread::{KnownThread, SessionThread};
 use crate::print::NotStarted;
 use crate::scratch::Scratch;
@@ -31,8 +34,9 @@ use dfp_process::Vars;
 use dfp_process::activity::now_ms;
 use dfp_provider::choices::Choices;
 use dfp_provider::claude::transcripts::{OLDEST, TELLS_SURROUNDINGS, facts_of, needs_thinking};
-use dfp_provider::claude::{CLAUDE, extra_body};
+use dfp_provider::claude::{ANSWER_FORMAT, answer_format, stop_sequences};
 use dfp_provider::command::{Arg, CommandLine, Cwd};
+use dfp_provider::request_field::RequestField;
 
 /// The flags without which a process that resumes a thread would keep it, or run tools in it.
 const PURE: [&str; 2] = ["--no-session-persistence", "--tools"];
@@ -203,15 +207,38 @@ impl Form for Claude {
     type Server = Host;
 
     fn setup(parts: &SetupParts<'_>) -> Setup {
-        let options = parts.options;
-        Setup::of(parts).changing(
+        let choices = &parts.options.choices;
+        let mut fields = Map::new();
+        if choices.stop.is_some() || parts.own.stop.is_some() {
+            fields.extend([stop_sequences(choices)]);
+        }
+        // With tools of its own, the CLI makes further requests, which would have the fields as well.
+        let has_tools = parts.options.built_in_tools || choices.searches_web();
+        let may_have = |field: &RequestField| !has_tools && !parts.refused.contains(&field.name);
+        let schema = parts.output.native().filter(|_| may_have(&ANSWER_FORMAT));
+        let format = schema.and_then(answer_format);
+        let output = match format {
+            Some(_) => SessionOutput::Text,
+            None => parts.output,
+        };
+        fields.extend(format);
+        Setup::of(&SetupParts { output, ..*parts }).changing(
             parts.own,
             Changeable {
-                effort: options.choices.effort.clone(),
-                max_output_tokens: options.choices.max_output_tokens,
-                body: (options.choices.stop.is_some()).then(|| extra_body(&CLAUDE, options)),
+                effort: choices.effort.clone(),
+                max_output_tokens: choices.max_output_tokens,
+                fields,
             },
         )
+    }
+
+    fn sent_fields(setup: &Setup) -> Vec<SentField> {
+        let fields = &setup.changeable().fields;
+        let sent = |field: &'static RequestField| {
+            let value = fields.get(field.name)?.to_string();
+            Some(SentField { field, value })
+        };
+        [&ANSWER_FORMAT].into_iter().filter_map(sent).collect()
     }
 
     /// The system prompt and the tools are sent to the running process, so they are not among its options.

@@ -4,6 +4,8 @@
 //! In: the thread's system messages, the bound tools, the call's choices. Out: a [`Setup`]; sessions with equal setups are
 //! interchangeable.
 
+use serde_json::{Map, Value};
+
 use dfp_model::message::ToolSpec;
 use dfp_provider::choices::Choices;
 use dfp_provider::declare::Declared;
@@ -59,6 +61,8 @@ pub struct SetupParts<'a> {
     pub own: &'a Choices,
     /// The wanted kind of answer.
     pub output: SessionOutput<'a>,
+    /// The names of fields that the API has refused.
+    pub refused: &'a [&'a str],
 }
 
 impl SetupParts<'_> {
@@ -96,8 +100,8 @@ pub struct Changeable {
     pub effort: Option<String>,
     /// `maxOutputTokens`.
     pub max_output_tokens: Option<u64>,
-    /// Further fields of each request, as JSON.
-    pub body: Option<String>,
+    /// Further fields of each request.
+    pub fields: Map<String, Value>,
 }
 
 /// The system prompt and the tools of a session, and the choices of its process.
@@ -183,6 +187,7 @@ impl Setup {
                 choices,
                 own: &next.options.choices,
                 output: SessionOutput::Text,
+                refused: &[],
             })
         };
         Some(match (next.system, next.tools, last) {

@@ -10,6 +10,7 @@
 pub(super) mod ahead;
 pub(super) mod forms;
 pub(super) mod models;
+mod refusals;
 mod servers;
 pub(super) mod sessions;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use self::refusals::Refusals;
 use self::servers::login_missing;
 use self::sessions::{Begun, Sessions, TurnAsked, store_warning, warning};
 use crate::attempt::{AttemptOutcome, AttemptStart, run_attempt};
@@ -81,12 +83,14 @@ pub(crate) async fn drive<F: Form>(
         None => return Ok(Some(AttemptOutcome::Cancelled)),
     };
     attempt.start_clock();
+    let model = attempt.call.request.provider_options(engine).choices.model.as_deref();
+    let mut refusals = Refusals::of(call, decided.program.binary(), model);
     let mut takes_waiting = true;
     let (reason, may_have_asked, ended) = loop {
         let installed = Arc::clone(&decided.installed);
         let asked = TurnAsked {
             attempt,
-            call,
+            call: refusals.call(),
             installed: &installed,
             support: decided.program.support(&engine.provider, F::ENGINE),
             is_looked_at: decided.is_looked_at,
@@ -98,6 +102,9 @@ pub(crate) async fn drive<F: Form>(
         };
         match outcome {
             Ok(outcome) => {
+                if matches!(outcome, AttemptOutcome::Replied(_) | AttemptOutcome::AskAgain(_)) {
+                    refusals.answered();
+                }
                 // A reply that its caller has is in the store.
                 if let Some(kept) = sessions.form.kept() {
                     kept.stored().await;
@@ -117,7 +124,14 @@ pub(crate) async fn drive<F: Form>(
                 return Ok(Some(AttemptOutcome::FlagRefused(flag)));
             }
             Err(Unusable::Cancelled) => return Ok(Some(AttemptOutcome::Cancelled)),
-            Err(Unusable::Failed(error)) => return Err(error),
+            Err(Unusable::Failed(error)) => match refusals.failed(&error) {
+                Some(warnings) if !attempt.call.sink.is_committed() => {
+                    for warning in warnings {
+                        attempt.warn(warning).await;
+                    }
+                }
+                _ => return Err(error),
+            },
             Err(Unusable::Left(_)) if is_auto => return Ok(None),
             Err(Unusable::Left(why)) => return Err(auto::refused(engine, F::ENGINE, why, None)),
             Err(Unusable::Vanished) => takes_waiting = false,

@@ -1,0 +1,103 @@
+/** A field that a call puts into its request, and that the API refuses: the call is made once more in the other way, and the next ones at once. */
+import { HumanMessage } from "@langchain/core/messages";
+import { describe, expect, it } from "vitest";
+import { createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
+import { ask, told } from "../support/live.mjs";
+
+const OSLO = { city: "Oslo" };
+const schemaOf = (title: string) => ({
+  type: "object",
+  title,
+  properties: { city: { type: "string" } },
+  required: ["city"],
+  additionalProperties: false,
+});
+const outputSchema = schemaOf("Place");
+
+// biome-ignore lint/suspicious/noExplicitAny: the body of an API's request
+type Body = any;
+
+/** A refusal that names nothing. claude itself asks twice more behind it, without two of its betas (2.1.332). */
+const NAMELESS = "The request could not be validated.";
+
+/** The way in which a request asks for an answer by a schema. */
+const wayOf = (body: Body) => {
+  if (body.output_config?.format) return "format";
+  return body.tools?.some(({ name }: { name: string }) => name === "StructuredOutput") ? "tool" : "words";
+};
+const answer = (body: Body, n: number) => {
+  const use = { type: "tool_use", id: `toolu_${n}`, name: "StructuredOutput", input: OSLO };
+  return wayOf(body) === "tool" ? { content: [use] } : { text: JSON.stringify(OSLO) };
+};
+
+describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
+  /** A provider whose API refuses requests with these messages. */
+  async function refusing(why: (body: Body) => string | undefined) {
+    const { api, options } = await withClaude({
+      which,
+      engine: "live",
+      script: ({ body }, n) => {
+        const message = why(body);
+        return message === undefined ? answer(body, n) : { error: { status: 400, message } };
+      },
+    });
+    const provider = createProvider({ ...options, model: "claude-sonnet-5" });
+    const ways = () => api.requests.map(({ body }) => wayOf(body));
+    return { api, provider, ways };
+  }
+
+  it("asks in the other way for a schema that the API can't be told, and remembers it for the model", async () => {
+    const { api, provider, ways } = await refusing((body) =>
+      body.output_config?.format ? "output_config.format: Extra inputs are not permitted" : undefined,
+    );
+    const thread = [new HumanMessage("one")];
+    const first = await ask(provider, thread);
+    const more = [...thread, first.message, new HumanMessage("two")];
+    const refused = await ask(provider, more, { outputSchema });
+    expect(refused.reply.structured).toEqual(OSLO);
+    expect([refused.warnings, refused.run?.session]).toEqual([["OUTPUT_SCHEMA_EMULATED"], "restored"]);
+    expect(told(api.requests[2]?.body)).toEqual(told(api.requests[1]?.body));
+    const next = await ask(provider, [new HumanMessage("three")], { outputSchema: schemaOf("Other") });
+    expect([next.reply.structured, next.warnings]).toEqual([OSLO, []]);
+    expect(ways()).toEqual(["words", "format", "tool", "tool"]);
+    // Nothing is known of another model.
+    await ask(provider, [new HumanMessage("four")], { outputSchema, model: "claude-opus-4-8" });
+    expect(ways().slice(4)).toEqual(["format", "tool"]);
+  });
+
+  it("takes the refusal of one schema for no refusal of others", async () => {
+    const { provider, ways } = await refusing((body) =>
+      body.output_config?.format?.schema.title === "Place"
+        ? "output_config.format.schema: it is too complex"
+        : undefined,
+    );
+    for (const schema of [outputSchema, outputSchema, schemaOf("Other")]) {
+      expect((await ask(provider, ["hi"], { outputSchema: schema })).reply.structured).toEqual(OSLO);
+    }
+    expect(ways()).toEqual(["format", "tool", "tool", "format"]);
+  });
+
+  it("finds out once whether a refusal that names nothing is about the schema", async () => {
+    const { provider, ways } = await refusing((body) => (wayOf(body) === "format" ? NAMELESS : undefined));
+    for (const warnings of [["OUTPUT_SCHEMA_EMULATED"], []]) {
+      const asked = await ask(provider, ["hi"], { outputSchema });
+      expect([asked.reply.structured, asked.warnings]).toEqual([OSLO, warnings]);
+    }
+    expect(ways().join(" ")).toMatch(/^(format ){1,3}tool tool$/);
+    const other = await refusing(() => NAMELESS);
+    for (const _ of [1, 2]) {
+      const failed = other.provider.invoke(["hi"], { outputSchema });
+      await expect(failed).rejects.toMatchObject({ code: "INVALID_REQUEST", httpStatus: 400 });
+    }
+    expect(other.ways().join(" ")).toMatch(/^(format ){1,3}(tool ){1,3}(format ?){1,3}$/);
+  });
+
+  it.each([
+    ["CONTEXT_LENGTH", "prompt is too long: 210000 tokens > 200000 maximum"],
+    ["CREDIT_EXHAUSTED", "Your credit balance is too low to access the Anthropic API."],
+  ])("leaves a failure that has another reason alone: %s", async (code, message) => {
+    const { provider, ways } = await refusing(() => message);
+    await expect(provider.invoke(["hi"], { outputSchema })).rejects.toMatchObject({ code });
+    expect(ways()).toEqual(["format"]);
+  });
+});
