@@ -433,6 +433,10 @@ export interface ProviderResponseMetadata {
   permission_denials?: { tool_name: string; tool_use_id: string; tool_input: unknown }[];
   /** `true` where the CLI reported no token counts and they are a quarter of the characters; otherwise left out. */
   usage_estimated?: true;
+  /** Share of the input that was read from the API's prompt cache, 0 to 1; left out where the provider does not tell. */
+  cache_hit_share?: number;
+  /** claude live, from 2.1.330 on, where less than half of what was cached was found: the CLI's own words about it, in one line. */
+  cache_miss?: string;
   /** Output of the CLI that was no event. */
   diagnostics?: string[];
   /** The CLI's version. */
@@ -1284,6 +1288,8 @@ export interface TokenUsage extends UpdateUsage {
   cacheWrite5mTokens?: number;
   /** Of `cacheWriteTokens`: kept for an hour. Absent where nothing was, or the provider does not tell (claude does). */
   cacheWrite1hTokens?: number;
+  /** Share of the input that was read from the prompt cache, 0 to 1 in thousandths: `cacheReadTokens` of `inputTokens`. */
+  cacheHitShare?: number;
   /** `true` where the provider reported nothing and the counts are a quarter of the characters. */
   estimated?: true;
 }
@@ -1396,6 +1402,8 @@ export interface ProviderReply {
   numTurns?: number;
   /** Calls of tools of its own that the CLI did not permit (claude, qwen). */
   permissionDenials?: PermissionDenial[];
+  /** claude live, from 2.1.330 on, where less than half of what was cached was found: the CLI's own words about it, in one line. */
+  cacheMiss?: string;
   /** Output that was no event. */
   diagnostics?: string[];
   /** Only from a {@link FallbackProvider}: who gave it, and why others did not. */
@@ -1451,6 +1459,8 @@ export interface RunInfo {
    * was told the thread as text.
    */
   session?: "new" | "continued" | "restored" | "replayed";
+  /** Live engine: what all answers of the CLI's session have used so far, this one included. */
+  sessionUsage?: TokenUsage;
 }
 
 /** An `AIMessage` as plain data: what `deep-factor-providers/native` answers. It can be sent back in a thread as it is. */
@@ -1844,6 +1854,8 @@ export interface ProcessStatus {
   memoryBytes?: number;
   /** The CLI's ids of the conversations it has had, the latest last, at most 8. */
   conversations: string[];
+  /** What all answers in it have used, as far as it was told: `cacheHitShare` is that of its conversations. */
+  usage?: TokenUsage;
 }
 
 /** What a provider last said of a limit of its plan, as its `rate_limit` events do. */

@@ -49,6 +49,7 @@ describe.each([
       model: "scripted",
       model_name: "scripted",
       stop_reason: "stop",
+      cache_hit_share: 0.75,
       run: {
         id: expect.stringMatching(/^run-/),
         queuedMs: expect.any(Number),

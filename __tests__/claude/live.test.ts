@@ -112,6 +112,7 @@ describe.each(VERSIONS)("claude %s", (which) => {
         totalTokens: 1111,
         cacheReadTokens: 10,
         cacheWriteTokens: 1,
+        cacheHitShare: 0.01,
         ...(reply.usage.reasoningTokens === undefined ? {} : { reasoningTokens: 0 }),
       });
       costs.push(reply.costUsd);

@@ -1,8 +1,15 @@
-/** How long claude's API keeps a thread's beginning is the caller's choice, and a reply says how much was written for how long. */
+/**
+ * How long claude's API keeps a thread's beginning is the caller's choice; a reply says how much was written for how long, how much of the
+ * input was found there, and why not more.
+ */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { type BaseMessage, HumanMessage } from "@langchain/core/messages";
+import { limits, type ProviderReply } from "deep-factor-providers";
 import { expect, it } from "vitest";
-import { createProvider, RUNS, withClaude } from "../support/harness.mjs";
+import { createProvider, RUNS, VERSIONS, withClaude } from "../support/harness.mjs";
+import { ask, fakeLive } from "../support/live.mjs";
+import { lacks } from "../support/systems.mjs";
 
 /** What the user's settings and environment choose; the option wins. */
 const OTHER = {
@@ -42,6 +49,64 @@ it.each(RUNS.flatMap(([which, engine]) => (["5m", "1h"] as const).map((ttl) => [
     });
   },
 );
+
+const used = (read: number, written: number) => ({
+  input_tokens: 1000,
+  output_tokens: 10,
+  cache_read_input_tokens: read,
+  cache_creation_input_tokens: written,
+});
+
+it.each(VERSIONS)("claude %s says of a session how much was found in the cache, and why not more", async (which) => {
+  const script = [used(0, 49_000), used(49_000, 1000), used(0, 50_000)].map((usage) => ({ text: "ok", usage }));
+  const { options } = await withClaude({ which, engine: "live", script });
+  const provider = createProvider(options);
+  const thread: BaseMessage[] = [new HumanMessage("1")];
+  const turns: ProviderReply[] = [];
+  for (const _ of script) {
+    const { reply, message } = await ask(provider, thread);
+    turns.push(reply);
+    thread.push(message, new HumanMessage("more"));
+  }
+  expect(turns.map(({ usage, run }) => [usage.cacheHitShare, run?.sessionUsage?.cacheHitShare])).toEqual([
+    [0, 0],
+    [0.961, 0.485],
+    [0, 0.322],
+  ]);
+  const { usage } = limits().processes.find(({ pid }) => pid === turns[2]?.run?.pid) ?? {};
+  expect(usage).toEqual(turns[2]?.run?.sessionUsage);
+  expect(usage).toMatchObject({ inputTokens: 152_000, cacheReadTokens: 49_000, cacheHitShare: 0.322 });
+  // 2.1.197 tells costs alone.
+  const words = expect.stringMatching(/^Prompt cache \(main\): 3 requests · .* 1 miss .*cause/);
+  expect(turns.map(({ cacheMiss }) => cacheMiss)).toEqual([
+    undefined,
+    undefined,
+    which === "oldest" ? undefined : words,
+  ]);
+});
+
+it.skipIf(lacks("scripts"))("a CLI that does not say why holds no answer back for long", async () => {
+  const cli = fakeLive();
+  const provider = createProvider({ cliPath: cli.path, engine: "live" });
+  const usage = (read: number, written: number) => cli.says("usage", JSON.stringify(used(read, written)));
+  usage(0, 50_000);
+  const first = await ask(provider, [new HumanMessage("1")]);
+  usage(0, 50_000);
+  const began = performance.now();
+  const second = await ask(provider, [new HumanMessage("1"), first.message, new HumanMessage("more")]);
+  expect([second.pid, second.reply.content, second.reply.cacheMiss]).toEqual([first.pid, "ok", undefined]);
+  expect(performance.now() - began).toBeGreaterThanOrEqual(500);
+  // The session goes on.
+  usage(50_000, 0);
+  const thread = [
+    new HumanMessage("1"),
+    first.message,
+    new HumanMessage("more"),
+    second.message,
+    new HumanMessage("?"),
+  ];
+  expect((await ask(provider, thread)).pid).toBe(first.pid);
+});
 
 it("another time is refused by name", async () => {
   expect(() => createProvider({ promptCache: { ttl: "2h" as "1h" } })).toThrow(

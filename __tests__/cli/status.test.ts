@@ -58,9 +58,10 @@ describe.skipIf(lacks("procfs"))("of another program", () => {
         startedAt: expect.any(Number),
         memoryBytes: expect.any(Number),
         conversations: [expect.any(String)],
+        usage: expect.objectContaining({ inputTokens: expect.any(Number), cacheHitShare: 0 }),
       },
     ]);
-    const [{ pid, startedAt, conversations }] = own.processes;
+    const [{ pid, startedAt, conversations, usage }] = own.processes;
     const hostOf = async () =>
       (await statusJson()).machine.hosts.find((host: { pid: number }) => host.pid === child.pid);
     // It is published a moment after it has changed.
@@ -79,6 +80,7 @@ describe.skipIf(lacks("procfs"))("of another program", () => {
           state: "resting",
           startedAt,
           conversations,
+          usage,
           memoryBytes: expect.any(Number),
           descendants: expect.any(Number),
         },
@@ -95,7 +97,7 @@ describe.skipIf(lacks("procfs"))("of another program", () => {
       ),
     );
     expect(stdout).toMatch(
-      new RegExp(`^${pid} +claude +live +resting +\\d+ MiB +\\d+ s +${conversations[0].slice(0, 13)}$`, "m"),
+      new RegExp(`^${pid} +claude +live +resting +\\d+ MiB +\\d+ s +0 % +${conversations[0].slice(0, 13)}$`, "m"),
     );
     expect(stdout).not.toContain("\u001b");
     child.stdin?.end();
@@ -165,7 +167,10 @@ describe("of run logs", () => {
     const { spending, files, since } = await statusJson("--logs", temp.path);
     expect(spending).toEqual({
       spent: [
-        { provider: "claude", model: "opus", calls: 1, failedCalls: 0, usage, costUsd: 0.5, callsWithoutCost: 0 },
+        {
+          ...{ provider: "claude", model: "opus", calls: 1, failedCalls: 0, costUsd: 0.5, callsWithoutCost: 0 },
+          usage: { ...usage, cacheHitShare: 0.833 },
+        },
       ],
       rateLimits: expect.any(Array),
       unreadableLines: 1,
@@ -173,7 +178,7 @@ describe("of run logs", () => {
     expect(files).toEqual({ read: 1, older: 0, unreadable: [], truncated: false });
     expect(since).toBe(new Date(now).setHours(0, 0, 0, 0));
     const { stdout } = await runCommand(["status", "--logs", temp.path]);
-    expect(stdout).toMatch(/^claude +opus +1 +1,200 +1,000 +30 +\$0\.5000$/m);
+    expect(stdout).toMatch(/^claude +opus +1 +1,200 +1,000 \(83 %\) +30 +\$0\.5000$/m);
     expect(stdout).toMatch(/^claude +five_hour +allowed_warning +81 % +.*\d\d:\d\d, in 1 h \d+ min$/m);
     expect(stdout).not.toContain("seven_day");
   });
@@ -243,10 +248,10 @@ describe("the screen", () => {
       "Program 100, 90 MiB: 2 running, 1 waiting, at most 4 at a time; 2 at rest, 462
       MiB
         /bin/claude: 2 running, 1 waiting
-      PID  PROVIDER  ENGINE  STATE    MEMORY   AGE         CONVERSATION
-      101  claude    live    working  231 MiB  1 min 05 s  0123456789abc
-      102  claude    live    resting  231 MiB  1 min 05 s  new␛[2J +1
-      103  claude    live    spare    231 MiB  1 min 05 s  none
+      PID  PROVIDER  ENGINE  STATE    MEMORY   AGE         CACHED  CONVERSATION
+      101  claude    live    working  231 MiB  1 min 05 s  ?       0123456789abc
+      102  claude    live    resting  231 MiB  1 min 05 s  ?       new␛[2J +1
+      103  claude    live    spare    231 MiB  1 min 05 s  ?       none
 
       Left over: 1 process whose program has ended
       PID  PROVIDER  ENGINE  MEMORY  PROGRAM
@@ -276,6 +281,7 @@ describe("the screen", () => {
         STATE         working
         MEMORY        231 MiB
         AGE           1 min 05 s
+        CACHED        ?
         CONVERSATION  0123456789abc
       102
         PROVIDER      claude
@@ -283,6 +289,7 @@ describe("the screen", () => {
         STATE         resting
         MEMORY        231 MiB
         AGE           1 min 05 s
+        CACHED        ?
         CONVERSATION  new␛[2J +1
       103
         PROVIDER      claude
@@ -290,6 +297,7 @@ describe("the screen", () => {
         STATE         spare
         MEMORY        231 MiB
         AGE           1 min 05 s
+        CACHED        ?
         CONVERSATION  none
 
       Left over: 1 process whose program has

@@ -40,6 +40,7 @@ describe("INV-CLI-PARSE", () => {
       cacheReadTokens: 6,
       cacheWriteTokens: 0,
       reasoningTokens: 4,
+      cacheHitShare: 0.286,
     };
     expect(parseCliOutput(String(text), { format: "stream-json", provider: "codex" })).toEqual({
       content: "On it.",

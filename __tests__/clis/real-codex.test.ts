@@ -22,7 +22,7 @@ describeReal(
           input_token_details: { cache_read: 5, cache_creation: 0 },
           output_token_details: { reasoning: 2 },
         },
-        response_metadata: { provider: "codex", session_id: ID },
+        response_metadata: { provider: "codex", session_id: ID, cache_hit_share: 0.25 },
       },
     },
     asked: "/v1/responses mock-model",

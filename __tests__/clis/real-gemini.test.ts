@@ -13,7 +13,13 @@ const usage_metadata = {
   input_token_details: { cache_read: 5 },
   output_token_details: { reasoning: 3 },
 };
-const metadata = { provider: "gemini", model: "gemini-2.5-flash", model_name: "gemini-2.5-flash", session_id: ID };
+const metadata = {
+  cache_hit_share: 0.25,
+  provider: "gemini",
+  model: "gemini-2.5-flash",
+  model_name: "gemini-2.5-flash",
+  session_id: ID,
+};
 
 describeReal(
   "gemini",

@@ -22,6 +22,7 @@ describeReal(
           output_token_details: { reasoning: 2 },
         },
         response_metadata: {
+          cache_hit_share: 0.25,
           provider: "grok",
           stop_reason: "end_turn",
           session_id: "00000000-0000-4000-8000-000000000001",

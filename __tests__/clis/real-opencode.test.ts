@@ -18,6 +18,7 @@ describeReal(
           output_token_details: { reasoning: 2 },
         },
         response_metadata: {
+          cache_hit_share: 0.25,
           provider: "opencode",
           session_id: expect.stringMatching(/^ses_\w+$/),
           stop_reason: "stop",

@@ -9,6 +9,7 @@ const measured = {
   id: ID,
   usage_metadata: { input_tokens: 20, output_tokens: 7, total_tokens: 27, input_token_details: { cache_read: 5 } },
   response_metadata: {
+    cache_hit_share: 0.25,
     provider: "qwen",
     model: "mock-model",
     model_name: "mock-model",

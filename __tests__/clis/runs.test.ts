@@ -72,7 +72,11 @@ describe("a success is one whole reply", () => {
           input_token_details: { cache_read: 6, cache_creation: 0 },
           output_token_details: { reasoning: 4 },
         },
-        response_metadata: { provider: "codex", session_id: "01a1ffdf-11f9-7690-9d40-109974728ef5" },
+        response_metadata: {
+          provider: "codex",
+          session_id: "01a1ffdf-11f9-7690-9d40-109974728ef5",
+          cache_hit_share: 0.286,
+        },
       },
     ],
     [
@@ -82,6 +86,7 @@ describe("a success is one whole reply", () => {
         ...HELLO,
         usage_metadata: GEMINI,
         response_metadata: {
+          cache_hit_share: 0.387,
           provider: "gemini",
           model: "gemini-mock",
           model_name: "gemini-mock",
@@ -97,6 +102,7 @@ describe("a success is one whole reply", () => {
         ...HELLO,
         usage_metadata: GEMINI,
         response_metadata: {
+          cache_hit_share: 0.387,
           provider: "gemini",
           model: "gemini-mock",
           model_name: "gemini-mock",
@@ -117,6 +123,7 @@ describe("a success is one whole reply", () => {
         id: "598d645d-9dfd-401d-9b39-b7edf191f487",
         usage_metadata: QWEN,
         response_metadata: {
+          cache_hit_share: 0.317,
           provider: "qwen",
           model: "mock-model",
           model_name: "mock-model",
@@ -136,6 +143,7 @@ describe("a success is one whole reply", () => {
         id: "f00a633f-20ca-4402-8195-180e8c84cdbc",
         usage_metadata: QWEN,
         response_metadata: {
+          cache_hit_share: 0.317,
           provider: "qwen",
           model: "mock-model",
           model_name: "mock-model",
@@ -161,6 +169,7 @@ describe("a success is one whole reply", () => {
         content: "Hello from the mock model.",
         usage_metadata: OPENCODE,
         response_metadata: {
+          cache_hit_share: 0.455,
           provider: "opencode",
           session_id: "ses_dffd2beabffe1kVZtTgYNIB1lF",
           stop_reason: "stop",

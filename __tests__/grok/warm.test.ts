@@ -75,6 +75,7 @@ describe.skipIf(!HERE)(`the real grok ${VERSION}, warm`, { timeout: 300_000 }, (
         session_id: expect.stringMatching(/^[\da-f-]{36}$/),
         stop_reason: "end_turn",
         num_turns: 1,
+        cache_hit_share: 0.25,
         cli_version: VERSION,
       },
       events: ["assistant_message", "usage", "final"],

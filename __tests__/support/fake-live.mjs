@@ -12,6 +12,7 @@
  *   before     where that file is there, its text is printed in front of the next answer, and the file removed
  *   ahead      the same before it has told that it has the user's line
  *   behind     the same behind the next answer
+ *   usage      where that file is there, its JSON is the usage of each answer; it never answers what is asked of it then
  */
 import { appendFileSync, existsSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
@@ -76,7 +77,8 @@ for await (const text of createInterface({ input: process.stdin })) {
     process.stdout.write(saidOnce("before") ?? "");
     lifecycle("started");
     print({ type: "system", subtype: "init", session_id: "s", model: "claude-fake" });
-    const result = { subtype: "success", is_error: false, num_turns: 1, result: "ok", total_cost_usd: 0 };
+    const usage = JSON.parse(said("usage") ?? "null") ?? undefined;
+    const result = { subtype: "success", is_error: false, num_turns: 1, result: "ok", total_cost_usd: 0, usage };
     process.stdout.write(`${JSON.stringify({ type: "result", ...result })}\n${saidOnce("behind") ?? ""}`);
     lifecycle("completed");
   }

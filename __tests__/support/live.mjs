@@ -86,7 +86,7 @@ export function fakeLive() {
     path,
     hold: () => writeFileSync(join(dir, "hold"), ""),
     release: () => rmSync(join(dir, "hold"), { force: true }),
-    /** @param {"dies" | "refuses" | "killed" | "ahead" | "before" | "behind"} name @param {string} text */
+    /** @param {"dies" | "refuses" | "killed" | "ahead" | "before" | "behind" | "usage"} name @param {string} text */
     says: (name, text) => writeFileSync(join(dir, name), text),
     /** @returns {unknown[]} */
     log: () => {

@@ -166,7 +166,7 @@ errors that are worded anew (1)
 
 replies that changed (2)
   success  content: "Hello there." -> "Hello, there."
-  success  usage: {"inputTokens":20,"outputTokens":7,"totalTokens":27,"cacheReadTokens":5,"cacheWriteTokens":0,"reasoningTokens":2} -> {"inputTokens":20,"outputTokens":7,"totalTokens":27,"cacheReadTokens":5}
+  success  usage: {"inputTokens":20,"outputTokens":7,"totalTokens":27,"cacheReadTokens":5,"cacheWriteTokens":0,"reasoningTokens":2,"cacheHitShare":0.25} -> {"inputTokens":20,"outputTokens":7,"totalTokens":27,"cacheReadTokens":5,"cacheHitShare":0.25}
 `;
 
   function changed() {

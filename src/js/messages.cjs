@@ -283,6 +283,8 @@ function replyFields(reply, provider) {
         tool_input: toolInput,
       })),
       usage_estimated: usage.estimated,
+      cache_hit_share: usage.cacheHitShare,
+      cache_miss: reply.cacheMiss,
       diagnostics: reply.diagnostics,
       cli_version: reply.cliVersion,
       structured_output: reply.structured,

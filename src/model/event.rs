@@ -288,6 +288,8 @@ pub struct Outcome {
     pub structured: Option<Value>,
     /// The calls that the CLI did not permit.
     pub permission_denials: Vec<PermissionDenial>,
+    /// The CLI's own words about the prompt cache (claude 2.1.330 and later, in a session), if this answer found much less in it than there was.
+    pub cache_miss: Option<String>,
 }
 
 /// A tool call that the CLI did not permit (claude's and qwen's `permission_denials`).
@@ -358,6 +360,9 @@ pub struct RunInfo {
     /// Live engine only: how its session knows the thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionUsed>,
+    /// Live engine only: the tokens of all answers of the CLI's session so far, this one included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_usage: Option<Usage>,
 }
 
 /// The way in which a live session has come to know a thread.
@@ -451,6 +456,10 @@ pub struct Reply {
     /// The calls that the CLI did not permit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub permission_denials: Vec<PermissionDenial>,
+    /// The CLI's own words about the prompt cache, if this answer found much less in it than there was: for people, and no decision
+    /// depends on them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_miss: Option<String>,
     /// Output lines that were no events: they are kept, and not fatal.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub diagnostics: Vec<String>,

@@ -11,6 +11,7 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use serde::de::{self, Deserializer, Visitor};
+use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -280,7 +281,7 @@ pub struct ToolSpec {
 
 /// The token usage of one reply. `input_tokens` has LangChain's meaning: everything the model read, cache reads and writes
 /// included.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Usage {
     /// Tokens read, including those from and into the cache.
@@ -290,26 +291,61 @@ pub struct Usage {
     /// The sum of both.
     pub total_tokens: u64,
     /// The part of the input that was served from the prompt cache.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_read_tokens: Option<u64>,
     /// The part of the input that was written into the prompt cache.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_write_tokens: Option<u64>,
     /// The part of `cache_write_tokens` that is kept for five minutes; `None` if nothing was, or the provider does not tell.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_write_5m_tokens: Option<u64>,
     /// The part of `cache_write_tokens` that is kept for an hour; `None` if nothing was, or the provider does not tell.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_write_1h_tokens: Option<u64>,
     /// The part of the output that is reasoning ("thinking").
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_tokens: Option<u64>,
     /// `true` if the provider reported nothing and the figures are `ceil(length / 4)`.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
 }
 
+/// The share of the input that was read from the prompt cache, from 0 to 1 in steps of a thousandth; `None` if nobody has told how much
+/// was, or there was no input. This is the one definition of the share: events, run logs, `status`, telemetry and the gateway show it.
+pub fn cache_hit_share(input_tokens: u64, cache_read_tokens: Option<u64>) -> Option<f64> {
+    let read = cache_read_tokens?.min(input_tokens);
+    // A count of tokens is far below the 53 bits that a double holds exactly.
+    (input_tokens > 0).then(|| (1000.0 * read as f64 / input_tokens as f64).round() / 1000.0)
+}
+
+/// The figures that are known, and the [share](Usage::cache_hit_share) that follows from them. Reading it back ignores the share.
+impl Serialize for Usage {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, tokens) in [
+            ("inputTokens", Some(self.input_tokens)),
+            ("outputTokens", Some(self.output_tokens)),
+            ("totalTokens", Some(self.total_tokens)),
+            ("cacheReadTokens", self.cache_read_tokens),
+            ("cacheWriteTokens", self.cache_write_tokens),
+            ("cacheWrite5mTokens", self.cache_write_5m_tokens),
+            ("cacheWrite1hTokens", self.cache_write_1h_tokens),
+            ("reasoningTokens", self.reasoning_tokens),
+        ] {
+            if let Some(tokens) = tokens {
+                map.serialize_entry(name, &tokens)?;
+            }
+        }
+        if let Some(share) = self.cache_hit_share() {
+            map.serialize_entry("cacheHitShare", &share)?;
+        }
+        if self.estimated {
+            map.serialize_entry("estimated", &true)?;
+        }
+        map.end()
+    }
+}
+
 impl Usage {
+    /// The share of the input that was read from the prompt cache: [`cache_hit_share`].
+    pub fn cache_hit_share(&self) -> Option<f64> {
+        cache_hit_share(self.input_tokens, self.cache_read_tokens)
+    }
+
     /// Adds `more`; a figure that only one of them has is kept.
     pub fn add(&mut self, more: &Usage) {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {

@@ -13,9 +13,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{limit, published};
 use dfp_model::budget::Per;
+use dfp_model::message::Usage;
 
 /// The number of conversations listed per process, the latest ones: a server may have had hundreds.
 const CONVERSATIONS: usize = 8;
+
+/// The number of conversations per process whose usage is added up: a server keeps up to a hundred of them.
+const COUNTED: usize = 128;
 
 /// The number of plan windows that are remembered: a provider has two or three kinds.
 const WINDOWS: usize = 64;
@@ -56,6 +60,9 @@ pub struct ProcessActivity {
     pub run: String,
     /// The CLI's ids of the conversations the process has had, the latest last, at most 8.
     pub conversations: Vec<String>,
+    /// The tokens of all answers in it, as far as they were told; `None` before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
 }
 
 /// The latest report of a provider about one limit of its plan.
@@ -161,7 +168,16 @@ struct Entry {
     started_at: u64,
     turns: usize,
     has_worked: bool,
-    conversations: VecDeque<String>,
+    /// The latest last.
+    conversations: VecDeque<Conversation>,
+    usage: Option<Usage>,
+}
+
+/// A conversation in a process: the CLI's id, and the tokens of its answers.
+#[derive(Debug, Default)]
+struct Conversation {
+    id: String,
+    usage: Usage,
 }
 
 #[derive(Debug, Default)]
@@ -204,6 +220,7 @@ pub(super) fn list(pid: u32, run: &str, label: Option<Label>) -> Option<Listed> 
         turns: 0,
         has_worked: false,
         conversations: VecDeque::new(),
+        usage: None,
     };
     table().processes.insert(pid, entry);
     changed();
@@ -234,21 +251,25 @@ impl Turn {
     /// Adds the CLI's id of this call's conversation to the process's entry.
     pub fn note_conversation(&self, id: &str) {
         self.change(|entry| {
-            entry.conversations.retain(|known| known != id);
-            entry.conversations.push_back(id.to_owned());
-            if entry.conversations.len() > CONVERSATIONS {
-                entry.conversations.pop_front();
-            }
+            entry.conversation(id);
         });
     }
 
-    fn change(&self, change: impl FnOnce(&mut Entry)) {
-        if let Some(pid) = self.0
-            && let Some(entry) = table().processes.get_mut(&pid)
-        {
-            change(entry);
-        }
+    /// Adds the tokens of an answer in the conversation `id`, and returns those of all its answers in this process; `None` if the process is
+    /// not listed any more.
+    pub fn note_usage(&self, id: &str, usage: &Usage) -> Option<Usage> {
+        self.change(|entry| {
+            entry.usage.get_or_insert_default().add(usage);
+            let conversation = entry.conversation(id);
+            conversation.usage.add(usage);
+            conversation.usage.clone()
+        })
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        let changed_to = self.0.and_then(|pid| table().processes.get_mut(&pid).map(change));
         changed();
+        changed_to
     }
 }
 
@@ -319,6 +340,22 @@ pub fn snapshot() -> Snapshot {
 }
 
 impl Entry {
+    /// The conversation `id`, which becomes the latest.
+    fn conversation(&mut self, id: &str) -> &mut Conversation {
+        let known = self.conversations.iter().position(|known| known.id == id);
+        let conversation = known.and_then(|at| self.conversations.remove(at));
+        let conversation = conversation.unwrap_or_else(|| Conversation {
+            id: id.to_owned(),
+            ..Conversation::default()
+        });
+        if self.conversations.len() == COUNTED {
+            self.conversations.pop_front();
+        }
+        self.conversations.push_back(conversation);
+        let latest = self.conversations.len() - 1;
+        &mut self.conversations[latest]
+    }
+
     fn activity(&self, pid: u32) -> ProcessActivity {
         ProcessActivity {
             pid,
@@ -331,7 +368,13 @@ impl Entry {
             },
             started_at: self.started_at,
             run: self.run.clone(),
-            conversations: self.conversations.iter().cloned().collect(),
+            conversations: self
+                .conversations
+                .iter()
+                .skip(self.conversations.len().saturating_sub(CONVERSATIONS))
+                .map(|conversation| conversation.id.clone())
+                .collect(),
+            usage: self.usage.clone(),
         }
     }
 }
@@ -364,6 +407,7 @@ mod tests {
             started_at: at_first.started_at,
             run: "run-1".to_owned(),
             conversations: Vec::new(),
+            usage: None,
         };
         assert_eq!(at_first, expected);
         assert!(at_first.started_at > 0);
@@ -373,13 +417,24 @@ mod tests {
             one.note_conversation(&number.to_string());
         }
         one.note_conversation("3");
+        let used = |input_tokens, cache_read_tokens| Usage {
+            input_tokens,
+            cache_read_tokens: Some(cache_read_tokens),
+            ..Usage::default()
+        };
+        // Every conversation is counted for itself, also one that is no longer listed, and the process all of them.
+        assert_eq!(one.note_usage("0", &used(100, 0)), Some(used(100, 0)));
+        assert_eq!(one.note_usage("3", &used(50, 50)), Some(used(50, 50)));
+        assert_eq!(one.note_usage("0", &used(100, 90)), Some(used(200, 90)));
+        one.note_conversation("3");
+        assert_eq!(found(PID).unwrap().usage, Some(used(250, 140)));
         drop(one);
         assert_eq!(state(), ProcessState::Working);
         drop(other);
         assert_eq!(state(), ProcessState::Resting);
         assert_eq!(
             found(PID).unwrap().conversations,
-            ["1", "2", "4", "5", "6", "7", "8", "3"]
+            ["2", "4", "5", "6", "7", "8", "0", "3"]
         );
         drop(listed);
         assert_eq!(found(PID), None);

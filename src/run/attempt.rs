@@ -21,7 +21,7 @@ use dfp_exchange::{Ended, Evidence, Exchange, OnVerdict, StopReason, Unusable};
 use dfp_model::budget::PlanWindow;
 use dfp_model::budget::Used;
 use dfp_model::error::{Code, ProviderError};
-use dfp_model::event::{Event, Reply, RunInfo};
+use dfp_model::event::{EngineUsed, Event, Reply, RunInfo};
 use dfp_model::message::Usage;
 use dfp_process::activity::now_ms;
 use dfp_process::activity::{self, RateLimitWindow};
@@ -80,6 +80,17 @@ pub(super) enum AttemptOutcome {
     SchemaRefused(String),
     /// The reply does not fit the call.
     AskAgain(Box<RejectedReply>),
+}
+
+impl AttemptOutcome {
+    /// The model's reply, whether or not it fits the call.
+    fn reply(&self) -> Option<&Reply> {
+        match self {
+            AttemptOutcome::Replied(reply) => Some(reply),
+            AttemptOutcome::AskAgain(rejected) => Some(&rejected.reply),
+            _ => None,
+        }
+    }
 }
 
 /// The error of an exchange that no other can replace.
@@ -288,6 +299,7 @@ impl OngoingAttempt<'_> {
             attempt,
             mut events,
             info,
+            turn,
             ..
         } = self;
         let mut fold = attempt.fold;
@@ -318,17 +330,20 @@ impl OngoingAttempt<'_> {
         let mut held = attempt.checks.hold(judged, events_before);
         if let Some(on_verdict) = on_verdict {
             // The calls of a reply that does not fit stay open as well: the next turn answers them.
-            let reply = match &held {
-                Ok(AttemptOutcome::Replied(reply)) => Some(&**reply),
-                Ok(AttemptOutcome::AskAgain(rejected)) => Some(&rejected.reply),
-                _ => None,
-            };
+            let reply = held.as_ref().ok().and_then(AttemptOutcome::reply);
             on_verdict(reply.map(|reply| {
                 // Calls that the CLI has answered itself are not for the caller to answer.
                 let known: HashSet<&str> = reply.tool_calls.iter().map(|call| call.id.as_str()).collect();
                 call_ids.retain(|call| known.contains(call.id.as_str()));
                 (reply, call_ids.as_slice())
             }));
+        }
+        if let (Some(turn), Some(usage), Some(reply)) =
+            (&turn, &measured, held.as_ref().ok().and_then(AttemptOutcome::reply))
+        {
+            let of_session = turn.note_usage(reply.session_id.as_deref().unwrap_or_default(), usage);
+            let is_kept = info.engine == Some(EngineUsed::Live) && reply.session_id.is_some();
+            info.session_usage = of_session.filter(|_| is_kept);
         }
         if let Ok(AttemptOutcome::Replied(reply)) = &mut held {
             if reply.is_silent() {

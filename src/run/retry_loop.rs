@@ -143,7 +143,7 @@ pub(super) async fn answer(call: &mut (impl RetryableCall + Send), cancel: &Canc
         match outcome {
             Ok(AttemptOutcome::Replied(mut reply)) => {
                 call.plan().clear();
-                if !reply.diagnostics.is_empty() {
+                if !reply.diagnostics.is_empty() || reply.cache_miss.is_some() {
                     sink.redactor().clean_reply(&mut reply);
                 }
                 return Ended::Replied(reply);

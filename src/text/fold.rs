@@ -501,6 +501,7 @@ impl Fold {
         reply.duration_ms = outcome.duration_ms;
         reply.num_turns = outcome.num_turns;
         reply.permission_denials.clone_from(&outcome.permission_denials);
+        reply.cache_miss.clone_from(&outcome.cache_miss);
         if self.folded.usage.is_none() {
             self.folded.usage.clone_from(&outcome.usage);
         }

@@ -11,6 +11,7 @@
 //! A thread that no session knows is read as a [`dialogue`], written as a [`transcript`] with what is [remembered](memory) of it, and
 //! [resumed] by a new process. Only what no transcript can hold is told in words ([`thread`]).
 
+mod cache_miss;
 pub mod changes;
 pub mod dialogue;
 pub mod form;

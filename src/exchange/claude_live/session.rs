@@ -15,10 +15,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::cache_miss::{self, CacheWatch};
 use super::changes::Changes;
 use super::form::RunFolder;
 use super::input::ClaudeInput;
@@ -52,6 +53,7 @@ use dfp_text::decode::{Decoder, MAX_OUTPUT_TOKENS, Wire};
 const INITIALIZE: &str = "df-initialize";
 const INTERRUPT: &str = "df-interrupt";
 const VERSION: &str = "df-version";
+const COST: &str = "df-cost";
 
 /// The CLI's own tool for answers by a schema. Tools of the caller's have a prefix here.
 const ANSWER_TOOL: &str = "StructuredOutput";
@@ -82,6 +84,7 @@ pub struct ClaudeSession {
     folder: Option<Arc<RunFolder>>,
     /// Where the models are kept that it tells, and its binary.
     reported_models: Option<(Binary, Arc<ReportedModels>)>,
+    cache: CacheWatch,
 }
 
 /// Facts of a process that its lines don't tell.
@@ -162,6 +165,7 @@ impl ClaudeSession {
             changes,
             folder,
             reported_models,
+            cache: CacheWatch::default(),
         })
     }
 
@@ -231,8 +235,13 @@ impl ClaudeSession {
     /// caller's names, and the cost becomes the turn's own.
     fn read(&mut self, line: &str, events: &mut Vec<Event>) -> Pulse {
         self.streams.count_line();
-        if let Some(inbound) = control::read(line) {
-            return self.control(inbound);
+        match control::read(line) {
+            Some(Inbound::Answer { request_id, answer, .. }) if request_id == COST => {
+                let words = answer.and_then(|answer| cache_miss::words(answer.get()));
+                return self.release(words, events);
+            }
+            Some(inbound) => return self.control(inbound),
+            None => {}
         }
         self.note_socket(line);
         if let Some(resumed) = &mut self.resumed {
@@ -251,6 +260,10 @@ impl ClaudeSession {
         self.decoder.push(b"\n", events);
         if self.turns.is_unasked(line, &events[before..]) {
             events.truncate(before);
+            // The turn has its answer. The end of what nobody has asked for is noticed between the turns.
+            if self.cache.release(None, events) {
+                return Pulse::TurnOver;
+            }
             events.extend(turns::unasked());
             return Pulse::TurnOver;
         }
@@ -304,7 +317,20 @@ impl ClaudeSession {
         }
         self.turns.end();
         self.resumed = None;
+        if self.cache.asks(&events[before..]) {
+            self.streams.say(wire::session_cost(COST));
+            self.cache.hold(events.split_off(before));
+            return Pulse::Alive;
+        }
         Pulse::TurnOver
+    }
+
+    /// Ends a turn that has waited for the words about the prompt cache, if there is one.
+    fn release(&mut self, words: Option<String>, events: &mut Vec<Event>) -> Pulse {
+        match self.cache.release(words, events) {
+            true => Pulse::TurnOver,
+            false => Pulse::Alive,
+        }
     }
 
     /// Answers a control line, and keeps what it tells of the process's readiness.
@@ -458,7 +484,16 @@ impl Session for ClaudeSession {
     }
 
     async fn next(&mut self, events: &mut Vec<Event>) -> Pulse {
-        match self.streams.step().await {
+        let overdue = self.cache.until();
+        let step = tokio::select! {
+            biased;
+            step = self.streams.step() => step,
+            () = sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {
+                return self.release(None, events);
+            }
+        };
+        match step {
+            StreamEvent::Ended | StreamEvent::Line(None) if self.cache.release(None, events) => Pulse::TurnOver,
             StreamEvent::Ended => {
                 let decoder = &mut self.decoder;
                 self.streams.finish(|text| decoder.push(text.as_bytes(), events));

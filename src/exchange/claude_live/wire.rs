@@ -33,6 +33,7 @@ enum Ours<'a> {
     },
     Interrupt,
     GetBinaryVersion,
+    GetSessionCost,
     ApplyFlagSettings {
         settings: &'a Value,
     },
@@ -77,6 +78,11 @@ pub fn initialize(request_id: &str, setup: &Setup) -> String {
 /// The request for the CLI's version. It tells the CLI nothing, and is answered as soon as the CLI has started.
 pub fn binary_version(request_id: &str) -> String {
     control::request(request_id, Ours::GetBinaryVersion)
+}
+
+/// The request for what the session has cost. It asks no API (2.1.332).
+pub fn session_cost(request_id: &str) -> String {
+    control::request(request_id, Ours::GetSessionCost)
 }
 
 /// The request to put `settings` into force, over those of the command line.
@@ -205,6 +211,10 @@ mod tests {
         assert_eq!(
             json(&binary_version("r4")),
             json!({"type": "control_request", "request_id": "r4", "request": {"subtype": "get_binary_version"}})
+        );
+        assert_eq!(
+            json(&session_cost("r4"))["request"],
+            json!({"subtype": "get_session_cost"})
         );
         let rpc = RawValue::from_string(r#"{"jsonrpc":"2.0","id":0,"result":{}}"#.to_owned()).unwrap();
         assert_eq!(

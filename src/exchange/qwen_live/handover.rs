@@ -39,13 +39,9 @@ pub(super) fn end_events(usage: Option<Usage>, names: &Names) -> impl Iterator<I
         stop_reason,
         num_turns: Some(1),
         usage,
-        cost_usd: None,
-        duration_ms: None,
         session_id: names.session_id.clone(),
         model: names.model.clone(),
-        text: None,
-        permission_denials: Vec::new(),
-        structured: None,
+        ..Outcome::default()
     }));
     tokens.into_iter().chain([outcome])
 }

@@ -77,6 +77,7 @@ fn put_together(hosts: Vec<(u32, Snapshot)>, marked: &[Marked], is_alive: impl F
                     state: process.state,
                     started_at: process.started_at,
                     conversations: process.conversations,
+                    usage: process.usage,
                 }
             });
             Program {
@@ -270,6 +271,7 @@ mod tests {
             started_at: 5,
             run: run.to_owned(),
             conversations: vec!["c".to_owned()],
+            usage: None,
         }
     }
 

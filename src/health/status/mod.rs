@@ -36,6 +36,7 @@ pub fn own() -> Value {
             state: process.state,
             started_at: process.started_at,
             conversations: process.conversations,
+            usage: process.usage,
         })
         .collect();
     json!({

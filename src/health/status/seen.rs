@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use dfp_model::message::Usage;
 use dfp_process::activity::{AllRuns, BudgetActivity, ProcessState, RateLimitWindow, Runs};
 
 /// A process that this package has started.
@@ -16,6 +17,9 @@ pub(super) struct Process {
     pub state: ProcessState,
     pub started_at: u64,
     pub conversations: Vec<String>,
+    /// The tokens of all answers in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
     /// Resident memory in bytes: the process's own and, seen from another program, that of all processes it has started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,

@@ -203,13 +203,13 @@ function programs({ machine, at }, paint, columns, wrap) {
   return parts;
 }
 
-const PROCESS_HEAD = ["PID", "PROVIDER", "ENGINE", "STATE", "MEMORY", "AGE", "CONVERSATION"];
+const PROCESS_HEAD = ["PID", "PROVIDER", "ENGINE", "STATE", "MEMORY", "AGE", "CACHED", "CONVERSATION"];
 
 /**
  * @param {ProcessStatus} one
  * @param {number} at
  */
-function processRow({ pid, provider, engine, state, memoryBytes, startedAt, conversations }, at) {
+function processRow({ pid, provider, engine, state, memoryBytes, startedAt, conversations, usage }, at) {
   const last = conversations.at(-1) ?? "none";
   const others = conversations.length > 1 ? ` +${conversations.length - 1}` : "";
   return {
@@ -220,6 +220,7 @@ function processRow({ pid, provider, engine, state, memoryBytes, startedAt, conv
       state,
       memory(memoryBytes) || "?",
       elapsed(Math.max(at - startedAt, 0)),
+      percent(usage?.cacheHitShare) ?? "?",
       // Enough to tell them apart.
       `${visible(last).slice(0, 13)}${others}`,
     ],
@@ -248,7 +249,7 @@ function spendingTable(spending, paint, columns) {
       visible(model ?? "unknown"),
       failedCalls > 0 ? `${figure(calls)} (+${figure(failedCalls)} failed)` : figure(calls),
       figure(usage.inputTokens),
-      usage.cacheReadTokens === undefined ? "unknown" : figure(usage.cacheReadTokens),
+      cached(usage),
       figure(usage.outputTokens),
       cost(costUsd, calls + failedCalls, callsWithoutCost),
     ],
@@ -257,6 +258,15 @@ function spendingTable(spending, paint, columns) {
   if (spending.unreadableLines > 0) lines.push(`${figure(spending.unreadableLines)} lines could not be read.`);
   return [...lines, ""];
 }
+
+/** @param {TokenUsage} usage */
+function cached({ cacheReadTokens, cacheHitShare }) {
+  if (cacheReadTokens === undefined) return "unknown";
+  return [figure(cacheReadTokens), ...(cacheHitShare === undefined ? [] : [`(${percent(cacheHitShare)})`])].join(" ");
+}
+
+/** @param {number | undefined} share */
+const percent = (share) => (share === undefined ? undefined : `${Math.round(share * 100)} %`);
 
 /**
  * @param {number} usd
@@ -291,7 +301,7 @@ function windows({ at, machine, spending }, paint, columns, wrap) {
       visible(provider),
       visible(limitType ?? "unknown"),
       visible(state),
-      utilization === undefined ? "unknown" : `${Math.round(utilization * 100)} %`,
+      percent(utilization) ?? "unknown",
       resetsAt === undefined ? "unknown" : `${clock(resetsAt, at)}, in ${wait(resetsAt - at)}`,
     ],
     colours: [undefined, undefined, STATES[state] ?? "yellow"],

@@ -187,6 +187,7 @@ function replyAttributes(reply, usage, run) {
     [OWN.engine]: run?.engine,
     [OWN.pid]: run?.pid,
     [OWN.continued]: run?.continued,
+    [OWN.sessionCacheHitShare]: run?.sessionUsage?.cacheHitShare,
   };
 }
 
@@ -199,6 +200,7 @@ function usageAttributes(usage) {
     [ATTR.cacheWriteTokens]: usage?.cacheWriteTokens,
     [ATTR.reasoningTokens]: usage?.reasoningTokens,
     [OWN.estimated]: usage?.estimated,
+    [OWN.cacheHitShare]: usage?.cacheHitShare,
   };
 }
 

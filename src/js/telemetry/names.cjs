@@ -54,6 +54,8 @@ const OWN = /** @type {const} */ ({
   continued: "deep_factor.session.continued",
   cost: "deep_factor.cost_usd",
   estimated: "deep_factor.usage.estimated",
+  cacheHitShare: "deep_factor.usage.cache_hit_share",
+  sessionCacheHitShare: "deep_factor.session.cache_hit_share",
   cancelled: "deep_factor.cancelled",
   steps: "deep_factor.agent.steps",
   status: "deep_factor.agent.status",

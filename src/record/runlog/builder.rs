@@ -59,6 +59,7 @@ impl TimelineBuilder {
                 model: None,
                 input_tokens: None,
                 output_tokens: None,
+                cache_hit_share: None,
                 tokens_estimated: false,
                 cost_usd: None,
                 tokens: None,
@@ -301,7 +302,12 @@ impl TimelineBuilder {
                 Some(list(&reply["toolCalls"]).count())
                     .filter(|calls| *calls > 0)
                     .map(|calls| calls.to_string()),
-            );
+            )
+            .fact(
+                "cached in the session so far",
+                Tokens::read(&reply["run"]["sessionUsage"]).and_then(Tokens::cache_hit),
+            )
+            .fact("on the cache", string(&reply["cacheMiss"]));
         self.push(item);
     }
 
@@ -333,6 +339,7 @@ impl TimelineBuilder {
             None => tokens,
         };
         let output = usage["outputTokens"].as_u64();
+        view.cache_hit_share = view.tokens.and_then(Tokens::cache_hit_share);
         view.tokens_estimated = estimated || (more && view.tokens_estimated);
         view.input_tokens = Some(before(view.input_tokens).saturating_add(input));
         view.output_tokens = output

@@ -34,12 +34,7 @@ pub(super) fn of_event(t: u64, kind: EventKind, name: &str, event: &Value) -> It
         EventKind::Usage => usage(t, event),
         EventKind::RateLimit => Item::new(Kind::Limit, t, text("status").unwrap_or_default())
             .fact("window", text("limitType"))
-            .fact(
-                "used",
-                event["utilization"]
-                    .as_f64()
-                    .map(|share| format!("{:.0} %", share * 100.0)),
-            )
+            .fact("used", event["utilization"].as_f64().map(view::percent))
             .fact("resets", number("resetsAt").map(view::date)),
         EventKind::Retry => {
             let mut item = Item::new(Kind::Retry, t, "tried again")
@@ -88,7 +83,7 @@ fn usage(t: u64, event: &Value) -> Item {
         .fact("output", tokens("outputTokens"))
         .fact(
             "cache read",
-            tokens("cacheReadTokens").map(|read| match share(usage) {
+            tokens("cacheReadTokens").map(|read| match Tokens::read(usage).and_then(Tokens::cache_hit) {
                 Some(share) => format!("{read} ({share} of the input)"),
                 None => read,
             }),
@@ -102,13 +97,6 @@ fn usage(t: u64, event: &Value) -> Item {
     item.tokens = Tokens::read(usage);
     item.cost_usd = cost;
     item
-}
-
-/// The share of the input that was read from the cache, in per cent; `None` if there was no input.
-fn share(usage: &Value) -> Option<String> {
-    let (read, input) = (usage["cacheReadTokens"].as_u64()?, usage["inputTokens"].as_u64()?);
-    let share = u128::from(read.min(input)) * 100 / u128::from(input).max(1);
-    (input > 0).then(|| format!("{share} %"))
 }
 
 /// The item of a `ProviderError`.

@@ -65,7 +65,15 @@ fn run(log: &Value) -> RunView {
         let mut item = Item::new(Kind::Usage, duration_ms, "tokens")
             .fact("input", tokens("input_tokens").map(view::count))
             .fact("output", tokens("output_tokens").map(view::count))
-            .fact("cache read", tokens("cache_read_tokens").map(view::count))
+            .fact(
+                "cache read",
+                tokens("cache_read_tokens").map(|read| {
+                    let share = split
+                        .and_then(Tokens::cache_hit)
+                        .map(|share| format!(" ({share} of the input)"));
+                    view::count(read) + &share.unwrap_or_default()
+                }),
+            )
             .fact("cache written", tokens("cache_write_tokens").map(view::count));
         item.tokens = split;
         items.push(item);
@@ -89,6 +97,7 @@ fn run(log: &Value) -> RunView {
         model,
         input_tokens: tokens("input_tokens").filter(|_| counted),
         output_tokens: tokens("output_tokens").filter(|_| counted),
+        cache_hit_share: split.and_then(Tokens::cache_hit_share),
         tokens_estimated: false,
         cost_usd: usage["cost_usd"].as_f64(),
         tokens: split,

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::timeline::{CallResult, Item, Kind, RunView, Timeline};
+use super::timeline::{CallResult, Item, Kind, RunView, Timeline, Tokens};
 use super::view::{self, one_line, visible};
 
 /// The most lines of a long text, unless all of it is asked for.
@@ -72,7 +72,9 @@ pub(super) fn figures(run: &RunView) -> Vec<String> {
     if let Some(input) = run.input_tokens {
         let about = if run.tokens_estimated { "about " } else { "" };
         let output = view::count(run.output_tokens.unwrap_or_default());
-        parts.push(format!("{about}{} tokens in, {output} out", view::count(input)));
+        let cached = run.tokens.and_then(Tokens::cache_hit);
+        let cached = cached.map_or_else(String::new, |share| format!(" ({share} cached)"));
+        parts.push(format!("{about}{} tokens in{cached}, {output} out", view::count(input)));
     }
     parts.extend(run.cost_usd.map(view::dollars));
     let calls = run.items.iter().filter(|item| item.kind == Kind::ToolCall).count();

@@ -8,7 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::read::Problem;
-use super::view::one_line;
+use super::view::{self, one_line};
+use dfp_model::message::cache_hit_share;
 
 /// All runs of a file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -53,6 +54,9 @@ pub struct RunView {
     /// All tokens that the model wrote.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<u64>,
+    /// The share of the input that was read from a cache, from 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_hit_share: Option<f64>,
     /// The tokens are an estimate.
     pub tokens_estimated: bool,
     /// The cost in US dollars.
@@ -168,6 +172,15 @@ impl Tokens {
             reasoning: tokens("reasoningTokens"),
             estimated: usage["estimated"].as_bool().unwrap_or_default(),
         })
+    }
+
+    /// The share of the input that was read from a cache, in per cent; `None` if that is unknown.
+    pub(super) fn cache_hit(self) -> Option<String> {
+        self.cache_hit_share().map(view::percent)
+    }
+
+    pub(super) fn cache_hit_share(self) -> Option<f64> {
+        cache_hit_share(self.input, self.cache_read)
     }
 
     /// The sum of two turns' tokens.

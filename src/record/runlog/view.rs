@@ -76,6 +76,11 @@ pub(super) fn count(number: u64) -> String {
     grouped
 }
 
+/// A share from 0 to 1 in per cent: `91 %`.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
 /// An amount of US dollars, with more digits if it is small: `$0.0042`, `$1.50`.
 pub(super) fn dollars(amount: f64) -> String {
     if amount.abs() < 0.1 {

@@ -405,7 +405,7 @@ impl Redactor {
     /// Returns whether [`Redactor::clean_event`] looks at events like this one.
     pub fn concerns(event: &Event) -> bool {
         match event {
-            Event::Done { reply } => !reply.diagnostics.is_empty(),
+            Event::Done { reply } => !reply.diagnostics.is_empty() || reply.cache_miss.is_some(),
             Event::Warning { .. }
             | Event::Retry { .. }
             | Event::Waiting { .. }
@@ -415,9 +415,9 @@ impl Redactor {
         }
     }
 
-    /// Redacts a reply's diagnostics, lines of the CLI that are no part of the answer.
+    /// Redacts what a reply has of the CLI's words that are no part of the answer: its diagnostics, and what it says of the cache.
     pub fn clean_reply(&self, reply: &mut Reply) {
-        for line in &mut reply.diagnostics {
+        for line in reply.diagnostics.iter_mut().chain(&mut reply.cache_miss) {
             replace(line, |line| self.redact_error(line));
         }
     }

@@ -70,7 +70,7 @@ fn row(page: &mut String, name: &str, run: &RunView, most: u64) {
         page,
         "<tr><th scope=\"row\">{name}</th><td>{about}{}</td><td>{}</td><td>{about}{}</td><td>{}</td><td>{}</td><td class=\"drawn\">",
         count(tokens.map(|tokens| tokens.input)),
-        count(tokens.and_then(|tokens| tokens.cache_read)),
+        cached(tokens),
         count(tokens.and_then(|tokens| tokens.output)),
         count(tokens.and_then(|tokens| tokens.reasoning)),
         cost(run).map_or_else(unknown, view::dollars)
@@ -107,6 +107,15 @@ fn bar(page: &mut String, tokens: Tokens, most: u64) {
         }
     }
     page.push_str("</svg>");
+}
+
+/// The tokens that were read from the cache, and their share of the input.
+fn cached(tokens: Option<Tokens>) -> String {
+    let read = tokens.and_then(|tokens| tokens.cache_read).map(view::count);
+    match (read, tokens.and_then(Tokens::cache_hit)) {
+        (Some(read), Some(share)) => format!("{read} ({share})"),
+        (read, _) => read.unwrap_or_else(|| "unknown".to_owned()),
+    }
 }
 
 fn total(run: &RunView) -> u64 {

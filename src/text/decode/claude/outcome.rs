@@ -52,6 +52,7 @@ impl Claude {
             text,
             permission_denials: denials(fields, line.permission_denials),
             structured: fields.read::<Value>("structured_output", line.structured_output.or(line.structured_result)),
+            cache_miss: None,
         };
         let failure = (failed || turn.disguised).then(|| failure(&turn, &outcome, &line, fields));
         if failure.is_none() {
