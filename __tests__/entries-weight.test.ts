@@ -93,6 +93,7 @@ const FACES = {
       "options",
     ].map((file) => `gateway/${file}`),
     ...[
+      "plans",
       "queue",
       "record",
       "refusal",

@@ -31,6 +31,8 @@ const { isProviderError, providerError } = require("../errors.cjs");
 const { DROPPABLE } = require("./models.cjs");
 
 /**
+ * @typedef {Extract<ProviderEvent, { type: "rate_limit" }>} Limit
+ *
  * @typedef {object} Facts what is known of a call so far
  * @property {string | undefined} runId
  * @property {string} model who answers, `provider/model`
@@ -38,7 +40,9 @@ const { DROPPABLE } = require("./models.cjs");
  * @property {import("../../../index.js").RunInfo["session"]} session
  * @property {string[]} warnings
  * @property {import("../../../index.js").TokenUsage | undefined} usage
- * @property {Extract<ProviderEvent, { type: "rate_limit" }> | undefined} limit
+ * @property {Limit | undefined} limit
+ * @property {Map<string, Limit>} windows of the plan, by their names
+ * @property {import("../../../index.js").TokenUsage | undefined} sessionUsage
  * @property {number | undefined} costUsd
  */
 
@@ -81,6 +85,8 @@ function begin(call, target, { signal, record }, receiver) {
     warnings: [],
     usage: undefined,
     limit: undefined,
+    windows: new Map(),
+    sessionUsage: undefined,
     costUsd: undefined,
   };
   /** Whether pieces of a message that is not whole went out. */
@@ -139,12 +145,16 @@ function begin(call, target, { signal, record }, receiver) {
         break;
       case "fallback":
         facts.model = target.names[event.index + 1] ?? facts.model;
+        // Of the plan of who was passed over.
+        facts.limit = undefined;
+        facts.windows.clear();
         break;
       case "warning":
         facts.warnings.push(event.code);
         break;
       case "rate_limit":
         facts.limit = event;
+        if (typeof event.limitType === "string") facts.windows.set(event.limitType, event);
         break;
       case "usage":
         facts.usage = event.usage;
@@ -169,6 +179,7 @@ function begin(call, target, { signal, record }, receiver) {
       case "done":
         facts.usage = event.reply.usage;
         facts.costUsd = event.reply.costUsd;
+        facts.sessionUsage = event.reply.run?.sessionUsage;
         break;
       default:
     }

@@ -13,6 +13,7 @@
 const { begin } = require("./call.cjs");
 const { recordOf } = require("./record.cjs");
 const { createCollector, createTelling } = require("./calls.cjs");
+const { isoOf, word } = require("./plans.cjs");
 const { refusalOf } = require("./refusal.cjs");
 
 /** How long the head of a stream waits for the first piece: so long an error has a status of its own. */
@@ -27,6 +28,7 @@ const PING = 5_000;
  * @property {ReturnType<typeof import("./store.cjs").createStore>} store
  * @property {ReturnType<typeof import("./calls.cjs").createWithheld>} withheld
  * @property {ReturnType<typeof import("./queue.cjs").createQueues>} queues
+ * @property {ReturnType<typeof import("./plans.cjs").createPlans>} plans
  * @property {boolean} lenient
  * @property {string | undefined} record
  */
@@ -92,7 +94,10 @@ async function answer(house, { face, key, body, lenient, requestId, tell }, resp
     house.store.keep(key.name, made, [.../** @type {Fields[]} */ (read.own.items), ...output]);
   };
   const { facts } = call;
-  const headers = () => headersOf(facts, read.ignored, queuedMs);
+  const headers = () => ({
+    ...headersOf(facts, read.ignored, queuedMs),
+    ...house.plans.headers(face.plan, facts.model, facts.windows),
+  });
   const figures = () => ({ ...figuresOf(facts, read), ...(queuedMs > 0 ? { queuedMs } : {}) });
   tell(figures);
   try {
@@ -129,6 +134,8 @@ async function answer(house, { face, key, body, lenient, requestId, tell }, resp
   } finally {
     // Also where the client left: nothing of its call stays behind, and what it used counts.
     await call.leave().catch(() => {});
+    // Of a stream, what came behind its head.
+    house.plans.note(facts.model, facts.windows);
     place.leave();
     release({ tokens: facts.usage?.totalTokens, usd: facts.costUsd });
   }
@@ -190,7 +197,7 @@ async function streamed(response, signal, { call, stream, telling, begins, read,
 function figuresOf({ runId, model, engine, session, warnings, usage }, { stream, ignored }) {
   return {
     ...{ runId, model, engine, session, stream },
-    ...{ inputTokens: usage?.inputTokens, outputTokens: usage?.outputTokens },
+    ...{ inputTokens: usage?.inputTokens, outputTokens: usage?.outputTokens, cacheHitShare: usage?.cacheHitShare },
     ...(ignored.length === 0 ? {} : { ignored: wordsOf(ignored) }),
     ...(warnings.length === 0 ? {} : { warnings: wordsOf(warnings) }),
   };
@@ -204,7 +211,7 @@ function figuresOf({ runId, model, engine, session, warnings, usage }, { stream,
  * @param {number} queuedMs
  * @returns {Record<string, string>}
  */
-function headersOf({ runId, model, engine, session, warnings, usage, limit }, ignored, queuedMs) {
+function headersOf({ runId, model, engine, session, warnings, usage, sessionUsage, limit }, ignored, queuedMs) {
   /** @type {Record<string, string | undefined>} */
   const headers = {
     "x-dfp-run-id": runId,
@@ -215,7 +222,8 @@ function headersOf({ runId, model, engine, session, warnings, usage, limit }, ig
     "x-dfp-ignored": ignored.length === 0 ? undefined : wordsOf(ignored),
     "x-dfp-warning": warnings.length === 0 ? undefined : wordsOf(warnings),
     "x-dfp-estimated": usage?.estimated ? "true" : undefined,
-    "x-dfp-cache-hit": shareOf(usage),
+    "x-dfp-cache-hit": usage?.cacheHitShare?.toString(),
+    "x-dfp-session-cache-hit": sessionUsage?.cacheHitShare?.toString(),
     "x-dfp-limit-status": limit && word(limit.status),
     "x-dfp-limit-resets-at": limit?.resetsAt === undefined ? undefined : isoOf(limit.resetsAt),
     "x-dfp-limit-utilization": limit?.utilization === undefined ? undefined : String(Number(limit.utilization)),
@@ -224,24 +232,8 @@ function headersOf({ runId, model, engine, session, warnings, usage, limit }, ig
   return /** @type {Record<string, string>} */ (Object.fromEntries(known));
 }
 
-/**
- * The share of the input that was read from the API's prompt cache, from 0 to 1; undefined where nobody told.
- *
- * @param {Facts["usage"]} usage
- */
-function shareOf(usage) {
-  if (usage?.cacheReadTokens === undefined || !(usage.inputTokens > 0)) return undefined;
-  return String(Math.round((1000 * Math.min(usage.cacheReadTokens, usage.inputTokens)) / usage.inputTokens) / 1000);
-}
-
 /** Names in a header. @param {readonly string[]} names */
 const wordsOf = (names) => [...new Set(names)].map(word).slice(0, 32).join(",");
-
-/** A name in a header: the path of a field, or a code. @param {string} text */
-const word = (text) => text.replaceAll(/[^\w.[\]-]/g, "?").slice(0, 80);
-
-/** @param {number} at ms since the epoch */
-const isoOf = (at) => (Number.isFinite(at) && Math.abs(at) < 8.64e15 ? new Date(at).toISOString() : undefined);
 
 /**
  * A stream on its way to a client.

@@ -42,6 +42,7 @@
  *
  * @typedef {object} Face
  * @property {Vendor} vendor
+ * @property {import("./plans.cjs").PlanForm} [plan] how its vendor's clients are told of a plan
  * @property {(body: Fields, around: Around, more?: { counts?: boolean }) => Read} read throws a refusal
  * @property {(read: Read, content: Content[], end: End, around: Around) => object} whole
  * @property {(read: Read, around: Around) => Writer & Stream} stream

@@ -460,6 +460,6 @@ function countTokens({ messages, tools }) {
 }
 
 /** @type {Face} */
-const messages = { vendor: "anthropic", read, whole, stream };
+const messages = { vendor: "anthropic", plan: "unified", read, whole, stream };
 
 module.exports = { countTokens, messages };

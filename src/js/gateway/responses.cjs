@@ -370,6 +370,6 @@ function toolEcho(tool) {
 }
 
 /** @type {Face} */
-const responses = { vendor: "openai", read, whole, stream };
+const responses = { vendor: "openai", plan: "codex", read, whole, stream };
 
 module.exports = { responses };

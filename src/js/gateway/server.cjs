@@ -21,6 +21,7 @@ const { FACES } = require("./faces.cjs");
 const { checkDepth, isObject, shown } = require("./fields.cjs");
 const { createGuard } = require("./guard.cjs");
 const { countTokens, messages } = require("./messages.cjs");
+const { createPlans } = require("./plans.cjs");
 const { createQueues } = require("./queue.cjs");
 const { Refusal, bad, refusalOf } = require("./refusal.cjs");
 const { createSeals } = require("./sealed.cjs");
@@ -70,6 +71,7 @@ function createServer(options, { keys, models, log, telemetry }) {
     state: createState(options.providers),
     withheld: createWithheld(),
     queues: createQueues(),
+    plans: createPlans(),
     lenient,
     record,
   };
