@@ -1,5 +1,5 @@
 /** A call with other choices than the ones before it goes on in the same process, and its API is asked what a new process would ask it. */
-import { HumanMessage } from "@langchain/core/messages";
+import { type AIMessage, type BaseMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
 import type { InvokeOptions } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import { createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
@@ -37,7 +37,61 @@ const CALLS: [Choices, boolean?][] = [
   [{ maxOutputTokens: 777 }],
 ];
 
+const TOOLS = ["add", "weather"].map((name) => ({ name, description: `Does ${name}`, schema: { type: "object" } }));
+/** What calls say about tools, and what the API is told. */
+const TOOL_CHOICES: [InvokeOptions["toolChoice"], object | undefined][] = [
+  ["auto", undefined],
+  ["none", { type: "none" }],
+  ["any", { type: "any" }],
+  [undefined, undefined],
+  [{ name: "weather" }, { type: "tool", name: "mcp__df__weather" }],
+  ["none", { type: "none" }],
+];
+
 describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
+  it("takes on a choice of tools in place, without a word in the thread", async () => {
+    let obeys = false;
+    // biome-ignore lint/suspicious/noExplicitAny: the body of an API's request
+    const script = ({ body }: { body: any }) => {
+      const { type = "none", name = "mcp__df__add" } = body.tool_choice ?? {};
+      const calls = type !== "none" || (body.tool_choice && !obeys);
+      const use = { type: "tool_use", id: `toolu_${body.messages.length}`, name, input: { n: 1 } };
+      return { content: [{ type: "text", text: "ok" }, ...(calls ? [use] : [])] };
+    };
+    const { api, options } = await withClaude({ which, engine: "live", script });
+    const own = { ...options, model: which === "newest" ? "claude-sonnet-5-5" : "claude-sonnet-5" };
+    const provider = createProvider(own).bindTools(TOOLS);
+    // What a model calls all the same is left out.
+    const none = await ask(provider, ["other"], { toolChoice: "none" });
+    expect([none.reply.content, none.reply.toolCalls]).toEqual(["ok", []]);
+    obeys = true;
+    const thread: BaseMessage[] = [];
+    const lengths: number[] = [];
+    const pids = new Set<number>();
+    for (const [toolChoice] of TOOL_CHOICES) {
+      const call = (thread.at(-1) as AIMessage | undefined)?.tool_calls?.[0];
+      if (call?.id) thread.push(new ToolMessage({ tool_call_id: call.id, content: "3" }));
+      else thread.push(new HumanMessage(`turn ${thread.length}`));
+      lengths.push(thread.length);
+      const { pid, message, warnings } = await ask(provider, thread, { toolChoice });
+      expect(warnings).toEqual([]);
+      pids.add(pid);
+      thread.push(message);
+    }
+    expect(pids.size).toBe(1);
+    const inPlace = api.requests.slice(1).map(({ body }) => body);
+    expect(inPlace.map(({ tool_choice }) => tool_choice)).toEqual(TOOL_CHOICES.map(([, told]) => told));
+    for (const [turn, [toolChoice]] of TOOL_CHOICES.entries()) {
+      const { messages, metadata: _, ...request } = inPlace[turn] ?? {};
+      const fresh = createProvider(own);
+      await fresh.bindTools(TOOLS).invoke(thread.slice(0, lengths[turn]), { toolChoice });
+      await fresh.close();
+      const { messages: ofFresh, metadata: __, ...started } = api.requests.at(-1)?.body ?? {};
+      expect(request).toEqual(started);
+      expect(told({ messages })).toEqual(told({ messages: ofFresh }));
+    }
+  });
+
   it("takes on effort, output limit, stop texts and a schema in place, and gives them up again", async () => {
     // biome-ignore lint/suspicious/noExplicitAny: the body of an API's request
     const script = ({ body }: { body: any }) => ({

@@ -92,6 +92,27 @@ describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
     expect(other.ways().join(" ")).toMatch(/^(format ){1,3}(tool ){1,3}(format ?){1,3}$/);
   });
 
+  it("asks in words for a call that the API can't be told to demand", async () => {
+    const { api, options } = await withClaude({
+      which,
+      engine: "live",
+      script: ({ body }, n) => {
+        const message = "Thinking may not be enabled when tool_choice forces tool use.";
+        if (body.tool_choice?.type === "any") return { error: { status: 400, message } };
+        return { content: [{ type: "tool_use", id: `toolu_${n}`, name: "mcp__df__add", input: {} }] };
+      },
+    });
+    const provider = createProvider({ ...options, model: "claude-sonnet-5" });
+    const model = provider.bindTools([{ name: "add", schema: { type: "object" } }]);
+    const words = "This reply must be a call of at least one of the tools, not an answer in words.";
+    for (const warnings of [["UNSUPPORTED_OPTION"], []]) {
+      const asked = await ask(model, ["hi"], { toolChoice: "any" });
+      expect([asked.reply.toolCalls.map(({ name }) => name), asked.warnings]).toEqual([["add"], warnings]);
+    }
+    const ways = api.requests.map(({ body }) => [body.tool_choice?.type ?? "-", JSON.stringify(body).includes(words)]);
+    expect(ways.join(" ")).toMatch(/^(any,false ){1,3}-,true -,true$/);
+  });
+
   it.each([
     ["CONTEXT_LENGTH", "prompt is too long: 210000 tokens > 200000 maximum"],
     ["CREDIT_EXHAUSTED", "Your credit balance is too low to access the Anthropic API."],

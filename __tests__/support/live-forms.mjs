@@ -49,6 +49,7 @@ import { told } from "./live.mjs";
  * @property {boolean} [hidesStatus] of a failure that it would retry, the CLI tells the message alone
  * @property {boolean} [replays] only a session whose calls wait goes on: behind an answer without calls, the thread is replayed into another
  * @property {boolean} [resultsAlone] a session that goes on takes results, or a message of the user's: both together begin another
+ * @property {boolean} [choosesTools] `toolChoice` is a field of the API's request, and no words; with `"none"`, tools stay declared
  * @property {string} toolPrefix what the API sees before a tool's name
  * @property {string} keptBy the argument by which its process is told from one of print form
  * @property {{ flag: string, refusal: string }} [canDoWithout] a flag of its process that an older CLI may refuse, and how the CLI says so
@@ -70,6 +71,7 @@ const claude = (/** @type {import("./claude.mjs").Which} */ which) => ({
   engine: "live",
   remembers: true,
   oneProcess: false,
+  choosesTools: true,
   toolPrefix: "mcp__df__",
   keptBy: "--input-format",
   canDoWithout: { flag: "--strict-mcp-config", refusal: "error: unknown option '--strict-mcp-config'" },

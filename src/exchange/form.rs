@@ -26,7 +26,7 @@ use dfp_model::listed_model::ListedModel;
 use dfp_model::message::{Message, Role, ToolSpec};
 use dfp_process::ProcessLimits;
 use dfp_provider::Guard;
-use dfp_provider::choices::Choices;
+use dfp_provider::choices::{Choices, ToolChoice};
 use dfp_provider::command::{CommandLine, PrivateSession};
 use dfp_provider::options::{Options, SystemPrompt};
 use dfp_provider::request_field::RequestField;
@@ -36,12 +36,16 @@ use dfp_text::prompt::Encoding;
 #[derive(Debug)]
 pub struct CallParts<'a> {
     pub messages: Vec<Message>,
-    /// Text that is said after the thread and is no part of it.
+    /// Text that is said after the thread and is no part of it, where no field of a request says it.
     pub note: Option<String>,
     /// The caller's own messages, if `messages` has more after them: the caller's next call continues from those and the reply.
     pub callers: Option<Arc<Vec<Message>>>,
     /// The tools that are bound.
     pub tools: &'a [ToolSpec],
+    /// The tools that the call is to call.
+    pub tool_choice: Option<&'a ToolChoice>,
+    /// The tools that are bound and not offered, since the call is to call none.
+    pub forbidden: &'a [ToolSpec],
     /// The options that the call is made with.
     pub options: &'a Options,
     /// The options among them that the call itself chose.
@@ -64,11 +68,19 @@ pub struct SentField {
     pub value: String,
 }
 
-/// The setup of a call that sends no field of these names.
+/// The setup of a call that sends no field of some names.
 #[derive(Debug)]
 struct OtherSetup<T> {
     without: Vec<&'static str>,
     setup: Arc<T>,
+    /// The fields that it does send.
+    fields: Vec<SentField>,
+}
+
+/// The text `words` behind the thread, if none of `fields` says it.
+fn said(words: Option<&String>, fields: &[SentField]) -> Option<String> {
+    let is_said = fields.iter().any(|sent| sent.field.is_in_words_otherwise);
+    words.filter(|_| !is_said).cloned()
 }
 
 /// A call in the shape that a session with setup `T` takes.
@@ -85,6 +97,8 @@ pub struct SessionCall<T> {
     pub fields: Vec<SentField>,
     /// The setups without some of these fields.
     others: Vec<OtherSetup<T>>,
+    /// The text that is said after the thread if no field says it.
+    words: Option<String>,
     /// The options of the process that the call itself chose.
     pub choices: Option<Choices>,
     /// The encoding of a thread that can't be sent natively.
@@ -120,11 +134,12 @@ impl<T> SessionCall<T> {
         let other = self.others.iter().find(|other| other.without == without)?;
         Some(SessionCall {
             thread: Arc::clone(&self.thread),
-            note: self.note.clone(),
+            note: said(self.words.as_ref(), &other.fields),
             callers: Arc::clone(&self.callers),
             setup: Arc::clone(&other.setup),
-            fields: self.fields.iter().filter(|sent| !is_left_out(sent)).cloned().collect(),
+            fields: other.fields.clone(),
             others: Vec::new(),
+            words: self.words.clone(),
             choices: self.choices.clone(),
             encoding: self.encoding,
             guard: self.guard,
@@ -146,6 +161,8 @@ impl<T> SessionCall<T> {
             note: None,
             callers: None,
             tools: &[],
+            tool_choice: None,
+            forbidden: &[],
             options,
             own: &options.choices,
             choices,
@@ -167,6 +184,8 @@ impl<T> SessionCall<T> {
             F::setup(&SetupParts {
                 system: thread.system(),
                 tools: parts.tools,
+                tool_choice: parts.tool_choice,
+                forbidden: parts.forbidden,
                 options: parts.options,
                 choices: parts.choices.as_ref(),
                 own: parts.own,
@@ -180,7 +199,8 @@ impl<T> SessionCall<T> {
             let left_out = fields.iter().enumerate().filter(|(at, _)| chosen >> at & 1 == 1);
             let without: Vec<&str> = left_out.map(|(_, sent)| sent.field.name).collect();
             let setup = Arc::new(setup_without(&without));
-            OtherSetup { without, setup }
+            let fields = F::sent_fields(&setup);
+            OtherSetup { without, setup, fields }
         });
         let others: Vec<_> = others.collect();
         let callers = parts
@@ -189,7 +209,8 @@ impl<T> SessionCall<T> {
         SessionCall {
             callers: callers.unwrap_or_else(|| Arc::clone(&thread)),
             thread,
-            note: parts.note,
+            note: said(parts.note.as_ref(), &fields),
+            words: parts.note,
             setup: Arc::new(setup),
             others,
             fields,
@@ -382,6 +403,8 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
             choices: None,
             own: &next.options.choices,
             output: SessionOutput::Text,
+            tool_choice: None,
+            forbidden: &[],
             refused: &[],
         }))
     }

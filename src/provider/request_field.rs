@@ -13,7 +13,9 @@ pub struct RequestField {
     pub not_by: &'static [&'static str],
     /// Words, in lower case, of refusals of one value alone.
     pub of_value_by: &'static [&'static str],
-    /// The other way, and the option that it serves, for a warning: "X is asked for …".
+    /// True if it says what is otherwise said in words behind the thread.
+    pub is_in_words_otherwise: bool,
+    /// The other way, and the option that it serves, for a warning: "X is asked …".
     pub otherwise: &'static str,
     /// The code of that warning.
     pub warning: &'static str,

@@ -97,6 +97,8 @@ pub(super) struct SessionParts(RequestSource);
 struct RequestSource {
     messages: Arc<Vec<Message>>,
     tools: Arc<[ToolSpec]>,
+    /// The tools that are bound and may not be called.
+    forbidden: Arc<[ToolSpec]>,
 }
 
 impl CliRequest {
@@ -142,13 +144,19 @@ impl CliRequest {
 
     /// The call as `kept` takes it, if it is one for sessions.
     pub fn in_session<T>(&mut self, engine: &Base, take: impl FnOnce(CallParts<'_>) -> T) -> Option<T> {
-        let SessionParts(RequestSource { messages, tools }) = self.session.take()?;
+        let SessionParts(RequestSource {
+            messages,
+            tools,
+            forbidden,
+        }) = self.session.take()?;
         let chosen = self.chosen.options.as_ref();
         Some(take(CallParts {
             messages: Arc::unwrap_or_clone(messages),
             note: self.note.clone(),
             callers: self.callers_thread.clone(),
             tools: &tools,
+            tool_choice: self.chosen.tool_choice.as_ref(),
+            forbidden: &forbidden,
             options: self.provider_options(engine),
             choices: chosen.map(|options| options.choices.clone()),
             own: &engine.options.choices,
@@ -227,9 +235,10 @@ impl CliRequest {
             None => engine.options.engine,
         };
         let chosen = choices::choose(engine, &options.choices, &tools, kind)?;
-        if chosen.tool_choice == Some(ToolChoice::None) {
-            tools.clear();
-        }
+        let forbidden = match chosen.tool_choice {
+            Some(ToolChoice::None) => std::mem::take(&mut tools),
+            _ => Vec::new(),
+        };
         let mut checks = choices::checks(engine.id(), chosen.tool_choice.as_ref());
         if let Some(schema) = &output {
             if let Some(flag) = structured::own_flag(&engine.options.extra_args) {
@@ -261,6 +270,7 @@ impl CliRequest {
         let source = RequestSource {
             messages: Arc::new(messages),
             tools: tools.into(),
+            forbidden: forbidden.into(),
         };
         blank.of_source(engine, source)
     }
@@ -343,7 +353,7 @@ impl CliRequest {
     }
 
     /// Renders the thread as a prompt, also with the schema in words if `prompt` leaves it to the CLI.
-    fn print(&self, engine: &Base, RequestSource { messages, tools }: &RequestSource) -> Printed {
+    fn print(&self, engine: &Base, RequestSource { messages, tools, .. }: &RequestSource) -> Printed {
         let calls_back = self.tool_server.is_some();
         let form = self.provider_options(engine).text_tool_calls;
         let schema = self.output.as_deref().map(Schema::text);

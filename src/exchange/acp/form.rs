@@ -164,6 +164,8 @@ mod tests {
             note: note.map(str::to_owned),
             callers: None,
             tools: &[],
+            tool_choice: None,
+            forbidden: &[],
             options: &options,
             choices: None,
             own: &options.choices,

@@ -18,7 +18,8 @@ use super::wire;
 use crate::live::setup::Changeable;
 use crate::print;
 use dfp_process::Vars;
-use dfp_provider::claude::{EFFORT_LEVEL, EXTRA_BODY, MAX_OUTPUT_TOKENS, with_fields};
+use dfp_provider::claude::fields::{EXTRA_BODY, with_fields};
+use dfp_provider::claude::{EFFORT_LEVEL, MAX_OUTPUT_TOKENS};
 use dfp_provider::command::CommandLine;
 
 /// The beginning of the ids of our requests.

@@ -32,9 +32,9 @@ use dfp_model::listed_model::ListedModel;
 use dfp_model::time::iso;
 use dfp_process::Vars;
 use dfp_process::activity::now_ms;
-use dfp_provider::choices::Choices;
+use dfp_provider::choices::{Choices, ToolChoice};
+use dfp_provider::claude::fields::{ANSWER_FORMAT, TOOL_CHOICE, answer_format, stop_sequences, tool_choice};
 use dfp_provider::claude::transcripts::{OLDEST, TELLS_SURROUNDINGS, facts_of, needs_thinking};
-use dfp_provider::claude::{ANSWER_FORMAT, answer_format, stop_sequences};
 use dfp_provider::command::{Arg, CommandLine, Cwd};
 use dfp_provider::request_field::RequestField;
 
@@ -222,7 +222,21 @@ impl Form for Claude {
             None => parts.output,
         };
         fields.extend(format);
-        Setup::of(&SetupParts { output, ..*parts }).changing(
+        // The choice would be one about the CLI's own tool for answers as well.
+        let choice = parts
+            .tool_choice
+            .filter(|_| output.native().is_none() && may_have(&TOOL_CHOICE));
+        let tools = match choice {
+            Some(ToolChoice::None) => parts.forbidden,
+            _ => parts.tools,
+        };
+        let setup = Setup::of(&SetupParts {
+            output,
+            tools,
+            ..*parts
+        });
+        fields.extend(choice.and_then(|choice| tool_choice(choice, setup.declarations())));
+        setup.changing(
             parts.own,
             Changeable {
                 effort: choices.effort.clone(),
@@ -238,7 +252,7 @@ impl Form for Claude {
             let value = fields.get(field.name)?.to_string();
             Some(SentField { field, value })
         };
-        [&ANSWER_FORMAT].into_iter().filter_map(sent).collect()
+        [&ANSWER_FORMAT, &TOOL_CHOICE].into_iter().filter_map(sent).collect()
     }
 
     /// The system prompt and the tools are sent to the running process, so they are not among its options.

@@ -45,6 +45,7 @@ use crate::scratch::{Leftover, Scratch};
 use dfp_model::event::{Event, Outcome};
 use dfp_process::activity::now_ms;
 use dfp_process::{Running, StartError, Stdin};
+use dfp_provider::claude::fields::TOOL_CHOICE;
 use dfp_provider::command::CommandLine;
 use dfp_provider::declare::mcp_server::{self, Answered};
 use dfp_text::decode::{Decoder, MAX_OUTPUT_TOKENS, Wire};
@@ -80,6 +81,8 @@ pub struct ClaudeSession {
     facts: SessionFacts,
     /// The choices that are in force in the process.
     changes: Changes,
+    /// True if the turn is to call no tool: what its model calls all the same is left out.
+    forbids_calls: bool,
     /// The folder that it runs in, which others of its provider share.
     folder: Option<Arc<RunFolder>>,
     /// Where the models are kept that it tells, and its binary.
@@ -163,6 +166,7 @@ impl ClaudeSession {
             messages: TurnMessages::default(),
             facts,
             changes,
+            forbids_calls: false,
             folder,
             reported_models,
             cache: CacheWatch::default(),
@@ -189,6 +193,8 @@ impl ClaudeSession {
             lines = self.initialize(setup);
         }
         lines.push_str(&self.changes.lines(setup.changeable()));
+        let choice = setup.changeable().fields.get(TOOL_CHOICE.name);
+        self.forbids_calls = choice.is_some_and(|choice| choice["type"] == "none");
         self.facts.effort = self.changes.effort().map(str::to_owned);
         match (
             self.changes.waits(),
@@ -306,7 +312,11 @@ impl ClaudeSession {
             }
         }
         let deferred = self.resumed.as_ref().and_then(Resumed::call);
+        let forbids_calls = self.forbids_calls;
         events.retain(|event| match event {
+            Event::ToolCall { .. } | Event::InvalidToolCall { .. } | Event::ToolCallDelta { .. } if forbids_calls => {
+                false
+            }
             Event::ToolCallDelta { name, .. } => !name.is_empty(),
             // The CLI has asked for a result that the caller knows.
             Event::ToolResult { tool_call_id, .. } => deferred != Some(tool_call_id.as_str()),

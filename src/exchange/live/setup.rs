@@ -7,7 +7,7 @@
 use serde_json::{Map, Value};
 
 use dfp_model::message::ToolSpec;
-use dfp_provider::choices::Choices;
+use dfp_provider::choices::{Choices, ToolChoice};
 use dfp_provider::declare::Declared;
 use dfp_provider::declare::mcp::Declarations;
 use dfp_provider::options::{Options, SystemPrompt};
@@ -61,6 +61,10 @@ pub struct SetupParts<'a> {
     pub own: &'a Choices,
     /// The wanted kind of answer.
     pub output: SessionOutput<'a>,
+    /// The tools that the call is to call.
+    pub tool_choice: Option<&'a ToolChoice>,
+    /// The tools that are bound and not offered, since the call is to call none.
+    pub forbidden: &'a [ToolSpec],
     /// The names of fields that the API has refused.
     pub refused: &'a [&'a str],
 }
@@ -187,6 +191,8 @@ impl Setup {
                 choices,
                 own: &next.options.choices,
                 output: SessionOutput::Text,
+                tool_choice: None,
+                forbidden: &[],
                 refused: &[],
             })
         };

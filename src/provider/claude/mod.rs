@@ -4,19 +4,18 @@
 //! attachments, slash commands, transcripts or retries of the CLI's own.
 
 mod errors;
+pub mod fields;
 pub mod transcripts;
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
+use self::fields::{EXTRA_BODY, extra_body};
 use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
-use super::choices::Choices;
-use super::command::MAX_ARG_BYTES;
 use super::options::{self, Auth, CacheTtl, EngineKind, OptionSpec, Options, OutputFormat};
 use super::places::{self, Place};
-use super::request_field::RequestField;
 use super::{
     APPENDED_PROMPT_FILE, About, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, GatewayVariable, Guard,
     LiveForm, LoginAnswer, LoginCheck, LoginDir, LoginKind, LoginSign, LoginWords, OwnSettings, Provider, Reading,
@@ -29,12 +28,8 @@ use crate::models::{Models, size};
 use Word::Lit;
 use dfp_model::message::content::{Accepts, ContentLimits, Dialect, Kind, Takes};
 use dfp_text::decode::{MAX_OUTPUT_TOKENS as AT_LIMIT, Wire};
-use dfp_text::schema::{Schema, messages};
 
 const MCP_FILE: &str = "mcp.json";
-
-/// The length of the longest form of an answer that is put into a variable, bytes.
-const MAX_FORMAT_BYTES: usize = MAX_ARG_BYTES / 2;
 
 /// The name of the private file with our settings.
 const SETTINGS_FILE: &str = "settings.json";
@@ -47,65 +42,6 @@ pub const EFFORT_LEVEL: &str = "CLAUDE_CODE_EFFORT_LEVEL";
 
 /// The variable with the most tokens of an answer.
 pub const MAX_OUTPUT_TOKENS: &str = "CLAUDE_CODE_MAX_OUTPUT_TOKENS";
-
-/// The variable with JSON of fields that go into every request.
-pub const EXTRA_BODY: &str = "CLAUDE_CODE_EXTRA_BODY";
-
-/// The form of an answer, in the field that holds the effort as well, which the CLI sets. The words of refusals are those of the
-/// API's own (platform.claude.com/docs/en/build-with-claude/structured-outputs) and of gateways that know no such field.
-pub static ANSWER_FORMAT: RequestField = RequestField {
-    name: "output_config",
-    named_by: &[
-        "output_config",
-        "output_format",
-        "output format",
-        "structured output",
-        "compiled grammar",
-    ],
-    not_by: &["output_config.effort"],
-    of_value_by: &["schema", "grammar"],
-    otherwise: "by the CLI's own tool for an answer that fits `outputSchema`",
-    warning: "OUTPUT_SCHEMA_EMULATED",
-};
-
-/// The value of the variable for additional fields of a request: the fields of the user's `env`, and the texts that end an answer.
-fn extra_body(_: &Provider, options: &Options) -> String {
-    let users = options.env.iter().rfind(|(name, _)| name == EXTRA_BODY);
-    let users = users.and_then(|(_, value)| value.as_deref());
-    with_fields(users, &Map::from_iter([stop_sequences(&options.choices)]))
-}
-
-/// The field of a request with the texts that end an answer.
-pub fn stop_sequences(choices: &Choices) -> (String, Value) {
-    let texts = choices.stop().unwrap_or_default();
-    ("stop_sequences".to_owned(), json!(texts))
-}
-
-/// The field of a request for an answer that fits `schema`; `None` if the API can't enforce it, or it is too long for a variable.
-pub fn answer_format(schema: &Schema) -> Option<(String, Value)> {
-    let enforced = messages::enforceable(schema.value())?;
-    let format = json!({"format": {"type": "json_schema", "schema": enforced}});
-    // The processes that the CLI starts could not inherit a longer one.
-    (format.to_string().len() <= MAX_FORMAT_BYTES).then(|| (ANSWER_FORMAT.name.to_owned(), format))
-}
-
-/// The value of the variable for additional fields of a request: `fields` over those of its value `before`. Of `output_config` only
-/// the members that are given are replaced, as the CLI does with its own (2.1.197 and 2.1.332).
-pub fn with_fields(before: Option<&str>, fields: &Map<String, Value>) -> String {
-    let before = before.and_then(|before| serde_json::from_str::<Map<String, Value>>(before).ok());
-    let mut body = before.unwrap_or_default();
-    for (name, value) in fields {
-        match (body.get_mut(name), value) {
-            (Some(Value::Object(own)), Value::Object(members)) if name == ANSWER_FORMAT.name => {
-                own.extend(members.clone())
-            }
-            _ => {
-                body.insert(name.clone(), value.clone());
-            }
-        }
-    }
-    Value::Object(body).to_string()
-}
 
 /// The configuration of the bridge, for `--mcp-config`. With `alwaysLoad`, its tools are in every request (CLI-FACTS 1.7).
 fn mcp_config(_: &Provider, options: &Options) -> String {

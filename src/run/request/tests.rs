@@ -288,6 +288,8 @@ proptest! {
             note: None,
             callers: None,
             tools: &[],
+            tool_choice: None,
+            forbidden: &[],
             options: &engine.options,
             choices: None,
             own: &engine.options.choices,

@@ -94,6 +94,8 @@ async fn call(
         note: None,
         callers: None,
         tools: &[],
+        tool_choice: None,
+        forbidden: &[],
         options: &base.options,
         choices: None,
         own: &base.options.choices,
