@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::runlog::read::{Problem, Recording, Run, Unreadable, read};
-use crate::runlog::runs::timeline;
 use crate::runlog::text::Style;
+use crate::runlog::timeline::timeline;
 use crate::runlog::{html, normalised, text};
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::EventKind;

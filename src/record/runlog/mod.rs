@@ -12,10 +12,8 @@
 mod builder;
 pub mod deltas;
 pub mod html;
-mod items;
 pub mod normalised;
 pub mod read;
-pub mod runs;
 pub mod spending;
 pub mod text;
 pub mod timeline;

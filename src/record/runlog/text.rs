@@ -262,7 +262,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::read::read;
-    use super::super::runs::timeline;
+    use super::super::timeline::timeline;
     use super::*;
 
     fn shown(style: Style) -> String {

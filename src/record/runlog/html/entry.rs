@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::super::timeline::{CallResult, Item, Kind};
 use super::super::view::{self, one_line};
-use super::cut::LONGEST;
+use super::LONGEST;
 use super::escape::block as escaped_block;
 use super::escape::{Escaped, head as beginning, shown};
 

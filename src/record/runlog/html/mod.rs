@@ -1,21 +1,19 @@
 //! Renders a timeline as an HTML page without scripts or external resources, for eyes, keyboards and screen readers.
 //!
 //! A log is foreign input. Every text of it passes `escape`, and the page's own policy forbids everything but its style. Of a long
-//! log a page shows the beginning, and says how much is left out (`cut`).
+//! log a page shows the beginning, and says how much is left out ([`Cut`]).
 
-mod cut;
+mod charts;
 mod entry;
 mod escape;
-mod usage;
-mod waterfall;
 
 use std::fmt::Write;
+
+use escape::{Escaped, shown};
 
 use super::text::figures;
 use super::timeline::{Fact, Item, RunView, Timeline};
 use super::view::{self, one_line};
-use cut::{Cut, LONGEST, PageLimits, item_anchor, run_anchor};
-use escape::{Escaped, shown};
 
 /// The style sheet, which every page contains.
 const STYLE: &str = include_str!("page.css");
@@ -91,7 +89,7 @@ impl HtmlPage<'_> {
                 page,
                 "<li class=\"{}\"><a href=\"{}\">{} <span class=\"dim\">{}</span></a> {}</li>",
                 inset(run),
-                cut::to_run(number),
+                to_run(number),
                 name(run),
                 shown(&run.run_id),
                 badge(run)
@@ -202,8 +200,8 @@ impl HtmlPage<'_> {
         }
         page.push_str("</dl>\n");
         self.errors(page, run, number);
-        waterfall::waterfall(page, &self.timeline.runs, number, &self.cut);
-        usage::usage(page, &self.timeline.runs, number);
+        charts::waterfall(page, &self.timeline.runs, number, &self.cut);
+        charts::usage(page, &self.timeline.runs, number);
     }
 
     /// The list of failures, with a link to each.
@@ -285,6 +283,103 @@ fn badge(run: &RunView) -> String {
         other => ("odd", shown(other)),
     };
     format!("<span class=\"badge {class}\">{word}</span>")
+}
+
+// The cut of a long log. In: a timeline, and the most that a browser can open. Out: the entries that are shown, and how much is left
+// out.
+
+/// Longer texts are cut, in bytes: a page has to stay readable for a browser; the file has all of it.
+pub const LONGEST: usize = 256 * 1024;
+
+/// The size limits of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageLimits {
+    /// Entries of all runs together. For further entries only the head of their run is shown.
+    pub entries: usize,
+    /// Bytes of the entries' texts, each after its own cut.
+    pub bytes: usize,
+}
+
+impl PageLimits {
+    /// The size that a browser opens in about a second.
+    pub const PAGE: PageLimits = PageLimits {
+        entries: 4_000,
+        bytes: 8 * 1024 * 1024,
+    };
+}
+
+/// The parts of a log that a page shows, and the size of what it leaves out.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// By run: how many of its entries are shown, counted from the first.
+    shown: Vec<usize>,
+    /// The number of entries that are left out.
+    pub entries: usize,
+    /// The number of shown texts that are cut.
+    pub texts: usize,
+    /// The bytes that were cut from them.
+    pub bytes: usize,
+}
+
+impl Cut {
+    /// Cuts `timeline` to `limits`.
+    pub fn new(timeline: &Timeline, limits: PageLimits) -> Cut {
+        let mut cut = Cut::default();
+        let (mut entries, mut bytes) = (0, 0);
+        for run in &timeline.runs {
+            let mut shown = 0;
+            for item in &run.items {
+                let size: usize = texts(item).map(|text| text.len().min(LONGEST)).sum();
+                if entries >= limits.entries || bytes + size > limits.bytes {
+                    (entries, bytes) = (limits.entries, limits.bytes);
+                    break;
+                }
+                entries += 1;
+                bytes += size;
+                shown += 1;
+                for text in texts(item).filter(|text| text.len() > LONGEST) {
+                    cut.texts += 1;
+                    cut.bytes += text.len() - LONGEST;
+                }
+            }
+            cut.entries += run.items.len() - shown;
+            cut.shown.push(shown);
+        }
+        cut
+    }
+
+    /// The number of entries that are shown of a run.
+    pub fn shown(&self, run: usize) -> usize {
+        self.shown.get(run).copied().unwrap_or_default()
+    }
+
+    /// The link to an item, or to its run if the item is not shown.
+    pub fn to_item(&self, run: usize, item: usize) -> String {
+        match item < self.shown(run) {
+            true => format!("#{}", item_anchor(run, item)),
+            false => to_run(run),
+        }
+    }
+}
+
+fn texts(item: &Item) -> impl Iterator<Item = &String> {
+    let result = item.result.as_ref().map(|result| &result.content);
+    [item.text.as_ref(), item.args.as_ref(), result].into_iter().flatten()
+}
+
+/// The link to a run's beginning.
+pub fn to_run(run: usize) -> String {
+    format!("#{}", run_anchor(run))
+}
+
+/// The anchor of a run's beginning.
+pub fn run_anchor(run: usize) -> String {
+    format!("run-{}", run + 1)
+}
+
+/// The anchor of an item.
+pub fn item_anchor(run: usize, item: usize) -> String {
+    format!("run-{}-{item}", run + 1)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::super::read::read;
-use super::super::runs::timeline;
+use super::super::timeline::timeline;
 use super::*;
 use dfp_model::event::{EventKind, kinds};
 
