@@ -12,22 +12,19 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::conversation::{Turn, TurnEvent};
+use super::conversation::{AgentThread, Turn, TurnEvent};
 use super::durable::DurableCalls;
-use super::event::{AgentResult, Kind, Phase};
+use super::event::{self, AgentResult, Kind, OwnCalls, Phase};
+use super::journal::Progress;
 use super::pending::PendingCalls;
 use super::perform::{self, AgentTurns};
-use super::progress::Progress;
 use super::report::Reporter;
-use super::shared::{RunOrigin, Shared};
-use super::thread::AgentThread;
-use super::turn_events::{self, OwnCalls};
-use crate::executor::tool::Tool;
+use super::{RunOrigin, Shared};
+use crate::executor::rules::Tool;
 use crate::executor::{Input, Origin, RunOutcome, State, Status, step};
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{Event, Reply};
-use dfp_model::message::Spent;
-use dfp_model::message::{Message, ToolCall};
+use dfp_model::message::{Message, Spent, ToolCall};
 use dfp_process::limit::NestedPermit;
 use dfp_provider::classify::hint;
 use dfp_run::{Ended, structured};
@@ -325,7 +322,7 @@ impl Driver<'_> {
         self.calls.pending.take_ids(&calls);
         self.turns.thread.replied(self.turns.talk.model.id(), reply);
         for call in &invalid {
-            let note = turn_events::unreadable(call);
+            let note = event::unreadable(call);
             if !self.calls.progress.replayed {
                 let message = format!("a tool call can't be read: {}", call.error);
                 self.calls.emit(Kind::warning("INVALID_TOOL_CALL", message)).await;

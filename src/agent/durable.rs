@@ -10,17 +10,15 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::event::Kind;
-use super::journal::{Decision, Entry, Journal, Store};
+use super::journal::{Decision, Entry, Journal, Progress, Store};
 use super::pending::PendingCalls;
-use super::progress::Progress;
 use super::report::Reporter;
 use super::spec::{AgentSpec, OnResume};
 use crate::executor::Input;
-use crate::executor::tool::Tool;
+use crate::executor::rules::Tool;
 use dfp_model::error::ProviderError;
 use dfp_model::event::Reply;
-use dfp_model::message::Spent;
-use dfp_model::message::{ToolCall, ToolResult};
+use dfp_model::message::{Spent, ToolCall, ToolResult};
 use dfp_run::structured;
 
 /// The tool calls of a run, its reports of them, and the journal that both go through.

@@ -13,19 +13,14 @@
 //!
 //! A state belongs to one run. A child's run has a state of its own, so the two can't interfere.
 
-pub mod builtin;
-mod close;
-pub mod policy;
 pub mod rules;
 mod running;
-pub mod tool;
 
 use serde_json::value::RawValue;
 
 use dfp_model::error::ProviderError;
 use dfp_model::message::{Spent, ToolCall, ToolResult};
-use policy::By;
-use rules::{Limit, Rules};
+use rules::{By, Limit, Rules};
 pub use running::RunState;
 
 /// The state of a run.
@@ -110,7 +105,7 @@ pub enum Effect {
     /// Run this call of one of the caller's tools; the answer is [`Input::Executed`].
     Execute(ToolCall),
     /// Start another agent's run for this task; the answer is [`Input::ChildEnded`].
-    StartChild { id: String, task: builtin::Task },
+    StartChild { id: String, task: rules::Task },
     /// Give a call its one result.
     Reply { call: ToolCall, answer: ToolResult },
     /// The result of this call is no longer needed: end its tool or its agent, and withdraw the question about it.

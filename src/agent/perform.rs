@@ -7,18 +7,15 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::conversation::{Conversation, Turn};
+use super::conversation::{AgentThread, Conversation, Turn};
 use super::durable::DurableCalls;
-use super::event::{AgentResult, Kind, Phase};
+use super::event::{AgentResult, Kind, OwnCalls, Phase};
 use super::report::Reporter;
-use super::shared::{RunOrigin, Shared};
 use super::spec::AgentSpec;
-use super::thread::AgentThread;
-use super::turn_events::OwnCalls;
-use crate::executor::builtin::Task;
+use super::{RunOrigin, Shared};
+use crate::executor::rules::Task;
 use crate::executor::{Effect, Input, RunOutcome, Status};
-use dfp_model::message::Spent;
-use dfp_model::message::{Message, Role, ToolCall, ToolResult, ToolSpec};
+use dfp_model::message::{Message, Role, Spent, ToolCall, ToolResult, ToolSpec};
 use dfp_process::limit::NestedPermit;
 use dfp_run::request::{CallOptions, Request};
 

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use serde_json::value::to_raw_value;
 
 use super::event::{AgentEvent, Kind, Phase};
-use super::shared::{RunOrigin, Shared};
+use super::{RunOrigin, Shared};
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::Event;
 use dfp_model::message::Message;

@@ -9,9 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::context::Context;
-use super::reader;
 use super::result::{ErrorRecord, ExecutionResult, OUTPUT_TRUNCATED, SuiteStatus, document_code};
-use super::transcript::{Denial, Message, Transcript, TranscriptCall, UNKNOWN};
+use super::transcript::{self, Denial, Message, Transcript, TranscriptCall, UNKNOWN};
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::message::Usage;
 use dfp_provider::classify::{self, FailureFacts};
@@ -192,7 +191,7 @@ pub fn normalize(result: &str, context: &str, node: &str) -> Result<RunLog, Box<
     let result: StoredResult = serde_json::from_str(result).map_err(|error| refuse("result", error))?;
     let context: Map<String, Value> = serde_json::from_str(context).map_err(|error| refuse("context", error))?;
     let stdout = result.output.strip_suffix(&result.stderr).unwrap_or(&result.output);
-    let read = reader::read(stdout);
+    let read = transcript::read(stdout);
     Ok(log(result, read, Asked::from(&context), node))
 }
 

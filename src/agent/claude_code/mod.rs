@@ -8,12 +8,10 @@
 //! The CLI is started like every other run (`run`), but works as itself: with its own tools, in the user's folder, with the
 //! project's settings, instructions and agents. The differences are data of the provider ([`options::Workspace`]).
 
-mod config;
 mod context;
 mod execute;
 mod log;
 mod output_capture;
-mod reader;
 mod result;
 mod transcript;
 mod workspace;

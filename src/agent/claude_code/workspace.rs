@@ -6,8 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::config::{MAX_PROMPT, Prompt, is_prompt};
-use super::context::{Context, problem};
+use super::context::{Context, MAX_PROMPT, Prompt, is_prompt, problem};
 use dfp_model::error::Problem;
 
 /// The name of the artifact with all of standard output.

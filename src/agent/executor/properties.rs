@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use proptest::prelude::*;
 
-use super::builtin::{Need, Target};
-use super::rules::{Builtins, RunLimits};
+use super::rules::{Builtins, Need, RunLimits, Target};
 use super::tests::{call, raw, rules};
 use super::*;
 use dfp_model::error::Code;

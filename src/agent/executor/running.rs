@@ -1,21 +1,16 @@
-//! A run under way: its calls, its usage, and the tools that it still has to call.
+//! A run under way: its calls, its usage, the tools that it still has to call; and its end.
 //!
-//! In: inputs, one at a time. Out: effects, and whether the run goes on. `close` ends it.
+//! In: inputs, one at a time. Out: effects, and whether the run goes on.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::builtin::{Need, PLAN, REPORT, Task};
-use super::close::{self, End};
-use super::policy::{By, PolicyDecision};
-use super::rules::{Limit, Rules};
-use super::tool::ToolKind;
-use super::{Effect, Input, Origin, Permission, RunOutcome, State};
-use dfp_model::error::Code;
-use dfp_model::message::Spent;
-use dfp_model::message::{ToolCall, ToolResult};
+use super::rules::{By, Limit, Need, PLAN, PolicyDecision, REPORT, Rules, Task, ToolKind};
+use super::{Effect, Input, Origin, Permission, RunOutcome, State, Status};
+use dfp_model::error::{Code, ProviderError};
+use dfp_model::message::{Spent, ToolCall, ToolResult};
 
 /// The state of a run under way.
 #[derive(Debug)]
@@ -79,7 +74,7 @@ impl RunState {
                 limit,
                 error,
             };
-            return close::close(outcome, self.pending, effects);
+            return close(outcome, self.pending, effects);
         }
         let deferred = |pending: &Pending| pending.phase == CallPhase::Deferred;
         if !self.pending.is_empty() && self.pending.values().all(deferred) {
@@ -451,10 +446,85 @@ pub(super) struct Pending {
 }
 
 /// Abandons calls whose results are no longer needed, and answers them with an error.
-pub(super) fn give_up(open: BTreeMap<u32, Pending>, why: &str, ends: &mut Vec<Effect>, answers: &mut Vec<Effect>) {
+fn give_up(open: BTreeMap<u32, Pending>, why: &str, ends: &mut Vec<Effect>, answers: &mut Vec<Effect>) {
     for Pending { call, .. } in open.into_values() {
         ends.push(Effect::Abandon(call.id.clone()));
         let answer = ToolResult::error(format!("\"{}\" has no result: {why}", call.name));
         answers.push(Effect::Reply { call, answer });
+    }
+}
+
+// The end of a run: every open call is answered, and then there is one [`RunOutcome`].
+
+/// The reason why a run ends.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The model has given its final answer.
+    Completed,
+    Failed(Box<ProviderError>),
+    Cancelled,
+    /// A limit was reached.
+    Limit(Limit, Box<ProviderError>),
+}
+
+impl End {
+    /// Status, limit and error of the outcome.
+    pub fn parts(self) -> (Status, Option<Limit>, Option<Box<ProviderError>>) {
+        match self {
+            End::Completed => (Status::Completed, None, None),
+            End::Failed(error) => (Status::Failed, None, Some(error)),
+            End::Cancelled => (Status::Cancelled, None, None),
+            End::Limit(limit, error) => (Status::Limit, Some(limit), Some(error)),
+        }
+    }
+
+    /// The end of a run whose model did not call a required tool.
+    pub fn missing(provider: &str, code: Code, reason: String) -> End {
+        let hint = "say in the prompt when to call it, or make it optional";
+        End::Failed(Box::new(ProviderError::new(provider, code, reason).with_hint(hint)))
+    }
+
+    /// The end of a run that has reached `limit`.
+    pub fn limit(rules: &Rules, limit: Limit, spent: &Spent) -> End {
+        let limits = &rules.limits;
+        let count = |count: Option<u32>| count.unwrap_or_default();
+        let reason = match limit {
+            Limit::MaxSteps => format!("the model was asked {} times and wants to go on", limits.max_steps),
+            Limit::MaxToolCalls => format!("the model wants more than {} tool calls", count(limits.max_tool_calls)),
+            Limit::TimeoutMs => format!("the run took longer than {} ms", limits.timeout_ms.unwrap_or_default()),
+            Limit::MaxCostUsd => format!(
+                "the run has cost {:.4} of {} US dollars and wants to go on",
+                spent.cost_usd.unwrap_or_default(),
+                limits.max_cost_usd.unwrap_or_default()
+            ),
+            Limit::MaxRepeatedCalls => format!(
+                "the model makes the same call more than {} times",
+                count(limits.max_repeated_calls)
+            ),
+        };
+        let hint = format!("raise the limit \"{}\" if that is too few", limit.as_str());
+        let error = ProviderError::new(&rules.provider, Code::AgentLimit, reason).with_hint(hint);
+        End::Limit(limit, Box::new(error))
+    }
+}
+
+/// Answers the `open` calls and ends the run with `outcome`.
+pub(super) fn close(outcome: RunOutcome, open: BTreeMap<u32, Pending>, effects: &mut Vec<Effect>) -> State {
+    let status = outcome.status;
+    let why = match (status, outcome.limit) {
+        (Status::Cancelled, _) => "the run was cancelled".to_owned(),
+        (_, Some(limit)) => format!("the run has reached its limit \"{}\"", limit.as_str()),
+        _ => "the run has ended".to_owned(),
+    };
+    // Tools and agents are ended first, then the model's turn, and only then calls are answered: no answer may cause the model to
+    // go on.
+    let mut answers = Vec::new();
+    give_up(open, &why, effects, &mut answers);
+    effects.push(Effect::Stop);
+    effects.append(&mut answers);
+    effects.push(Effect::Finish(Box::new(outcome)));
+    match status {
+        Status::Completed => State::Complete,
+        Status::Failed | Status::Cancelled | Status::Limit => State::Failed,
     }
 }

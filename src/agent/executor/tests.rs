@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::builtin::{Need, Target};
-use super::policy::Policy;
-use super::rules::{Builtins, Rules, RunLimits};
-use super::tool::{Tool, ToolKind};
+use super::rules::{Builtins, Need, Policy, Rules, RunLimits, Target, Tool, ToolKind};
 use super::*;
 use dfp_model::error::Code;
 use dfp_model::message::ToolSpec;

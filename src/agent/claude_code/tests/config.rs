@@ -4,12 +4,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::complaints;
-use crate::claude_code::config::{self, Config, PermissionMode, Prompt};
-use crate::claude_code::{CONFIG_SCHEMA, context};
+use crate::claude_code::CONFIG_SCHEMA;
+use crate::claude_code::context::{self, Config, PermissionMode, Prompt};
 
 fn read(config: &Value) -> Result<Config, Vec<(String, String)>> {
     let mut problems = Vec::new();
-    let read = config::read(config.as_object().unwrap(), &mut problems);
+    let read = context::read_config(config.as_object().unwrap(), &mut problems);
     let listed = problems.into_iter().map(|problem| (problem.field, problem.message));
     read.ok_or_else(|| listed.collect())
 }
