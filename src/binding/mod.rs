@@ -4,17 +4,10 @@
 
 pub mod agent;
 pub mod budget;
-pub mod checkpoint;
-pub mod claude_code;
 pub mod environment;
 pub mod errors;
 pub mod provider;
-pub mod redact;
-pub mod runlog;
-pub mod runtime;
-pub mod script;
-pub mod shelf;
-pub mod status;
+pub mod record;
 pub mod suite;
 pub mod text;
 

@@ -1,19 +1,21 @@
-//! Providers and their runs, as JavaScript holds them.
+//! Providers, the threads that they are sent, and their runs, as JavaScript holds them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use napi::Env;
-use napi::bindgen_prelude::{PromiseRaw, within_runtime_if_available};
+use napi::bindgen_prelude::{PromiseRaw, Uint32Array, Utf16String, within_runtime_if_available};
+use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
+use napi::{Env, Status};
 use napi_derive::napi;
 use tokio_util::sync::CancellationToken;
 
 use super::agent::NativeModel;
 use super::environment::{promise, variables};
-use super::shelf::NativeThread;
 use super::{Made, Text, from_json, outcome, text};
+use dfp_exchange::script::Script;
 use dfp_health::{Check, Checkable};
 use dfp_model::error::ProviderError;
 use dfp_model::message::well_formed;
+use dfp_model::thread::{Shelf, Thread, Unfit};
 use dfp_run::api::ApiEngine;
 use dfp_run::commands::execute_file;
 use dfp_run::model::Model;
@@ -340,4 +342,112 @@ pub fn exec_file<'env>(
     promise(env, async move {
         outcome(execute_file(&file, args, &options_json, Arc::new(base), u64::from(owner)).await)
     })
+}
+
+// The messages that JavaScript can hand over again by their numbers.
+
+/// One shelf of messages. Its numbers mean nothing to another copy of the package, or to another thread.
+#[napi]
+#[derive(Default)]
+pub struct NativeShelf {
+    shelf: Shelf,
+}
+
+/// The thread of one run. Starting the run takes the messages out, so they are freed in time even if JavaScript's collector finds
+/// this object late.
+#[napi]
+pub struct NativeThread {
+    thread: Mutex<Thread>,
+}
+
+impl NativeThread {
+    /// Takes the messages; can be called once.
+    pub(super) fn take(&self) -> Thread {
+        std::mem::take(&mut *self.thread.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[napi]
+impl NativeShelf {
+    /// An empty shelf.
+    #[napi(constructor, catch_unwind)]
+    pub fn new() -> Self {
+        NativeShelf::default()
+    }
+
+    /// Makes a thread by [`Shelf::thread`]; `null` if a number has no message: then the thread has to be handed over as a whole.
+    #[napi(catch_unwind)]
+    pub fn thread(
+        &self,
+        messages_json: Utf16String,
+        texts: Utf16String,
+        plan: Uint32Array,
+    ) -> napi::Result<Option<NativeThread>> {
+        match self.shelf.thread(messages_json, texts, &plan) {
+            Ok(thread) => Ok(Some(NativeThread {
+                thread: Mutex::new(thread),
+            })),
+            Err(Unfit::Unknown) => Ok(None),
+            Err(Unfit::Lengths) => Err(napi::Error::from_reason("lengths that are not those of the strings")),
+        }
+    }
+
+    /// Drops the messages of these numbers. Runs that have begun keep theirs.
+    #[napi(catch_unwind)]
+    pub fn release(&self, numbers: Uint32Array) {
+        self.shelf.release(&numbers);
+    }
+
+    /// Drops all messages.
+    #[napi(catch_unwind)]
+    pub fn clear(&self) {
+        self.shelf.clear();
+    }
+}
+
+// The script of a test, which answers a provider's requests in JavaScript.
+
+/// A function of JavaScript's that keeps nothing alive: the run that waits for it does.
+type Listener = ThreadsafeFunction<Text, (), Text, Status, false, true>;
+
+/// A provider whose requests a function answers.
+#[napi]
+pub struct NativeScript {
+    script: Arc<Script>,
+    options: String,
+}
+
+#[napi]
+impl NativeScript {
+    /// Makes the script. `listener` gets `{"number", "request": {"messages", "tools", "options"}}`, and `{"number", "left": true}` when
+    /// nobody waits for an answer any more; it must not throw. `options_json` is that of an API, without an address.
+    #[napi(constructor, catch_unwind)]
+    pub fn new(options_json: String, listener: Listener) -> Self {
+        let ask = move |message: String| {
+            // The environment may be about to end: then nobody waits either.
+            let _status = listener.call(text(message), ThreadsafeFunctionCallMode::NonBlocking);
+        };
+        NativeScript {
+            script: Arc::new(Script::new(Arc::new(ask))),
+            options: well_formed(options_json),
+        }
+    }
+
+    /// The provider that asks the script.
+    #[napi(catch_unwind)]
+    pub fn provider(&self) -> NativeProvider {
+        NativeProvider::of(ApiEngine::scripted(&self.options, Arc::clone(&self.script)))
+    }
+
+    /// Lets go of the listener. To be called when the provider is closed: until then, each holds the other.
+    #[napi(catch_unwind)]
+    pub fn end(&self) {
+        self.script.end();
+    }
+
+    /// Takes a part of the answer to the request `number`: a JSON array of events, each an object of one field, its kind.
+    #[napi(catch_unwind)]
+    pub fn tell(&self, number: u32, events_json: String) {
+        self.script.tell(number, well_formed(events_json));
+    }
 }

@@ -77,7 +77,7 @@ export class NativeShelf {
 /** A thread, for one run. */
 export class NativeThread {}
 
-/** A provider whose requests `listener` answers (`src/binding/script.rs`). It keeps nothing alive. */
+/** A provider whose requests `listener` answers (`src/binding/provider.rs`). It keeps nothing alive. */
 export class NativeScript {
   constructor(optionsJson: string, listener: (messageJson: string) => void);
   /** The provider that asks it; its `check` tells what is wrong with the options. */
