@@ -4,7 +4,7 @@
  * Waiting for a plan that is used up, where several providers are asked one after the other: none waits while another may answer.
  *
  * In: the failures of a fallback's members. Out: until when all of them are to be left alone, and the wait. What one provider waits for is
- * the native side's (`src/model/retry/quota.rs`), whose rules are these.
+ * the native side's (`src/model/retry.rs`), whose rules are these.
  *
  * @import { ProviderError } from "../../index.js"
  *

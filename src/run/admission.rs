@@ -15,7 +15,7 @@ use super::sink::Sink;
 use dfp_model::budget::Admitted;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::RunInfo;
-use dfp_model::retry::quota::reset_of;
+use dfp_model::retry::reset_of;
 use dfp_process::limit::{NestedPermit, Permit};
 use dfp_process::{Vars, limit};
 use dfp_provider::classify;

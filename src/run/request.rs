@@ -21,7 +21,7 @@ use super::structured;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::message::content::{self, Accepts, Refused, Takes, Why};
 use dfp_model::message::{Message, Role, ToolSpec};
-use dfp_model::retry::quota::{DEFAULT_MAX_WAIT_MS, QuotaWait};
+use dfp_model::retry::{DEFAULT_MAX_WAIT_MS, QuotaWait};
 use dfp_model::thread::Thread;
 use dfp_process::Vars;
 use dfp_process::limit::NestedPermit;

@@ -22,8 +22,7 @@ use super::sink::Sink;
 use dfp_model::error::{AttemptFailure, ProviderError};
 use dfp_model::event::{Event, RunInfo};
 use dfp_model::message::Message;
-use dfp_model::retry::Policy;
-use dfp_model::retry::quota::QuotaWait;
+use dfp_model::retry::{Policy, QuotaWait};
 use dfp_process::activity::now_ms;
 
 /// The number of times that a reply that does not fit is asked for again.

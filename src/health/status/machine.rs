@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::seen::{Leftover, Machine, Process, Program};
+use super::{Leftover, Machine, Process, Program};
 use dfp_process::activity::Snapshot;
 use dfp_process::{OWNER_VARIABLE, RUN_VARIABLE, published, resident_bytes, started};
 

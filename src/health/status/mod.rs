@@ -6,17 +6,18 @@
 mod logs;
 #[cfg(target_os = "linux")]
 mod machine;
-mod seen;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use dfp_model::error::{Code, ProviderError};
-use dfp_process::activity;
+use dfp_model::message::Usage;
+use dfp_process::activity::{self, AllRuns, BudgetActivity, ProcessState, RateLimitWindow, Runs};
 use dfp_process::resident_bytes;
 use dfp_record::runlog::spending::Spending;
-use seen::{Machine, Process};
 
 /// The provider that errors without one name.
 const PACKAGE: &str = "deep-factor-providers";
@@ -87,4 +88,67 @@ fn machine() -> Option<Machine> {
 
 fn refused(code: Code, reason: String) -> ProviderError {
     ProviderError::new(PACKAGE, code, reason)
+}
+
+// The shown facts about processes: `ProcessLimits` and `Status` in index.d.ts.
+
+/// A process that this package has started.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Process {
+    pub pid: u32,
+    pub provider: String,
+    pub engine: String,
+    pub state: ProcessState,
+    pub started_at: u64,
+    pub conversations: Vec<String>,
+    /// The tokens of all answers in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// Resident memory in bytes: the process's own and, seen from another program, that of all processes it has started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// The number of running processes that it has started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub descendants: Option<usize>,
+}
+
+/// A program that uses this package.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Program {
+    pub pid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    pub process_wide: AllRuns,
+    pub per_binary: BTreeMap<String, Runs>,
+    pub processes: Vec<Process>,
+    pub rate_limits: Vec<RateLimitWindow>,
+    pub budgets: Vec<BudgetActivity>,
+    /// The addresses at which its gateways listen.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gateways: Vec<String>,
+}
+
+/// A process whose program has ended, or doesn't know it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Leftover {
+    pub pid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// The program that has started it, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<u32>,
+}
+
+/// The state of other processes.
+#[derive(Debug, Default, Serialize)]
+struct Machine {
+    pub hosts: Vec<Program>,
+    pub leftovers: Vec<Leftover>,
 }

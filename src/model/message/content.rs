@@ -6,16 +6,17 @@
 //! else is [`Refused`] with its place and name. A block that is not text never becomes text: a photo as base64 text would be a
 //! prompt that is too long, and not a photo.
 
-pub mod base64;
 mod read;
-
-pub use read::parts;
 
 use std::borrow::Cow;
 
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine as _, alphabet};
 use serde_json::Value;
 
 use super::{Content, Message, MessageFields, Role, ToolCall};
+
+pub use read::parts;
 
 /// The kind of a block that is not text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,7 +125,7 @@ impl Media {
         match &self.source {
             Source::Text(text) => Some(Cow::Borrowed(text)),
             Source::Base64(data) if self.mime.as_deref().is_some_and(|mime| mime.starts_with("text/")) => {
-                String::from_utf8(base64::decoded(data)?).ok().map(Cow::Owned)
+                String::from_utf8(decoded(data)?).ok().map(Cow::Owned)
             }
             _ => None,
         }
@@ -406,6 +407,19 @@ pub fn check(messages: &[Message], accepts: &Accepts) -> Result<(), Refused> {
         }
     }
     Ok(())
+}
+
+/// Decodes `data` in either alphabet, with padding or without, over any number of lines.
+pub fn decoded(data: &str) -> Option<Vec<u8>> {
+    const CONFIG: GeneralPurposeConfig =
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let mut bytes = data.as_bytes().to_vec();
+    bytes.retain(|byte| !matches!(byte, b'\r' | b'\n'));
+    let alphabet = match bytes.iter().any(|byte| matches!(byte, b'-' | b'_')) {
+        true => alphabet::URL_SAFE,
+        false => alphabet::STANDARD,
+    };
+    GeneralPurpose::new(&alphabet, CONFIG).decode(bytes).ok()
 }
 
 #[cfg(test)]

@@ -16,8 +16,7 @@ use crate::options::{self, Kind, OptionSpec};
 use crate::support;
 use dfp_model::budget::Budget;
 use dfp_model::error::{Code, ProviderError};
-use dfp_model::retry::Policy;
-use dfp_model::retry::quota::QuotaWait;
+use dfp_model::retry::{Policy, QuotaWait};
 use dfp_text::redact::{Redactor, Secret};
 
 /// The default of `maxConcurrency`: a request costs no process, and an API itself refuses too many.

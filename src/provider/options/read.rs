@@ -16,8 +16,7 @@ use crate::tool_form;
 use crate::{Provider, Reading};
 use dfp_model::budget::{Budget, Per};
 use dfp_model::error::{Code, ProviderError};
-use dfp_model::retry::Policy;
-use dfp_model::retry::quota::{DEFAULT_MAX_WAIT_MS, QuotaWait};
+use dfp_model::retry::{DEFAULT_MAX_WAIT_MS, Policy, QuotaWait};
 use dfp_text::redact::Secret;
 
 /// How long a stored reply that nobody uses is kept.

@@ -237,7 +237,7 @@ pub const RETRY: OptionSpec = option(
     ]),
 );
 
-/// `quota`: whether a call waits for its used-up plan. It is read as a [`dfp_model::retry::quota::QuotaWait`].
+/// `quota`: whether a call waits for its used-up plan. It is read as a [`dfp_model::retry::QuotaWait`].
 pub const QUOTA: OptionSpec = option(
     "quota",
     Kind::FalseOr(&[option("wait", Kind::Flag), option("maxWaitMs", Kind::Ms(0, MAX_MS))]),

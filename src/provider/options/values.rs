@@ -9,8 +9,7 @@ use super::launch::Launch;
 use crate::callbacks::Callbacks;
 use crate::choices::{Choices, OnUnsupported};
 use dfp_model::budget::Budget;
-use dfp_model::retry::Policy;
-use dfp_model::retry::quota::QuotaWait;
+use dfp_model::retry::{Policy, QuotaWait};
 use dfp_text::redact::Secret;
 
 /// The way in which messages become a prompt.
