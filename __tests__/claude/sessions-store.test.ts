@@ -5,7 +5,7 @@ import { HumanMessage, SystemMessage } from "@langchain/core/messages";
 import type { ClaudeCliProviderOptions } from "deep-factor-providers";
 import { expect, it, onTestFinished } from "vitest";
 import { startCommand } from "../support/command-line.mjs";
-import { createProvider, withClaude } from "../support/harness.mjs";
+import { createProvider, WIDE, withClaude } from "../support/harness.mjs";
 import { ask } from "../support/live.mjs";
 import { createTemp } from "../support/processes.mjs";
 import { converse } from "../support/restore.mjs";
@@ -17,26 +17,29 @@ function folder() {
   return join(temp.path, "sessions");
 }
 
-it.skipIf(lacks("procfs"))("asks the API what it would have asked, where Node has ended behind each turn", async () => {
-  const turns = 5;
-  const store = folder();
-  const undisturbed = await converse({ which: "newest", turns, cut: () => "nothing" });
-  const options = { sessions: { store } };
-  const disturbed = await converse({ which: "newest", turns, cut: () => "restarted", options });
-  expect(disturbed.sessions).toEqual(["new", "restored", "restored", "restored", "restored"]);
-  expect(disturbed.requests).toEqual(undisturbed.requests);
-  expect(JSON.stringify(disturbed.requests.at(-1))).toContain("SIG1=");
-  expect(disturbed.warnings).toEqual([]);
-  // Nobody else reads there, and whoever does finds no words.
-  const files = readdirSync(join(store, "replies")).map((name) => join(store, "replies", name));
-  const modes = [store, join(store, "replies"), join(store, "empty"), ...files].map(
-    (path) => statSync(path).mode & 0o777,
-  );
-  expect(modes).toEqual([0o700, 0o700, 0o700, ...Array(turns).fill(0o600)]);
-  const found = files.map((file) => readFileSync(file, "latin1")).join("");
-  expect(found.match(/\{"session":1\}\n/g)).toHaveLength(turns);
-  expect(found).not.toMatch(/thought|SIG|toolu|plan the way/);
-});
+it.skipIf(!WIDE || lacks("procfs"))(
+  "asks the API what it would have asked, where Node has ended behind each turn",
+  async () => {
+    const turns = 5;
+    const store = folder();
+    const undisturbed = await converse({ which: "newest", turns, cut: () => "nothing" });
+    const options = { sessions: { store } };
+    const disturbed = await converse({ which: "newest", turns, cut: () => "restarted", options });
+    expect(disturbed.sessions).toEqual(["new", "restored", "restored", "restored", "restored"]);
+    expect(disturbed.requests).toEqual(undisturbed.requests);
+    expect(JSON.stringify(disturbed.requests.at(-1))).toContain("SIG1=");
+    expect(disturbed.warnings).toEqual([]);
+    // Nobody else reads there, and whoever does finds no words.
+    const files = readdirSync(join(store, "replies")).map((name) => join(store, "replies", name));
+    const modes = [store, join(store, "replies"), join(store, "empty"), ...files].map(
+      (path) => statSync(path).mode & 0o777,
+    );
+    expect(modes).toEqual([0o700, 0o700, 0o700, ...Array(turns).fill(0o600)]);
+    const found = files.map((file) => readFileSync(file, "latin1")).join("");
+    expect(found.match(/\{"session":1\}\n/g)).toHaveLength(turns);
+    expect(found).not.toMatch(/thought|SIG|toolu|plan the way/);
+  },
+);
 
 it("finds a reply for the same login and system prompt alone, and tells what is broken", async () => {
   const thought = { type: "thinking", thinking: "T", signature: "SEALED==" };
@@ -76,7 +79,7 @@ it("finds a reply for the same login and system prompt alone, and tells what is 
   expect(await ask2()).toEqual(["restored", false, []]);
 });
 
-it.skipIf(lacks("signals", "links"))(
+it.skipIf(!WIDE || lacks("signals", "links"))(
   "carries a conversation over a restart of the gateway, for a client without reasoning",
   async () => {
     const thought = { type: "thinking", thinking: "T", signature: "SEALED==" };

@@ -19,7 +19,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { LIVE_CODEX } from "../support/clis.mjs";
 import { withCodex } from "../support/codex-live.mjs";
 import { removeFolder } from "../support/folders.mjs";
-import { createProvider, withClaude } from "../support/harness.mjs";
+import { createProvider, WIDE, withClaude } from "../support/harness.mjs";
 import { gone } from "../support/live.mjs";
 import { createTag } from "../support/processes.mjs";
 import { HERE } from "./real.js";
@@ -66,7 +66,7 @@ describe.skipIf(!ROOT)("behind a launcher", { timeout: 120_000 }, () => {
     expect(third.response_metadata.run).toMatchObject({ engine: "live", session: "replayed" });
   });
 
-  it("claude answers in print form, and the version is that of the other side", async () => {
+  it.skipIf(!WIDE)("claude answers in print form, and the version is that of the other side", async () => {
     const { options, version, home } = await boxed(false, [{ text: "One." }]);
     const provider = createProvider({ ...options, engine: "print" });
     expect((await provider.invoke(["1?"])).content).toBe("One.");
@@ -76,7 +76,7 @@ describe.skipIf(!ROOT)("behind a launcher", { timeout: 120_000 }, () => {
     expect(existsSync(join(home, ".claude.json"))).toBe(true);
   });
 
-  it("a thread is resumed natively where files are shared", async () => {
+  it.skipIf(!WIDE)("a thread is resumed natively where files are shared", async () => {
     const { options, api } = await boxed(true, () => ({ text: "Yes." }));
     const provider = createProvider(options);
     const first = await provider.invoke(["1?"]);
@@ -89,7 +89,7 @@ describe.skipIf(!ROOT)("behind a launcher", { timeout: 120_000 }, () => {
     expect(api.requests.at(-1)?.body.messages.length).toBeGreaterThan(2);
   });
 
-  it("codex answers live where files are shared, and is refused by name where not", async () => {
+  it.skipIf(!WIDE)("codex answers live where files are shared, and is refused by name where not", async () => {
     const { options, create, home } = await withCodex(LIVE_CODEX, [{ text: "One." }]);
     const provider = create({ engine: "auto", launch: box(home, true) });
     const reply = await provider.invoke(["1?"]);
@@ -203,7 +203,7 @@ async function startSshd() {
   return { args, host: `${userInfo().username}@127.0.0.1` };
 }
 
-describe.skipIf(!ROOT || !existsSync(SSHD))("over ssh", { timeout: 120_000 }, () => {
+describe.skipIf(!WIDE || !ROOT || !existsSync(SSHD))("over ssh", { timeout: 120_000 }, () => {
   it("claude answers live and in print form, whatever stands on its command line", async () => {
     const { args, host } = await startSshd();
     const tag = createTag();

@@ -41,8 +41,8 @@ const EVERY_RUN = /** @type {const} */ ([
   ["oldest", "print"],
 ]);
 
-/** What a test runs with that holds for both engines: every pair, or each version and each engine once. */
-export const RUNS = sampleOf(EVERY_RUN, 2);
+/** What a test runs with that holds for both engines: every pair, each version and each engine once, or one of them. */
+export const RUNS = sampleOf(EVERY_RUN, WIDE ? 2 : 1);
 
 /** What a test runs with that has a test of its own for each engine elsewhere: every pair, or what most people have. */
 export const MAIN_RUN = ALL
