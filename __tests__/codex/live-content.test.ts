@@ -6,11 +6,17 @@ import { join } from "node:path";
 import { AIMessage, type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "../clis/real.js";
-import { codexConfig } from "../support/clis.mjs";
+import { codexConfig, OLDEST_LIVE_CODEX } from "../support/clis.mjs";
 import { call, filesIn, PIXEL, result, step, VERSIONS, withCodex } from "../support/codex-live.mjs";
 import { ask, gone } from "../support/live.mjs";
 import { items } from "../support/live-forms.mjs";
 import { createRichSurroundings } from "../support/rich.mjs";
+
+/** For each request, the first one that has its `prompt_cache_key`, which is the id of codex's thread. */
+function threads({ requests }: { requests: { body: Record<string, unknown> }[] }) {
+  const keys = requests.map(({ body }) => body.prompt_cache_key);
+  return keys.map((key) => keys.indexOf(key));
+}
 
 describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version) => {
   it("gets the real home where a key ring knows the login by it, and says what is sent of it", async () => {
@@ -68,6 +74,7 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
     expect([run?.session, warnings]).toEqual(["restored", []]);
     const sealed = api.requests.map(({ body }) => JSON.stringify(body).includes("SEALED=="));
     expect(sealed).toEqual([false, false, false, true]);
+    expect(threads(api)).toEqual([0, 1, 2, version === OLDEST_LIVE_CODEX ? 3 : 0]);
   });
 
   it("goes on in another server where its own was killed while its tool ran", async () => {
@@ -107,6 +114,7 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
     await ask(model, thread);
     const sealed = api.requests.map(({ body }) => JSON.stringify(body).includes("SEALED=="));
     expect(sealed).toEqual([false, false, false, false, true]);
+    expect(threads(api)).toEqual([0, 1, 2, 3, version === OLDEST_LIVE_CODEX ? 4 : 0]);
   });
 
   it("tells a foreign history natively: calls, failures, later system messages, images", async () => {

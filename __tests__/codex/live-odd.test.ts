@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { HumanMessage, ToolMessage } from "@langchain/core/messages";
+import { HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import { type CliProvider, createCodexCliProvider, type LogRecord } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "../support/fake.mjs";
@@ -38,6 +38,23 @@ describe.skipIf(lacks("signals"))("a server that", () => {
     });
     const refusal = sent().find(({ id, error }) => id === 0 && error);
     expect(refusal?.error.code).toBe(-32601);
+  });
+
+  it.each(["resumes-not", "resumes-another", "resumes"])("%s a thread gets it as a new one", async (mood) => {
+    const { provider, sent } = withServer(mood);
+    const first = await ask(provider, [new SystemMessage("Be brief."), new HumanMessage("1")]);
+    process.kill(first.pid, "SIGKILL");
+    await gone(first.pid);
+    const thread = [new SystemMessage("Be brief."), new HumanMessage("1"), first.message, new HumanMessage("2")];
+    const second = await ask(provider, thread);
+    expect([second.reply.content, second.run?.session]).toEqual(["ok", "restored"]);
+    const ours = sent().slice(sent().findIndex(({ method }) => method === "thread/resume"));
+    const said = ours.find(({ method }) => method === "thread/inject_items")?.params.items;
+    expect(said.map(({ role }: { role: string }) => role)).toEqual(["user", "assistant", "user"]);
+    const unsubscribed = mood === "resumes-another" ? ["thread/unsubscribe"] : [];
+    const methods = ["thread/resume", ...unsubscribed, "thread/start", "thread/inject_items", "turn/start"];
+    expect(ours.map(({ method }) => method)).toEqual(methods);
+    expect(ours.find(({ method }) => method === "thread/start")?.params.developerInstructions).toBe("Be brief.");
   });
 
   it("replaces the history makes the call fail", async () => {

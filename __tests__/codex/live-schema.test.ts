@@ -4,7 +4,7 @@
  * changes one of them is seen here first.
  */
 import { execFile } from "node:child_process";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -25,6 +25,8 @@ const SENT = {
   initialize: "v1/InitializeParams",
   "config/read": "v2/ConfigReadParams",
   "thread/start": "v2/ThreadStartParams",
+  "thread/resume": "v2/ThreadResumeParams",
+  "thread/delete": "v2/ThreadDeleteParams",
   "thread/inject_items": "v2/ThreadInjectItemsParams",
   "turn/start": "v2/TurnStartParams",
   "turn/interrupt": "v2/TurnInterruptParams",
@@ -35,12 +37,14 @@ const ANSWERED = {
   initialize: "v1/InitializeResponse",
   "config/read": "v2/ConfigReadResponse",
   "thread/start": "v2/ThreadStartResponse",
+  "thread/resume": "v2/ThreadResumeResponse",
 };
 /** The same of what is told, as far as it is read. */
 const TOLD = {
   "turn/started": "v2/TurnStartedNotification",
   "turn/completed": "v2/TurnCompletedNotification",
   "item/started": "v2/ItemStartedNotification",
+  "item/completed": "v2/ItemCompletedNotification",
   "item/agentMessage/delta": "v2/AgentMessageDeltaNotification",
   "item/reasoning/summaryTextDelta": "v2/ReasoningSummaryTextDeltaNotification",
   "item/reasoning/summaryPartAdded": "v2/ReasoningSummaryPartAddedNotification",
@@ -55,6 +59,7 @@ const RARE = [
   "v2/WarningNotification",
   "v2/ReasoningTextDeltaNotification",
   "v2/ThreadClosedNotification",
+  "v2/ThreadDeletedNotification",
 ];
 
 interface Line {
@@ -100,6 +105,7 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
         ],
       },
       { text: "done" },
+      { text: "more" },
       { error: { status: 500, message: "boom" } },
       { hang: true },
     ];
@@ -109,19 +115,22 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
     const [sent, told] = [join(home, "sent"), join(home, "told")];
     const recorder = fakes.shell(
       "recording-codex",
-      `case "$1" in app-server) tee -a '${sent}' | '${codex}' "$@" | tee -a '${told}';; *) exec '${codex}' "$@";; esac`,
+      `case "$1" in app-server) tee '${sent}'.$$ | '${codex}' "$@" | tee '${told}'.$$;; *) exec '${codex}' "$@";; esac`,
     );
     const PATH = [join(process.execPath, ".."), process.env.PATH].join(":");
-    const provider = createCodexCliProvider({
-      ...options,
-      cliPath: recorder,
-      env: { ...options.env, PATH },
-      engine: "live",
-      retry: false,
-    });
+    const create = () =>
+      createCodexCliProvider({
+        ...options,
+        cliPath: recorder,
+        env: { ...options.env, PATH },
+        engine: "live",
+        retry: false,
+        sessions: { store: join(home, "sessions") },
+      });
+    const provider = create();
     onTestFinished(() => provider.close());
     const schema = { type: "object", properties: { n: { type: "number", minimum: 1 } }, required: ["n"] };
-    const model = provider.bindTools([{ name: "step", description: "Takes a step", schema }]);
+    const tools = [{ name: "step", description: "Takes a step", schema }];
     const thread: BaseMessage[] = [
       new SystemMessage("Be brief."),
       new HumanMessage({
@@ -132,7 +141,7 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
       }),
     ];
     const reasoning = { effort: "low" };
-    const first = await ask(model, thread, { reasoning });
+    const first = await ask(provider.bindTools(tools), thread, { reasoning });
     thread.push(first.message, new ToolMessage({ tool_call_id: "a", content: "1" }));
     thread.push(
       new ToolMessage({
@@ -143,45 +152,66 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
         ],
       }),
     );
-    const second = await ask(model, [...thread, new SystemMessage("Briefer."), new HumanMessage("and?")], {
-      reasoning,
-    });
+    const second = await ask(
+      provider.bindTools(tools),
+      [...thread, new SystemMessage("Briefer."), new HumanMessage("and?")],
+      {
+        reasoning,
+      },
+    );
     expect(second.reply.content).toBe("done");
     expect(second.run?.continued).toBe(true);
+    // Another process resumes it.
+    await provider.close();
+    const next = create();
+    onTestFinished(() => next.close());
+    const model = next.bindTools(tools);
+    const asked = [...thread, new SystemMessage("Briefer."), new HumanMessage("and?"), second.message];
+    const third = await ask(model, [...asked, new HumanMessage("more?")], { reasoning });
+    expect([third.reply.content, third.run?.session]).toEqual(["more", "restored"]);
     // An edited thread goes over as a history.
     const edited = [new SystemMessage("Be kind."), ...thread.slice(1)];
     await expect(model.invoke(edited)).rejects.toMatchObject({ category: "server" });
     const controller = new AbortController();
     const pending = model.invoke(["never"], { signal: controller.signal });
-    await api.waitForRequest(4);
+    await api.waitForRequest(5);
     controller.abort(new Error("enough"));
     await expect(pending).rejects.toThrow("enough");
-    await provider.close();
+    await next.close();
 
     const check = await schemas(codex, join(home, "schemas"));
-    const requests = lines(sent);
+    // Each process counts its requests by itself.
+    const pids = readdirSync(home).flatMap((name) => /^sent\.(\d+)$/.exec(name)?.[1] ?? []);
     const wrong: string[] = [];
-    for (const { method, params, result } of requests) {
-      const file = SENT[method as keyof typeof SENT];
-      if (method === undefined) wrong.push(...check("DynamicToolCallResponse", result));
-      else if (file) wrong.push(...check(file, params));
-      else if (method !== "initialized") wrong.push(`${method} is in no schema of this test`);
-    }
-    const methods = new Map(requests.flatMap(({ id, method }) => (method && id !== undefined ? [[id, method]] : [])));
+    const methods = new Set<string>();
     const seen = new Set<string>();
-    for (const { id, method, params, result } of lines(told)) {
-      const answered = result === undefined || id === undefined ? undefined : methods.get(id);
-      const file = method ? TOLD[method as keyof typeof TOLD] : ANSWERED[answered as keyof typeof ANSWERED];
-      if (method === "item/tool/call") wrong.push(...check("DynamicToolCallParams", params));
-      else if (file) wrong.push(...check(file, method ? params : result));
-      seen.add(method ?? `answer to ${answered}`);
+    for (const pid of pids) {
+      const requests = lines(`${sent}.${pid}`);
+      for (const { method, params, result } of requests) {
+        const file = SENT[method as keyof typeof SENT];
+        if (method === undefined) wrong.push(...check("DynamicToolCallResponse", result));
+        else if (file) wrong.push(...check(file, params));
+        else if (method !== "initialized") wrong.push(`${method} is in no schema of this test`);
+      }
+      const asked = new Map(requests.flatMap(({ id, method }) => (method && id !== undefined ? [[id, method]] : [])));
+      for (const method of asked.values()) methods.add(method);
+      for (const { id, method, params, result } of lines(`${told}.${pid}`)) {
+        const answered = result === undefined || id === undefined ? undefined : asked.get(id);
+        const file = method ? TOLD[method as keyof typeof TOLD] : ANSWERED[answered as keyof typeof ANSWERED];
+        if (method === "item/tool/call") wrong.push(...check("DynamicToolCallParams", params));
+        else if (file) wrong.push(...check(file, method ? params : result));
+        seen.add(method ?? `answer to ${answered}`);
+      }
+      expect(readFileSync(`${told}.${pid}`, "utf8")).not.toContain(key);
     }
     for (const file of RARE) check(file, {});
     expect(wrong).toEqual([]);
     // `getAuthStatus` would print the login's key (CODEX-LIVE pitfall 19): what is in no schema above is never sent, and no line has it.
-    expect([...methods.values()].filter((method) => !(method in SENT))).toEqual([]);
-    expect(readFileSync(told, "utf8")).not.toContain(key);
-    expect(Object.keys(SENT).filter((method) => ![...methods.values()].includes(method))).toEqual([]);
+    expect([...methods].filter((method) => !(method in SENT))).toEqual([]);
+    // What only a thread needs that was resumed, which takes the newest, and ends with the process.
+    const missing = version === OLDEST_LIVE_CODEX ? ["thread/resume", "thread/delete"] : ["thread/delete"];
+    const sends = [...methods].filter((method) => method !== "thread/delete");
+    expect(Object.keys(SENT).filter((method) => !sends.includes(method))).toEqual(missing);
     expect([...Object.keys(TOLD), "item/tool/call"].filter((method) => !seen.has(method))).toEqual([]);
   });
 });

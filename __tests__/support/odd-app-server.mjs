@@ -120,9 +120,13 @@ createInterface({ input: process.stdin }).on("line", (line) => {
         return say({ id, error: { code: -32600, message: "failed to load configuration: no such file" } });
       if (mood === "dies") process.exit(3);
       threads++;
-      threadId = `01a2-${threads}`;
+      threadId = mood.startsWith("resumes") ? `01a2183a-4acd-7610-b303-00000000000${threads}` : `01a2-${threads}`;
       return answer(id, { thread: { id: threadId }, model: "m", instructionSources: [] });
     }
+    // "resumes" answers without a thread.
+    case "thread/resume":
+      if (mood === "resumes-not") return say({ id, error: { code: -32603, message: "error resuming thread" } });
+      return answer(id, mood === "resumes-another" ? { thread: { id: "01a2-9" }, instructionSources: [] } : {});
     case "turn/start":
       answer(id, { turn });
       tell("turn/started", { turn });

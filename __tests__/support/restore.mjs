@@ -137,14 +137,15 @@ export async function converse({ which, cut, turns = TURNS.length, options = {},
  * @param {object[]} tools
  * @param {object[]} thread
  * @param {object} call
+ * @param {"claude" | "codex"} cli
  * @returns {Promise<{ message: any, session: string, warnings: string[] }>}
  */
-export async function askElsewhere(options, tools, thread, call = {}) {
+export async function askElsewhere(options, tools, thread, call = {}, cli = "claude") {
   const worker = fileURLToPath(new URL("sessions-worker.mjs", import.meta.url));
   const child = spawn(process.execPath, [worker], { stdio: ["pipe", "pipe", "inherit"] });
   // JSON has no undefined.
   const env = Object.entries(options.env).map(([name, value]) => [name, value ?? null]);
-  child.stdin.end(JSON.stringify({ options: { ...options, env }, tools, thread, call }));
+  child.stdin.end(JSON.stringify({ cli, options: { ...options, env }, tools, thread, call }));
   return JSON.parse(await textOf(child.stdout));
 }
 

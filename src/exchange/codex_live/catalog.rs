@@ -34,6 +34,13 @@ pub fn slugs(catalog: &Value) -> Vec<&str> {
     slugs.collect()
 }
 
+/// The level of reasoning that `model` has by itself, by `catalog`.
+pub fn default_effort<'c>(catalog: &'c Value, model: &str) -> Option<&'c str> {
+    let models = catalog.get("models").and_then(Value::as_array)?;
+    let entry = models.iter().find(|entry| entry["slug"] == model)?;
+    entry["default_reasoning_level"].as_str()
+}
+
 /// The parts of the vendor's entries that stay as they are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Keep {

@@ -8,11 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use tokio::time::Instant;
+use tokio::time::error::Elapsed;
 use tokio_util::task::TaskTracker;
 
 use super::inbound::ThreadEvent;
+use super::recall::ToldItem;
+use super::rollout::{LOOK, Rollout};
 use super::service::CodexService;
 use super::wire::ToolAnswer;
+use crate::live::hosted::Incoming;
 use crate::live::inbox::Inbox;
 use crate::live::session::Pulse;
 
@@ -33,6 +38,12 @@ pub struct CodexThread {
     pub turn: Option<String>,
     /// True if a turn was started of which nothing is known yet.
     pub is_starting: bool,
+    /// The file of a thread that was resumed.
+    pub rollout: Option<Rollout>,
+    /// The items that it was told with its file.
+    pub told: Vec<ToldItem>,
+    /// The end of a turn, until what codex has written of it has been read.
+    over: Option<ThreadEvent>,
     /// The server's requests for results, by the call.
     requests: HashMap<String, Box<RawValue>>,
     /// Results that the server has not asked for yet: before 0.169 it asks for one after the other.
@@ -50,9 +61,57 @@ impl CodexThread {
             model,
             turn: None,
             is_starting: false,
+            rollout: None,
+            told: Vec::new(),
+            over: None,
             requests: HashMap::new(),
             answers: HashMap::new(),
             tracker,
+        }
+    }
+
+    /// Waits for the next event of a turn; `None` if nothing more will come. Behind a call, an event must come within `silence`.
+    ///
+    /// # Errors
+    /// Nothing has come for so long.
+    pub async fn next(
+        &mut self,
+        incoming: &mut Incoming<'_>,
+        waits_behind_call: bool,
+        silence: Duration,
+    ) -> Result<Option<ThreadEvent>, Elapsed> {
+        let Some(rollout) = &mut self.rollout else {
+            let next = incoming.next(&mut self.inbox);
+            return match waits_behind_call {
+                false => Ok(next.await),
+                true => tokio::time::timeout(silence, next).await,
+            };
+        };
+        let since = Instant::now();
+        loop {
+            if let Some(event) = rollout.event().or_else(|| self.over.take()) {
+                return Ok(Some(event));
+            }
+            let next = incoming.next(&mut self.inbox);
+            // Nobody tells that a response has ended which has calls.
+            let next = match waits_behind_call || !self.requests.is_empty() {
+                false => next.await,
+                true => match tokio::time::timeout(LOOK, next).await {
+                    Ok(next) => next,
+                    Err(_) if since.elapsed() < silence => continue,
+                    Err(elapsed) => return Err(elapsed),
+                },
+            };
+            match next {
+                Some(ThreadEvent::ItemCompleted { item }) => rollout.is_told(item),
+                Some(over @ ThreadEvent::TurnCompleted { .. }) => {
+                    if let ThreadEvent::TurnCompleted { turn, error: None, .. } = &over {
+                        rollout.is_over(turn).await;
+                    }
+                    self.over = Some(over);
+                }
+                next => return Ok(next),
+            }
         }
     }
 
@@ -98,6 +157,7 @@ impl CodexThread {
             id,
             mut inbox,
             tracker,
+            rollout,
             ..
         } = self;
         let service = Arc::downgrade(&service);
@@ -106,7 +166,7 @@ impl CodexThread {
                 && let Some(service) = service.upgrade()
             {
                 drop(service.interrupt(&id, &turn));
-                service.unsubscribe(&id);
+                forget(&service, &id, rollout.is_some());
             }
         });
     }
@@ -126,6 +186,7 @@ impl CodexThread {
     /// Stops the turn in progress, if there is one, and makes the server forget the thread. A server that takes too long gets no
     /// new calls, while those of others in it continue.
     pub async fn close(mut self) {
+        self.service.server.protocol().closing(&self.id);
         if self.is_starting && self.turn.is_none() {
             // A thread that is forgotten now would ask the API all the same, unseen (CODEX-LIVE pitfall 18).
             match tokio::time::timeout(INTERRUPT, begun(&mut self.inbox)).await {
@@ -141,7 +202,15 @@ impl CodexThread {
         {
             self.service.host().retire();
         }
-        self.service.unsubscribe(&self.id);
+        forget(&self.service, &self.id, self.rollout.is_some());
+    }
+}
+
+/// Makes the server forget the thread `id`, and what it has stored of one that was resumed.
+fn forget(service: &CodexService, id: &str, was_resumed: bool) {
+    match was_resumed {
+        true => service.delete(id),
+        false => service.unsubscribe(id),
     }
 }
 

@@ -154,6 +154,7 @@ impl Form for Codex {
     fn line(line: CommandLine, file: &Path) -> CommandLine {
         native::direct(line, file)
     }
+
     fn retold(_: &CodexInput) -> Retold {
         Retold::Natively
     }
@@ -168,11 +169,20 @@ impl Form for Codex {
             login: caller.login.map(str::to_owned),
             model,
         };
-        let mut items = items::of_history(messages, &call.setup, &recalled, &origin);
-        items.extend(call.note.as_deref().and_then(of_note));
+        let note = call.note.as_deref().and_then(of_note);
+        let resumes = caller.server.is_some_and(|service| service.resumes().is_some());
+        let known = match resumes {
+            true => items::of_thread(messages, &call.setup, &recalled, &origin),
+            false => None,
+        };
+        let items = match known {
+            Some(_) => Vec::new(),
+            None => items::of_history(messages, &call.setup, &recalled, &origin),
+        };
         Ok(CodexInput {
             results: Vec::new(),
-            items,
+            items: items.into_iter().chain(note).collect(),
+            known,
         })
     }
 
@@ -192,6 +202,7 @@ impl Form for Codex {
                 .into_iter()
                 .chain(call.note.as_deref().and_then(of_note))
                 .collect(),
+            known: None,
         })
     }
 

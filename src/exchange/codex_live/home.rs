@@ -10,7 +10,7 @@ use dfp_provider::PrivateHome;
 use dfp_provider::command::{Arg, CommandLine, Cwd, EnvText, PrivateFile};
 
 /// The home's folder within the private one.
-const FOLDER: &str = "codex-home";
+pub const FOLDER: &str = "codex-home";
 /// A home with nothing in it.
 const EMPTY: PrivateHome = PrivateHome {
     when: &[&[]],

@@ -3,11 +3,14 @@
 //! In: a notification or a request of the server's. Out: its meaning for a thread ([`ThreadEvent`]) or for the account
 //! ([`RateLimits`]). [`super::wire`] has the messages in the other direction.
 
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::sync::Notify;
 
 use crate::rpc::message::{Request, Version};
 use crate::rpc::{Asked, Protocol};
@@ -17,7 +20,23 @@ use dfp_model::message::Usage;
 #[derive(Debug, Default)]
 pub struct Codex {
     limits: Mutex<RateLimits>,
+    /// The threads in the server's memory.
+    threads: Mutex<HashMap<String, ThreadState>>,
+    /// Notified when a thread is closed.
+    closed: Notify,
 }
+
+/// The state of a thread in the server's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ThreadState {
+    /// A session has it.
+    Open,
+    /// The server was told to forget it.
+    Closing,
+}
+
+/// The time for which a thread may be closing: 3 ms were measured.
+const CLOSING: Duration = Duration::from_secs(1);
 
 impl Codex {
     /// The limits of the account, as far as they are known.
@@ -27,6 +46,42 @@ impl Codex {
 
     fn known(&self) -> MutexGuard<'_, RateLimits> {
         self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn threads(&self) -> MutexGuard<'_, HashMap<String, ThreadState>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the server has opened the thread `id`.
+    pub fn opened(&self, id: &str) {
+        self.threads().insert(id.to_owned(), ThreadState::Open);
+    }
+
+    /// Notes that the thread `id` is to be forgotten.
+    pub fn closing(&self, id: &str) {
+        if let Some(state) = self.threads().get_mut(id) {
+            *state = ThreadState::Closing;
+        }
+    }
+
+    /// Waits until the thread `id` is not in the server's memory, and returns whether it is not: a session may have it, or its end
+    /// takes too long.
+    pub async fn is_away(&self, id: &str) -> bool {
+        let away = async {
+            loop {
+                let closed = self.closed.notified();
+                let mut closed = std::pin::pin!(closed);
+                // What closes from now on is not missed.
+                closed.as_mut().enable();
+                match self.threads().get(id) {
+                    None => return true,
+                    Some(ThreadState::Open) => return false,
+                    Some(ThreadState::Closing) => {}
+                }
+                closed.await;
+            }
+        };
+        tokio::time::timeout(CLOSING, away).await.unwrap_or(false)
     }
 }
 
@@ -43,7 +98,13 @@ impl Protocol for Codex {
 
     fn notification(&self, method: &str, params: &str) -> Option<(String, ThreadEvent)> {
         match read(method, params)? {
-            Notice::Thread(thread, event) => Some((thread, event)),
+            Notice::Thread(thread, event) => {
+                if matches!(event, ThreadEvent::Closed) {
+                    self.threads().remove(&thread);
+                    self.closed.notify_waiters();
+                }
+                Some((thread, event))
+            }
             Notice::RateLimits(limits) => {
                 *self.known() = limits;
                 None
@@ -79,10 +140,12 @@ const KNOWN: &[&str] = &[
     "rawResponseItem/completed",
     "rawResponse/completed",
     "item/started",
+    "item/completed",
     "error",
     "model/rerouted",
     "warning",
     "thread/closed",
+    "thread/deleted",
     "account/rateLimits/updated",
 ];
 
@@ -137,6 +200,10 @@ pub enum ThreadEvent {
     },
     /// A message has begun, which may never come: a refusal begins one and leaves it empty.
     MessageStarted,
+    /// An item is complete, of which the server has told before.
+    ItemCompleted {
+        item: String,
+    },
     /// Something began that changes the history without the caller's knowledge.
     Compaction,
     /// The API answered with another model.
@@ -216,6 +283,19 @@ pub fn asked(request: &Request<'_>) -> (Option<String>, ThreadEvent) {
     (params.thread_id, event)
 }
 
+/// The fields of `item/completed`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CompletedParams {
+    thread_id: String,
+    item: CompletedItem,
+}
+
+#[derive(Deserialize)]
+struct CompletedItem {
+    id: String,
+}
+
 /// The fields of all notifications that matter.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
@@ -282,6 +362,12 @@ pub fn read(method: &str, params: &str) -> Option<Notice> {
     if !KNOWN.contains(&method) {
         return None;
     }
+    if method == "item/completed" {
+        // A result may have megabytes.
+        let params: CompletedParams = serde_json::from_str(params).ok()?;
+        let event = ThreadEvent::ItemCompleted { item: params.item.id };
+        return Some(Notice::Thread(params.thread_id, event));
+    }
     let params: CodexParams = serde_json::from_str(params).ok()?;
     if let Some(limits) = params.rate_limits {
         return Some(Notice::RateLimits(limits.into()));
@@ -327,7 +413,7 @@ pub fn read(method: &str, params: &str) -> Option<Notice> {
         "warning" => ThreadEvent::Warning {
             message: params.message,
         },
-        "thread/closed" => ThreadEvent::Closed,
+        "thread/closed" | "thread/deleted" => ThreadEvent::Closed,
         _ => return None,
     };
     Some(Notice::Thread(params.thread_id?, event))

@@ -9,10 +9,11 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use super::recall::RecalledItems;
+use super::recall::{RecalledItems, ToldItem, name_told};
 use super::setup::Setup;
 use super::wire::{ContentItem, ToolAnswer};
 use crate::live::history::failed;
+use crate::random;
 use dfp_model::message::content::{self, Part};
 use dfp_model::message::reasoning::{self, Origin, Returned};
 use dfp_model::message::{Content, Message, Role};
@@ -22,9 +23,10 @@ use dfp_provider::declare::{MAX_NAME, Tools};
 const NO_RESULT: &str = "Error: this call has no result";
 
 /// The fields of the API's items that are injected again; codex adds notes of its own.
-const KEPT: [&str; 12] = [
+const KEPT: [&str; 13] = [
     "type",
     "id",
+    "status",
     "role",
     "phase",
     "content",
@@ -37,8 +39,8 @@ const KEPT: [&str; 12] = [
     "output",
 ];
 
-/// The further fields of a search of the web.
-const OF_SEARCH: [&str; 2] = ["status", "action"];
+/// The further field of a search of the web.
+const OF_SEARCH: [&str; 1] = ["action"];
 
 /// The items of `messages`, a whole history. `recalled` are the items of messages that came from codex itself, by their index;
 /// other messages from the same `origin` bring their own reasoning.
@@ -48,6 +50,72 @@ pub fn of_history(
     recalled: &HashMap<usize, RecalledItems>,
     origin: &Origin,
 ) -> Vec<Value> {
+    written(messages, setup, recalled, origin).items
+}
+
+/// A thread of codex's that no process has, with what it is to be told now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KnownCodexThread {
+    pub id: String,
+    /// All of its items, the instructions first.
+    pub items: Vec<Value>,
+    /// Those among them that are behind its last reply.
+    pub told: Vec<ToldItem>,
+}
+
+/// `messages` as the items of the thread of codex's in which their last reply was given; `None` if that is not remembered.
+pub fn of_thread(
+    messages: &[Message],
+    setup: &Setup,
+    recalled: &HashMap<usize, RecalledItems>,
+    origin: &Origin,
+) -> Option<KnownCodexThread> {
+    let last = messages.iter().rposition(|message| message.role == Role::Ai)?;
+    let (thread, _) = recalled.get(&last)?.thread()?;
+    let history = written(messages, setup, recalled, origin);
+    let instructions = instructions(setup);
+    let before = usize::from(instructions.is_some());
+    let mut items: Vec<Value> = instructions.into_iter().chain(history.items).collect();
+    let (mut from, mut end) = (0, 0);
+    for (begin, at) in history.replies {
+        let reply = recalled.get(&at)?;
+        let begin = begin + before;
+        end = begin + reply.items().len();
+        let (in_thread, told) = reply.thread().unwrap_or_default();
+        if in_thread == thread {
+            name_told(&mut items[from..begin], told);
+            from = end;
+        }
+    }
+    let new = items.get_mut(end..)?;
+    for item in new.iter_mut() {
+        // codex names what it is told, but not what stands in a thread's file.
+        let kind = match item["type"] == "function_call_output" {
+            true => "fco",
+            false => "msg",
+        };
+        item["id"] = Value::from(format!("{kind}_{}", random::uuid()));
+    }
+    let told = new.iter().filter_map(ToldItem::of).collect();
+    Some(KnownCodexThread {
+        id: thread.to_owned(),
+        items,
+        told,
+    })
+}
+
+/// The item of the instructions, if there are any.
+pub fn instructions(setup: &Setup) -> Option<Value> {
+    let part = json!({"type": "input_text", "text": setup.system});
+    (!setup.system.is_empty()).then(|| json!({"type": "message", "role": "developer", "content": [part]}))
+}
+
+fn written<'a>(
+    messages: &[Message],
+    setup: &'a Setup,
+    recalled: &HashMap<usize, RecalledItems>,
+    origin: &'a Origin,
+) -> CodexHistory<'a> {
     let mut history = CodexHistory {
         tools: &setup.tools,
         namespace: setup.namespace(),
@@ -56,20 +124,24 @@ pub fn of_history(
         open: Vec::new(),
         used: HashSet::new(),
         made: 0,
+        replies: Vec::new(),
     };
     for (at, message) in messages.iter().enumerate() {
         if message.role != Role::Tool {
             history.close();
         }
         match (&message.role, recalled.get(&at)) {
-            (Role::Ai, Some(recalled)) => history.recall(message, recalled),
+            (Role::Ai, Some(recalled)) => {
+                history.replies.push((history.items.len(), at));
+                history.recall(message, recalled);
+            }
             (Role::Ai, None) => history.answer(message),
             (Role::Tool, _) => history.result(message),
             _ => history.items.extend(of_message(message)),
         }
     }
     history.close();
-    history.items
+    history
 }
 
 /// The item of a message that is neither the model's nor a tool's; `None` for an empty message.
@@ -128,6 +200,15 @@ impl CodexPiece {
         }
     }
 
+    /// The piece in an output, as codex makes it of an answer to its call.
+    fn into_output(self) -> Value {
+        let mut item = self.into_item();
+        if item["type"] == "input_image" {
+            item["detail"] = Value::from("high");
+        }
+        item
+    }
+
     fn into_content(self) -> ContentItem {
         match self {
             CodexPiece::Text(text) => ContentItem::InputText { text },
@@ -171,7 +252,7 @@ fn output(message: &Message) -> Value {
     let mut pieces = result_pieces(message);
     match (pieces.len(), pieces.pop()) {
         (1, Some(CodexPiece::Text(text))) => Value::String(text),
-        (_, last) => pieces.into_iter().chain(last).map(CodexPiece::into_item).collect(),
+        (_, last) => pieces.into_iter().chain(last).map(CodexPiece::into_output).collect(),
     }
 }
 
@@ -188,6 +269,8 @@ struct CodexHistory<'a> {
     /// The ids in use: each may be there once.
     used: HashSet<String>,
     made: usize,
+    /// Where the replies begin that came from codex itself: among the items, and among the messages.
+    replies: Vec<(usize, usize)>,
 }
 
 impl CodexHistory<'_> {

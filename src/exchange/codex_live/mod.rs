@@ -3,7 +3,8 @@
 //! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`setup::Setup`]. Out: the events of one turn after the
 //! other. The caller's tools are codex's dynamic tools ([`tools`]): codex asks for their results ([`wire`]) and waits, which ends
 //! a reply here with its calls pending and nothing run. The results answer those requests. A history that no thread knows is
-//! injected as the API's own items ([`items`]), with the model's reasoning if it is known ([`recall`]).
+//! injected as the API's own items ([`items`]), with the model's reasoning if it is known ([`recall`]); one whose last reply is known is
+//! resumed under its id ([`rollout`]).
 //!
 //! A [`service::CodexService`] is a ready server in a home of links ([`home`]), started without npm's script in between ([`native`]),
 //! with a model catalog that leaves tools and history alone ([`catalog`]). A [`turn::CodexSession`] has one of its
@@ -20,6 +21,7 @@ mod models;
 pub mod native;
 pub mod reader;
 pub mod recall;
+pub mod rollout;
 pub mod service;
 pub mod settings;
 pub mod setup;

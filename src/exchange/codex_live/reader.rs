@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::inbound::{RateLimits, ThreadEvent, TurnError};
 use super::items;
+use super::recall::{RecalledItems, ToldItem};
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::reasoning::ReasoningDetail;
 use dfp_model::message::{ToolCall, Usage};
@@ -55,6 +56,8 @@ pub struct CodexTurnReader<'a> {
     pub turn: Option<String>,
     /// All items of the model in this reply.
     items: Vec<Value>,
+    /// The items that codex was told since the reply before.
+    pub told: Vec<ToldItem>,
     /// The model's calls since the end of the last response.
     calls: Vec<CodexCall>,
     /// The ids of the calls that are the caller's to answer.
@@ -77,6 +80,7 @@ impl<'a> CodexTurnReader<'a> {
             tools,
             turn,
             items: Vec::new(),
+            told: Vec::new(),
             calls: Vec::new(),
             callers: Vec::new(),
             unfit: Vec::new(),
@@ -89,9 +93,14 @@ impl<'a> CodexTurnReader<'a> {
         }
     }
 
-    /// The items of the reply, without codex's own notes, and the ids of the calls that are the caller's to answer.
-    pub fn into_items(self) -> (Vec<Value>, Vec<String>) {
-        (self.items.iter().map(items::plain).collect(), self.callers)
+    /// The reply as it is remembered: its items, without codex's own notes, and the calls that are the caller's to answer.
+    pub fn into_recalled(self) -> RecalledItems {
+        let recalled = RecalledItems::new(self.items.iter().map(items::plain).collect(), self.callers);
+        // Of a resumed thread, only what a response has used tells that it has ended.
+        match self.usage.is_some() {
+            true => recalled.in_thread(self.session, self.told),
+            false => recalled,
+        }
     }
 
     /// Takes the ids of calls whose arguments are JSON but not an object: codex waits for them, and no tool can take them.
@@ -124,7 +133,7 @@ impl<'a> CodexTurnReader<'a> {
             }
             // Injected items come back as well, with another turn.
             ThreadEvent::RawItem { turn, item } if self.is_current(&turn) => self.item(item, events),
-            ThreadEvent::RawItem { .. } => {}
+            ThreadEvent::RawItem { item, .. } => self.told.extend(ToldItem::of(&item)),
             ThreadEvent::ResponseCompleted { turn, usage } if self.is_current(&turn) => {
                 return self.response(usage, limits, events);
             }
@@ -169,7 +178,7 @@ impl<'a> CodexTurnReader<'a> {
                 let reason = "codex has closed the thread in the middle of its turn";
                 return self.failed(UNKNOWN_REQUEST, reason.to_owned(), limits, events);
             }
-            ThreadEvent::ToolCall { .. } => {}
+            ThreadEvent::ToolCall { .. } | ThreadEvent::ItemCompleted { .. } => {}
         }
         CodexTurnStep::More
     }
@@ -223,7 +232,7 @@ impl<'a> CodexTurnReader<'a> {
             "web_search_call" => events.extend(web_search(&item, self.items.len())),
             // codex's own answer to a call for which it asks nobody.
             "function_call_output" if self.items.iter().any(|known| is_call(known, &text("call_id"))) => {}
-            _ => return,
+            _ => return self.told.extend(ToldItem::of(&item)),
         }
         self.items.push(item);
     }

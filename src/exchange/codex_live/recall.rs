@@ -52,12 +52,51 @@ impl RecallScope<'_> {
     }
 }
 
+/// An item that codex was told, by the id that codex has given it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToldItem {
+    /// The item's type, and the call or the role that it is of.
+    of: String,
+    id: String,
+}
+
+impl ToldItem {
+    /// Notes `item`, if it has an id.
+    pub fn of(item: &Value) -> Option<ToldItem> {
+        let id = item["id"].as_str()?.to_owned();
+        Some(ToldItem { of: sort_of(item), id })
+    }
+}
+
+fn sort_of(item: &Value) -> String {
+    let text = |name: &str| item[name].as_str().unwrap_or_default();
+    format!("{} {}{}", text("type"), text("role"), text("call_id"))
+}
+
+/// Gives `items` without an id the ids that they had as they were `told`, as far as they are the same, in the same order.
+pub fn name_told(items: &mut [Value], told: &[ToldItem]) {
+    let mut told = told.iter();
+    for item in items {
+        let sort = sort_of(item);
+        let mut rest = told.clone();
+        if let Some(found) = rest.find(|told| told.of == sort) {
+            told = rest;
+            if item["id"].is_null() {
+                item["id"] = Value::from(found.id.as_str());
+            }
+        }
+    }
+}
+
 /// The items of one reply.
 #[derive(Debug, Clone)]
 pub struct RecalledItems {
     items: Arc<Vec<Value>>,
     /// The ids of calls that were the caller's to answer.
     callers: Arc<Vec<String>>,
+    /// The thread of codex's that it was given in, and what was told there since the reply before; `None` if that thread can't be
+    /// resumed.
+    thread: Option<Arc<(String, Vec<ToldItem>)>>,
 }
 
 impl RecalledItems {
@@ -66,7 +105,22 @@ impl RecalledItems {
         RecalledItems {
             items: Arc::new(items),
             callers: Arc::new(callers),
+            thread: None,
         }
+    }
+
+    /// This reply as one of the thread `id` of codex's, where `told` was told since the reply before.
+    #[must_use]
+    pub fn in_thread(self, id: String, told: Vec<ToldItem>) -> RecalledItems {
+        RecalledItems {
+            thread: Some(Arc::new((id, told))),
+            ..self
+        }
+    }
+
+    /// The thread of codex's that it was given in, and what was told there since the reply before.
+    pub fn thread(&self) -> Option<(&str, &[ToldItem])> {
+        self.thread.as_deref().map(|(id, told)| (id.as_str(), told.as_slice()))
     }
 
     /// The items, in the order in which they came.
@@ -97,9 +151,12 @@ impl RecalledItems {
 
 /// The JSON of a [`RecalledItems`].
 #[derive(Serialize, Deserialize)]
-struct Packed<Items, Ids> {
+struct Packed<Items, Ids, Thread> {
     items: Items,
     callers: Ids,
+    /// Missing in what an older version of this package has stored.
+    #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
+    thread: Option<Thread>,
 }
 
 /// Packs a reply; `None` for items that can't be written as JSON, which no API sends.
@@ -107,13 +164,18 @@ fn pack(recalled: &RecalledItems) -> Option<String> {
     let packed = Packed {
         items: recalled.items(),
         callers: &*recalled.callers,
+        thread: recalled.thread(),
     };
     serde_json::to_string(&packed).ok()
 }
 
 fn unpack(json: &str) -> Option<RecalledItems> {
-    let Packed { items, callers } = serde_json::from_str(json).ok()?;
-    Some(RecalledItems::new(items, callers))
+    let Packed { items, callers, thread } = serde_json::from_str(json).ok()?;
+    let recalled = RecalledItems::new(items, callers);
+    Some(match thread {
+        Some((id, told)) => recalled.in_thread(id, told),
+        None => recalled,
+    })
 }
 
 /// The latest replies of a provider.

@@ -2,6 +2,8 @@
 //!
 //! In: a command line of `app-server` and the vendor's catalog. Out: a [`CodexService`], or the reason why there is none.
 
+use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ use super::catalog::{self, Keep};
 use super::home::{self, Home};
 use super::inbound::Codex;
 use super::settings::UserConfig;
-use super::wire::{ConfigRead, Initialize, Interrupt, ThreadList, Unsubscribe};
+use super::wire::{ConfigRead, Initialize, Interrupt, ThreadDelete, ThreadList, Unsubscribe};
 use crate::host::{Heartbeat, Host, Patience};
 use crate::print::{self, NotStarted, Surroundings};
 use crate::rpc::{Answer, Answering, RequestError, RpcHost};
@@ -33,6 +35,8 @@ const EXIT: Duration = Duration::from_secs(10);
 const GONE: Answer = Err(RequestError::Gone);
 /// The first version that reports the end of a response (CODEX-LIVE §8).
 const OLDEST: (u32, u32) = (0, 150);
+/// The first version of which it is known that a resumed thread asks for the same bytes, and how the end of a response is found.
+const OLDEST_RESUMING: (u32, u32) = (0, 169);
 
 /// The parts with which a server is started.
 #[derive(Debug)]
@@ -61,8 +65,12 @@ pub struct CodexService {
     pub version: Option<String>,
     /// The empty folder of its threads.
     pub folder: String,
+    /// True if its home is a private one, which it shares with this process.
+    has_own_home: bool,
     /// The models in its catalog: for others it would hide tools, cut results and shorten threads (CODEX-LIVE pitfalls 1 and 2).
     models: Vec<String>,
+    /// The levels of reasoning that they have by themselves, as far as that is known.
+    efforts: HashMap<String, String>,
     /// The settings that it does not take.
     refused: Mutex<Vec<String>>,
 }
@@ -99,6 +107,12 @@ impl CodexService {
                 (_, Home::Links) if service.config.keyring && plan.with_config => home = Home::Users,
                 (Some(model), _) => models.push(model.to_owned()),
                 _ => {
+                    service.has_own_home = home == Home::Links && plan.line.launch.is_none();
+                    let effort = |model: &&str| {
+                        let effort = catalog::default_effort(&catalog, model)?;
+                        Some(((*model).to_owned(), effort.to_owned()))
+                    };
+                    service.efforts = listed.iter().filter_map(effort).collect();
                     service.models = listed.into_iter().map(str::to_owned).collect();
                     return Ok(service);
                 }
@@ -142,7 +156,9 @@ impl CodexService {
             config,
             version,
             folder,
+            has_own_home: false,
             models: Vec::new(),
+            efforts: HashMap::new(),
             refused: Mutex::default(),
         })
     }
@@ -169,6 +185,19 @@ impl CodexService {
         );
     }
 
+    /// Makes the server forget the thread `thread`, which was resumed, and remove what it has stored of it.
+    pub fn delete(&self, thread: &str) {
+        drop(self.server.post("thread/delete", &ThreadDelete { thread_id: thread }));
+    }
+
+    /// The private folder of a server that resumes threads as if it had always had them: one of a version of which that is known, and
+    /// whose home is a private one that it shares with this process.
+    pub fn resumes(&self) -> Option<&Path> {
+        let version = self.version.as_deref().and_then(numbers);
+        let folder = self.server.private_folder().filter(|_| self.has_own_home);
+        folder.filter(|_| version >= Some(OLDEST_RESUMING))
+    }
+
     /// Asks the server for the list of its threads, which it can answer at once, to check that it answers.
     pub fn heartbeat(&self) -> Heartbeat {
         self.host()
@@ -178,6 +207,12 @@ impl CodexService {
     /// Returns whether threads of `model` can be opened; `None` is the model of the user's configuration.
     pub fn serves(&self, model: Option<&str>) -> bool {
         model.is_none_or(|model| self.models.iter().any(|known| known == model))
+    }
+
+    /// The level of reasoning of `model` where nothing is chosen, if that is known: the one of the user's configuration, or its own.
+    pub fn default_effort(&self, model: &str) -> Option<&str> {
+        let users = self.config.effort.as_deref();
+        users.or_else(|| self.efforts.get(model).map(String::as_str))
     }
 
     /// The models in its catalog.

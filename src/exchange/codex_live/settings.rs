@@ -85,6 +85,8 @@ impl Fixed {
 pub struct UserConfig {
     /// The model, if one is set.
     pub model: Option<String>,
+    /// The level of reasoning, if one is set.
+    pub effort: Option<String>,
     /// The model provider, if one is set.
     provider: Option<String>,
     /// The providers that the user has described.
@@ -106,6 +108,7 @@ struct ConfigAnswer {
 #[serde(default)]
 struct Config {
     model: Option<String>,
+    model_reasoning_effort: Option<String>,
     model_provider: Option<String>,
     model_providers: Option<Map<String, Value>>,
     openai_base_url: Option<String>,
@@ -121,6 +124,7 @@ impl UserConfig {
         let names = |map: Option<Map<String, Value>>| map.into_iter().flatten().map(|(name, _)| name).collect();
         UserConfig {
             model: config.model,
+            effort: config.model_reasoning_effort,
             provider: config.model_provider,
             providers: names(config.model_providers),
             base_url: config.openai_base_url,
@@ -137,6 +141,11 @@ impl UserConfig {
     /// The model provider of threads, if it is our entry.
     pub fn thread_provider(&self) -> Option<&'static str> {
         self.is_vendors().then_some(PROVIDER)
+    }
+
+    /// The name of the model provider of threads.
+    pub fn provider_name(&self) -> &str {
+        self.thread_provider().or(self.provider.as_deref()).unwrap_or_default()
     }
 
     /// The settings of a thread whose stream may be silent for `silence`. Tools are functions, or in a namespace that codex never

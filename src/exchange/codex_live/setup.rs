@@ -1,4 +1,5 @@
-//! The setup of a codex thread, fixed when it begins: the system prompt, the tools, the model, and its level of reasoning.
+//! The setup of a codex thread, fixed when it begins: the system prompt, the tools, and the model; and the choices of a
+//! turn, which are its level of reasoning and the schema of its answer.
 
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ use dfp_provider::declare::Tools;
 use dfp_provider::tool_form::OUR_NAMESPACE;
 
 /// The setup of a thread. Threads with different setups are not exchangeable.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Setup {
     /// The system prompt; empty if there is none.
     pub system: String,
@@ -17,16 +18,35 @@ pub struct Setup {
     pub own_instructions: bool,
     /// The model, if one is chosen.
     pub model: Option<String>,
-    /// The model's level of reasoning, if it is chosen.
+    /// The model's level of reasoning, if it is chosen. A thread takes on another one with a turn, so it makes no other setup.
     pub effort: Option<String>,
     pub tools: Tools,
     /// The way in which the tools are offered.
     pub form: CodexForm,
     /// True if the model may search the web.
     pub searches_web: bool,
-    /// The schema of the answer, sent with every turn.
+    /// The schema of the answer, sent with every turn: it makes no other setup.
     pub output: Option<Value>,
 }
+
+impl PartialEq for Setup {
+    fn eq(&self, other: &Setup) -> bool {
+        let Setup {
+            system,
+            own_instructions,
+            model,
+            effort: _,
+            tools,
+            form,
+            searches_web,
+            output: _,
+        } = self;
+        (system, own_instructions, model) == (&other.system, &other.own_instructions, &other.model)
+            && (tools, form, searches_web) == (&other.tools, &other.form, &other.searches_web)
+    }
+}
+
+impl Eq for Setup {}
 
 impl Setup {
     /// Makes a setup with functions for `tools`.
@@ -41,6 +61,11 @@ impl Setup {
             searches_web: false,
             output: None,
         }
+    }
+
+    /// Returns whether a turn with this setup is one with `other` as well.
+    pub fn has_choices_of(&self, other: &Setup) -> bool {
+        (&self.effort, &self.output) == (&other.effort, &other.output)
     }
 
     /// This setup with answers that have to fit the JSON Schema `output`.

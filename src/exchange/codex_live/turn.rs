@@ -3,31 +3,30 @@
 //! In: a [`CodexInput`]. Out: events, and the end of the turn. Giving the turn up stops it and forgets the thread; so does every
 //! end but a reply, since codex keeps failed turns in its history (CODEX-LIVE pitfall 17). A new thread costs 10 to 17 ms.
 
+mod opening;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
 use tokio_util::task::TaskTracker;
 
+use self::opening::CodexOpened;
 use super::conversation::CodexThread;
 use super::form::Codex;
 use super::inbound::ThreadEvent;
-use super::items;
+use super::items::{self, KnownCodexThread};
 use super::reader::{CodexTurnReader, CodexTurnStep};
 use super::recall::RecalledItems;
 use super::service::CodexService;
-use super::settings::refused_setting;
 use super::setup::Setup;
-use super::wire::{CodexTurnStart, InjectItems, ThreadStart, ToolAnswer};
+use super::wire::{CodexTurnStart, InjectItems, ToolAnswer};
 use crate::EndedProcess;
 use crate::form::InServer;
 use crate::host::{Heartbeat, Host};
 use crate::live::hosted::{Incoming, Program, UNFIT, request_failed};
 use crate::live::session::{Pulse, Session, TurnInput};
 use crate::live::turn::{Report, TurnEnd};
-use crate::rpc::message::RpcError;
 use crate::rpc::{Answering, RequestError};
 use dfp_model::event::Event;
 
@@ -48,6 +47,8 @@ pub struct CodexInput {
     pub results: Vec<(String, ToolAnswer)>,
     /// The items after the results, or those of the whole history.
     pub items: Vec<Value>,
+    /// The thread of codex's that knows the history, if it is remembered; then `items` has only what is said behind it.
+    pub known: Option<KnownCodexThread>,
 }
 
 /// The facts that are known of a reply beside its events.
@@ -63,6 +64,8 @@ pub struct CodexReplyFacts {
 pub struct CodexSession {
     service: Arc<CodexService>,
     setup: Arc<Setup>,
+    /// True if a turn has chosen a level of reasoning, which later turns have until they choose another.
+    has_chosen_effort: bool,
     /// The time for which nothing may come after a call.
     silence: Duration,
     /// The thread, as soon as there is one.
@@ -78,6 +81,7 @@ impl CodexSession {
         CodexSession {
             service: place.server,
             setup: place.setup,
+            has_chosen_effort: false,
             silence: place.limits.idle_timeout.unwrap_or(SILENCE) + SLACK,
             thread: None,
             opening: None,
@@ -85,96 +89,47 @@ impl CodexSession {
         }
     }
 
-    /// Opens a thread, without the settings that an older codex does not take.
-    async fn open(&mut self, report: &Report) -> Result<(), TurnEnd<CodexReplyFacts>> {
-        let (service, setup) = (Arc::clone(&self.service), Arc::clone(&self.setup));
-        let silence = self.silence;
-        let namespace = setup.namespace();
-        let mut settings = service.config.thread_settings(silence, namespace, setup.searches_web);
-        for name in service.refused_settings() {
-            settings.remove(&name);
-        }
-        let tools = setup.dynamic_tools();
-        loop {
-            let start = ThreadStart {
-                cwd: &service.folder,
-                approval_policy: "never",
-                sandbox: "read-only",
-                base_instructions: (!setup.own_instructions).then_some(""),
-                developer_instructions: &setup.system,
-                ephemeral: true,
-                environments: [],
-                experimental_raw_events: true,
-                config: &settings,
-                model: setup.model.as_deref(),
-                model_provider: service.config.thread_provider(),
-                dynamic_tools: &tools,
-            };
-            let answer = self.opening.insert(service.server.post("thread/start", &start));
-            let answer = service.server.answer(answer).await;
-            if !matches!(answer, Err(RequestError::Unanswered(_))) {
-                self.opening = None;
-            }
-            match answer {
-                Ok(answer) => return self.opened(&answer, report).await,
-                Err(RequestError::Refused(refused)) => match refused_setting(&refused.message, &settings) {
-                    Some(name) => {
-                        settings.remove(&name);
-                        service.remember_refused(name);
-                    }
-                    None => return Err(self.not_started(RequestError::Refused(refused), report).await),
-                },
-                // The process has died since its last turn, or hangs, and got nothing of this one. A process that never was of
-                // use would fail again.
-                Err(RequestError::Gone | RequestError::Unanswered(_)) if service.host().has_served() => {
-                    return Err(TurnEnd::Vanished);
-                }
-                Err(error) => return Err(self.not_started(error, report).await),
-            }
-        }
+    /// Takes on the choices of the turn `turn` in a thread that knows the beginning, and returns whether that goes: a turn in progress
+    /// keeps its own, and a level of reasoning is given up by choosing the default, if it is known.
+    fn takes_on(&mut self, turn: &TurnInput<CodexSession>) -> bool {
+        let goes = match turn.input.results.is_empty() {
+            true => !self.has_chosen_effort || self.effort_of(&turn.setup).is_some(),
+            false => self.setup.has_choices_of(&turn.setup),
+        };
+        self.setup = Arc::clone(&turn.setup);
+        goes
     }
 
-    async fn opened(&mut self, answer: &RawValue, report: &Report) -> Result<(), TurnEnd<CodexReplyFacts>> {
-        let Ok(opened) = serde_json::from_str::<CodexOpened>(answer.get()) else {
-            let error = RpcError::of("codex opened a thread without an id");
-            return Err(self.not_started(RequestError::Refused(error), report).await);
-        };
-        let service = Arc::clone(&self.service);
-        service.host().count_session();
-        report.begun();
-        let (id, model) = (opened.thread.id, opened.model);
-        if !opened.instruction_sources.is_empty() {
-            let sources = opened.instruction_sources.join(", ");
-            let message = format!("codex sends instructions of the user's with this thread: {sources}");
-            report.push([Event::Warning {
-                code: "INSTRUCTIONS_SENT".to_owned(),
-                message,
-            }]);
-        }
-        let tracker = self.tracker.clone();
-        let thread = CodexThread::new(service, id, model, tracker);
-        if thread.inbox.is_second() {
-            // The thread is sent nothing: it belongs to another call, and continues as it is.
-            let error = RpcError::of("codex opened a thread with the id of one that is open");
-            return Err(self.not_started(RequestError::Refused(error), report).await);
-        }
-        self.thread = Some(thread);
-        Ok(())
+    /// The level of reasoning to be sent with a turn.
+    fn effort_of<'a>(&'a self, setup: &'a Setup) -> Option<&'a str> {
+        let chosen = setup.effort.as_deref();
+        let asked = || asked_model(&self.service, setup);
+        chosen.or_else(|| match self.has_chosen_effort {
+            true => self.service.default_effort(&asked()),
+            false => None,
+        })
     }
 
     /// Injects `items` into an idle thread, and starts a turn. The two are sent one directly after the other, which loses nothing
     /// (CODEX-LIVE pitfall 10).
     async fn start_turn(&mut self, items: &[Value]) -> Result<(), RequestError> {
+        let setup = Arc::clone(&self.setup);
+        let effort = self.effort_of(&setup).map(str::to_owned);
+        self.has_chosen_effort |= effort.is_some();
         let thread = self.thread.as_mut().ok_or(RequestError::Gone)?;
         thread.is_starting = true;
+        if let Some(rollout) = &mut thread.rollout {
+            rollout.begins();
+        }
         let (server, thread_id) = (&thread.service.server, thread.id.as_str());
         let injected =
             (!items.is_empty()).then(|| server.post("thread/inject_items", &InjectItems { thread_id, items }));
         let start = CodexTurnStart {
             thread_id,
             input: [],
-            effort: self.setup.effort.as_deref(),
-            output_schema: self.setup.output.as_ref(),
+            environments: thread.rollout.is_some().then_some([]),
+            effort: effort.as_deref(),
+            output_schema: setup.output.as_ref(),
         };
         let started = server.post("turn/start", &start);
         for answer in injected.into_iter().chain([started]) {
@@ -184,7 +139,10 @@ impl CodexSession {
     }
 
     /// Sends the new part to a thread that waits. The heartbeat is that of results, which have no answer.
-    async fn continue_turn(&mut self, CodexInput { results, items }: CodexInput) -> Result<Heartbeat, RequestError> {
+    async fn continue_turn(
+        &mut self,
+        CodexInput { results, items, .. }: CodexInput,
+    ) -> Result<Heartbeat, RequestError> {
         if results.is_empty() {
             self.start_turn(&items).await?;
             return Ok(Heartbeat::default());
@@ -217,6 +175,7 @@ impl CodexSession {
             return TurnEnd::Vanished;
         };
         let mut reader = CodexTurnReader::new(&self.setup.tools, &thread.id, &thread.model, thread.turn.clone());
+        reader.told = std::mem::take(&mut thread.told);
         let opening = Event::Session {
             session_id: Some(thread.id.clone()),
             model: Some(thread.model.clone()).filter(|model| !model.is_empty()),
@@ -225,11 +184,9 @@ impl CodexSession {
         };
         let mut incoming = Incoming::new(report, &thread.inbox, heartbeat, opening);
         let step = loop {
-            let next = incoming.next(&mut thread.inbox);
-            let next = match reader.waits_behind_call() {
-                false => Ok(next.await),
-                true => tokio::time::timeout(self.silence, next).await,
-            };
+            let next = thread
+                .next(&mut incoming, reader.waits_behind_call(), self.silence)
+                .await;
             let limits = self.service.server.protocol().limits();
             let step = match next {
                 Ok(Some(ThreadEvent::ToolCall { request, call })) => {
@@ -253,9 +210,8 @@ impl CodexSession {
         };
         match step {
             CodexTurnStep::Reply => {
-                let (items, callers) = reader.into_items();
                 let known = CodexReplyFacts {
-                    recalled: RecalledItems::new(items, callers),
+                    recalled: reader.into_recalled(),
                     model: asked_model(&self.service, &self.setup),
                 };
                 TurnEnd::reply(true, known)
@@ -306,9 +262,13 @@ impl Session for CodexSession {
 
     async fn turn(&mut self, turn: TurnInput<CodexSession>, report: &Report) -> TurnEnd<CodexReplyFacts> {
         let is_fresh = self.thread.is_none();
+        if !is_fresh && !self.takes_on(&turn) {
+            // The thread is forgotten, and resumed with these choices.
+            return TurnEnd::Vanished;
+        }
         let sent = match is_fresh {
-            true => match self.open(report).await {
-                Ok(()) => self.start_turn(&turn.input.items).await.map(|()| Heartbeat::default()),
+            true => match self.open_for(turn.input, report).await {
+                Ok(items) => self.start_turn(&items).await.map(|()| Heartbeat::default()),
                 Err(end) => return end,
             },
             false => match self.continue_turn(turn.input).await {
@@ -347,6 +307,8 @@ impl Session for CodexSession {
     fn end(mut self) {
         self.forget_opening();
         if let Some(thread) = self.thread {
+            // A call that comes before the task has begun finds it so.
+            self.service.server.protocol().closing(&thread.id);
             self.tracker.spawn(thread.close());
         }
     }
@@ -356,20 +318,4 @@ impl Session for CodexSession {
 pub fn asked_model(service: &CodexService, setup: &Setup) -> String {
     let model = setup.model.as_ref().or(service.config.model.as_ref());
     model.cloned().unwrap_or_default()
-}
-
-/// The answer to `thread/start`.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct CodexOpened {
-    thread: OpenedThread,
-    #[serde(default)]
-    model: String,
-    #[serde(default)]
-    instruction_sources: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct OpenedThread {
-    id: String,
 }

@@ -118,6 +118,36 @@ pub enum DynamicTool {
     },
 }
 
+/// `thread/resume`, of a thread in the server's home. It has no parameter for tools, which are in the thread's file, nor for raw events.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadResume<'a> {
+    pub thread_id: &'a str,
+    pub cwd: &'a str,
+    pub approval_policy: &'static str,
+    pub sandbox: &'static str,
+    /// Replaces codex's own instructions; `None` keeps them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_instructions: Option<&'static str>,
+    /// Null: the instructions are the thread's first item, and would be sent a second time.
+    pub developer_instructions: (),
+    /// True if the answer leaves out the thread's turns.
+    pub exclude_turns: bool,
+    /// The settings of this thread, by dotted names.
+    pub config: &'a serde_json::Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_provider: Option<&'a str>,
+}
+
+/// `thread/delete`: unloads a resumed thread, and removes what codex has stored of it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadDelete<'a> {
+    pub thread_id: &'a str,
+}
+
 /// `thread/inject_items`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -135,6 +165,9 @@ pub struct CodexTurnStart<'a> {
     /// No input: a text here would be searched for `$skill`, and is limited to 1,048,576 characters, so the prompt is injected
     /// instead.
     pub input: [(); 0],
+    /// No environments, for a thread that was resumed: `thread/resume` has no such parameter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub environments: Option<[(); 0]>,
     /// The model's level of reasoning, for this turn and later ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<&'a str>,

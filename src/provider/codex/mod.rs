@@ -179,7 +179,7 @@ pub static CODEX: Provider = Provider {
             &[When::Live],
             &[Lit("-c"), Lit("suppress_unstable_features_warning=true")],
         ),
-        flag(&[When::Live], &[Lit("-c"), Lit("thread_unload_delay_secs=1")]),
+        flag(&[When::Live], &[Lit("-c"), Lit("thread_unload_delay_secs=0")]),
         flag(&[When::Live], &[Lit("-c"), Lit("features.multi_env_copy_file=false")]),
     ],
     env: &[var_when(&[When::Callbacks], TOKEN_VARIABLE, EnvValue::BridgeToken)],

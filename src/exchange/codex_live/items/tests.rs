@@ -110,10 +110,9 @@ fn images_go_over_as_data() {
         items[0]["content"],
         json!([{"type": "input_text", "text": "see"}, picture])
     );
-    assert_eq!(
-        items[2]["output"],
-        json!([{"type": "input_text", "text": "x"}, picture])
-    );
+    // codex adds the detail to a picture in an answer (0.169.0).
+    let seen = json!({"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "high"});
+    assert_eq!(items[2]["output"], json!([{"type": "input_text", "text": "x"}, seen]));
     let answer = answer(&messages(&thread)[2]);
     assert_eq!(
         serde_json::to_value(answer).unwrap(),
@@ -163,10 +162,73 @@ fn what_the_model_said_goes_over_as_it_came_with_the_callers_ids() {
             json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "SEALED"}),
             reply[1].clone(),
             reply[2].clone(),
-            json!({"type": "function_call", "id": "fc_1", "call_id": "call-1", "name": "add", "arguments": "{ }"}),
+            json!({"type": "function_call", "id": "fc_1", "call_id": "call-1", "name": "add", "arguments": "{ }", "status": "completed"}),
             json!({"type": "function_call_output", "call_id": "call-1", "output": "3"}),
         ]
     );
+}
+
+/// The replies in codex's threads `threads` to a thread of three questions, the first of which has a call.
+fn in_threads(threads: [Option<&str>; 3]) -> Option<KnownCodexThread> {
+    let thread = messages(&json!([
+        {"type": "human", "content": "1"},
+        {"type": "ai", "content": "", "tool_calls": [{"id": "a", "name": "add", "args": {}}]},
+        {"type": "tool", "tool_call_id": "a", "content": "3"},
+        {"type": "ai", "content": "two"},
+        {"type": "human", "content": "2"},
+        {"type": "ai", "content": "three"},
+        {"type": "human", "content": "3"},
+    ]));
+    let setup = Setup::new("S".to_owned(), false, None, &[]);
+    let call = json!({"type": "function_call", "id": "fc_1", "call_id": "a", "name": "add", "arguments": "{}"});
+    let said = |id: &str| json!({"type": "message", "id": id, "role": "assistant", "content": []});
+    let told = |id: &str, role: &str| ToldItem::of(&json!({"type": "message", "role": role, "id": id})).unwrap();
+    let output = ToldItem::of(&json!({"type": "function_call_output", "call_id": "a", "id": "fco_1"}));
+    let told = [
+        vec![told("msg_s", "developer"), told("msg_1", "user")],
+        output.into_iter().collect(),
+        // What was said behind the thread is no part of it.
+        vec![told("msg_2", "user"), told("msg_note", "developer")],
+    ];
+    let recalled = [
+        (1, vec![call]),
+        (3, vec![said("msg_two")]),
+        (5, vec![said("msg_three")]),
+    ];
+    let recalled = recalled.into_iter().zip(threads.into_iter().zip(told));
+    let recalled = recalled.map(|((at, items), (thread, told))| {
+        let recalled = RecalledItems::new(items, vec!["a".to_owned()]);
+        let in_thread = |id: &str| recalled.clone().in_thread(id.to_owned(), told);
+        (at, thread.map_or(recalled.clone(), in_thread))
+    });
+    of_thread(&thread, &setup, &recalled.collect(), &origin())
+}
+
+/// The ids of the items but the last, which has a random one.
+fn ids(known: &KnownCodexThread) -> Vec<&str> {
+    let last = known.items.last().map(ToldItem::of).unwrap();
+    assert_eq!(known.told, Vec::from_iter(last));
+    let ids = known.items.iter().map(|item| item["id"].as_str().unwrap_or("-"));
+    ids.take(known.items.len() - 1).collect()
+}
+
+#[test]
+fn a_thread_that_codex_has_had_gets_its_id_and_those_of_its_items_back() {
+    let known = in_threads([Some("T"); 3]).unwrap();
+    assert_eq!(known.id, "T");
+    assert_eq!(
+        ids(&known),
+        ["msg_s", "msg_1", "fc_1", "fco_1", "msg_two", "msg_2", "msg_three"]
+    );
+    assert_eq!(
+        known.items[0],
+        json!({"type": "message", "id": "msg_s", "role": "developer", "content": [{"type": "input_text", "text": "S"}]})
+    );
+    assert!(known.items[7]["id"].as_str().unwrap().starts_with("msg_"));
+    // It is the thread of the last reply, where earlier ones were given in others.
+    let known = in_threads([Some("U"), None, Some("T")]).unwrap();
+    assert_eq!((known.id.as_str(), ids(&known).len()), ("T", 7));
+    assert_eq!(in_threads([Some("T"), Some("T"), None]), None);
 }
 
 #[test]

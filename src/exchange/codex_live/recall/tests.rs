@@ -165,6 +165,17 @@ fn no_other_conversation_gets_the_reasoning_of_one() {
 }
 
 #[test]
+fn a_reply_is_stored_with_its_thread_and_one_of_an_older_version_without() {
+    let told = ToldItem::of(&json!({"type": "message", "role": "user", "id": "msg_1"})).unwrap();
+    let recalled = RecalledItems::new(vec![json!({"type": "message"})], Vec::new());
+    let there = unpack(&pack(&recalled.clone().in_thread("T".to_owned(), vec![told.clone()])).unwrap()).unwrap();
+    assert_eq!(there.thread(), Some(("T", [told].as_slice())));
+    let older = r#"{"items":[{"type":"message"}],"callers":[]}"#;
+    assert_eq!(pack(&recalled).unwrap(), older);
+    assert_eq!(unpack(older).unwrap().thread(), None);
+}
+
+#[test]
 fn a_closed_one_holds_nothing_and_keeps_nothing() {
     let recall = recall();
     recall.0.close();

@@ -48,6 +48,7 @@ fn requests_have_the_recorded_shape() {
             "turn/start",
             &CodexTurnStart {
                 thread_id: thread,
+                environments: None,
                 input: [],
                 effort: None,
                 output_schema: None,
@@ -59,6 +60,24 @@ fn requests_have_the_recorded_shape() {
     assert_eq!(
         value(&request(9, "thread/unsubscribe", &Unsubscribe { thread_id: thread })),
         *unsubscribe
+    );
+    let resume = ThreadResume {
+        thread_id: thread,
+        cwd: "/empty",
+        approval_policy: "never",
+        sandbox: "read-only",
+        base_instructions: Some(""),
+        developer_instructions: (),
+        exclude_turns: true,
+        config: &serde_json::Map::new(),
+        model: None,
+        model_provider: Some("df"),
+    };
+    // As in the recording `codex-app-server-sessions/resume-written-developer-item-param-null`.
+    assert_eq!(
+        serde_json::to_value(resume).unwrap(),
+        json!({"threadId": thread, "cwd": "/empty", "approvalPolicy": "never", "sandbox": "read-only", "baseInstructions": "",
+               "developerInstructions": null, "excludeTurns": true, "config": {}, "modelProvider": "df"})
     );
     let interrupt = &of("turn/interrupt")["params"];
     let (thread_id, turn_id) = (

@@ -1,0 +1,153 @@
+/** codex live: a thread that no process has keeps its identity, so that the API finds in its cache what it was sent before. */
+import { existsSync, readdirSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
+import { describe, expect, it } from "vitest";
+import { HERE } from "../clis/real.js";
+import { LIVE_CODEX } from "../support/clis.mjs";
+import { call, PIXEL, result, step, withCodex } from "../support/codex-live.mjs";
+import { ask, gone } from "../support/live.mjs";
+import { askElsewhere } from "../support/restore.mjs";
+import { lacks } from "../support/systems.mjs";
+
+const image = { type: "image_url", image_url: { url: `data:image/png;base64,${PIXEL}` } };
+const sealed = (n: number) => ({ reasoning: `thought ${n}`, encrypted: `SEALED${n}==` });
+const failed = (id: string) => new ToolMessage({ tool_call_id: id, content: "no way", status: "error" });
+const pictured = (id: string) =>
+  new ToolMessage({ tool_call_id: id, content: [{ type: "text", text: "seen" }, image] });
+
+/** What is said in each turn, and what the model answers. */
+const TURNS = [
+  {
+    says: [new SystemMessage("Be brief."), new HumanMessage({ content: [{ type: "text", text: "go" }, image] })],
+    answers: [sealed(1), { text: "Two at once." }, call("a", 1), call("b", 2)],
+  },
+  { says: [result("a", "took 1"), failed("b")], answers: [sealed(2), call("c", 3)] },
+  { says: [pictured("c")], answers: [{ text: "Half way." }] },
+  {
+    says: [new SystemMessage("Be quick."), new HumanMessage("And now?")],
+    answers: [call("d", 4), { text: "Hm." }, call("e", 5)],
+  },
+  {
+    says: [result("d", ""), result("e", "took 5"), new HumanMessage("hurry")],
+    answers: [sealed(5), { text: "Done.\n" }],
+  },
+  { says: [new HumanMessage("Once more.")], answers: [sealed(6), { text: "Again." }] },
+];
+
+type Cut = "nothing" | "killed" | "closed" | "restarted";
+type Body = Record<string, unknown> & { client_metadata: Record<string, string>; input: object[] };
+
+/** All requests, without what is another in each turn. Ids that codex makes up are numbered as they come. */
+function asked(bodies: Body[]) {
+  const names = new Map<string, string>();
+  const told = bodies.map(({ client_metadata: { thread_id, session_id, "x-codex-window-id": window }, ...body }) => ({
+    ...body,
+    client_metadata: { thread_id, session_id, window },
+  }));
+  const numbered = JSON.stringify(told).replaceAll(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, (id) => {
+    if (!names.has(id)) names.set(id, `#${names.size}`);
+    return names.get(id) ?? "";
+  });
+  return JSON.parse(numbered).map((body: object) => JSON.stringify(body));
+}
+
+/** Has the conversation, with what happens before each turn. */
+async function converse(cut: (turn: number) => Cut, options: object = {}) {
+  let turn = 0;
+  const { api, home, options: own, create } = await withCodex(LIVE_CODEX, () => ({ output: TURNS[turn]?.answers }));
+  const store = { sessions: { store: join(home, "sessions") } };
+  let provider = create({ ...store, ...options });
+  const thread: BaseMessage[] = [];
+  const sessions: unknown[] = [];
+  const warnings: string[] = [];
+  let pid = 0;
+  for (turn = 0; turn < TURNS.length; turn++) {
+    thread.push(...(TURNS[turn]?.says ?? []));
+    const what = cut(turn);
+    if (what === "killed") {
+      process.kill(pid, "SIGKILL");
+      await gone(pid);
+    }
+    if (what === "closed" || what === "restarted") {
+      await provider.close();
+      provider = create({ ...store, ...options });
+    }
+    if (what === "restarted") {
+      const all = { ...own, engine: "live", retry: false, ...store, ...options };
+      const answer = await askElsewhere(all, [step], thread, {}, "codex");
+      sessions.push(answer.session);
+      warnings.push(...answer.warnings);
+      thread.push(answer.message);
+      continue;
+    }
+    const answer = await ask(provider.bindTools([step]), thread);
+    pid = answer.pid;
+    sessions.push(answer.run?.session);
+    warnings.push(...answer.warnings);
+    thread.push(answer.message);
+  }
+  await provider.close();
+  return { requests: asked(api.requests.map(({ body }) => body as Body)), sessions, warnings };
+}
+
+const RESTORED = ["new", ...Array(TURNS.length - 1).fill("restored")];
+
+describe.skipIf(!HERE)("a thread that no process has", { timeout: 300_000 }, () => {
+  it("asks the API what it would have asked, under the same cache key", async () => {
+    const undisturbed = await converse(() => "nothing");
+    expect(undisturbed.sessions).toEqual(["new", ...Array(TURNS.length - 1).fill("continued")]);
+    const cuts: readonly Cut[] = ["nothing", "killed", "restarted", "closed", "killed", "restarted"];
+    const cutShort = await converse((turn) => cuts[turn] ?? "nothing");
+    expect(cutShort).toEqual({ requests: undisturbed.requests, sessions: RESTORED, warnings: [] });
+    const evicted = await converse(() => "nothing", { keepAlive: 0 });
+    expect(evicted).toEqual({ requests: undisturbed.requests, sessions: RESTORED, warnings: [] });
+    // Behind a cut it goes on in its process, between its calls and their results as well.
+    const once = await converse((turn) => (turn === 1 ? "killed" : "nothing"));
+    expect(once.requests).toEqual(undisturbed.requests);
+    expect(once.sessions).toEqual(["new", "restored", ...Array(TURNS.length - 2).fill("continued")]);
+  });
+
+  it("is another one where the one that knows its beginning goes on", async () => {
+    const { api, create } = await withCodex(LIVE_CODEX, (_: object, n: number) => ({ text: `answer ${n}` }));
+    const provider = create();
+    const first = [new HumanMessage("1"), (await ask(provider, ["1"])).message];
+    const second = await ask(provider, [...first, new HumanMessage("2")]);
+    const branch = await ask(provider, [...first, new HumanMessage("another 2")]);
+    const third = await ask(provider, [...first, new HumanMessage("2"), second.message, new HumanMessage("3")]);
+    expect([branch, third].map(({ run }) => run?.session)).toEqual(["restored", "continued"]);
+    const keys = api.requests.map(({ body }) => body.prompt_cache_key);
+    expect(keys.map((key) => keys.indexOf(key))).toEqual([0, 0, 2, 0]);
+  });
+
+  it("is in a file that is the user's alone, as long as a session has it", async () => {
+    const { api, create, home } = await withCodex(LIVE_CODEX, (_: object, n: number) =>
+      n === 0 ? { text: "a secret" } : { output: [call("c", 1)] },
+    );
+    const provider = create();
+    const model = provider.bindTools([step]);
+    const first = await ask(model, ["1"]);
+    process.kill(first.pid, "SIGKILL");
+    await gone(first.pid);
+    await ask(model, [new HumanMessage("1"), first.message, new HumanMessage("2")]);
+    // Others may run here: the thread's id names its file.
+    const id = String(api.requests[0]?.body.prompt_cache_key);
+    const places = readdirSync(tmpdir())
+      .filter((name) => name.startsWith("deep-factor-"))
+      .map((name) => join(tmpdir(), name, "codex-home/sessions"));
+    const mine = () =>
+      places.filter((place) => existsSync(place) && String(readdirSync(place, { recursive: true })).includes(id));
+    const [place = ""] = mine();
+    const [file = ""] = readdirSync(place, { recursive: true })
+      .map(String)
+      .filter((name) => name.includes(id));
+    if (!lacks("modes")) {
+      const modes = [join(place, file), dirname(join(place, file)), place].map((path) => statSync(path).mode & 0o777);
+      expect(modes).toEqual([0o600, 0o700, 0o700]);
+    }
+    expect(existsSync(join(home, ".codex/sessions"))).toBe(false);
+    await provider.close();
+    expect(mine()).toEqual([]);
+  });
+});
