@@ -291,14 +291,17 @@ export const SURFACES = [
     name: "opencode run",
     from: "help",
     args: ["run"],
-    offered: { "--model": "`model`", "--agent": "our agent without tools, unless `disableBuiltInTools` is false" },
+    offered: {
+      "--model": "`model`",
+      "--agent": "our agent without tools, unless `disableBuiltInTools` is false",
+      "--variant": "`reasoning.effort`",
+    },
     sent: {
       "--format": "`json`",
       "--title": "always: else the model is asked for one",
       "--thinking": "where it is known",
     },
     refused: [
-      ["The model's words for it are not known; others are ignored silently.", "--variant"],
       ["`OPENCODE_PURE` says the same.", "--pure"],
       [SESSION, "--continue --session --fork --share"],
       [PERMISSION, "--auto"],
@@ -328,11 +331,15 @@ export const SURFACES = [
     name: "opencode serve: POST /session/{id}/message",
     from: "opencode-api",
     args: ["/session/{sessionID}/message"],
-    offered: { model: "`model`", system: "`systemPrompt`", parts: "the thread's new part, with images" },
+    offered: {
+      model: "`model`",
+      system: "`systemPrompt`",
+      parts: "the thread's new part, with images",
+      variant: "`reasoning.effort`",
+      format: "`outputSchema` of a call",
+    },
     sent: { agent: "our agent without tools", noReply: "where a message is only added" },
     refused: [
-      ["The model's words for it are not known; others are ignored silently.", "variant"],
-      ["Prose would be an error. A schema is asked for in words, and checked.", "format"],
       [PERMISSION, "tools"],
       [SESSION, "messageID"],
     ],
@@ -390,7 +397,12 @@ export const SURFACES = [
     name: "grok",
     from: "help",
     args: [],
-    offered: { "--model": "`model`", "--agent": "`systemPrompt`, as a private agent's file" },
+    offered: {
+      "--model": "`model`",
+      "--agent": "`systemPrompt`, as a private agent's file",
+      "--reasoning-effort": "`reasoning.effort`",
+      "--json-schema": "`outputSchema` of a call",
+    },
     sent: {
       "--output-format": "`streaming-json`, in print form",
       "--resume": "a private session that holds the thread",
@@ -399,8 +411,6 @@ export const SURFACES = [
     },
     refused: [
       [PROMPT, "--prompt-file --prompt-json"],
-      ["Most models ignore it silently.", "--reasoning-effort"],
-      ["Prose comes back as a success. A schema is asked for in words, and checked.", "--json-schema"],
       [AGENT, "--agents --no-plan --no-subagents --worktree --worktree-ref --restore-code"],
       [SESSION, "--continue --fork-session --session-id"],
       [
@@ -425,7 +435,7 @@ export const SURFACES = [
     offered: { "--model": "`model`" },
     sent: { "--no-leader": "the warm form", "--agent-profile": "`systemPrompt`, as a private agent's file" },
     refused: [
-      ["Most models ignore it silently.", "--reasoning-effort"],
+      ["A session is told it.", "--reasoning-effort"],
       [LOGIN, "--reauth --grok-ws-origin --grok-ws-url --cli-chat-proxy-base-url --xai-api-base-url"],
       [PERMISSION, "--always-approve"],
       [EXTENSION, "--plugin-dir"],

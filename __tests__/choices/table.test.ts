@@ -20,7 +20,7 @@ import {
 import { describe, expect, it, onTestFinished } from "vitest";
 import { withApi } from "../api/setup.js";
 import { HERE } from "../clis/real.js";
-import { NEWEST_QWEN } from "../support/clis.mjs";
+import { NEWEST_QWEN, opencodeConfig } from "../support/clis.mjs";
 import { sampleOf, withClaude, withCli } from "../support/harness.mjs";
 
 const page = readFileSync(new URL("../../docs/reference/providers.md", import.meta.url), "utf8");
@@ -177,7 +177,7 @@ describe("what is native reaches the API", { timeout: 600_000 }, () => {
   ] as const;
   it.skipIf(!HERE).each(sampleOf(sessions, 0))("of %s, %s", async (name, engine, which) => {
     const { api, create } = await withCli(name, { script: () => ({ text: "ok" }), ...which });
-    const provider = create({ engine });
+    const provider = create({ engine, ...(name === "opencode" && { config: opencodeConfig(api.url, true) }) });
     const invoke = (choices: InvokeOptions) => provider.invoke(["go"], choices);
     expect(await unseen(`${name} ${engine}`, api.requests, invoke)).toEqual([]);
   });

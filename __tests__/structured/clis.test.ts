@@ -174,6 +174,7 @@ describe.each(MAIN_RUN)("claude %s, %s", TIMEOUT, (which, engine) => {
 interface Body {
   text?: { format?: { strict: boolean } };
   tools?: { function: { name: string } }[];
+  response_format?: { json_schema: { strict: boolean } };
 }
 
 interface Case {
@@ -204,6 +205,26 @@ const CASES: [string, Case][] = [
   ],
   ["gemini", { cli: "gemini", says: inText, isNative: () => false }],
   ["opencode", { cli: "opencode", says: inText, isNative: () => false }],
+  [
+    "opencode live",
+    {
+      cli: "opencode",
+      options: { engine: "live" },
+      says: (value) =>
+        typeof value === "string" ? { text: value } : { calls: [{ id: "c1", name: "StructuredOutput", args: value }] },
+      isNative: ({ tools = [] }) => tools.some((tool) => tool.function.name === "StructuredOutput"),
+      native: true,
+    },
+  ],
+  [
+    "grok",
+    {
+      cli: "grok",
+      says: inText,
+      isNative: ({ response_format: form }) => form?.json_schema.strict === true,
+      native: true,
+    },
+  ],
 ];
 
 // All but codex ask in words or by qwen's tool, which takes the seconds of those CLIs.

@@ -158,9 +158,14 @@ stream_max_retries = ${retries}
 `;
 }
 
-/** @param {string} url */
-function opencodeConfig(url) {
-  const models = { m1: { name: "m1", limit: { context: 200_000, output: 8192 }, cost: { input: 1, output: 2 } } };
+/**
+ * opencode's configuration: a model provider of the user's own.
+ * @param {string} url
+ * @param {boolean} [reasoning] its model `m1` has efforts; `m2` never has
+ */
+export function opencodeConfig(url, reasoning) {
+  const model = { name: "m", limit: { context: 200_000, output: 8192 }, cost: { input: 1, output: 2 } };
+  const models = { m1: { ...model, name: "m1", ...(reasoning && { reasoning }) }, ...(reasoning && { m2: model }) };
   const options = { baseURL: url, apiKey: KEY };
   return { provider: { mock: { npm: "@ai-sdk/openai-compatible", name: "Mock", options, models } } };
 }

@@ -59,6 +59,7 @@ mod tests {
             folder: "home/sessions",
             id: "s1".to_owned(),
             model: None,
+            effort: None,
             files: vec![PrivateFile {
                 name: "history",
                 content: "the thread".to_owned(),

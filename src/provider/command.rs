@@ -159,6 +159,7 @@ pub fn session(provider: &Provider, options: &Options, parts: SessionParts<'_>) 
         folder: spec.folder,
         id: parts.id.to_owned(),
         model: options.choices.model.clone(),
+        effort: options.choices.effort.clone(),
         files: files.collect(),
     })
 }

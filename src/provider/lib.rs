@@ -89,6 +89,23 @@ pub fn schema_flags() -> impl Iterator<Item = &'static str> {
     })
 }
 
+impl Provider {
+    /// Returns whether the print form has a flag for the schema of an answer.
+    pub fn prints_by_schema(&self) -> bool {
+        self.has_word(&[Word::OutputSchema, Word::File(OUTPUT_SCHEMA_FILE)])
+    }
+
+    /// Returns whether that schema is an argument itself, and not the path of a file.
+    pub fn has_schema_argument(&self) -> bool {
+        self.has_word(&[Word::OutputSchema])
+    }
+
+    fn has_word(&self, words: &[Word]) -> bool {
+        let mut all = self.flags.iter().flat_map(|flag| flag.args);
+        all.any(|word| words.contains(word))
+    }
+}
+
 /// Other programs under a provider's id: the dialect `ax` of a provider `x` is `ax-x`.
 static DIALECTS: &[&Provider] = &[
     // The dialect of CLI-ADAPTER-PROTOCOL.

@@ -454,7 +454,10 @@ fn why_emulated(engine: &Base, schema: &Schema, has_calls: bool) -> Option<&'sta
             "tool calls are written as text in print form, which a CLI that enforces the schema would not let through",
         );
     }
-    let is_long = form.tool().is_some() && schema.text().len() > MAX_ARG_BYTES;
+    if !engine.provider.prints_by_schema() {
+        return Some("the CLI takes a schema in live sessions alone");
+    }
+    let is_long = engine.provider.has_schema_argument() && schema.text().len() > MAX_ARG_BYTES;
     is_long.then_some("it is longer than an argument of a program may be")
 }
 

@@ -19,7 +19,7 @@ use crate::live::turn::{Report, TurnEnd};
 use crate::rpc::message::RpcError;
 use crate::rpc::{Answer, Answering, RequestError};
 use crate::session_files::{self, SessionFiles};
-use dfp_model::error::clip;
+use dfp_model::error::{Code, clip};
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::Usage;
 use dfp_process::Exit;
@@ -107,7 +107,7 @@ impl CallWork {
             prompt,
             chosen: SessionChoices {
                 model: file.as_ref().and_then(|file| file.model.clone()),
-                effort: None,
+                effort: file.as_ref().and_then(|file| file.effort.clone()),
             },
             file,
             files: None,
@@ -246,6 +246,14 @@ impl CallWork {
         };
         let (method, params) = match choices::way(&session, choice, &chosen) {
             Way::Nothing => return Ok(session),
+            // The CLI has been told, where it reads that, and ignores in silence what its model has not (grok 1.0.41).
+            Way::None(_, reason) if choice == Choice::Effort && !self.form.is_told_choices => {
+                report.push([Event::Warning {
+                    code: Code::UnsupportedOption.as_str().to_owned(),
+                    message: format!("`reasoning.effort` has no effect: {reason}"),
+                }]);
+                return Ok(session);
+            }
             Way::None(kind, reason) => return Err(self.fails(Failure::named(kind, reason), report)),
             Way::Request(method, params) => (method, params),
         };

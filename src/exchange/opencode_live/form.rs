@@ -45,7 +45,12 @@ impl Form for Opencode {
     /// All system messages are the system prompt, after that of the options: opencode has no other place for them.
     fn setup(parts: &SetupParts<'_>) -> Setup {
         let system = parts.system_prompt().unwrap_or_default();
-        Setup::new(system, parts.options.choices.model.as_deref(), parts.tools)
+        let chosen = &parts.options.choices;
+        Setup {
+            variant: chosen.effort.clone(),
+            schema: parts.output.native().map(|schema| schema.text().to_owned()),
+            ..Setup::new(system, chosen.model.as_deref(), parts.tools)
+        }
     }
 
     fn options(_: Option<&Setup>, choices: Option<&Choices>) -> ProcessOptions {

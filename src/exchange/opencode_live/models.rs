@@ -115,14 +115,27 @@ struct CacheCost {
     write: Option<f64>,
 }
 
-/// Returns whether `model` takes images, by the answer to `GET /provider`; false if the answer does not name it.
-pub(super) fn takes_images(answer: &[u8], model: &Model) -> bool {
+/// What a model takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ModelFacts {
+    pub takes_images: bool,
+    /// The names of its variants, which are its efforts.
+    pub variants: Vec<String>,
+}
+
+/// What `model` takes, by the answer to `GET /provider`; nothing if the answer does not name it.
+pub(super) fn facts(answer: &[u8], model: &Model) -> ModelFacts {
     let Some(catalog) = Catalog::of(answer) else {
-        return false;
+        return ModelFacts::default();
     };
     let mut of_provider = catalog.providers().filter(|known| known.id == model.provider);
     let found = of_provider.find_map(|known| known.models.get(&model.id).copied());
-    found.is_some_and(|found| OpencodeModel::of(found).takes("image"))
+    found
+        .map(OpencodeModel::of)
+        .map_or_else(ModelFacts::default, |found| ModelFacts {
+            takes_images: found.takes("image"),
+            variants: found.variants.into_iter().flatten().map(|(name, _)| name).collect(),
+        })
 }
 
 /// Reads the list; `None` if it can't be read.
@@ -182,7 +195,7 @@ mod tests {
                 provider: of.to_owned(),
                 id: id.to_owned(),
             };
-            takes_images(answer, &model)
+            facts(answer, &model).takes_images
         };
         let found = [
             ("a", "m"),
@@ -195,12 +208,12 @@ mod tests {
         ];
         let found = found.map(|(of, id)| takes(of, id));
         assert_eq!(found, [true, false, false, false, false, false, false]);
-        assert!(!takes_images(
-            b"<html>",
-            &Model {
-                provider: "a".to_owned(),
-                id: "m".to_owned()
-            }
-        ));
+        let model = Model {
+            provider: "a".to_owned(),
+            id: "m".to_owned(),
+        };
+        assert_eq!(facts(b"<html>", &model), ModelFacts::default());
+        let answer = br#"{"all":[{"id":"a","models":{"m":{"variants":{"low":{},"high":{}}}}}]}"#;
+        assert_eq!(facts(answer, &model).variants, ["low", "high"]);
     }
 }

@@ -4,6 +4,7 @@
 //! counts as absent.
 
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::wire::Id;
@@ -24,6 +25,9 @@ pub struct OpencodeInfo {
     /// The error by which the message came to nothing.
     #[serde(default)]
     pub error: Option<ErrorInfo>,
+    /// The answer by a schema.
+    #[serde(default)]
+    pub structured: Option<Value>,
     /// The provider of the model that answered.
     #[serde(default, rename = "providerID", deserialize_with = "optional")]
     pub provider: Option<String>,

@@ -7,6 +7,7 @@
 
 use std::slice;
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::history::is_replayed;
@@ -97,6 +98,8 @@ pub struct OpencodeTurnReader<'a> {
     usage: Option<Usage>,
     cost: f64,
     finish: Option<String>,
+    /// The answer by a schema.
+    structured: Option<Value>,
     failed: bool,
     /// The calls that have begun: id, tool and arguments. In opencode (1.18.34), a call with another's id replaces it.
     begun: Vec<(String, String, Box<RawValue>)>,
@@ -115,6 +118,7 @@ impl<'a> OpencodeTurnReader<'a> {
             usage: None,
             cost: 0.0,
             finish: None,
+            structured: None,
             failed: false,
             begun: Vec::new(),
         }
@@ -181,6 +185,7 @@ impl<'a> OpencodeTurnReader<'a> {
             return None;
         }
         self.finish = info.finish;
+        self.structured = info.structured;
         let (mut open, mut taken) = (OpenCalls::default(), TakenIds::default());
         for part in parts {
             let Some(name) = callers_name(self.tools, &part.tool).filter(|_| part.kind == "tool") else {
@@ -370,6 +375,7 @@ impl<'a> OpencodeTurnReader<'a> {
             usage: self.usage.clone(),
             session_id: Some(self.session.clone()),
             model: self.model.clone(),
+            structured: self.structured.take(),
             ..Outcome::default()
         })));
     }

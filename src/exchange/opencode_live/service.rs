@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::history::Ids;
 use super::http::HttpFailure;
-use super::models;
+use super::models::{self, ModelFacts};
 use super::probe;
 use super::server::{Lack, OpencodeServer};
 use super::setup::Model;
@@ -58,8 +58,8 @@ pub struct OpencodeService {
     made: AtomicUsize,
     /// The model of sessions that choose none.
     model: Mutex<Option<Model>>,
-    /// For each model that was asked about, whether it takes images.
-    seeing: Mutex<HashMap<Model, bool>>,
+    /// The facts of each model that was asked about.
+    facts: Mutex<HashMap<Model, ModelFacts>>,
 }
 
 impl OpencodeService {
@@ -86,7 +86,7 @@ impl OpencodeService {
             sets: AsyncMutex::default(),
             made: AtomicUsize::new(0),
             model: Mutex::default(),
-            seeing: Mutex::default(),
+            facts: Mutex::default(),
         };
         if !MEASURED.contains(&service.version.as_str()) {
             let probe = tokio::time::timeout(HANDSHAKE, service.probe()).await;
@@ -206,21 +206,21 @@ impl OpencodeService {
         self.known_model()
     }
 
-    /// Returns whether `model` takes images, by opencode's data on it in the folder `directory`: to other models it would send a
-    /// text in place of an image, and tell nobody.
+    /// What `model` takes, by opencode's data on it in the folder `directory`: to a model that takes no images it would send a text in place
+    /// of one, and a variant that there is not it would ignore; it tells nobody.
     ///
     /// # Errors
     /// [`HttpFailure`].
-    pub async fn takes_images(&self, model: &Model, directory: &str) -> Result<bool, HttpFailure> {
-        let locked = || self.seeing.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(takes) = locked().get(model) {
-            return Ok(*takes);
+    pub(super) async fn facts(&self, model: &Model, directory: &str) -> Result<ModelFacts, HttpFailure> {
+        let locked = || self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(facts) = locked().get(model) {
+            return Ok(facts.clone());
         }
         let path = wire::of_directory("/provider", directory);
         let answer = self.server.ask(Method::GET, &path).await?;
-        let takes = models::takes_images(&answer, model);
-        locked().insert(model.clone(), takes);
-        Ok(takes)
+        let facts = models::facts(&answer, model);
+        locked().insert(model.clone(), facts.clone());
+        Ok(facts)
     }
 
     fn known_model(&self) -> Option<Model> {
@@ -250,6 +250,8 @@ impl OpencodeService {
         let prompt = Prompt {
             agent: AGENT,
             model: None,
+            variant: None,
+            format: None,
             system: "",
             no_reply: true,
             parts: &parts,

@@ -10,6 +10,10 @@ pub struct Setup {
     pub system: String,
     /// The model, if one is chosen.
     pub model: Option<Model>,
+    /// The variant of the model: its effort.
+    pub variant: Option<String>,
+    /// The schema of the answer, as JSON.
+    pub schema: Option<String>,
     pub tools: Declarations,
 }
 
@@ -30,6 +34,8 @@ impl Setup {
         Setup {
             system,
             model: model.and_then(Model::read),
+            variant: None,
+            schema: None,
             tools: Declarations::new(tools),
         }
     }

@@ -20,7 +20,7 @@ use super::parts::OpencodeAnswer;
 use super::reader::{OpencodeTurnReader, OpencodeTurnStep};
 use super::service::OpencodeService;
 use super::setup::Setup;
-use super::wire::{self, AGENT, Id, InputPart, OpencodeCallResult, Prompt, SessionOpened};
+use super::wire::{self, AGENT, AnswerFormat, Id, InputPart, OpencodeCallResult, Prompt, SessionOpened};
 use crate::EndedProcess;
 use crate::form::InServer;
 use crate::host::{Heartbeat, Host};
@@ -28,6 +28,7 @@ use crate::live::hosted::{EXIT, GONE, Incoming};
 use crate::live::session::{Pulse, Session, TurnInput};
 use crate::live::thread::SessionThread;
 use crate::live::turn::{Report, TurnEnd};
+use dfp_model::error::{Code, clip};
 use dfp_model::event::{Event, Failure};
 use dfp_model::message::{Message, Role};
 
@@ -292,6 +293,24 @@ impl OpencodeSession {
         }
     }
 
+    /// The warning that the model has no variant of the chosen name: opencode ignores that in silence (1.18.34).
+    async fn missing_variant(&self) -> Option<Event> {
+        let (session, variant) = (self.conversation.as_ref()?, self.setup.variant.as_ref()?);
+        let model = session.model.as_ref()?;
+        // If the server can't be asked, the turn itself will report that.
+        let facts = self.service.facts(model, &session.set.directory).await.ok()?;
+        (!facts.variants.contains(variant)).then(|| Event::Warning {
+            code: Code::UnsupportedOption.as_str().to_owned(),
+            message: match facts.variants.as_slice() {
+                [] => format!("`reasoning.effort` has no effect: opencode's model {model} has no variants"),
+                known => format!(
+                    "`reasoning.effort` has no effect: opencode's model {model} has no variant \"{variant}\"; it has: {}",
+                    clip(&known.join(", "), 300)
+                ),
+            },
+        })
+    }
+
     async fn gone(&self, report: &Report) -> TurnEnd<()> {
         let exit = self.service.host().ended(EXIT).await;
         if let Some(fault) = self.service.server.fault() {
@@ -318,7 +337,10 @@ impl Session for OpencodeSession {
     async fn turn(&mut self, turn: TurnInput<OpencodeSession>, report: &Report) -> TurnEnd<()> {
         let is_fresh = self.conversation.is_none();
         match self.send(turn.input, report).await {
-            Ok(heartbeat) => self.read(is_fresh, heartbeat, report).await,
+            Ok(heartbeat) => {
+                report.push(self.missing_variant().await);
+                self.read(is_fresh, heartbeat, report).await
+            }
             Err(NotSent::Vanished) if !is_fresh => TurnEnd::Vanished,
             Err(NotSent::Vanished) => {
                 let lost = HttpFailure::Lost("the session is gone".to_owned());
@@ -358,8 +380,8 @@ impl Session for OpencodeSession {
             }
         };
         // If the server can't be asked, the turn itself will report that.
-        let takes = service.takes_images(&model, &set.directory).await.ok()?;
-        (!takes).then(|| format!("opencode's model {model} (by its `modalities.input`)"))
+        let facts = service.facts(&model, &set.directory).await.ok()?;
+        (!facts.takes_images).then(|| format!("opencode's model {model} (by its `modalities.input`)"))
     }
 }
 
@@ -369,9 +391,13 @@ fn prompt<'a>(
     parts: &'a [InputPart],
     no_reply: bool,
 ) -> Prompt<'a> {
+    let schema = setup.schema.as_deref().filter(|_| !no_reply);
+    let schema = schema.and_then(|schema| serde_json::from_str(schema).ok());
     Prompt {
         agent: AGENT,
         model: session.model.as_ref(),
+        variant: setup.variant.as_deref(),
+        format: schema.map(|schema| AnswerFormat::JsonSchema { schema }),
         system: &setup.system,
         no_reply,
         parts,

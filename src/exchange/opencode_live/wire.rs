@@ -123,6 +123,12 @@ pub struct Prompt<'a> {
     /// The model that answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<&'a Model>,
+    /// The variant of the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variant: Option<&'a str>,
+    /// The form of the answer, if it is not a text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<AnswerFormat<'a>>,
     /// The system prompt.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub system: &'a str,
@@ -130,6 +136,13 @@ pub struct Prompt<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_reply: bool,
     pub parts: &'a [InputPart],
+}
+
+/// An answer by a schema, which the model gives with a tool of opencode's own (1.18.34).
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum AnswerFormat<'a> {
+    JsonSchema { schema: &'a RawValue },
 }
 
 /// A part of a message of the user's.

@@ -163,6 +163,8 @@ pub struct PrivateSession {
     pub id: String,
     /// The model that is to answer in it, if one is chosen.
     pub model: Option<String>,
+    /// The reasoning effort that is chosen in it, if one is.
+    pub effort: Option<String>,
     pub files: Vec<PrivateFile>,
 }
 

@@ -23,8 +23,8 @@ use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, Prompt
 use super::places::{self, Place};
 use super::{
     About, AcpErrors, AcpUsage, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LoginDir, PrivateHome,
-    Provider, Reading, SessionParts, SessionSpec, Var, Versions, WarmForm, WarmThread, When, Word, choice_var, flag,
-    system_prompt, var,
+    Provider, Reading, SchemaForm, SessionParts, SessionSpec, Var, Versions, WarmForm, WarmThread, When, Word,
+    choice_var, flag, optional, system_prompt, var,
 };
 use Word::Lit;
 pub use ax::AX_GROK;
@@ -84,6 +84,12 @@ pub static GROK: Provider = Provider {
         flag(&[When::Print], &[Lit("--agent"), Word::File(AGENT_FILE)]),
         // A warm process serves sessions of any model.
         flag(&[When::Print, When::Model], &[Lit("-m"), Word::Model]),
+        flag(&[When::Print, When::Effort], &[Lit("--reasoning-effort"), Word::Effort]),
+        // Sent on in the API's strict mode. An answer that does not fit comes back as a success (1.0.41).
+        optional(
+            &[When::Print, When::OutputSchema],
+            &[Lit("--json-schema"), Word::OutputSchema],
+        ),
         flag(&[When::Warm], &[Lit("stdio")]),
         flag(&[When::Print], &[Lit("-r"), Lit(SESSION)]),
         // The sentence is sent without anything around it.
@@ -144,6 +150,7 @@ pub static GROK: Provider = Provider {
         names: Some("^grok-"),
         ..Models::ANY
     },
+    schema: SchemaForm::Strict,
     // Grok's MCP client hides every tool of a server behind a search.
     errors: errors::ERRORS,
     checks: Checks {
@@ -174,7 +181,11 @@ pub static GROK: Provider = Provider {
 /// Grok's capabilities.
 const CAPABILITIES: Capabilities = Capabilities {
     pure: true,
+    structured_output: NATIVE.but(
+        "schemas of its strict mode; others are asked for in the prompt, as are all where tools are bound, and with `engine: \"warm\"`",
+    ),
     reasoning_out: NATIVE,
+    reasoning_effort: NATIVE.but("`--reasoning-effort`; in print form, a model that has no efforts ignores it"),
     login: NATIVE.but("`GROK_HOME`"),
     ..Capabilities::LEAST
 };
@@ -322,9 +333,21 @@ fn config(_: &Provider, options: &Options) -> String {
             "max_retries = 0".to_owned(),
             String::new(),
         ];
-        lines.join("\n")
+        lines.join("\n") + &efforts(options)
     });
     format!("{SETTINGS}{}", own.unwrap_or_default())
+}
+
+/// The list of efforts of the user's own model: the one that is chosen. Without a list, grok ignores the choice; from a list it always
+/// sends one, the default (1.0.41).
+fn efforts(options: &Options) -> String {
+    let Some(effort) = &options.choices.effort else {
+        return String::new();
+    };
+    let effort = toml(effort);
+    format!(
+        "reasoning_efforts = [{{id = {effort}, value = {effort}, label = {effort}, description = {effort}, default = true}}]\n"
+    )
 }
 
 /// Writes a text in TOML: as in JSON, which escapes all that TOML wants escaped but for one character.
@@ -477,6 +500,27 @@ mod tests {
         assert_eq!(
             (line.env("XAI_API_KEY"), line.env(AUTH_PATH)),
             ("none".to_owned(), "<no-login.json>".to_owned())
+        );
+    }
+
+    #[test]
+    fn an_effort_is_a_flag_and_the_only_one_of_the_users_own_model() {
+        let line = line(
+            &GROK,
+            r#"{"provider":{"baseUrl":"http://127.0.0.1:1/v1","model":"m"},"reasoning":{"effort":"high"}}"#,
+        );
+        assert!(
+            line.argv().contains(" -m m --reasoning-effort high -r "),
+            "{}",
+            line.argv()
+        );
+        let files = line.files();
+        let config = files.iter().find(|(name, _)| *name == CONFIG_FILE).unwrap().1;
+        assert!(
+            config.ends_with(
+                "max_retries = 0\nreasoning_efforts = [{id = \"high\", value = \"high\", label = \"high\", description = \"high\", default = true}]\n"
+            ),
+            "{config}"
         );
     }
 

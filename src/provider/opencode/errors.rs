@@ -35,6 +35,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("context_overflow_error")], Code::ContextLength, "This model's maximum context length is 8192 tokens."),
     Rule::new(&[Kind("provider_auth_error")], Code::NotLoggedIn, "OpenAI API key is missing."),
     Rule::new(&[Kind("content_filter_error")], Code::Refusal, "The response was filtered"),
+    Rule::new(&[Kind("structured_output_error")], Code::OutputInvalid, "Model did not produce structured output"),
     Rule::new(&[Kind("message_output_length_error")], Code::MaxTokens, "output length"),
     Rule::new(&[Kind("message_aborted_error")], Code::Crashed, "Aborted").say("interrupted in the middle of the answer"),
     Rule::new(&[Kind("provider_model_not_found_error")], Code::ModelNotFound, "Model not found: mock/nope"),

@@ -19,9 +19,9 @@ use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, SystemPrompt};
 use super::places::{self, Place, Root};
 use super::{
-    About, Announced, Checks, Defaults, EngineCheck, EnvValue, LiveForm, LoginDir, Provider, Reading, SettingsFile,
-    SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions, When, Word, choice_var, flag, optional, pure,
-    system_prompt, unbeaten, var, var_when,
+    About, Announced, Checks, Defaults, EngineCheck, EnvValue, LiveForm, LoginDir, Provider, Reading, SchemaForm,
+    SettingsFile, SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions, When, Word, choice_var, flag,
+    optional, pure, system_prompt, unbeaten, var, var_when,
 };
 use crate::media::MediaSupport;
 use Word::Lit;
@@ -30,6 +30,8 @@ use dfp_text::decode::Wire;
 
 /// The name of our agent.
 const AGENT: &str = "pipe";
+/// The CLI's own tool for answers by a schema.
+const ANSWER_TOOL: &str = "StructuredOutput";
 
 /// The opencode CLI.
 pub static OPENCODE: Provider = Provider {
@@ -80,6 +82,8 @@ pub static OPENCODE: Provider = Provider {
         optional(&[When::Print], &[Lit("--thinking")]),
         flag(&[When::Print, When::ToolsOff], &[Lit("--agent"), Lit(AGENT)]),
         flag(&[When::Print, When::Model], &[Lit("-m"), Word::Model]),
+        // A variant that the model has not is ignored in silence (1.18.34).
+        flag(&[When::Print, When::Effort], &[Lit("--variant"), Word::Effort]),
         // The CLI takes a free port, and prints it.
         flag(
             &[When::Live],
@@ -190,14 +194,20 @@ pub static OPENCODE: Provider = Provider {
     capabilities: ByEngine {
         print: CAPABILITIES,
         live: Some(Capabilities {
+            structured_output: NATIVE.but("the schemas of one object"),
             images: NATIVE.but(SIGHT),
             result_images: NATIVE.but(SIGHT),
+            reasoning_effort: NATIVE.but("the model's `variant`; a `warning` where it has none of that name"),
             ..CAPABILITIES
         }),
     },
     media: MediaSupport {
         live: IMAGES,
         ..MediaSupport::NONE
+    },
+    schema: SchemaForm::Tool {
+        name: ANSWER_TOOL,
+        asks_again: false,
     },
     stop_on: &["unknown"],
     fatal_stderr: &["not found. Falling back to default agent"],
@@ -290,6 +300,7 @@ const RUN_FLAGS: &[&str] = &[
 const CAPABILITIES: Capabilities = Capabilities {
     pure: true,
     reasoning_out: NATIVE,
+    reasoning_effort: NATIVE.but("`--variant`; one that the model has not is ignored"),
     login: NATIVE.but("`XDG_DATA_HOME`"),
     max_output_tokens: NATIVE
         .but("`OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX`; an answer that reaches the limit is reported as a success"),
@@ -319,7 +330,11 @@ fn live_config(_: &Provider, options: &Options) -> String {
     let mut config = common(options);
     config.insert("compaction".to_owned(), json!({"auto": false, "prune": false}));
     config.insert("snapshot".to_owned(), json!(false));
-    let permission = json!({"*": "deny", "df_*": "ask", "doom_loop": "allow", "invalid": "allow"});
+    let permission = json!({
+        "*": "deny", "df_*": "ask", "doom_loop": "allow", "invalid": "allow",
+        // The tool for an answer by a schema, which is there for such answers alone; denied, each of them would be an error (1.18.34).
+        ANSWER_TOOL: "allow",
+    });
     let mut agent = json!({"mode": "primary", "permission": permission});
     if options.system_prompt != SystemPrompt::Cli {
         // An empty prompt would mean opencode's own.

@@ -1,0 +1,71 @@
+// @change
+/** `reasoning.effort` of CLIs that ignore in silence what a model has not: it reaches their APIs, or its absence is told. */
+import { describe, expect, it } from "vitest";
+import { HERE } from "../clis/real.js";
+import { opencodeConfig } from "../support/clis.mjs";
+import { withCli } from "../support/harness.mjs";
+import { ask } from "../support/live.mjs";
+
+const script = () => ({ text: "ok", usage: { input: 20, output: 7 } });
+
+describe.skipIf(!HERE)("grok", { timeout: 300_000 }, () => {
+  it.each(["print", "warm"])("%s: an effort is sent, and none where none is chosen", async (engine) => {
+    const { api, create } = await withCli("grok", { script });
+    const provider = create({ engine });
+    const plain = await ask(provider as never, ["hi"]);
+    const low = await ask(provider as never, ["hi"], { reasoning: { effort: "low" } });
+    expect([plain, low].map(({ run, warnings }) => [run?.engine, warnings])).toEqual([
+      [engine, []],
+      [engine, []],
+    ]);
+    expect(api.requests.map(({ body }) => body.reasoning_effort)).toEqual([undefined, "low"]);
+  });
+
+  it("warm: an effort that the model has not is told, and the call is made without it", async () => {
+    const { api, home, create } = await withCli("grok", { script });
+    const env = { HOME: home, GROK_XAI_API_BASE_URL: api.url, XAI_API_KEY: "not-a-key" };
+    const provider = create({ provider: undefined, model: "grok-4.6", engine: "warm", retry: false, env });
+    const told: string[] = [];
+    const asking = async () => {
+      for await (const event of provider.stream(["hi"], { reasoning: { effort: "nonsense" } })) {
+        if (event.type === "warning") told.push(event.message);
+      }
+    };
+    await asking().catch(() => {});
+    expect(told).toEqual([
+      '`reasoning.effort` has no effect: the agent offers no level of reasoning "nonsense"; it offers: xhigh, high, medium, low',
+    ]);
+  });
+});
+
+describe.skipIf(!HERE)("opencode", { timeout: 300_000 }, () => {
+  it("print: an effort is the model's variant", async () => {
+    const { api, create } = await withCli("opencode", { script });
+    const provider = create({ engine: "print", config: opencodeConfig(api.url, true), reasoning: { effort: "low" } });
+    expect((await ask(provider as never, ["hi"])).warnings).toEqual([]);
+    expect(api.requests.map(({ body }) => body.reasoning_effort)).toEqual(["low"]);
+  });
+
+  it("live: the same, and a variant that the model has not is told, and the call made without it", async () => {
+    const { api, create } = await withCli("opencode", { script });
+    const provider = create({ engine: "live", config: opencodeConfig(api.url, true) });
+    const calls = [
+      {},
+      { reasoning: { effort: "low" } },
+      { reasoning: { effort: "nonsense" } },
+      { model: "mock/m2", reasoning: { effort: "low" } },
+    ];
+    const told: unknown[] = [];
+    for (const options of calls) {
+      const { reply, warnings, run } = await ask(provider as never, ["hi"], options);
+      told.push([reply.content, run?.engine, ...warnings]);
+    }
+    expect(told).toEqual([
+      ["ok", "live"],
+      ["ok", "live"],
+      ["ok", "live", "UNSUPPORTED_OPTION"],
+      ["ok", "live", "UNSUPPORTED_OPTION"],
+    ]);
+    expect(api.requests.map(({ body }) => body.reasoning_effort)).toEqual([undefined, "low", undefined, undefined]);
+  });
+});
