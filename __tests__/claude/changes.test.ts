@@ -81,9 +81,11 @@ describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
     expect(pids.size).toBe(1);
     const inPlace = api.requests.slice(1).map(({ body }) => body);
     expect(inPlace.map(({ tool_choice }) => tool_choice)).toEqual(TOOL_CHOICES.map(([, told]) => told));
-    for (const [turn, [toolChoice]] of TOOL_CHOICES.entries()) {
+    // Each choice once, and a turn behind a result without any.
+    for (const turn of [1, 2, 3, 4]) {
       const { messages, metadata: _, ...request } = inPlace[turn] ?? {};
       const fresh = createProvider(own);
+      const toolChoice = TOOL_CHOICES[turn]?.[0];
       await fresh.bindTools(TOOLS).invoke(thread.slice(0, lengths[turn]), { toolChoice });
       await fresh.close();
       const { messages: ofFresh, metadata: __, ...started } = api.requests.at(-1)?.body ?? {};
