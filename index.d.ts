@@ -665,6 +665,12 @@ export interface CliProviderOptions {
   temperature?: number | undefined;
   /** Whether the model may search the web, where a call does not say; claude and codex. See {@link InvokeOptions.webSearch}. Default: `false`. */
   webSearch?: boolean | undefined;
+  /**
+   * How the bound tools are offered; claude and copilot, live. `search: true`: the model is told their names alone, and fetches those that it
+   * needs with the CLI's own search; their calls come natively. For catalogues of hundreds of tools: 500 take 12 KB of a request instead of 150.
+   * Each search costs one more request. A call in print form tells all tools, with a warning. Default: all tools are declared.
+   */
+  tools?: { readonly search?: boolean | undefined } | undefined;
   /** What becomes of choices that can't be had. See {@link OnUnsupported}. */
   onUnsupported?: OnUnsupported | undefined;
   /** Whether a call whose plan is used up waits until it is there again. Default: it fails. See {@link QuotaOptions}. */
@@ -3033,7 +3039,9 @@ export interface OpenAiCompatibleProviderOptions {
   reasoningEffort?: string | undefined;
   /** `reasoning.effort` is the same as `reasoningEffort`, by the name that it has everywhere else. Not both. */
   reasoning?: ReasoningOptions | undefined;
-  /** An API has all choices but `webSearch`, which is refused, or left out with a warning by `"warn"`. */
+  /** Refused, or left out with a warning by `onUnsupported: "warn"`: an API has no search of its own. */
+  webSearch?: boolean | undefined;
+  /** An API has all choices but `webSearch`. */
   onUnsupported?: OnUnsupported | undefined;
   /**
    * The field of the model's messages in which the server takes back what the model has thought, where it takes that at all:

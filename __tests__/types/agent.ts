@@ -395,6 +395,11 @@ export const chosen = () => [
   runAgent({ provider, prompt: "go", webSearch: true }),
   provider.invoke(["hi"], { webSearch: false }),
 ];
+// @ts-expect-error true or false
+export const searching = () => provider.invoke([], { webSearch: "live" });
+export const catalogue = () => native.createClaudeCliProvider({ tools: { search: true }, webSearch: true });
+// @ts-expect-error an object
+export const declared = () => createCodexCliProvider({ tools: "search" });
 export const choosable: api.ToolChoice[] = ["auto", "none", "any", { name: "calculator" }];
 // @ts-expect-error it is an object: `reasoning: { effort: "low" }`
 export const effort = () => provider.invoke([], { reasoning: "low" });

@@ -110,6 +110,8 @@ pub enum Feature {
     Temperature,
     /// Searching the web with the CLI's own tool, beside the caller's tools.
     WebSearch,
+    /// A search among the caller's tools, of which the model is told the names alone.
+    ToolSearch,
     /// Waiting until a used-up plan is reset.
     QuotaWait,
     /// The choice among several logins.
@@ -118,7 +120,7 @@ pub enum Feature {
 
 impl Feature {
     /// All features, in the table's order.
-    pub const ALL: [Feature; 14] = [
+    pub const ALL: [Feature; 15] = [
         Feature::StructuredOutput,
         Feature::Images,
         Feature::Documents,
@@ -131,6 +133,7 @@ impl Feature {
         Feature::Stop,
         Feature::Temperature,
         Feature::WebSearch,
+        Feature::ToolSearch,
         Feature::QuotaWait,
         Feature::Login,
     ];
@@ -150,6 +153,7 @@ impl Feature {
             Feature::Stop => "stop sequences",
             Feature::Temperature => "temperature",
             Feature::WebSearch => "web search",
+            Feature::ToolSearch => "search for tools",
             Feature::QuotaWait => "waiting for a quota",
             Feature::Login => "several logins",
         }
@@ -167,6 +171,7 @@ impl Feature {
             Feature::Stop => Some("stop"),
             Feature::Temperature => Some("temperature"),
             Feature::WebSearch => Some("webSearch"),
+            Feature::ToolSearch => Some("tools.search"),
             Feature::QuotaWait => Some("quota.wait"),
             Feature::Login => Some("login"),
         }
@@ -192,6 +197,7 @@ pub struct Capabilities {
     pub stop: Capability,
     pub temperature: Capability,
     pub web_search: Capability,
+    pub tool_search: Capability,
     pub quota_wait: Capability,
     pub login: Capability,
 }
@@ -212,6 +218,7 @@ impl Capabilities {
         stop: UNSUPPORTED,
         temperature: UNSUPPORTED,
         web_search: UNSUPPORTED,
+        tool_search: UNSUPPORTED,
         quota_wait: EMULATED,
         login: UNSUPPORTED,
     };
@@ -231,6 +238,7 @@ impl Capabilities {
             Feature::Stop => self.stop,
             Feature::Temperature => self.temperature,
             Feature::WebSearch => self.web_search,
+            Feature::ToolSearch => self.tool_search,
             Feature::QuotaWait => self.quota_wait,
             Feature::Login => self.login,
         }

@@ -23,6 +23,8 @@ pub const STOP: OptionSpec = option("stop", Kind::NonEmptyTexts);
 pub const TEMPERATURE: OptionSpec = option("temperature", Kind::Between(0, 2));
 /// `webSearch`: whether the model may search the web with the CLI's own tool for it.
 pub const WEB_SEARCH: OptionSpec = option("webSearch", Kind::Flag);
+/// `tools`: how the caller's tools are offered. It is a provider's option only: a call of LangChain has another one of that name.
+pub const TOOLS: OptionSpec = option("tools", Kind::Fields(&[option("search", Kind::Flag)]));
 /// `onUnsupported`: the treatment of choices that the provider can't serve.
 pub const ON_UNSUPPORTED: OptionSpec = option("onUnsupported", Kind::OneOf(&["error", "warn"]));
 /// `toolChoice` of a call; [`ToolChoice::read`] checks the object's fields.
@@ -92,6 +94,8 @@ pub struct Choices {
     pub temperature: Option<Number>,
     /// `webSearch`; `Some(false)` is a call's refusal of its provider's own choice.
     pub web_search: Option<bool>,
+    /// `tools.search`, if it is on.
+    pub tool_search: Option<bool>,
 }
 
 impl Choices {
@@ -109,6 +113,10 @@ impl Choices {
                 _ => None,
             },
             web_search: map.get(WEB_SEARCH.name).and_then(Value::as_bool),
+            tool_search: map
+                .get(TOOLS.name)
+                .and_then(|tools| tools.get("search")?.as_bool())
+                .filter(|searches| *searches),
         }
     }
 
@@ -122,6 +130,7 @@ impl Choices {
             stop: self.stop.or_else(|| others.stop.clone()),
             temperature: self.temperature.or_else(|| others.temperature.clone()),
             web_search: self.web_search.or(others.web_search),
+            tool_search: self.tool_search.or(others.tool_search),
         }
     }
 
@@ -135,6 +144,11 @@ impl Choices {
         self.web_search == Some(true)
     }
 
+    /// Returns whether the model is told the names of the tools alone, and searches for the rest.
+    pub fn searches_tools(&self) -> bool {
+        self.tool_search == Some(true)
+    }
+
     /// The features that these choices need.
     fn features(&self) -> impl Iterator<Item = Feature> {
         let asked = [
@@ -144,6 +158,7 @@ impl Choices {
             (Feature::Stop, self.stop().is_some()),
             (Feature::Temperature, self.temperature.is_some()),
             (Feature::WebSearch, self.searches_web()),
+            (Feature::ToolSearch, self.searches_tools()),
         ];
         asked
             .into_iter()
@@ -159,6 +174,7 @@ impl Choices {
             Feature::Stop => self.stop = None,
             Feature::Temperature => self.temperature = None,
             Feature::WebSearch => self.web_search = None,
+            Feature::ToolSearch => self.tool_search = None,
             _ => {}
         }
     }

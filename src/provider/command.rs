@@ -375,6 +375,8 @@ impl CommandContext<'_> {
             When::Stop => options.choices.stop().is_some(),
             When::WebSearch => options.choices.searches_web(),
             When::NoWebSearch => !options.choices.searches_web(),
+            When::ToolSearch => self.live && options.choices.searches_tools(),
+            When::NoToolSearch => !self.holds(When::ToolSearch),
             When::CacheTtl(ttl) => options.cache_ttl == Some(ttl),
             When::Settings => {
                 let choices = [When::MaxOutputTokens, When::Effort, When::Stop];

@@ -120,6 +120,9 @@ pub enum When {
     /// The model may search the web with the CLI's own tool.
     WebSearch,
     NoWebSearch,
+    /// The model of a live session is told the names of the caller's tools alone, and searches for the rest.
+    ToolSearch,
+    NoToolSearch,
     /// The API is to keep the beginning of a thread for this long.
     CacheTtl(CacheTtl),
     /// The answer has to fit a schema that the CLI can be told ([`super::SchemaForm`]).

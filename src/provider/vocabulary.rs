@@ -76,6 +76,8 @@ pub struct Provider {
     pub capabilities: ByEngine,
     /// The name of the CLI's own tool for searching the web, in events ([`crate::capability::Feature::WebSearch`]).
     pub web_search: Option<&'static str>,
+    /// The name of the CLI's own tool for finding tools of the caller's, in events ([`crate::capability::Feature::ToolSearch`]).
+    pub tool_search: Option<&'static str>,
     /// The allowed words of `reasoning.effort`; an empty list allows any word and leaves the decision to the model.
     pub efforts: &'static [&'static str],
     /// The longest prompt it takes; it would cut a longer one, or refuse it late.
@@ -135,6 +137,7 @@ impl Provider {
         mcp: McpClient::PLAIN,
         capabilities: ByEngine::print_only(Capabilities::LEAST),
         web_search: None,
+        tool_search: None,
         efforts: &[],
         prompt_limit: None,
         stop_on: &[],

@@ -78,14 +78,19 @@ pub(super) fn choose(
         web_search: settled.web_search.filter(|searches| *searches),
         ..settled
     };
-    let is_own = |tool: &&ToolSpec| Some(tool.name.as_str()) == engine.provider.web_search;
-    if let Some(tool) = tools.iter().find(is_own).filter(|_| settled.searches_web()) {
-        let reason = format!(
-            "the option \"webSearch\" and the tool \"{}\" contradict each other: the search of the CLI's own has that name; give the tool \
-             another one, or leave out \"webSearch\"",
-            tool.name
-        );
-        return Err(invalid(reason));
+    let searches = [
+        ("webSearch", engine.provider.web_search, settled.searches_web()),
+        ("tools.search", engine.provider.tool_search, settled.searches_tools()),
+    ];
+    for (option, name, _) in searches.into_iter().filter(|(_, _, is_on)| *is_on) {
+        if let Some(tool) = tools.iter().find(|tool| Some(tool.name.as_str()) == name) {
+            let reason = format!(
+                "the option \"{option}\" and the tool \"{}\" contradict each other: the search of the CLI's own has that name; give the \
+                 tool another one, or leave out \"{option}\"",
+                tool.name
+            );
+            return Err(invalid(reason));
+        }
     }
     let warning = |feature| left_out_warning(engine.provider.why_not(feature, kind, &engine.options));
     Ok(Chosen {

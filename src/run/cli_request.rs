@@ -136,10 +136,12 @@ impl CliRequest {
         self.chosen.options.as_deref().unwrap_or(&engine.options)
     }
 
-    /// The tool of the CLI's own that the model may call in this call.
-    pub fn own_tool(&self, engine: &Base) -> Option<&'static str> {
-        let searches = self.provider_options(engine).choices.searches_web();
-        engine.provider.web_search.filter(|_| searches)
+    /// The tools of the CLI's own that the model may call in this call.
+    pub fn own_tools(&self, engine: &Base) -> Vec<&'static str> {
+        let choices = &self.provider_options(engine).choices;
+        let web = engine.provider.web_search.filter(|_| choices.searches_web());
+        let tools = engine.provider.tool_search.filter(|_| choices.searches_tools());
+        web.into_iter().chain(tools).collect()
     }
 
     /// The call as `kept` takes it, if it is one for sessions.
@@ -174,6 +176,13 @@ impl CliRequest {
         let mut notes = self.chosen.left_out.clone();
         let options = self.provider_options(engine);
         notes.extend(user_settings::warnings(engine, options, used, base_env));
+        let tools = self.source.as_ref().map_or(0, |source| source.tools.len());
+        if used == EngineUsed::Print && options.choices.searches_tools() && tools > 0 {
+            notes.push(Event::Warning {
+                code: Code::UnsupportedOption.as_str().to_owned(),
+                message: format!("option \"tools.search\" needs a live session: all {tools} tools are told in words"),
+            });
+        }
         notes
     }
 

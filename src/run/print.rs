@@ -129,7 +129,7 @@ impl CliAttempt<'_> {
         let fold = match request.watching {
             true => Fold::watching(),
             false => Fold::new(request.call_ids.clone(), printed.text_calls.clone())
-                .with_own_tool(request.own_tool(engine))
+                .with_own_tools(request.own_tools(engine))
                 .with_listener(sink.has_listener()),
         };
         let attempt = self.print_attempt(&limits, || prompt.text.clone(), fold, opening);

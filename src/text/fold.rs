@@ -106,8 +106,8 @@ pub struct Fold {
     answers: HashMap<String, ToolCall>,
     /// The last of those answers that the CLI has accepted.
     taken_answer: Option<ToolCall>,
-    /// The name of a tool of the CLI's own, whose calls are never the caller's.
-    own_tool: Option<&'static str>,
+    /// The names of tools of the CLI's own, whose calls are never the caller's.
+    own_tools: Vec<&'static str>,
     /// True if texts are not searched for calls and only the last one is kept: the CLI works on its own, maybe for hours.
     watching: bool,
 }
@@ -130,7 +130,7 @@ impl Fold {
             answered: HashSet::new(),
             answers: HashMap::new(),
             taken_answer: None,
-            own_tool: None,
+            own_tools: Vec::new(),
             watching: false,
         }
     }
@@ -151,10 +151,10 @@ impl Fold {
         self
     }
 
-    /// Says that calls of the tool `name` are the CLI's own affair: one that has no result at the end gets one that says so.
+    /// Says that calls of these tools are the CLI's own affair: one that has no result at the end gets one that says so.
     #[must_use]
-    pub fn with_own_tool(mut self, name: Option<&'static str>) -> Self {
-        self.own_tool = name;
+    pub fn with_own_tools(mut self, names: Vec<&'static str>) -> Self {
+        self.own_tools = names;
         self
     }
 
@@ -447,9 +447,9 @@ impl Fold {
                 false => self.push(Event::ToolCall { tool_call }, out),
             }
         }
-        let own = self.own_tool;
+        let own = std::mem::take(&mut self.own_tools);
         let unanswered: Vec<String> = (self.native.iter())
-            .filter(|(_, (call, _))| Some(call.name.as_str()) == own)
+            .filter(|(_, (call, _))| own.contains(&call.name.as_str()))
             .map(|(id, _)| id.clone())
             .collect();
         for tool_call_id in unanswered {

@@ -212,8 +212,9 @@ impl Form for Claude {
         if choices.stop.is_some() || parts.own.stop.is_some() {
             fields.extend([stop_sequences(choices)]);
         }
-        // With tools of its own, the CLI makes further requests, which would have the fields as well.
-        let has_tools = parts.options.built_in_tools || choices.searches_web();
+        // With tools of its own, the CLI makes further requests, which would have the fields as well. A tool that is not found yet is not
+        // declared, so the API could not be told to call it.
+        let has_tools = parts.options.built_in_tools || choices.searches_web() || choices.searches_tools();
         let may_have = |field: &RequestField| !has_tools && !parts.refused.contains(&field.name);
         let schema = parts.output.native().filter(|_| may_have(&ANSWER_FORMAT));
         let format = schema.and_then(answer_format);

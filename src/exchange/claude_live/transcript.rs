@@ -6,6 +6,8 @@
 //! A dialogue that ends in results of calls has a line behind the calls that marks one of them as deferred: without it the CLI would
 //! answer the calls by itself. The CLI asks its tools' server for the result of that call, and takes all others from the user line.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -18,6 +20,7 @@ use dfp_model::message::content::{Kind, Part, Source, parts};
 use dfp_model::message::reasoning::{Origin, Returned, thinking_blocks};
 use dfp_model::message::{Content, Message, Role, ToolCall, json_value};
 use dfp_provider::Guard;
+use dfp_provider::claude::TOOL_SEARCH;
 use dfp_provider::claude::transcripts::{MOST_RESULT_CHARS, facts_of};
 
 /// The prefix that the CLI gives the caller's tools.
@@ -214,6 +217,8 @@ struct Writer<'a> {
     lines: String,
     written: usize,
     time: &'a str,
+    /// The tools that the model has found so far, by the CLI's names.
+    found: HashSet<String>,
 }
 
 impl<'a> Writer<'a> {
@@ -222,6 +227,7 @@ impl<'a> Writer<'a> {
             lines: String::new(),
             written: 0,
             time,
+            found: HashSet::new(),
         }
     }
 
@@ -280,9 +286,38 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Writes the search that must have come before the calls of `reply`, which is not remembered: the CLI declares to its API the tools
+    /// alone that a result in the thread names.
+    fn search(&mut self, reply: &RoundReply, at: usize, setup: &Setup) {
+        if !setup.searches_tools() {
+            return;
+        }
+        let called = reply.calls.iter().map(|call| wire_name(setup, call));
+        let declared = called.filter(|name| setup.ours(name).is_some());
+        let new: Vec<String> = declared.filter(|name| self.found.insert(name.clone())).collect();
+        if new.is_empty() {
+            return;
+        }
+        let id = format!("toolu_df{at:018x}");
+        let query = format!("select:{}", new.join(","));
+        let call = json!({"type": "tool_use", "id": id, "name": TOOL_SEARCH, "input": {"query": query}});
+        let model = reply.messages.iter().find_map(|message| Returned::model(message));
+        let mut message = json!({"role": "assistant", "id": format!("msg_df_search{at:018x}"), "content": [call]});
+        if let Some(model) = model {
+            message["model"] = Value::from(model);
+        }
+        self.message("assistant", message, None);
+        let found: Vec<Value> = (new.iter())
+            .map(|name| json!({"type": "tool_reference", "tool_name": name}))
+            .collect();
+        let result = json!({"type": "tool_result", "tool_use_id": id, "content": found});
+        self.message("user", json!({"role": "user", "content": [result]}), None);
+    }
+
     /// Writes the reply of the round number `at`.
     fn reply(&mut self, reply: &RoundReply, at: usize, context: &TranscriptContext) {
         let Some(recalled) = &reply.recalled else {
+            self.search(reply, at, context.setup);
             // Without an id the CLI takes it for a part of another message.
             let id = format!("msg_df{at:024x}");
             let mut message = json!({"role": "assistant", "id": id, "content": content_of(reply, context)});
@@ -296,6 +331,9 @@ impl<'a> Writer<'a> {
             let line =
                 json!({"role": "assistant", "id": message.id, "model": message.model, "content": message.content});
             self.message("assistant", line, recalled.effort.as_deref().or(default));
+            let found = message.results.iter().filter_map(|result| result["content"].as_array());
+            let named = found.flatten().filter_map(|block| block["tool_name"].as_str());
+            self.found.extend(named.map(str::to_owned));
             if !message.results.is_empty() {
                 self.message("user", json!({"role": "user", "content": message.results}), None);
             }

@@ -3,12 +3,15 @@
 //! In: a setup, an answer. Out: a whole line. Every line is written by serde, since a malformed one kills the CLI (CLI-FACTS
 //! 1.6). Source: claude 2.1.197 and 2.1.330, recordings `control-*` and `defer-*`.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::control::{self, success};
 use crate::live::setup::Setup;
+use dfp_provider::claude::TOOL_SEARCH;
 use dfp_provider::declare::mcp::SERVER;
 
 /// The id of the only hook.
@@ -20,9 +23,9 @@ enum Ours<'a> {
     #[serde(rename_all = "camelCase")]
     Initialize {
         #[serde(skip_serializing_if = "Option::is_none")]
-        system_prompt: Option<&'a str>,
+        system_prompt: Option<Cow<'a, str>>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        append_system_prompt: Option<&'a str>,
+        append_system_prompt: Option<Cow<'a, str>>,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         sdk_mcp_servers: &'a [&'a str],
         /// Adds the CLI's tool for answers by a schema to every turn of the session (2.1.197, 2.1.330).
@@ -58,11 +61,21 @@ struct Matcher {
 /// The first line of a session: its system prompt, its tools, and the hook that keeps the CLI from running them.
 pub fn initialize(request_id: &str, setup: &Setup) -> String {
     let tools = !setup.tools().is_empty();
+    let with_names = |text| match setup.searches_tools() {
+        true => Cow::Owned(format!("{text}\n\n{}", names_of_tools(setup))),
+        false => Cow::Borrowed(text),
+    };
+    let own = setup.system_prompt();
     control::request(
         request_id,
         Ours::Initialize {
-            system_prompt: setup.system_prompt(),
-            append_system_prompt: setup.append_system_prompt(),
+            system_prompt: own.map(with_names),
+            append_system_prompt: match (own, setup.append_system_prompt()) {
+                (None, None) if setup.searches_tools() => Some(Cow::Owned(names_of_tools(setup))),
+                (None, Some(text)) => Some(with_names(text)),
+                (Some(_), text) => text.map(Cow::Borrowed),
+                (None, None) => None,
+            },
             json_schema: setup.output().and_then(|schema| serde_json::from_str(schema).ok()),
             sdk_mcp_servers: if tools { &[SERVER] } else { &[] },
             hooks: tools.then_some(Hooks {
@@ -72,6 +85,17 @@ pub fn initialize(request_id: &str, setup: &Setup) -> String {
                 }],
             }),
         },
+    )
+}
+
+/// The names of the tools, for a model that has to search for the rest. The CLI would tell them in an attachment, which is longer, and
+/// brings others with it (files that a text names with `@`). 2.1.197 selects by the whole name alone, so it is written as one.
+fn names_of_tools(setup: &Setup) -> String {
+    let names: Vec<&str> = setup.tools().iter().map(|tool| tool.name.as_str()).collect();
+    format!(
+        "Your tools are deferred: fetch a tool with {TOOL_SEARCH} before you call it, by its whole name (`select:mcp__{SERVER}__NAME`, several \
+         with commas) or by words. These are the values of NAME:\n{}",
+        names.join(" ")
     )
 }
 

@@ -51,6 +51,7 @@ impl Form for Copilot {
         Setup {
             model,
             effort,
+            searches_tools: options.choices.searches_tools() && !parts.tools.is_empty(),
             ..Setup::new(parts.system_prompt(), own_instructions, parts.tools)
         }
     }

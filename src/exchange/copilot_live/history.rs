@@ -35,6 +35,8 @@ pub struct Of<'a> {
     pub folder: &'a str,
     /// The session's tools.
     pub tools: &'a Tools,
+    /// True if the model is told the names of the tools alone, and finds them by copilot's own search.
+    pub searches_tools: bool,
 }
 
 /// Writes the history of `messages`, and of the note after them.
@@ -48,6 +50,7 @@ pub fn write(messages: &[Message], note: Option<&str>, of: &Of<'_>) -> String {
         made: 0,
         images: 0,
         unshown: Vec::new(),
+        found: HashSet::new(),
     };
     history.event(
         "session.start",
@@ -65,6 +68,7 @@ pub fn write(messages: &[Message], note: Option<&str>, of: &Of<'_>) -> String {
         match message.role {
             Role::Ai => {
                 history.close();
+                history.found(message);
                 history.answer(message);
             }
             Role::Tool => history.result(message),
@@ -127,6 +131,13 @@ struct Start<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     selected_model: &'a str,
     context: Context<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Found {
+    strategy: &'static str,
+    tool_names: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -202,6 +213,8 @@ struct HistoryText<'a> {
     /// model that is said to see, copilot would put them after the results by itself, but no more than 50, and made smaller from
     /// 2000 pixels a side on.)
     unshown: Vec<Attachment>,
+    /// The names of tools that the model has found so far.
+    found: HashSet<String>,
 }
 
 /// The id of the event of this number.
@@ -263,6 +276,27 @@ impl<'a> HistoryText<'a> {
             attachments,
         };
         self.event("user.message", &user);
+    }
+
+    /// Writes that the tools were found that `message` calls: copilot declares to its API those alone.
+    fn found(&mut self, message: &Message) {
+        if !self.of.searches_tools {
+            return;
+        }
+        let tools = self.of.tools;
+        let called = message
+            .tool_calls
+            .iter()
+            .map(|call| tools.wire_name(&call.name, MAX_NAME));
+        let declared = called.filter(|name| tools.callers_name(name).is_some());
+        let tool_names: Vec<String> = declared.filter(|name| self.found.insert(name.clone())).collect();
+        if !tool_names.is_empty() {
+            let found = Found {
+                strategy: "generic-client",
+                tool_names,
+            };
+            self.event("tool_search.activated", &found);
+        }
     }
 
     fn answer(&mut self, message: &'a Message) {

@@ -117,6 +117,8 @@ pub enum SessionEvent {
     CallAnswered {
         call: String,
         is_success: bool,
+        /// The result as the model gets it.
+        content: String,
     },
     /// A request failed, and would be made again.
     CallFailed(Box<Failure>),
@@ -178,6 +180,12 @@ struct Data {
     cache_read_tokens: Option<u64>,
     cache_write_tokens: Option<u64>,
     reasoning_tokens: Option<u64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct CallResult {
+    content: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -266,6 +274,11 @@ pub fn read(kind: &str, data: &str) -> Option<SessionEvent> {
         "tool.execution_complete" => SessionEvent::CallAnswered {
             call: data.tool_call_id,
             is_success: data.success,
+            content: data
+                .result
+                .and_then(|result| serde_json::from_str::<CallResult>(result.get()).ok())
+                .unwrap_or_default()
+                .content,
         },
         _ => SessionEvent::Warning {
             code: data.warning_type.to_uppercase(),

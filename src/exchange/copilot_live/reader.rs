@@ -15,6 +15,7 @@ use dfp_model::error::clip;
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::reasoning::ReasoningDetail;
 use dfp_model::message::{ToolCall, Usage};
+use dfp_provider::copilot::TOOL_SEARCH;
 use dfp_provider::declare::Tools;
 use dfp_text::decode::DocumentEnd;
 use dfp_text::decode::copilot::{LENGTH, cut_by_limit, reasoning_of};
@@ -79,6 +80,8 @@ pub struct CopilotTurnReader<'a> {
     taken: TakenIds,
     /// The progress of the arguments of calls that are told piece by piece, by the API's ids.
     deltas: HashMap<String, DocumentEnd>,
+    /// The calls of copilot's own search for tools that have no result yet.
+    searches: Vec<String>,
     /// The calls for whose results the server waits: the call, and its request.
     pending: Vec<(String, String)>,
     /// The requests of calls that no tool can take.
@@ -104,6 +107,7 @@ impl<'a> CopilotTurnReader<'a> {
             calls: Vec::new(),
             taken: TakenIds::default(),
             deltas: HashMap::new(),
+            searches: Vec::new(),
             pending: Vec::new(),
             unfit: Vec::new(),
             has_repeated_ids: false,
@@ -190,7 +194,19 @@ impl<'a> CopilotTurnReader<'a> {
                 }
                 return self.with_calls(events);
             }
-            SessionEvent::CallAnswered { call, is_success } => {
+            SessionEvent::CallAnswered {
+                call,
+                is_success,
+                content,
+            } if self.searches.contains(&call) => {
+                self.searches.retain(|search| *search != call);
+                events.push(Event::ToolResult {
+                    tool_call_id: call,
+                    content,
+                    is_error: !is_success,
+                });
+            }
+            SessionEvent::CallAnswered { call, is_success, .. } => {
                 let of_id = |open: &CopilotOpenCall| open.api_id == call;
                 let unasked = |open: &CopilotOpenCall| of_id(open) && open.request.is_none();
                 let at = self.calls.iter().position(unasked);
@@ -262,6 +278,17 @@ impl<'a> CopilotTurnReader<'a> {
         }
         for request in tool_requests {
             let Some(name) = self.tools.callers_name(&request.name) else {
+                if request.name == TOOL_SEARCH {
+                    self.searches.push(request.tool_call_id.clone());
+                    let args = request.arguments.unwrap_or_else(|| RawValue::NULL.to_owned());
+                    events.push(Event::ToolCall {
+                        tool_call: ToolCall {
+                            id: request.tool_call_id.clone(),
+                            name: request.name,
+                            args,
+                        },
+                    });
+                }
                 self.raw.retain(|(id, _)| *id != request.tool_call_id);
                 continue;
             };

@@ -16,6 +16,8 @@ pub struct Setup {
     pub effort: Option<String>,
     /// The caller's tools.
     pub tools: Tools,
+    /// True if the model is told the names of the tools alone, and finds them by copilot's own search.
+    pub searches_tools: bool,
 }
 
 impl Setup {
@@ -27,6 +29,7 @@ impl Setup {
             model: None,
             effort: None,
             tools: Tools::new(tools, MAX_NAME),
+            searches_tools: false,
         }
     }
 }

@@ -87,6 +87,7 @@ impl CopilotSession {
             version: service.version.as_deref().unwrap_or_default(),
             folder: &service.folder,
             tools: &self.setup.tools,
+            searches_tools: self.setup.searches_tools,
         };
         let history = history::write(thread.messages(), note, &of);
         service.server.protocol().files.open(&id, history);

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::files::STATE;
 use super::setup::Setup;
+use dfp_provider::copilot::TOOL_SEARCH;
 use dfp_text::redact::Secret;
 
 /// The protocol that is understood here.
@@ -87,13 +88,16 @@ pub fn resume(session: &str, setup: &Setup, model: Option<&str>, api: Option<&Ap
             // A tool of copilot's own with this name is not meant.
             "overridesBuiltInTool": true,
             "skipPermission": true,
-            "defer": "never",
+            "defer": if setup.searches_tools { "auto" } else { "never" },
         })
     });
     let names: Vec<&str> = match setup.tools.declared() {
         // An empty list would mean all of copilot's own.
         [] => vec!["none"],
-        tools => tools.iter().map(|tool| tool.name.as_str()).collect(),
+        tools => {
+            let own = setup.searches_tools.then_some(TOOL_SEARCH);
+            tools.iter().map(|tool| tool.name.as_str()).chain(own).collect()
+        }
     };
     let mut params = json!({
         "sessionId": session,
@@ -120,6 +124,10 @@ pub fn resume(session: &str, setup: &Setup, model: Option<&str>, api: Option<&Ap
         "includeSubAgentStreamingEvents": false,
         "isExperimentalMode": false,
     });
+    if setup.searches_tools {
+        // However few there are: copilot itself begins with 30.
+        params["toolSearch"] = json!({"enabled": true, "deferThreshold": 0});
+    }
     if let Some(system) = &setup.system {
         let mode = if setup.own_instructions { "append" } else { "replace" };
         params["systemMessage"] = json!({"mode": mode, "content": system});

@@ -118,6 +118,8 @@ pub struct Setup {
     choices: Option<Choices>,
     /// The schema of its answers, as JSON.
     output: Option<String>,
+    /// True if the model is told the names of the tools alone, in the system prompt, and finds them by a tool of the CLI's own.
+    searches_tools: bool,
     /// The choices of the call that a process takes on while it runs: they make no other setup.
     changeable: Changeable,
 }
@@ -130,10 +132,11 @@ impl PartialEq for Setup {
             declarations,
             choices,
             output,
+            searches_tools,
             changeable: _,
         } = self;
         (system, append, declarations) == (&other.system, &other.append, &other.declarations)
-            && (choices, output) == (&other.choices, &other.output)
+            && (choices, output, searches_tools) == (&other.choices, &other.output, &other.searches_tools)
     }
 }
 
@@ -164,6 +167,8 @@ impl Setup {
         Setup {
             choices: parts.choices.cloned(),
             output: output.native().map(|schema| schema.text().to_owned()),
+            // With its own tools on, the CLI has more to say of them, and does so itself.
+            searches_tools: options.choices.searches_tools() && !options.built_in_tools,
             ..Setup::new(system, append, parts.tools)
         }
     }
@@ -176,6 +181,7 @@ impl Setup {
             declarations: Declarations::new(tools),
             choices: None,
             output: None,
+            searches_tools: false,
             changeable: Changeable::default(),
         }
     }
@@ -263,6 +269,11 @@ impl Setup {
     /// The text that replaces the CLI's own system prompt.
     pub fn system_prompt(&self) -> Option<&str> {
         self.system.as_deref()
+    }
+
+    /// Returns whether the model searches for the tools, of which it is told the names alone.
+    pub fn searches_tools(&self) -> bool {
+        self.searches_tools && !self.tools().is_empty()
     }
 
     /// The text that is added to the CLI's own system prompt.

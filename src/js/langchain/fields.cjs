@@ -82,7 +82,7 @@ const SERIALIZED = Object.freeze([
     "sessions",
     "maxBuffer",
   ],
-  ...["maxConcurrency", "retry", "reasoning", "webSearch", "onUnsupported", "quota", "budget", "login"],
+  ...["maxConcurrency", "retry", "reasoning", "webSearch", "tools", "onUnsupported", "quota", "budget", "login"],
 ]);
 
 /**

@@ -25,6 +25,7 @@ fn what_a_call_chooses_is_read() {
             stop: Some(vec!["END".to_owned()]),
             temperature: Number::from_f64(0.25),
             web_search: Some(true),
+            tool_search: None,
         },
         tool_choice: Some(ToolChoice::Tool("add".to_owned())),
         on_unsupported: Some(OnUnsupported::Warn),

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use self::fields::{EXTRA_BODY, extra_body};
 use super::callbacks::{self, CALL_LIMIT_MS};
-use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
+use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE, UNSUPPORTED};
 use super::options::{self, Auth, CacheTtl, EngineKind, OptionSpec, Options, OutputFormat};
 use super::places::{self, Place};
 use super::{
@@ -36,6 +36,9 @@ const SETTINGS_FILE: &str = "settings.json";
 
 /// The CLI's own tool for searching the web.
 const WEB_SEARCH: &str = "WebSearch";
+
+/// The CLI's own tool for finding further tools.
+pub const TOOL_SEARCH: &str = "ToolSearch";
 
 /// The variable with an effort that wins over all others.
 pub const EFFORT_LEVEL: &str = "CLAUDE_CODE_EFFORT_LEVEL";
@@ -248,11 +251,22 @@ pub static CLAUDE: Provider = Provider {
         ),
         // Not optional: with tools, the run would not be that of a model alone.
         flag(
-            &[When::Isolated, When::ToolsOff, When::NoWebSearch],
+            &[When::Isolated, When::ToolsOff, When::NoWebSearch, When::NoToolSearch],
             &[Lit("--tools"), Lit("")],
         ),
         // The one tool of its own that a caller may want: it has no other way out, and finds no file (CLI-FACTS, CLAUDE-SESSIONS 4).
-        flag(&[When::WebSearch, When::ToolsOff], &[Lit("--tools"), Lit(WEB_SEARCH)]),
+        flag(
+            &[When::WebSearch, When::ToolsOff, When::NoToolSearch],
+            &[Lit("--tools"), Lit(WEB_SEARCH)],
+        ),
+        flag(
+            &[When::ToolSearch, When::ToolsOff, When::NoWebSearch],
+            &[Lit("--tools"), Lit(TOOL_SEARCH)],
+        ),
+        flag(
+            &[When::ToolSearch, When::ToolsOff, When::WebSearch],
+            &[Lit("--tools"), Lit("WebSearch,ToolSearch")],
+        ),
         flag(&[When::WebSearch], &[Lit("--allowedTools"), Lit(WEB_SEARCH)]),
         optional(&[When::Isolated, When::ToolsOff], &[Lit("--strict-mcp-config")]),
         optional(&[When::Isolated], &[Lit("--no-session-persistence")]),
@@ -322,8 +336,13 @@ pub static CLAUDE: Provider = Provider {
         var("DISABLE_TELEMETRY", EnvValue::Fixed("1")),
         var("DISABLE_AUTOUPDATER", EnvValue::Fixed("1")),
         var("DISABLE_ERROR_REPORTING", EnvValue::Fixed("1")),
-        // With it on, tools silently vanish from the request (CLI-FACTS 1.7).
-        var_when(&[When::NoWorkspace], "ENABLE_TOOL_SEARCH", EnvValue::Fixed("false")),
+        // With it on, tools silently vanish from the request (CLI-FACTS 1.7) but for their names, and those with the attachments.
+        var_when(
+            &[When::NoWorkspace, When::NoToolSearch],
+            "ENABLE_TOOL_SEARCH",
+            EnvValue::Fixed("false"),
+        ),
+        choice_var(&[When::ToolSearch], "ENABLE_TOOL_SEARCH", EnvValue::Fixed("true")),
         // There is no flag for it; 2.1.197 and 2.1.330 send it as `max_tokens`.
         choice_var(&[When::MaxOutputTokens], MAX_OUTPUT_TOKENS, EnvValue::MaxOutputTokens),
         // The first variable wins (2.1.332), and 2.1.197 knows only the others (CLAUDE-SESSIONS 3).
@@ -434,10 +453,14 @@ pub static CLAUDE: Provider = Provider {
         live: ACCEPTS,
     },
     capabilities: ByEngine {
-        print: CAPABILITIES,
+        print: Capabilities {
+            tool_search: EMULATED.but("in print form all tools are told in words, which a warning says"),
+            ..CAPABILITIES
+        },
         live: Some(CAPABILITIES),
     },
     web_search: Some(WEB_SEARCH),
+    tool_search: Some(TOOL_SEARCH),
     efforts: &["low", "medium", "high", "xhigh", "max"],
     models: MODELS,
     mcp: McpClient {
@@ -561,6 +584,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     ),
     stop: NATIVE.but("`CLAUDE_CODE_EXTRA_BODY`"),
     temperature: UNSUPPORTED.but("the CLI has no such option, and models that think refuse it"),
+    tool_search: NATIVE.but("the CLI's `ToolSearch`, with one more request for each search"),
     web_search: NATIVE.but("the CLI's `WebSearch`, with one more request for each search"),
     login: NATIVE.but("`CLAUDE_CONFIG_DIR`"),
     ..Capabilities::LEAST

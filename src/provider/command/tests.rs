@@ -55,6 +55,36 @@ fn default_is_the_pure_pipe() {
     assert!(line.drop_env.contains(&"CLAUDECODE") && !line.drop_env.contains(&"ANTHROPIC_API_KEY"));
 }
 
+#[test]
+fn a_model_that_searches_has_that_tool_alone() {
+    let own = |options: &str, mode: Mode| {
+        let options = Options::parse(&CLAUDE, options).unwrap();
+        let line = build(&CLAUDE, &options, mode, true, &crate::command::Installed::default()).unwrap();
+        let words = argv(&line);
+        let of = |flag: &str| {
+            words
+                .iter()
+                .position(|word| word == flag)
+                .map(|at| words[at + 1].clone())
+        };
+        (of("--tools"), of("--allowedTools"), set(&line, "ENABLE_TOOL_SEARCH"))
+    };
+    let some = |text: &str| Some(text.to_owned());
+    let (web, tools) = (r#"{"webSearch":true}"#, r#"{"tools":{"search":true}}"#);
+    let both = r#"{"webSearch":true,"tools":{"search":true}}"#;
+    assert_eq!(own("{}", Mode::Live), (some(""), None, some("false")));
+    let searches_web = (some("WebSearch"), some("WebSearch"), some("false"));
+    assert_eq!(own(web, Mode::Live), searches_web);
+    assert_eq!(own(web, Mode::Print("PROMPT")), searches_web);
+    assert_eq!(own(tools, Mode::Live), (some("ToolSearch"), None, some("true")));
+    // Print has no declared tools among which to search.
+    assert_eq!(own(tools, Mode::Print("PROMPT")), (some(""), None, some("false")));
+    assert_eq!(
+        own(both, Mode::Live),
+        (some("WebSearch,ToolSearch"), some("WebSearch"), some("true"))
+    );
+}
+
 /// The verified recipe of CLI-FACTS 1.7. `--allowedTools` is not needed, because the CLI never runs a tool itself (1b §7).
 #[test]
 fn live_is_the_recipe_for_sessions() {

@@ -13,7 +13,7 @@ mod errors;
 
 use std::borrow::Cow;
 
-use super::capability::{ByEngine, Capabilities, NATIVE};
+use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE};
 use super::media::MediaSupport;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::places::{self, Place};
@@ -25,6 +25,9 @@ use Word::Lit;
 use dfp_model::message::content::Accepts;
 use dfp_text::decode::Wire;
 use dfp_text::decode::copilot::{CALL_FAILED, LENGTH};
+
+/// The CLI's own tool for finding further tools (1.0.102).
+pub const TOOL_SEARCH: &str = "tool_search_tool";
 
 /// The name of our agent.
 const AGENT: &str = "pipe";
@@ -142,9 +145,11 @@ pub static COPILOT: Provider = Provider {
         live: Some(Capabilities {
             images: NATIVE,
             result_images: NATIVE,
+            tool_search: NATIVE.but("copilot's `tool_search_tool`, with one more request for each search"),
             ..CAPABILITIES
         }),
     },
+    tool_search: Some(TOOL_SEARCH),
     efforts: &["none", "minimal", "low", "medium", "high", "xhigh", "max"],
     media: MediaSupport {
         // A prompt of 11 MB took 6 s, and one of twice the size four times as long (1.0.102).
@@ -222,6 +227,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     pure: true,
     reasoning_out: NATIVE,
     reasoning_effort: NATIVE.but("`--reasoning-effort`"),
+    tool_search: EMULATED.but("in print form all tools are told in words, which a warning says"),
     login: NATIVE.but("`COPILOT_HOME`"),
     ..Capabilities::LEAST
 };

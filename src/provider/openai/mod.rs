@@ -17,6 +17,7 @@ pub const CAPABILITIES: Capabilities = Capabilities {
     stop: NATIVE,
     temperature: NATIVE,
     web_search: UNSUPPORTED,
+    tool_search: UNSUPPORTED,
     quota_wait: EMULATED,
     login: UNSUPPORTED.but("a provider object per `apiKey` is the same"),
 };

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 
 use super::{ENGINE, EngineKind, Kind, check as fits, describe, texts};
-use crate::{ALL, Provider};
+use crate::{ALL, Provider, choices};
 use dfp_model::error::{Code, ProviderError};
 
 /// The option that says that the CLI has no tools of its own.
@@ -127,6 +127,14 @@ pub(super) fn check(provider: &Provider, map: &Map<String, Value>) -> Result<(),
              engine: \"print\"",
             map.get("toolForm").map(describe).unwrap_or_default()
         ));
+    }
+    let searches = map.get(choices::TOOLS.name).and_then(|tools| tools.get("search"));
+    if engine == "print" && searches == Some(&Value::Bool(true)) && provider.tool_search.is_some() {
+        return Err(
+            "options \"tools.search\" and \"engine\" contradict each other: only a live session offers tools natively; given: \
+             tools.search: true, engine: \"print\""
+                .to_owned(),
+        );
     }
     let (name, why) = match engine {
         "print" => (

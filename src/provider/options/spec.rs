@@ -287,5 +287,6 @@ pub const COMMON: &[OptionSpec] = &[
     choices::STOP,
     choices::TEMPERATURE,
     choices::WEB_SEARCH,
+    choices::TOOLS,
     choices::ON_UNSUPPORTED,
 ];

@@ -286,6 +286,7 @@ fn every_feature_has_a_field_of_its_own() {
             Feature::Stop => &mut can.stop,
             Feature::Temperature => &mut can.temperature,
             Feature::WebSearch => &mut can.web_search,
+            Feature::ToolSearch => &mut can.tool_search,
             Feature::QuotaWait => &mut can.quota_wait,
             Feature::Login => &mut can.login,
         };

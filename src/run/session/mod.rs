@@ -319,7 +319,7 @@ async fn turn<F: Form>(
         notes: told.chain(notes).chain(reading.notes.iter().cloned()).collect(),
     };
     let fold = Fold::new(request.call_ids.clone(), reading.text_calls.clone())
-        .with_own_tool(request.own_tool(engine))
+        .with_own_tools(request.own_tools(engine))
         .with_listener(sink.has_listener());
     run_attempt(attempt.attempt(engine_used, sent, fold, opening), turn, info).await
 }

@@ -323,3 +323,22 @@ fn an_answer_by_a_schema_is_what_the_model_wrote() {
         assert_eq!(structured, Some(serde_json::json!({"a": "\\u00e9"})));
     }
 }
+
+/// A search of the CLI's own that stands beside a call of the caller's, which ends the turn.
+#[test]
+fn a_call_of_a_tool_of_the_clis_own_is_never_the_callers() {
+    let mut fold = Fold::new(HashSet::new(), TextCalls::Off).with_own_tools(vec!["Search"]);
+    let mut out = Vec::new();
+    fold.push(native("s1", "Search", "{}"), &mut out);
+    fold.push(native("a1", "add", "{}"), &mut out);
+    let folded = fold.finish(&mut out);
+    let calls: Vec<&str> = folded.reply.tool_calls.iter().map(|call| call.name.as_str()).collect();
+    assert_eq!(calls, ["add"]);
+    let answered = out.iter().filter_map(|event| match event {
+        Event::ToolResult {
+            tool_call_id, is_error, ..
+        } => Some((tool_call_id.as_str(), *is_error)),
+        _ => None,
+    });
+    assert_eq!(answered.collect::<Vec<_>>(), [("s1", true)]);
+}

@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 use super::*;
 use crate::claude_live::memory::{ApiMessage, Memory, Recalled, Scope, place};
 use crate::live::pool::SessionKey;
+use crate::live::setup::{SessionOutput, SetupParts};
 use dfp_model::message::{Message, ToolSpec};
+use dfp_provider::claude::CLAUDE;
+use dfp_provider::options::Options;
 
 const GUARD: Option<Guard> = Some(Guard {
     first: '/',
@@ -503,4 +506,45 @@ proptest! {
     fn rounds_are_told_natively(thread in any_rounds()) {
         prop_assert!(written(&Value::Array(thread)).is_ok());
     }
+}
+
+/// The CLI declares to its API the tools alone that a result in the thread names.
+#[test]
+fn a_thread_whose_model_searches_for_tools_has_searched_for_those_it_calls() {
+    let tools: Vec<ToolSpec> = serde_json::from_str(r#"[{"name":"add","schema":{"type":"object"}}]"#).unwrap();
+    let options = Options::parse(&CLAUDE, r#"{"tools":{"search":true}}"#).unwrap();
+    let setup = Setup::of(&SetupParts {
+        system: Some("S"),
+        tools: &tools,
+        options: &options,
+        choices: None,
+        own: &options.choices,
+        output: SessionOutput::Text,
+    });
+    let thread = messages(&json!([
+        human("go"),
+        ai("", &json!([call("c1")])),
+        result("c1", "1"),
+        ai("", &json!([call("c2")])),
+        result("c2", "2"),
+    ]));
+    let key = key(setup.clone(), "a");
+    let scope = Scope {
+        key: &key,
+        login: None,
+        owner: Memory::default().replies.owner(),
+    };
+    let dialogue = Dialogue::of(&thread, scope.begin(), &|_| None).unwrap();
+    let written = lines(&write(&dialogue, &context(&setup, None)).unwrap().lines);
+    let contents: Vec<&Value> = written.iter().map(|line| &line["message"]["content"]).collect();
+    assert_eq!(contents[1][0]["input"], json!({"query": "select:mcp__df__add"}));
+    assert_eq!(
+        contents[2][0]["content"],
+        json!([{"type": "tool_reference", "tool_name": "mcp__df__add"}])
+    );
+    let used: Vec<_> = contents
+        .iter()
+        .filter_map(|content| content[0]["name"].as_str())
+        .collect();
+    assert_eq!(used, ["ToolSearch", "mcp__df__add", "mcp__df__add"]);
 }
