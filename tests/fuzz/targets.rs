@@ -389,6 +389,6 @@ fn app_server_line(data: &[u8]) {
             break;
         }
     }
-    reader.into_items();
+    let _ = reader.into_recalled();
     fold(events);
 }
