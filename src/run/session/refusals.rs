@@ -79,7 +79,7 @@ impl<'a, T> Refusals<'a, T> {
         let why = clip(&error.message, 160);
         let of_field = |field: &&RequestField| {
             let message = format!(
-                "{} is asked {}: the API refuses `{}`: {why}",
+                "{} is asked {}: the API has refused a request with `{}`: {why}",
                 error.provider, field.otherwise, field.name
             );
             warning(field.warning, message)
