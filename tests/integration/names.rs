@@ -78,6 +78,16 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ),
     ("js/gateway/options.cjs", r"such as \{", "a text for people"),
     (
+        "js/gateway/plans.cjs",
+        "(?i)codex",
+        "headers with the windows of a plan, as that CLI reads them",
+    ),
+    (
+        "js/gateway/responses.cjs",
+        r#"plan: "codex""#,
+        "headers with the windows of a plan, as that CLI reads them",
+    ),
+    (
         "js/cli/provider.mjs",
         "\"claude\" : API",
         "the default of the command line",
