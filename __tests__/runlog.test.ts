@@ -299,6 +299,21 @@ describe.skipIf(lacks("signals"))("a recorded run", () => {
   });
 });
 
+it("a log shows how much of the input was in the prompt cache, and what the CLI says of it", async () => {
+  const { file } = setup();
+  const usage = { inputTokens: 1000, outputTokens: 5, totalTokens: 1005, cacheReadTokens: 906 };
+  const sessionUsage = { inputTokens: 4000, cacheReadTokens: 2000 };
+  const reply = { usage, run: { sessionUsage }, cacheMiss: "Prompt cache (main): 1 miss" };
+  const header = { format: "deep-factor-run", version: 1, runId: "r", provider: "claude", startedAt: 1 };
+  const lines = [header, { at: 1, t: 1, run: "r", event: { type: "done", reply } }];
+  writeFileSync(file, lines.map((line) => JSON.stringify(line)).join("\n"));
+  const text = await renderRunLog(file);
+  expect(text).toContain("1,000 tokens in (91 % cached), 5 out");
+  expect(text).toContain("cached in the session so far: 50 %  on the cache: Prompt cache (main): 1 miss");
+  expect(await renderRunLog(file, { format: "html" })).toContain("<td>906 (91 %)</td>");
+  expect(JSON.parse(await renderRunLog(file, { format: "json" })).runs[0].cacheHitShare).toBe(0.906);
+});
+
 describe.skipIf(lacks("devices"))("a log that can't be written", () => {
   it("refuses the call before anything is started", async () => {
     const { fakes, file } = setup();

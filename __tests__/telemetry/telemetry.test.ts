@@ -47,7 +47,7 @@ describe("an API", () => {
   it("is a span and figures of a call, below what is active where it is made", async () => {
     const sdk = startSdk();
     const { provider } = await withApi({
-      script: [{ chunks: ["Hello ", "there."], usage }],
+      script: [{ chunks: ["Hello ", "there."], usage: { ...usage, cached: 5 } }],
       options: { telemetry: sdk.both },
     });
     await sdk.tracer.startActiveSpan("request", async (span) => {
@@ -67,6 +67,8 @@ describe("an API", () => {
       "gen_ai.response.time_to_first_chunk": expect.any(Number),
       "gen_ai.usage.input_tokens": 20,
       "gen_ai.usage.output_tokens": 7,
+      "gen_ai.usage.cache_read.input_tokens": 5,
+      "deep_factor.usage.cache_hit_share": 0.25,
       "server.address": "127.0.0.1",
       "server.port": expect.any(Number),
       "deep_factor.run.id": expect.stringMatching(/^run-/),
