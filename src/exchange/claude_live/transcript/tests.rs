@@ -520,6 +520,9 @@ fn a_thread_whose_model_searches_for_tools_has_searched_for_those_it_calls() {
         choices: None,
         own: &options.choices,
         output: SessionOutput::Text,
+        tool_choice: None,
+        forbidden: &[],
+        refused: &[],
     });
     let thread = messages(&json!([
         human("go"),
