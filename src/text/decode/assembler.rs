@@ -9,7 +9,7 @@
 //! them comes after its deltas and before `content_block_stop` (2.1.197, 2.1.330); qwen sends one line with all blocks
 //! after the last `content_block_stop` (0.15.10). A snapshot of a block that was streamed therefore only confirms it.
 //!
-//! The pieces of one block are joined by [`ChunkJoiner`].
+//! The pieces of one block are joined by `ChunkJoiner`.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;

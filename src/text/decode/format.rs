@@ -43,7 +43,7 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// Returns whether a successful run always has an [`Event::Outcome`](dfp_model::event::Event::Outcome). A sequence of message
+    /// Returns whether a successful run always has an [`Event::Outcome`]. A sequence of message
     /// lines (`{"role": …}`) has no definite last one.
     pub fn tells_its_end(self) -> bool {
         !matches!(self, Wire::Text | Wire::GenericStream)
