@@ -15,10 +15,8 @@ const cellsOf = (line: string) =>
     .split("|")
     .slice(1, -1)
     .map((cell) => cell.trim());
-/** The engines of each column: `claude print, claude live`. */
-const columns = cellsOf(lines.find((line) => line.startsWith("| | claude print")) ?? "").map((cell) =>
-  cell.split(", "),
-);
+/** The engines of each column: those that have the same in all rows share one, `gemini print, gemini live`. */
+const columns = cellsOf(lines.find((line) => /^\| *\| claude print/.test(line)) ?? "").map((cell) => cell.split(", "));
 
 /** Whether a provider has what the row says, in any engine. */
 function has(row: string, provider: string): boolean {
