@@ -25,7 +25,7 @@ function withServer(mood: string, more: object = {}) {
   const provider = createCodexCliProvider({ cliPath, engine: "live", retry: false, ...more });
   onTestFinished(() => provider.close());
   const sent = () =>
-    (existsSync(log) ? readFileSync(log, "utf8").trim().split("\n") : []).map((line) => JSON.parse(line));
+    (existsSync(log) ? readFileSync(log, "utf8").split("\n").slice(0, -1) : []).map((line) => JSON.parse(line));
   return { provider, sent };
 }
 

@@ -38,7 +38,8 @@ function withServer(mood: string, more: object = {}, manifest?: object) {
   if (manifest) writeFileSync(join(fakes.dir, "package.json"), JSON.stringify(manifest));
   const provider = createOpenCodeCliProvider({ cliPath, model: "mock/m1", retry: false, ...more });
   onTestFinished(() => provider.close());
-  const lines = (file: string) => (existsSync(file) ? readFileSync(file, "utf8").trim().split("\n") : []);
+  // What stands behind the last line end is nothing, or a line that is being written.
+  const lines = (file: string) => (existsSync(file) ? readFileSync(file, "utf8").split("\n").slice(0, -1) : []);
   return {
     provider,
     asked: () =>

@@ -137,14 +137,15 @@ describe("an API", () => {
     controller.abort();
     await expect(first).rejects.toThrow();
     await second;
-    // The two spans end in either order.
-    const queued = sdk.spans().map(({ events }) => events.filter(({ name }) => name === "queued"));
-    expect(queued.map(({ length }) => length).sort()).toEqual([0, 1]);
-    expect(queued.flat()[0]?.attributes?.["deep_factor.delay_ms"]).toBeGreaterThanOrEqual(5);
+    // The two spans end in either order; on a busy machine the call that was aborted may have waited, too.
+    const [waited, ...others] = sdk.spans().filter(({ attributes }) => !attributes["deep_factor.cancelled"]);
+    expect(others).toEqual([]);
+    const queued = waited?.events.filter(({ name }) => name === "queued") ?? [];
+    expect(queued).toHaveLength(1);
+    expect(queued[0]?.attributes?.["deep_factor.delay_ms"]).toBeGreaterThanOrEqual(5);
     // Where it happened: the answer came later.
-    const waited = sdk.spans().find(({ events }) => events.some(({ name }) => name === "queued"));
     const ms = ([seconds = 0, nanos = 0]: readonly number[] = []) => seconds * 1000 + nanos / 1e6;
-    expect(ms(waited?.endTime) - ms(queued.flat()[0]?.time)).toBeGreaterThanOrEqual(90);
+    expect(ms(waited?.endTime) - ms(queued[0]?.time)).toBeGreaterThanOrEqual(90);
   });
 
   it.each([
