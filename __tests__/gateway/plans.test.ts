@@ -1,9 +1,10 @@
 /** What the headers of answers say of the plan behind a gateway. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { CliProvider, ProviderEvent } from "deep-factor-providers";
+import { type CliProvider, createFallbackProvider, type ProviderEvent } from "deep-factor-providers";
 import { createScriptedProvider } from "deep-factor-providers/testing";
 import { describe, expect, it } from "vitest";
+import { lost } from "../fallback/members.js";
 import { codexConfig } from "../support/clis.mjs";
 import { serve } from "../support/gateway.mjs";
 import { createProvider, withClaude, withCli } from "../support/harness.mjs";
@@ -16,18 +17,23 @@ const ISO = (at: number) => new Date(at).toISOString();
 const window = (limitType: string, utilization: number | undefined, resetsAt = RESETS) =>
   ({ type: "rate_limit", status: "allowed", limitType, utilization, resetsAt }) as ProviderEvent;
 
-/** A provider whose answers tell these windows, the last ones again and again. */
-function telling(...answers: ProviderEvent[][]) {
+/** A provider whose answers tell these windows, the last ones again and again; each waits for promises, and ends with an error. */
+function telling(...answers: (ProviderEvent | Promise<void> | Error)[][]) {
   const usage = { inputTokens: 1, outputTokens: 1, totalTokens: 2 };
   const reply = { content: "ok", messages: [{ content: "ok" }], toolCalls: [], invalidToolCalls: [], usage };
   let asked = 0;
   const provider = {
     id: "told",
     bindTools: () => provider,
+    ...{ invoke: () => {}, invokeWithUpdates: () => {} },
     async *stream() {
       const windows = answers[Math.min(asked++, answers.length - 1)] ?? [];
       yield { type: "start", runId: "r", attempt: 1, queuedMs: 0, provider: "told" };
-      yield* windows;
+      for (const told of windows) {
+        if (told instanceof Error) throw told;
+        if (told instanceof Promise) await told;
+        else yield told;
+      }
       yield { type: "message", content: "ok" };
       yield { type: "done", reply: { ...reply, stopReason: "end_turn" } };
     },
@@ -98,6 +104,37 @@ describe("a window", () => {
     expect([await used("api/m"), await used("other"), await used("api"), await used("both")]).toEqual([
       ...["0.9", "0.1", "0.9", "0.9"],
     ]);
+  });
+
+  it("is what was told last, though an older answer ends later", async () => {
+    let finish = () => {};
+    const finished = new Promise<void>((resolve) => {
+      finish = resolve;
+    });
+    const { ask } = await serve({
+      providers: { api: telling([window("five_hour", 0.4), finished], [window("five_hour", 0.5)], []) },
+    });
+    const used = async () => (await ask(path, body)).headers.get("x-dfp-plan-five-hour-utilization");
+    const older = used();
+    await expect.poll(used).toBe("0.5");
+    finish();
+    expect([await older, await used()]).toEqual(["0.5", "0.5"]);
+  });
+
+  it("is that of the member that answers, where a provider is a list itself", async () => {
+    const down = lost();
+    const first = telling([window("five_hour", 0.9), window("seven_day", 0.8)], [window("five_hour", 0.9), down]);
+    const list = createFallbackProvider([first, telling([window("five_hour", 0.1)])], { breaker: false });
+    const { ask } = await serve({ providers: { list, other: telling([]) }, aliases: { both: ["list", "other"] } });
+    const told = async (model: string) => {
+      const { headers } = await ask(path, { ...body, model });
+      const used = ["five-hour", "seven-day"].map((name) => headers.get(`x-dfp-plan-${name}-utilization`));
+      return [headers.get("x-dfp-model"), ...used];
+    };
+    expect(await told("list")).toEqual(["list", "0.9", "0.8"]);
+    // The first member fails from here on.
+    expect(await told("list")).toEqual(["list", "0.1", null]);
+    expect(await told("both")).toEqual(["list", "0.1", null]);
   });
 
   it("is none where no plan is told of", async () => {

@@ -41,18 +41,21 @@ const { DROPPABLE } = require("./models.cjs");
  * @property {string[]} warnings
  * @property {import("../../../index.js").TokenUsage | undefined} usage
  * @property {Limit | undefined} limit
- * @property {Map<string, Limit>} windows of the plan, by their names
+ * @property {string} plan whose windows it tells: of the provider that answers, or of a list's member
  * @property {import("../../../index.js").TokenUsage | undefined} sessionUsage
  * @property {number | undefined} costUsd
  */
 
+/** The plan behind `model`, `provider/model`: a provider of the gateway has one. @param {string} model */
+const planOf = (model) => model.split("/", 1)[0] ?? "";
+
 /**
  * @param {Asked} call
  * @param {Target} target
- * @param {{ signal: AbortSignal, record: string | undefined }} around
+ * @param {{ signal: AbortSignal, record: string | undefined, plans: import("./plans.cjs").Plans }} around
  * @param {Receiver} receiver is told the answer
  */
-function begin(call, target, { signal, record }, receiver) {
+function begin(call, target, { signal, record, plans }, receiver) {
   const toolChoice = /** @type {unknown} */ (call.options.toolChoice);
   // A reply that does not fit is asked for again: what was said first is no part of the answer then.
   const whole = call.json || toolChoice === "any" || typeof toolChoice === "object";
@@ -85,7 +88,7 @@ function begin(call, target, { signal, record }, receiver) {
     warnings: [],
     usage: undefined,
     limit: undefined,
-    windows: new Map(),
+    plan: planOf(target.names[0] ?? ""),
     sessionUsage: undefined,
     costUsd: undefined,
   };
@@ -144,17 +147,20 @@ function begin(call, target, { signal, record }, receiver) {
         if (answered) facts.session = event.session ?? (event.continued ? "continued" : "replayed");
         break;
       case "fallback":
-        facts.model = target.names[event.index + 1] ?? facts.model;
+        // A provider may be a list itself: its members have plans of their own, and no names here.
+        if (target.names.length > 1 && event.provider === target.names[event.index]) {
+          facts.model = target.names[event.index + 1] ?? facts.model;
+          facts.plan = planOf(facts.model);
+        } else facts.plan = `${planOf(facts.model)}/${event.index + 1}`;
         // Of the plan of who was passed over.
         facts.limit = undefined;
-        facts.windows.clear();
         break;
       case "warning":
         facts.warnings.push(event.code);
         break;
       case "rate_limit":
         facts.limit = event;
-        if (typeof event.limitType === "string") facts.windows.set(event.limitType, event);
+        plans.note(facts.plan, event);
         break;
       case "usage":
         facts.usage = event.usage;

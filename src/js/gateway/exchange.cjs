@@ -81,7 +81,12 @@ async function answer(house, { face, key, body, lenient, requestId, tell }, resp
   /** @type {ReturnType<typeof begin>} */
   let call;
   try {
-    call = begin(read, target, { signal, record: recordOf(house.record, key.name) }, telling.receiver);
+    call = begin(
+      read,
+      target,
+      { signal, record: recordOf(house.record, key.name), plans: house.plans },
+      telling.receiver,
+    );
   } catch (error) {
     place.leave();
     release({});
@@ -96,7 +101,7 @@ async function answer(house, { face, key, body, lenient, requestId, tell }, resp
   const { facts } = call;
   const headers = () => ({
     ...headersOf(facts, read.ignored, queuedMs),
-    ...house.plans.headers(face.plan, facts.model, facts.windows),
+    ...house.plans.headers(face.plan, facts.plan),
   });
   const figures = () => ({ ...figuresOf(facts, read), ...(queuedMs > 0 ? { queuedMs } : {}) });
   tell(figures);
@@ -134,8 +139,6 @@ async function answer(house, { face, key, body, lenient, requestId, tell }, resp
   } finally {
     // Also where the client left: nothing of its call stays behind, and what it used counts.
     await call.leave().catch(() => {});
-    // Of a stream, what came behind its head.
-    house.plans.note(facts.model, facts.windows);
     place.leave();
     release({ tokens: facts.usage?.totalTokens, usd: facts.costUsd });
   }

@@ -33,43 +33,39 @@ const isoOf = (at) => (Number.isFinite(at) && Math.abs(at) < 8.64e15 ? new Date(
 /** @param {number | undefined} at ms since the epoch */
 const secondsOf = (at) => (at === undefined || isoOf(at) === undefined ? undefined : String(Math.ceil(at / 1000)));
 
+/** @typedef {ReturnType<typeof createPlans>} Plans */
+
 function createPlans() {
-  /** What each provider of the gateway has told last: two of one CLI may have two logins. @type {Map<string, Map<string, Limit>>} */
+  /** What was told last of each plan: two providers of one CLI may have two logins. @type {Map<string, Map<string, Limit>>} */
   const plans = new Map();
 
-  /**
-   * @param {string} model who answers, `provider/model`
-   * @param {ReadonlyMap<string, Limit>} told by this answer so far
-   * @returns {ReadonlyMap<string, Limit>} what is known, and still holds
-   */
-  const note = (model, told) => {
-    const provider = model.split("/", 1)[0] ?? "";
-    const known = plans.get(provider) ?? new Map();
-    for (const [name, limit] of told) {
-      known.delete(name);
-      known.set(name, limit);
-    }
-    // What was told of a window that is over says nothing of the one that has begun.
-    const now = Date.now();
-    for (const [name, { resetsAt }] of known) {
-      if (known.size > MOST || (resetsAt !== undefined && resetsAt <= now)) known.delete(name);
-    }
-    if (known.size > 0) plans.set(provider, known);
-    else plans.delete(provider);
-    return known;
-  };
+  /** What was told of a window that is over says nothing of the one that has begun. @param {Limit} limit */
+  const holds = ({ resetsAt }) => resetsAt !== undefined && resetsAt > Date.now();
 
   return {
-    note,
+    /**
+     * Takes note of a window as soon as it is told: of two answers, the one that ends last need not be the newer. One without an end could
+     * not be forgotten.
+     *
+     * @param {string} plan
+     * @param {Limit} limit
+     */
+    note(plan, limit) {
+      if (typeof limit.limitType !== "string" || !holds(limit)) return;
+      const known = plans.get(plan) ?? new Map();
+      known.delete(limit.limitType);
+      known.set(limit.limitType, limit);
+      for (const [name, one] of known) if (known.size > MOST || !holds(one)) known.delete(name);
+      plans.set(plan, known);
+    },
 
     /**
      * @param {PlanForm | undefined} form
-     * @param {string} model
-     * @param {ReadonlyMap<string, Limit>} windows
+     * @param {string} plan
      * @returns {Record<string, string>}
      */
-    headers(form, model, windows) {
-      const known = [...note(model, windows).values()];
+    headers(form, plan) {
+      const known = [...(plans.get(plan)?.values() ?? [])].filter(holds);
       const headers = known.flatMap((limit) => [...own(limit), ...vendors(form, limit)]);
       const last = known.at(-1);
       if (form === "unified" && last !== undefined) headers.push(...representative(last));
@@ -81,6 +77,9 @@ function createPlans() {
 
 /** @typedef {[name: string, value: string | undefined]} Header */
 
+/** @param {number | undefined} utilization */
+const share = (utilization) => (utilization === undefined ? undefined : String(Number(utilization)));
+
 /** @param {Limit} limit @returns {Header[]} */
 function own({ limitType = "", status, resetsAt, utilization }) {
   const name = `x-dfp-plan-${limitType
@@ -88,8 +87,8 @@ function own({ limitType = "", status, resetsAt, utilization }) {
     .replaceAll(/[^a-z0-9]+/g, "-")
     .slice(0, 40)}`;
   return [
-    [`${name}-status`, word(status)],
-    [`${name}-utilization`, utilization?.toString()],
+    [`${name}-status`, word(String(status))],
+    [`${name}-utilization`, share(utilization)],
     [`${name}-resets-at`, resetsAt === undefined ? undefined : isoOf(resetsAt)],
   ];
 }
@@ -100,8 +99,8 @@ function vendors(form, { limitType = "", status, resetsAt, utilization }) {
   if (form === "unified" && unified !== undefined) {
     const name = `anthropic-ratelimit-unified-${unified}`;
     return [
-      [`${name}-status`, word(status)],
-      [`${name}-utilization`, utilization?.toString()],
+      [`${name}-status`, word(String(status))],
+      [`${name}-utilization`, share(utilization)],
       [`${name}-reset`, secondsOf(resetsAt)],
     ];
   }
@@ -119,7 +118,7 @@ function vendors(form, { limitType = "", status, resetsAt, utilization }) {
 
 /** The window of which the CLI itself has spoken, which it tells last: without it, claude tells a window without a name. @param {Limit} limit @returns {Header[]} */
 const representative = ({ limitType = "", status, resetsAt }) => [
-  ["anthropic-ratelimit-unified-status", word(status)],
+  ["anthropic-ratelimit-unified-status", word(String(status))],
   ["anthropic-ratelimit-unified-reset", secondsOf(resetsAt)],
   ["anthropic-ratelimit-unified-representative-claim", word(limitType)],
 ];
