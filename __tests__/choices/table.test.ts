@@ -122,7 +122,7 @@ const SEEN: Record<Option, (request: { path: string; body: unknown }) => boolean
   maxOutputTokens: ({ body }) => /:4321[,}]/.test(JSON.stringify(body)),
   stop: ({ body }) => JSON.stringify(body).includes('["STOP-HERE"]'),
   temperature: ({ body }) => /"temperature":0.125[,}]/.test(JSON.stringify(body)),
-  toolChoice: ({ body }) => JSON.stringify(body).includes('"tool_choice":"required"'),
+  toolChoice: ({ body }) => /"tool_choice":("required"|{"type":"any"})/.test(JSON.stringify(body)),
   webSearch: ({ body }) => /"(name":"WebSearch|type":"web_search)"/.test(JSON.stringify(body)),
 };
 
@@ -144,14 +144,20 @@ async function unseen(
 
 describe("what is native reaches the API", { timeout: 600_000 }, () => {
   it.each(["print", "live"] as const)("of claude, %s", async (engine) => {
-    const { api, options } = await withClaude({ engine, script: () => ({ text: "ok" }) });
+    const step = { type: "tool_use", id: "toolu_1", name: "mcp__df__step", input: {} };
+    const script = [{ text: "ok" }, { content: [step] }];
+    const { api, options } = await withClaude({ engine, script });
     const provider = createClaudeCliProvider(options);
     onTestFinished(() => provider.close());
-    // One that the CLI knows to think.
-    const over = { model: "claude-opus-4-8" };
+    // One that the CLI knows to think. The choice of tools is no field of the request beside a search.
+    const over = { model: "claude-opus-4-8", toolChoice: undefined };
     const invoke = (choices: InvokeOptions) => provider.invoke(["go"], choices);
-    expect(await unseen(`claude ${engine}`, api.requests, invoke, over)).toEqual(["model"]);
+    const left = engine === "live" ? ["model", "toolChoice"] : ["model"];
+    expect(await unseen(`claude ${engine}`, api.requests, invoke, over)).toEqual(left);
     expect(api.requests[0]?.body.model).toBe("claude-opus-4-8");
+    if (engine === "print") return;
+    await provider.bindTools([{ name: "step", schema: { type: "object" } }]).invoke(["go"], CHOICES.toolChoice);
+    expect(SEEN.toolChoice({ path: "", body: api.requests[1]?.body })).toBe(true);
   });
 
   it.skipIf(!HERE).each(["print", "live"] as const)("of codex, %s", async (engine) => {

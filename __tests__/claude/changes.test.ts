@@ -65,6 +65,10 @@ describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
     const none = await ask(provider, ["other"], { toolChoice: "none" });
     expect([none.reply.content, none.reply.toolCalls]).toEqual(["ok", []]);
     obeys = true;
+    // Its process would go on with a call that the thread has not, and a result that it makes up.
+    const next = await ask(provider, [new HumanMessage("other"), none.message, new HumanMessage("more")]);
+    expect([next.pid === none.pid, next.run?.session]).toEqual([false, "restored"]);
+    expect(JSON.stringify(told(api.requests.at(-1)?.body))).not.toContain("tool_use");
     const thread: BaseMessage[] = [];
     const lengths: number[] = [];
     const pids = new Set<number>();
@@ -79,7 +83,7 @@ describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
       thread.push(message);
     }
     expect(pids.size).toBe(1);
-    const inPlace = api.requests.slice(1).map(({ body }) => body);
+    const inPlace = api.requests.slice(2).map(({ body }) => body);
     expect(inPlace.map(({ tool_choice }) => tool_choice)).toEqual(TOOL_CHOICES.map(([, told]) => told));
     // Each choice once, and a turn behind a result without any.
     for (const turn of [1, 2, 3, 4]) {

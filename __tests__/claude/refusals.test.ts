@@ -99,6 +99,7 @@ describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
       script: ({ body }, n) => {
         const message = "Thinking may not be enabled when tool_choice forces tool use.";
         if (body.tool_choice?.type === "any") return { error: { status: 400, message } };
+        if (body.tool_choice?.type === "none") return { text: "ok" };
         return { content: [{ type: "tool_use", id: `toolu_${n}`, name: "mcp__df__add", input: {} }] };
       },
     });
@@ -111,6 +112,9 @@ describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
     }
     const ways = api.requests.map(({ body }) => [body.tool_choice?.type ?? "-", JSON.stringify(body).includes(words)]);
     expect(ways.join(" ")).toMatch(/^(any,false ){1,3}-,true -,true$/);
+    // That no call may be made is another choice, which nobody has refused.
+    await ask(model, ["hi"], { toolChoice: "none" });
+    expect(api.requests.at(-1)?.body.tool_choice).toEqual({ type: "none" });
   });
 
   it.each([

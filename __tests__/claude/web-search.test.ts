@@ -101,6 +101,21 @@ it("a search beside a call of the caller's is never the caller's", async () => {
   expect(results.slice(1).map(({ tool_use_id }) => tool_use_id)).toEqual(["toolu_s2", "toolu_a1"]);
 });
 
+it("a search beside a call is there in another process as well, when the call's result comes", async () => {
+  const { api, options } = await withClaude({ engine: "live", script });
+  const provider = createProvider({ ...options, webSearch: true }).bindTools([add]);
+  const question = new HumanMessage("do both");
+  const first = await ask(provider, [question]);
+  process.kill(first.pid, "SIGKILL");
+  await gone(first.pid);
+  const sum = new ToolMessage({ tool_call_id: "toolu_a1", content: "1" });
+  const second = await ask(provider, [question, first.message, sum]);
+  expect([second.reply.content, second.run?.session, second.warnings]).toEqual(["Seven.", "restored", []]);
+  const results = told(api.requests.at(-1)?.body).at(-1) as { tool_use_id: string; content: unknown }[];
+  expect(results.slice(1).map(({ tool_use_id }) => tool_use_id)).toEqual(["toolu_s2", "toolu_a1"]);
+  expect(results.at(-1)?.content).toBe("1");
+});
+
 it("a conversation that is restored has its searches and their results", async () => {
   const { api, options } = await withClaude({ engine: "live", script });
   const provider = createProvider({ ...options, webSearch: true });
@@ -146,6 +161,8 @@ it("is refused by name where it can't be, or where a tool has its name", async (
   };
   const plain = createOpenAiCompatibleProvider(api);
   await expect(plain.invoke(["hi"], { webSearch: true })).rejects.toMatchObject(refusal);
+  const warned = createOpenAiCompatibleProvider({ ...api, onUnsupported: "warn", retry: false });
+  await expect(warned.invoke(["hi"], { webSearch: true })).rejects.toMatchObject({ code: "CONNECTION_FAILED" });
   const always = { ...api, webSearch: true };
   expect(() => createOpenAiCompatibleProvider(always)).toThrow(expect.objectContaining(refusal));
 });

@@ -74,9 +74,8 @@ impl NativeCheckpoints {
     ) -> napi::Result<PromiseRaw<'env, String>> {
         let open = self.open.clone();
         blocking(env, move || {
-            let entries: Result<Vec<_>, _> = entries.into_iter().map(RawValue::from_string).collect();
-            let entries =
-                entries.map_err(|error| CheckpointError::Invalid(PathBuf::from(&run_id), error.to_string()))?;
+            let entries = entries.into_iter().map(|text| json_of(&run_id, text));
+            let entries = entries.collect::<Result<Vec<_>, _>>()?;
             open.with(&run_id, token_of(token), |file| file.append(entries))
         })
     }
@@ -92,14 +91,18 @@ impl NativeCheckpoints {
     ) -> napi::Result<PromiseRaw<'env, String>> {
         let open = self.open.clone();
         blocking(env, move || {
-            let result = result.map(RawValue::from_string).transpose();
-            let result = result.map_err(|error| CheckpointError::Invalid(PathBuf::from(&run_id), error.to_string()))?;
+            let result = result.map(|text| json_of(&run_id, text)).transpose()?;
             open.close(&run_id, token_of(token), |file| match result {
                 Some(result) => file.finish(result),
                 None => Ok(()),
             })
         })
     }
+}
+
+/// The JSON text `text` of JavaScript's, for the record of `run_id`.
+fn json_of(run_id: &str, text: String) -> Result<Box<RawValue>, CheckpointError> {
+    RawValue::from_string(text).map_err(|error| CheckpointError::Invalid(PathBuf::from(run_id), error.to_string()))
 }
 
 /// JavaScript's number as a token. A number that can't be one becomes 0, which no attempt has.

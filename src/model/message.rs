@@ -315,16 +315,28 @@ pub fn cache_hit_share(input_tokens: u64, cache_read_tokens: Option<u64>) -> Opt
 /// The figures that are known, and the [share](Usage::cache_hit_share) that follows from them. Reading it back ignores the share.
 impl Serialize for Usage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // By name, so that the compiler asks for a field that is added.
+        let Usage {
+            input_tokens,
+            output_tokens,
+            total_tokens,
+            cache_read_tokens,
+            cache_write_tokens,
+            cache_write_5m_tokens,
+            cache_write_1h_tokens,
+            reasoning_tokens,
+            estimated,
+        } = *self;
         let mut map = serializer.serialize_map(None)?;
         for (name, tokens) in [
-            ("inputTokens", Some(self.input_tokens)),
-            ("outputTokens", Some(self.output_tokens)),
-            ("totalTokens", Some(self.total_tokens)),
-            ("cacheReadTokens", self.cache_read_tokens),
-            ("cacheWriteTokens", self.cache_write_tokens),
-            ("cacheWrite5mTokens", self.cache_write_5m_tokens),
-            ("cacheWrite1hTokens", self.cache_write_1h_tokens),
-            ("reasoningTokens", self.reasoning_tokens),
+            ("inputTokens", Some(input_tokens)),
+            ("outputTokens", Some(output_tokens)),
+            ("totalTokens", Some(total_tokens)),
+            ("cacheReadTokens", cache_read_tokens),
+            ("cacheWriteTokens", cache_write_tokens),
+            ("cacheWrite5mTokens", cache_write_5m_tokens),
+            ("cacheWrite1hTokens", cache_write_1h_tokens),
+            ("reasoningTokens", reasoning_tokens),
         ] {
             if let Some(tokens) = tokens {
                 map.serialize_entry(name, &tokens)?;
@@ -333,7 +345,7 @@ impl Serialize for Usage {
         if let Some(share) = self.cache_hit_share() {
             map.serialize_entry("cacheHitShare", &share)?;
         }
-        if self.estimated {
+        if estimated {
             map.serialize_entry("estimated", &true)?;
         }
         map.end()

@@ -256,14 +256,14 @@ impl Turn {
     }
 
     /// Adds the tokens of an answer in the conversation `id`, and returns those of all its answers in this process; `None` if the process is
-    /// not listed any more.
-    pub fn note_usage(&self, id: &str, usage: &Usage) -> Option<Usage> {
+    /// not listed any more, or the conversation has no id.
+    pub fn note_usage(&self, id: Option<&str>, usage: &Usage) -> Option<Usage> {
         self.change(|entry| {
             entry.usage.get_or_insert_default().add(usage);
-            let conversation = entry.conversation(id);
+            let conversation = entry.conversation(id?);
             conversation.usage.add(usage);
-            conversation.usage.clone()
-        })
+            Some(conversation.usage.clone())
+        })?
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
@@ -423,9 +423,9 @@ mod tests {
             ..Usage::default()
         };
         // Every conversation is counted for itself, also one that is no longer listed, and the process all of them.
-        assert_eq!(one.note_usage("0", &used(100, 0)), Some(used(100, 0)));
-        assert_eq!(one.note_usage("3", &used(50, 50)), Some(used(50, 50)));
-        assert_eq!(one.note_usage("0", &used(100, 90)), Some(used(200, 90)));
+        assert_eq!(one.note_usage(Some("0"), &used(100, 0)), Some(used(100, 0)));
+        assert_eq!(one.note_usage(Some("3"), &used(50, 50)), Some(used(50, 50)));
+        assert_eq!(one.note_usage(Some("0"), &used(100, 90)), Some(used(200, 90)));
         one.note_conversation("3");
         assert_eq!(found(PID).unwrap().usage, Some(used(250, 140)));
         drop(one);

@@ -341,9 +341,8 @@ impl OngoingAttempt<'_> {
         if let (Some(turn), Some(usage), Some(reply)) =
             (&turn, &measured, held.as_ref().ok().and_then(AttemptOutcome::reply))
         {
-            let of_session = turn.note_usage(reply.session_id.as_deref().unwrap_or_default(), usage);
-            let is_kept = info.engine == Some(EngineUsed::Live) && reply.session_id.is_some();
-            info.session_usage = of_session.filter(|_| is_kept);
+            let of_session = turn.note_usage(reply.session_id.as_deref(), usage);
+            info.session_usage = of_session.filter(|_| info.engine == Some(EngineUsed::Live));
         }
         if let Ok(AttemptOutcome::Replied(reply)) = &mut held {
             if reply.is_silent() {

@@ -39,8 +39,8 @@ struct Facts {
     refused_flags: HashMap<String, Instant>,
     /// The schemas that it has refused, by the hashes of their texts: when, and why.
     refused_schemas: HashMap<u64, (Instant, String)>,
-    /// The refusals of the API behind it, which hold as long as this process lives.
-    of_api: HashSet<ApiRefusal>,
+    /// The refusals of the API behind it, and when.
+    of_api: HashMap<ApiRefusal, Instant>,
     /// The support of each engine, as far as it was observed.
     engines: HashMap<EngineUsed, Remembered>,
     /// The engines that have given a reply.
@@ -143,15 +143,21 @@ const MAX_API_REFUSALS: usize = 256;
 
 /// Returns whether `refusal` is known of the API behind `binary`.
 pub fn is_of_api(binary: &Binary, refusal: &ApiRefusal) -> bool {
-    facts().get(binary).is_some_and(|facts| facts.of_api.contains(refusal))
+    let facts = facts();
+    let since = facts.get(binary).and_then(|facts| facts.of_api.get(refusal));
+    since.is_some_and(|since| is_known(*since, Instant::now()))
 }
 
 /// Remembers `refusal` of the API behind `binary`.
 pub fn remember_of_api(binary: &Binary, refusal: ApiRefusal) {
+    let now = Instant::now();
     let mut facts = facts();
     let of_api = &mut facts.entry(binary.clone()).or_default().of_api;
+    if of_api.len() >= MAX_API_REFUSALS {
+        of_api.retain(|_, since| is_known(*since, now));
+    }
     if of_api.len() < MAX_API_REFUSALS {
-        of_api.insert(refusal);
+        of_api.insert(refusal, now);
     }
 }
 

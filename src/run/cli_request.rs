@@ -178,9 +178,13 @@ impl CliRequest {
         notes.extend(user_settings::warnings(engine, options, used, base_env));
         let tools = self.source.as_ref().map_or(0, |source| source.tools.len());
         if used == EngineUsed::Print && options.choices.searches_tools() && tools > 0 {
+            let how = match self.tool_server {
+                Some(_) => "declared",
+                None => "told in words",
+            };
             notes.push(Event::Warning {
                 code: Code::UnsupportedOption.as_str().to_owned(),
-                message: format!("option \"tools.search\" needs a live session: all {tools} tools are told in words"),
+                message: format!("option \"tools.search\" needs a live session: all {tools} tools are {how}"),
             });
         }
         notes

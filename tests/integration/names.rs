@@ -79,7 +79,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("js/gateway/options.cjs", r"such as \{", "a text for people"),
     (
         "js/gateway/plans.cjs",
-        "(?i)codex",
+        r#"x-codex-|CODEX|"codex"|codex\)|const codex|codex !==|= codex;|tells codex"#,
         "headers with the windows of a plan, as that CLI reads them",
     ),
     (

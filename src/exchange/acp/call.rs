@@ -246,7 +246,7 @@ impl CallWork {
         };
         let (method, params) = match choices::way(&session, choice, &chosen) {
             Way::Nothing => return Ok(session),
-            // The CLI has been told, where it reads that, and ignores in silence what its model has not (grok 1.0.41).
+            // The agent reads the effort in the session's file, and is silent about one that its model has not (grok 1.0.41).
             Way::None(_, reason) if choice == Choice::Effort && !self.form.is_told_choices => {
                 report.push([Event::Warning {
                     code: Code::UnsupportedOption.as_str().to_owned(),

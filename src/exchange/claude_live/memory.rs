@@ -40,7 +40,13 @@ impl Scope<'_> {
         let setup = &self.key.setup;
         let told = (setup.system_prompt(), setup.append_system_prompt(), setup.tools());
         let env = print_of_env(&self.key.env);
-        print(|state| (told, env, self.login, self.owner).hash(state))
+        print(|state| {
+            (told, env, self.login, self.owner).hash(state);
+            // The model knows names alone, and its calls stand behind searches. Without that, what older versions have stored is found.
+            if setup.searches_tools() {
+                "tools.search".hash(state);
+            }
+        })
     }
 }
 

@@ -83,6 +83,8 @@ pub struct ClaudeSession {
     changes: Changes,
     /// True if the turn is to call no tool: what its model calls all the same is left out.
     forbids_calls: bool,
+    /// True once such a call was left out: the CLI would tell its model of it, and of a result that it makes up.
+    has_left_out_call: bool,
     /// The folder that it runs in, which others of its provider share.
     folder: Option<Arc<RunFolder>>,
     /// Where the models are kept that it tells, and its binary.
@@ -167,6 +169,7 @@ impl ClaudeSession {
             facts,
             changes,
             forbids_calls: false,
+            has_left_out_call: false,
             folder,
             reported_models,
             cache: CacheWatch::default(),
@@ -243,8 +246,8 @@ impl ClaudeSession {
         self.streams.count_line();
         match control::read(line) {
             Some(Inbound::Answer { request_id, answer, .. }) if request_id == COST => {
-                let words = answer.and_then(|answer| cache_miss::words(answer.get()));
-                return self.release(words, events);
+                let cause = answer.and_then(|answer| cache_miss::cause(answer.get()));
+                return self.release(cause, events);
             }
             Some(inbound) => return self.control(inbound),
             None => {}
@@ -312,9 +315,10 @@ impl ClaudeSession {
             }
         }
         let deferred = self.resumed.as_ref().and_then(Resumed::call);
-        let forbids_calls = self.forbids_calls;
+        let (forbids_calls, has_left_out_call) = (self.forbids_calls, &mut self.has_left_out_call);
         events.retain(|event| match event {
             Event::ToolCall { .. } | Event::InvalidToolCall { .. } | Event::ToolCallDelta { .. } if forbids_calls => {
+                *has_left_out_call = true;
                 false
             }
             Event::ToolCallDelta { name, .. } => !name.is_empty(),
@@ -327,7 +331,7 @@ impl ClaudeSession {
         }
         self.turns.end();
         self.resumed = None;
-        if self.cache.asks(&events[before..]) {
+        if self.cache.asks(&events[before..], self.messages.requests()) {
             self.streams.say(wire::session_cost(COST));
             self.cache.hold(events.split_off(before));
             return Pulse::Alive;
@@ -335,9 +339,9 @@ impl ClaudeSession {
         Pulse::TurnOver
     }
 
-    /// Ends a turn that has waited for the words about the prompt cache, if there is one.
-    fn release(&mut self, words: Option<String>, events: &mut Vec<Event>) -> Pulse {
-        match self.cache.release(words, events) {
+    /// Ends a turn that has waited for the cause of a miss of the prompt cache, if there is one.
+    fn release(&mut self, cause: Option<String>, events: &mut Vec<Event>) -> Pulse {
+        match self.cache.release(cause, events) {
             true => Pulse::TurnOver,
             false => Pulse::Alive,
         }
@@ -493,14 +497,18 @@ impl Session for ClaudeSession {
         self.process().is_ending()
     }
 
+    fn is_worn_out(&self) -> bool {
+        self.has_left_out_call
+    }
+
     async fn next(&mut self, events: &mut Vec<Event>) -> Pulse {
         let overdue = self.cache.until();
         let step = tokio::select! {
             biased;
-            step = self.streams.step() => step,
             () = sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {
                 return self.release(None, events);
             }
+            step = self.streams.step() => step,
         };
         match step {
             StreamEvent::Ended | StreamEvent::Line(None) if self.cache.release(None, events) => Pulse::TurnOver,

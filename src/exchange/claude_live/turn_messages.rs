@@ -97,6 +97,11 @@ impl TurnMessages {
         is_result
     }
 
+    /// The number of messages so far, each the answer to one request.
+    pub fn requests(&self) -> usize {
+        self.messages.len()
+    }
+
     /// The messages, if nothing else was said.
     pub fn whole(self) -> Option<Vec<ApiMessage>> {
         (!self.is_mixed && !self.messages.is_empty()).then_some(self.messages)

@@ -68,6 +68,8 @@ struct CopilotOpenCall {
 #[derive(Debug)]
 pub struct CopilotTurnReader<'a> {
     tools: &'a Tools,
+    /// True if the model may search for tools. Otherwise, what it calls so is a tool that there is not.
+    searches_tools: bool,
     session: String,
     model: String,
     usage: Option<Usage>,
@@ -96,9 +98,10 @@ pub struct CopilotTurnReader<'a> {
 
 impl<'a> CopilotTurnReader<'a> {
     /// Makes the reader of a reply in `session`, of this model as far as it is known.
-    pub fn new(tools: &'a Tools, session: &str, model: &str) -> CopilotTurnReader<'a> {
+    pub fn new(tools: &'a Tools, searches_tools: bool, session: &str, model: &str) -> CopilotTurnReader<'a> {
         CopilotTurnReader {
             tools,
+            searches_tools,
             session: session.to_owned(),
             model: model.to_owned(),
             usage: None,
@@ -278,7 +281,7 @@ impl<'a> CopilotTurnReader<'a> {
         }
         for request in tool_requests {
             let Some(name) = self.tools.callers_name(&request.name) else {
-                if request.name == TOOL_SEARCH {
+                if self.searches_tools && request.name == TOOL_SEARCH {
                     self.searches.push(request.tool_call_id.clone());
                     let args = request.arguments.unwrap_or_else(|| RawValue::NULL.to_owned());
                     events.push(Event::ToolCall {

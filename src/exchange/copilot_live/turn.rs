@@ -130,7 +130,7 @@ impl CopilotSession {
         let Some(conversation) = &mut self.conversation else {
             return TurnEnd::Vanished;
         };
-        let mut reader = CopilotTurnReader::new(&self.setup.tools, &conversation.id, &model);
+        let mut reader = CopilotTurnReader::new(&self.setup.tools, self.setup.searches_tools, &conversation.id, &model);
         let opening = Event::Session {
             session_id: Some(conversation.id.clone()),
             model: Some(model).filter(|model| !model.is_empty()),

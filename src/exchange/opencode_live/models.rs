@@ -116,26 +116,23 @@ struct CacheCost {
 }
 
 /// What a model takes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ModelFacts {
     pub takes_images: bool,
     /// The names of its variants, which are its efforts.
     pub variants: Vec<String>,
 }
 
-/// What `model` takes, by the answer to `GET /provider`; nothing if the answer does not name it.
-pub(super) fn facts(answer: &[u8], model: &Model) -> ModelFacts {
-    let Some(catalog) = Catalog::of(answer) else {
-        return ModelFacts::default();
-    };
+/// What `model` takes, by the answer to `GET /provider`; `None` if the answer does not name it.
+pub(super) fn facts(answer: &[u8], model: &Model) -> Option<ModelFacts> {
+    let catalog = Catalog::of(answer)?;
     let mut of_provider = catalog.providers().filter(|known| known.id == model.provider);
-    let found = of_provider.find_map(|known| known.models.get(&model.id).copied());
-    found
-        .map(OpencodeModel::of)
-        .map_or_else(ModelFacts::default, |found| ModelFacts {
-            takes_images: found.takes("image"),
-            variants: found.variants.into_iter().flatten().map(|(name, _)| name).collect(),
-        })
+    let found = of_provider.find_map(|known| known.models.get(&model.id).copied())?;
+    let found = OpencodeModel::of(found);
+    Some(ModelFacts {
+        takes_images: found.takes("image"),
+        variants: found.variants.into_iter().flatten().map(|(name, _)| name).collect(),
+    })
 }
 
 /// Reads the list; `None` if it can't be read.
@@ -195,7 +192,7 @@ mod tests {
                 provider: of.to_owned(),
                 id: id.to_owned(),
             };
-            facts(answer, &model).takes_images
+            facts(answer, &model).map(|facts| facts.takes_images)
         };
         let found = [
             ("a", "m"),
@@ -207,13 +204,16 @@ mod tests {
             ("c", "m"),
         ];
         let found = found.map(|(of, id)| takes(of, id));
-        assert_eq!(found, [true, false, false, false, false, false, false]);
+        assert_eq!(
+            found,
+            [Some(true), Some(false), Some(false), Some(false), None, None, None]
+        );
         let model = Model {
             provider: "a".to_owned(),
             id: "m".to_owned(),
         };
-        assert_eq!(facts(b"<html>", &model), ModelFacts::default());
+        assert_eq!(facts(b"<html>", &model), None);
         let answer = br#"{"all":[{"id":"a","models":{"m":{"variants":{"low":{},"high":{}}}}}]}"#;
-        assert_eq!(facts(answer, &model).variants, ["low", "high"]);
+        assert_eq!(facts(answer, &model).unwrap().variants, ["low", "high"]);
     }
 }

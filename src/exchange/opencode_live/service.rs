@@ -207,19 +207,21 @@ impl OpencodeService {
     }
 
     /// What `model` takes, by opencode's data on it in the folder `directory`: to a model that takes no images it would send a text in place
-    /// of one, and a variant that there is not it would ignore; it tells nobody.
+    /// of one, and a variant that there is not it would ignore; it tells nobody. `None` if opencode does not name the model.
     ///
     /// # Errors
     /// [`HttpFailure`].
-    pub(super) async fn facts(&self, model: &Model, directory: &str) -> Result<ModelFacts, HttpFailure> {
+    pub(super) async fn facts(&self, model: &Model, directory: &str) -> Result<Option<ModelFacts>, HttpFailure> {
         let locked = || self.facts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(facts) = locked().get(model) {
-            return Ok(facts.clone());
+            return Ok(Some(facts.clone()));
         }
         let path = wire::of_directory("/provider", directory);
         let answer = self.server.ask(Method::GET, &path).await?;
         let facts = models::facts(&answer, model);
-        locked().insert(model.clone(), facts.clone());
+        if let Some(facts) = &facts {
+            locked().insert(model.clone(), facts.clone());
+        }
         Ok(facts)
     }
 

@@ -297,8 +297,8 @@ impl OpencodeSession {
     async fn missing_variant(&self) -> Option<Event> {
         let (session, variant) = (self.conversation.as_ref()?, self.setup.variant.as_ref()?);
         let model = session.model.as_ref()?;
-        // If the server can't be asked, the turn itself will report that.
-        let facts = self.service.facts(model, &session.set.directory).await.ok()?;
+        // If the server can't be asked, the turn itself will report that; of a model that is not named, nothing is known.
+        let facts = self.service.facts(model, &session.set.directory).await.ok()??;
         (!facts.variants.contains(variant)).then(|| Event::Warning {
             code: Code::UnsupportedOption.as_str().to_owned(),
             message: match facts.variants.as_slice() {
@@ -381,7 +381,8 @@ impl Session for OpencodeSession {
         };
         // If the server can't be asked, the turn itself will report that.
         let facts = service.facts(&model, &set.directory).await.ok()?;
-        (!facts.takes_images).then(|| format!("opencode's model {model} (by its `modalities.input`)"))
+        (!facts.is_some_and(|facts| facts.takes_images))
+            .then(|| format!("opencode's model {model} (by its `modalities.input`)"))
     }
 }
 

@@ -131,8 +131,10 @@ pub struct Settings {
     pub quota: Option<QuotaWait>,
     /// `budget`: how much may be used in a window of time.
     pub budget: Option<Budget>,
-    /// `webSearch`, which no call gets: `onUnsupported` says that each is to be warned.
+    /// `webSearch`, which no call gets.
     pub web_search: bool,
+    /// `onUnsupported`, for calls that don't say.
+    pub on_unsupported: Option<OnUnsupported>,
 }
 
 /// The source of the key.
@@ -291,6 +293,7 @@ fn read(map: &Map<String, Value>) -> Result<Settings, String> {
         quota: options::quota(map),
         budget: options::budget(map)?,
         web_search: map.get(choices::WEB_SEARCH.name) == Some(&Value::Bool(true)),
+        on_unsupported: choices::on_unsupported(map),
     })
 }
 

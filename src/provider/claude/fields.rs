@@ -29,6 +29,8 @@ pub static ANSWER_FORMAT: RequestField = RequestField {
         "output format",
         "structured output",
         "compiled grammar",
+        "grammar compilation",
+        "schema is too complex",
     ],
     not_by: &["output_config.effort"],
     of_value_by: &["format.schema", "invalid schema", "grammar", "too complex"],
@@ -43,7 +45,7 @@ pub static TOOL_CHOICE: RequestField = RequestField {
     name: "tool_choice",
     named_by: &["tool_choice", "tool choice"],
     not_by: &[],
-    of_value_by: &[],
+    of_value_by: &["forces tool use"],
     is_in_words_otherwise: true,
     otherwise: "in words for what `toolChoice` says",
     warning: "UNSUPPORTED_OPTION",
@@ -130,6 +132,12 @@ mod tests {
                 "The compiled grammar is too large",
                 Some(Refused::Value),
             ),
+            // Quoted in genkit-ai/genkit#5230.
+            (
+                &ANSWER_FORMAT,
+                "Schema is too complex for compilation. Try reducing the number of tools or simplifying tool schemas.",
+                Some(Refused::Value),
+            ),
             (&ANSWER_FORMAT, "output_config.effort: \"max\" is not supported", None),
             (
                 &ANSWER_FORMAT,
@@ -144,6 +152,11 @@ mod tests {
             (
                 &TOOL_CHOICE,
                 "Thinking may not be enabled when tool_choice forces tool use.",
+                Some(Refused::Value),
+            ),
+            (
+                &TOOL_CHOICE,
+                "tool_choice: Extra inputs are not permitted",
                 Some(Refused::Field),
             ),
             (

@@ -457,7 +457,12 @@ pub static CLAUDE: Provider = Provider {
             tool_search: EMULATED.but("in print form all tools are told in words, which a warning says"),
             ..CAPABILITIES
         },
-        live: Some(CAPABILITIES),
+        live: Some(Capabilities {
+            tool_choice: NATIVE.but(
+                "`tool_choice` of the request; in words beside tools of the CLI's own, and where the API refuses it",
+            ),
+            ..CAPABILITIES
+        }),
     },
     web_search: Some(WEB_SEARCH),
     tool_search: Some(TOOL_SEARCH),
@@ -569,7 +574,7 @@ const LIVE: EngineCheck = EngineCheck {
     measured_only: false,
 };
 
-/// The capabilities of both forms. The choices of a live session are made when its process starts.
+/// The capabilities of both forms.
 const CAPABILITIES: Capabilities = Capabilities {
     pure: true,
     structured_output: NATIVE.but("in print form asked for in the prompt where tools are bound"),

@@ -277,10 +277,8 @@ impl ApiEngine {
             choice.check(names).map_err(invalid)?;
         }
         let searches_web = choices.choices.web_search.unwrap_or(self.settings.web_search);
-        let is_warned = choices
-            .on_unsupported
-            .map_or(self.settings.web_search, |on| on == OnUnsupported::Warn);
-        if searches_web && !is_warned {
+        let on_unsupported = choices.on_unsupported.or(self.settings.on_unsupported);
+        if searches_web && on_unsupported != Some(OnUnsupported::Warn) {
             return Err(Box::new(no_web_search(self.id())));
         }
         let left_out =

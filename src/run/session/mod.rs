@@ -84,6 +84,8 @@ pub(crate) async fn drive<F: Form>(
     };
     attempt.start_clock();
     let model = attempt.call.request.provider_options(engine).choices.model.as_deref();
+    let mut notes = attempt.call.request.notes(attempt.number, engine, F::ENGINE, base_env);
+    notes.extend(reading.notes);
     let mut refusals = Refusals::of(call, decided.program.binary(), model);
     let mut takes_waiting = true;
     let (reason, may_have_asked, ended) = loop {
@@ -97,7 +99,13 @@ pub(crate) async fn drive<F: Form>(
             takes_waiting,
         };
         let outcome = match in_time(attempt, F::ENGINE, sessions.begin(&asked)).await {
-            Ok(begun) => turn(attempt, &installed, begun, &reading, info).await,
+            Ok(begun) => {
+                let notes = match refusals.is_again() {
+                    true => Vec::new(),
+                    false => notes.clone(),
+                };
+                turn(attempt, &installed, begun, (reading.text_calls.clone(), notes), info).await
+            }
             Err(why) => Err(why),
         };
         match outcome {
@@ -124,14 +132,18 @@ pub(crate) async fn drive<F: Form>(
                 return Ok(Some(AttemptOutcome::FlagRefused(flag)));
             }
             Err(Unusable::Cancelled) => return Ok(Some(AttemptOutcome::Cancelled)),
-            Err(Unusable::Failed(error)) => match refusals.failed(&error) {
-                Some(warnings) if !attempt.call.sink.is_committed() => {
-                    for warning in warnings {
-                        attempt.warn(warning).await;
+            Err(Unusable::Failed(mut error)) => {
+                // A warning tells the beginning of its message alone.
+                attempt.call.sink.redactor().clean_error(&mut error);
+                match refusals.failed(&error) {
+                    Some(warnings) if !attempt.call.sink.is_committed() => {
+                        for warning in warnings {
+                            attempt.warn(warning).await;
+                        }
                     }
+                    _ => return Err(error),
                 }
-                _ => return Err(error),
-            },
+            }
             Err(Unusable::Left(_)) if is_auto => return Ok(None),
             Err(Unusable::Left(why)) => return Err(auto::refused(engine, F::ENGINE, why, None)),
             Err(Unusable::Vanished) => takes_waiting = false,
@@ -277,21 +289,17 @@ async fn in_time<T>(
     }
 }
 
-/// Runs a turn that was begun: reports its beginning and the session's facts, and drives its exchange.
+/// Runs a turn that was begun: reports its beginning, with `told` of the call and the session's facts, and drives its exchange.
 async fn turn<F: Form>(
     attempt: &CliAttempt<'_>,
     installed: &Installed,
     begun: Begun<F>,
-    reading: &Reading<'_>,
+    (text_calls, told): (TextCalls, Vec<Event>),
     info: &mut RunInfo,
 ) -> Result<AttemptOutcome, Unusable> {
     let engine_used = F::ENGINE;
     let CliCall {
-        engine,
-        request,
-        base_env,
-        sink,
-        ..
+        engine, request, sink, ..
     } = *attempt.call;
     let Begun {
         turn,
@@ -309,16 +317,15 @@ async fn turn<F: Form>(
     if let (Value::Object(fields), Value::Object(figures)) = (&mut fields, figures) {
         fields.extend(figures);
     }
-    let told = request.notes(attempt.number, engine, engine_used, base_env).into_iter();
     let opening = AttemptStart {
         message: match origin {
             Origin::Continued => "continued",
             Origin::Fresh | Origin::Spare => "started",
         },
         fields,
-        notes: told.chain(notes).chain(reading.notes.iter().cloned()).collect(),
+        notes: told.into_iter().chain(notes).collect(),
     };
-    let fold = Fold::new(request.call_ids.clone(), reading.text_calls.clone())
+    let fold = Fold::new(request.call_ids.clone(), text_calls)
         .with_own_tools(request.own_tools(engine))
         .with_listener(sink.has_listener());
     run_attempt(attempt.attempt(engine_used, sent, fold, opening), turn, info).await

@@ -26,6 +26,8 @@ pub(super) struct Refusals<'a, T> {
     other: Option<SessionCall<T>>,
     /// The names of those fields that were left out although the API has named none.
     suspects: Vec<&'static str>,
+    /// True once the call was refused: it is made once more.
+    is_again: bool,
 }
 
 impl<'a, T> Refusals<'a, T> {
@@ -47,8 +49,14 @@ impl<'a, T> Refusals<'a, T> {
             binary: binary.clone(),
             without,
             suspects: Vec::new(),
+            is_again: false,
             model,
         }
+    }
+
+    /// Returns whether the call is made once more: what is told once of it has been told.
+    pub fn is_again(&self) -> bool {
+        self.is_again
     }
 
     /// The call as it is to be made.
@@ -74,6 +82,7 @@ impl<'a, T> Refusals<'a, T> {
         if left_out.is_empty() {
             return None;
         }
+        self.is_again = true;
         self.without.extend(left_out.iter().map(|field| field.name));
         self.other = self.call.without(&self.without);
         let why = clip(&error.message, 160);

@@ -89,7 +89,7 @@ fn play(case: &str) -> String {
         let reading = sessions.entry(session.clone()).or_insert_with(|| {
             order.push(session.clone());
             Reading {
-                reader: CopilotTurnReader::new(&tools, &session, "m"),
+                reader: CopilotTurnReader::new(&tools, false, &session, "m"),
                 events: Vec::new(),
                 is_over: true,
                 has_failed: false,
@@ -102,7 +102,7 @@ fn play(case: &str) -> String {
                 continue;
             }
             SessionEvent::CallStarted { .. } if reading.is_over && !reading.has_failed => {
-                reading.reader = CopilotTurnReader::new(&tools, &session, "m");
+                reading.reader = CopilotTurnReader::new(&tools, false, &session, "m");
                 reading.is_over = false;
             }
             _ => {}
