@@ -253,11 +253,13 @@ memories = true
     ]);
     const model = create().bindTools([step]);
     const first = await ask(model, ["go"]);
-    const thread = [new HumanMessage("go"), first.message, result("c", "y".repeat(300_000))];
+    // It is told twice, and counts once: both together are more than `maxBuffer`.
+    const long = "y".repeat(6_000_000);
+    const thread = [new HumanMessage("go"), first.message, result("c", long)];
     const second = await ask(model, thread);
     await ask(model, [...thread, second.message, new HumanMessage("and?")]);
     expect(api.requests).toHaveLength(3);
-    expect(items(api.requests[2]?.body).at(-3)).toEqual(["result", "c", "y".repeat(300_000)]);
+    expect(items(api.requests[2]?.body).at(-3)).toEqual(["result", "c", long]);
   });
 
   it("tells a lite model its instructions once, also without tools", async () => {

@@ -14,6 +14,8 @@ import { lacks } from "../support/systems.mjs";
 
 const SERVER = fileURLToPath(new URL("../support/odd-app-server.mjs", import.meta.url));
 
+const step = { name: "step", schema: { type: "object" } };
+
 /** A provider over a server in this mood, and the lines it was sent. */
 function withServer(mood: string, more: object = {}) {
   const fakes = createFakes();
@@ -55,6 +57,100 @@ describe.skipIf(lacks("signals"))("a server that", () => {
     const methods = ["thread/resume", ...unsubscribed, "thread/start", "thread/inject_items", "turn/start"];
     expect(ours.map(({ method }) => method)).toEqual(methods);
     expect(ours.find(({ method }) => method === "thread/start")?.params.developerInstructions).toBe("Be brief.");
+  });
+
+  /** Conversations in this server, whose process has ended since. */
+  async function behindAnEnd(mood: string, more: object = {}) {
+    const { provider, sent } = withServer(mood, more);
+    const model = provider.bindTools([step]);
+    const [one, two] = [await ask(model, ["one"]), await ask(model, ["two"])];
+    process.kill(one.pid, "SIGKILL");
+    await gone(one.pid);
+    const before = sent().length;
+    const methods = () =>
+      sent()
+        .slice(before)
+        .flatMap(({ method }) => method ?? []);
+    return {
+      model,
+      one: [new HumanMessage("one"), one.message, new HumanMessage("and?")],
+      two: [new HumanMessage("two"), two.message, new HumanMessage("and?")],
+      /** What it was asked since then, without what a start needs. */
+      methods: () => methods().filter((method) => method.includes("/") && method !== "config/read"),
+      sent: () => sent().slice(before),
+    };
+  }
+  const INJECTED = ["thread/start", "thread/inject_items", "turn/start"];
+
+  it("writes nothing of a resumed thread has it told as a new one from then on, and what it gave is not forgotten", async () => {
+    const { model, one, two, methods, sent } = await behindAnEnd("resumes-writing-nothing");
+    const first = await ask(model, one);
+    expect(first.reply.content).toBe("ok");
+    expect((await ask(model, two)).reply.content).toBe("ok");
+    expect(methods()).toEqual(["thread/resume", "turn/start", ...INJECTED]);
+    process.kill(first.pid, "SIGKILL");
+    await gone(first.pid);
+    await ask(model, [...one, first.message, new HumanMessage("more?")]);
+    const said = sent().findLast(({ method }) => method === "thread/inject_items")?.params.items;
+    const roles = said.map(({ role }: { role: string }) => role);
+    expect(roles).toEqual(["user", "assistant", "user", "assistant", "user"]);
+  });
+
+  it("writes nothing of a resumed thread's call fails it once", async () => {
+    const { model, one, two, methods } = await behindAnEnd("resumes-writing-no-call", { idleTimeout: 2200 });
+    await expect(model.invoke(one)).rejects.toMatchObject({ code: "IDLE_TIMEOUT" });
+    await until(() => methods().includes("thread/delete"));
+    expect((await ask(model, one)).reply.content).toBe("ok");
+    expect((await ask(model, two)).reply.content).toBe("ok");
+    const failed = ["thread/resume", "turn/start", "turn/interrupt", "thread/delete"];
+    expect(methods()).toEqual([...failed, ...INJECTED, ...INJECTED]);
+  });
+
+  it("writes of a resumed thread's turn before it tells of it loses no call", async () => {
+    const { model, one } = await behindAnEnd("resumes-writing-early");
+    const { reply, run } = await ask(model, one);
+    expect([reply.toolCalls.map(({ id }) => id), run?.session]).toEqual([["a"], "restored"]);
+  });
+
+  it("is not interrupted in a resumed thread's turn that is over", async () => {
+    const { model, one, two, methods } = await behindAnEnd("resumes-writing-late");
+    const controller = new AbortController();
+    let pid = 0;
+    const run = async () => {
+      for await (const event of model.stream(one, { signal: controller.signal })) {
+        if (event.type === "start") pid = event.pid ?? 0;
+        if (event.type === "text_delta") controller.abort(new Error("enough"));
+      }
+    };
+    await expect(run()).rejects.toThrow("enough");
+    await until(() => methods().includes("thread/delete"));
+    expect(methods()).toEqual(["thread/resume", "turn/start", "thread/delete"]);
+    const controlled = new AbortController();
+    for await (const event of model.stream(two, { signal: controlled.signal }))
+      if (event.type === "start") {
+        expect(event.pid).toBe(pid);
+        break;
+      }
+  });
+
+  it("is given up before it has resumed a thread resumes it again under its id", async () => {
+    const { model, one, methods, sent } = await behindAnEnd("resumes-late");
+    const controller = new AbortController();
+    const given = model.invoke(one, { signal: controller.signal });
+    await until(() => methods().includes("thread/resume"));
+    controller.abort(new Error("enough"));
+    await expect(given).rejects.toThrow("enough");
+    expect((await ask(model, one)).reply.content).toBe("ok");
+    expect(methods()).toEqual(["thread/resume", "thread/delete", "thread/resume", "turn/start"]);
+    const ids = sent().flatMap(({ method, params }) => (method === "thread/resume" ? [params.threadId] : []));
+    expect(new Set(ids).size).toBe(1);
+  });
+
+  it("refuses to delete a resumed thread is told to forget it", async () => {
+    const { model, one, methods } = await behindAnEnd("resumes-undeleted", { keepAlive: 0 });
+    expect((await ask(model, one)).run?.session).toBe("restored");
+    await until(() => methods().includes("thread/unsubscribe"));
+    expect(methods()).toEqual(["thread/resume", "turn/start", "thread/delete", "thread/unsubscribe"]);
   });
 
   it("replaces the history makes the call fail", async () => {
@@ -147,7 +243,7 @@ describe.skipIf(lacks("signals"))("a server that", () => {
 
   it("asks for one result after the other gets each when it asks, and none before it has taken what follows them", async () => {
     const { provider, sent } = withServer("calls");
-    const model = provider.bindTools([{ name: "step", schema: { type: "object" } }]);
+    const model = provider.bindTools([step]);
     const first = await ask(model, ["go"]);
     expect(first.reply.toolCalls.map(({ id }) => id)).toEqual(["a", "b"]);
     const result = (id: string) => new ToolMessage({ tool_call_id: id, content: `of ${id}` });

@@ -17,6 +17,7 @@ import { createFakes } from "../support/fake.mjs";
 import { withCli } from "../support/harness.mjs";
 import { installed } from "../support/installed.mjs";
 import { ask } from "../support/live.mjs";
+import { until } from "../support/processes.mjs";
 
 const VERSIONS = process.env.TEST_ALL ? [LIVE_CODEX, OLDEST_LIVE_CODEX] : [LIVE_CODEX];
 
@@ -38,6 +39,7 @@ const ANSWERED = {
   "config/read": "v2/ConfigReadResponse",
   "thread/start": "v2/ThreadStartResponse",
   "thread/resume": "v2/ThreadResumeResponse",
+  "thread/delete": "v2/ThreadDeleteResponse",
 };
 /** The same of what is told, as far as it is read. */
 const TOLD = {
@@ -69,10 +71,11 @@ interface Line {
   result?: unknown;
 }
 
-/** The lines of a file, as JSON. */
+/** The lines of a file that are whole, as JSON. */
 const lines = (file: string): Line[] =>
   readFileSync(file, "utf8")
     .split("\n")
+    .slice(0, -1)
     .filter((line) => line !== "")
     .map((line) => JSON.parse(line));
 
@@ -167,16 +170,24 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
     onTestFinished(() => next.close());
     const model = next.bindTools(tools);
     const asked = [...thread, new SystemMessage("Briefer."), new HumanMessage("and?"), second.message];
-    const third = await ask(model, [...asked, new HumanMessage("more?")], { reasoning });
+    asked.push(new HumanMessage("more?"));
+    const third = await ask(model, asked, { reasoning });
     expect([third.reply.content, third.run?.session]).toEqual(["more", "restored"]);
     // An edited thread goes over as a history.
     const edited = [new SystemMessage("Be kind."), ...thread.slice(1)];
     await expect(model.invoke(edited)).rejects.toMatchObject({ category: "server" });
     const controller = new AbortController();
-    const pending = model.invoke(["never"], { signal: controller.signal });
+    // What was resumed ends while its process goes on.
+    const never = [...asked, third.message, new HumanMessage("never")];
+    const pending = model.invoke(never, { signal: controller.signal, reasoning });
     await api.waitForRequest(5);
     controller.abort(new Error("enough"));
     await expect(pending).rejects.toThrow("enough");
+    const end = version === OLDEST_LIVE_CODEX ? "thread/unsubscribe" : "thread/delete";
+    const ended = lines(`${sent}.${third.pid}`).findLast(({ method }) => method === end);
+    const answerOf = () => lines(`${told}.${third.pid}`).find(({ id, method }) => !method && id === ended?.id);
+    await until(() => answerOf() !== undefined);
+    expect(answerOf()).not.toHaveProperty("error");
     await next.close();
 
     const check = await schemas(codex, join(home, "schemas"));
@@ -208,10 +219,9 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
     expect(wrong).toEqual([]);
     // `getAuthStatus` would print the login's key (CODEX-LIVE pitfall 19): what is in no schema above is never sent, and no line has it.
     expect([...methods].filter((method) => !(method in SENT))).toEqual([]);
-    // What only a thread needs that was resumed, which takes the newest, and ends with the process.
-    const missing = version === OLDEST_LIVE_CODEX ? ["thread/resume", "thread/delete"] : ["thread/delete"];
-    const sends = [...methods].filter((method) => method !== "thread/delete");
-    expect(Object.keys(SENT).filter((method) => !sends.includes(method))).toEqual(missing);
+    // What only a thread needs that was resumed, which takes the newest.
+    const missing = version === OLDEST_LIVE_CODEX ? ["thread/resume", "thread/delete"] : [];
+    expect(Object.keys(SENT).filter((method) => !methods.has(method))).toEqual(missing);
     expect([...Object.keys(TOLD), "item/tool/call"].filter((method) => !seen.has(method))).toEqual([]);
   });
 });

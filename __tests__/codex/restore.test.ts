@@ -1,5 +1,5 @@
 /** codex live: a thread that no process has keeps its identity, so that the API finds in its cache what it was sent before. */
-import { existsSync, readdirSync, statSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
@@ -7,7 +7,8 @@ import { describe, expect, it } from "vitest";
 import { HERE } from "../clis/real.js";
 import { LIVE_CODEX } from "../support/clis.mjs";
 import { call, PIXEL, result, step, withCodex } from "../support/codex-live.mjs";
-import { ask, gone } from "../support/live.mjs";
+import { ask, gone, isAlive } from "../support/live.mjs";
+import { until } from "../support/processes.mjs";
 import { askElsewhere } from "../support/restore.mjs";
 import { lacks } from "../support/systems.mjs";
 
@@ -27,7 +28,8 @@ const TURNS = [
   { says: [pictured("c")], answers: [{ text: "Half way." }] },
   {
     says: [new SystemMessage("Be quick."), new HumanMessage("And now?")],
-    answers: [call("d", 4), { text: "Hm." }, call("e", 5)],
+    // Sealed reasoning without a summary, of which nothing is told in pieces.
+    answers: [{ reasoning: "", encrypted: "SEALED4==" }, call("d", 4), { text: "Hm." }, call("e", 5)],
   },
   {
     says: [result("d", ""), result("e", "took 5"), new HumanMessage("hurry")],
@@ -121,33 +123,60 @@ describe.skipIf(!HERE)("a thread that no process has", { timeout: 300_000 }, () 
     expect(keys.map((key) => keys.indexOf(key))).toEqual([0, 0, 2, 0]);
   });
 
-  it("is in a file that is the user's alone, as long as a session has it", async () => {
-    const { api, create, home } = await withCodex(LIVE_CODEX, (_: object, n: number) =>
-      n === 0 ? { text: "a secret" } : { output: [call("c", 1)] },
-    );
+  it("has two branches at once under two ids", async () => {
+    const { api, create } = await withCodex(LIVE_CODEX, ({ body }: { body: Body }) => ({
+      text: `re: ${JSON.stringify(body.input.at(-1)).match(/text":"(.*?)"/)?.[1]}`,
+    }));
     const provider = create();
-    const model = provider.bindTools([step]);
-    const first = await ask(model, ["1"]);
+    const first = await ask(provider, ["1"]);
     process.kill(first.pid, "SIGKILL");
     await gone(first.pid);
-    await ask(model, [new HumanMessage("1"), first.message, new HumanMessage("2")]);
+    const branch = (text: string) => ask(provider, [new HumanMessage("1"), first.message, new HumanMessage(text)]);
+    const branches = await Promise.all(["2", "another 2"].map(branch));
+    expect(branches.map(({ reply }) => reply.content)).toEqual(["re: 2", "re: another 2"]);
+    expect(branches.map(({ run }) => run?.session)).toEqual(["restored", "restored"]);
+    const [key, ...keys] = api.requests.map(({ body }) => body.prompt_cache_key);
+    expect(new Set(keys).size).toBe(2);
+    expect(keys).toContain(key);
+  });
+
+  it("is in a file that is the user's alone, as long as a session has it, and nowhere else", async () => {
+    let id = "";
     // Others may run here: the thread's id names its file.
-    const id = String(api.requests[0]?.body.prompt_cache_key);
-    const places = readdirSync(tmpdir())
-      .filter((name) => name.startsWith("deep-factor-"))
-      .map((name) => join(tmpdir(), name, "codex-home/sessions"));
     const mine = () =>
-      places.filter((place) => existsSync(place) && String(readdirSync(place, { recursive: true })).includes(id));
-    const [place = ""] = mine();
-    const [file = ""] = readdirSync(place, { recursive: true })
-      .map(String)
-      .filter((name) => name.includes(id));
-    if (!lacks("modes")) {
-      const modes = [join(place, file), dirname(join(place, file)), place].map((path) => statSync(path).mode & 0o777);
-      expect(modes).toEqual([0o600, 0o700, 0o700]);
-    }
-    expect(existsSync(join(home, ".codex/sessions"))).toBe(false);
-    await provider.close();
-    expect(mine()).toEqual([]);
+      readdirSync(tmpdir())
+        .filter((name) => name.startsWith("deep-factor-"))
+        .map((name) => join(tmpdir(), name, "codex-home/sessions"))
+        .filter((place) => existsSync(place))
+        .flatMap((place) => readdirSync(place, { recursive: true }).map((name) => [place, String(name)] as const))
+        .filter(([, name]) => name.includes(id));
+    const modes: number[][] = [];
+    const { create, home, options } = await withCodex(LIVE_CODEX, ({ body }: { body: Body }, n: number) => {
+      id = String(body.prompt_cache_key);
+      if (n === 0) return { text: "a secret" };
+      for (const [place, file] of mine()) {
+        const paths = [join(place, file), dirname(join(place, file)), place];
+        modes.push(paths.map((path) => statSync(path).mode & 0o777));
+      }
+      return { text: "another" };
+    });
+    // The user has codex's databases elsewhere.
+    const [users, others] = [join(home, "databases"), join(home, "more databases")];
+    mkdirSync(users);
+    mkdirSync(others);
+    const config = join(home, ".codex/config.toml");
+    writeFileSync(config, `sqlite_home = ${JSON.stringify(users)}\n${readFileSync(config, "utf8")}`);
+    const before = readdirSync(join(home, ".codex"));
+    const provider = create({ env: { ...options.env, CODEX_SQLITE_HOME: others }, keepAlive: 0 });
+    const first = await ask(provider, ["1"]);
+    process.kill(first.pid, "SIGKILL");
+    await gone(first.pid);
+    const second = await ask(provider, [new HumanMessage("1"), first.message, new HumanMessage("2")]);
+    expect(modes.length).toBe(1);
+    if (!lacks("modes")) expect(modes).toEqual([[0o600, 0o700, 0o700]]);
+    await until(() => mine().length === 0);
+    // The file has gone with its session, not with the process.
+    expect(isAlive(second.pid)).toBe(true);
+    expect([readdirSync(users), readdirSync(others), readdirSync(join(home, ".codex"))]).toEqual([[], [], before]);
   });
 });

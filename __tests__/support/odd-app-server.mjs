@@ -5,11 +5,14 @@
  * In flow the lines of a client, which are kept in the log; out flow the answers of a server in that mood. Everything it says is as
  * codex 0.169.0 says it (`__tests__/fixtures/codex-app-server`).
  */
-import { appendFileSync, existsSync } from "node:fs";
+import { appendFileSync, existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 
 const [, , mood = "", log = ""] = process.argv;
 let threadId = "";
+/** The thread that was resumed. */
+let resumed = "";
 let threads = 0;
 const turn = { id: "01a3", items: [], status: "inProgress", error: null };
 const say = (/** @type {object} */ message) => process.stdout.write(`${JSON.stringify(message)}\n`);
@@ -24,6 +27,68 @@ function reply() {
   tell("rawResponseItem/completed", { item });
   tell("rawResponse/completed", { responseId: "r", usage: { inputTokens: 1, outputTokens: 1, totalTokens: 2 } });
   tell("turn/completed", { turn: { ...turn, status: "completed" } });
+}
+
+/** Appends lines to the file of a thread that was resumed, as codex does. @param {{ type: string, payload: object }[]} lines */
+function write(...lines) {
+  const place = join(process.env.CODEX_HOME ?? "", "sessions");
+  const [file = ""] = readdirSync(place, { recursive: true }).filter((name) => String(name).includes(threadId));
+  const text = lines.map((line) => `${JSON.stringify({ timestamp: "2026-11-26T12:00:00.000Z", ...line })}\n`).join("");
+  appendFileSync(join(place, String(file)), text);
+}
+
+const metadata = { internal_chat_message_metadata_passthrough: { turn_id: turn.id } };
+const written = {
+  message: {
+    type: "response_item",
+    payload: {
+      type: "message",
+      id: "msg_1",
+      role: "assistant",
+      content: [{ type: "output_text", text: "ok" }],
+      ...metadata,
+    },
+  },
+  call: {
+    type: "response_item",
+    payload: { type: "function_call", id: "fc_1", call_id: "a", name: "step", arguments: "{}", ...metadata },
+  },
+  usage: {
+    type: "token_usage_record",
+    payload: { turn_id: turn.id, usage: { input_tokens: 1, output_tokens: 1, total_tokens: 2 } },
+  },
+  end: { type: "event_msg", payload: { type: "task_complete", turn_id: turn.id } },
+};
+const call = () =>
+  say({
+    method: "item/tool/call",
+    id: 0,
+    params: { threadId, turnId: turn.id, callId: "a", tool: "step", arguments: {} },
+  });
+const delta = () => tell("item/agentMessage/delta", { itemId: "msg_1", delta: "ok" });
+const told = () => tell("item/completed", { item: { type: "agentMessage", id: "msg_1", text: "ok" } });
+const complete = () => tell("turn/completed", { turn: { ...turn, status: "completed" } });
+
+/** What a server in this mood does in the turn of a thread that was resumed. @type {Record<string, () => void>} */
+const RESUMED = {
+  "resumes-writing-nothing": () => {
+    delta();
+    told();
+    complete();
+  },
+  "resumes-writing-no-call": call,
+  "resumes-writing-late": () => {
+    complete();
+    setTimeout(() => write(written.message), 50);
+  },
+};
+
+/** An answer of the model in a thread that was resumed. */
+function replyResumed() {
+  delta();
+  write(written.message, written.usage, written.end);
+  told();
+  complete();
 }
 
 /** What has been touched stays in memory. @type {Buffer[]} */
@@ -120,16 +185,39 @@ createInterface({ input: process.stdin }).on("line", (line) => {
         return say({ id, error: { code: -32600, message: "failed to load configuration: no such file" } });
       if (mood === "dies") process.exit(3);
       threads++;
-      threadId = mood.startsWith("resumes") ? `01a2183a-4acd-7610-b303-00000000000${threads}` : `01a2-${threads}`;
+      // No two servers give one id twice.
+      const own = `01a2183a-4acd-7610-b303-${String(process.pid).padStart(10, "0")}0${threads}`;
+      threadId = mood.startsWith("resumes") ? own : `01a2-${threads}`;
       return answer(id, { thread: { id: threadId }, model: "m", instructionSources: [] });
     }
     // "resumes" answers without a thread.
     case "thread/resume":
+      if (/late|undeleted|writing/.test(mood)) {
+        threadId = params.threadId;
+        resumed = threadId;
+        const opened = () => answer(id, { thread: { id: threadId }, model: "m", instructionSources: [] });
+        if (mood === "resumes-late") setTimeout(opened, 200);
+        else opened();
+        return;
+      }
       if (mood === "resumes-not") return say({ id, error: { code: -32603, message: "error resuming thread" } });
       return answer(id, mood === "resumes-another" ? { thread: { id: "01a2-9" }, instructionSources: [] } : {});
+    case "thread/delete":
+      if (mood === "resumes-undeleted") return say({ id, error: { code: -32603, message: "no such thread" } });
+      answer(id, {});
+      return say({ method: "thread/deleted", params: { threadId: params.threadId } });
     case "turn/start":
+      if (resumed === params.threadId && mood === "resumes-writing-early") {
+        write(written.call, written.usage);
+        answer(id, { turn });
+        return setTimeout(() => {
+          tell("turn/started", { turn });
+          call();
+        }, 50);
+      }
       answer(id, { turn });
       tell("turn/started", { turn });
+      if (resumed === params.threadId) return (RESUMED[mood] ?? replyResumed)();
       return (MOODS[mood] ?? reply)();
     case "thread/inject_items":
       if (mood !== "calls") return answer(id, {});

@@ -196,12 +196,14 @@ function toItem(item, number, index) {
     return made({ type: "web_search_call", id, status: "completed", action }, { action: undefined }, []);
   }
   if ("reasoning" in item) {
-    const summary = [{ type: "summary_text", text: item.reasoning }];
+    // Sealed reasoning may have no summary.
+    const summary = item.reasoning === "" ? [] : [{ type: "summary_text", text: item.reasoning }];
     const whole = { type: "reasoning", id: `rs_${suffix}`, summary, encrypted_content: item.encrypted ?? "SEALED" };
-    return made(whole, { summary: [] }, [
+    const deltas = summary.flatMap(({ text }) => [
       { type: "response.reasoning_summary_part.added", summary_index: 0, part: { type: "summary_text", text: "" } },
-      { type: "response.reasoning_summary_text.delta", summary_index: 0, delta: item.reasoning },
+      { type: "response.reasoning_summary_text.delta", summary_index: 0, delta: text },
     ]);
+    return made(whole, { summary: [] }, deltas);
   }
   const content =
     "refusal" in item

@@ -369,8 +369,14 @@ fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    io::Write::write_all(&mut options.open(path)?, content)?;
-    set_mode(path, 0o600)
+    let mut file = options.open(path)?;
+    let written = io::Write::write_all(&mut file, content).and_then(|()| set_mode(path, 0o600));
+    if written.is_err() {
+        drop(file);
+        // Nobody knows of a part of a file, and so nobody would remove it.
+        let _ = std::fs::remove_file(path);
+    }
+    written
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! has a turn whose calls are held open, for as long as it takes (CODEX-LIVE §2.3: 15 minutes were measured).
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -14,15 +14,50 @@ use tokio_util::task::TaskTracker;
 
 use super::inbound::ThreadEvent;
 use super::recall::ToldItem;
-use super::rollout::{LOOK, Rollout};
+use super::rollout::{LATE, LOOK, Rollout};
 use super::service::CodexService;
 use super::wire::ToolAnswer;
 use crate::live::hosted::Incoming;
 use crate::live::inbox::Inbox;
 use crate::live::session::Pulse;
 
-/// The time that an interrupted turn may take to confirm it: 1 to 11 ms were measured.
+/// The time that an interrupted turn may take to confirm it (1 to 11 ms were measured), and a thread to be deleted.
 const INTERRUPT: Duration = Duration::from_secs(1);
+
+/// The file of a thread that is resumed, and its id. They go in this order.
+#[derive(Debug)]
+pub struct Resumed {
+    pub rollout: Rollout,
+    pub taken: TakenId,
+}
+
+/// The id of a thread that is resumed. Nobody else can have it until this is dropped, and the server has forgotten the thread.
+#[derive(Debug)]
+pub struct TakenId {
+    service: Weak<CodexService>,
+    pub id: String,
+}
+
+impl TakenId {
+    /// Takes the id `id`, unless somebody has that thread.
+    pub async fn take(service: &Arc<CodexService>, id: &str) -> Option<TakenId> {
+        let is_taken = service.server.protocol().take(id).await;
+        let taken = is_taken.then(|| TakenId {
+            service: Arc::downgrade(service),
+            id: id.to_owned(),
+        });
+        // Of a thread that the server has closed by itself, the session may not have heard yet.
+        taken.filter(|_| !service.server.has_inbox(id))
+    }
+}
+
+impl Drop for TakenId {
+    fn drop(&mut self) {
+        if let Some(service) = self.service.upgrade() {
+            service.server.protocol().left(&self.id);
+        }
+    }
+}
 
 /// A thread of a server.
 #[derive(Debug)]
@@ -39,11 +74,13 @@ pub struct CodexThread {
     /// True if a turn was started of which nothing is known yet.
     pub is_starting: bool,
     /// The file of a thread that was resumed.
-    pub rollout: Option<Rollout>,
+    pub resumed: Option<Resumed>,
     /// The items that it was told with its file.
     pub told: Vec<ToldItem>,
-    /// The end of a turn, until what codex has written of it has been read.
-    over: Option<ThreadEvent>,
+    /// The end of a turn, until what codex has written of it has been read, and the time at which it came.
+    over: Option<(ThreadEvent, Instant)>,
+    /// The time since when the turn in progress has calls whose response has not ended, as far as that is known.
+    pub unended: Option<Instant>,
     /// The server's requests for results, by the call.
     requests: HashMap<String, Box<RawValue>>,
     /// Results that the server has not asked for yet: before 0.169 it asks for one after the other.
@@ -61,9 +98,10 @@ impl CodexThread {
             model,
             turn: None,
             is_starting: false,
-            rollout: None,
+            resumed: None,
             told: Vec::new(),
             over: None,
+            unended: None,
             requests: HashMap::new(),
             answers: HashMap::new(),
             tracker,
@@ -80,17 +118,45 @@ impl CodexThread {
         waits_behind_call: bool,
         silence: Duration,
     ) -> Result<Option<ThreadEvent>, Elapsed> {
-        let Some(rollout) = &mut self.rollout else {
+        let Some(Resumed { rollout, .. }) = &mut self.resumed else {
             let next = incoming.next(&mut self.inbox);
             return match waits_behind_call {
                 false => Ok(next.await),
                 true => tokio::time::timeout(silence, next).await,
             };
         };
-        let since = Instant::now();
+        let mut since = Instant::now();
         loop {
-            if let Some(event) = rollout.event().or_else(|| self.over.take()) {
-                return Ok(Some(event));
+            // Until the turn has begun, nobody knows what is of it.
+            if self.turn.is_some() {
+                if let Some(event) = rollout.event() {
+                    if matches!(event, ThreadEvent::ResponseCompleted { .. }) {
+                        self.unended = None;
+                    }
+                    return Ok(Some(event));
+                }
+                if rollout.has_lost() {
+                    return Ok(None);
+                }
+            }
+            if let Some((over, at)) = &self.over {
+                let whole = match over {
+                    ThreadEvent::TurnCompleted { turn, error: None, .. } => Some(turn),
+                    _ => None,
+                };
+                let is_missing = whole.is_some_and(|turn| !rollout.has_ended(turn));
+                if is_missing && at.elapsed() < LATE {
+                    tokio::time::sleep(LOOK).await;
+                    continue;
+                }
+                if let Some(turn) = whole.filter(|_| is_missing) {
+                    self.service.resumes_no_more();
+                    rollout.take_unwritten(turn);
+                    if let Some(event) = rollout.event() {
+                        return Ok(Some(event));
+                    }
+                }
+                return Ok(self.over.take().map(|(over, _)| over));
             }
             let next = incoming.next(&mut self.inbox);
             // Nobody tells that a response has ended which has calls.
@@ -102,13 +168,12 @@ impl CodexThread {
                     Err(elapsed) => return Err(elapsed),
                 },
             };
+            since = Instant::now();
             match next {
-                Some(ThreadEvent::ItemCompleted { item }) => rollout.is_told(item),
+                Some(ThreadEvent::ItemCompleted { item, text }) => rollout.is_told(item, text),
                 Some(over @ ThreadEvent::TurnCompleted { .. }) => {
-                    if let ThreadEvent::TurnCompleted { turn, error: None, .. } = &over {
-                        rollout.is_over(turn).await;
-                    }
-                    self.over = Some(over);
+                    rollout.is_over();
+                    self.over = Some((over, since));
                 }
                 next => return Ok(next),
             }
@@ -157,7 +222,7 @@ impl CodexThread {
             id,
             mut inbox,
             tracker,
-            rollout,
+            resumed,
             ..
         } = self;
         let service = Arc::downgrade(&service);
@@ -166,7 +231,7 @@ impl CodexThread {
                 && let Some(service) = service.upgrade()
             {
                 drop(service.interrupt(&id, &turn));
-                forget(&service, &id, rollout.is_some());
+                forget(&service, &id, resumed).await;
             }
         });
     }
@@ -187,6 +252,9 @@ impl CodexThread {
     /// new calls, while those of others in it continue.
     pub async fn close(mut self) {
         self.service.server.protocol().closing(&self.id);
+        if self.resumed.is_some() && self.unended.is_some_and(|since| since.elapsed() > LATE) {
+            self.service.resumes_no_more();
+        }
         if self.is_starting && self.turn.is_none() {
             // A thread that is forgotten now would ask the API all the same, unseen (CODEX-LIVE pitfall 18).
             match tokio::time::timeout(INTERRUPT, begun(&mut self.inbox)).await {
@@ -197,20 +265,27 @@ impl CodexThread {
                 }
             }
         }
-        if let Some(turn) = self.turn.take()
+        // A turn whose end has come already confirms nothing more.
+        if let Some(turn) = self.turn.take().filter(|_| self.over.is_none())
             && !self.interrupt(&turn).await
         {
             self.service.host().retire();
         }
-        forget(&self.service, &self.id, self.rollout.is_some());
+        forget(&self.service, &self.id, self.resumed).await;
     }
 }
 
-/// Makes the server forget the thread `id`, and what it has stored of one that was resumed.
-fn forget(service: &CodexService, id: &str, was_resumed: bool) {
-    match was_resumed {
-        true => service.delete(id),
-        false => service.unsubscribe(id),
+/// Makes the server forget the thread `id`, and what it has stored of one that was `resumed`, whose file goes then.
+pub async fn forget(service: &CodexService, id: &str, resumed: Option<Resumed>) {
+    let is_deleted = match &resumed {
+        Some(_) => {
+            let deleted = tokio::time::timeout(INTERRUPT, service.delete(id)).await;
+            matches!(deleted, Ok(Ok(Ok(_))))
+        }
+        None => false,
+    };
+    if !is_deleted {
+        service.unsubscribe(id);
     }
 }
 

@@ -23,6 +23,8 @@ const EMPTY: PrivateHome = PrivateHome {
     named: None,
     hides_folder: false,
 };
+/// The variable of the folder of codex's databases.
+const DATABASES: &str = "CODEX_SQLITE_HOME";
 /// The file of the catalog.
 const CATALOG: &str = "catalog.json";
 
@@ -31,7 +33,7 @@ const CATALOG: &str = "catalog.json";
 pub enum Home {
     /// A private home with links.
     Links,
-    /// The user's own home: the key ring finds the login by its path. Its AGENTS.md is sent.
+    /// The user's own home, but for databases and logs: the key ring finds the login by its path. Its AGENTS.md is sent.
     Users,
 }
 
@@ -45,6 +47,14 @@ pub fn prepare(line: &mut CommandLine, home: Home, with_config: bool, catalog: &
     });
     line.args.push(Arg::Text("-c".to_owned()));
     line.args.push(Arg::FileSetting("model_catalog_json", CATALOG));
+    // codex keeps the text of threads that it resumes in its databases: they go to the private folder, wherever the user has theirs. So do
+    // logs.
+    line.user_env.retain(|(name, _)| name != DATABASES);
+    line.set_env.push((DATABASES, EnvText::Folder(FOLDER)));
+    for setting in ["sqlite_home", "log_dir"] {
+        line.args.push(Arg::Text("-c".to_owned()));
+        line.args.push(Arg::FileSetting(setting, FOLDER));
+    }
     match home {
         Home::Links => {
             line.home = Some(PrivateHome {
@@ -53,14 +63,7 @@ pub fn prepare(line: &mut CommandLine, home: Home, with_config: bool, catalog: &
                 ..EMPTY
             });
         }
-        Home::Users => {
-            // The databases and logs go to the private folder all the same.
-            line.set_env.push(("CODEX_SQLITE_HOME", EnvText::Folder(FOLDER)));
-            for setting in ["sqlite_home", "log_dir"] {
-                line.args.push(Arg::Text("-c".to_owned()));
-                line.args.push(Arg::FileSetting(setting, FOLDER));
-            }
-        }
+        Home::Users => {}
     }
 }
 

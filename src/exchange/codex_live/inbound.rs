@@ -4,6 +4,7 @@
 //! ([`RateLimits`]). [`super::wire`] has the messages in the other direction.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,19 +21,21 @@ use dfp_model::message::Usage;
 #[derive(Debug, Default)]
 pub struct Codex {
     limits: Mutex<RateLimits>,
-    /// The threads in the server's memory.
-    threads: Mutex<HashMap<String, ThreadState>>,
-    /// Notified when a thread is closed.
-    closed: Notify,
+    /// The threads whose ids are in use.
+    threads: Mutex<HashMap<String, KnownThread>>,
+    /// Notified when an id is free again.
+    freed: Notify,
 }
 
-/// The state of a thread in the server's memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ThreadState {
-    /// A session has it.
-    Open,
-    /// The server was told to forget it.
-    Closing,
+/// A thread whose id is in use: the server has it in its memory, or somebody here has taken the id.
+#[derive(Debug, Default)]
+struct KnownThread {
+    /// True if its id was taken, for a file of the thread.
+    is_taken: bool,
+    /// True if the server has it in its memory.
+    is_loaded: bool,
+    /// True if it is to be forgotten.
+    is_closing: bool,
 }
 
 /// The time for which a thread may be closing: 3 ms were measured.
@@ -48,40 +51,68 @@ impl Codex {
         self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn threads(&self) -> MutexGuard<'_, HashMap<String, ThreadState>> {
+    fn threads(&self) -> MutexGuard<'_, HashMap<String, KnownThread>> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that the server has opened the thread `id`.
     pub fn opened(&self, id: &str) {
-        self.threads().insert(id.to_owned(), ThreadState::Open);
+        self.threads().entry(id.to_owned()).or_default().is_loaded = true;
     }
 
     /// Notes that the thread `id` is to be forgotten.
     pub fn closing(&self, id: &str) {
-        if let Some(state) = self.threads().get_mut(id) {
-            *state = ThreadState::Closing;
+        if let Some(thread) = self.threads().get_mut(id) {
+            thread.is_closing = true;
         }
     }
 
-    /// Waits until the thread `id` is not in the server's memory, and returns whether it is not: a session may have it, or its end
-    /// takes too long.
-    pub async fn is_away(&self, id: &str) -> bool {
-        let away = async {
+    /// Takes the id `id` for a thread that is to be resumed, as soon as one of this id is closed, and returns whether it could: somebody may
+    /// have the thread, or its end takes too long. Whoever has taken it gives it [back](Codex::left).
+    pub async fn take(&self, id: &str) -> bool {
+        let taken = async {
             loop {
-                let closed = self.closed.notified();
-                let mut closed = std::pin::pin!(closed);
-                // What closes from now on is not missed.
-                closed.as_mut().enable();
-                match self.threads().get(id) {
-                    None => return true,
-                    Some(ThreadState::Open) => return false,
-                    Some(ThreadState::Closing) => {}
+                let freed = self.freed.notified();
+                let mut freed = std::pin::pin!(freed);
+                // What is freed from now on is not missed.
+                freed.as_mut().enable();
+                match self.threads().entry(id.to_owned()) {
+                    Entry::Vacant(free) => {
+                        let thread = free.insert(KnownThread::default());
+                        thread.is_taken = true;
+                        return true;
+                    }
+                    Entry::Occupied(thread) if !thread.get().is_closing => return false,
+                    Entry::Occupied(_) => {}
                 }
-                closed.await;
+                freed.await;
             }
         };
-        tokio::time::timeout(CLOSING, away).await.unwrap_or(false)
+        tokio::time::timeout(CLOSING, taken).await.unwrap_or(false)
+    }
+
+    /// Gives back the id `id`, which was taken: no file has it any more.
+    pub fn left(&self, id: &str) {
+        self.changed(id, |thread| thread.is_taken = false);
+    }
+
+    /// Notes that the server has closed the thread `id`.
+    fn closed(&self, id: &str) {
+        self.changed(id, |thread| {
+            thread.is_loaded = false;
+            thread.is_closing = true;
+        });
+    }
+
+    fn changed(&self, id: &str, change: impl FnOnce(&mut KnownThread)) {
+        let mut threads = self.threads();
+        let Some(thread) = threads.get_mut(id) else { return };
+        change(thread);
+        if !thread.is_taken && !thread.is_loaded {
+            threads.remove(id);
+            drop(threads);
+            self.freed.notify_waiters();
+        }
     }
 }
 
@@ -92,16 +123,16 @@ impl Protocol for Codex {
 
     const SESSION: &'static str = "threadId";
 
+    /// The end of an item is told by the thread's other lines as well: one that is too long was of a result.
     fn matters(method: &str) -> bool {
-        KNOWN.contains(&method)
+        KNOWN.contains(&method) && method != "item/completed"
     }
 
     fn notification(&self, method: &str, params: &str) -> Option<(String, ThreadEvent)> {
         match read(method, params)? {
             Notice::Thread(thread, event) => {
                 if matches!(event, ThreadEvent::Closed) {
-                    self.threads().remove(&thread);
-                    self.closed.notify_waiters();
+                    self.closed(&thread);
                 }
                 Some((thread, event))
             }
@@ -200,9 +231,11 @@ pub enum ThreadEvent {
     },
     /// A message has begun, which may never come: a refusal begins one and leaves it empty.
     MessageStarted,
-    /// An item is complete, of which the server has told before.
+    /// A message or a piece of reasoning is complete, of which the server has told before.
     ItemCompleted {
         item: String,
+        /// The message; empty for reasoning.
+        text: String,
     },
     /// Something began that changes the history without the caller's knowledge.
     Compaction,
@@ -293,7 +326,10 @@ struct CompletedParams {
 
 #[derive(Deserialize)]
 struct CompletedItem {
+    r#type: String,
     id: String,
+    #[serde(default)]
+    text: String,
 }
 
 /// The fields of all notifications that matter.
@@ -363,10 +399,14 @@ pub fn read(method: &str, params: &str) -> Option<Notice> {
         return None;
     }
     if method == "item/completed" {
-        // A result may have megabytes.
-        let params: CompletedParams = serde_json::from_str(params).ok()?;
-        let event = ThreadEvent::ItemCompleted { item: params.item.id };
-        return Some(Notice::Thread(params.thread_id, event));
+        let CompletedParams { thread_id, item } = serde_json::from_str(params).ok()?;
+        // A result may have megabytes, which come as a raw item already.
+        let is_told_in_pieces = matches!(item.r#type.as_str(), "agentMessage" | "reasoning");
+        let event = ThreadEvent::ItemCompleted {
+            item: item.id,
+            text: item.text,
+        };
+        return is_told_in_pieces.then_some(Notice::Thread(thread_id, event));
     }
     let params: CodexParams = serde_json::from_str(params).ok()?;
     if let Some(limits) = params.rate_limits {

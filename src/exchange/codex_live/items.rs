@@ -6,6 +6,7 @@
 //! to `turn/start` (CODEX-LIVE pitfall 9).
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use serde_json::{Map, Value, json};
 
@@ -77,10 +78,10 @@ pub fn of_thread(
     let before = usize::from(instructions.is_some());
     let mut items: Vec<Value> = instructions.into_iter().chain(history.items).collect();
     let (mut from, mut end) = (0, 0);
-    for (begin, at) in history.replies {
+    for (its, at) in history.replies {
         let reply = recalled.get(&at)?;
-        let begin = begin + before;
-        end = begin + reply.items().len();
+        let begin = its.start + before;
+        end = its.end + before;
         let (in_thread, told) = reply.thread().unwrap_or_default();
         if in_thread == thread {
             name_told(&mut items[from..begin], told);
@@ -132,8 +133,9 @@ fn written<'a>(
         }
         match (&message.role, recalled.get(&at)) {
             (Role::Ai, Some(recalled)) => {
-                history.replies.push((history.items.len(), at));
+                let begin = history.items.len();
                 history.recall(message, recalled);
+                history.replies.push((begin..history.items.len(), at));
             }
             (Role::Ai, None) => history.answer(message),
             (Role::Tool, _) => history.result(message),
@@ -269,8 +271,8 @@ struct CodexHistory<'a> {
     /// The ids in use: each may be there once.
     used: HashSet<String>,
     made: usize,
-    /// Where the replies begin that came from codex itself: among the items, and among the messages.
-    replies: Vec<(usize, usize)>,
+    /// The places of the replies that came from codex itself: among the items, and among the messages.
+    replies: Vec<(Range<usize>, usize)>,
 }
 
 impl CodexHistory<'_> {

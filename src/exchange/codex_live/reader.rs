@@ -382,7 +382,7 @@ fn is_call(item: &Value, id: &str) -> bool {
 }
 
 /// Returns whether a message has any part that is text.
-fn has_texts(item: &Value) -> bool {
+pub fn has_texts(item: &Value) -> bool {
     let parts = item.get("content").and_then(Value::as_array);
     parts
         .into_iter()

@@ -183,8 +183,12 @@ fn unpack(json: &str) -> Option<RecalledItems> {
 pub struct Recall(pub KeptReplies);
 
 impl Recall {
-    /// Stores `recalled`, the reply to `thread`, which is its last message, in `scope`.
+    /// Stores `recalled`, the reply to `thread`, which is its last message, in `scope`. Items without the reply's words are not all of
+    /// its items, as codex may be unable to write what it gave: they would be the whole reply from then on.
     pub fn keep(&self, scope: &RecallScope, thread: &[&Message], recalled: &RecalledItems) {
+        if thread.last().is_none_or(|reply| !recalled.says(reply)) {
+            return;
+        }
         let mut chain = scope.chain();
         let Some(print) = thread.iter().map(|message| chain.push(message)).last() else {
             return;

@@ -3,29 +3,34 @@
 //! In: the id and the items of a thread that no process has. Out: a file where codex looks for its threads, and what codex appends to
 //! it. Of a resumed thread codex sends no raw events (0.169.0: `thread/resume` has no such parameter), but it writes each item as
 //! it comes, and behind each response what that has used, before it waits for the results of calls. So the raw events of such a thread
-//! are read here. Its other events come as always: an item of the model is handed out when the server has told that it is
-//! complete, behind its pieces.
+//! are read here. Its other events come as always: an item of the model that is told in pieces is handed out when the server has told
+//! that it is complete, behind its pieces. Lines that nobody has taken wait in the file.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::home;
 use super::inbound::ThreadEvent;
+use super::reader::has_texts;
 use super::wire::{CLIENT, DynamicTool};
 use crate::scratch;
 use dfp_model::message::Usage;
+use dfp_text::decode::lines::{Line, Lines};
 
 /// The time between two looks at the file while codex writes without telling: a response that ends behind calls.
 pub const LOOK: Duration = Duration::from_millis(5);
 /// The time that codex may take to write what it has told already.
-const LATE: Duration = Duration::from_secs(2);
+pub const LATE: Duration = Duration::from_secs(2);
+/// The bytes of lines that may wait here at once.
+const MOST_WAITING: usize = 64 << 20;
+/// The bytes that are read at once.
+const PIECE: usize = 64 << 10;
 
 /// The parts of a thread that is to be resumed.
 #[derive(Debug)]
@@ -58,24 +63,41 @@ pub fn is_thread_id(id: &str) -> bool {
 pub struct Rollout {
     path: PathBuf,
     file: File,
-    /// The beginning of a line whose rest has not come.
-    rest: Vec<u8>,
-    waiting: VecDeque<ThreadEvent>,
-    /// The ids of the model's items that the server has told to be complete.
-    told: HashSet<String>,
-    /// The turn whose end is in the file.
-    ended: Option<String>,
+    lines: Lines,
+    text: RolloutText,
+    /// The model's items that the server has told to be complete and codex has not written, by id; the text of a message.
+    told: Vec<(String, String)>,
     /// True if nothing more of the turn is to be told.
     is_over: bool,
 }
 
+/// What the lines tell that codex has written.
+#[derive(Debug, Default)]
+struct RolloutText {
+    /// The events that nobody has taken, and the lengths of their lines.
+    waiting: VecDeque<(ThreadEvent, usize)>,
+    /// The sum of those lengths.
+    waiting_bytes: usize,
+    /// The turn whose end is in the file.
+    ended: Option<String>,
+    /// True if a line was too long.
+    has_lost: bool,
+}
+
+/// A line of the file.
+#[derive(Serialize)]
+struct Written<'a> {
+    timestamp: &'a str,
+    r#type: &'a str,
+    payload: &'a Value,
+}
+
 impl Rollout {
-    /// Writes the file below `private`, the server's private folder.
+    /// Writes the file below `private`, the server's private folder. Blocks.
     ///
     /// # Errors
     /// The file can't be written, or there is one for this thread already.
     pub fn write(private: &Path, parts: &ThreadParts<'_>) -> io::Result<Rollout> {
-        let line = |kind: &str, payload: Value| json!({"timestamp": parts.time, "type": kind, "payload": payload});
         // With `history_mode`, each line would need a number.
         let meta = json!({
             "id": parts.id,
@@ -87,115 +109,168 @@ impl Rollout {
             "model_provider": parts.model_provider,
             "dynamic_tools": parts.tools,
         });
-        let mut lines = format!("{}\n", line("session_meta", meta));
-        for item in parts.items {
-            lines.push_str(&format!("{}\n", line("response_item", item.clone())));
+        let items = parts.items.iter().map(|item| ("response_item", item));
+        let mut lines = Vec::new();
+        for (kind, payload) in std::iter::once(("session_meta", &meta)).chain(items) {
+            let line = Written {
+                timestamp: parts.time,
+                r#type: kind,
+                payload,
+            };
+            serde_json::to_writer(&mut lines, &line)?;
+            lines.push(b'\n');
         }
         let (date, clock) = parts.time.split_once('T').unwrap_or((parts.time, ""));
         let clock = clock.get(..8).unwrap_or_default().replace(':', "-");
         let name = format!("rollout-{date}T{clock}-{}.jsonl", parts.id);
         let place: PathBuf = [home::FOLDER, "sessions"].into_iter().chain(date.split('-')).collect();
         let place = place.join(name);
-        scratch::write_below(private, &place, lines.as_bytes())?;
+        scratch::write_below(private, &place, &lines)?;
         let path = private.join(place);
-        let mut file = File::open(&path)?;
-        file.seek(SeekFrom::End(0))?;
-        Ok(Rollout {
-            path,
-            file,
-            rest: Vec::new(),
-            waiting: VecDeque::new(),
-            told: HashSet::new(),
-            ended: None,
-            is_over: false,
-        })
+        let file = File::open(&path).and_then(|mut file| file.seek(SeekFrom::End(0)).map(|_| file));
+        match file {
+            Ok(file) => Ok(Rollout {
+                path,
+                file,
+                lines: Lines::default(),
+                text: RolloutText::default(),
+                told: Vec::new(),
+                is_over: false,
+            }),
+            Err(error) => {
+                remove(&path);
+                Err(error)
+            }
+        }
     }
 
-    /// Notes that the server has told the model's item `id` to be complete.
-    pub fn is_told(&mut self, id: String) {
-        self.told.insert(id);
+    /// Notes that the server has told the model's item `id` to be complete: a message of `text`, or reasoning.
+    pub fn is_told(&mut self, id: String, text: String) {
+        self.told.push((id, text));
     }
 
     /// The next event that codex has written, if its time has come.
     pub fn event(&mut self) -> Option<ThreadEvent> {
         self.read();
-        let is_due = match self.waiting.front()? {
+        let is_due = match &self.text.waiting.front()?.0 {
             ThreadEvent::RawItem { item, .. } if is_told_in_pieces(item) => {
-                self.is_over || item["id"].as_str().is_some_and(|id| self.told.remove(id))
+                let is_untold = item["id"].as_str().is_some_and(|id| {
+                    let place = self.told.iter().position(|(told, _)| told == id);
+                    place.map(|place| self.told.remove(place)).is_none()
+                });
+                self.is_over || !is_untold
             }
             _ => true,
         };
-        is_due.then(|| self.waiting.pop_front()).flatten()
+        if !is_due {
+            return None;
+        }
+        let (event, bytes) = self.text.waiting.pop_front()?;
+        self.text.waiting_bytes -= bytes;
+        Some(event)
     }
 
-    /// Waits until all of the turn `turn` is written, which is over.
-    pub async fn is_over(&mut self, turn: &str) {
-        let since = Instant::now();
-        self.read();
-        while self.ended.as_deref() != Some(turn) && since.elapsed() < LATE {
-            tokio::time::sleep(LOOK).await;
-            self.read();
-        }
+    /// Notes that the turn is over: all that is written of it is due.
+    pub fn is_over(&mut self) {
         self.is_over = true;
+    }
+
+    /// Returns whether the end of the turn `turn` was read: it stands behind everything else of the turn.
+    pub fn has_ended(&self, turn: &str) -> bool {
+        self.text.ended.as_deref() == Some(turn)
+    }
+
+    /// Takes the messages that the server has told and codex has not written, as the items that it would have written of `turn`.
+    pub fn take_unwritten(&mut self, turn: &str) {
+        for (id, text) in self.told.drain(..).filter(|(_, text)| !text.is_empty()) {
+            let content = [json!({"type": "output_text", "text": text})];
+            let event = ThreadEvent::RawItem {
+                turn: turn.to_owned(),
+                item: json!({"type": "message", "role": "assistant", "id": id, "content": content}),
+            };
+            self.text.waiting.push_back((event, 0));
+        }
+    }
+
+    /// Returns whether a line was longer than can be taken.
+    pub fn has_lost(&self) -> bool {
+        self.text.has_lost
     }
 
     /// Notes that another turn begins.
     pub fn begins(&mut self) {
         self.is_over = false;
+        self.told.clear();
     }
 
-    /// Reads the lines that have come.
+    /// Reads the lines that have come, as far as there is room for them.
     fn read(&mut self) {
-        // What can't be read is missed by those who wait for it.
-        if !matches!(self.file.read_to_end(&mut self.rest), Ok(1..)) {
-            return;
-        }
-        let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
-            return;
-        };
-        let lines: Vec<u8> = self.rest.drain(..=end).collect();
-        for line in lines.split(|byte| *byte == b'\n') {
-            self.line(line);
+        let mut piece = [0; PIECE];
+        while self.text.waiting_bytes < MOST_WAITING {
+            let read = match self.file.read(&mut piece) {
+                Ok(read @ 1..) => read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                // What can't be read is missed by those who wait for it.
+                _ => return,
+            };
+            let Rollout { lines, text, .. } = self;
+            lines.push(&piece[..read], |line| text.push(line));
         }
     }
+}
 
-    fn line(&mut self, line: &[u8]) {
+impl RolloutText {
+    fn push(&mut self, line: Line<'_>) {
         #[derive(Deserialize)]
         struct RolloutLine {
             r#type: String,
             payload: Value,
         }
-        let Ok(RolloutLine { r#type: kind, payload }) = serde_json::from_slice(line) else {
+        let Line::Text { text: line, .. } = line else {
+            self.has_lost = true;
+            return;
+        };
+        let Ok(RolloutLine { r#type: kind, payload }) = serde_json::from_str(&line) else {
             return;
         };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        match kind.as_str() {
-            "response_item" => self.waiting.push_back(ThreadEvent::RawItem {
+        let event = match kind.as_str() {
+            "response_item" => ThreadEvent::RawItem {
                 turn: text(&payload["internal_chat_message_metadata_passthrough"]["turn_id"]),
                 item: payload,
-            }),
-            "token_usage_record" => self.waiting.push_back(ThreadEvent::ResponseCompleted {
+            },
+            "token_usage_record" => ThreadEvent::ResponseCompleted {
                 turn: text(&payload["turn_id"]),
                 usage: usage(&payload["usage"]),
-            }),
-            "event_msg" if payload["type"] == "task_complete" => self.ended = Some(text(&payload["turn_id"])),
-            _ => {}
-        }
+            },
+            "event_msg" if payload["type"] == "task_complete" => {
+                self.ended = Some(text(&payload["turn_id"]));
+                return;
+            }
+            _ => return,
+        };
+        self.waiting.push_back((event, line.len()));
+        self.waiting_bytes += line.len();
     }
 }
 
 impl Drop for Rollout {
     fn drop(&mut self) {
-        // A file that can't be removed here goes with the private folder.
-        let _ = std::fs::remove_file(&self.path);
+        remove(&self.path);
     }
 }
 
-/// Returns whether the server tells of `item` by pieces first, and then that it is complete.
+/// Removes the file at `path`. One that can't be removed here goes with the private folder.
+fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
+}
+
+/// Returns whether the server tells of `item` by pieces first, and then that it is complete. Sealed reasoning and a refusal have none.
 fn is_told_in_pieces(item: &Value) -> bool {
+    let has_any = |name: &str| item[name].as_array().is_some_and(|parts| !parts.is_empty());
     match item["type"].as_str() {
-        Some("message") => item["role"] == "assistant",
-        kind => kind == Some("reasoning"),
+        Some("message") => item["role"] == "assistant" && has_texts(item),
+        kind => kind == Some("reasoning") && (has_any("summary") || has_any("content")),
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -71,6 +72,8 @@ pub struct CodexService {
     models: Vec<String>,
     /// The levels of reasoning that they have by themselves, as far as that is known.
     efforts: HashMap<String, String>,
+    /// True if it has not written of a resumed thread what is needed here.
+    writes_too_little: AtomicBool,
     /// The settings that it does not take.
     refused: Mutex<Vec<String>>,
 }
@@ -159,6 +162,7 @@ impl CodexService {
             has_own_home: false,
             models: Vec::new(),
             efforts: HashMap::new(),
+            writes_too_little: AtomicBool::new(false),
             refused: Mutex::default(),
         })
     }
@@ -186,16 +190,26 @@ impl CodexService {
     }
 
     /// Makes the server forget the thread `thread`, which was resumed, and remove what it has stored of it.
-    pub fn delete(&self, thread: &str) {
-        drop(self.server.post("thread/delete", &ThreadDelete { thread_id: thread }));
+    pub fn delete(&self, thread: &str) -> Answering {
+        self.server.post("thread/delete", &ThreadDelete { thread_id: thread })
     }
 
     /// The private folder of a server that resumes threads as if it had always had them: one of a version of which that is known, and
-    /// whose home is a private one that it shares with this process.
+    /// whose home is a private one that it shares with this process. A newer version may write other lines than those that are known:
+    /// once that was [seen](CodexService::resumes_no_more), it resumes none.
     pub fn resumes(&self) -> Option<&Path> {
         let version = self.version.as_deref().and_then(numbers);
-        let folder = self.server.private_folder().filter(|_| self.has_own_home);
+        let writes_enough = !self.writes_too_little.load(Ordering::Relaxed);
+        let folder = self
+            .server
+            .private_folder()
+            .filter(|_| self.has_own_home && writes_enough);
         folder.filter(|_| version >= Some(OLDEST_RESUMING))
+    }
+
+    /// Notes that it has not written of a resumed thread what is needed here.
+    pub fn resumes_no_more(&self) {
+        self.writes_too_little.store(true, Ordering::Relaxed);
     }
 
     /// Asks the server for the list of its threads, which it can answer at once, to check that it answers.

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use self::opening::CodexOpened;
-use super::conversation::CodexThread;
+use self::opening::{CodexOpened, CodexOpening};
+use super::conversation::{CodexThread, forget};
 use super::form::Codex;
 use super::inbound::ThreadEvent;
 use super::items::{self, KnownCodexThread};
@@ -27,7 +28,7 @@ use crate::host::{Heartbeat, Host};
 use crate::live::hosted::{Incoming, Program, UNFIT, request_failed};
 use crate::live::session::{Pulse, Session, TurnInput};
 use crate::live::turn::{Report, TurnEnd};
-use crate::rpc::{Answering, RequestError};
+use crate::rpc::RequestError;
 use dfp_model::event::Event;
 
 /// The time for which a stream may be silent if no option sets it: codex's own limit.
@@ -70,8 +71,8 @@ pub struct CodexSession {
     silence: Duration,
     /// The thread, as soon as there is one.
     thread: Option<CodexThread>,
-    /// The pending answer for a thread that is being opened.
-    opening: Option<Answering>,
+    /// The thread that is being opened.
+    opening: Option<CodexOpening>,
     tracker: TaskTracker,
 }
 
@@ -118,8 +119,8 @@ impl CodexSession {
         self.has_chosen_effort |= effort.is_some();
         let thread = self.thread.as_mut().ok_or(RequestError::Gone)?;
         thread.is_starting = true;
-        if let Some(rollout) = &mut thread.rollout {
-            rollout.begins();
+        if let Some(resumed) = &mut thread.resumed {
+            resumed.rollout.begins();
         }
         let (server, thread_id) = (&thread.service.server, thread.id.as_str());
         let injected =
@@ -127,7 +128,7 @@ impl CodexSession {
         let start = CodexTurnStart {
             thread_id,
             input: [],
-            environments: thread.rollout.is_some().then_some([]),
+            environments: thread.resumed.is_some().then_some([]),
             effort: effort.as_deref(),
             output_schema: setup.output.as_ref(),
         };
@@ -190,6 +191,7 @@ impl CodexSession {
             let limits = self.service.server.protocol().limits();
             let step = match next {
                 Ok(Some(ThreadEvent::ToolCall { request, call })) => {
+                    thread.unended.get_or_insert_with(Instant::now);
                     thread.asked(call, request);
                     CodexTurnStep::More
                 }
@@ -210,6 +212,7 @@ impl CodexSession {
         };
         match step {
             CodexTurnStep::Reply => {
+                thread.unended = None;
                 let known = CodexReplyFacts {
                     recalled: reader.into_recalled(),
                     model: asked_model(&self.service, &self.setup),
@@ -233,15 +236,27 @@ impl CodexSession {
 
     /// Forgets the thread that is being opened, if there is one: it is opened for nobody.
     fn forget_opening(&mut self) {
-        let Some(answer) = self.opening.take() else { return };
+        let Some(CodexOpening { answer, resumed }) = self.opening.take() else {
+            return;
+        };
+        // A call that comes before the answer finds it so.
+        if let Some(resumed) = &resumed {
+            self.service.server.protocol().closing(&resumed.taken.id);
+        }
         // This wait must not keep the server alive.
         let service = Arc::downgrade(&self.service);
         self.tracker.spawn(async move {
-            if let Ok(Ok(answer)) = answer.await
+            let answer = answer.await;
+            if let Ok(Ok(answer)) = answer
                 && let Ok(opened) = serde_json::from_str::<CodexOpened>(answer.get())
                 && let Some(service) = service.upgrade()
             {
-                service.unsubscribe(&opened.thread.id);
+                let id = &opened.thread.id;
+                let resumed = resumed.filter(|resumed| resumed.taken.id == *id);
+                if resumed.is_some() {
+                    service.server.protocol().opened(id);
+                }
+                forget(&service, id, resumed).await;
             }
         });
     }

@@ -231,6 +231,32 @@ fn a_thread_that_codex_has_had_gets_its_id_and_those_of_its_items_back() {
     assert_eq!(in_threads([Some("T"), Some("T"), None]), None);
 }
 
+/// An API may give one id to several calls, of which the caller gets those alone that a tool can take.
+#[test]
+fn a_reply_is_as_long_as_what_is_told_of_it() {
+    let thread = messages(&json!([
+        {"type": "human", "content": "1"},
+        {"type": "ai", "content": "", "tool_calls": [{"id": "a", "name": "add", "args": {}}]},
+        {"type": "tool", "tool_call_id": "a", "content": "3"},
+        {"type": "ai", "content": "two"},
+        {"type": "human", "content": "2"},
+    ]));
+    let call =
+        |arguments: &str| json!({"type": "function_call", "call_id": "a", "name": "add", "arguments": arguments});
+    let said = json!({"type": "message", "role": "assistant", "id": "msg_two", "content": []});
+    let reply = |items: Vec<Value>, callers: &[&str]| {
+        let callers = callers.iter().map(|id| (*id).to_owned()).collect();
+        RecalledItems::new(items, callers).in_thread("T".to_owned(), Vec::new())
+    };
+    let recalled = HashMap::from([
+        (1, reply(vec![call("{}"), call("[1]"), call("[2]")], &["a"])),
+        (3, reply(vec![said], &[])),
+    ]);
+    let setup = Setup::new("S".to_owned(), false, None, &[]);
+    let known = of_thread(&thread, &setup, &recalled, &origin()).unwrap();
+    assert_eq!(ids(&known), ["-", "-", "-", "-", "msg_two"]);
+}
+
 #[test]
 fn calls_of_a_namespace_say_so() {
     let setup = setup().with_form(CodexForm::Namespace);

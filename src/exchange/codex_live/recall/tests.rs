@@ -112,6 +112,23 @@ fn a_reply_is_recalled_behind_the_same_beginning_alone() {
 }
 
 #[test]
+fn a_reply_whose_words_codex_could_not_write_is_not_recalled() {
+    let (recall, key) = (Recall::default(), own_key());
+    let answered = messages(&json!([
+        {"type": "human", "content": "go"},
+        {"type": "ai", "content": "Wait."},
+    ]));
+    let whole: Vec<&Message> = answered.iter().collect();
+    let said = json!({"type": "message", "content": [{"type": "output_text", "text": "Wait."}]});
+    for items in [vec![], vec![json!({"type": "reasoning"})]] {
+        recall.keep(&scope(&key), &whole, &RecalledItems::new(items, Vec::new()));
+        assert_eq!(places(&recall, &scope(&key), &answered), NOWHERE);
+    }
+    recall.keep(&scope(&key), &whole, &RecalledItems::new(vec![said], Vec::new()));
+    assert_eq!(places(&recall, &scope(&key), &answered), [1]);
+}
+
+#[test]
 fn no_other_conversation_gets_the_reasoning_of_one() {
     let (recall, thread) = (recall(), thread("go"));
     let home = [("CODEX_HOME", "/home/user/work")];

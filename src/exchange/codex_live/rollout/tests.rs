@@ -85,13 +85,14 @@ fn what_is_told_in_pieces_comes_behind_them() {
     let mut rollout = Rollout::write(private.path(), &parts(&[])).unwrap();
     let appended = |line: &str| append(private.path(), line);
     appended(&item(&json!({"type": "function_call_output", "id": "fco_1"})));
-    appended(&item(&json!({"type": "reasoning", "id": "rs_1"})));
+    let summary = json!([{"type": "summary_text", "text": "Hm."}]);
+    appended(&item(&json!({"type": "reasoning", "id": "rs_1", "summary": summary})));
     let call = item(&json!({"type": "function_call", "id": "fc_1"}));
     let (begin, end) = call.split_at(30);
     appended(begin);
     assert_eq!(next(&mut rollout).as_deref(), Some("t fco_1"));
     assert_eq!(next(&mut rollout), None);
-    rollout.is_told("rs_1".to_owned());
+    rollout.is_told("rs_1".to_owned(), String::new());
     assert_eq!(next(&mut rollout).as_deref(), Some("t rs_1"));
     assert_eq!(next(&mut rollout), None);
     appended(end);
@@ -103,26 +104,66 @@ fn what_is_told_in_pieces_comes_behind_them() {
     assert_eq!(next(&mut rollout), None);
 }
 
-#[tokio::test(start_paused = true)]
-async fn all_of_a_turn_is_due_at_its_end() {
+#[test]
+fn what_has_no_pieces_holds_nothing_up() {
     let private = tempfile::tempdir().unwrap();
     let mut rollout = Rollout::write(private.path(), &parts(&[])).unwrap();
+    let items = [
+        json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "SEALED"}),
+        json!({"type": "message", "role": "assistant", "id": "msg_1", "content": [{"type": "refusal", "refusal": "no"}]}),
+        json!({"type": "function_call", "id": "fc_1"}),
+        json!({"type": "reasoning", "id": "rs_2", "summary": [{"type": "summary_text", "text": "Hm."}]}),
+    ];
+    items.iter().for_each(|it| append(private.path(), &item(it)));
+    let come: Vec<String> = std::iter::from_fn(|| next(&mut rollout)).collect();
+    assert_eq!(come, ["t rs_1", "t msg_1", "t fc_1"]);
+    // Of an item without an id nobody can tell.
+    rollout.is_told("rs_2".to_owned(), String::new());
+    assert_eq!(next(&mut rollout).as_deref(), Some("t rs_2"));
     append(
         private.path(),
-        &item(&json!({"type": "message", "role": "assistant", "id": "msg_1"})),
+        &item(&json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]})),
     );
+    assert!(matches!(rollout.event(), Some(ThreadEvent::RawItem { .. })));
+}
+
+#[test]
+fn no_more_is_read_than_there_is_room_for() {
+    let private = tempfile::tempdir().unwrap();
+    let mut rollout = Rollout::write(private.path(), &parts(&[])).unwrap();
+    let call = item(&json!({"type": "function_call", "id": "fc_1"}));
+    append(private.path(), &call);
+    rollout.text.waiting_bytes = MOST_WAITING;
+    assert_eq!(next(&mut rollout), None);
+    // What was not read stays in the file.
+    rollout.text.waiting_bytes = 0;
+    assert_eq!(next(&mut rollout).as_deref(), Some("t fc_1"));
+    assert_eq!((rollout.text.waiting_bytes, rollout.has_lost()), (0, false));
+    rollout.lines = Lines::with_limit(call.len());
+    append(private.path(), &format!("{}\n{call}", "x".repeat(200)));
+    assert_eq!(next(&mut rollout).as_deref(), Some("t fc_1"));
+    assert!(rollout.has_lost());
+}
+
+#[test]
+fn all_of_a_turn_is_due_at_its_end() {
+    let private = tempfile::tempdir().unwrap();
+    let mut rollout = Rollout::write(private.path(), &parts(&[])).unwrap();
+    let content = json!([{"type": "output_text", "text": "ok"}]);
+    let message = json!({"type": "message", "role": "assistant", "id": "msg_1", "content": content});
+    append(private.path(), &item(&message));
     let end = json!({"type": "event_msg", "payload": {"type": "task_complete", "turn_id": "t"}});
     append(private.path(), &format!("{end}\n"));
     assert_eq!(next(&mut rollout), None);
-    let began = Instant::now();
-    rollout.is_over("t").await;
-    assert_eq!(
-        (next(&mut rollout).as_deref(), began.elapsed()),
-        (Some("t msg_1"), Duration::ZERO)
-    );
-    // A turn whose end is never written is not waited for.
-    rollout.is_over("u").await;
-    assert!(began.elapsed() >= LATE);
+    assert!(rollout.has_ended("t") && !rollout.has_ended("u"));
+    rollout.is_told("another".to_owned(), String::new());
+    rollout.is_over();
+    assert_eq!(next(&mut rollout).as_deref(), Some("t msg_1"));
+    // What was told of a turn is of no use in another.
+    rollout.begins();
+    assert!(rollout.told.is_empty());
+    append(private.path(), &item(&message));
+    assert_eq!(next(&mut rollout), None);
 }
 
 #[test]
@@ -136,4 +177,23 @@ fn only_an_id_of_codexs_becomes_a_name() {
     ] {
         assert!(!is_thread_id(other), "{other}");
     }
+}
+
+#[test]
+fn a_message_that_was_told_and_never_written_is_taken_as_it_was_told() {
+    let private = tempfile::tempdir().unwrap();
+    let mut rollout = Rollout::write(private.path(), &parts(&[])).unwrap();
+    let message = |id: &str| json!({"type": "message", "role": "assistant", "id": id, "content": [{"type": "output_text", "text": "ok"}]});
+    append(private.path(), &item(&message("msg_1")));
+    for (id, text) in [("msg_1", "ok"), ("rs_1", ""), ("msg_2", "ok")] {
+        rollout.is_told(id.to_owned(), text.to_owned());
+    }
+    rollout.is_over();
+    assert_eq!(next(&mut rollout).as_deref(), Some("t msg_1"));
+    rollout.take_unwritten("t");
+    match rollout.event() {
+        Some(ThreadEvent::RawItem { turn, item }) => assert_eq!((turn.as_str(), item), ("t", message("msg_2"))),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(next(&mut rollout), None);
 }

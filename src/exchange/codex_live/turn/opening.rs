@@ -10,14 +10,15 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{CodexInput, CodexReplyFacts, CodexSession};
-use crate::codex_live::conversation::CodexThread;
+use crate::codex_live::conversation::{CodexThread, Resumed, TakenId};
 use crate::codex_live::items::{self, KnownCodexThread};
 use crate::codex_live::rollout::{self, Rollout, ThreadParts};
+use crate::codex_live::service::CodexService;
 use crate::codex_live::settings::refused_setting;
-use crate::codex_live::wire::{ThreadResume, ThreadStart};
+use crate::codex_live::wire::{DynamicTool, ThreadResume, ThreadStart};
 use crate::live::turn::{Report, TurnEnd};
-use crate::rpc::RequestError;
 use crate::rpc::message::RpcError;
+use crate::rpc::{Answering, RequestError};
 use dfp_model::event::Event;
 use dfp_model::time::iso;
 use dfp_process::activity::now_ms;
@@ -48,8 +49,11 @@ impl CodexSession {
                 model_provider: service.config.thread_provider(),
                 dynamic_tools: &tools,
             };
-            let answer = self.opening.insert(service.server.post("thread/start", &start));
-            let answer = service.server.answer(answer).await;
+            let opening = self.opening.insert(CodexOpening {
+                answer: service.server.post("thread/start", &start),
+                resumed: None,
+            });
+            let answer = service.server.answer(&mut opening.answer).await;
             if !matches!(answer, Err(RequestError::Unanswered(_))) {
                 self.opening = None;
             }
@@ -82,11 +86,14 @@ impl CodexSession {
         let Some(known) = known else {
             return self.open(report).await.map(|()| items);
         };
-        if let Some((rollout, answer)) = self.resume(&known).await {
+        let known = Arc::new(known);
+        let resumed = self.resume(&known).await;
+        let known = Arc::unwrap_or_clone(known);
+        if let Some((resumed, answer)) = resumed {
             self.opened(&answer, report).await?;
             if let Some(thread) = &mut self.thread {
                 thread.told = known.told;
-                thread.rollout = Some(rollout);
+                thread.resumed = Some(resumed);
             }
             return Ok(items);
         }
@@ -97,22 +104,11 @@ impl CodexSession {
     }
 
     /// Has the server resume `known`; `None` if it can't, for whatever reason.
-    async fn resume(&mut self, known: &KnownCodexThread) -> Option<(Rollout, Box<RawValue>)> {
+    async fn resume(&mut self, known: &Arc<KnownCodexThread>) -> Option<(Resumed, Box<RawValue>)> {
         let (service, setup) = (Arc::clone(&self.service), Arc::clone(&self.setup));
-        let private = service.resumes().filter(|_| rollout::is_thread_id(&known.id))?;
-        if !service.server.protocol().is_away(&known.id).await {
-            return None;
-        }
-        let parts = ThreadParts {
-            id: &known.id,
-            items: &known.items,
-            tools: &setup.dynamic_tools(),
-            cwd: &service.folder,
-            version: service.version.as_deref().unwrap_or_default(),
-            model_provider: service.config.provider_name(),
-            time: &iso(now_ms()),
-        };
-        let rollout = Rollout::write(private, &parts).ok()?;
+        service.resumes().filter(|_| rollout::is_thread_id(&known.id))?;
+        let taken = TakenId::take(&service, &known.id).await?;
+        let resumed = written(Arc::clone(&service), setup.dynamic_tools(), Arc::clone(known), taken).await?;
         let mut settings = service
             .config
             .thread_settings(self.silence, setup.namespace(), setup.searches_web);
@@ -131,18 +127,23 @@ impl CodexSession {
             model: setup.model.as_deref(),
             model_provider: service.config.thread_provider(),
         };
-        let answer = self.opening.insert(service.server.post("thread/resume", &resume));
-        let answer = service.server.answer(answer).await;
-        if !matches!(answer, Err(RequestError::Unanswered(_))) {
-            self.opening = None;
+        let opening = self.opening.insert(CodexOpening {
+            answer: service.server.post("thread/resume", &resume),
+            resumed: Some(resumed),
+        });
+        let answer = service.server.answer(&mut opening.answer).await;
+        if matches!(answer, Err(RequestError::Unanswered(_))) {
+            self.forget_opening();
+            return None;
         }
+        let resumed = self.opening.take()?.resumed?;
         let answer = answer.ok()?;
         let opened: CodexOpened = serde_json::from_str(answer.get()).ok()?;
         if opened.thread.id != known.id {
             service.unsubscribe(&opened.thread.id);
             return None;
         }
-        Some((rollout, answer))
+        Some((resumed, answer))
     }
 
     async fn opened(&mut self, answer: &RawValue, report: &Report) -> Result<(), TurnEnd<CodexReplyFacts>> {
@@ -163,16 +164,49 @@ impl CodexSession {
             }]);
         }
         let tracker = self.tracker.clone();
-        service.server.protocol().opened(&id);
         let thread = CodexThread::new(service, id, model, tracker);
         if thread.inbox.is_second() {
             // The thread is sent nothing: it belongs to another call, and continues as it is.
             let error = RpcError::of("codex opened a thread with the id of one that is open");
             return Err(self.not_started(RequestError::Refused(error), report).await);
         }
+        thread.service.server.protocol().opened(&thread.id);
         self.thread = Some(thread);
         Ok(())
     }
+}
+
+/// Writes the file of the thread `known`, whose id was `taken`. It may have many megabytes, so it is written on the pool for blocking
+/// work; if nobody waits for it any more, it goes as soon as it is whole, and the id behind it.
+async fn written(
+    service: Arc<CodexService>,
+    tools: Vec<DynamicTool>,
+    known: Arc<KnownCodexThread>,
+    taken: TakenId,
+) -> Option<Resumed> {
+    let write = move || {
+        let parts = ThreadParts {
+            id: &known.id,
+            items: &known.items,
+            tools: &tools,
+            cwd: &service.folder,
+            version: service.version.as_deref().unwrap_or_default(),
+            model_provider: service.config.provider_name(),
+            time: &iso(now_ms()),
+        };
+        let rollout = Rollout::write(service.resumes()?, &parts).ok()?;
+        Some(Resumed { rollout, taken })
+    };
+    tokio::task::spawn_blocking(write).await.ok()?
+}
+
+/// A thread that is being opened.
+#[derive(Debug)]
+pub(super) struct CodexOpening {
+    /// The answer that is to come.
+    pub answer: Answering,
+    /// The file of a thread that is resumed.
+    pub resumed: Option<Resumed>,
 }
 
 /// The answer to `thread/start`.

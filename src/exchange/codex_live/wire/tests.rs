@@ -4,7 +4,8 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::codex_live::inbound::{LimitWindow, Notice, RateLimits, ThreadEvent, asked, read};
+use crate::codex_live::inbound::{Codex, LimitWindow, Notice, RateLimits, ThreadEvent, asked, read};
+use crate::rpc::Protocol;
 use crate::rpc::message::{self, Message, answer, notification, refusal};
 
 fn request(id: u64, method: &str, params: &impl Serialize) -> String {
@@ -201,4 +202,57 @@ fn the_accounts_limits_are_its_windows_the_fullest_last() {
     );
     let names: Vec<_> = limits.windows.iter().map(LimitWindow::name).collect();
     assert_eq!(names, [Some("five_hour".to_owned()), Some("seven_day".to_owned())]);
+}
+
+/// A result comes as a raw item, and a second time when its call is complete: it must not count twice.
+#[test]
+fn only_what_is_told_in_pieces_is_told_to_be_complete() {
+    let completed = |kind: &str| {
+        let item = json!({"type": kind, "id": "i", "contentItems": [{"type": "inputText", "text": "long"}]});
+        let params = json!({"threadId": "t", "turnId": "u", "item": item, "completedAtMs": 1});
+        match read("item/completed", &params.to_string()) {
+            Some(Notice::Thread(_, ThreadEvent::ItemCompleted { item, .. })) => Some(item),
+            None => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    let told = [
+        "agentMessage",
+        "reasoning",
+        "dynamicToolCall",
+        "userMessage",
+        "webSearch",
+    ]
+    .map(completed);
+    assert_eq!(told.map(|item| item.is_some()), [true, true, false, false, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_is_had_by_one_thread_until_its_file_is_gone_and_the_server_has_forgotten_it() {
+    let codex = Codex::default();
+    let closed = |codex: &Codex| drop(codex.notification("thread/closed", r#"{"threadId":"t"}"#));
+    assert!(codex.take("t").await && !codex.take("t").await);
+    // Nothing came of it.
+    codex.left("t");
+    assert!(codex.take("t").await);
+    codex.opened("t");
+    assert!(!codex.take("t").await);
+    codex.closing("t");
+    closed(&codex);
+    // The file is still there.
+    assert!(!codex.take("t").await);
+    let (taken, ()) = tokio::join!(codex.take("t"), async { codex.left("t") });
+    assert!(taken);
+    codex.opened("t");
+    codex.closing("t");
+    codex.left("t");
+    // The server still has it.
+    assert!(!codex.take("t").await);
+    let (taken, ()) = tokio::join!(codex.take("t"), async { closed(&codex) });
+    assert!(taken);
+    // One that was not resumed has no file.
+    codex.opened("u");
+    assert!(!codex.take("u").await);
+    drop(codex.notification("thread/deleted", r#"{"threadId":"u"}"#));
+    assert!(codex.take("u").await);
 }
