@@ -20,8 +20,8 @@ use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{Event, Reply};
 use dfp_model::message::reasoning::Returned;
 use dfp_model::message::{Content, Message, MessageFields, Role, ToolCall, ToolResult};
-use dfp_run::model::{CallDelivery, Model};
 use dfp_run::request::Request;
+use dfp_run::{CallDelivery, Model};
 use dfp_run::{Ended, LogRecord, Run};
 
 /// The way in which a provider delivers an agent's tool calls: the option `toolCalls`.

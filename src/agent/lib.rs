@@ -88,7 +88,7 @@ impl Agent {
     }
 
     /// Begins the run and returns at once. Must be called inside the runtime. `models` are the models of the spec's agents, in their order;
-    /// `env` as for [`dfp_run::model::ProviderObject::start`]. A run that is `cancelled` before it begins asks no model.
+    /// `env` as for [`dfp_run::ProviderObject::start`]. A run that is `cancelled` before it begins asks no model.
     ///
     /// # Errors
     /// `INTERNAL`: the number of models is not the number of agents.

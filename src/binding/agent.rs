@@ -11,7 +11,7 @@ use super::outcome;
 use dfp_agent::{Agent, AgentRun, Conversation};
 use dfp_model::error::ProviderError;
 use dfp_model::message::well_formed;
-use dfp_run::model::Model;
+use dfp_run::Model;
 
 /// A model that an agent can talk to. A provider makes its own by `model()`.
 #[napi]

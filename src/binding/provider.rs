@@ -16,9 +16,9 @@ use dfp_health::{Check, Checkable};
 use dfp_model::error::ProviderError;
 use dfp_model::message::well_formed;
 use dfp_model::thread::{Shelf, Thread, Unfit};
+use dfp_run::Model;
 use dfp_run::api::ApiEngine;
 use dfp_run::commands::execute_file;
-use dfp_run::model::Model;
 use dfp_run::request::EncodedRequest;
 use dfp_run::{Ended, Engine, LogBatch, Run};
 

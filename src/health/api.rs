@@ -11,8 +11,7 @@ use super::{Check, Checkable, Level, Login, Problem, Report, SignedInBy, Timings
 use dfp_model::error::{Category, ProviderError};
 use dfp_process::Vars;
 use dfp_provider::LoginKind;
-use dfp_run::api::ApiEngine;
-use dfp_run::api::probe::{Prepared, Probe};
+use dfp_run::api::{ApiEngine, Prepared, Probe};
 
 impl Checkable for ApiEngine {
     fn check(self: Arc<Self>, level: Level, env: Option<Vars>) -> Result<Check, Box<ProviderError>> {

@@ -26,10 +26,10 @@ use dfp_provider::classify;
 use dfp_provider::tool_form;
 use dfp_provider::{LoginCheck, LoginKind};
 use dfp_run::commands;
-use dfp_run::model::{Model as _, ProviderObject};
 use dfp_run::request::{CallOptions, Request};
 use dfp_run::user_settings;
 use dfp_run::{Ended, Engine, Run};
+use dfp_run::{Model as _, ProviderObject};
 use dfp_text::redact::plain;
 use report::Finding;
 

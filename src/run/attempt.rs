@@ -13,10 +13,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{local_offset_min, millis as ms};
-use super::record::Level;
+use super::record::{Level, Sink};
 use super::reply_check::{Checks, RejectedReply};
-use super::sink::Sink;
+use super::retry_loop::{local_offset_min, millis as ms};
 use dfp_exchange::{Ended, Evidence, Exchange, OnVerdict, StopReason, Unusable};
 use dfp_model::budget::PlanWindow;
 use dfp_model::budget::Used;

@@ -6,10 +6,10 @@ use std::ops::Deref;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use super::admission::UsedUp;
 use super::lifecycle::Lifecycle;
 use super::programs::{NotFound, Program, Programs};
 use super::record;
+use super::retry_loop::UsedUp;
 use dfp_exchange::installed::Binary;
 use dfp_exchange::print::{NotStarted, Surroundings};
 use dfp_model::error::{Code, Problem, ProviderError};

@@ -6,15 +6,14 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{Plan, Waiting};
 use super::attempt::{Attempt, AttemptOutcome, AttemptStart, CallLimits};
 use super::base::Base;
 use super::cli_request::{CliRequest, UNFIT, emulated};
 use super::engine::Engine;
+use super::record::Sink;
 use super::reply_check::RejectedReply;
-use super::retry_loop::RetryableCall;
+use super::retry_loop::{Plan, RetryableCall, Waiting};
 use super::session::forms::EngineCall;
-use super::sink::Sink;
 use super::{capabilities, commands};
 use dfp_exchange::installed::Binary;
 use dfp_model::error::{Code, ProviderError};

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
 
 use super::base::Base;
-use super::callbacks::ToolServer;
 use super::choices::{self, Chosen};
+use super::print::ToolServer;
 use super::reply_check::{Checks, RejectedReply};
 use super::request::{self, CallOptions, Checked, Request};
 use super::structured::{self, FitsSchema};

@@ -299,7 +299,7 @@ fn program_failed(name: &str, limits: ProcessLimits, output: &Output) -> Provide
             signal: exit.signal.as_deref(),
             stderr_text: Some(&exit.stderr),
             now_ms: dfp_process::activity::now_ms(),
-            local_offset_min: crate::admission::local_offset_min(),
+            local_offset_min: crate::retry_loop::local_offset_min(),
             ..FailureFacts::default()
         })
         .into_error(name),

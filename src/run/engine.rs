@@ -12,15 +12,15 @@ use super::auto::EngineUse;
 use super::base::Base;
 use super::cli_attempt::{CallByEngines, Dropped};
 use super::cli_request::CliRequest;
-use super::lifecycle::{CallHandles, Lifecycle};
-use super::lifecycle::{Ended, Run};
-use super::model::{self, CallDelivery, KnownModels, Model, ProviderObject, Work};
+use super::lifecycle::{
+    self, CallDelivery, CallHandles, Ended, KnownModels, Lifecycle, Model, ProviderObject, Run, Work,
+};
+use super::record::{self, Sink};
 use super::request::{EncodedRequest, Request};
 use super::session::ahead::NextCallJson;
 use super::session::forms;
 use super::session::forms::{EngineCall, KeptEngine};
-use super::sink::Sink;
-use super::{commands, record, retry_loop};
+use super::{commands, retry_loop};
 use dfp_exchange::bridge;
 use dfp_exchange::bridge::{BridgeOptions, ToolCallRequest};
 use dfp_model::error::{Code, ProviderError};
@@ -126,7 +126,7 @@ impl Engine {
         };
         let listed = self.lifecycle.closing.run_until_cancelled(in_time).await;
         self.closed().map_or(Ok(()), Err)?;
-        let listed = listed.unwrap_or_else(|| Err(model::not_listed(self.id(), "the provider was closed")))?;
+        let listed = listed.unwrap_or_else(|| Err(lifecycle::not_listed(self.id(), "the provider was closed")))?;
         self.known_models.keep(&listed);
         Ok(listed)
     }
@@ -373,7 +373,7 @@ async fn first_list(engine: &Engine, env: &Arc<Vars>) -> Result<Vec<ListedModel>
         }
     }
     let why = why.unwrap_or_else(|| "its CLI has no way to tell them".to_owned());
-    Err(model::not_listed(engine.id(), &why))
+    Err(lifecycle::not_listed(engine.id(), &why))
 }
 
 /// Starts a process for the next call, or as many as `spares` says, and waits until they have answered. `known` is JSON that

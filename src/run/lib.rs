@@ -9,12 +9,10 @@
 //! ends, and once more if the reply does not fit, `cli_attempt` asks the engines of the call, and `attempt` drives the exchange of any of
 //! them. [`commands`] run beside the calls.
 
-mod admission;
 pub mod api;
 mod attempt;
 mod auto;
 mod base;
-mod callbacks;
 mod capabilities;
 mod choices;
 mod cli_attempt;
@@ -23,8 +21,6 @@ pub mod commands;
 mod engine;
 pub mod ledger;
 mod lifecycle;
-mod live_support;
-pub mod model;
 mod print;
 mod programs;
 pub mod record;
@@ -32,11 +28,10 @@ mod reply_check;
 pub mod request;
 mod retry_loop;
 mod session;
-mod sink;
 pub mod structured;
 pub mod user_settings;
 
 pub use auto::{EngineChoice, EngineUse};
 pub use engine::Engine;
-pub use lifecycle::{Ended, Run, next_id};
+pub use lifecycle::{CallDelivery, Ended, Model, ProviderObject, Run, Work, next_id};
 pub use record::{LogBatch, LogRecord};

@@ -16,8 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use super::capabilities;
-use super::live_support::{self, Basis, LiveSupport};
+use super::capabilities::{self, Basis, LiveSupport};
 use dfp_exchange::form::ProcessOptions;
 use dfp_exchange::installed::{Binary, Installed};
 use dfp_exchange::print;
@@ -123,7 +122,7 @@ impl Programs {
         };
         let version_of = |file: &Path| {
             let check = provider.checks.live.or(provider.checks.warm);
-            let of_package = check.and_then(|check| live_support::version(&check, file));
+            let of_package = check.and_then(|check| capabilities::version_in_file(&check, file));
             of_package.or_else(|| dfp_process::version_of_path(file))
         };
         let name = OsStr::new(&search.name);

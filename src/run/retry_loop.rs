@@ -1,29 +1,36 @@
-//! The loop of a call, from its first attempt to its last, and once more for a reply that does not fit.
+//! The loop of a call: what each attempt waits for, the attempt, and whether another one follows, also for a reply that does not fit.
 //!
-//! In: a request that is ready ([`RetryableCall`]). Out: the call's end. Between two attempts the call holds neither a process nor a place in the
-//! queue. `retry` decides which failures are tried again, and when.
+//! In: a request that is ready ([`RetryableCall`]). Out: the call's end. Between two attempts the call holds neither a process nor a place
+//! in the queue. `retry` decides which failures are tried again, and when.
+//!
+//! An attempt is admitted first ([`admit`]): its budget may be used up. Its engine waits for a place in the queue ([`Waiting`]), and for
+//! a plan that is used up until it can be used again ([`Plan`]).
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::admission;
-use super::admission::millis;
-use super::admission::{Plan, Reset, sleep_until};
 use super::attempt::AttemptOutcome;
 use super::lifecycle::Ended;
-use super::record::Level;
+use super::record::{Level, Sink};
 use super::reply_check::RejectedReply;
-use super::sink::Sink;
-use dfp_model::error::{AttemptFailure, ProviderError};
+use dfp_model::budget::Admitted;
+use dfp_model::error::{AttemptFailure, Code, ProviderError};
 use dfp_model::event::{Event, RunInfo};
 use dfp_model::message::Message;
-use dfp_model::retry::{Policy, QuotaWait};
+use dfp_model::retry::{Policy, QuotaWait, reset_of};
+use dfp_process::Vars;
 use dfp_process::activity::now_ms;
+use dfp_process::limit::{self, NestedPermit, Permit};
+use dfp_provider::classify;
 
 /// The number of times that a reply that does not fit is asked for again.
 const FURTHER: u32 = 1;
@@ -103,7 +110,7 @@ pub(super) async fn answer(call: &mut (impl RetryableCall + Send), cancel: &Canc
             continue;
         }
         // Another process may hold the store for seconds.
-        let admission = admission::admit(sink, call.now_ms(), call.timeout());
+        let admission = admit(sink, call.now_ms(), call.timeout());
         let Some(admission) = cancel.run_until_cancelled(admission).await else {
             return cancelled(call, number - 1, reasons, info);
         };
@@ -329,5 +336,200 @@ fn random() -> f64 {
     bits as f64 / (1u64 << 53) as f64
 }
 
-#[cfg(test)]
-mod tests;
+/// An attempt that may be made.
+struct Admission(Option<Admitted>);
+
+/// Waits until the budget admits an attempt.
+///
+/// # Errors
+/// `BUDGET_EXCEEDED`; `INVALID_OPTION` where the store of the budget can't be used; `OVERLOADED` where it can't be just now, and `TIMEOUT`
+/// where that takes longer than `limit`.
+async fn admit(sink: &Sink, now_ms: u64, limit: Option<Duration>) -> Result<Admission, Box<ProviderError>> {
+    let Some(ledger) = &sink.ledger else {
+        return Ok(Admission(None));
+    };
+    let admitted = match limit {
+        Some(limit) => timeout(limit, ledger.admit(now_ms))
+            .await
+            .map_err(|_| late(ledger.provider(), limit)),
+        None => Ok(ledger.admit(now_ms).await),
+    };
+    let mut error = match admitted {
+        Ok(Ok(admitted)) => return Ok(Admission(Some(admitted))),
+        Ok(Err(refused)) => refused.into_error(ledger.provider()),
+        Err(error) => error,
+    };
+    sink.log.say(
+        Level::Warn,
+        "refused",
+        json!({"code": error.code, "resetsAt": error.resets_at}),
+    );
+    sink.redactor().clean_error(&mut error);
+    Err(error)
+}
+
+fn late(provider: &str, limit: Duration) -> Box<ProviderError> {
+    let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    let reason =
+        format!("no answer within {limit_ms} ms: another process kept the store of the budget, so nothing was asked");
+    let error = ProviderError::new(provider, Code::Timeout, reason);
+    Box::new(error.with_hint(classify::time_limit_hint(Code::Timeout, limit_ms)))
+}
+
+impl Admission {
+    /// Ends the attempt; `has_asked` says whether a request reached the provider. The sink knows the attempt's usage.
+    pub async fn settle(self, sink: &Sink, has_asked: bool, now_ms: u64) {
+        let used = sink.take_used();
+        let (Admission(Some(admitted)), Some(ledger)) = (self, &sink.ledger) else {
+            return;
+        };
+        let kept = match (has_asked, used) {
+            (false, _) => ledger.give_back(admitted, now_ms).await,
+            (true, Some(used)) => ledger.settle(used, now_ms).await,
+            (true, None) => Ok(()),
+        };
+        // The answer is there, so the next attempt is refused instead.
+        if let Err(why) = kept {
+            sink.log.say(Level::Error, "not counted", json!({"why": why}));
+        }
+    }
+}
+
+/// An attempt that needs a place.
+pub(super) struct Waiting<'a> {
+    /// The key by which places are counted: the program, or the API's address.
+    pub at: &'a str,
+    /// The number of places.
+    pub places: usize,
+    /// A place beside the queue, for a call within another call.
+    pub nested: Option<&'a NestedPermit>,
+    /// The attempt's number, from 1.
+    pub number: u32,
+    /// When the call's first attempt got its place.
+    pub began: &'a OnceLock<Instant>,
+    pub cancel: &'a CancellationToken,
+    pub sink: &'a Sink,
+}
+
+impl Waiting<'_> {
+    /// Waits for a place; `None` if the call was cancelled before there was one.
+    pub async fn permit(&self, info: &mut RunInfo) -> Option<Permit> {
+        let permit = limit::global().acquire_or(self.nested, self.at, self.places, self.cancel);
+        let Ok(permit) = permit.await else {
+            let fields = json!({"attempt": self.number});
+            self.sink.log.say(Level::Info, "cancelled in the queue", fields);
+            return None;
+        };
+        self.began.get_or_init(Instant::now);
+        info.queued_ms = Some(millis(permit.queued()));
+        Some(permit)
+    }
+}
+
+/// The longest time that is slept in one go. The monotonic clock stands still while a machine is suspended, and the wall clock does
+/// not, so the latter is read again.
+const STRETCH: Duration = Duration::from_secs(30);
+
+/// The number of used-up plans that one provider object remembers: a host may change its environment for each call.
+const MOST_PLANS: usize = 64;
+
+/// The plans of one provider object that are known to be used up, the longest known first.
+#[derive(Debug, Default)]
+pub(super) struct UsedUp(Mutex<Vec<Known>>);
+
+#[derive(Debug)]
+struct Known {
+    env: Option<Arc<Vars>>,
+    model: String,
+    reset: Reset,
+}
+
+/// The moment at which a used-up plan is available again, ms since the epoch, and the error with which it refused.
+#[derive(Debug, Clone)]
+struct Reset {
+    pub at: u64,
+    pub error: Box<ProviderError>,
+}
+
+/// The plan that a call's attempts use up: that of a login, for a model.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan<'a> {
+    /// The known used-up plans.
+    pub used_up: &'a UsedUp,
+    /// The environment of the call, which chooses the login (a key, a token, a home folder) if the options do not; `None` if they
+    /// do.
+    pub env: Option<&'a Arc<Vars>>,
+    pub model: &'a str,
+}
+
+impl Plan<'_> {
+    /// Notes that an attempt has failed with `error`.
+    pub fn note(&self, error: &ProviderError, now_ms: u64) {
+        let Some(at) = reset_of(error, now_ms) else { return };
+        // The error is told to other calls, which are other runs.
+        let error = Box::new(ProviderError {
+            run: None,
+            ..error.clone()
+        });
+        let mut known = self.used_up.locked();
+        known.retain(|known| known.reset.at > now_ms && !self.is(known));
+        if known.len() >= MOST_PLANS {
+            known.remove(0);
+        }
+        known.push(Known {
+            env: self.env.cloned(),
+            model: self.model.to_owned(),
+            reset: Reset { at, error },
+        });
+    }
+
+    /// Notes that an attempt was answered.
+    pub fn clear(&self) {
+        self.used_up.locked().retain(|known| !self.is(known));
+    }
+
+    /// The known reset of this plan, if that lies after `now_ms`.
+    fn known(&self, now_ms: u64) -> Option<Reset> {
+        let all = self.used_up.locked();
+        let found = all.iter().find(|known| self.is(known));
+        found
+            .filter(|known| known.reset.at > now_ms)
+            .map(|known| known.reset.clone())
+    }
+
+    fn is(&self, known: &Known) -> bool {
+        let is_same_env = match (self.env, &known.env) {
+            (Some(env), Some(known)) => Arc::ptr_eq(env, known) || env == known,
+            (None, None) => true,
+            _ => false,
+        };
+        known.model == self.model && is_same_env
+    }
+}
+
+impl UsedUp {
+    fn locked(&self) -> MutexGuard<'_, Vec<Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sleeps until the clock shows `until`, ms since the epoch.
+pub(super) async fn sleep_until(until: u64, now_ms: impl Fn() -> u64) {
+    loop {
+        let left = Duration::from_millis(until.saturating_sub(now_ms()));
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(STRETCH)).await;
+    }
+}
+
+/// The offset of local time from UTC now, minutes; positive in the east.
+pub(super) fn local_offset_min() -> Option<i32> {
+    dfp_process::local_offset_min(dfp_process::activity::now_ms())
+}
+
+/// The duration in whole ms.
+pub(super) fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -52,7 +52,7 @@ pub struct Execution {
 
 impl Execution {
     /// Begins the run and returns at once. Must be called inside the runtime. `env` as for
-    /// [`dfp_run::model::ProviderObject::start`].
+    /// [`dfp_run::ProviderObject::start`].
     pub fn start(adapter: &Arc<Adapter>, context: String, env: Option<Vars>) -> Execution {
         let base: Vars = env.unwrap_or_else(|| std::env::vars_os().collect());
         let cancel = CancellationToken::new();

@@ -10,8 +10,8 @@ use super::super::*;
 use dfp_exchange::bridge::ToolCallRequest;
 use dfp_model::event::{Event, EventKind, Reply};
 use dfp_model::message::{ToolCall, ToolResult};
-use dfp_run::model::{CallDelivery, Model};
 use dfp_run::request::{CallOptions, Request};
+use dfp_run::{CallDelivery, Model};
 use dfp_run::{Ended, Run};
 use dfp_text::redact::Redactor;
 

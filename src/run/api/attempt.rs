@@ -9,12 +9,11 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::ApiEngine;
-use crate::admission::{Plan, Waiting};
 use crate::attempt::{Attempt, AttemptOutcome, AttemptStart, CallLimits, failed, run_attempt};
+use crate::record::Sink;
 use crate::reply_check::{Checks, RejectedReply};
 use crate::request::CallOptions;
-use crate::retry_loop::RetryableCall;
-use crate::sink::Sink;
+use crate::retry_loop::{Plan, RetryableCall, Waiting};
 use crate::structured;
 use dfp_exchange::http::client::Client;
 use dfp_exchange::http::{HttpExchange, HttpRequest};

@@ -9,9 +9,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant as Moment;
 
 use super::*;
-use crate::admission::UsedUp;
 use crate::ledger::Ledger;
 use crate::record::Log;
+use crate::retry_loop::UsedUp;
 use dfp_model::budget::{Budget, Per};
 use dfp_model::error::Code;
 use dfp_model::event::{EngineUsed, Reply};
@@ -407,4 +407,53 @@ async fn an_attempt_that_asked_nobody_is_given_back_and_one_that_failed_is_not()
         };
         assert_eq!((error.code, error.attempts), expected);
     }
+}
+
+fn refusal(at: u64) -> ProviderError {
+    ProviderError {
+        resets_at: Some(at),
+        ..ProviderError::new("claude", Code::UsageLimit, "session limit")
+    }
+}
+
+#[test]
+fn what_one_login_has_used_up_is_not_another_ones() {
+    let used_up = UsedUp::default();
+    let token = |token: &str| Arc::new(vec![("CLAUDE_CODE_OAUTH_TOKEN".into(), token.into())]);
+    let (a, b) = (token("a"), token("b"));
+    fn plan<'a>(used_up: &'a UsedUp, env: &'a Arc<Vars>, model: &'a str) -> Plan<'a> {
+        let env = Some(env);
+        Plan { used_up, env, model }
+    }
+    let until = |env: &Arc<Vars>, model: &str| plan(&used_up, env, model).known(20).map(|reset| reset.at);
+    plan(&used_up, &a, "m").note(&refusal(100), 10);
+    // The environment has the same content, but was read again.
+    assert_eq!(until(&token("a"), "m"), Some(100));
+    assert_eq!([until(&b, "m"), until(&a, "n")], [None, None]);
+    plan(&used_up, &b, "m").clear();
+    assert_eq!(until(&a, "m"), Some(100));
+    plan(&used_up, &token("a"), "m").clear();
+    assert_eq!(until(&a, "m"), None);
+}
+
+#[test]
+fn no_more_plans_are_known_than_are_looked_through_in_no_time() {
+    let used_up = UsedUp::default();
+    for number in 0..200 {
+        let env = Arc::new(vec![("TOKEN".into(), number.to_string().into())]);
+        let plan = Plan {
+            used_up: &used_up,
+            env: Some(&env),
+            model: "m",
+        };
+        plan.note(&refusal(100), 10);
+    }
+    assert_eq!(used_up.locked().len(), MOST_PLANS);
+    Plan {
+        used_up: &used_up,
+        env: None,
+        model: "m",
+    }
+    .note(&refusal(300), 200);
+    assert_eq!(used_up.locked().len(), 1);
 }

@@ -1,7 +1,8 @@
 //! Starts the processes of sessions ahead of the call that will need them.
 //!
 //! In: the expected settings of the next call ([`NextCallJson`]). Out: processes that have started and were set up with them, so that
-//! the call does not wait; or the error of one that is not ready.
+//! the call does not wait; or the error of one that is not ready. A caller who asks for the models of a login is told by such a process,
+//! which stays ([`models`]). No model is asked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +13,11 @@ use tokio::time::sleep;
 
 use super::servers::{Wanted, login_missing};
 use super::sessions::{Sessions, start_failed};
-use super::trial;
-use crate::admission::local_offset_min;
 use crate::auto;
 use crate::base::{Base, not_found};
-use crate::capabilities;
-use crate::live_support::LiveSupport;
-use dfp_exchange::form::{Form, OwnProcess, SessionHome, SetupOf};
+use crate::capabilities::{self, LiveSupport};
+use crate::retry_loop::local_offset_min;
+use dfp_exchange::form::{Form, ModelsAsked, OwnProcess, SessionHome, SetupOf};
 use dfp_exchange::installed::{Binary, Installed};
 use dfp_exchange::live::idle_task::StartState;
 use dfp_exchange::live::setup::NextCall;
@@ -27,6 +26,7 @@ use dfp_exchange::print::NotStarted;
 use dfp_exchange::{EndedProcess, Evidence, Invocation, Unusable};
 use dfp_model::error::ProviderError;
 use dfp_model::event::{EngineUsed, Reply};
+use dfp_model::listed_model::ListedModel;
 use dfp_model::message::ToolSpec;
 use dfp_process::activity::now_ms;
 use dfp_process::limit::Permit;
@@ -173,7 +173,7 @@ impl<F: Form> Starting<'_, F> {
             return Ok(());
         };
         let session = self.start(place).map_err(|error| start_failed(engine, &error))?;
-        let trial = trial::run::<F>(engine, session, self.installed, self.setup);
+        let trial = auto::try_session::<F>(engine, session, self.installed, self.setup);
         match engine.lifecycle.closing.run_until_cancelled(trial).await {
             Some(Ok(session)) => sessions.pool.add_ready(*session, self.env, self.setup),
             Some(Err(error @ (Unusable::FlagRefused(_) | Unusable::Failed(_)))) => return Err(error),
@@ -358,4 +358,50 @@ fn ready<T>(
             Err(auto::refused(engine, used, &reason, evidence))
         }
     }
+}
+
+/// The models that a process of `sessions` tells; the reason if there is none to ask, or it does not tell.
+///
+/// # Errors
+/// Those of a call whose CLI can't be started; `NOT_LOGGED_IN` and its like.
+pub(crate) async fn models<F: Form>(
+    sessions: &Arc<Sessions<F>>,
+    engine: &Arc<Base>,
+    env: &Arc<Vars>,
+) -> Result<Result<Vec<ListedModel>, String>, Box<ProviderError>> {
+    if !F::LISTS_MODELS {
+        return Ok(Err("its kept processes tell no models".to_owned()));
+    }
+    let next = || NextCallJson {
+        system: Some(String::new()),
+        tools: Some(Vec::new()),
+    };
+    if F::PROCESSES.are_shared() {
+        let server = server(sessions, engine, next(), env).await?;
+        let Some(server) = server else {
+            return Ok(Err(no_process()));
+        };
+        let asked = ModelsAsked {
+            options: &engine.options,
+            tracker: &engine.lifecycle.runs,
+        };
+        return match F::models(&server, asked).await {
+            Ok(models) => Ok(Ok(models)),
+            Err(reason) => match login_missing(engine, &reason) {
+                Some(error) => Err(error),
+                None => Ok(Err(reason)),
+            },
+        };
+    }
+    let program = engine.look(env).map_err(|error| not_found(engine, error))?;
+    if let Some(told) = sessions.form.reported_models(program.binary()) {
+        return Ok(Ok(told));
+    }
+    prewarm(sessions, engine, next(), env).await?;
+    Ok(sessions.form.reported_models(program.binary()).ok_or_else(no_process))
+}
+
+fn no_process() -> String {
+    "no process could be started that tells them: the installed CLI keeps none, or `maxProcesses` leaves no room"
+        .to_owned()
 }

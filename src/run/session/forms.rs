@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
-use super::ahead;
-use super::ahead::NextCallJson;
-use super::models;
+use super::ahead::{self, NextCallJson};
 use super::sessions::{Sessions, warning};
 use super::{Reading, drive};
 use crate::attempt::AttemptOutcome;
@@ -83,7 +81,7 @@ macro_rules! forms {
             pub fn models<'a>(&'a self, engine: &'a Arc<Base>, env: &'a Arc<Vars>) -> Coming<'a, ListedModels> {
                 match self {
                     $($(#[$attribute])* KeptEngine::$name(sessions) => {
-                        Box::pin(models::models(sessions, engine, env))
+                        Box::pin(ahead::models(sessions, engine, env))
                     })+
                 }
             }

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::sessions::{Sessions, start_failed};
-use crate::admission::local_offset_min;
 use crate::base::Base;
 use crate::capabilities;
 use crate::lifecycle::Lifecycle;
+use crate::retry_loop::local_offset_min;
 use dfp_exchange::form::{Form, Processes, Proof, ServerStart, SetupOf};
 use dfp_exchange::host::{Host, of_exit};
 use dfp_exchange::installed::{Binary, Installed};
@@ -384,7 +384,7 @@ fn not_ready(engine: &Base, installed: &Installed, error: NotStarted) -> Unusabl
 
 /// The error of a call that fails because a login is missing or refused. That says nothing about the program, which serves the next
 /// call with another login.
-pub(super) fn login_missing(engine: &Base, reason: &str) -> Option<Box<ProviderError>> {
+pub(crate) fn login_missing(engine: &Base, reason: &str) -> Option<Box<ProviderError>> {
     let context = classify::TextFacts {
         provider: engine.id(),
         local_offset_min: local_offset_min(),

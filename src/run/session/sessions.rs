@@ -10,11 +10,10 @@ use tokio_util::task::TaskTracker;
 
 use super::ahead;
 use super::servers::{Shared, Starts, Wanted};
-use super::trial;
+use crate::auto;
 use crate::base::{Base, not_started};
-use crate::capabilities;
+use crate::capabilities::{self, LiveSupport};
 use crate::cli_attempt::CliAttempt;
-use crate::live_support::LiveSupport;
 use crate::request::refuse_content;
 use dfp_exchange::form::{
     Caller, Form, InServer, InputOf, OwnProcess, Processes, Retold, SentText, SessionCall, SessionHome, SetupOf,
@@ -239,7 +238,7 @@ impl<F: Form> Sessions<F> {
             self.note(&call.setup);
         }
         let tried = match F::PROCESSES.are_tried_first() {
-            true => trial::of_call(self, asked).await?,
+            true => auto::try_for_call(self, asked).await?,
             false => None,
         };
         let mut why_anew = None;
@@ -368,7 +367,7 @@ impl<F: Form> Sessions<F> {
 
     /// Starts a process for a turn whose first input is `input`, in its place among those of its provider. A run that another run
     /// waits for goes on without a place, since the other's may never become free.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         &self,
         asked: &TurnAsked<'_, F>,
         setup: Option<&Arc<SetupOf<F>>>,

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 
 use super::super::*;
-use crate::admission::UsedUp;
 use crate::record::Log;
 use crate::reply_check::Checks;
 use crate::reply_check::tests::{reply, tokens, wants};
+use crate::retry_loop::UsedUp;
 use dfp_model::error::Code;
 use dfp_model::event::Reply;
 use dfp_model::message::Role;

@@ -4,7 +4,65 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::*;
+use dfp_process::Resolved;
 use dfp_provider::find;
+
+#[test]
+fn what_was_tried_is_known_for_ten_minutes() {
+    let support = LiveSupport::unserved(Basis::Trial, "it ended");
+    let since = Instant::now();
+    let known = Remembered(support.clone(), since);
+    let after = |seconds: u64| known.at(since + Duration::from_secs(seconds)).cloned();
+    assert_eq!([after(0), after(599)], [Some(support.clone()), Some(support)]);
+    assert_eq!(after(600), None);
+}
+
+fn binary(name: &str) -> Binary {
+    let file = std::env::temp_dir().join(name);
+    let resolved = Resolved {
+        file,
+        prefix: Vec::new(),
+        interpreter: None,
+        called_with: None,
+        also_on_path: None,
+    };
+    Binary::new(resolved, None)
+}
+
+#[test]
+fn a_refused_schema_is_known_of_that_schema_and_of_so_many() {
+    let binary = binary("deep-factor-capabilities-no-such-schema");
+    remember_refused_schema(&binary, "{}", "odd");
+    assert_eq!(schema_refusal(&binary, "{}").as_deref(), Some("odd"));
+    assert_eq!(schema_refusal(&binary, "{ }"), None);
+    for n in 0..2 * MAX_SCHEMAS {
+        remember_refused_schema(&binary, &n.to_string(), "odd");
+    }
+    assert_eq!(facts()[&binary].refused_schemas.len(), MAX_SCHEMAS);
+}
+
+#[test]
+fn what_was_tried_belongs_to_the_surroundings_and_overrules_no_reply() {
+    let [one, other, replied] =
+        [1, 2, 3].map(|surroundings| binary("deep-factor-capabilities-no-such-settings").in_surroundings(surroundings));
+    remember_reply(EngineUsed::Live, &replied);
+    for refused in [&one, &replied] {
+        remember_not_begun(EngineUsed::Live, refused, "it refuses");
+    }
+    let refused = LiveSupport::unserved(Basis::Trial, "it refuses");
+    let known = [&one, &other, &replied].map(|binary| known(EngineUsed::Live, binary));
+    assert_eq!(known, [Some(refused), None, None]);
+}
+
+#[test]
+fn so_is_a_refused_flag() {
+    let binary = binary("deep-factor-capabilities-no-such-file");
+    let since = Instant::now();
+    remember_refused(&binary, "--some");
+    let after = |seconds: u64| refused_at(&binary, since + Duration::from_secs(seconds)).len();
+    // The flag was refused a moment after `since`.
+    assert_eq!([after(0), after(599), after(601)], [1, 1, 0]);
+}
 
 /// The first bytes of a file that is no script.
 const PROGRAM: &[u8] = b"\x7fELF\x02\x01\x01\0\0";
@@ -173,7 +231,7 @@ fn the_file_that_a_launcher_hands_its_arguments_to_says_what_it_is() {
                 look(&check, file)
             );
             assert_eq!(
-                super::version(&check, file).map(super::text).as_deref(),
+                super::version_in_file(&check, file).map(super::text).as_deref(),
                 Some(version),
                 "{id}"
             );
