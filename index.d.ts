@@ -1868,6 +1868,8 @@ export interface ProcessStatus {
 export interface RateLimitWindow {
   /** The provider's id. */
   provider: string;
+  /** The folder of the login whose plan it is, if the option `login` names one. */
+  login?: string;
   /** `five_hour`, `seven_day`, …; not every provider names it. */
   limitType?: string;
   /** `allowed`, `allowed_warning` or `rejected`. */

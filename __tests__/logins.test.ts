@@ -18,6 +18,7 @@ import {
   createGlmCliProvider,
   createOpenCodeCliProvider,
   createQwenCliProvider,
+  limits,
 } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "./clis/real.js";
@@ -144,6 +145,10 @@ describe.each(RUNS)("claude %s, %s", (which, engine) => {
     expect(told).toEqual(
       which === "oldest" ? [unknown] : [window("seven_day", 0.17, resets + 60), window("five_hour", 0.42, resets)],
     );
+    // Another login of the same CLI has another plan.
+    const plan = limits().rateLimits.filter((one) => one.login === login.configDir);
+    const whose = { provider: "claude", login: login.configDir, at: expect.any(Number) };
+    expect(plan).toEqual(told.map((one) => ({ ...(one as object), ...whose })));
     if (which === "oldest") return;
     // What the answer has told counts for the next call, for which nothing is started.
     const asked = api.requests.length;

@@ -243,6 +243,24 @@ describe("the screen", () => {
   };
   const plain = painter(false);
 
+  it("tells the plans of several logins apart, and of a log those that no program tells", () => {
+    const window = { provider: "claude", limitType: "five_hour", status: "allowed", resetsAt: at + 60_000, at };
+    const rateLimits = [
+      { ...window, login: "/home/u/work", utilization: 0.9 },
+      { ...window, login: "/home/u/own", utilization: 0.1 },
+    ];
+    const hosts = now.machine.hosts.map((host) => ({ ...host, rateLimits }));
+    const logged = [window, { ...window, limitType: "seven_day", resetsAt: at + 70_000, utilization: 0.5 }];
+    const spending = { ...now.spending, rateLimits: logged };
+    const text = statusText({ ...now, machine: { ...now.machine, hosts }, spending }, plain, 120);
+    const rows = text.split("\n").filter((line) => /five_hour|seven_day/.test(line));
+    expect(rows.map((row) => row.split(/ {2,}/).slice(0, 4))).toEqual([
+      ["claude", "seven_day", "allowed", "50 %"],
+      ["claude /home/u/work", "five_hour", "allowed", "90 %"],
+      ["claude /home/u/own", "five_hour", "allowed", "10 %"],
+    ]);
+  });
+
   it("has a table for each program where there is room", () => {
     expect(statusText(now, plain, 80)).toMatchInlineSnapshot(`
       "Program 100, 90 MiB: 2 running, 1 waiting, at most 4 at a time; 2 at rest, 462

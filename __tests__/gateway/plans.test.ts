@@ -104,6 +104,11 @@ describe("a window", () => {
     expect([await used("api/m"), await used("other"), await used("api"), await used("both")]).toEqual([
       ...["0.9", "0.1", "0.9", "0.9"],
     ]);
+    const of = (provider: string, utilization: number) => ({
+      ...{ provider, window: "five_hour", utilization, status: "allowed", resets_at: ISO(RESETS) },
+      told_at: expect.stringMatching(/^2\d{3}-.*Z$/),
+    });
+    expect((await ask("/v1/usage")).json.plans).toEqual([of("api", 0.9), of("other", 0.1)]);
   });
 
   it("is what was told last, though an older answer ends later", async () => {

@@ -70,6 +70,9 @@ pub struct ProcessActivity {
 #[serde(rename_all = "camelCase")]
 pub struct RateLimitWindow {
     pub provider: String,
+    /// The folder of the login whose plan it is, if the option `login` names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<String>,
     /// `five_hour`, `seven_day`, …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_type: Option<String>,
@@ -283,7 +286,9 @@ impl Drop for Turn {
 pub fn note_window(window: RateLimitWindow) {
     let window = RateLimitWindow { at: now_ms(), ..window };
     let mut table = table();
-    let same = |known: &RateLimitWindow| known.provider == window.provider && known.limit_type == window.limit_type;
+    let whose = |window: &RateLimitWindow| (window.provider.clone(), window.login.clone(), window.limit_type.clone());
+    let own = whose(&window);
+    let same = |known: &RateLimitWindow| whose(known) == own;
     table.windows.retain(|known| !same(known));
     if table.windows.len() == WINDOWS {
         table.windows.remove(0);
@@ -448,6 +453,7 @@ mod tests {
     fn the_latest_window_of_each_kind_counts() {
         let window = |limit_type: &str, resets_at| RateLimitWindow {
             provider: "a provider of this test".to_owned(),
+            login: None,
             limit_type: Some(limit_type.to_owned()),
             status: "allowed".to_owned(),
             resets_at: Some(resets_at),
@@ -457,13 +463,22 @@ mod tests {
         for (kind, resets_at) in [("five_hour", 1), ("seven_day", 2), ("five_hour", 3)] {
             note_window(window(kind, resets_at));
         }
+        note_window(RateLimitWindow {
+            login: Some("/another".to_owned()),
+            ..window("five_hour", 4)
+        });
         let windows = snapshot().rate_limits;
         let own = windows
             .iter()
             .filter(|known| known.provider.starts_with("a provider of this"));
         let own: Vec<_> = own
-            .map(|known| (known.limit_type.as_deref(), known.resets_at))
+            .map(|known| (known.limit_type.as_deref(), known.login.as_deref(), known.resets_at))
             .collect();
-        assert_eq!(own, [(Some("seven_day"), Some(2)), (Some("five_hour"), Some(3))]);
+        let told = [
+            (Some("seven_day"), None, Some(2)),
+            (Some("five_hour"), None, Some(3)),
+            (Some("five_hour"), Some("/another"), Some(4)),
+        ];
+        assert_eq!(own, told);
     }
 }

@@ -231,6 +231,7 @@ impl OngoingAttempt<'_> {
             } => {
                 activity::note_window(RateLimitWindow {
                     provider: self.attempt.provider.to_owned(),
+                    login: self.info.login.clone(),
                     limit_type: limit_type.clone(),
                     status: status.clone(),
                     resets_at: *resets_at,

@@ -167,7 +167,8 @@ fn shown(mut snapshot: Snapshot) -> Snapshot {
     }
     for limit in &mut snapshot.rate_limits {
         let texts = [&mut limit.provider, &mut limit.status];
-        texts.into_iter().chain(&mut limit.limit_type).for_each(make_visible);
+        let texts = texts.into_iter().chain(&mut limit.login);
+        texts.chain(&mut limit.limit_type).for_each(make_visible);
     }
     for budget in &mut snapshot.budgets {
         make_visible(&mut budget.provider);

@@ -288,17 +288,23 @@ function cost(usd, calls, unknown) {
 function windows({ at, machine, spending }, paint, columns, wrap) {
   /** @type {Map<string, RateLimitWindow>} */
   const latest = new Map();
-  const all = [...(spending?.rateLimits ?? []), ...(machine?.hosts ?? []).flatMap(({ rateLimits }) => rateLimits)];
+  const told = (machine?.hosts ?? []).flatMap(({ rateLimits }) => rateLimits);
+  // A log does not say whose login it was: a window is the same where it ends at the same time.
+  const same = (/** @type {RateLimitWindow} */ window) =>
+    JSON.stringify([window.provider, window.limitType, window.resetsAt]);
+  const ofLogins = new Set(told.filter(({ login }) => login !== undefined).map(same));
+  const logged = (spending?.rateLimits ?? []).filter((window) => !ofLogins.has(same(window)));
+  const all = [...logged, ...told];
   for (const window of all) {
-    const key = JSON.stringify([window.provider, window.limitType]);
+    const key = JSON.stringify([window.provider, window.login, window.limitType]);
     if ((latest.get(key)?.at ?? 0) <= window.at) latest.set(key, window);
   }
   // What was said of a window that is over says nothing of the one that has begun.
   const open = [...latest.values()].filter(({ resetsAt }) => resetsAt === undefined || resetsAt > at);
   if (open.length === 0) return [wrap("No limit of a plan is known that holds now.")];
-  const rows = open.map(({ provider, limitType, status: state, utilization, resetsAt }) => ({
+  const rows = open.map(({ provider, login, limitType, status: state, utilization, resetsAt }) => ({
     cells: [
-      visible(provider),
+      visible(login === undefined ? provider : `${provider} ${login}`),
       visible(limitType ?? "unknown"),
       visible(state),
       percent(utilization) ?? "unknown",

@@ -7,6 +7,7 @@
  * @import { Limit } from "./call.cjs"
  *
  * @typedef {"unified" | "codex"} PlanForm `unified`: as Anthropic's API tells claude. `codex`: as ChatGPT's tells codex.
+ * @typedef {Limit & { at: number }} Told `at`: when it was told, ms since the epoch
  */
 
 /** The most windows that are kept of a plan, and told: a plan has two or three. */
@@ -36,7 +37,7 @@ const secondsOf = (at) => (at === undefined || isoOf(at) === undefined ? undefin
 /** @typedef {ReturnType<typeof createPlans>} Plans */
 
 function createPlans() {
-  /** What was told last of each plan: two providers of one CLI may have two logins. @type {Map<string, Map<string, Limit>>} */
+  /** What was told last of each plan: two providers of one CLI may have two logins. @type {Map<string, Map<string, Told>>} */
   const plans = new Map();
 
   /** What was told of a window that is over says nothing of the one that has begun. @param {Limit} limit */
@@ -54,10 +55,14 @@ function createPlans() {
       if (typeof limit.limitType !== "string" || !holds(limit)) return;
       const known = plans.get(plan) ?? new Map();
       known.delete(limit.limitType);
-      known.set(limit.limitType, limit);
+      known.set(limit.limitType, { ...limit, at: Date.now() });
       for (const [name, one] of known) if (known.size > MOST || !holds(one)) known.delete(name);
       plans.set(plan, known);
     },
+
+    /** What holds of all plans, in the order in which they were told of first. */
+    list: () =>
+      [...plans].flatMap(([plan, known]) => [...known.values()].filter(holds).map((told) => ({ plan, ...told }))),
 
     /**
      * @param {PlanForm | undefined} form

@@ -228,7 +228,7 @@ function createServer(options, { keys, models, log, telemetry }) {
     }
     if (path === USAGE) {
       allow(method, "GET");
-      return void send(response, 200, require("./usage.cjs").usageOf(key.name, options.providers));
+      return void send(response, 200, require("./usage.cjs").usageOf(key.name, house.plans));
     }
     if (path.startsWith(`${RESPONSES}/`)) return void stored(path, key.name, method, query, response);
     const face = Object.hasOwn(FACES, path) ? FACES[path] : undefined;

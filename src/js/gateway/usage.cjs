@@ -1,11 +1,10 @@
 "use strict";
 
 /**
- * `GET /v1/usage`. In: who asks. Out: what that key has used of its budgets, and what the providers last said of the windows of their
- * plans. Nobody is asked anything for it.
+ * `GET /v1/usage`. In: who asks. Out: what that key has used of its budgets, and what the answers have told of the windows of the plans
+ * behind the gateway, by the name of the provider here: two of one CLI may have two logins. Nobody is asked anything for it.
  *
  * @import { Limits } from "../../../index.js"
- * @import { Provider } from "./models.cjs"
  */
 
 const { loadNative } = require("../load.cjs");
@@ -15,12 +14,11 @@ const time = (ms) => (ms === undefined ? null : new Date(ms).toISOString());
 
 /**
  * @param {string} key its name
- * @param {Readonly<Record<string, Provider>>} providers those of the gateway
+ * @param {import("./plans.cjs").Plans} plans
  */
-function usageOf(key, providers) {
+function usageOf(key, plans) {
   /** @type {Limits} */
-  const { budgets, rateLimits } = JSON.parse(loadNative().limits());
-  const ids = new Set(Object.values(providers).map((provider) => /** @type {{ id?: unknown }} */ (provider).id));
+  const { budgets } = JSON.parse(loadNative().limits());
   return {
     object: "usage",
     key,
@@ -32,16 +30,14 @@ function usageOf(key, providers) {
         used: { requests: used.requests, tokens: used.tokens, cost_usd: used.costUsd },
         resets_at: time(resetsAt),
       })),
-    plans: rateLimits
-      .filter(({ provider }) => ids.has(provider))
-      .map(({ provider, limitType, utilization, status, resetsAt, at }) => ({
-        provider,
-        window: limitType ?? null,
-        utilization: utilization ?? null,
-        status,
-        resets_at: time(resetsAt),
-        told_at: time(at),
-      })),
+    plans: plans.list().map(({ plan, limitType, utilization, status, resetsAt, at }) => ({
+      provider: plan,
+      window: limitType,
+      utilization: utilization ?? null,
+      status,
+      resets_at: time(resetsAt),
+      told_at: time(at),
+    })),
   };
 }
 
