@@ -4,7 +4,6 @@
 //! Pure: the folder for private files is chosen when the run starts, so a file's path is a placeholder here.
 
 mod line;
-mod settings;
 
 use std::collections::BTreeSet;
 
@@ -17,7 +16,7 @@ use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::EngineUsed;
 use dfp_text::decode::{MAX_OUTPUT_TOKENS, Wire};
 
-use settings::own_args;
+use line::own_args;
 
 pub use line::{Arg, CommandLine, Cwd, EnvText, MediaFile, PrivateFile, PrivateLink, PrivateSession, RUN_FOLDER};
 
@@ -193,7 +192,7 @@ fn without_args(provider: &Provider, context: &CommandContext) -> Result<Command
     });
     let set_env = set(provider, context)?;
     let user_env = user_env(provider, context);
-    let settings = settings::file(provider, context.holds(When::Settings), options, &set_env, &user_env);
+    let settings = line::settings_file(provider, context.holds(When::Settings), options, &set_env, &user_env);
     let home = provider
         .home
         .filter(|home| home.when.iter().any(|whens| context.all_hold(whens)));

@@ -25,7 +25,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ),
     ("model/error.rs", "", "texts of errors"),
     ("provider/classify/hints.rs", "", "texts of errors"),
-    ("provider/classify/rules/", "", "texts of errors"),
+    ("provider/classify/rules.rs", "", "texts of errors"),
     (
         "model/message/reasoning.rs",
         "anthropic-claude-v1",

@@ -14,7 +14,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::calls::{AnswerCalls, DeltaSink};
-use super::failure;
+use super::other_answers;
 use super::sse::Events;
 use crate::declare::Tools;
 use dfp_model::error::clip;
@@ -266,7 +266,7 @@ impl AnswerReader {
             .into_iter()
             .any(|raw| word(raw).as_deref() == Some("error"));
         if chunk.error.is_some() || says_error {
-            self.failure = Some(failure::failure_of(json, None, &self.redactor));
+            self.failure = Some(other_answers::failure_of(json, None, &self.redactor));
             return true;
         }
         let mut fields = Fields::default();

@@ -6,9 +6,7 @@
 
 pub mod answer;
 mod calls;
-pub mod content;
-pub mod failure;
-pub mod models;
+pub mod other_answers;
 pub mod request;
 pub mod settings;
 pub mod sse;

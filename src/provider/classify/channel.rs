@@ -3,14 +3,28 @@
 //! In: the text of the channel. Out: [`ErrorText`]: the text to match rules on, the sentence to show, and the fields of JSON bodies
 //! in it (status, type, code). Warnings, stack frames, banners, usage texts and an echo of the prompt are noise: no rule may see
 //! them.
+//!
+//! [`status_in`] finds an HTTP status in prose. A number counts only if the words around it say that it is one: `HTTP 429`, `status:
+//! 503`, `(429)`, `429 Too Many Requests`, `API Error: 529`, `"code": 404` and a line with nothing but the number are statuses; `line
+//! 500`, `(node:404)`, `$400`, `404 files` and `took 429 ms` are not.
+//!
+//! [`unsupported_flag`] and [`refused_schema`] recognise what the installed CLI refuses, so that the caller can leave it out and ask again:
+//! a flag that it doesn't know, or a schema that it can't read. Each option parser words a refusal in its own way (`provider::errors`);
+//! the provider's data names the parser.
 
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use regex::{Regex, RegexSet};
 use serde_json::Value;
 
+use super::rules;
 use super::table::snake;
-use crate::errors::Channel;
+use crate::errors::{ARGPARSE, Channel, GO_FLAG, PFLAG, RefusedFlag};
+use dfp_model::error::clip;
 use dfp_text::redact::{one_line, plain};
 
 /// A line of a stack trace.
@@ -330,106 +344,162 @@ fn bounded(text: &str) -> String {
     format!("{}\n{}", &text[..head], &text[tail..])
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
+/// Three digits of an error status that are not part of a longer number, name, version or address.
+const NUMBER: &str = r"(?:^|[^A-Za-z0-9_.$€£#@+/-])([45]\d\d)(?:$|[^A-Za-z0-9_%$€£°])";
 
-    #[test]
-    fn noise_is_neither_matched_nor_shown() {
-        let found = stderr(
-            "(node:404) Warning: 429 rate limit\n\
-             Warning: timeout option is deprecated\n\
-             Ripgrep is not available. Falling back to GrepTool.\n\
-             Ripgrep not available: spawn /opt/rg EACCES. Falling back to built-in grep.\n\
-             [STARTUP] Phase 'x' 500\n\
-             \x1b[91mError: \x1b[0mSession not found\n\
-             \u{20}   at run (file:///opt/x.js:500:16)\n\
-             Usage: x [options]\n  --timeout  401\n",
-        );
-        assert_eq!(found.text, "Error: Session not found");
-        assert_eq!(found.reason, "Session not found");
+/// Words that make the number behind them a status.
+const BEFORE: &str = r#"(?ix)
+    (?: \bhttp(?:\s*/\s*\d(?:\.\d)?)? (?:\s+(?:status|error|code|response))* (?:\s+code)?
+      | \bstatus (?:[\s_-]*(?:code|line))?
+      | \b(?:api|server|http|request|response|client|upstream|gateway)?[\s_-]*error (?:[\s_-]*(?:code|status))?
+      | \bcode
+      | \b(?:returned|responded(?:\s+with)?|replied(?:\s+with)?|answered(?:\s+with)?|received|got|failed\s+with|rejected\s+with)
+        (?:\s+an?)? (?:\s+(?:http|status))?
+      | \bresponse
+    ) ["']? \s* (?:\bis\b|\bwas\b|\bof\b)? \s* [:=]? \s* [\[("']? \s* $"#;
+
+/// Words that look the same but mean something else, like `exit code 400`.
+const NOT_BEFORE: &str = r"(?i)\b(?:exit(?:ed)?(?:\s+with)?(?:\s+status)?|zip|postal|country|area|char|key|qr)[\s_-]*(?:code|status)?\s*[:=]?\s*$";
+
+/// The names of statuses, behind the number.
+const NAMES: &str = r"(?ix)^ [)\]]? [\s:,.\-]* (?:
+      bad[\s_-]?request | unauthori[sz]ed | payment[\s_-]?required | forbidden | not[\s_-]?found | method[\s_-]?not[\s_-]?allowed
+    | request[\s_-]?time-?[\s_-]?out | conflict\b | gone\b | (?:payload|content|request(?:[\s_-]?entity)?)[\s_-]?too[\s_-]?large
+    | unprocessable | too[\s_-]?many[\s_-]?requests | internal[\s_-]?(?:server[\s_-]?)?error | not[\s_-]?implemented
+    | bad[\s_-]?gateway | service[\s_-]?unavailable | gateway[\s_-]?time-?[\s_-]?out | overloaded | rate[\s_-]?limit )";
+
+/// The beginning of the sentence or body that an API's client prints behind a status at the start of a line (`429 You exceeded …`,
+/// `400 {"type": …`).
+const BODY: &str = r#"^ (?:[A-Z]|\{|")"#;
+
+/// Units and things that are counted: `error 500 files`, `got 429 ms`.
+const UNITS: &str = r"(?ix)^ \s* (?: m?s | milliseconds? | secs? | seconds? | mins? | minutes? | hours? | days? | files? | lines? | bytes? | [kmgt]i?b
+    | tokens? | chars? | characters? | items? | tests? | warnings? | errors? | times | rows? | px | users? | requests | percent ) (?: $ | [^:A-Za-z0-9] )
+    | ^ [.,]\d | ^ \s* [–-] \s* \d | ^ : \d";
+
+/// The compiled patterns of this module.
+struct StatusPatterns {
+    number: Regex,
+    before: Regex,
+    not_before: Regex,
+    names: Regex,
+    body: Regex,
+    units: Regex,
+}
+
+static STATUS_PATTERNS: LazyLock<Option<StatusPatterns>> = LazyLock::new(|| {
+    Some(StatusPatterns {
+        number: Regex::new(NUMBER).ok()?,
+        before: Regex::new(BEFORE).ok()?,
+        not_before: Regex::new(NOT_BEFORE).ok()?,
+        names: Regex::new(NAMES).ok()?,
+        body: Regex::new(BODY).ok()?,
+        units: Regex::new(UNITS).ok()?,
+    })
+});
+
+/// The number of bytes before a number that are looked at.
+const LOOK_BEHIND: usize = 64;
+
+/// The first HTTP status (400 to 599) in `text` that its surroundings show to be one.
+pub fn status_in(text: &str) -> Option<u16> {
+    let patterns = STATUS_PATTERNS.as_ref()?;
+    text.lines().find_map(|line| status_in_line(patterns, line))
+}
+
+/// The first HTTP status in a line.
+fn status_in_line(patterns: &StatusPatterns, line: &str) -> Option<u16> {
+    let alone = line.trim().trim_matches(['"', '\'', '.', ';', ',', '`']);
+    if alone.len() == 3
+        && let Some(status) = failure(alone)
+    {
+        return Some(status);
     }
-
-    /// The crash reports of claude 2.1.332 and of a script in Node.
-    #[test]
-    fn the_code_of_a_crash_is_no_reason() {
-        let bun = stderr(
-            "11 | ${t} fails with 401 rate limit\n12 | \n13 | import{De}from\"/$bunfs/root/chunk.js\";throw x;\n                ^\n\
-             ENOENT: no such file or directory, uv_os_homedir\n syscall: \"uv_os_homedir\",\n   errno: -2,\n    code: \"ENOENT\"\n\n      \
-             at /$bunfs/root/chunk.js:5:312\n\nBun v1.4.6 (Linux x64)\n",
-        );
-        assert_eq!(bun.reason, "ENOENT: no such file or directory, uv_os_homedir");
-        let node = stderr(
-            "node:internal/modules/run_main:107\n    triggerUncaughtException(err);\n    ^\n\nTypeError: x is not a function\n    at \
-             run (file:///opt/x.js:500:16)\n\nNode.js v22.11.0\n",
-        );
-        assert_eq!(
-            (node.reason.as_str(), node.text.as_str()),
-            ("TypeError: x is not a function", "TypeError: x is not a function")
-        );
-        let named = stderr("/opt/cli/x.js:12\n  throw new Error(`429`)\n  ^\n\nError: no key\n");
-        assert_eq!(named.reason, "no key");
+    let mut from = 0;
+    while let Some(found) = patterns.number.captures_at(line, from).and_then(|c| c.get(1)) {
+        let (before, after) = (&line[..found.start()], &line[found.end()..]);
+        if tells_status(patterns, tail(before), after) {
+            return failure(found.as_str());
+        }
+        from = found.end();
     }
+    None
+}
 
-    #[test]
-    fn the_echo_of_a_prompt_is_not_matched() {
-        let found = stderr(
-            "OpenAI Codex v0.169.0\n--------\nmodel: m\n--------\nuser\nwhy do I get 429 rate limit timeouts?\n\
-             ERROR: Quota exceeded.\nERROR: Quota exceeded.\n",
-        );
-        assert_eq!(found.text, "ERROR: Quota exceeded.\nERROR: Quota exceeded.");
-        assert_eq!(found.reason, "Quota exceeded.");
+/// `true` if the words before or after a number make it a status.
+fn tells_status(patterns: &StatusPatterns, before: &str, after: &str) -> bool {
+    if patterns.units.is_match(after) {
+        return false;
     }
+    let in_brackets = after.starts_with(')')
+        && before
+            .strip_suffix('(')
+            .is_some_and(|b| b.is_empty() || b.ends_with(char::is_whitespace));
+    let begins = before.trim().is_empty() && patterns.body.is_match(after);
+    in_brackets
+        || begins
+        || patterns.names.is_match(after)
+        || (patterns.before.is_match(before) && !patterns.not_before.is_match(before))
+}
 
-    #[test]
-    fn bodies_are_read() {
-        let table = [
-            (
-                r#"{"error": {"message": "Bad param", "type": "invalid_request_error", "code": "bad", "param": null}}"#,
-                ("Bad param", vec!["bad", "invalid_request_error"], None),
-            ),
-            (
-                r#"x {"session_id":"s","error":{"type":"Error","message":"{\"error\":{\"code\":400,\"message\":\"API key not valid.\",\"status\":\"INVALID_ARGUMENT\",\"details\":[{\"reason\":\"API_KEY_INVALID\"}]}}","code":400}}"#,
-                (
-                    "API key not valid.",
-                    vec!["invalid_argument", "api_key_invalid", "error"],
-                    Some(400),
-                ),
-            ),
-            (
-                r#"{"name":"APIError","data":{"message":"boom","statusCode":500}}"#,
-                ("boom", vec!["api_error"], Some(500)),
-            ),
-            (r#"{"error":"no such model"}"#, ("no such model", vec![], None)),
-            ("nothing {here}", ("nothing {here}", vec![], None)),
-            (
-                "[API Error: You have exhausted your quota.]\nTry later",
-                ("API Error: You have exhausted your quota. Try later", vec![], None),
-            ),
-        ];
-        for (text, (reason, kinds, status)) in table {
-            let found = message(text);
-            assert_eq!(
-                (found.reason.as_str(), found.kinds, found.status),
-                (reason, kinds.into_iter().map(str::to_owned).collect(), status),
-                "{text}"
-            );
+fn failure(digits: &str) -> Option<u16> {
+    digits.parse().ok().filter(|status| (400..600).contains(status))
+}
+
+fn tail(text: &str) -> &str {
+    let mut start = text.len().saturating_sub(LOOK_BEHIND);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    &text[start..]
+}
+
+/// The option parsers that a CLI of the user's own may use, besides those of the known CLIs.
+const OTHERS: [RefusedFlag; 3] = [ARGPARSE, GO_FLAG, PFLAG];
+
+/// The wordings of all parsers, each once.
+static REFUSALS: LazyLock<Vec<(RefusedFlag, Option<Regex>)>> = LazyLock::new(|| {
+    let mut all: Vec<(RefusedFlag, Option<Regex>)> = Vec::new();
+    let of_providers = rules::ALL.iter().flat_map(|known| known.errors.refused_flags);
+    for refusal in of_providers.chain(&OTHERS) {
+        if all.iter().all(|(known, _)| known != refusal) {
+            all.push((*refusal, Regex::new(&format!("(?i){}", refusal.sentence)).ok()));
         }
     }
+    all
+});
 
-    #[test]
-    fn a_huge_channel_keeps_its_ends() {
-        let found = message(&format!("head {} tail", "é".repeat(200_000)));
-        assert!(found.text.starts_with("head") && found.text.ends_with("tail") && found.text.len() <= LIMIT + 8);
-    }
+/// The flag that the CLI refused, with its dashes; `None` if no flag was refused, or the CLI doesn't say which (`opencode` prints
+/// its help text only).
+///
+/// yargs names a flag without dashes, and takes a leading `no-` for a negation: `--no-input` is refused as `--input`, so compare
+/// with both spellings. If the provider's parser is unknown, all wordings are tried.
+pub fn unsupported_flag(provider: &str, stderr: &str) -> Option<String> {
+    let text = plain(stderr);
+    let own = rules::of(provider).map_or(&[][..], |known| known.errors.refused_flags);
+    REFUSALS
+        .iter()
+        .filter(|(refusal, _)| own.is_empty() || own.contains(refusal))
+        .find_map(|(refusal, pattern)| Some((refusal.prefix, pattern.as_ref()?.captures(&text)?.get(1)?.as_str())))
+        .map(|(prefix, name)| match name {
+            flag if flag.starts_with('-') => flag.to_owned(),
+            letter if letter.len() == 1 => format!("-{letter}"),
+            word => format!("{prefix}{word}"),
+        })
+}
 
-    proptest! {
-        #[test]
-        fn any_text_is_survived(text in r#"(?s)(\PC|\{"error":|\{|\}|"|:|[0-9]{3}|\n|Error: |\[API Error: |\]){0,120}"#) {
-            let (a, b) = (stderr(&text), message(&text));
-            prop_assert!(!a.reason.chars().any(char::is_control));
-            prop_assert!(!b.reason.chars().any(char::is_control));
-        }
-    }
+/// The wordings by which providers refuse a schema, by id.
+static SCHEMA_REFUSALS: LazyLock<HashMap<&str, Regex>> = LazyLock::new(|| {
+    let sentences = rules::ALL
+        .iter()
+        .filter_map(|known| Some((known.id, known.errors.refused_schema?)));
+    let compiled = sentences.filter_map(|(id, sentence)| Some((id, Regex::new(&format!("(?i){sentence}")).ok()?)));
+    compiled.collect()
+});
+
+/// The reason why the CLI refused the schema for its answer; `None` if it did not.
+pub fn refused_schema(provider: &str, stderr: &str) -> Option<String> {
+    let text = plain(stderr);
+    let found = SCHEMA_REFUSALS.get(provider)?.find(&text)?;
+    Some(clip(found.as_str().trim_end(), 200))
 }

@@ -1,38 +1,33 @@
 //! Decides why a run failed, and what to do about it.
 //!
-//! In: [`FailureFacts`], everything that is known of a failed run: the provider's fields, exit code, signal, standard error. Out: a
-//! [`Classification`]: the stable code, its category, the provider's own reason, a hint, and when to try again. Rules are data
-//! (`provider/<id>/errors.rs`). Fields are believed first, then exit codes and signals that have a meaning, then text, and only the
-//! text of error channels. Pure: the time is passed in.
+//! In: [`FailureFacts`], everything that is known of a failed run: the provider's fields, exit code, signal, standard error; or a text of
+//! another runner's program, with its context as JSON ([`classify_with_context`]: the function `classifyError`). Out: a
+//! [`Classification`]: the stable code, its category, the provider's own reason, a hint, and when to try again.
+//!
+//! Rules are data (`provider/<id>/errors.rs`). Fields are believed first, then exit codes and signals that have a meaning, then text, and
+//! only the text of error channels. Pure: the time is passed in.
 
 mod channel;
-mod error_context;
-mod flags;
 mod hints;
-mod moment;
 mod retry_after;
 mod rules;
-mod status;
 mod table;
-
 #[cfg(test)]
 mod tests;
 
-pub use error_context::classify_with_context;
-pub use flags::{refused_schema, unsupported_flag};
+use channel::ErrorText;
+pub use channel::{refused_schema, unsupported_flag};
 pub use hints::{
     IN_ARCHIVE, NO_TEMPORARY_FOLDER, OUT_OF_REACH, SKIPPED_FOLDER, TILDE, general as general_hint, hint, reinstall,
     time_limit as time_limit_hint,
 };
 pub use retry_after::{DEFAULT_MS as DEFAULT_RETRY_AFTER_MS, RetryAfter, retry_after, retry_after_in};
-
-pub use rules::common::OLD_NODE;
-
-use channel::ErrorText;
-use rules::{ProviderRules, common};
+pub use rules::OLD_NODE;
+use rules::ProviderRules;
 use table::{Facts, Pass, snake, spaced};
 
 use crate::errors::Rule;
+use crate::options::{self, Kind, OptionSpec};
 use crate::user_rule;
 pub use crate::user_rule::UserRule;
 use dfp_model::error::{Category, Code, ProviderError};
@@ -264,8 +259,8 @@ impl<'a> Case<'a> {
         let base = rule.map_or_else(|| self.without_rule(), |r| r.code);
         facts.is = Some(base);
         // A provider's own rules know its wordings. Only codes of the common rules are refined by text.
-        let is_final = rule.is_none_or(|rule| !common::TABLE.owns(rule));
-        let finer = common::FINER.first(Pass::Structure, &facts).filter(|_| !is_final);
+        let is_final = rule.is_none_or(|rule| !rules::TABLE.owns(rule));
+        let finer = rules::FINER.first(Pass::Structure, &facts).filter(|_| !is_final);
         Verdict {
             code: finer.map_or(base, |f| f.code),
             rule,
@@ -281,11 +276,11 @@ impl<'a> Case<'a> {
             kinds: facts.kinds.iter().cloned().chain(kinds).collect(),
             ..facts.clone()
         };
-        let table = &common::FULL;
+        let table = &rules::FULL;
         let rule = table
             .first(Pass::Structure, &all)
             .or_else(|| table.first(Pass::Text, &all))?;
-        let told = |channel: &ErrorText| channel.status.or_else(|| status::status_in(&channel.text));
+        let told = |channel: &ErrorText| channel.status.or_else(|| channel::status_in(&channel.text));
         facts.status = facts.status.or_else(|| self.channels.iter().find_map(told));
         Some(rule)
     }
@@ -319,20 +314,20 @@ impl<'a> Case<'a> {
         facts.status = facts
             .status
             .or(channel.status)
-            .or_else(|| status::status_in(&channel.text));
+            .or_else(|| channel::status_in(&channel.text));
         if let Some(rule) = self.of_provider(Pass::Text, &facts) {
             return Some((rule, facts));
         }
         facts.kinds.extend(channel.kinds.iter().cloned());
         let rule = self
             .first(Pass::Structure, &facts)
-            .or_else(|| common::TABLE.first(Pass::Text, &facts))?;
+            .or_else(|| rules::TABLE.first(Pass::Text, &facts))?;
         Some((rule, facts))
     }
 
     fn first(&self, pass: Pass, facts: &Facts) -> Option<&'static Rule> {
         self.of_provider(pass, facts)
-            .or_else(|| common::TABLE.first(pass, facts))
+            .or_else(|| rules::TABLE.first(pass, facts))
     }
 
     /// The first rule of the provider's own table that holds; if the provider is unknown, of all tables.
@@ -487,4 +482,46 @@ impl<'a> Case<'a> {
 fn names_a_day(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     ["per day", "per_day", "daily"].iter().any(|word| text.contains(word))
+}
+
+/// The options of a context.
+const CONTEXT: &[OptionSpec] = &[
+    OptionSpec {
+        name: "provider",
+        kind: Kind::Text,
+    },
+    OptionSpec {
+        name: "exitCode",
+        kind: Kind::ExitCode,
+    },
+    OptionSpec {
+        name: "signal",
+        kind: Kind::Text,
+    },
+    OptionSpec {
+        name: "httpStatus",
+        kind: Kind::Whole(100, 599),
+    },
+];
+
+/// The error that a provider would have thrown for `text`.
+///
+/// # Errors
+/// `INVALID_OPTION`, naming the field of the context, its value and what is allowed.
+pub fn classify_with_context(
+    text: &str,
+    context_json: &str,
+    now_ms: u64,
+    local_offset_min: Option<i32>,
+) -> Result<ProviderError, Box<ProviderError>> {
+    let fields = options::checked_within("", CONTEXT, context_json, "context.")?;
+    let text_of = |name: &str| fields.get(name).and_then(|value| value.as_str());
+    let context = TextFacts {
+        provider: text_of("provider").unwrap_or_default(),
+        exit_code: options::exit_code_of(&fields, "exitCode"),
+        signal: text_of("signal"),
+        http_status: options::number(&fields, "httpStatus").and_then(|status| u16::try_from(status).ok()),
+        local_offset_min,
+    };
+    Ok(classify_text(text, &context, now_ms).into_error(context.provider))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{ConnectError, Context, HttpEnd, HttpEvidence, StopReason};
 use crate::api::answer::Body;
-use crate::api::{PROVIDER, failure};
+use crate::api::{PROVIDER, other_answers};
 use crate::classify::{self, FailureFacts, RetryAfter, classify};
 use dfp_model::error::{Category, Code, ProviderError, clip};
 use dfp_model::event::Failure;
@@ -66,10 +66,10 @@ fn reason(facts: &HttpFacts, folded: &Folded) -> Option<ProviderError> {
             retry_after,
             ..
         } => {
-            let failure = failure::refused(*status, reason, body, &facts.request.redactor);
+            let failure = other_answers::refused(*status, reason, body, &facts.request.redactor);
             let mut error = classified(facts, folded, &failure);
             error.http_status = Some(*status);
-            error.stdout_tail = failure::shown(body, &facts.request.redactor);
+            error.stdout_tail = other_answers::shown(body, &facts.request.redactor);
             wait(&mut error, retry_after.as_deref(), facts.context.now_ms);
             error
         }
@@ -120,7 +120,7 @@ fn classified(facts: &HttpFacts, folded: &Folded, failure: &Failure) -> Provider
 
 /// The error for a response that is no answer of such an API, such as a web page.
 fn foreign(facts: &HttpFacts, text: &str) -> ProviderError {
-    let what = match failure::title(text) {
+    let what = match other_answers::title(text) {
         _ if text.trim().is_empty() => "an event stream without events".to_owned(),
         Some(title) => format!("a web page, \"{title}\""),
         None if text.starts_with('<') => "a web page".to_owned(),
@@ -131,7 +131,7 @@ fn foreign(facts: &HttpFacts, text: &str) -> ProviderError {
     };
     let reason = format!("the server's answer is not a chat completion but {what}");
     let mut error = advised(Code::MalformedResponse, facts.request.redactor.redact_values(&reason));
-    error.stdout_tail = failure::shown(text, &facts.request.redactor);
+    error.stdout_tail = other_answers::shown(text, &facts.request.redactor);
     error
 }
 

@@ -30,9 +30,9 @@ use dfp_model::error::{Code, ProviderError};
 use dfp_model::listed_model::ListedModel;
 use dfp_process::activity::now_ms;
 use dfp_process::{Vars, limit};
-use dfp_provider::api::content::ACCEPTS;
+use dfp_provider::api::request::ACCEPTS;
 use dfp_provider::api::settings::{self, Key, Settings, no_web_search};
-use dfp_provider::api::{PROVIDER, models};
+use dfp_provider::api::{PROVIDER, other_answers};
 use dfp_provider::capability::Feature;
 use dfp_provider::choices::OnUnsupported;
 use dfp_provider::judge::{CliRules, Context, Evidence, HttpEnd, HttpEvidence, StopReason, judge};
@@ -464,8 +464,8 @@ impl Prepared {
             let reason = format!("the server did not list its models within {} s", LIMIT.as_secs());
             Err(engine.refuse(Code::Timeout, reason))
         })?;
-        let listed =
-            models::read(&body).ok_or_else(|| not_listed("the server's answer to GET /models is no list of models"))?;
+        let listed = other_answers::read_models(&body)
+            .ok_or_else(|| not_listed("the server's answer to GET /models is no list of models"))?;
         engine.known_models.keep(&listed);
         Ok(listed)
     }

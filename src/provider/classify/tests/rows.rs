@@ -3,7 +3,7 @@
 use regex::Regex;
 
 use super::super::channel;
-use super::super::rules::{self, common};
+use super::super::rules;
 use super::super::table::{Facts, Pass, Table, pattern, spaced};
 use crate::errors::{Condition, Rule};
 
@@ -12,9 +12,9 @@ fn tables() -> Vec<(&'static str, &'static Table)> {
         .iter()
         .map(|known| (known.id, &known.table))
         .chain([
-            ("full", &common::FULL),
-            ("common", &common::TABLE),
-            ("finer", &common::FINER),
+            ("full", &rules::FULL),
+            ("common", &rules::TABLE),
+            ("finer", &rules::FINER),
         ])
         .collect()
 }
