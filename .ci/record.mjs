@@ -8,24 +8,29 @@
 import { execFile } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
 import { runMain } from "./prepare.mjs";
 import { cases } from "./record/cases.mjs";
 import { SURFACES } from "./record/decisions.mjs";
-import { diffPage } from "./record/diff.mjs";
+import { diffPage, diffSent } from "./record/diff.mjs";
 import { installNewest } from "./record/newest.mjs";
 import { compare, published } from "./record/options.mjs";
 import { pageOfAll } from "./record/page.mjs";
 import { record, recordable } from "./record/run.mjs";
+import { recordSent } from "./record/sent.mjs";
 
 /** @typedef {import("./record/run.mjs").Recording} Recording */
 /** @typedef {import("./record/run.mjs").SetName} SetName */
 
 const FIXTURES = fileURLToPath(new URL("../__tests__/fixtures/drift", import.meta.url));
+/** What each set's CLI sends, whole: docs/reference/sent.md is made of it. */
+export const SENT = fileURLToPath(new URL("../docs/reference/sent", import.meta.url));
+/** What `--only` calls it. */
+const SENT_CASE = "sent";
 /** @type {Record<string, SetName[]>} */
-const SETS = {
+export const SETS = {
   claude: ["claude-newest", "claude-oldest"],
   codex: ["codex"],
   gemini: ["gemini"],
@@ -39,8 +44,8 @@ const USAGE = `usage: npm run record -- <${Object.keys(SETS).join(" | ")} | --al
   --all       every CLI; with --diff what changed is on one page
   --cli-path  the binary; default: the version that is measured
   --newest    the newest version, from npm, in a temporary folder
-  --only      these cases alone; default: all
-  --out       where the recordings are, a folder for each CLI; default: __tests__/fixtures/drift
+  --only      these cases alone, or "sent" (the whole requests); default: all
+  --out       where the recordings are, a folder for each CLI; default: __tests__/fixtures/drift, and docs/reference/sent
   --diff      write nothing, print what differs from the recordings, and exit with 1 where something does
 `;
 /** Cases at a time: most of the time is waiting. */
@@ -117,11 +122,19 @@ export async function main(argv, write = (text) => process.stdout.write(text), i
  * @param {{ only?: string | undefined, out: string, diff: boolean, write: (text: string) => void }} options
  */
 async function takeIn(set, cliPath, { only: cases, out, diff, write }) {
-  const only = cases?.split(",");
+  const asked = cases?.split(",");
+  const only = asked?.filter((name) => name !== SENT_CASE);
   const found = await recordAll(set, cliPath, only, (name) => diff || write(`${set}/${name}\n`));
+  const sent = !asked || asked.includes(SENT_CASE) ? await sentBy(set, cliPath) : undefined;
   const dir = join(out, set);
+  const sentFile = out === FIXTURES ? join(SENT, `${set}.json`) : join(dir, "sent.json");
   if (!diff) {
     writeSet(dir, found, only === undefined);
+    if (sent) {
+      mkdirSync(dirname(sentFile), { recursive: true });
+      writeFileSync(sentFile, `${JSON.stringify(sent, null, 1)}\n`);
+      write(`${set}/${SENT_CASE}\n`);
+    }
     return undefined;
   }
   const recorded = readSet(dir).filter(({ name }) => !only || only.includes(name));
@@ -134,7 +147,17 @@ async function takeIn(set, cliPath, { only: cases, out, diff, write }) {
     recorded,
     found.map((one) => again.find(({ name }) => name === one.name) ?? one),
     only ? undefined : await optionsOf(set, cliPath),
+    sent && existsSync(sentFile) ? diffSent(JSON.parse(readFileSync(sentFile, "utf8")), sent) : undefined,
   );
+}
+
+/**
+ * @param {SetName} set
+ * @param {string | undefined} cliPath
+ */
+async function sentBy(set, cliPath) {
+  const cli = await recordable(set, cliPath);
+  return recordSent(cli, await versionOf(cli.cliPath));
 }
 
 /**

@@ -5,6 +5,9 @@
 
 /** @typedef {import("./run.mjs").Recording} Recording */
 /** @typedef {import("./run.mjs").Verdict} Verdict */
+/** @typedef {import("./sent.mjs").Sent} Sent */
+
+import { partsOf } from "./sent-parts.mjs";
 
 /** A flag nobody knows: that it is refused is the case. */
 const BAD_FLAG = "err-bad-flag";
@@ -17,9 +20,10 @@ const SAME_BYTES = 64;
  * @param {Recording[]} after
  * @param {{ undecided: string[][], gone: string[][] }} [options] of its options, those without a decision and those that are no more, each with
  *   the list that it is in (`decisions.mjs`)
+ * @param {{ added: string[][], gone: string[][] }} [sent] what its whole requests have that they had not, and the reverse
  * @returns {{ page: string, changed: boolean, breaks: string[] }} `breaks`: what of it users' calls will notice, in a few words each
  */
-export function diffPage(set, before, after, options = { undecided: [], gone: [] }) {
+export function diffPage(set, before, after, options = { undecided: [], gone: [] }, sent = { added: [], gone: [] }) {
   const versions = [before, after].map((recordings) => recordings[0]?.meta.version ?? "nothing");
   const pairs = after.flatMap((now) => {
     const was = before.find(({ name }) => name === now.name);
@@ -39,6 +43,8 @@ export function diffPage(set, before, after, options = { undecided: [], gone: []
     section("tools of the CLI's own that are new in its requests", toolsThat(after, before)),
     section("tools of the CLI's own that are gone from its requests", toolsThat(before, after)),
     section("first requests whose size changed", sizes(pairs)),
+    section("parts of whole requests that are new", sent.added),
+    section("parts of whole requests that are gone", sent.gone),
     section("event kinds that are new", missing(kinds(after), kinds(before))),
     section("event kinds that are gone", missing(kinds(before), kinds(after))),
     section(
@@ -70,6 +76,18 @@ export function diffPage(set, before, after, options = { undecided: [], gone: []
       ...counted(replies, "reply is another", "replies are others"),
     ],
   };
+}
+
+/**
+ * What whole requests have that they had not, and the reverse, each with the forms that show it.
+ * @param {Sent} before
+ * @param {Sent} after
+ */
+export function diffSent(before, after) {
+  const [was, now] = [partsOf(before), partsOf(after)];
+  const gone = missing(was, now);
+  // Whether a CLI gets to try a host before it ends depends on the moment.
+  return { added: missing(now, was), gone: gone.filter(([part = ""]) => !part.startsWith("tries ")) };
 }
 
 /**

@@ -162,7 +162,7 @@ export const cliOf = (set) => /** @type {CliName} */ (set.split("-")[0]);
  * @param {Recordable} cli
  * @param {string} url
  */
-async function isolate({ set, cliPath }, url) {
+export async function isolate({ set, cliPath }, url) {
   if (set !== "claude-newest" && set !== "claude-oldest") return isolateCli(cliOf(set), url, { cliPath });
   const claude = isolateClaude({ which: set === "claude-newest" ? "newest" : "oldest", baseUrl: url });
   return { home: claude.home, options: { env: claude.env, model: "sonnet" }, cleanup: claude.cleanup };
