@@ -4,24 +4,35 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { MEASURED_VERSIONS } from "../support/harness.mjs";
 import { asForeign, type Cut, converse, inOrder, TURNS } from "../support/restore.mjs";
 
 /** The turn that begins with two results of which the first is empty. */
 const SILENT = 6;
 
-describe.each(["newest", "oldest"] as const)("claude %s", { timeout: 600_000 }, (which) => {
-  it.each<[Cut, object]>([
-    ["killed", {}],
-    ["evicted", { keepAlive: 1 }],
+function folder() {
+  const made = mkdtempSync(join(tmpdir(), "dfp-cwd-"));
+  onTestFinished(() => rmSync(made, { recursive: true }));
+  return made;
+}
+
+describe.each(MEASURED_VERSIONS)("claude %s", { timeout: 600_000 }, (which) => {
+  let undisturbed: Awaited<ReturnType<typeof converse>> | undefined;
+
+  it.each<[Cut, () => object]>([
+    ["killed", () => ({})],
+    ["evicted", () => ({ keepAlive: 1 })],
+    ["restarted", () => ({ sessions: { store: join(folder(), "sessions") } })],
   ])(
-    "is asked the same where its process was %s before each turn, and the thread comes back without its reasoning",
-    async (cut, options) => {
-      const undisturbed = await converse({ which, cut: () => "nothing" });
+    "is asked the same where its process (or Node, with a store) was %s before each turn, and the thread comes back without its reasoning",
+    async (cut, more) => {
+      undisturbed ??= await converse({ which, cut: () => "nothing" });
+      const options = more();
       const disturbed = await converse({ which, cut: () => cut, options });
       expect(disturbed.sessions).toEqual(TURNS.map((_, turn) => (turn === 0 ? "new" : "restored")));
       for (const [turn, request] of disturbed.requests.entries()) {
         const expected = undisturbed.requests[turn];
-        if (turn === SILENT && which === "newest") {
+        if (turn === SILENT && which !== "oldest") {
           expect(request, "the empty result comes behind the other").not.toEqual(expected);
           expect(inOrder(request), `turn ${turn}`).toEqual(expected);
         } else expect(request, `turn ${turn}`).toEqual(expected);
@@ -30,8 +41,7 @@ describe.each(["newest", "oldest"] as const)("claude %s", { timeout: 600_000 }, 
   );
 
   it("is asked the same by another provider, but for the efforts of the past", async () => {
-    const cwd = mkdtempSync(join(tmpdir(), "dfp-cwd-"));
-    onTestFinished(() => rmSync(cwd, { recursive: true }));
+    const cwd = folder();
     const undisturbed = await converse({ which, cut: () => "nothing", options: { cwd } });
     const disturbed = await converse({ which, cut: () => "closed", options: { cwd }, returnsReasoning: true });
     expect(disturbed.sessions).toEqual(TURNS.map((_, turn) => (turn === 0 ? "new" : "restored")));

@@ -1,7 +1,8 @@
 // @change
 /** A thread that no process knows is restored: natively, with what was remembered of it, and with nothing of it on disk. */
 import { execFileSync } from "node:child_process";
-import { AIMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
+import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
+import type { MessageInput } from "deep-factor-providers";
 import { expect, it } from "vitest";
 import { createProvider, withClaude } from "../support/harness.mjs";
 import { ask, gone, told } from "../support/live.mjs";
@@ -53,6 +54,80 @@ it("gives the API any thread natively, and tells in words what claude would chan
     const said = JSON.stringify(told(api.requests.at(-1)?.body));
     expect(thread.every((message) => said.includes(String(message.content)))).toBe(true);
   }
+});
+
+it("tells a system message in the middle with the system prompt, and then no thinking from before it", async () => {
+  const answers = [0, 1, 2].map((n) => [
+    { type: "thinking", thinking: `thought ${n}`, signature: `SIG${n}=` },
+    { type: "text", text: `answer ${n}` },
+  ]);
+  const { api, options } = await withClaude({ engine: "live", script: (_, n) => ({ content: answers[n] as never }) });
+  const provider = createProvider(options);
+  const thread: MessageInput[] = [];
+  const runs: unknown[] = [];
+  for (const says of [["Be brief.", "1"], ["Be kind.", "2"], ["3"]]) {
+    const words = says.pop() ?? "";
+    thread.push(...says.map((system) => new SystemMessage(system)), new HumanMessage(words));
+    const { message, pid, run, warnings } = await ask(provider, thread);
+    runs.push([run?.session, warnings]);
+    thread.push(message);
+    process.kill(pid, "SIGKILL");
+    await gone(pid);
+  }
+  expect(runs).toEqual([
+    ["new", []],
+    ["restored", []],
+    ["restored", []],
+  ]);
+  expect(api.requests.map(({ body }) => [body.system.at(-1).text, ...told(body)])).toEqual([
+    ["Be brief.", ["user", { type: "text", text: "1" }]],
+    [
+      "Be brief.\n\nBe kind.",
+      ["user", { type: "text", text: "1" }],
+      ["assistant", { type: "text", text: "answer 0" }],
+      ["user", { type: "text", text: "2" }],
+    ],
+    [
+      "Be brief.\n\nBe kind.",
+      ["user", { type: "text", text: "1" }],
+      ["assistant", { type: "text", text: "answer 0" }],
+      ["user", { type: "text", text: "2" }],
+      ["assistant", ...(answers[1] ?? [])],
+      ["user", { type: "text", text: "3" }],
+    ],
+  ]);
+});
+
+it("tells a thread in words where the CLI has its own tools, whose calls nobody knows then", async () => {
+  const use = { type: "tool_use", id: "toolu_own", name: "Bash", input: { command: "echo found" } };
+  const answers = [[{ type: "text", text: "I look." }, use], [{ type: "text", text: "Found." }]];
+  const { api, home, options } = await withClaude({
+    engine: "live",
+    script: (_, n) => ({ content: (answers[n] ?? answers[1]) as never }),
+  });
+  const provider = createProvider({ ...options, disableBuiltInTools: false, cwd: home });
+  const thread: MessageInput[] = [new HumanMessage("look")];
+  const first = await ask(provider, thread);
+  thread.push(first.message, new HumanMessage("Sure?"));
+  const before = told(api.requests.at(-1)?.body);
+  expect(before.slice(1)).toEqual([
+    ["assistant", ...(answers[0] ?? [])],
+    ["user", { type: "tool_result", tool_use_id: "toolu_own", content: "found", is_error: false }],
+  ]);
+  process.kill(first.pid, "SIGKILL");
+  await gone(first.pid);
+  const second = await ask(provider, thread);
+  expect([second.run?.session, second.warnings]).toEqual(["replayed", []]);
+  const [[role, { text }], ...more] = told(api.requests.at(-1)?.body) as [[string, { text: string }], ...unknown[]];
+  expect([role, more, text.slice(text.indexOf("<thread>\n"))]).toEqual([
+    "user",
+    [],
+    `<thread>
+  <event type="human" id="0" iteration="0">look</event>
+  <event type="ai" id="1" iteration="0">Found.</event>
+  <event type="human" id="2" iteration="0">Sure?</event>
+</thread>`,
+  ]);
 });
 
 it.skipIf(lacks("procfs"))("leaves nothing of a conversation on disk", async () => {

@@ -4,7 +4,6 @@ import { join } from "node:path";
 import { HumanMessage, SystemMessage } from "@langchain/core/messages";
 import type { ClaudeCliProviderOptions } from "deep-factor-providers";
 import { expect, it, onTestFinished } from "vitest";
-import { startCommand } from "../support/command-line.mjs";
 import { createProvider, WIDE, withClaude } from "../support/harness.mjs";
 import { ask } from "../support/live.mjs";
 import { createTemp } from "../support/processes.mjs";
@@ -78,50 +77,6 @@ it("finds a reply for the same login and system prompt alone, and tells what is 
   rmSync(store, { recursive: true });
   expect(await ask2()).toEqual(["restored", false, []]);
 });
-
-it.skipIf(!WIDE || lacks("signals", "links"))(
-  "carries a conversation over a restart of the gateway, for a client without reasoning",
-  async () => {
-    const thought = { type: "thinking", thinking: "T", signature: "SEALED==" };
-    const { api, options } = await withClaude({
-      script: () => ({ content: [thought, { type: "text", text: "Yes." }] }),
-    });
-    const temp = createTemp();
-    onTestFinished(() => temp.cleanup());
-    symlinkSync(options.cliPath, join(temp.path, "claude"));
-    const args = ["serve", "--provider", "claude", "--sessions", join(temp.path, "sessions"), "--port", "0", "--json"];
-    const env = { ...options.env, PATH: temp.path };
-    /** The session and the text of one request to a gateway of its own. */
-    const ask1 = async (messages: object[]) => {
-      const { child, ended, output } = startCommand(args, { env });
-      try {
-        await Promise.race([expect.poll(() => output.stdout, { timeout: 60_000 }).toContain("\n"), ended]);
-        const { url, tokenFile } = JSON.parse(output.stdout || `{"error":${JSON.stringify(output.stderr)}}`);
-        const response = await fetch(`${url}/v1/chat/completions`, {
-          method: "POST",
-          headers: {
-            authorization: `Bearer ${readFileSync(tokenFile, "utf8").trim()}`,
-            "content-type": "application/json",
-          },
-          body: JSON.stringify({ model: "claude/sonnet", messages }),
-        });
-        const body = (await response.json()) as { choices: { message: { content: string } }[] };
-        return [response.headers.get("x-dfp-session"), body.choices[0]?.message.content];
-      } finally {
-        child.kill("SIGTERM");
-        await ended;
-      }
-    };
-    const first = [
-      { role: "system", content: "Be brief." },
-      { role: "user", content: "Is it?" },
-    ];
-    expect(await ask1(first)).toEqual(["new", "Yes."]);
-    const thread = [...first, { role: "assistant", content: "Yes." }, { role: "user", content: "Sure?" }];
-    expect(await ask1(thread)).toEqual(["restored", "Yes."]);
-    expect(JSON.stringify(api.requests.at(-1)?.body)).toContain("SEALED==");
-  },
-);
 
 it.skipIf(lacks("modes"))("refuses a folder that is not the user's alone, and options that make no sense", async () => {
   const { api, options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });

@@ -14,7 +14,10 @@ import { dirname, join } from "node:path";
 import { removeFolder } from "./folders.mjs";
 import { folderOf, OLDEST_CLAUDE } from "./installed.mjs";
 
-/** @typedef {"newest" | "oldest"} Which the development dependency `claude-code-newest`, and what `.ci/install.mjs` installs beside it */
+/**
+ * @typedef {"newest" | "2.1.330" | "oldest"} Which the development dependency `claude-code-newest`, what `.ci/install.mjs` installs
+ *   beside it, and one between them that a test installs which asks for it
+ */
 /**
  * @typedef {object} Claude
  * @property {string} cliPath the native binary
@@ -56,7 +59,7 @@ const ALIAS = "claude-code-newest";
  */
 export function findClaude(which) {
   const isNewest = which === "newest";
-  const kept = join(folderOf(OLDEST_CLAUDE), "package.json");
+  const kept = join(folderOf(OLDEST_CLAUDE, versionOf(which)), "package.json");
   const manifest = isNewest ? resolveFrom(import.meta.url, `${ALIAS}/package.json`) : existsSync(kept) && kept;
   if (!manifest) {
     const todo = isNewest ? "npm ci" : "node .ci/install.mjs";
@@ -65,6 +68,12 @@ export function findClaude(which) {
   const { version } = JSON.parse(readFileSync(manifest, "utf8"));
   return { cliPath: claudeBinary(manifest, version, isNewest ? ALIAS : OLDEST_CLAUDE), version };
 }
+
+/**
+ * The version to install of a claude; undefined: that of `installed.mjs`, or a development dependency.
+ * @param {Which} which
+ */
+export const versionOf = (which) => (which === "newest" || which === "oldest" ? undefined : which);
 
 /**
  * The binary for this machine, which is in a package beside claude's own.

@@ -8,7 +8,7 @@
 import { createClaudeCliProvider } from "deep-factor-providers";
 import { onTestFinished } from "vitest";
 import { startAnthropic } from "./anthropic.mjs";
-import { isolateClaude } from "./claude.mjs";
+import { isolateClaude, versionOf } from "./claude.mjs";
 import { CLIS, findCli, isolateCli } from "./clis.mjs";
 import { installed, OLDEST_CLAUDE } from "./installed.mjs";
 import { createTag } from "./processes.mjs";
@@ -32,6 +32,11 @@ export function sampleOf(all, count = 1) {
 
 /** The versions of claude that tests run with: the oldest otherwise only where {@link RUNS} are run. */
 export const VERSIONS = sampleOf(/** @type {("newest" | "oldest")[]} */ (["newest", "oldest"]));
+
+/** The same, and one between them: for what is measured with each version that was looked at. */
+export const MEASURED_VERSIONS = sampleOf(
+  /** @type {import("./claude.mjs").Which[]} */ (["newest", "2.1.330", "oldest"]),
+);
 
 /** Every version with every engine. */
 const EVERY_RUN = /** @type {const} */ ([
@@ -70,7 +75,7 @@ export function createProvider(options) {
 
 /** @param {Setup} setup */
 export async function withClaude({ which = "newest", engine, script, env = {}, mayRunOut = false }) {
-  if (which === "oldest") await installed(OLDEST_CLAUDE);
+  if (which !== "newest") await installed(OLDEST_CLAUDE, versionOf(which));
   const api = await startAnthropic(script);
   const claude = isolateClaude({ which, baseUrl: api.url, env });
   onTestFinished(async () => {

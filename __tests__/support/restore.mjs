@@ -79,7 +79,7 @@ export function asked(body) {
 /**
  * Has the conversation, with what happens before each turn but the first.
  * @param {object} setup
- * @param {"newest" | "oldest"} setup.which
+ * @param {import("./claude.mjs").Which} setup.which
  * @param {(turn: number) => Cut} setup.cut
  * @param {number} [setup.turns] how many of them; default all
  * @param {object} [setup.options] of the provider
@@ -92,7 +92,7 @@ export async function converse({ which, cut, turns = TURNS.length, options = {},
     engine: "live",
     script: () => ({ content: /** @type {any} */ (TURNS[turn]?.answers) }),
   });
-  const model = which === "newest" ? "claude-sonnet-5-5" : "claude-sonnet-5";
+  const model = which === "oldest" ? "claude-sonnet-5" : "claude-sonnet-5-5";
   const create = () => createProvider({ ...own, model, retry: false, ...options });
   let provider = create();
   const thread = [/** @type {any} */ (new SystemMessage("Be brief."))];
