@@ -155,7 +155,7 @@ export interface InvokeOptions<TSchema extends OutputSchema | undefined = Output
   /** The model of this call, as the CLI or the API names it. Default, and `""`: the provider's `model`. */
   readonly model?: string | undefined;
   /** How this call thinks. Default: the provider's `reasoning`. */
-  readonly reasoning?: ReasoningOptions | undefined;
+  readonly reasoning?: ReasoningOptions | "off" | undefined;
   /** Which tools the model is to call. Default: `"auto"`, or what an API's options say. */
   readonly toolChoice?: ToolChoice | undefined;
   /** The most tokens this answer may have. One that hits the limit fails with `MAX_TOKENS`, its text as `partial`. */
@@ -182,7 +182,10 @@ export interface InvokeOptions<TSchema extends OutputSchema | undefined = Output
   readonly outputSchema?: TSchema;
 }
 
-/** How a model thinks. */
+/**
+ * How a model thinks. `"off"` in its place: not at all. claude, codex, gemini, grok, opencode, copilot, agents over ACP and APIs have that,
+ * each for the models that can; others refuse it. A model that reasons all the same is told by a `warning` `UNSUPPORTED_OPTION`.
+ */
 export interface ReasoningOptions {
   /**
    * How much, in the word of the CLI or the API: claude takes `"low"`, `"medium"`, `"high"`, `"xhigh"` and `"max"`; what others take
@@ -656,7 +659,7 @@ export interface CliProviderOptions {
    */
   retry?: false | RetryOptions | undefined;
   /** How the model thinks, where a call does not say. Default: the CLI's own way. */
-  reasoning?: ReasoningOptions | undefined;
+  reasoning?: ReasoningOptions | "off" | undefined;
   /** The most tokens an answer may have, where a call does not say. Default: the CLI's own limit. */
   maxOutputTokens?: number | undefined;
   /** Texts before which an answer ends, where a call does not say. Default: none. */
@@ -2129,7 +2132,7 @@ export interface AgentOptions {
   /** The model of all its calls. This and what follows are as in {@link InvokeOptions}, and the provider's where they are not given. */
   readonly model?: string | undefined;
   /** How they think. */
-  readonly reasoning?: ReasoningOptions | undefined;
+  readonly reasoning?: ReasoningOptions | "off" | undefined;
   /** The most tokens each answer may have. */
   readonly maxOutputTokens?: number | undefined;
   /** Texts before which each answer ends. */
@@ -3039,8 +3042,8 @@ export interface OpenAiCompatibleProviderOptions {
   seed?: number | undefined;
   /** Sent as `reasoning_effort`: `"low"`, `"medium"`, `"high"`, or what the server knows. */
   reasoningEffort?: string | undefined;
-  /** `reasoning.effort` is the same as `reasoningEffort`, by the name that it has everywhere else. Not both. */
-  reasoning?: ReasoningOptions | undefined;
+  /** `reasoning.effort` is the same as `reasoningEffort`, by the name that it has everywhere else; `"off"` is the effort `"none"`. Not both. */
+  reasoning?: ReasoningOptions | "off" | undefined;
   /** Refused, or left out with a warning by `onUnsupported: "warn"`: an API has no search of its own. */
   webSearch?: boolean | undefined;
   /** An API has all choices but `webSearch`. */

@@ -45,6 +45,7 @@ function support(column: string, option: string): string {
 /** A call's choice for each row that is one. */
 const CHOICES = {
   model: { model: "mock/m1" },
+  reasoning: { reasoning: "off" },
   "reasoning.effort": { reasoning: { effort: "low" } },
   maxOutputTokens: { maxOutputTokens: 4321 },
   stop: { stop: ["STOP-HERE"] },
@@ -118,6 +119,8 @@ describe.each(Object.entries(COLUMNS))("%s", (column, create) => {
 const EFFORT = /"(effort|reasoning_effort|thinkingLevel|reasoningEffort)":"low"/i;
 const SEEN: Record<Option, (request: { path: string; body: unknown }) => boolean> = {
   model: ({ path, body }) => `${path} ${JSON.stringify(body)}`.includes("m1"),
+  // An effort stands in its place: reasoning-off.test.ts looks at it alone.
+  reasoning: () => true,
   "reasoning.effort": ({ body }) => EFFORT.test(JSON.stringify(body)),
   maxOutputTokens: ({ body }) => /:4321[,}]/.test(JSON.stringify(body)),
   stop: ({ body }) => JSON.stringify(body).includes('["STOP-HERE"]'),

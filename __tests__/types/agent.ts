@@ -392,7 +392,7 @@ export const chosen = () => [
     .createClaudeCliProvider({ reasoning: { effort: "max" }, stop: [], onUnsupported: "error" })
     .invoke([], choices),
   runAgent({ provider, prompt: "go", model: "opus", reasoning: { effort: "low" }, temperature: 0.5, stop: ["END"] }),
-  runAgent({ provider, prompt: "go", webSearch: true }),
+  runAgent({ provider, prompt: "go", webSearch: true, reasoning: "off" }),
   provider.invoke(["hi"], { webSearch: false }),
 ];
 // @ts-expect-error true or false

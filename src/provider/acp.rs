@@ -80,6 +80,7 @@ fn read(value: &Value) -> Result<Provider, String> {
             warm: Some(CHECK),
             ..Checks::VERSION_ONLY
         },
+        off_effort: Some(OFF),
         custom: Some(Box::new(CustomCli::agent(options::texts(map, "args")))),
         ..FORM.clone()
     })
@@ -122,6 +123,11 @@ pub fn known_agent(agent: &str) -> KnownAgent {
     known.map(|(_, known)| *known).unwrap_or_default()
 }
 
+/// The level of reasoning of an agent's that means none (kimi 2.1.0); others call it [`NONE`].
+pub const OFF: &str = "off";
+/// See [`OFF`] (opencode 1.18.34).
+pub const NONE: &str = "none";
+
 /// The arguments with which its config says that it is started.
 const FLAGS: &[Flag] = &[flag(&[], &[Word::DefaultArgs])];
 
@@ -139,6 +145,7 @@ const OFFERED: &str = "where the agent offers it to its sessions";
 const OF_EACH: Capabilities = Capabilities {
     model: NATIVE.but(OFFERED),
     reasoning_effort: NATIVE.but(OFFERED),
+    reasoning_off: NATIVE.but("where the agent offers it to its sessions, as `off` or `none`"),
     reasoning_out: NATIVE.but("where the agent tells it"),
     ..Capabilities::LEAST
 };

@@ -98,6 +98,8 @@ pub enum Feature {
     ReasoningOut,
     /// The choice of how much the model reasons.
     ReasoningEffort,
+    /// An answer without any reasoning.
+    ReasoningOff,
     /// Another model for one call.
     Model,
     /// The choice of the tools that the model is to call.
@@ -120,13 +122,14 @@ pub enum Feature {
 
 impl Feature {
     /// All features, in the table's order.
-    pub const ALL: [Feature; 15] = [
+    pub const ALL: [Feature; 16] = [
         Feature::StructuredOutput,
         Feature::Images,
         Feature::Documents,
         Feature::ResultImages,
         Feature::ReasoningOut,
         Feature::ReasoningEffort,
+        Feature::ReasoningOff,
         Feature::Model,
         Feature::ToolChoice,
         Feature::MaxOutputTokens,
@@ -147,6 +150,7 @@ impl Feature {
             Feature::ResultImages => "images in tool results",
             Feature::ReasoningOut => "reasoning in the answer",
             Feature::ReasoningEffort => "reasoning effort",
+            Feature::ReasoningOff => "reasoning off",
             Feature::Model => "model per call",
             Feature::ToolChoice => "tool choice",
             Feature::MaxOutputTokens => "output limit",
@@ -165,6 +169,7 @@ impl Feature {
             Feature::StructuredOutput => Some("outputSchema"),
             Feature::Images | Feature::Documents | Feature::ResultImages | Feature::ReasoningOut => None,
             Feature::ReasoningEffort => Some("reasoning.effort"),
+            Feature::ReasoningOff => Some("reasoning"),
             Feature::Model => Some("model"),
             Feature::ToolChoice => Some("toolChoice"),
             Feature::MaxOutputTokens => Some("maxOutputTokens"),
@@ -191,6 +196,7 @@ pub struct Capabilities {
     pub result_images: Capability,
     pub reasoning_out: Capability,
     pub reasoning_effort: Capability,
+    pub reasoning_off: Capability,
     pub model: Capability,
     pub tool_choice: Capability,
     pub max_output_tokens: Capability,
@@ -212,6 +218,7 @@ impl Capabilities {
         result_images: UNSUPPORTED,
         reasoning_out: UNSUPPORTED,
         reasoning_effort: UNSUPPORTED,
+        reasoning_off: UNSUPPORTED,
         model: NATIVE,
         tool_choice: EMULATED,
         max_output_tokens: UNSUPPORTED,
@@ -232,6 +239,7 @@ impl Capabilities {
             Feature::ResultImages => self.result_images,
             Feature::ReasoningOut => self.reasoning_out,
             Feature::ReasoningEffort => self.reasoning_effort,
+            Feature::ReasoningOff => self.reasoning_off,
             Feature::Model => self.model,
             Feature::ToolChoice => self.tool_choice,
             Feature::MaxOutputTokens => self.max_output_tokens,

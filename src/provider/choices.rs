@@ -13,8 +13,10 @@ const fn option(name: &'static str, kind: Kind) -> OptionSpec {
     OptionSpec { name, kind }
 }
 
-/// `reasoning`: how much the model reasons.
-pub const REASONING: OptionSpec = option("reasoning", Kind::Fields(&[option("effort", Kind::Word)]));
+/// `reasoning`: how much the model reasons, or that it does not.
+pub const REASONING: OptionSpec = option("reasoning", Kind::WordOr(OFF, &[option("effort", Kind::Word)]));
+/// The word for no reasoning.
+const OFF: &str = "off";
 /// `maxOutputTokens`: the longest answer, tokens.
 pub const MAX_OUTPUT_TOKENS: OptionSpec = option("maxOutputTokens", Kind::Whole(1, 1 << 53));
 /// `stop`: texts that end the answer.
@@ -86,6 +88,8 @@ pub struct Choices {
     pub model: Option<String>,
     /// `reasoning.effort`: a word of letters, digits, "-" and "_".
     pub effort: Option<String>,
+    /// `reasoning: "off"`, for a provider that has no effort of this meaning; never beside an effort.
+    pub reasoning_off: bool,
     /// `maxOutputTokens`.
     pub max_output_tokens: Option<u64>,
     /// `stop`; an empty list is none.
@@ -100,12 +104,17 @@ pub struct Choices {
 
 impl Choices {
     /// Reads the choices of a checked object.
-    pub fn read(map: &Map<String, Value>) -> Choices {
+    ///
+    /// `off_effort` is the provider's effort that stands for no reasoning, if it has one.
+    pub fn read(map: &Map<String, Value>, off_effort: Option<&str>) -> Choices {
         let text = |map: &Map<String, Value>, name: &str| map.get(name).and_then(Value::as_str).map(str::to_owned);
-        let reasoning = map.get(REASONING.name).and_then(Value::as_object);
+        let reasoning = map.get(REASONING.name);
+        let is_off = reasoning.and_then(Value::as_str) == Some(OFF);
+        let effort = reasoning.and_then(|reasoning| Some(reasoning.get("effort")?.as_str()?.to_owned()));
         Choices {
             model: text(map, "model").filter(|model| !model.trim().is_empty()),
-            effort: reasoning.and_then(|reasoning| text(reasoning, "effort")),
+            effort: effort.or_else(|| off_effort.filter(|_| is_off).map(str::to_owned)),
+            reasoning_off: is_off && off_effort.is_none(),
             max_output_tokens: number(map, MAX_OUTPUT_TOKENS.name),
             stop: map.contains_key(STOP.name).then(|| texts(map, STOP.name)),
             temperature: match map.get(TEMPERATURE.name) {
@@ -123,9 +132,14 @@ impl Choices {
     /// Returns these choices, with those of `others` in the place of missing ones.
     #[must_use]
     pub fn or(self, others: &Choices) -> Choices {
+        let (effort, reasoning_off) = match (self.effort, self.reasoning_off) {
+            (None, false) => (others.effort.clone(), others.reasoning_off),
+            own => own,
+        };
         Choices {
             model: self.model.or_else(|| others.model.clone()),
-            effort: self.effort.or_else(|| others.effort.clone()),
+            effort,
+            reasoning_off,
             max_output_tokens: self.max_output_tokens.or(others.max_output_tokens),
             stop: self.stop.or_else(|| others.stop.clone()),
             temperature: self.temperature.or_else(|| others.temperature.clone()),
@@ -137,6 +151,11 @@ impl Choices {
     /// Texts that end the answer, if there are any.
     pub fn stop(&self) -> Option<&[String]> {
         self.stop.as_deref().filter(|stop| !stop.is_empty())
+    }
+
+    /// Returns whether the model is not to reason; `off_effort` is as in [`Choices::read`].
+    pub fn is_reasoning_off(&self, off_effort: Option<&str>) -> bool {
+        self.reasoning_off || off_effort.is_some_and(|off| self.effort.as_deref() == Some(off))
     }
 
     /// Returns whether the model may search the web.
@@ -154,6 +173,7 @@ impl Choices {
         let asked = [
             (Feature::Model, self.model.is_some()),
             (Feature::ReasoningEffort, self.effort.is_some()),
+            (Feature::ReasoningOff, self.reasoning_off),
             (Feature::MaxOutputTokens, self.max_output_tokens.is_some()),
             (Feature::Stop, self.stop().is_some()),
             (Feature::Temperature, self.temperature.is_some()),
@@ -170,6 +190,7 @@ impl Choices {
         match feature {
             Feature::Model => self.model = None,
             Feature::ReasoningEffort => self.effort = None,
+            Feature::ReasoningOff => self.reasoning_off = false,
             Feature::MaxOutputTokens => self.max_output_tokens = None,
             Feature::Stop => self.stop = None,
             Feature::Temperature => self.temperature = None,
@@ -227,11 +248,12 @@ pub struct CallChoices {
 }
 
 impl CallChoices {
-    /// Reads the choices of a call's options `map`; `own` are the specifications of `model` and of further options of the provider.
+    /// Reads the choices of a call's options `map`; `own` are the specifications of `model` and of further options of the provider, and
+    /// `off_effort` is as in [`Choices::read`].
     ///
     /// # Errors
     /// The choice that is wrong, and the reason, in words.
-    pub fn read(map: &Map<String, Value>, own: &[OptionSpec]) -> Result<CallChoices, String> {
+    pub fn read(map: &Map<String, Value>, own: &[OptionSpec], off_effort: Option<&str>) -> Result<CallChoices, String> {
         let specs: Vec<OptionSpec> = COMMON
             .into_iter()
             .chain([TOOL_CHOICE])
@@ -242,7 +264,7 @@ impl CallChoices {
             false => format!("in the call's options, {reason}"),
         })?;
         Ok(CallChoices {
-            choices: Choices::read(map),
+            choices: Choices::read(map, off_effort),
             tool_choice: map.get(TOOL_CHOICE.name).map(ToolChoice::read).transpose()?,
             on_unsupported: on_unsupported(map),
             extra: map

@@ -371,6 +371,7 @@ impl CommandContext<'_> {
             When::Before(version) => self.version.is_none_or(|own| own < version),
             When::MaxOutputTokens => options.choices.max_output_tokens.is_some(),
             When::Effort => options.choices.effort.is_some(),
+            When::ReasoningOff => options.choices.reasoning_off,
             When::Stop => options.choices.stop().is_some(),
             When::WebSearch => options.choices.searches_web(),
             When::NoWebSearch => !options.choices.searches_web(),
@@ -378,7 +379,7 @@ impl CommandContext<'_> {
             When::NoToolSearch => !self.holds(When::ToolSearch),
             When::CacheTtl(ttl) => options.cache_ttl == Some(ttl),
             When::Settings => {
-                let choices = [When::MaxOutputTokens, When::Effort, When::Stop];
+                let choices = [When::MaxOutputTokens, When::Effort, When::ReasoningOff, When::Stop];
                 !options.spec_form()
                     || !options.env.is_empty()
                     || options.auth == Auth::Subscription

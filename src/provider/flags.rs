@@ -113,6 +113,8 @@ pub enum When {
     MaxOutputTokens,
     /// The reasoning effort is chosen.
     Effort,
+    /// The model is not to reason.
+    ReasoningOff,
     /// Settings of ours are to win over the user's: always but in SPEC-01's own form, where only a choice of the caller's needs them.
     Settings,
     /// Texts end the answer.

@@ -80,6 +80,8 @@ pub struct Provider {
     pub tool_search: Option<&'static str>,
     /// The allowed words of `reasoning.effort`; an empty list allows any word and leaves the decision to the model.
     pub efforts: &'static [&'static str],
+    /// The effort that stands for no reasoning (`reasoning: "off"`), if there is one.
+    pub off_effort: Option<&'static str>,
     /// The longest prompt it takes; it would cut a longer one, or refuse it late.
     pub prompt_limit: Option<PromptLimit>,
     /// The kinds of failure after which the CLI would go on for ever, or call its API again: its process is killed there.
@@ -139,6 +141,7 @@ impl Provider {
         web_search: None,
         tool_search: None,
         efforts: &[],
+        off_effort: None,
         prompt_limit: None,
         stop_on: &[],
         fatal_stderr: &[],

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::ignored::ShownChoices;
 use super::record::{Level, Sink};
 use super::reply_check::{Checks, RejectedReply};
 use super::retry_loop::{local_offset_min, millis as ms};
@@ -45,6 +46,8 @@ pub(super) struct Attempt<'a> {
     pub checks: Checks,
     /// The model that is asked, if one is named.
     pub model: Option<&'a str>,
+    /// The choices whose effect the reply shows.
+    pub shown: ShownChoices,
     pub opening: Option<AttemptStart>,
 }
 
@@ -214,7 +217,8 @@ impl OngoingAttempt<'_> {
     }
 
     /// Notes the facts of `event` that `status` shows.
-    fn note(&self, event: &Event) {
+    fn note(&mut self, event: &Event) {
+        self.attempt.shown.note(event);
         match event {
             Event::Session {
                 session_id: Some(id), ..
@@ -355,6 +359,7 @@ impl OngoingAttempt<'_> {
             }
             reply.run = Some(info.clone());
             events.extend(of_another_model(attempt.model, reply.model.as_deref()));
+            events.extend(attempt.shown.ignored(reply));
             if !is_usage_out {
                 events.push(Event::Usage {
                     usage: reply.usage.clone(),

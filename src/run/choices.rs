@@ -50,7 +50,10 @@ pub(super) fn choose(
     }
     let invalid = |reason: String| engine.refuse(Code::InvalidOption, reason);
     let model = engine.provider.option(MODEL.name).unwrap_or(MODEL);
-    let call = given.read(|map| CallChoices::read(map, &[model])).map_err(invalid)?;
+    let off = engine.provider.off_effort;
+    let call = given
+        .read(|map| CallChoices::read(map, &[model], off))
+        .map_err(invalid)?;
     let of_call = |reason: String| invalid(format!("the call's {reason}"));
     check_effort(&call.choices, engine.provider.efforts).map_err(of_call)?;
     if let (Some(custom), Some(model)) = (&engine.provider.custom, &call.choices.model) {

@@ -10,6 +10,7 @@ use super::attempt::{Attempt, AttemptOutcome, AttemptStart, CallLimits};
 use super::base::Base;
 use super::cli_request::{CliRequest, UNFIT, emulated};
 use super::engine::Engine;
+use super::ignored::ShownChoices;
 use super::record::Sink;
 use super::reply_check::RejectedReply;
 use super::retry_loop::{Plan, RetryableCall, Waiting};
@@ -237,6 +238,7 @@ impl CliAttempt<'_> {
         fold: Fold,
         opening: AttemptStart,
     ) -> Attempt<'a> {
+        let choices = &self.call.request.provider_options(self.call.engine).choices;
         Attempt {
             provider: self.call.engine.id(),
             rules: CliRules {
@@ -255,13 +257,8 @@ impl CliAttempt<'_> {
             prompt: Box::new(prompt),
             fold: fold.behind_result(self.call.request.ends_with_result),
             checks: self.call.request.checks.clone(),
-            model: self
-                .call
-                .request
-                .provider_options(self.call.engine)
-                .choices
-                .model
-                .as_deref(),
+            model: choices.model.as_deref(),
+            shown: ShownChoices::of(choices, self.call.engine.provider.off_effort),
             opening: Some(opening),
         }
     }

@@ -19,6 +19,7 @@ mod cli_attempt;
 mod cli_request;
 pub mod commands;
 mod engine;
+mod ignored;
 pub mod ledger;
 mod lifecycle;
 mod print;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use dfp_model::error::clip;
+use dfp_provider::acp::{NONE, OFF};
 use dfp_provider::options::Options;
 
 /// The number of an agent's values that an error names.
@@ -131,7 +132,9 @@ pub fn way(session: &AcpSession, choice: Choice, wanted: &str) -> Way {
         let reason = format!("the agent offers no choice of its {}", choice.name());
         return Way::None(choice.kind(false), reason);
     };
-    match option.value(wanted) {
+    let is_off = choice == Choice::Effort && wanted == OFF;
+    let value = option.value(wanted).or_else(|| option.value(NONE).filter(|_| is_off));
+    match value {
         Some(value) if option.current_value == value => Way::Nothing,
         Some(value) => {
             let params = json!({"sessionId": id, "configId": option.id, "value": value});

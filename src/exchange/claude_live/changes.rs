@@ -1,4 +1,4 @@
-//! The choices that a running claude takes on between its turns: effort, output limit, texts that end an
+//! The choices that a running claude takes on between its turns: effort, no reasoning, output limit, texts that end an
 //! answer, the schema of an answer.
 //!
 //! In: the choices of the next turn. Out: control lines that change the process, if it has others, and whether its user line must wait
@@ -25,10 +25,12 @@ use dfp_provider::command::CommandLine;
 /// The beginning of the ids of our requests.
 const ID: &str = "df-change-";
 
-/// The choices of a process: its effort, and its variables for the others.
+/// The choices of a process: its effort, whether its model is not to think, and its variables for the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct InForce {
     effort: Option<String>,
+    /// Never so at the start: `--settings` could not be taken back.
+    thinks_not: bool,
     variables: BTreeMap<&'static str, String>,
 }
 
@@ -65,6 +67,7 @@ impl Changes {
         };
         let started = InForce {
             effort: value_of(line, "--effort"),
+            thinks_not: false,
             variables: [EFFORT_LEVEL, MAX_OUTPUT_TOKENS, EXTRA_BODY]
                 .into_iter()
                 .filter_map(variable)
@@ -86,6 +89,7 @@ impl Changes {
             // It would win over the effort.
             then.variables.insert(EFFORT_LEVEL, String::new());
         }
+        then.thinks_not = wanted.reasoning_off;
         if let Some(limit) = wanted.max_output_tokens {
             then.variables.insert(MAX_OUTPUT_TOKENS, limit.to_string());
         }
@@ -102,7 +106,7 @@ impl Changes {
             .into_iter()
             .collect();
         let settings = |env: Value| {
-            let thinks = then.effort.is_some().then_some(true);
+            let thinks = (then.effort.is_some() && !then.thinks_not).then_some(true);
             json!({"effortLevel": then.effort, "alwaysThinkingEnabled": thinks, "env": env})
         };
         let mut lines = String::new();
@@ -113,6 +117,9 @@ impl Changes {
         if then.effort.is_some() != self.now.effort.is_some() {
             let display = then.effort.is_some().then_some("summarized");
             lines.push_str(&wire::thinking_display(&self.next_id(), display));
+        }
+        if then.thinks_not != self.now.thinks_not {
+            lines.push_str(&wire::thinking_off(&self.next_id(), then.thinks_not));
         }
         self.now = then;
         lines
@@ -160,6 +167,7 @@ mod tests {
     fn changes(effort: Option<&str>) -> Changes {
         Changes::from(InForce {
             effort: effort.map(str::to_owned),
+            thinks_not: false,
             variables: BTreeMap::from([(MAX_OUTPUT_TOKENS, "5000".to_owned())]),
         })
     }
@@ -168,7 +176,7 @@ mod tests {
         Changeable {
             effort: Some(effort.to_owned()),
             max_output_tokens: Some(limit),
-            fields: Map::new(),
+            ..Changeable::default()
         }
     }
 
@@ -199,6 +207,20 @@ mod tests {
             json!({"effortLevel": null, "alwaysThinkingEnabled": null, "env": {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "5000"}})
         );
         assert_eq!(back[2]["thinking_display"], Value::Null);
+    }
+
+    #[test]
+    fn a_model_that_is_not_to_think_is_told_so_and_no_longer() {
+        let mut changes = changes(None);
+        let off = Changeable {
+            reasoning_off: true,
+            ..Changeable::default()
+        };
+        let last = |lines: &str| requests(lines).pop().unwrap();
+        let told = |tokens: Value| json!({"subtype": "set_max_thinking_tokens", "max_thinking_tokens": tokens});
+        assert_eq!(last(&changes.lines(&off)), told(json!(0)));
+        assert_eq!(changes.lines(&off), "");
+        assert_eq!(last(&changes.lines(&Changeable::default())), told(Value::Null));
     }
 
     #[test]

@@ -241,6 +241,7 @@ impl Form for Claude {
             parts.own,
             Changeable {
                 effort: choices.effort.clone(),
+                reasoning_off: choices.reasoning_off,
                 max_output_tokens: choices.max_output_tokens,
                 fields,
             },

@@ -9,6 +9,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::installed::Binary;
+use crate::live::setup::Changeable;
+use dfp_model::error::Code;
+use dfp_model::event::Event;
 use dfp_model::listed_model::ListedModel;
 
 /// The number of logins whose models are kept.
@@ -60,7 +63,71 @@ struct ClaudeModel {
     #[serde(default)]
     description: Option<String>,
     #[serde(default)]
+    supports_effort: Option<bool>,
+    #[serde(default)]
     supported_effort_levels: Option<Vec<String>>,
+    /// 2.1.332 tells it; 2.1.197 does not.
+    #[serde(default)]
+    supports_thinking_off: Option<bool>,
+}
+
+/// The choices that the model of a process does not have, and that the CLI silently leaves out of its requests (2.1.197, 2.1.332).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelChoices {
+    /// The model's name for people.
+    model: String,
+    /// Its efforts; `None` if the CLI does not tell.
+    efforts: Option<Vec<String>>,
+    /// True if it thinks whatever it is told.
+    always_thinks: bool,
+}
+
+impl ModelChoices {
+    /// Those of `model` ("" for the CLI's own choice) in the `answer` of its process, whose list has that model as well; `None` if it
+    /// has not.
+    pub fn read(answer: &str, model: &str) -> Option<ModelChoices> {
+        let Initialised { models } = serde_json::from_str(answer).ok()?;
+        let models: Vec<_> = models
+            .iter()
+            .filter_map(|one| ClaudeModel::deserialize(one).ok())
+            .collect();
+        let name = if model.is_empty() { "default" } else { model };
+        let by_name = models.iter().find(|one| one.value == name);
+        let found = by_name.or_else(|| models.iter().find(|one| one.resolved_model.as_deref() == Some(name)))?;
+        // Of a model without efforts, the list says nothing of them.
+        let tells_efforts = models.iter().any(|one| one.supports_effort == Some(true));
+        let levels = || found.supported_effort_levels.clone().unwrap_or_default();
+        Some(ModelChoices {
+            model: found.resolved_model.clone().unwrap_or_else(|| found.value.clone()),
+            efforts: match found.supports_effort {
+                Some(true) => found.supported_effort_levels.clone(),
+                Some(false) | None => tells_efforts.then(levels),
+            },
+            always_thinks: found.supports_thinking_off == Some(false),
+        })
+    }
+
+    /// The warnings about those of `wanted` that have no effect.
+    pub fn ignored(&self, wanted: &Changeable) -> Vec<Event> {
+        let ModelChoices { model, efforts, .. } = self;
+        let off = (wanted.reasoning_off && self.always_thinks)
+            .then(|| format!("`reasoning: \"off\"` has no effect: claude's model {model} always thinks"));
+        let effort = match (&wanted.effort, efforts) {
+            (Some(_), Some(efforts)) if efforts.is_empty() => Some(format!(
+                "`reasoning.effort` has no effect: claude's model {model} has no efforts"
+            )),
+            (Some(effort), Some(efforts)) if !efforts.contains(effort) => Some(format!(
+                "`reasoning.effort` has no effect: claude's model {model} has no effort \"{effort}\"; it has: {}",
+                efforts.join(", ")
+            )),
+            _ => None,
+        };
+        let warning = |message| Event::Warning {
+            code: Code::UnsupportedOption.as_str().to_owned(),
+            message,
+        };
+        off.into_iter().chain(effort).map(warning).collect()
+    }
 }
 
 fn read(answer: &str) -> Option<Vec<ListedModel>> {
@@ -78,4 +145,64 @@ fn read(answer: &str) -> Option<Vec<ListedModel>> {
         })
         .collect();
     (!models.is_empty()).then_some(models)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The answers of 2.1.332 and 2.1.197, shortened.
+    fn told(model: &str, newest: bool, wanted: &Changeable) -> Vec<String> {
+        let levels = ["low", "high"];
+        let off = |is_off: bool| newest.then_some(is_off);
+        let answer = json!({"models": [
+            {"value": "default", "resolvedModel": "claude-opus-5-5", "supportsEffort": true, "supportedEffortLevels": levels,
+             "supportsThinkingOff": off(false)},
+            {"value": "claude-opus-4-8", "resolvedModel": "claude-opus-4-8", "supportsEffort": true, "supportedEffortLevels": levels,
+             "supportsThinkingOff": off(true)},
+            {"value": "haiku", "resolvedModel": "claude-haiku-4-5", "supportsThinkingOff": off(true)},
+        ]});
+        let choices = ModelChoices::read(&answer.to_string(), model);
+        let message = |event| match event {
+            Event::Warning { message, .. } => message,
+            other => format!("{other:?}"),
+        };
+        let events = choices.map(|choices| choices.ignored(wanted));
+        events.into_iter().flatten().map(message).collect()
+    }
+
+    #[test]
+    fn an_effort_that_the_model_has_not_is_told() {
+        let effort = |word: &str| Changeable {
+            effort: Some(word.to_owned()),
+            ..Changeable::default()
+        };
+        for newest in [true, false] {
+            assert_eq!(told("claude-opus-4-8", newest, &effort("high")), [""; 0]);
+            assert_eq!(
+                told("claude-opus-4-8", newest, &effort("max")),
+                [
+                    "`reasoning.effort` has no effect: claude's model claude-opus-4-8 has no effort \"max\"; it has: low, high"
+                ]
+            );
+            for name in ["haiku", "claude-haiku-4-5"] {
+                let none = ["`reasoning.effort` has no effect: claude's model claude-haiku-4-5 has no efforts"];
+                assert_eq!(told(name, newest, &effort("high")), none);
+            }
+            assert_eq!(told("somebody-elses", newest, &effort("high")), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn a_model_that_always_thinks_is_told_where_the_cli_knows() {
+        let off = Changeable {
+            reasoning_off: true,
+            ..Changeable::default()
+        };
+        let always = "`reasoning: \"off\"` has no effect: claude's model claude-opus-5-5 always thinks";
+        assert_eq!(told("", true, &off), [always]);
+        assert_eq!(told("", false, &off), [""; 0]);
+        assert_eq!(told("claude-opus-4-8", true, &off), [""; 0]);
+    }
 }

@@ -24,7 +24,7 @@ use super::changes::Changes;
 use super::form::RunFolder;
 use super::input::ClaudeInput;
 use super::memory::{ApiMessage, Opening};
-use super::models::ReportedModels;
+use super::models::{ModelChoices, ReportedModels};
 use super::opening;
 use super::readiness::Readiness;
 use super::resumed::{Resumed, ResumedBeginning};
@@ -37,7 +37,7 @@ use crate::control::{self, Inbound};
 use crate::installed::Binary;
 use crate::live::process_turn::{self, failed_turn};
 use crate::live::session::{HANDSHAKE, Handshake, Pulse, Session, TurnInput};
-use crate::live::setup::Setup;
+use crate::live::setup::{Changeable, Setup};
 use crate::live::streams::{Figures, StreamEvent, Streams, line_too_long};
 use crate::live::turn::{Report, TurnEnd};
 use crate::print::{self, NotStarted, Surroundings, schema_left_out};
@@ -90,6 +90,10 @@ pub struct ClaudeSession {
     /// Where the models are kept that it tells, and its binary.
     reported_models: Option<(Binary, Arc<ReportedModels>)>,
     cache: CacheWatch,
+    /// The choices that its model has, once it has told them.
+    choices: Option<ModelChoices>,
+    /// The choices of the turn, until they are compared with those of the model.
+    unchecked: Option<Changeable>,
 }
 
 /// Facts of a process that its lines don't tell.
@@ -173,6 +177,8 @@ impl ClaudeSession {
             folder,
             reported_models,
             cache: CacheWatch::default(),
+            choices: None,
+            unchecked: None,
         })
     }
 
@@ -188,6 +194,7 @@ impl ClaudeSession {
         self.streams.begin_turn();
         self.decoder = decoder();
         self.messages = TurnMessages::default();
+        self.unchecked = Some(setup.changeable().clone());
         if self.facts.opening.date.is_none() {
             self.facts.opening.date = opening::date(now_ms());
         }
@@ -244,6 +251,11 @@ impl ClaudeSession {
     /// caller's names, and the cost becomes the turn's own.
     fn read(&mut self, line: &str, events: &mut Vec<Event>) -> Pulse {
         self.streams.count_line();
+        if self.handshake == Handshake::Done
+            && let (Some(wanted), Some(choices)) = (self.unchecked.take(), &self.choices)
+        {
+            events.extend(choices.ignored(&wanted));
+        }
         match control::read(line) {
             Some(Inbound::Answer { request_id, answer, .. }) if request_id == COST => {
                 let cause = answer.and_then(|answer| cache_miss::cause(answer.get()));
@@ -398,8 +410,11 @@ impl ClaudeSession {
                 if let Some(reason) = refused {
                     return Pulse::Unsupported(format!("it refuses to be initialised: {reason}"));
                 }
-                if let (Some((binary, models)), Some(answer)) = (&self.reported_models, answer) {
-                    models.note(binary, answer.get());
+                if let Some(answer) = answer {
+                    self.choices = ModelChoices::read(answer.get(), &self.facts.model);
+                    if let Some((binary, models)) = &self.reported_models {
+                        models.note(binary, answer.get());
+                    }
                 }
                 self.handshake = Handshake::Done;
                 if let Some(resumed) = &mut self.resumed {

@@ -40,8 +40,12 @@ enum Ours<'a> {
     ApplyFlagSettings {
         settings: &'a Value,
     },
+    /// It changes what it names; null is the CLI's own.
     SetMaxThinkingTokens {
-        thinking_display: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_thinking_tokens: Option<Option<u64>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        thinking_display: Option<Option<&'a str>>,
     },
 }
 
@@ -119,7 +123,19 @@ pub fn thinking_display(request_id: &str, display: Option<&str>) -> String {
     control::request(
         request_id,
         Ours::SetMaxThinkingTokens {
-            thinking_display: display,
+            max_thinking_tokens: None,
+            thinking_display: Some(display),
+        },
+    )
+}
+
+/// The request that ends the model's thinking, or leaves it to the CLI again. A model that always thinks takes no notice (2.1.332).
+pub fn thinking_off(request_id: &str, is_off: bool) -> String {
+    control::request(
+        request_id,
+        Ours::SetMaxThinkingTokens {
+            max_thinking_tokens: Some(is_off.then_some(0)),
+            thinking_display: None,
         },
     )
 }

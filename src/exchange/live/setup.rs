@@ -102,6 +102,8 @@ pub struct NextCall<'a> {
 pub struct Changeable {
     /// `reasoning.effort`.
     pub effort: Option<String>,
+    /// `reasoning: "off"`.
+    pub reasoning_off: bool,
     /// `maxOutputTokens`.
     pub max_output_tokens: Option<u64>,
     /// Further fields of each request.
@@ -218,6 +220,7 @@ impl Setup {
     pub fn changing(self, own: &Choices, changeable: Changeable) -> Setup {
         let fixed = self.choices.map(|choices| Choices {
             effort: own.effort.clone(),
+            reasoning_off: own.reasoning_off,
             max_output_tokens: own.max_output_tokens,
             stop: own.stop.clone(),
             ..choices

@@ -130,8 +130,8 @@ export interface CliCallProviderOptions {
   timeout?: number | undefined;
   /** The file that the run is recorded in, or `{ path, prompts }`. */
   record?: string | { path: string; prompts?: boolean } | undefined;
-  /** How much the model is to think, as the CLI names it. */
-  reasoning?: { effort: string } | undefined;
+  /** How much the model is to think, as the CLI names it, or `"off"`. */
+  reasoning?: { effort: string } | "off" | undefined;
   /** What becomes of a setting that the CLI has nothing for: a warning, or an error that names it. Default: `"warn"`. */
   onUnsupported?: "warn" | "error" | undefined;
 }

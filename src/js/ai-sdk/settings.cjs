@@ -134,7 +134,8 @@ function schemaOf({ schema, name, description }) {
 
 /** @param {string | undefined} reasoning V4's setting, which `ai@7` hands to V3 models as well */
 function effort(reasoning) {
-  return reasoning === undefined || reasoning === "provider-default" ? {} : { reasoning: { effort: reasoning } };
+  if (reasoning === undefined || reasoning === "provider-default") return {};
+  return { reasoning: reasoning === "none" ? "off" : { effort: reasoning } };
 }
 
 /** @param {CliCallOptions} call */

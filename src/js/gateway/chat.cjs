@@ -10,7 +10,17 @@
  * @import { Placed } from "./thread.cjs"
  */
 
-const { SAME, SAMPLING, createReader, isObject, objectAt, schemaAt, shownTool, textAt } = require("./fields.cjs");
+const {
+  SAME,
+  SAMPLING,
+  createReader,
+  isObject,
+  objectAt,
+  reasoningAt,
+  schemaAt,
+  shownTool,
+  textAt,
+} = require("./fields.cjs");
 const { DROPPABLE_OPTIONS, bad } = require("./refusal.cjs");
 const { data, id } = require("./sse.cjs");
 const { joined, placesOf } = require("./thread.cjs");
@@ -54,7 +64,7 @@ function read(body, { lenient, isApi, seals }) {
     maxOutputTokens: newer ?? reader.count("max_tokens"),
     stop: reader.stops("stop"),
     temperature: reader.temperature(),
-    reasoning: effort === undefined ? undefined : { effort },
+    reasoning: reasoningAt(effort),
   };
   const streamOptions = reader.object("stream_options") ?? {};
   return {

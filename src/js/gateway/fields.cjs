@@ -229,6 +229,17 @@ function textAt(value, at) {
 }
 
 /**
+ * How a call thinks, by OpenAI's effort.
+ *
+ * @param {string | undefined} effort
+ * @returns {"off" | { effort: string } | undefined}
+ */
+function reasoningAt(effort) {
+  if (effort === undefined) return undefined;
+  return effort === "none" ? "off" : { effort };
+}
+
+/**
  * The schema that an answer is to fit, of a `json_schema` format.
  *
  * @param {Fields} format
@@ -285,4 +296,16 @@ const SAMPLING = {
   ...{ top_k: SAME.off, logprobs: SAME.no, top_logprobs: SAME.zero, logit_bias: SAME.none, seed: SAME.never },
 };
 
-module.exports = { SAME, SAMPLING, checkDepth, createReader, isObject, objectAt, schemaAt, shown, shownTool, textAt };
+module.exports = {
+  SAME,
+  SAMPLING,
+  checkDepth,
+  createReader,
+  isObject,
+  objectAt,
+  reasoningAt,
+  schemaAt,
+  shown,
+  shownTool,
+  textAt,
+};

@@ -9,7 +9,7 @@
  */
 
 const { choiceOf, plainTool } = require("./chat.cjs");
-const { SAME, SAMPLING, createReader, objectAt, schemaAt, shownTool, textAt } = require("./fields.cjs");
+const { SAME, SAMPLING, createReader, objectAt, reasoningAt, schemaAt, shownTool, textAt } = require("./fields.cjs");
 const { DROPPABLE_OPTIONS, Refusal, bad } = require("./refusal.cjs");
 const { stream, whole } = require("./responses-answer.cjs");
 const { argumentsOf, joined, placesOf } = require("./thread.cjs");
@@ -74,7 +74,6 @@ function read(body, around) {
   const outputSchema = formatOf(text.format);
   const reasoning = reader.object("reasoning") ?? {};
   const effort = reasoning.effort ?? undefined;
-  if (effort !== undefined) textAt(effort, "reasoning.effort");
   const metadata = reader.object("metadata") ?? {};
   const toolChoice = reader.get("tool_choice");
   const include = reader.list("include") ?? [];
@@ -88,7 +87,7 @@ function read(body, around) {
       toolChoice: choiceOf(toolChoice, tools),
       maxOutputTokens: reader.count("max_output_tokens"),
       temperature: reader.temperature(),
-      reasoning: effort === undefined ? undefined : { effort },
+      reasoning: effort === undefined ? undefined : reasoningAt(textAt(effort, "reasoning.effort")),
     },
     json: outputSchema !== undefined,
     oneCall: reader.flag("parallel_tool_calls") === false,

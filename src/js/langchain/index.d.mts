@@ -118,7 +118,7 @@ export interface ChatCliCallOptions extends BaseChatModelCallOptions {
   /** The longest answer, tokens. */
   maxTokens?: number;
   /** How hard the model thinks in this call. Default: the model's `reasoning`. */
-  reasoning?: ReasoningOptions;
+  reasoning?: ReasoningOptions | "off";
   /** Whether the model may search the web in this call: claude and codex. Default: the model's `webSearch`. */
   webSearch?: boolean;
   /** What becomes of a choice of this call that can't be had. Default: the model's `onUnsupported`. */

@@ -76,6 +76,9 @@ const SEND_REASONING: &[&str] = &["reasoning_content", "reasoning", "reasoning_d
 
 const CHOICES: &[&str] = &["auto", "none", "required"];
 
+/// The value of `reasoning_effort` for no reasoning.
+pub const OFF_EFFORT: &str = "none";
+
 /// The members that `extraBody` can't have: without them, the request would no longer be the caller's thread, or its answer could
 /// not be read.
 const OURS: [&str; 3] = ["messages", "tools", "stream"];
@@ -174,6 +177,16 @@ impl Settings {
         (fields, replaced)
     }
 
+    /// The `choices` of a call, and where it makes none, those of this provider that a reply shows.
+    pub fn with_own(&self, choices: &Choices) -> Choices {
+        let own = |name: &str| Some(self.fields.get(name)?.as_str()?.to_owned());
+        let own = Choices {
+            effort: own("reasoning_effort"),
+            ..Choices::default()
+        };
+        choices.clone().or(&own)
+    }
+
     /// Reads the options object `json`.
     ///
     /// # Errors
@@ -209,7 +222,7 @@ impl Settings {
     /// # Errors
     /// The choice that is wrong, and the reason, in words.
     pub fn choices(map: &Map<String, Value>) -> Result<CallChoices, String> {
-        let choices = CallChoices::read(map, &[MODEL, EXTRA_BODY])?;
+        let choices = CallChoices::read(map, &[MODEL, EXTRA_BODY], Some(OFF_EFFORT))?;
         match choices.extra.keys().find(|name| OURS.contains(&name.as_str())) {
             Some(name) => Err(ours(name)),
             None => Ok(choices),
@@ -435,7 +448,7 @@ fn ours(name: &str) -> String {
 /// The sampling options under the API's names, then `extraBody`.
 fn fields(map: &Map<String, Value>) -> Result<Map<String, Value>, String> {
     let max_tokens = max_tokens_field(map);
-    let effort = map.get("reasoning").and_then(|reasoning| reasoning.get("effort"));
+    let effort = Choices::read(map, Some(OFF_EFFORT)).effort;
     for (one, other, both) in [
         ("reasoningEffort", "reasoning.effort", effort.is_some()),
         ("maxTokens", "maxOutputTokens", map.contains_key("maxOutputTokens")),
@@ -462,7 +475,7 @@ fn fields(map: &Map<String, Value>) -> Result<Map<String, Value>, String> {
         }
     }
     if let Some(effort) = effort {
-        fields.insert("reasoning_effort".to_owned(), effort.clone());
+        fields.insert("reasoning_effort".to_owned(), Value::from(effort));
     }
     let extra = map.get("extraBody").and_then(Value::as_object);
     for (name, value) in extra.into_iter().flatten() {

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 fn read(value: &Value) -> Result<CallChoices, String> {
-    CallChoices::read(value.as_object().unwrap(), &[options::MODEL])
+    CallChoices::read(value.as_object().unwrap(), &[options::MODEL], None)
 }
 
 fn choices(value: &Value) -> Choices {
@@ -21,6 +21,7 @@ fn what_a_call_chooses_is_read() {
         choices: Choices {
             model: Some("m".to_owned()),
             effort: Some("low".to_owned()),
+            reasoning_off: false,
             max_output_tokens: Some(5),
             stop: Some(vec!["END".to_owned()]),
             temperature: Number::from_f64(0.25),
@@ -75,7 +76,7 @@ fn what_is_wrong_is_named_with_what_was_given() {
         ),
         (
             json!({"reasoning": "low"}),
-            r#"the call's option "reasoning" must be an object of effort; given: "low""#,
+            r#"the call's option "reasoning" must be "off", or an object of effort; given: "low""#,
         ),
         (
             json!({"reasoning": {"effort": "a b"}}),
@@ -111,6 +112,21 @@ fn a_calls_choice_beats_the_providers() {
     );
     assert_eq!(call.or(&own), expected);
     assert_eq!(expected.stop(), None);
+}
+
+#[test]
+fn no_reasoning_and_an_effort_replace_each_other() {
+    let (off, high) = (json!({"reasoning": "off"}), json!({"reasoning": {"effort": "high"}}));
+    let facts = |choices: Choices| (choices.effort, choices.reasoning_off);
+    let high_effort = (Some("high".to_owned()), false);
+    assert_eq!(facts(choices(&off).or(&choices(&high))), (None, true));
+    assert_eq!(facts(choices(&high).or(&choices(&off))), high_effort);
+    assert_eq!(facts(Choices::default().or(&choices(&off))), (None, true));
+    // Where an effort means it, it is one.
+    let none = Choices::read(off.as_object().unwrap(), Some("none"));
+    assert_eq!(facts(none), (Some("none".to_owned()), false));
+    let kept = Choices::read(high.as_object().unwrap(), Some("none"));
+    assert_eq!(facts(kept), high_effort);
 }
 
 #[test]

@@ -325,6 +325,12 @@ pub static CLAUDE: Provider = Provider {
         ),
         // The variable would win over `--effort`.
         choice_var(&[When::Effort], EFFORT_LEVEL, EnvValue::Fixed("")),
+        // A live session is told it by a request, which can be taken back.
+        choice_var(
+            &[When::Print, When::ReasoningOff],
+            "MAX_THINKING_TOKENS",
+            EnvValue::Fixed("0"),
+        ),
         // Set in the user's settings, it would make the CLI run the tools itself; in the environment it means print (`print_env`).
         var_when(&[When::Live, When::ToolsOff], "CLAUDE_CODE_SIMPLE", EnvValue::Fixed("")),
         // The number of times that the CLI lets its model try an answer by a schema: once more, as everywhere. The CLI's own limit is 5.
@@ -584,6 +590,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     reasoning_out: NATIVE
         .but("2.1.330 asks its API for the text where `reasoning` is set (`--thinking-display summarized`)"),
     reasoning_effort: NATIVE.but("`--effort`"),
+    reasoning_off: NATIVE.but("`MAX_THINKING_TOKENS=0`; a model that always thinks takes no notice, which a `warning` says"),
     max_output_tokens: NATIVE.but(
         "`CLAUDE_CODE_MAX_OUTPUT_TOKENS`; in the formats `json` and `text` the CLI asks three times for more of an answer that reaches it",
     ),

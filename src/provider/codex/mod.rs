@@ -238,6 +238,7 @@ pub static CODEX: Provider = Provider {
             ..CAPABILITIES
         }),
     },
+    off_effort: Some("none"),
     models: MODELS,
     web_search: Some(WEB_SEARCH),
     mcp: McpClient {
@@ -382,6 +383,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     result_images: NATIVE,
     reasoning_out: NATIVE,
     reasoning_effort: NATIVE.but("`model_reasoning_effort`"),
+    reasoning_off: NATIVE.but("the effort `none`, which not every model has"),
     web_search: NATIVE.but("`web_search` of its API"),
     login: NATIVE.but("`CODEX_HOME`"),
     ..Capabilities::LEAST

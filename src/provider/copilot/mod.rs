@@ -150,6 +150,7 @@ pub static COPILOT: Provider = Provider {
         }),
     },
     tool_search: Some(TOOL_SEARCH),
+    off_effort: Some("none"),
     efforts: &["none", "minimal", "low", "medium", "high", "xhigh", "max"],
     media: MediaSupport {
         // A prompt of 11 MB took 6 s, and one of twice the size four times as long (1.0.102).
@@ -227,6 +228,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     pure: true,
     reasoning_out: NATIVE,
     reasoning_effort: NATIVE.but("`--reasoning-effort`"),
+    reasoning_off: NATIVE.but("the effort `none`, which it does not hand to an API of your own"),
     tool_search: EMULATED.but("in print form all tools are told in words, which a warning says"),
     login: NATIVE.but("`COPILOT_HOME`"),
     ..Capabilities::LEAST

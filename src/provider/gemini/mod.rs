@@ -260,6 +260,9 @@ const CAPABILITIES: Capabilities = Capabilities {
     documents: NATIVE.with(Needs::PrivateFolder).but(IN_SETTINGS),
     result_images: NATIVE.with(Needs::PrivateFolder).but(IN_SETTINGS),
     reasoning_out: UNSUPPORTED.but("the CLI reports its tokens alone"),
+    reasoning_off: NATIVE
+        .with(Needs::PrivateFolder)
+        .but("`thinkingBudget: 0`, which not every model has"),
     login: NATIVE.but("`GEMINI_CLI_HOME`"),
     max_output_tokens: NATIVE
         .with(Needs::PrivateFolder)
@@ -373,6 +376,8 @@ fn generate_content_config(choices: &Choices) -> Map<String, Value> {
     set("maxOutputTokens", choices.max_output_tokens.map(Value::from));
     set("stopSequences", choices.stop().map(Value::from));
     set("temperature", choices.temperature.clone().map(Value::Number));
+    let off = choices.reasoning_off.then(|| json!({"thinkingBudget": 0}));
+    set("thinkingConfig", off);
     config
 }
 

@@ -144,6 +144,7 @@ pub static GROK: Provider = Provider {
         has_own_tools: false,
     }),
     capabilities: ByEngine::print_only(CAPABILITIES),
+    off_effort: Some("none"),
     models: Models {
         vendor: Some("xai"),
         company: Some("x_ai"),
@@ -186,6 +187,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     ),
     reasoning_out: NATIVE,
     reasoning_effort: NATIVE.but("`--reasoning-effort`; in print form, a model that has no efforts ignores it"),
+    reasoning_off: NATIVE.but("the effort `none`, which not every model has"),
     login: NATIVE.but("`GROK_HOME`"),
     ..Capabilities::LEAST
 };

@@ -17,6 +17,7 @@ pub const CAPABILITIES: Capabilities = Capabilities {
     result_images: UNSUPPORTED,
     reasoning_out: NATIVE.but("back to servers that take it with `sendReasoning`"),
     reasoning_effort: NATIVE.but("as `reasoning_effort`"),
+    reasoning_off: NATIVE.but("as `reasoning_effort: \"none\"`, which not every model has"),
     model: NATIVE,
     tool_choice: NATIVE.but("and checked: a reply without the call is asked for once more"),
     max_output_tokens: NATIVE.but("as `max_tokens`, or what `maxTokensField` says"),

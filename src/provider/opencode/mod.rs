@@ -191,6 +191,7 @@ pub static OPENCODE: Provider = Provider {
         may_have_tools: false,
         has_turns_in_print: false,
     }),
+    off_effort: Some("none"),
     capabilities: ByEngine {
         print: CAPABILITIES,
         live: Some(Capabilities {
@@ -198,6 +199,7 @@ pub static OPENCODE: Provider = Provider {
             images: NATIVE.but(SIGHT),
             result_images: NATIVE.but(SIGHT),
             reasoning_effort: NATIVE.but("the model's `variant`; a `warning` where it has none of that name"),
+            reasoning_off: NATIVE.but("the variant `none`; a `warning` where the model has none of that name"),
             ..CAPABILITIES
         }),
     },
@@ -301,6 +303,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     pure: true,
     reasoning_out: NATIVE,
     reasoning_effort: NATIVE.but("`--variant`; one that the model has not is ignored"),
+    reasoning_off: NATIVE.but("the variant `none`; a model that has none of that name ignores it"),
     login: NATIVE.but("`XDG_DATA_HOME`"),
     max_output_tokens: NATIVE
         .but("`OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX`; an answer that reaches the limit is reported as a success"),

@@ -50,7 +50,9 @@ pub(crate) fn check_fields(specs: &[OptionSpec], map: &Map<String, Value>, path:
             Kind::Secret => format!("option \"{path}{name}\" must be {allowed}; the value is not repeated here"),
             _ => wrong(&format!("{path}{name}"), &allowed, value),
         })?;
-        if let (Kind::FalseOr(fields) | Kind::Fields(fields), Value::Object(map)) = (spec.kind, value) {
+        if let (Kind::FalseOr(fields) | Kind::WordOr(_, fields) | Kind::Fields(fields), Value::Object(map)) =
+            (spec.kind, value)
+        {
             check_fields(fields, map, &format!("{path}{name}."))?;
         }
     }
@@ -129,7 +131,8 @@ pub fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
         (Kind::FlagOr(word), Value::String(text)) => text == word,
         (Kind::ExitCode, Value::Number(number)) => exit_code(number).is_some(),
         // A value that the façade marks as no JSON is no object.
-        (Kind::FalseOr(_) | Kind::Fields(_), Value::Object(map)) => !map.contains_key("$notJson"),
+        (Kind::WordOr(word, _), Value::String(text)) => text == word,
+        (Kind::FalseOr(_) | Kind::WordOr(..) | Kind::Fields(_), Value::Object(map)) => !map.contains_key("$notJson"),
         (Kind::Word, Value::String(text)) => {
             let of_word = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
             (1..=64).contains(&text.len()) && !text.starts_with('-') && text.chars().all(of_word)
@@ -211,6 +214,7 @@ pub(crate) fn allowed(kind: Kind) -> String {
             format!("an object of {}", names.join(", "))
         }
         Kind::FalseOr(fields) => format!("false, or {}", allowed(Kind::Fields(fields))),
+        Kind::WordOr(word, fields) => format!("\"{word}\", or {}", allowed(Kind::Fields(fields))),
     }
 }
 

@@ -235,7 +235,7 @@ fn reads_by_itself(provider: &Provider, map: &Map<String, Value>) -> bool {
 fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
     let defaults = provider.defaults;
     let own_model = || provider.custom.as_ref().and_then(|own| own.default_model.clone());
-    let choices = Choices::read(map);
+    let choices = Choices::read(map, provider.off_effort);
     let text = |name: &str| map.get(name).and_then(Value::as_str).map(str::to_owned);
     let flag = |name: &str| map.get(name).and_then(Value::as_bool);
     let own_api = map.get(OWN_API.name).and_then(Value::as_object);

@@ -47,6 +47,8 @@ pub enum Kind {
     Share,
     /// `false`, or an object of these options.
     FalseOr(&'static [OptionSpec]),
+    /// This word, or an object of these options.
+    WordOr(&'static str, &'static [OptionSpec]),
     /// A number above 0.
     Positive,
     /// A number above 0, up to 1.

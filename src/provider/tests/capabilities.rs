@@ -280,6 +280,7 @@ fn every_feature_has_a_field_of_its_own() {
             Feature::ResultImages => &mut can.result_images,
             Feature::ReasoningOut => &mut can.reasoning_out,
             Feature::ReasoningEffort => &mut can.reasoning_effort,
+            Feature::ReasoningOff => &mut can.reasoning_off,
             Feature::Model => &mut can.model,
             Feature::ToolChoice => &mut can.tool_choice,
             Feature::MaxOutputTokens => &mut can.max_output_tokens,

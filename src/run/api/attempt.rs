@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ApiEngine;
 use crate::attempt::{Attempt, AttemptOutcome, AttemptStart, CallLimits, failed, run_attempt};
+use crate::ignored::ShownChoices;
 use crate::record::Sink;
 use crate::reply_check::{Checks, RejectedReply};
 use crate::request::CallOptions;
@@ -25,6 +26,7 @@ use dfp_model::retry::{Policy, QuotaWait};
 use dfp_process::limit::{NestedPermit, Permit};
 use dfp_provider::api::answer::Answer;
 use dfp_provider::api::request::{Format, Request};
+use dfp_provider::api::settings::OFF_EFFORT;
 use dfp_provider::choices::{CallChoices, ToolChoice};
 use dfp_provider::declare::Tools;
 use dfp_provider::judge::CliRules;
@@ -264,6 +266,7 @@ impl ApiCall<'_> {
                 .with_listener(self.sink.has_listener())
                 .behind_result(question.ends_with_result),
             checks: question.checks.clone(),
+            shown: ShownChoices::of(&settings.with_own(&question.choices.choices), Some(OFF_EFFORT)),
             model: Some(question.choices.choices.model.as_deref().unwrap_or(&settings.model)),
             opening: Some(AttemptStart {
                 message: "started",

@@ -197,6 +197,7 @@ async fn checked(exchange: Scripted, limits: CallLimits, cancel: &CancellationTo
         fold: Fold::new(HashSet::from(["c1".to_owned()]), TextCalls::Off),
         checks,
         model: None,
+        shown: ShownChoices::default(),
         opening: Some(AttemptStart {
             message: "started",
             fields: json!({"attempt": 2}),

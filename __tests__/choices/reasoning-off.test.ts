@@ -1,0 +1,137 @@
+// @change
+/** `reasoning: "off"`, as it reaches the API of each CLI, and what is told of models that reason all the same. */
+import { type BaseMessage, HumanMessage } from "@langchain/core/messages";
+import type { InvokeOptions } from "deep-factor-providers";
+import { describe, expect, it } from "vitest";
+import { withApi } from "../api/setup.js";
+import { HERE } from "../clis/real.js";
+import { opencodeConfig } from "../support/clis.mjs";
+import { createProvider, RUNS, withClaude, withCli } from "../support/harness.mjs";
+import { ask } from "../support/live.mjs";
+
+const CALLS: InvokeOptions[] = [
+  {},
+  { reasoning: "off" },
+  { reasoning: { effort: "low" } },
+  { reasoning: "off", maxOutputTokens: 77 },
+  {},
+];
+const OFF = { reasoning: "off" } as const;
+
+describe.each(RUNS)("claude %s, %s", { timeout: 120_000 }, (which, engine) => {
+  it("does not think where it is told so, and thinks again", async () => {
+    const { api, options } = await withClaude({ which, engine, script: () => ({ text: "ok" }) });
+    // What the user's variables say holds where a call says nothing.
+    const env = { ...options.env, MAX_THINKING_TOKENS: "5000" };
+    const provider = createProvider({ ...options, env, model: "claude-opus-4-8" });
+    const thread: BaseMessage[] = [];
+    const pids = new Set<number>();
+    for (const [turn, choices] of CALLS.entries()) {
+      thread.push(new HumanMessage(`turn ${turn}`));
+      const { pid, message, warnings } = await ask(provider, thread, choices);
+      expect(warnings).toEqual([]);
+      pids.add(pid);
+      thread.push(message);
+    }
+    const thinking = api.requests.map(({ body }) => body.thinking.type);
+    expect(thinking).toEqual(["adaptive", "disabled", "adaptive", "disabled", "adaptive"]);
+    expect(pids.size).toBe(engine === "live" ? 1 : CALLS.length);
+  });
+
+  it("is a provider's option as well, over which a call's effort wins", async () => {
+    const { api, options } = await withClaude({ which, engine, script: () => ({ text: "ok" }) });
+    const provider = createProvider({ ...options, model: "claude-opus-4-8", ...OFF });
+    await provider.invoke(["one"]);
+    await provider.invoke(["two"], { reasoning: { effort: "low" } });
+    expect(api.requests.map(({ body }) => [body.thinking.type, body.output_config.effort])).toEqual([
+      ["disabled", expect.any(String)],
+      ["adaptive", "low"],
+    ]);
+  });
+
+  it("tells of a model that thinks all the same", async () => {
+    const thought = { type: "thinking", thinking: "Hm.", signature: "S=" };
+    const script = () => ({ content: [thought, { type: "text", text: "ok" }] });
+    const { options } = await withClaude({ which, engine, script });
+    const model = which === "newest" ? "claude-sonnet-5-5" : "claude-sonnet-5";
+    const provider = createProvider({ ...options, model });
+    expect((await ask(provider, ["one"], OFF)).warnings).toEqual(["UNSUPPORTED_OPTION"]);
+    expect((await ask(provider, ["one"])).warnings).toEqual([]);
+  });
+});
+
+describe("claude, live", { timeout: 120_000 }, () => {
+  it("is told before the answer of a model that always thinks, and of one that has no efforts", async () => {
+    const { api, options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
+    const provider = createProvider({ ...options, model: "claude-sonnet-5-5" });
+    const told: string[] = [];
+    const calls: InvokeOptions[] = [OFF, {}, { model: "claude-haiku-4-5", reasoning: { effort: "low" } }];
+    for (const choices of calls) {
+      for await (const event of provider.stream(["go"], choices)) {
+        if (event.type === "warning") told.push(event.message);
+        if (event.type === "text_delta" || event.type === "message") told.push("…");
+      }
+    }
+    expect(told.filter((message, n) => message !== told[n - 1])).toEqual([
+      '`reasoning: "off"` has no effect: claude\'s model claude-sonnet-5-5 always thinks',
+      "…",
+      "`reasoning.effort` has no effect: claude's model claude-haiku-4-5 has no efforts",
+      "…",
+    ]);
+    expect(api.requests.map(({ body }) => [body.thinking.type, body.output_config?.effort])).toEqual([
+      ["adaptive", "medium"],
+      ["adaptive", "medium"],
+      ["enabled", undefined],
+    ]);
+  });
+});
+
+describe.skipIf(!HERE)("other CLIs", { timeout: 300_000 }, () => {
+  const script = () => ({ text: "ok" });
+
+  it.each(["print", "live"])("codex %s: the effort none", async (engine) => {
+    const { api, create } = await withCli("codex", { script });
+    const provider = create({ engine, model: "gpt-5.5" });
+    await provider.invoke(["one"], OFF);
+    expect(api.requests.map(({ body }) => body.reasoning.effort)).toEqual(["none"]);
+  });
+
+  it("gemini: no budget for thoughts", async () => {
+    const { api, create } = await withCli("gemini", { script });
+    const provider = create({ model: "gemini-2.5-flash" });
+    await provider.invoke(["one"], OFF);
+    expect(api.requests.at(-1)?.body.generationConfig.thinkingConfig).toEqual({
+      includeThoughts: true,
+      thinkingBudget: 0,
+    });
+  });
+
+  it("grok: the effort none, of a model of the user's own", async () => {
+    const { api, create } = await withCli("grok", { script });
+    await create({ engine: "print" }).invoke(["one"], OFF);
+    expect(api.requests.map(({ body }) => body.reasoning_effort)).toEqual(["none"]);
+  });
+
+  it("opencode: a model without the variant none is told", async () => {
+    const { api, create } = await withCli("opencode", { script });
+    const provider = create({ engine: "live", config: opencodeConfig(api.url, true) });
+    const { warnings, reply } = await ask(provider as never, ["hi"], OFF);
+    expect([reply.content, warnings]).toEqual(["ok", ["UNSUPPORTED_OPTION"]]);
+  });
+
+  it("copilot: the effort none, which it does not hand to an API of the user's own", async () => {
+    const { api, create } = await withCli("copilot", { script });
+    const { warnings } = await ask(create({ engine: "live" }) as never, ["hi"], OFF);
+    expect([api.requests.map(({ body }) => body.reasoning_effort), warnings]).toEqual([[undefined], []]);
+  });
+});
+
+it("an API: the effort none, and a model that reasons all the same is told", async () => {
+  const { api, provider } = await withApi({
+    script: [{ text: "ok" }, { reasoning: "Hm.", text: "ok" }, { text: "ok" }],
+  });
+  const told: unknown[] = [];
+  for (const choices of [OFF, OFF, {}]) told.push((await ask(provider as never, ["go"], choices)).warnings);
+  expect(api.requests.map(({ body }) => body.reasoning_effort)).toEqual(["none", "none", undefined]);
+  expect(told).toEqual([[], ["UNSUPPORTED_OPTION"], []]);
+});
