@@ -588,16 +588,17 @@ export interface LaunchOptions {
   /** Its arguments, which stand before the CLI's command line: `["exec", "-i", "box"]`. Default: none. */
   args?: readonly string[] | undefined;
   /**
-   * How the variables go along that the package and `env` set. `"inherit"`: the launcher hands on its environment, as bwrap and unshare do.
+   * How the variables go along that the package and `env` set. `"inherit"`: the launcher hands on its environment, as bwrap and unshare do; for a
+   * command that is called `wsl`, their names are added to `WSLENV`.
    * `"arguments"`: `env NAME=value …` stands before the CLI; a variable whose name says that it is a secret is refused, for others can read a
    * command line. A list: the launcher's arguments for one variable, with `{name}` and `{value}`, in the place of an argument `"{env}"` of
    * `args`: `["--env", "{name}"]` has docker and podman take the value from their own environment. Default: `"inherit"`.
    */
   env?: "inherit" | "arguments" | readonly string[] | undefined;
   /**
-   * Whether the folder for temporary files has the same path on the other side, and can be read there. `"none"`: what hands over a file fails
-   * with `UNSUPPORTED_OPTION`, a thread that no process knows is told in words, and the CLI can't call tools in the middle of a turn. Default:
-   * `"none"`.
+   * Whether the folder for temporary files has the same path on the other side, and can be read there. `"none"`: a provider that gets files in
+   * each of its forms is refused with `UNSUPPORTED_OPTION` when it is made, a call that hands over a file with the same code, a thread that no
+   * process knows is told in words, and the CLI can't call tools in the middle of a turn. Default: `"none"`.
    */
   files?: "none" | "shared" | undefined;
   /**

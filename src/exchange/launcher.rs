@@ -22,6 +22,18 @@ pub(super) fn put_before(launch: &Launch, spec: &mut Spec) -> Result<(), StartEr
     let mut own: Vec<OsString> = Vec::new();
     match &launch.env {
         LaunchEnv::Inherit => own.extend(launch.args.iter().map(Into::into)),
+        LaunchEnv::Listed(list) => {
+            own.extend(launch.args.iter().map(Into::into));
+            let variables = variables(spec, &launch.env)?;
+            let names = variables.iter().filter(|(name, value)| value.is_some() && name != list);
+            let known = spec.env.get(list).and_then(|known| known.into_string().ok());
+            let listed = known
+                .filter(|known| !known.is_empty())
+                .into_iter()
+                .chain(names.map(|(name, _)| format!("{name}/u")));
+            let listed = listed.collect::<Vec<_>>().join(":");
+            spec.env.user.push(((*list).into(), Some(listed.into())));
+        }
         LaunchEnv::Arguments => {
             own.extend(launch.args.iter().map(Into::into));
             cli.push("env".into());
@@ -118,6 +130,7 @@ fn text(value: &OsString) -> Result<String, StartError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     fn spec() -> Spec {
         let mut spec = Spec::new("claude");
@@ -149,6 +162,32 @@ mod tests {
             started(LaunchEnv::Inherit, &["exec", "-i", "x"], false),
             ["box", "exec", "-i", "x", "claude", "-p", "", "it's $HOME"]
         );
+    }
+
+    #[test]
+    fn the_variables_that_go_along_are_listed_behind_the_users_own() {
+        let launch = |env: LaunchEnv| Launch {
+            command: "wsl.exe".to_owned(),
+            args: vec!["--exec".to_owned()],
+            env,
+            shares_files: false,
+            is_quoted: false,
+        };
+        let list = |users: Option<&str>| {
+            let mut spec = spec();
+            spec.env.base = Some(Arc::new(vec![("WSLENV".into(), "OLD/p".into())]));
+            if let Some(users) = users {
+                spec.env.user.push(("WSLENV".into(), Some(users.into())));
+            }
+            put_before(&launch(LaunchEnv::Listed("WSLENV")), &mut spec).unwrap();
+            assert_eq!(spec.args[..2], ["--exec", "claude"]);
+            let last = spec.env.user.pop().unwrap();
+            assert_eq!(last.0, "WSLENV");
+            last.1.unwrap().into_string().unwrap()
+        };
+        assert_eq!(list(None), "OLD/p:A/u:DEEP_FACTOR_RUN/u:KEPT/u");
+        assert_eq!(list(Some("")), "A/u:DEEP_FACTOR_RUN/u:KEPT/u");
+        assert_eq!(list(Some("MINE/l")), "MINE/l:A/u:DEEP_FACTOR_RUN/u:KEPT/u");
     }
 
     #[test]

@@ -71,6 +71,7 @@ fn read(value: &Value) -> Result<Provider, String> {
             takes_schema: false,
             may_have_tools: false,
             has_turns_in_print: false,
+            always_gets: None,
         }),
         warm: Some(WarmForm::ANY),
         capabilities: CAPABILITIES,

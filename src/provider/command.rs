@@ -4,6 +4,7 @@
 //! Pure: the folder for private files is chosen when the run starts, so a file's path is a placeholder here.
 
 mod line;
+mod reach;
 
 use std::collections::BTreeSet;
 
@@ -17,6 +18,8 @@ use dfp_model::event::EngineUsed;
 use dfp_text::decode::{MAX_OUTPUT_TOKENS, Wire};
 
 use line::own_args;
+
+pub use reach::within_reach;
 
 pub use line::{Arg, CommandLine, Cwd, EnvText, MediaFile, PrivateFile, PrivateLink, PrivateSession, RUN_FOLDER};
 

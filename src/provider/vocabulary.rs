@@ -231,6 +231,8 @@ pub struct LiveForm {
     pub may_have_tools: bool,
     /// True if an agent takes turns of it in print form as well, rather than one run that calls back.
     pub has_turns_in_print: bool,
+    /// A file of this package that every process gets beside those of its command line, in words.
+    pub always_gets: Option<&'static str>,
 }
 
 /// The form in which one process of a CLI serves calls without memory: over the Agent Client Protocol, JSON-RPC on standard input

@@ -86,7 +86,7 @@ impl Base {
     }
 
     fn with(provider: Cow<'static, Provider>, options_json: &str, owner: u64) -> Result<Base, Box<ProviderError>> {
-        let mut options = Options::parse(&provider, options_json)?;
+        let mut options = command::within_reach(&provider, Options::parse(&provider, options_json)?)?;
         // Behind a launcher it is a folder of the other side.
         if let Some(folder) = options.login.as_mut().filter(|_| options.launch.is_none()) {
             *folder = login_folder(folder)

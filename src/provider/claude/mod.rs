@@ -452,6 +452,7 @@ pub static CLAUDE: Provider = Provider {
         takes_schema: true,
         may_have_tools: true,
         has_turns_in_print: true,
+        always_gets: None,
     }),
     media: MediaSupport {
         print: ACCEPTS,

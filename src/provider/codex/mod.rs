@@ -225,6 +225,7 @@ pub static CODEX: Provider = Provider {
         takes_schema: true,
         may_have_tools: false,
         has_turns_in_print: false,
+        always_gets: Some("the file of its catalog of models"),
     }),
     media: MediaSupport {
         print: ACCEPTS,

@@ -263,33 +263,3 @@ fn nothing_is_chosen_by_default() {
     assert_eq!(set(&line, "CLAUDE_CODE_EXTRA_BODY"), None);
     assert_eq!(line.user_env, [("CLAUDE_CODE_EXTRA_BODY".into(), Some("{}".into()))]);
 }
-
-/// What each CLI gets as a file in print form, so that it can't be called behind a launcher without shared files; an agent gets none.
-#[test]
-fn what_a_launcher_keeps_out_of_reach() {
-    let needs = |provider: &Provider, mode: Mode| {
-        let options = Options::parse(provider, r#"{"launch":{"command":"docker"}}"#).unwrap();
-        build(provider, &options, mode, false, &Installed::default())
-            .unwrap()
-            .needs_file()
-    };
-    let all = crate::ALL
-        .iter()
-        .map(|provider| (&*provider.id, needs(provider, Mode::Print("hi"))));
-    let kept: Vec<(&str, String)> = all.filter_map(|(id, what)| Some((id, what?))).collect();
-    let expected = [
-        ("codex", "the file system-prompt.txt"),
-        ("gemini", "the file policy.toml"),
-        ("qwen", "the folder or file of the variable QWEN_RUNTIME_DIR"),
-        ("grok", "the file agent.md"),
-        ("opencode", "the folder or file of the variable XDG_CONFIG_HOME"),
-        ("copilot", "the folder of the variable COPILOT_HOME"),
-    ];
-    let kept: Vec<(&str, &str)> = kept.iter().map(|(id, what)| (*id, what.as_str())).collect();
-    assert_eq!(
-        kept.iter().collect::<std::collections::BTreeSet<_>>(),
-        expected.iter().collect()
-    );
-    let agent = crate::acp::agent(r#"{"name":"agent","command":"agent"}"#).unwrap();
-    assert_eq!(needs(&agent, Mode::Warm), None);
-}

@@ -139,6 +139,7 @@ pub static COPILOT: Provider = Provider {
         takes_schema: false,
         may_have_tools: false,
         has_turns_in_print: false,
+        always_gets: None,
     }),
     capabilities: ByEngine {
         print: CAPABILITIES,

@@ -41,13 +41,20 @@ pub(super) fn failure(context: &Context, process: &ProcessEvidence, folded: &Fol
 }
 
 /// The error of a launcher that has found no CLI to start: 127 is what shells, `env` and containers' runtimes exit with then, and other
-/// launchers name it (bubblewrap 0.8.0: "bwrap: execvp claude: No such file or directory", exit code 1).
+/// launchers name it (bubblewrap 0.8.0: "bwrap: execvp claude: No such file or directory", exit code 1; docker 20.10: "… exec: \"claude\":
+/// executable file not found in $PATH: unknown" as the only line of standard output, exit code 126).
 fn missing_there(facts: &CliFacts) -> Option<ProviderError> {
     let process = facts.process;
     let (launcher, program) = process.launched.as_ref()?;
-    let is_named = |line: &str| line.contains(program.as_str()) && line.contains("No such file or directory");
-    let is_missing = process.exit_code == Some(127) || process.stderr.lines().any(is_named);
-    if !is_missing || !process.stdout_tail.is_empty() {
+    let is_named = |line: &str| {
+        let words = ["No such file or directory", "executable file not found in $PATH"];
+        line.contains(program.as_str()) && words.iter().any(|words| line.contains(words))
+    };
+    let is_missing = match process.stdout_tail.trim() {
+        "" => process.exit_code == Some(127) || process.stderr.lines().any(is_named),
+        said => matches!(process.exit_code, Some(126 | 127)) && said.lines().count() == 1 && is_named(said),
+    };
+    if !is_missing {
         return None;
     }
     let reason = format!("{launcher} has found no program {program:?} to start on the other side");

@@ -452,3 +452,57 @@ fn an_error_told_as_a_message_is_the_reason() {
     // A model may write about errors.
     assert_eq!(run(Some(0)).unwrap().content, "Error: 401 Incorrect API key provided");
 }
+
+/// What launchers print and exit with if there is no such program on the other side.
+#[test]
+fn a_cli_that_its_launcher_does_not_find_is_missing_there() {
+    let docker = "OCI runtime exec failed: exec failed: unable to start container process: exec: \"claude\": executable file not found in \
+                  $PATH: unknown\r\n";
+    let podman = "Error: crun: executable file `claude` not found in $PATH: No such file or directory: OCI runtime attempted to invoke a \
+                  command that was not found\n";
+    let bubblewrap = "bwrap: execvp claude: No such file or directory\n";
+    let code = |exit_code: i32, stdout: &str, stderr: &str| {
+        let context = Context {
+            provider: "claude",
+            rules: CliRules::from(crate::find("claude").unwrap()),
+            now_ms: 0,
+            local_offset_min: None,
+        };
+        let evidence = Evidence::Process(ProcessEvidence {
+            wire: Wire::ClaudeStream,
+            flags: Vec::new(),
+            launched: Some(("box".to_owned(), "claude".to_owned())),
+            end: ProcessEnd::Exited,
+            exit_code: Some(exit_code),
+            signal: None,
+            stderr: stderr.to_owned(),
+            plain: None,
+            cut_short: false,
+            dropped_line: None,
+            diagnostics: Vec::new(),
+            stdout_tail: stdout.to_owned(),
+            unreached: false,
+        });
+        let mut out = Vec::new();
+        let folded = Fold::new(HashSet::new(), TextCalls::Lenient).finish(&mut out);
+        judge(&context, evidence, folded).unwrap_err().code
+    };
+    for (exit_code, stdout, stderr) in [
+        (126, docker, ""),
+        (127, docker, ""),
+        (127, "", podman),
+        (1, "", bubblewrap),
+        (127, "", ""),
+    ] {
+        assert_eq!(
+            code(exit_code, stdout, stderr),
+            Code::CliNotFound,
+            "{exit_code} {stdout}{stderr}"
+        );
+    }
+    // What a CLI prints is no word of the launcher's.
+    let said = format!("An answer.\n{docker}");
+    for (exit_code, stdout) in [(1, docker), (126, said.as_str())] {
+        assert_ne!(code(exit_code, stdout, ""), Code::CliNotFound, "{exit_code} {stdout}");
+    }
+}

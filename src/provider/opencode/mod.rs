@@ -190,6 +190,7 @@ pub static OPENCODE: Provider = Provider {
         takes_schema: true,
         may_have_tools: false,
         has_turns_in_print: false,
+        always_gets: None,
     }),
     off_effort: Some("none"),
     capabilities: ByEngine {

@@ -21,6 +21,10 @@ pub const VALUE: &str = "{value}";
 /// `cli` with two arguments).
 const JOINS: &str = "ssh";
 
+/// A launcher that hands on only the variables that a variable lists, and which one that is. `NAME/u` goes from Windows to Linux with its value
+/// as it is (Microsoft's "Share environment variables between Windows and WSL").
+const LISTS: (&str, &str) = ("wsl", "WSLENV");
+
 /// A command before the CLI's own.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Launch {
@@ -41,6 +45,8 @@ pub struct Launch {
 pub enum LaunchEnv {
     /// The launcher hands on its own environment.
     Inherit,
+    /// The launcher hands on the variables that this variable lists, as `A/u:B/u`.
+    Listed(&'static str),
     /// `env NAME=value` stands before the CLI's command line.
     Arguments,
     /// The launcher has arguments for each variable: these, in the place of [`ENV_PLACE`].
@@ -51,7 +57,7 @@ impl LaunchEnv {
     /// Returns whether the values of variables stand on the command line.
     pub fn shows_values(&self) -> bool {
         match self {
-            LaunchEnv::Inherit => false,
+            LaunchEnv::Inherit | LaunchEnv::Listed(_) => false,
             LaunchEnv::Arguments => true,
             LaunchEnv::Each(args) => args.iter().any(|arg| arg.contains(VALUE)),
         }
@@ -71,12 +77,17 @@ pub(super) fn read(map: &Map<String, Value>) -> Option<Launch> {
     let fields = map.get("launch")?.as_object()?;
     let text = |name: &str| fields.get(name).and_then(Value::as_str);
     let command = text("command")?.to_owned();
-    let joins = Path::new(&command).file_stem().is_some_and(|name| name == JOINS);
+    let is_called = |name: &str| {
+        let stem = Path::new(&command).file_stem();
+        stem.is_some_and(|stem| stem.eq_ignore_ascii_case(name))
+    };
+    let joins = is_called(JOINS);
     Some(Launch {
         args: texts(fields, "args"),
         env: match fields.get("env") {
             Some(Value::Array(_)) => LaunchEnv::Each(texts(fields, "env")),
             Some(Value::String(word)) if word == "arguments" => LaunchEnv::Arguments,
+            _ if is_called(LISTS.0) => LaunchEnv::Listed(LISTS.1),
             _ => LaunchEnv::Inherit,
         },
         shares_files: text("files") == Some("shared"),
@@ -119,7 +130,7 @@ pub(super) fn check(map: &Map<String, Value>) -> Result<(), String> {
                  \"launch.args\" must be \"{ENV_PLACE}\", their place"
             ));
         }
-        LaunchEnv::Inherit | LaunchEnv::Arguments if places > 0 => {
+        LaunchEnv::Inherit | LaunchEnv::Listed(_) | LaunchEnv::Arguments if places > 0 => {
             return Err(format!(
                 "option \"launch.args\" has \"{ENV_PLACE}\", the place of arguments for variables, and \"launch.env\" names none, like \
                  [\"--env\", \"{NAME}\"]"

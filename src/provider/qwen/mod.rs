@@ -343,6 +343,7 @@ pub static QWEN: Provider = Provider {
         takes_schema: false,
         may_have_tools: false,
         has_turns_in_print: false,
+        always_gets: None,
     }),
     warm: Some(WarmForm {
         usage: AcpUsage::Update,
