@@ -98,7 +98,7 @@ lengths.sort((a, b) => a - b);
 const scriptLines = script
   .flatMap((path) => read(path).split("\n"))
   .filter((line) => /\S/.test(line) && !/^\s*(?:\/\/|\/?\*)/.test(line));
-const words = docs.reduce((sum, path) => sum + read(path).split(/\s+/).filter(Boolean).length, 0);
+const words = docs.flatMap((path) => read(path).split(/\s+/).filter(Boolean));
 const readme = read("README.md");
 
 /** @type {[string, string | number][]} */
@@ -121,7 +121,8 @@ const table = [
   ["traits on the way to a kept process", kept],
   ["files of run/", rust.filter((path) => path.startsWith("src/run/")).length],
   ["JavaScript: code", scriptLines.length],
-  ["docs: words", words],
+  ["docs: words", words.length],
+  ["docs: words, without bars and dashes", words.filter((word) => /[\p{L}\p{N}]/u.test(word)).length],
   ["README: lines, links", `${readme.split("\n").length}, ${(readme.match(/\]\(/g) ?? []).length}`],
 ];
 const addon = files.length > 0 && !rev ? join(ROOT, "src/js/deep-factor-providers.linux-x64-gnu.node") : "";

@@ -19,18 +19,18 @@
 
 /** Reasons that many CLIs' options share, by the name that the page gives them. */
 const AGENT = "It makes an agent of the CLI.";
-const SESSION = "It is about a session of the CLI's own. The thread is the caller's.";
+const SESSION = "It is about the CLI's own sessions. The thread is the caller's.";
 const PERMISSION = "It decides about own tools, which are off.";
-const SCREEN = "It is about a screen, or a person in front of it.";
-const EXTENSION = "It loads what would reach the model, or run programs.";
-const LOGS = "It writes the CLI's own logs. The run log has what happened.";
-const REMOTE = "It is about other machines, or the vendor's cloud.";
+const SCREEN = "It is about a screen, or who sits there.";
+const EXTENSION = "It loads what reaches the model, or runs.";
+const LOGS = "It writes the CLI's own logs. Ours is the run log.";
+const REMOTE = "It is about other machines or clouds.";
 const FOLDER = "It adds folders or files. `cwd` is the CLI's folder.";
-const OTHER_MODEL = "Another model would answer. `createFallbackProvider` does that, and says so.";
-const LIMIT = "It ends a run of the CLI's own. `budget` and `timeout` are for all calls.";
+const OTHER_MODEL = "Another model would answer, as with `createFallbackProvider`.";
+const LIMIT = "It ends the CLI's run. `budget` and `timeout` are for all calls.";
 const PROMPT = "The prompt goes over standard input, or by the protocol.";
-const LOGIN = "It chooses a login, as `auth`, `login` and `env` do for all CLIs.";
-const SETTINGS = "It changes settings for one run. `extraArgs` passes it on.";
+const LOGIN = "It chooses a login, as do `auth`, `login` and `env`.";
+const SETTINGS = "It changes settings for one run, as by `extraArgs`.";
 /** Of options that only print something; the page leaves them out. */
 export const ENDS = "It prints something and ends.";
 
@@ -51,13 +51,13 @@ export const SURFACES = [
     offered: {
       "--model": "`model`",
       "--effort": "`reasoning.effort`",
-      "--system-prompt": "`systemPrompt`; live, the handshake has it",
-      "--json-schema": "`outputSchema` of a call",
+      "--system-prompt": "`systemPrompt`",
+      "--json-schema": "`outputSchema`",
       "--permission-mode": "`permissionMode`",
       "--tools": '`""`, unless `disableBuiltInTools` is false',
       "--output-format": "`outputFormat`",
-      "--include-partial-messages": "`includePartialMessages`, and streams",
-      "--verbose": "`verbose`, and with `stream-json`",
+      "--include-partial-messages": "`includePartialMessages`",
+      "--verbose": "`verbose`",
       "--agent": "`agent` of a suite's step",
       "--allowedTools": "`allowedTools` of a suite's step; our bridge's tools in `runAgent` with print",
       "--mcp-config": "our bridge, in `runAgent` with print",
@@ -66,12 +66,12 @@ export const SURFACES = [
       "--print": "always",
       "--input-format": "live, and with images",
       "--setting-sources": "`user`, without own tools",
-      "--settings": "a private file that wins over the user's settings",
-      "--safe-mode": "without own tools; it keeps every kind of login",
+      "--settings": "over the user's settings",
+      "--safe-mode": "without own tools",
       "--strict-mcp-config": "without own tools",
-      "--no-session-persistence": "always, but for sessions of a suite",
+      "--no-session-persistence": "not for a suite's sessions",
       "--disable-slash-commands": "print, without own tools",
-      "--resume": "a restored conversation's transcript; a suite's session",
+      "--resume": "restored conversations, sessions of a suite",
     },
     refused: [
       ["It ignores every login but a key.", "--bare"],
@@ -107,8 +107,8 @@ export const SURFACES = [
     offered: {
       "--model": "`model`",
       "--sandbox": "`sandbox`",
-      "--output-schema": "`outputSchema` of a call",
-      "--image": "images of the thread, in print form",
+      "--output-schema": "`outputSchema`",
+      "--image": "images, in print form",
       "--ignore-user-config": "`ignoreUserConfig`",
       "--config": "`reasoning.effort`, `systemPrompt`; keeps the user's settings out",
     },
@@ -137,7 +137,7 @@ export const SURFACES = [
     name: "codex app-server",
     from: "help",
     args: ["app-server"],
-    offered: { "--config": "keeps the user's settings out" },
+    offered: { "--config": "against the user's settings" },
     sent: {},
     refused: [
       [SETTINGS, "--enable --disable --strict-config"],
@@ -163,7 +163,7 @@ export const SURFACES = [
       baseInstructions: "a blank, unless `systemPrompt` is null",
       dynamicTools: "bound tools",
       cwd: "`cwd`",
-      config: "keeps the user's settings out",
+      config: "against the user's settings",
     },
     sent: {
       approvalPolicy: "`never`: nobody could be asked",
@@ -190,7 +190,7 @@ export const SURFACES = [
     name: "codex app-server: turn/start",
     from: "codex-schema",
     args: ["v2/TurnStartParams.json"],
-    offered: { effort: "`reasoning.effort`", outputSchema: "`outputSchema` of a call" },
+    offered: { effort: "`reasoning.effort`", outputSchema: "`outputSchema`" },
     sent: {
       threadId: "always",
       input: "empty: the messages are injected",
@@ -249,7 +249,7 @@ export const SURFACES = [
       "--system-prompt": "`systemPrompt`",
       "--output-format": "`outputFormat`",
       "--include-partial-messages": "`includePartialMessages`",
-      "--json-schema": "`outputSchema` of a call",
+      "--json-schema": "`outputSchema`",
       "--mcp-config": "our bridge, and a live session's tools",
       "--allowed-mcp-server-names": "our bridge",
     },
@@ -298,7 +298,7 @@ export const SURFACES = [
     },
     sent: {
       "--format": "`json`",
-      "--title": "always: else the model is asked for one",
+      "--title": "else the model is asked for one",
       "--thinking": "where it is known",
     },
     refused: [
@@ -336,7 +336,7 @@ export const SURFACES = [
       system: "`systemPrompt`",
       parts: "the thread's new part, with images",
       variant: "`reasoning.effort`",
-      format: "`outputSchema` of a call",
+      format: "`outputSchema`",
     },
     sent: { agent: "our agent without tools", noReply: "where a message is only added" },
     refused: [
@@ -401,13 +401,13 @@ export const SURFACES = [
       "--model": "`model`",
       "--agent": "`systemPrompt`, as a private agent's file",
       "--reasoning-effort": "`reasoning.effort`",
-      "--json-schema": "`outputSchema` of a call",
+      "--json-schema": "`outputSchema`",
     },
     sent: {
       "--output-format": "`streaming-json`, in print form",
-      "--resume": "a private session that holds the thread",
+      "--resume": "the thread, as a private session",
       "--verbatim": "print",
-      "--single": "one sentence; the thread is in the session",
+      "--single": "one sentence",
     },
     refused: [
       [PROMPT, "--prompt-file --prompt-json"],

@@ -122,15 +122,15 @@ export function optionsPage() {
     const lines = Array.from(rows, ([what, options]) => `- ${options.map(code).join(" ")}: ${what}`);
     return `## ${name}\n\n${lines.join("\n")}\n`;
   });
-  const reasons = Object.entries(REASONS).map(([name, why]) => `| *${name}* | ${why} |`);
-  return `${HEAD}\n| not offered | why |\n| --- | --- |\n${reasons.join("\n")}\n\n${lists.join("\n")}`;
+  const reasons = Object.entries(REASONS).map(([name, why]) => `- *${name}*: ${why}`);
+  return `${HEAD}\n${reasons.join("\n")}\n\n${lists.join("\n")}`;
 }
 
 const HEAD = `# Options of the CLIs
 
-What becomes of each option that the newest measured version of a CLI publishes: the option of ours as which it is offered, when it is *sent* by itself, or
-why it is not offered ("no", or a word in italics of this table). "Own tools" are the CLI's; options that only print something and end are left out.
-\`extraArgs\` passes any argument on; flags that change what a CLI reads or keeps mean print form ([which engine](../concepts/engines.md#which-engine)).
+What becomes of each option of the newest measured CLIs: what of ours it is, when it is *sent* by itself, or why it is not offered ("no", or a word of
+this list). "Own tools" are the CLI's; what only prints something is left out. \`extraArgs\` passes any argument on, in print form where it changes what a CLI
+reads or keeps ([which engine](../concepts/engines.md#which-engine)).
 
 This page is made from \`.ci/record/decisions.mjs\`.
 `;

@@ -19,8 +19,9 @@ const LEASE_MS = 30_000;
 export function listedCodes(text) {
   const [, listed = ""] = /<!-- codes -->([\s\S]*)<!-- \/codes -->/.exec(text) ?? [];
   return listed.split(/^### /m).flatMap((section) => {
-    const [, category = "", again] = /^(\w+)\n\nAsked again: (yes|no)\./.exec(section) ?? [];
-    return Array.from(section.matchAll(/^\| `(\w+)` \|/gm), ([, code = ""]) => ({
+    const [category = ""] = /^\w+/.exec(section) ?? [];
+    const [, again] = new RegExp(`^\\| \`${category}\` \\| (yes|no) \\|`, "m").exec(text) ?? [];
+    return Array.from(section.matchAll(/^- `(\w+)`: /gm), ([, code = ""]) => ({
       ...{ code, category, shouldRetry: again === "yes" },
     }));
   });

@@ -83,7 +83,7 @@ pub(super) struct AgentSpec {
     pub path: String,
 }
 
-/// What a resumed run does about a call whose tool had begun and not ended: the tool's option `onResume`.
+/// The action of a resumed run for a call whose tool had begun and not ended: the tool's option `onResume`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum OnResume {

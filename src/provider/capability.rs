@@ -43,6 +43,9 @@ pub enum Needs {
     PrivateFolder,
 }
 
+/// The remark on a feature that some calls have by words in the prompt: which, docs/guide/structured-output.md says.
+pub const SOME_ASKED: &str = "[some in the prompt](../guide/structured-output.md#how-the-model-is-told)";
+
 /// The backend has the feature.
 pub const NATIVE: Capability = Capability {
     support: Support::Native,

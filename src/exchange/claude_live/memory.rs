@@ -143,7 +143,7 @@ impl Memory {
         serde_json::from_str(&self.replies.find(&place)?).ok()
     }
 
-    /// The same reply, if it is in memory or in the store. Blocks.
+    /// The reply that is remembered at this [`place`], if it is in memory or in the store. Blocks.
     pub fn fetch(&self, place: Fingerprint) -> Option<Recalled> {
         serde_json::from_str(&self.replies.fetch(&place)?).ok()
     }

@@ -71,7 +71,7 @@ pub struct Rollout {
     is_over: bool,
 }
 
-/// What the lines tell that codex has written.
+/// The events read from the lines that codex has written.
 #[derive(Debug, Default)]
 struct RolloutText {
     /// The events that nobody has taken, and the lengths of their lines.

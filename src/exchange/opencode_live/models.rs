@@ -115,7 +115,7 @@ struct CacheCost {
     write: Option<f64>,
 }
 
-/// What a model takes.
+/// The images and variants that a model takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ModelFacts {
     pub takes_images: bool,
@@ -123,7 +123,7 @@ pub(super) struct ModelFacts {
     pub variants: Vec<String>,
 }
 
-/// What `model` takes, by the answer to `GET /provider`; `None` if the answer does not name it.
+/// Reads the facts of `model` from the answer to `GET /provider`; `None` if the answer does not name it.
 pub(super) fn facts(answer: &[u8], model: &Model) -> Option<ModelFacts> {
     let catalog = Catalog::of(answer)?;
     let mut of_provider = catalog.providers().filter(|known| known.id == model.provider);

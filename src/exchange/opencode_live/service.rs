@@ -206,8 +206,8 @@ impl OpencodeService {
         self.known_model()
     }
 
-    /// What `model` takes, by opencode's data on it in the folder `directory`: to a model that takes no images it would send a text in place
-    /// of one, and a variant that there is not it would ignore; it tells nobody. `None` if opencode does not name the model.
+    /// Asks opencode for the facts of `model` in the folder `directory`; `None` if it does not name the model. A call needs them first: for a
+    /// model that takes no images opencode silently sends a text in place of one, and it silently ignores an unknown variant.
     ///
     /// # Errors
     /// [`HttpFailure`].

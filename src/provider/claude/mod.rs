@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use self::fields::{EXTRA_BODY, extra_body};
 use super::callbacks::{self, CALL_LIMIT_MS};
-use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE, UNSUPPORTED};
+use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE, SOME_ASKED, UNSUPPORTED};
 use super::options::{self, Auth, CacheTtl, EngineKind, OptionSpec, Options, OutputFormat};
 use super::places::{self, Place};
 use super::{
@@ -186,11 +186,10 @@ pub static CLAUDE: Provider = Provider {
     about: About {
         name: "Claude",
         versions: &["2.1.197", "2.1.332"],
-        sent: "2.2 KB: two lines of the CLI's own, our short system prompt, and a system message of 0.9 KB (\"# Environment\") with the folder, the \
-               platform, the OS version, the model and the date; 1.5 KB and the date alone with 2.1.197; no tools",
-        not_isolated: "the CLI keeps its `~/.claude.json` and backups of it; of the user's `settings.json`, logins and other variables count, and what \
-                       `health()` names (`USER_SETTINGS`), and an organization's `managed-settings.json` wins over ours",
-        limits: "the prompt may have 10 MB",
+        sent: "[2.2 KB](sent.md), with our short system prompt; 1.5 KB with 2.1.197; no tools",
+        not_isolated: "the CLI keeps its `~/.claude.json` and backups of it; [some settings](cli/claude.md#the-users-settings) of the user \
+                       and the organization",
+        limits: "a prompt of 10 MB",
     },
     defaults: Defaults {
         engine: EngineKind::Auto,
@@ -461,7 +460,7 @@ pub static CLAUDE: Provider = Provider {
     },
     capabilities: ByEngine {
         print: Capabilities {
-            tool_search: EMULATED.but("in print form all tools are told in words, which a warning says"),
+            tool_search: EMULATED.but("in print form all tools are told in words"),
             ..CAPABILITIES
         },
         live: Some(Capabilities {
@@ -584,21 +583,19 @@ const LIVE: EngineCheck = EngineCheck {
 /// The capabilities of both forms.
 const CAPABILITIES: Capabilities = Capabilities {
     pure: true,
-    structured_output: NATIVE.but("in print form asked for in the prompt where tools are bound"),
+    structured_output: NATIVE.but(SOME_ASKED),
     images: NATIVE,
     documents: NATIVE,
     result_images: NATIVE,
-    reasoning_out: NATIVE
-        .but("2.1.330 asks its API for the text where `reasoning` is set (`--thinking-display summarized`)"),
+    reasoning_out: NATIVE.but("from 2.1.330 on, the text only with `reasoning`"),
     reasoning_effort: NATIVE.but("`--effort`"),
-    reasoning_off: NATIVE.but("`MAX_THINKING_TOKENS=0`; a model that always thinks takes no notice, which a `warning` says"),
-    max_output_tokens: NATIVE.but(
-        "`CLAUDE_CODE_MAX_OUTPUT_TOKENS`; in the formats `json` and `text` the CLI asks three times for more of an answer that reaches it",
-    ),
+    reasoning_off: NATIVE.but("`MAX_THINKING_TOKENS=0`; a `warning` where the model always thinks"),
+    max_output_tokens: NATIVE
+        .but("`CLAUDE_CODE_MAX_OUTPUT_TOKENS`; in the formats `json` and `text` the CLI asks three times for more"),
     stop: NATIVE.but("`CLAUDE_CODE_EXTRA_BODY`"),
     temperature: UNSUPPORTED.but("the CLI has no such option, and models that think refuse it"),
-    tool_search: NATIVE.but("the CLI's `ToolSearch`, with one more request for each search"),
-    web_search: NATIVE.but("the CLI's `WebSearch`, with one more request for each search"),
+    tool_search: NATIVE.but("the CLI's `ToolSearch`"),
+    web_search: NATIVE.but("the CLI's `WebSearch`"),
     login: NATIVE.but("`CLAUDE_CONFIG_DIR`"),
     ..Capabilities::LEAST
 };

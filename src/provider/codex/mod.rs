@@ -13,7 +13,7 @@ mod errors;
 use std::borrow::Cow;
 
 use super::callbacks::TOKEN_VARIABLE;
-use super::capability::{ByEngine, Capabilities, NATIVE};
+use super::capability::{ByEngine, Capabilities, NATIVE, SOME_ASKED};
 use super::options::{self, EngineKind, OptionSpec, OutputFormat};
 use super::places::{self, Place, Root};
 use super::{
@@ -65,11 +65,11 @@ pub static CODEX: Provider = Provider {
     about: About {
         name: "Codex",
         versions: &["0.169.0"],
-        sent: "about 3.4 KB: our short system prompt, two harmless tools (`request_user_input`, `view_image`)",
+        sent: "3.4 KB: our short system prompt, two harmless tools (`request_user_input`, `view_image`)",
         not_isolated: "in print form, `~/.codex/config.toml` with its MCP servers, unless `ignoreUserConfig: true`; `~/.codex/AGENTS.md` is \
                        sent; codex writes its sqlite files, `skills/.system`, `.tmp` and `installation_id` to `~/.codex`",
-        limits: "always a `timeout`: without a network codex waits for ever; in print form, its own retries can't be switched \
-                 off (up to 25 s on a 500), a prompt may have 1048576 characters, and there are whole messages, no text deltas",
+        limits: "without a network it waits for ever, so there is always a `timeout`; in print form, its own retries can't be switched off \
+                 (up to 25 s on a 500), a prompt may have 1048576 characters, and there are whole messages, no text deltas",
     },
     defaults: Defaults {
         engine: EngineKind::Auto,
@@ -234,10 +234,7 @@ pub static CODEX: Provider = Provider {
     },
     capabilities: ByEngine {
         print: CAPABILITIES,
-        live: Some(Capabilities {
-            reasoning_out: NATIVE.but("sealed reasoning goes back in a history that no process knows"),
-            ..CAPABILITIES
-        }),
+        live: Some(Capabilities { ..CAPABILITIES }),
     },
     off_effort: Some("none"),
     models: MODELS,
@@ -377,9 +374,7 @@ const EXEC_FLAGS: &[&str] = &[
 /// The capabilities of both forms.
 const CAPABILITIES: Capabilities = Capabilities {
     pure: true,
-    structured_output: NATIVE.but(
-        "schemas of its strict mode; others are asked for in the prompt, as are all in print form where tools are bound",
-    ),
+    structured_output: NATIVE.but(SOME_ASKED),
     images: NATIVE,
     result_images: NATIVE,
     reasoning_out: NATIVE,

@@ -47,13 +47,12 @@ pub static COPILOT: Provider = Provider {
     about: About {
         name: "Copilot",
         versions: &["1.0.102"],
-        sent: "live, 0.3 KB: our short system prompt alone; in print form 8.4 KB: 7.2 KB of Copilot's own instructions, which nothing replaces, \
-               our short system prompt behind them, the date; no tools",
+        sent: "live, 0.3 KB: our short system prompt alone; in print form 8.4 KB, 7.2 KB of which are Copilot's own instructions; no tools",
         not_isolated: "the login in `~/.copilot/config.json`, or of COPILOT_GITHUB_TOKEN, GH_TOKEN or GITHUB_TOKEN; it unpacks itself once \
-                       into `~/.cache/copilot` (235 MB; `XDG_CACHE_HOME`), and leaves a device's id beside it, and what Node has compiled in the folder for temporary files",
-        limits: "in print form with its own tools off, it runs in an empty folder also where `cwd` is given: hooks and `.mcp.json` servers of a \
-                 folder that you trust would be run; usage is estimated, and a filtered answer (`content_filter`) is reported as a success; what a plan is charged for a call is not \
-                 known here",
+                       into `~/.cache/copilot` (235 MB; `XDG_CACHE_HOME`), beside a device's id, and leaves what Node has compiled among \
+                       temporary files",
+        limits: "in print form with its own tools off, its folder is empty also with `cwd`, whose hooks and `.mcp.json` servers would be \
+                 run; usage is estimated, and a filtered answer (`content_filter`) is a success",
     },
     defaults: Defaults {
         engine: EngineKind::Auto,
@@ -146,7 +145,7 @@ pub static COPILOT: Provider = Provider {
         live: Some(Capabilities {
             images: NATIVE,
             result_images: NATIVE,
-            tool_search: NATIVE.but("copilot's `tool_search_tool`, with one more request for each search"),
+            tool_search: NATIVE.but("copilot's `tool_search_tool`"),
             ..CAPABILITIES
         }),
     },
@@ -230,7 +229,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     reasoning_out: NATIVE,
     reasoning_effort: NATIVE.but("`--reasoning-effort`"),
     reasoning_off: NATIVE.but("the effort `none`, which it does not hand to an API of your own"),
-    tool_search: EMULATED.but("in print form all tools are told in words, which a warning says"),
+    tool_search: EMULATED.but("in print form all tools are told in words"),
     login: NATIVE.but("`COPILOT_HOME`"),
     ..Capabilities::LEAST
 };

@@ -62,15 +62,13 @@ pub static GEMINI: Provider = Provider {
     about: About {
         name: "Gemini",
         versions: &["0.61.0"],
-        sent: "about 1 KB: our short system prompt, the date, the platform; no tools; without `model`, one more request to \
-               choose one",
-        not_isolated: "`~/.gemini/GEMINI.md` is sent, and the GEMINI.md of `context.includeDirectories`; the user's aliases of models in \
-                       `modelConfigs` and `adminPolicyPaths` count; `health()` and a `warning` (`USER_SETTINGS`) name them; a transcript of every run stays in `~/.gemini/tmp`, beside its entries in \
-                       `history` and `projects.json`; a `.gemini/.env` above the temporary \
-                       folder is read (`TMPDIR` names another); with `cwd`, that folder's GEMINI.md and the user's hooks",
-        limits: "an answer stopped by safety or length is reported as a success; SIGTERM may be ignored, so ending takes \
-                 `killGrace`; output of more than 1 MB, the echo of the thread included, may be cut, which is an error; with \
-                 `cwd`, its own 10 attempts can't be bounded",
+        sent: "1 KB: our short system prompt, the date, the platform; no tools; without `model`, one more request to choose one",
+        not_isolated: "`~/.gemini/GEMINI.md` and [some settings](#the-users-settings); a transcript of every run stays in `~/.gemini/tmp`, \
+                       beside entries in `history` and `projects.json`; a `.gemini/.env` above the temporary folder is read (`TMPDIR` names \
+                       another); with `cwd`, that folder's GEMINI.md and the user's hooks",
+        limits: "an answer stopped by safety or length is a success; SIGTERM may be ignored, so ending takes `killGrace`; output of more \
+                 than 1 MB, the echo of the thread included, may be cut, which is an error; with `cwd`, its own 10 attempts can't be \
+                 bounded",
     },
     defaults: Defaults {
         engine: EngineKind::Auto,
@@ -266,7 +264,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     login: NATIVE.but("`GEMINI_CLI_HOME`"),
     max_output_tokens: NATIVE
         .with(Needs::PrivateFolder)
-        .but("not with `cwd`, nor with its own tools on; an answer that reaches the limit is reported as a success"),
+        .but("not with `cwd`, nor with its own tools on; an answer that reaches it is a success"),
     stop: NATIVE.with(Needs::PrivateFolder).but(IN_SETTINGS),
     temperature: NATIVE.with(Needs::PrivateFolder).but(IN_SETTINGS),
     ..Capabilities::LEAST

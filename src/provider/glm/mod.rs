@@ -57,10 +57,10 @@ pub(super) const DEFAULTS: Defaults = Defaults {
     ..Defaults::STANDARD
 };
 
-pub(super) const NOT_ISOLATED: &str = "the prompt, in `ps`; the CLI's own configuration and tools, which it has no known flag against (it runs in an empty folder)";
+pub(super) const NOT_ISOLATED: &str = "the prompt, in `ps`; the CLI's own configuration and tools (in an empty folder)";
 
 pub(super) const LIMITS: &str =
-    "a prompt of 128 KiB on Linux, since it is an argument; known from its source and its document, and never run";
+    "a prompt of 128 KiB on Linux, as an argument; known from its source and document, and never run";
 
 /// The prefix with which ax-cli, by its source, prints an error as a message of the assistant.
 pub(super) const ERROR_MESSAGE: Option<&str> = Some("Error: ");

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use super::capability::{ByEngine, Capabilities, NATIVE};
+use super::capability::{ByEngine, Capabilities, NATIVE, SOME_ASKED};
 use super::models::Models;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, PromptStyle, SystemPrompt};
 use super::places::{self, Place};
@@ -59,10 +59,9 @@ pub static GROK: Provider = Provider {
         sent: "0.2 KB: our short system prompt, and behind the thread a sentence that asks for the answer; no tools",
         not_isolated: "the login in `~/.grok/auth.json` (or in `GROK_HOME`; `XAI_API_KEY` where there is none), which grok renews there; \
                        `GROK_MODELS_BASE_URL` and its like; what a machine's `/etc/grok` says; it leaves `~/.local/share/grove`",
-        limits: "in print form, an answer that breaks off without a finish reason is reported as a success; warm, an answer of a model API \
-                 that tells no usage is taken for one; a tool that the model makes up is refused \
-                 by grok itself, which asks again; with `dialect: \"ax\"` it is ax-grok, known from its source alone: a prompt of 128 KiB on \
-                 Linux, in `ps`",
+        limits: "in print form, an answer that breaks off without a finish reason is a success; warm, one without usage counts as broken \
+                 off; a tool that the model makes up is refused by grok itself, which asks again; with `dialect: \"ax\"` a prompt of 128 KiB \
+                 on Linux, in `ps`",
     },
     defaults: Defaults {
         engine: EngineKind::Auto,
@@ -182,9 +181,7 @@ pub static GROK: Provider = Provider {
 /// Grok's capabilities.
 const CAPABILITIES: Capabilities = Capabilities {
     pure: true,
-    structured_output: NATIVE.but(
-        "schemas of its strict mode; others are asked for in the prompt, as are all where tools are bound, and with `engine: \"warm\"`",
-    ),
+    structured_output: NATIVE.but(SOME_ASKED),
     reasoning_out: NATIVE,
     reasoning_effort: NATIVE.but("`--reasoning-effort`; in print form, a model that has no efforts ignores it"),
     reasoning_off: NATIVE.but("the effort `none`, which not every model has"),

@@ -3,7 +3,7 @@
 //!
 //! Identifiers of errors that other APIs use as well (`insufficient_quota`, `context_length_exceeded`, …) are among the common rules.
 
-use super::capability::{Capabilities, EMULATED, NATIVE, UNSUPPORTED};
+use super::capability::{Capabilities, EMULATED, NATIVE, SOME_ASKED, UNSUPPORTED};
 use crate::errors::Condition::*;
 use crate::errors::{Errors, Rule};
 use dfp_model::error::Code;
@@ -11,22 +11,22 @@ use dfp_model::error::Code;
 /// The capabilities of chat completions by their documents. A server may support less, and says so itself.
 pub const CAPABILITIES: Capabilities = Capabilities {
     pure: true,
-    structured_output: NATIVE.but("asked for in the prompt where the server refuses `response_format`"),
+    structured_output: NATIVE.but(SOME_ASKED),
     images: NATIVE,
     documents: NATIVE.but("with their data, as `file` parts"),
     result_images: UNSUPPORTED,
-    reasoning_out: NATIVE.but("back to servers that take it with `sendReasoning`"),
+    reasoning_out: NATIVE,
     reasoning_effort: NATIVE.but("as `reasoning_effort`"),
     reasoning_off: NATIVE.but("as `reasoning_effort: \"none\"`, which not every model has"),
     model: NATIVE,
-    tool_choice: NATIVE.but("and checked: a reply without the call is asked for once more"),
+    tool_choice: NATIVE,
     max_output_tokens: NATIVE.but("as `max_tokens`, or what `maxTokensField` says"),
     stop: NATIVE,
     temperature: NATIVE,
     web_search: UNSUPPORTED,
     tool_search: UNSUPPORTED,
     quota_wait: EMULATED,
-    login: UNSUPPORTED.but("a provider object per `apiKey` is the same"),
+    login: UNSUPPORTED.but("a provider for each `apiKey` is the same"),
 };
 
 /// The rules and hints for these APIs.

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
+use super::capability::{ByEngine, Capabilities, NATIVE, SOME_ASKED, UNSUPPORTED};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, SystemPrompt};
 use super::places::{self, Place, Root};
 use super::{
@@ -61,11 +61,11 @@ pub static OPENCODE: Provider = Provider {
         name: "OpenCode",
         versions: &["1.18.34"],
         sent: "0.9 KB: our short system prompt, the model's name, platform and date; no tools",
-        not_isolated: "its log and locks in `~/.local`; what a machine's `/etc/opencode` says, which `health()` names; with `ignoreUserConfig: false`, the user's opencode.json and its MCP \
-                       servers",
-        limits: "always a `timeout`: it retries in silence (73 s on a 500); answers of more than 1 MB (off Linux, of 450 KB) may be cut, which \
-                 is an error; whole messages, no text deltas; an answer stopped by length is a success whose \
-                 `stopReason` is `length`; providers of a configuration file have to be set in `config`",
+        not_isolated: "its log and locks in `~/.local`; a machine's `/etc/opencode`, which `health()` names; with `ignoreUserConfig: \
+                       false`, the user's opencode.json with its MCP servers",
+        limits: "it retries in silence (73 s on a 500), so there is always a `timeout`; answers of more than 1 MB (off Linux, of 450 KB) \
+                 may be cut, which is an error; whole messages, no text deltas; an answer stopped by length is a success whose `stopReason` \
+                 is `length`; the user's providers have to be set in `config`",
     },
     defaults: Defaults {
         ignore_user_config: true,
@@ -196,7 +196,7 @@ pub static OPENCODE: Provider = Provider {
     capabilities: ByEngine {
         print: CAPABILITIES,
         live: Some(Capabilities {
-            structured_output: NATIVE.but("the schemas of one object"),
+            structured_output: NATIVE.but(SOME_ASKED),
             images: NATIVE.but(SIGHT),
             result_images: NATIVE.but(SIGHT),
             reasoning_effort: NATIVE.but("the model's `variant`; a `warning` where it has none of that name"),
@@ -265,7 +265,7 @@ const MACHINES: &[Unbeaten] = &[
 ];
 
 /// The remark that an image needs a model which is configured to see.
-const SIGHT: &str = "of models whose configuration says so (`modalities.input`, in `config` or opencode's own catalog); refused with others";
+const SIGHT: &str = "of models [configured so](cli/opencode.md#live), or so in opencode's catalog";
 
 /// The images that opencode takes: as data only, since it would fetch an address itself.
 const IMAGES: Accepts = Accepts::images(32 << 20);
@@ -306,10 +306,8 @@ const CAPABILITIES: Capabilities = Capabilities {
     reasoning_effort: NATIVE.but("`--variant`; one that the model has not is ignored"),
     reasoning_off: NATIVE.but("the variant `none`; a model that has none of that name ignores it"),
     login: NATIVE.but("`XDG_DATA_HOME`"),
-    max_output_tokens: NATIVE
-        .but("`OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX`; an answer that reaches the limit is reported as a success"),
-    temperature: UNSUPPORTED
-        .but("it sends one only for models that its catalog says take it, and is silent where it does not"),
+    max_output_tokens: NATIVE.but("`OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX`; an answer that reaches it is a success"),
+    temperature: UNSUPPORTED.but("it leaves it out silently for models that its catalog does not name for it"),
     ..Capabilities::LEAST
 };
 

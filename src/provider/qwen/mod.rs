@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use serde_json::json;
 
 use super::callbacks::{self, CALL_LIMIT_MS};
-use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE};
+use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE, SOME_ASKED};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::places::{self, Place};
 use super::{
@@ -102,10 +102,9 @@ fn chooses_no_limit(options: &Options, used: EngineUsed) -> bool {
 /// The capabilities of the print form.
 const PRINT: Capabilities = Capabilities {
     pure: true,
-    structured_output: NATIVE.but("asked for in the prompt where tools are bound, and with `engine: \"warm\"`"),
+    structured_output: NATIVE.but(SOME_ASKED),
     reasoning_out: NATIVE,
-    max_output_tokens: NATIVE
-        .but("`QWEN_CODE_MAX_OUTPUT_TOKENS`; an answer that reaches the limit is reported as a success"),
+    max_output_tokens: NATIVE.but("`QWEN_CODE_MAX_OUTPUT_TOKENS`; an answer that reaches it is a success"),
     ..Capabilities::LEAST
 };
 
@@ -175,16 +174,13 @@ pub static QWEN: Provider = Provider {
     about: About {
         name: "Qwen",
         versions: &["0.15.10", "0.24.4"],
-        sent: "1.1 KB: our short system prompt, the date, the platform and the (private) folder; no tools",
-        not_isolated: "the login in `~/.qwen`, where it leaves an `installation_id`; variables that a `.env` there, in the home folder or \
-                       the `env` of its settings sets (`QWEN_CODE_MAX_OUTPUT_TOKENS`); `health()` and a `warning` (`USER_SETTINGS`) name them",
+        sent: "1.1 KB: our short system prompt, the date, the platform and the folder; no tools",
+        not_isolated: "the login in `~/.qwen`, where it leaves an `installation_id`; [some settings](#the-users-settings)",
         limits: "its own retries can't be switched off (111 s on a 500): `timeout` bounds them; 0.24.4 is ended where it pauses for a \
-                 minute after a 429 or a 503; it loses the end of a text of 1 MiB or more (`outputFormat: \"text\"`), which is \
-                 refused therefore; 0.15.10 asks \
-                 twice for an answer of more than 8,000 tokens, or one without an end, and reports both as one text, the first of which \
-                 `maxOutputTokens: 64000` prevents where the model may say so much; an answer stopped by that is reported as a \
-                 success; a prompt of 8 MiB; `systemPrompt` is `null` or ours, since the CLI takes it only as \
-                 an argument, which others can see",
+                 minute after a 429 or a 503; `outputFormat: \"text\"` is refused from 1 MiB of text on, whose end it loses; 0.15.10 asks \
+                 twice for an answer of more than 8,000 tokens (unless `maxOutputTokens: 64000`), or one without an end, and reports both as \
+                 one text; an answer stopped by that is a success; a prompt of 8 MiB; `systemPrompt` is `null` or ours, since it is an \
+                 argument, which others can see",
     },
     defaults: Defaults {
         engine: EngineKind::Auto,

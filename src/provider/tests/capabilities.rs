@@ -12,58 +12,98 @@ use dfp_model::message::content::{Kind, Takes};
 const BEGIN: &str = "<!-- The table is made of the capabilities in src/provider; a test compares them. -->\n";
 const END: &str = "<!-- end of capabilities -->\n";
 
-/// A row for each feature, and a column for each provider and engine; a feature that all support alike has one common cell.
+/// A name of the table, with a remark.
+type Named = (String, &'static str);
+
+/// A row for each feature, with those that have it natively, those for whom it is emulated, and the reasons of others that lack it.
+/// Remarks that come more than once stand behind the table.
 fn table() -> String {
-    let mut shared: Vec<Column> = Vec::new();
-    for column in columns() {
-        match shared.iter_mut().find(|known| known.can == column.can) {
-            Some(known) => known.name = format!("{}, {}", known.name, column.name),
-            None => shared.push(column),
-        }
-    }
-    let mut remarks: Vec<&str> = Vec::new();
-    let mut rows = String::new();
+    let all = columns();
+    let pure = all.iter().filter(|column| column.can.pure);
+    let pure = joined(pure.map(|column| (column.name.clone(), "")));
+    let mut rows = vec![("a model alone (`pure`)".to_owned(), [pure, Vec::new(), Vec::new()])];
     for feature in Feature::ALL {
         let option = feature
             .option()
             .map_or(String::new(), |option| format!(" (`{option}`)"));
-        write!(rows, "| {}{option} |", feature.title()).unwrap();
-        for column in &shared {
-            let capability = column.can.of(feature);
-            let note = match (
-                capability.remark,
-                remarks.iter().position(|known| *known == capability.remark),
-            ) {
-                ("", _) => String::new(),
-                (_, Some(at)) => format!(" [{}]", at + 1),
-                (remark, None) => {
-                    remarks.push(remark);
-                    format!(" [{}]", remarks.len())
-                }
-            };
-            write!(rows, " {}{note} |", capability.support.as_str()).unwrap();
-        }
-        rows.push('\n');
+        let of = |support: Support| {
+            let able = all
+                .iter()
+                .filter(move |column| column.can.of(feature).support == support);
+            able.map(|column| (column.name.clone(), column.can.of(feature).remark))
+        };
+        let emulated = of(Support::Emulated);
+        let is_rest = emulated.clone().count() > 1
+            && of(Support::Unsupported).next().is_none()
+            && emulated.clone().all(|(_, remark)| remark.is_empty());
+        let rest = if of(Support::Native).next().is_some() {
+            "all others"
+        } else {
+            "all"
+        };
+        let emulated = match is_rest {
+            true => vec![(rest.to_owned(), "")],
+            false => joined(emulated),
+        };
+        let missing = joined(of(Support::Unsupported).filter(|(_, remark)| !remark.is_empty()));
+        rows.push((
+            format!("{}{option}", feature.title()),
+            [joined(of(Support::Native)), emulated, missing],
+        ));
     }
-    let pure: Vec<&str> = shared.iter().map(|column| yes_or_no(column.can.pure)).collect();
-    let rows = format!("| a model alone (`pure`) | {} |\n{rows}", pure.join(" | "));
-    let names: Vec<&str> = shared.iter().map(|column| column.name.as_str()).collect();
-    let mut table = format!(
-        "\n| | {} |\n| --- |{}\n{rows}\n",
-        names.join(" | "),
-        " --- |".repeat(names.len())
-    );
-    for (at, remark) in remarks.iter().enumerate() {
+    let used: Vec<&str> = rows
+        .iter()
+        .flat_map(|(_, cells)| cells.iter().flatten())
+        .map(|(_, remark)| *remark)
+        .collect();
+    let mut common: Vec<&str> = Vec::new();
+    let mut cell = |names: &[Named]| {
+        let names = names.iter().map(
+            |(name, remark)| match used.iter().filter(|known| *known == remark).count() {
+                _ if remark.is_empty() => name.clone(),
+                1 => format!("{name} ({remark})"),
+                _ => {
+                    if !common.contains(remark) {
+                        common.push(remark);
+                    }
+                    format!(
+                        "{name} [{}]",
+                        1 + common.iter().position(|known| known == remark).unwrap()
+                    )
+                }
+            },
+        );
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let mut table = "\n| | native | emulated | missing, because |\n| --- | --- | --- | --- |\n".to_owned();
+    for (title, [native, emulated, missing]) in &rows {
+        writeln!(
+            table,
+            "| {title} | {} | {} | {} |",
+            cell(native),
+            cell(emulated),
+            cell(missing)
+        )
+        .unwrap();
+    }
+    table.push('\n');
+    for (at, remark) in common.iter().enumerate() {
         writeln!(table, "{}. {remark}", at + 1).unwrap();
     }
     table + "\n"
 }
 
-fn yes_or_no(is_so: bool) -> &'static str {
-    match is_so {
-        true => "yes",
-        false => "no",
+/// These names, in which both engines of a provider are its name alone if their remarks are the same.
+fn joined(columns: impl Iterator<Item = Named>) -> Vec<Named> {
+    let mut names: Vec<Named> = Vec::new();
+    for (name, remark) in columns {
+        let provider = name.strip_suffix(" live").unwrap_or_default().to_owned();
+        match names.last_mut() {
+            Some(last) if *last == (format!("{provider} print"), remark) => last.0 = provider,
+            _ => names.push((name, remark)),
+        }
     }
+    names
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The tables in `docs/reference/errors.md` are generated from the code. `UPDATE_GOLDENS=1 cargo test` writes them anew.
+//! The table and the lists in `docs/reference/errors.md` are generated from the code. `UPDATE_GOLDENS=1 cargo test` writes them anew.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,8 +13,15 @@ fn yes(value: bool) -> &'static str {
     YES_NO[usize::from(value)]
 }
 
-fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', " ")
+/// A clause as a sentence.
+fn sentence(clause: &str) -> String {
+    let mut letters = clause.chars();
+    let first = letters.next().map(char::to_uppercase);
+    format!(
+        "{}{}.",
+        first.into_iter().flatten().collect::<String>(),
+        letters.as_str()
+    )
 }
 
 fn categories() -> String {
@@ -35,22 +42,15 @@ fn categories() -> String {
 fn codes() -> String {
     let mut table = String::new();
     for category in Category::ALL {
-        let (retry, fallback) = (yes(category.should_retry()), yes(category.should_fallback()));
-        writeln!(
-            table,
-            "### {}\n\nAsked again: {retry}. Falls back: {fallback}.\n",
-            category.as_str()
-        )
-        .unwrap();
-        writeln!(table, "| code | meaning | what to do |\n|---|---|---|").unwrap();
+        writeln!(table, "### {}\n", category.as_str()).unwrap();
         for code in Code::ALL.iter().filter(|code| code.category() == category) {
             let own = match (code.should_fallback(), category.should_fallback()) {
                 (true, false) => " Falls back.",
                 (false, true) => " Does not fall back.",
                 _ => "",
             };
-            let (meaning, advice) = (code.description(), cell(general(*code)));
-            writeln!(table, "| `{}` | {meaning}{own} | {advice} |", code.as_str()).unwrap();
+            let (meaning, advice) = (code.description(), sentence(general(*code)));
+            writeln!(table, "- `{}`: {meaning}{own} {advice}", code.as_str()).unwrap();
         }
         table.push('\n');
     }
