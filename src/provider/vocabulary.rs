@@ -381,7 +381,7 @@ pub struct About {
     pub name: &'static str,
     /// The versions of the CLI that everything here was measured with; none if only a document was at hand.
     pub versions: &'static [&'static str],
-    /// The texts that go to the model beside the thread.
+    /// The texts that go to the model beside the thread and our system prompt.
     pub sent: &'static str,
     /// The parts of the user's surroundings that still affect a run, or are written by it.
     pub not_isolated: &'static str,

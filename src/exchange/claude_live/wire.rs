@@ -40,7 +40,7 @@ enum Ours<'a> {
     ApplyFlagSettings {
         settings: &'a Value,
     },
-    /// It changes what it names; null is the CLI's own.
+    /// Sets how much the model thinks, and whether its thoughts are shown. Only the fields that are there change; null is the CLI's own.
     SetMaxThinkingTokens {
         #[serde(skip_serializing_if = "Option::is_none")]
         max_thinking_tokens: Option<Option<u64>>,

@@ -186,7 +186,7 @@ pub static CLAUDE: Provider = Provider {
     about: About {
         name: "Claude",
         versions: &["2.1.197", "2.1.332"],
-        sent: "[2.2 KB](sent.md), with our short system prompt; 1.5 KB with 2.1.197; no tools",
+        sent: "notes on its environment (2.1.197: the date)",
         not_isolated: "the CLI keeps its `~/.claude.json` and backups of it; [some settings](cli/claude.md#the-users-settings) of the user \
                        and the organization",
         limits: "a prompt of 10 MB",

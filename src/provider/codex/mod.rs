@@ -65,7 +65,7 @@ pub static CODEX: Provider = Provider {
     about: About {
         name: "Codex",
         versions: &["0.169.0"],
-        sent: "3.4 KB: our short system prompt, two harmless tools (`request_user_input`, `view_image`)",
+        sent: "in print form two harmless tools (`request_user_input`, `view_image`)",
         not_isolated: "in print form, `~/.codex/config.toml` with its MCP servers, unless `ignoreUserConfig: true`; `~/.codex/AGENTS.md` is \
                        sent; codex writes its sqlite files, `skills/.system`, `.tmp` and `installation_id` to `~/.codex`",
         limits: "without a network it waits for ever, so there is always a `timeout`; in print form, its own retries can't be switched off \

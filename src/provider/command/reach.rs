@@ -48,7 +48,7 @@ pub fn within_reach(provider: &Provider, options: Options) -> Result<Options, Bo
     Err(Box::new(error.with_hint(hint)))
 }
 
-/// What the engines get, in words, each thing once: `the file a (live, print), the folder b (warm)`.
+/// Tells in words what the engines get, each thing once: `the file a (live, print), the folder b (warm)`.
 fn told(asked: &[(EngineUsed, Option<String>)]) -> String {
     let mut things: Vec<(&str, Vec<&str>)> = Vec::new();
     for (engine, what) in asked {

@@ -47,7 +47,7 @@ pub static COPILOT: Provider = Provider {
     about: About {
         name: "Copilot",
         versions: &["1.0.102"],
-        sent: "live, 0.3 KB: our short system prompt alone; in print form 8.4 KB, 7.2 KB of which are Copilot's own instructions; no tools",
+        sent: "live nothing; in print form Copilot's own instructions",
         not_isolated: "the login in `~/.copilot/config.json`, or of COPILOT_GITHUB_TOKEN, GH_TOKEN or GITHUB_TOKEN; it unpacks itself once \
                        into `~/.cache/copilot` (235 MB; `XDG_CACHE_HOME`), beside a device's id, and leaves what Node has compiled among \
                        temporary files",

@@ -62,7 +62,7 @@ pub static GEMINI: Provider = Provider {
     about: About {
         name: "Gemini",
         versions: &["0.61.0"],
-        sent: "1 KB: our short system prompt, the date, the platform; no tools; without `model`, one more request to choose one",
+        sent: "the date, the platform; without `model`, one more request to choose one",
         not_isolated: "`~/.gemini/GEMINI.md` and [some settings](#the-users-settings); a transcript of every run stays in `~/.gemini/tmp`, \
                        beside entries in `history` and `projects.json`; a `.gemini/.env` above the temporary folder is read (`TMPDIR` names \
                        another); with `cwd`, that folder's GEMINI.md and the user's hooks",

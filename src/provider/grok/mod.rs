@@ -56,7 +56,7 @@ pub static GROK: Provider = Provider {
     about: About {
         name: "Grok",
         versions: &["1.0.41"],
-        sent: "0.2 KB: our short system prompt, and behind the thread a sentence that asks for the answer; no tools",
+        sent: "behind the thread, a sentence that asks for the answer",
         not_isolated: "the login in `~/.grok/auth.json` (or in `GROK_HOME`; `XAI_API_KEY` where there is none), which grok renews there; \
                        `GROK_MODELS_BASE_URL` and its like; what a machine's `/etc/grok` says; it leaves `~/.local/share/grove`",
         limits: "in print form, an answer that breaks off without a finish reason is a success; warm, one without usage counts as broken \

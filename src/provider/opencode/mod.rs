@@ -60,7 +60,7 @@ pub static OPENCODE: Provider = Provider {
     about: About {
         name: "OpenCode",
         versions: &["1.18.34"],
-        sent: "0.9 KB: our short system prompt, the model's name, platform and date; no tools",
+        sent: "the model's name, platform and date",
         not_isolated: "its log and locks in `~/.local`; a machine's `/etc/opencode`, which `health()` names; with `ignoreUserConfig: \
                        false`, the user's opencode.json with its MCP servers",
         limits: "it retries in silence (73 s on a 500), so there is always a `timeout`; answers of more than 1 MB (off Linux, of 450 KB) \

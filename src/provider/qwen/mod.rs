@@ -174,7 +174,7 @@ pub static QWEN: Provider = Provider {
     about: About {
         name: "Qwen",
         versions: &["0.15.10", "0.24.4"],
-        sent: "1.1 KB: our short system prompt, the date, the platform and the folder; no tools",
+        sent: "the date, the platform and the folder",
         not_isolated: "the login in `~/.qwen`, where it leaves an `installation_id`; [some settings](#the-users-settings)",
         limits: "its own retries can't be switched off (111 s on a 500): `timeout` bounds them; 0.24.4 is ended where it pauses for a \
                  minute after a 429 or a 503; `outputFormat: \"text\"` is refused from 1 MiB of text on, whose end it loses; 0.15.10 asks \

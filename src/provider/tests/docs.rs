@@ -26,7 +26,7 @@ pub(super) fn row(provider: &Provider) -> String {
 }
 
 fn table() -> String {
-    let head = "\n| provider | versions measured | command line by default | what is sent beside the thread | what is not \
+    let head = "\n| provider | versions measured | command line by default | [sent](sent.md) beside the thread and our system prompt | what is not \
                 isolated | limits |\n| --- | --- | --- | --- | --- | --- |\n";
     ALL.iter()
         .fold(head.to_owned(), |table, provider| table + &row(provider))
