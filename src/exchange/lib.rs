@@ -32,14 +32,12 @@ mod launcher;
 pub mod live;
 pub mod opencode_live;
 pub mod print;
-mod private_home;
 mod process;
 pub mod qwen_live;
 pub mod random;
 pub mod rpc;
 pub mod scratch;
 pub mod script;
-mod session_files;
 pub mod user_line;
 
 pub use process::{EndedProcess, Invocation};

@@ -16,9 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::launcher;
-use super::private_home;
-use super::scratch::Scratch;
-use super::session_files;
+use super::scratch::{self, Scratch};
 use super::{Ended, EndedProcess, Exchange, Invocation, StopReason, Unusable};
 use dfp_model::event::{Event, Failure};
 use dfp_process::activity::Label;
@@ -175,14 +173,14 @@ fn spec(
         // What no argument names would be made in vain.
         line.files.clear();
     }
-    private_home::prepare(&mut line, |line, name| variable(line, &surroundings.base_env, name));
+    scratch::prepare_home(&mut line, |line, name| variable(line, &surroundings.base_env, name));
     let scratch = Scratch::for_line(&line, surroundings.owner).map_err(|source| NotStarted::Scratch {
         folder: std::env::temp_dir(),
         source,
     })?;
     if let Some((session, scratch)) = line.session.as_ref().zip(scratch.as_ref()) {
         let cwd = cwd(&line, Some(scratch)).map_or_else(std::env::current_dir, Ok);
-        cwd.and_then(|cwd| session_files::write(session, &scratch.path(), &cwd))
+        cwd.and_then(|cwd| scratch::write_session(session, &scratch.path(), &cwd))
             .map_err(|source| NotStarted::Scratch {
                 folder: std::env::temp_dir(),
                 source,

@@ -5,7 +5,6 @@
 //! [`Protocol`] knows the meaning of the methods. A task reads and writes; it ends with the process, and the process ends with
 //! the last handle.
 
-pub mod frames;
 pub mod message;
 
 use std::collections::{HashMap, VecDeque};
@@ -21,8 +20,7 @@ use tokio::sync::oneshot::error::RecvError;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use self::frames::{Frame, Frames, framed};
-use self::message::{Message, Request, RpcError, Version};
+use self::message::{Frame, Frames, Message, Request, RpcError, Version, framed};
 use super::host::{Ending, Host, Life, Patience, Unanswered};
 use super::live::inbox::{Inbox, Inboxes};
 use super::live::streams::{LINE_ITSELF, MOST_OWED};

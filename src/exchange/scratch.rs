@@ -3,19 +3,26 @@
 //!
 //! In: a [`CommandLine`]. Out: paths. A folder is made and listed for [`remove_all`] in one step: after that call, no folder of
 //! the owner is left and no new one can be made, though the threads that run its calls may still go on for a moment.
+//!
+//! A CLI may get a home in place of the user's ([`prepare_home`]): a private folder with links to the user's login, and nothing else of
+//! theirs. A CLI that takes no foreign text as a prompt finds the thread as a session of its own, written where it looks for its sessions
+//! ([`write_session`]).
 
 #[cfg(windows)]
 mod windows;
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use dfp_provider::PrivateHome;
+use dfp_provider::command::{CommandLine, Cwd, EnvText, PrivateLink, PrivateSession, RUN_FOLDER};
+
 #[cfg(unix)]
 use dfp_process::FolderGuard;
-use dfp_provider::command::{CommandLine, Cwd, EnvText, RUN_FOLDER};
 
 /// The number of tries, 5 ms apart, to remove a folder into which a killed process has just written.
 const REMOVE_TRIES: u32 = 10;
@@ -379,12 +386,88 @@ fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     written
 }
 
+/// Gives `line` its private home. `variable` looks up a variable of the process.
+pub(super) fn prepare_home(line: &mut CommandLine, variable: impl Fn(&CommandLine, &str) -> Option<OsString>) {
+    let Some(home) = line.home.take() else { return };
+    let users = users_home(&home, |name| variable(line, name));
+    if let Some(users) = &users {
+        let rest = home.rest.iter().filter(|name| users.join(name).exists());
+        // The linked file may not exist yet: a login may come later.
+        line.links.extend(home.login.iter().chain(rest).map(|name| PrivateLink {
+            name: format!("{}/{name}", home.folder),
+            target: users.join(name),
+        }));
+    }
+    // A file that the user names by this variable has precedence, as has a call that must not have a login.
+    if let Some(((variable, file), users)) = home.named.zip(users)
+        && line.set_env.iter().all(|(set, _)| *set != variable)
+    {
+        line.set_env
+            .push((variable, EnvText::Text(users.join(file).to_string_lossy().into_owned())));
+    }
+    line.user_env.retain(|(name, _)| name != home.variable);
+    line.set_env.push((home.variable, EnvText::Folder(home.folder)));
+}
+
+/// The home that the CLI would take by itself.
+fn users_home(home: &PrivateHome, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let value = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    #[cfg(not(windows))]
+    let own = || value("HOME");
+    #[cfg(windows)]
+    let own = || match home.by_system {
+        true => dfp_process::profile_folder(),
+        false => value("USERPROFILE"),
+    };
+    value(home.variable).or_else(|| Some(own()?.join(home.users)))
+}
+
+/// Writes the files of a session that somebody else removes: those of a process for one call go with its private folder.
+pub(super) fn write_session(session: &PrivateSession, private: &Path, cwd: &Path) -> io::Result<()> {
+    let place = Path::new(session.folder).join(session.place(&real_path(cwd)?));
+    let mut files = session.files.iter();
+    files.try_for_each(|file| write_below(private, &place.join(file.name), file.content.as_bytes()))
+}
+
+/// The folder's path as the CLI knows it: the real path. On Windows that would be spelled differently here, so the path stays as
+/// it is.
+pub(super) fn real_path(cwd: &Path) -> io::Result<PathBuf> {
+    match cfg!(windows) {
+        true => Ok(cwd.to_owned()),
+        false => std::fs::canonicalize(cwd),
+    }
+}
+
+/// The files of a session among others; they are removed on drop.
+#[derive(Debug)]
+pub(super) struct SessionFiles {
+    folder: PathBuf,
+}
+
+impl SessionFiles {
+    /// Writes the files of `session`.
+    pub fn write(session: &PrivateSession, private: &Path, cwd: &Path) -> io::Result<SessionFiles> {
+        let files = SessionFiles {
+            folder: private.join(session.folder).join(session.place(&real_path(cwd)?)),
+        };
+        write_session(session, private, cwd)?;
+        Ok(files)
+    }
+}
+
+impl Drop for SessionFiles {
+    fn drop(&mut self) {
+        // Files that can't be removed here go with the private folder.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use dfp_provider::Provider;
     use dfp_provider::claude::CLAUDE;
-    use dfp_provider::command;
+    use dfp_provider::command::{self, PrivateFile};
     use dfp_provider::glm::GLM;
     use dfp_provider::options::Options;
 
@@ -451,5 +534,51 @@ mod tests {
                 .unwrap()
                 .is_none()
         );
+    }
+
+    fn session() -> PrivateSession {
+        PrivateSession {
+            folder: "home/sessions",
+            id: "s1".to_owned(),
+            model: None,
+            effort: None,
+            files: vec![PrivateFile {
+                name: "history",
+                content: "the thread".to_owned(),
+            }],
+        }
+    }
+
+    #[test]
+    fn a_session_is_nobody_elses_and_goes_with_its_call() {
+        let private = tempfile::tempdir().unwrap();
+        let cwd = private.path().join("empty");
+        std::fs::create_dir(&cwd).unwrap();
+        let place = private
+            .path()
+            .join("home/sessions")
+            .join(session().place(&real_path(&cwd).unwrap()));
+        let files = SessionFiles::write(&session(), private.path(), &cwd).unwrap();
+        assert_eq!(std::fs::read_to_string(place.join("history")).unwrap(), "the thread");
+        #[cfg(unix)]
+        {
+            let mode = |path: &Path| {
+                let mode = std::fs::metadata(path).unwrap().permissions();
+                std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777
+            };
+            assert_eq!((mode(&place.join("history")), mode(&place)), (0o600, 0o700));
+        }
+        // A session of the same name is not ours.
+        assert!(write_session(&session(), private.path(), &cwd).is_err());
+        drop(files);
+        assert!(!place.exists() && place.parent().unwrap().exists());
+    }
+
+    #[test]
+    fn a_private_folder_that_is_gone_stays_gone() {
+        let gone = tempfile::tempdir().unwrap().keep();
+        std::fs::remove_dir(&gone).unwrap();
+        assert!(SessionFiles::write(&session(), &gone, Path::new("/")).is_err());
+        assert!(!gone.exists());
     }
 }

@@ -12,8 +12,8 @@ use deep_factor_providers::declare::mcp_server;
 use deep_factor_providers::decode::ansi::{Stripper, strip_ansi};
 use deep_factor_providers::decode::{Decoder, Wire};
 use deep_factor_providers::event::Event;
-use deep_factor_providers::exchange::codex_live::catalog::{self, Keep};
 use deep_factor_providers::exchange::codex_live::inbound::{self, Notice};
+use deep_factor_providers::exchange::codex_live::launch::{self, Keep};
 use deep_factor_providers::exchange::codex_live::reader::{CodexTurnReader, CodexTurnStep};
 use deep_factor_providers::exchange::codex_live::settings::UserConfig;
 use deep_factor_providers::exchange::codex_live::tools;
@@ -365,7 +365,7 @@ fn app_server_line(data: &[u8]) {
     let (choice, rest) = split(data);
     let text = text(rest);
     let _ = UserConfig::read(&text);
-    let _ = catalog::catalog(
+    let _ = launch::catalog(
         &serde_json::from_str(&text).unwrap_or_default(),
         &["m"],
         Keep::default(),

@@ -18,7 +18,7 @@ use crate::live::inbox::Inbox;
 use crate::live::turn::{Report, TurnEnd};
 use crate::rpc::message::RpcError;
 use crate::rpc::{Answer, Answering, RequestError};
-use crate::session_files::{self, SessionFiles};
+use crate::scratch::{self, SessionFiles};
 use dfp_model::error::{Code, clip};
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::Usage;
@@ -277,7 +277,7 @@ impl CallWork {
 
     /// Writes the session `file` into the process's home, and returns the folder that it belongs to.
     fn write(&mut self, file: &PrivateSession) -> io::Result<PathBuf> {
-        let folder = session_files::real(self.server.host().folder())?;
+        let folder = scratch::real_path(self.server.host().folder())?;
         let private = self.server.rpc.private_folder();
         let private = private.ok_or_else(|| io::Error::other("the process has no home of ours"))?;
         self.files = Some(SessionFiles::write(file, private, &folder)?);

@@ -14,7 +14,7 @@ use super::wire::{self, Acp, InitializeResponse};
 use crate::host::{Host, Patience};
 use crate::print::{NotStarted, Surroundings};
 use crate::rpc::{RequestError, RpcHost};
-use crate::session_files::SessionFiles;
+use crate::scratch::SessionFiles;
 use dfp_provider::command::{CommandLine, Cwd};
 
 /// The time that a process may take to answer the handshake: gemini 0.61.0 takes 2 to 5 s, and more on a busy machine.

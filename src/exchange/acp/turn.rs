@@ -11,10 +11,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
-use super::form::KeptAgent;
-use super::session::OpenSession;
-use super::setup::AcpSetup;
-use super::tools::{SessionTools, next_call, refuse_early};
+use super::form::{AcpSetup, KeptAgent};
+use super::session::{OpenSession, SessionTools, next_call, refuse_early};
 use crate::EndedProcess;
 use crate::acp::call::{CallWork, SessionPlace};
 use crate::acp::server::AcpServer;

@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::call::CallWork;
 use super::choices::SessionChoices;
-use super::models;
+use super::form;
 use super::server::AcpServer;
 use crate::EndedProcess;
 use crate::form::{
@@ -103,7 +103,7 @@ impl Form for WarmAgent {
     }
 
     async fn models(server: &Arc<AcpServer>, asked: ModelsAsked<'_>) -> ListedModels {
-        models::list(server, asked).await
+        form::list(server, asked).await
     }
 
     /// The server's memory grows with each session that is not closed.

@@ -2,6 +2,13 @@
 //!
 //! In: the parameters of a request; the agent's messages. Out: the request as JSON; the meaning of the message ([`Update`], the
 //! answers). Sources: agentclientprotocol.com, version 1; gemini 0.61.0 and qwen 0.24.4 as measured.
+//!
+//! `SessionCalls` tells whether a call is for a tool that is run here for the caller, or for one of the agent's own, by the agent's updates
+//! on its calls and its requests for permission. Only the agent itself is believed: the id of a call comes from whoever answers as its
+//! API, and a title may be the model's words.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -31,11 +38,11 @@ const PERMISSION: &str = "session/request_permission";
 pub struct Acp {
     /// The facts that are known of the agent by its name.
     known: OnceLock<KnownAgent>,
-    sessions: Mutex<HashMap<String, calls::SessionCalls>>,
+    sessions: Mutex<HashMap<String, SessionCalls>>,
 }
 
 impl Acp {
-    fn sessions(&self) -> MutexGuard<'_, HashMap<String, calls::SessionCalls>> {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<String, SessionCalls>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -56,13 +63,13 @@ impl Acp {
 
     /// Lets the agent call the tools of these names in `session`.
     pub fn permit(&self, session: &str, tools: Vec<String>) {
-        let calls = calls::SessionCalls::new(tools);
+        let calls = SessionCalls::new(tools);
         self.sessions().insert(session.to_owned(), calls);
     }
 
     /// The number of calls of the caller's tools that the agent has told of in `session`. What it had to say before them has come by then.
     pub fn announced_calls(&self, session: &str) -> usize {
-        self.sessions().get(session).map_or(0, calls::SessionCalls::announced)
+        self.sessions().get(session).map_or(0, SessionCalls::announced)
     }
 
     /// Lets the agent call no tool in `session` any more.
@@ -133,7 +140,7 @@ impl Protocol for Acp {
 #[serde(rename_all = "camelCase")]
 struct Permission {
     session_id: String,
-    tool_call: calls::AcpCall,
+    tool_call: AcpCall,
     options: Vec<PermissionOption>,
 }
 
@@ -375,9 +382,9 @@ struct RawUpdate {
 
 impl RawUpdate {
     /// The call that the update is about.
-    fn call(&self) -> Option<calls::AcpCall> {
+    fn call(&self) -> Option<AcpCall> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        matches!(&*self.session_update, "tool_call" | "tool_call_update").then(|| calls::AcpCall {
+        matches!(&*self.session_update, "tool_call" | "tool_call_update").then(|| AcpCall {
             tool_call_id: text(&self.tool_call_id).unwrap_or_default(),
             name: text(&self.name),
             title: text(&self.title),
@@ -419,6 +426,143 @@ fn usage_of_update(usage: &Value) -> Option<Usage> {
     })
 }
 
-mod calls;
-#[cfg(test)]
-mod tests;
+/// The kinds that an agent never gives a tool of the caller's: such tools are run here, and it knows nothing of what they do.
+const OWN_KINDS: [&str; 5] = ["execute", "edit", "delete", "move", "fetch"];
+
+/// The places for the tool's name in agents that have no `name` for it: qwen (0.15.10), grok (1.0.41).
+const NAMES_IN_META: [&str; 2] = ["/toolName", "/x.ai~1tool/name"];
+
+/// The number of open calls that are remembered of a session.
+const MOST_CALLS: usize = 1_000;
+
+/// The longest name of a tool that is compared, in bytes: none of ours is longer.
+const LONGEST_NAME: usize = 256;
+
+/// A call, as an update or a request for permission describes it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AcpCall {
+    pub tool_call_id: String,
+    /// The tool's name (version 1 of the protocol, since schema 1.22).
+    pub name: Option<String>,
+    pub title: Option<String>,
+    pub kind: Option<String>,
+    pub status: Option<String>,
+    #[serde(rename = "_meta")]
+    pub meta: Value,
+}
+
+impl AcpCall {
+    /// The tool's name, if the agent tells it.
+    fn named(&self) -> Option<&str> {
+        let in_meta = || {
+            let names = NAMES_IN_META.iter();
+            names.filter_map(|place| self.meta.pointer(place)?.as_str()).next()
+        };
+        self.name.as_deref().or_else(in_meta)
+    }
+}
+
+/// The facts that the agent has told of a call so far.
+#[derive(Debug, Default)]
+struct KnownCall {
+    name: Option<String>,
+    /// The first title of the call.
+    title: Option<String>,
+    /// The last kind of the call.
+    kind: Option<String>,
+    /// True if it was of a kind that no tool of the caller's has.
+    is_own: bool,
+    /// True if it was counted as one of the caller's tools.
+    is_counted: bool,
+}
+
+impl KnownCall {
+    fn learn(&mut self, call: &AcpCall) {
+        let short = |text: &str| (text.len() <= LONGEST_NAME).then(|| text.to_owned());
+        if let Some(name) = call.named() {
+            // A call with two names belongs to nobody.
+            self.is_own |= self.name.as_deref().is_some_and(|known| known != name);
+            self.name = Some(short(name).unwrap_or_default());
+        }
+        if self.title.is_none() {
+            self.title = call.title.as_deref().map(|title| short(title).unwrap_or_default());
+        }
+        if let Some(kind) = &call.kind {
+            self.is_own |= OWN_KINDS.contains(&&**kind);
+            self.kind = short(kind);
+        }
+    }
+
+    /// Returns whether it is a call of one of `tools`.
+    fn is_of(&self, id: &str, tools: &[String], naming: ToolNaming) -> bool {
+        if self.is_own {
+            return false;
+        }
+        match (&self.name, naming) {
+            (Some(name), _) => tools.contains(name),
+            (None, ToolNaming::Name) => false,
+            (None, ToolNaming::Id) => tools.iter().any(|name| {
+                let rest = id.strip_prefix(name.as_str());
+                rest.is_some_and(|rest| rest.starts_with("__") || rest.starts_with('-'))
+            }),
+            (None, ToolNaming::FirstTitle) => {
+                let is_other = self.kind.as_deref() == Some("other");
+                is_other && self.title.as_ref().is_some_and(|title| tools.contains(title))
+            }
+        }
+    }
+}
+
+/// The calls of a session, and the tools that it may call.
+#[derive(Debug)]
+struct SessionCalls {
+    /// The names under which the agent knows the tools that are run here.
+    tools: Vec<String>,
+    known: HashMap<String, KnownCall>,
+    /// The number of calls that the agent has told of, as far as they may be of the caller's tools.
+    announced: usize,
+}
+
+impl SessionCalls {
+    fn new(tools: Vec<String>) -> SessionCalls {
+        SessionCalls {
+            tools,
+            known: HashMap::new(),
+            announced: 0,
+        }
+    }
+
+    /// Keeps the facts that an update tells of `call`, and returns whether the call is one of the caller's.
+    fn note(&mut self, call: &AcpCall, naming: ToolNaming) -> bool {
+        let id = &call.tool_call_id;
+        let is_kept = self.known.contains_key(id) || self.known.len() < MOST_CALLS;
+        let mut unkept = KnownCall::default();
+        let known = match is_kept {
+            true => self.known.entry(id.clone()).or_default(),
+            false => &mut unkept,
+        };
+        known.learn(call);
+        let is_ours = known.is_of(id, &self.tools, naming);
+        // Of an agent that tells no names, nobody knows which calls are the caller's.
+        let may_be_ours = is_ours || (naming == ToolNaming::Name && known.name.is_none());
+        if may_be_ours && !std::mem::replace(&mut known.is_counted, true) {
+            self.announced += 1;
+        }
+        if matches!(call.status.as_deref(), Some("completed" | "failed")) {
+            self.known.remove(id);
+        }
+        is_ours
+    }
+
+    /// The number of calls that the agent has told of, as far as they may be of the caller's tools.
+    fn announced(&self) -> usize {
+        self.announced
+    }
+
+    /// Returns whether the agent may make `call`: by all known facts, it must be one of the caller's.
+    fn may(&mut self, call: &AcpCall, naming: ToolNaming) -> bool {
+        let status = None;
+        self.note(&AcpCall { status, ..call.clone() }, naming)
+    }
+}

@@ -16,9 +16,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, interval_at};
 
-use super::calls::{CallAnswer, CallQueue, CallRejection, Waiting};
-use super::content::{ContentReader, blocks};
-use super::rpc_body::{CallParams, RpcBody};
+use super::calls::{CallAnswer, CallQueue, CallRejection, ContentReader, Waiting, blocks};
+use super::request_guard::{CallParams, RpcBody};
 use dfp_model::message::{ToolCall, ToolResult};
 use dfp_provider::declare::mcp::Declarations;
 use dfp_provider::declare::mcp_server::{self, Answered, INTERNAL, INVALID_PARAMS, INVALID_REQUEST};

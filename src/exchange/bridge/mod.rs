@@ -10,10 +10,8 @@
 //! ```
 
 mod calls;
-mod content;
 mod handler;
 mod request_guard;
-mod rpc_body;
 mod server;
 
 use std::fmt;

@@ -25,10 +25,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::content::ContentReader;
+use super::calls::ContentReader;
 use super::handler::{Reply, Server, SessionContext, event};
-use super::request_guard::{Rejection, RequestGuard};
-use super::rpc_body;
+use super::request_guard::{self, Rejection, RequestGuard};
 use crate::random;
 use dfp_provider::declare::mcp_server::{LATEST, VERSIONS};
 
@@ -142,9 +141,9 @@ impl HttpServer {
             self.server.calls.end(&session);
             return Ok(empty(StatusCode::NO_CONTENT));
         }
-        let body = rpc_body::collect(body, self.options.max_body, self.options.patience).await?;
+        let body = request_guard::collect(body, self.options.max_body, self.options.patience).await?;
         media_types(&head.headers)?;
-        let message = rpc_body::read(&body)?;
+        let message = request_guard::read(&body)?;
         let method = message.rpc().method.map(|method| method.into_owned());
         let mut fresh = None;
         let mut context = None;

@@ -10,8 +10,7 @@ use std::fmt;
 use std::hash::Hash;
 
 use super::memory::{FindReply, Recalled, place};
-use crate::live::fingerprint::{Fingerprint, print};
-use crate::live::history::{print_of, print_of_call, words_of};
+use crate::live::history::{Fingerprint, print, print_of, print_of_call, words_of};
 use dfp_model::message::content::{Part, parts};
 use dfp_model::message::{Content, Message, Role, ToolCall, json_value};
 

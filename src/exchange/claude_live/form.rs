@@ -8,14 +8,12 @@ use serde_json::Map;
 
 use super::changes::Changes;
 use super::dialogue::Dialogue;
-use super::input::ClaudeInput;
-use super::memory::{ApiMessage, Memory, Opening, Recalled, Scope, place};
+use super::memory::{self, ApiMessage, Memory, Opening, Recalled, Scope, place};
 use super::models::ReportedModels;
-use super::opening;
-use super::resumed::{Resumed, Ways};
+use super::process::{Place, Resumed, ThreadFile, Ways};
 use super::session::{ClaudeReply, ClaudeSession, SessionFacts, StartWith};
-use super::thread_file::{Place, ThreadFile};
 use super::transcript::{self, TranscriptContext};
+use super::turns::ClaudeInput;
 use crate::form::{
     Caller, Form, OwnProcess, ProcessOptions, Processes, Retold, SentField, SentText, SessionCall, SessionHome,
     ToStart, WhyAnew,
@@ -118,7 +116,7 @@ impl Claude {
         let asked = value_of(line, "--model").unwrap_or_default();
         let known = self.memory.model_of(&asked);
         Opening {
-            environment: cwd.and_then(|cwd| opening::environment(line, env, &cwd)),
+            environment: cwd.and_then(|cwd| memory::environment_told(line, env, &cwd)),
             date: None,
             model: known.or_else(|| facts_of(&asked).map(|facts| facts.id.to_owned())),
         }
@@ -145,7 +143,7 @@ impl Claude {
             true => {
                 let folder = self.folder(line, start.owner)?;
                 Some(Opening {
-                    date: opening::date(now),
+                    date: memory::date_told(now),
                     ..self.opening(line, &caller.key.env, folder.as_deref())
                 })
             }

@@ -19,24 +19,17 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::cache_miss::{self, CacheWatch};
 use super::changes::Changes;
 use super::form::RunFolder;
-use super::input::ClaudeInput;
-use super::memory::{ApiMessage, Opening};
+use super::memory::{self, ApiMessage, Opening, TurnMessages};
 use super::models::{ModelChoices, ReportedModels};
-use super::opening;
-use super::readiness::Readiness;
-use super::resumed::{Resumed, ResumedBeginning};
-use super::socket;
-use super::turn_messages::TurnMessages;
-use super::turns::{self, Turns};
+use super::process::{self, Readiness, Resumed, ResumedBeginning};
+use super::turns::{self, CacheWatch, ClaudeInput, Turns};
 use super::wire;
 use crate::EndedProcess;
 use crate::control::{self, Inbound};
 use crate::installed::Binary;
-use crate::live::process_turn::{self, failed_turn};
-use crate::live::session::{HANDSHAKE, Handshake, Pulse, Session, TurnInput};
+use crate::live::session::{self, HANDSHAKE, Handshake, Pulse, Session, TurnInput, failed_turn};
 use crate::live::setup::{Changeable, Setup};
 use crate::live::streams::{Figures, StreamEvent, Streams, line_too_long};
 use crate::live::turn::{Report, TurnEnd};
@@ -196,7 +189,7 @@ impl ClaudeSession {
         self.messages = TurnMessages::default();
         self.unchecked = Some(setup.changeable().clone());
         if self.facts.opening.date.is_none() {
-            self.facts.opening.date = opening::date(now_ms());
+            self.facts.opening.date = memory::date_told(now_ms());
         }
         let mut lines = String::new();
         if self.handshake == Handshake::Unasked {
@@ -258,7 +251,7 @@ impl ClaudeSession {
         }
         match control::read(line) {
             Some(Inbound::Answer { request_id, answer, .. }) if request_id == COST => {
-                let cause = answer.and_then(|answer| cache_miss::cause(answer.get()));
+                let cause = answer.and_then(|answer| turns::cause_of_miss(answer.get()));
                 return self.release(cause, events);
             }
             Some(inbound) => return self.control(inbound),
@@ -443,7 +436,7 @@ impl ClaudeSession {
     /// Takes note of the CLI's socket, which is removed when the process is gone.
     fn note_socket(&mut self, line: &str) {
         if self.socket.is_none()
-            && let Some(path) = socket::named_in(line, self.streams.process().pid())
+            && let Some(path) = process::socket_named_in(line, self.streams.process().pid())
         {
             self.socket = Some(Leftover::adopt(path, self.owner));
         }
@@ -464,7 +457,7 @@ impl Session for ClaudeSession {
 
     async fn turn(&mut self, turn: TurnInput<ClaudeSession>, report: &Report) -> TurnEnd<ClaudeReply> {
         self.begin(turn.input, &turn.setup);
-        process_turn::read(self, turn.origin, report, |session| ClaudeReply {
+        session::read_turn(self, turn.origin, report, |session| ClaudeReply {
             messages: std::mem::take(&mut session.messages).whole(),
             facts: session.facts.clone(),
         })
@@ -472,7 +465,7 @@ impl Session for ClaudeSession {
     }
 
     async fn stop(self, kill_grace: Duration) -> Option<EndedProcess> {
-        process_turn::stop(self, kill_grace).await
+        session::stop_turn(self, kill_grace).await
     }
 
     async fn idle(&mut self) -> Pulse {

@@ -1,8 +1,12 @@
-//! Tells which turn an answer belongs to: the one that was asked for, or one that the CLI took by itself.
+//! A turn of a claude session: the user lines that begin it, whether an answer is its own, and how much of its input was in the cache.
 //!
-//! In: user lines on their way to the CLI, and the lines that come back. Out: whether the turn that was asked for has begun; no
-//! earlier line is its answer. A CLI that answers something else (a background task that has ended, a line twice) would otherwise
-//! be one answer ahead for the rest of the session.
+//! In: a [`SessionThread`]. Out: the user line with the whole thread, or only with the part that is new to a session which
+//! [knows](KnownThread) its beginning.
+//!
+//! [`Turns`] tells which turn an answer belongs to: the one that was asked for, or one that the CLI took by itself. In: user lines on their
+//! way to the CLI, and the lines that come back. Out: whether the turn that was asked for has begun; no earlier line is its answer. A CLI
+//! that answers something else (a background task that has ended, a line twice) would otherwise be one answer ahead for the rest of the
+//! session.
 //!
 //! | the CLI says, in this order | 2.1.197 | 2.1.330 |
 //! | --- | --- | --- |
@@ -16,12 +20,31 @@
 //!
 //! The echo of `--replay-user-messages` would tell no more: neither version echoes a line of tool results, and 2.1.197 echoes
 //! after the answer's beginning.
+//!
+//! [`CacheWatch`] finds an answer that found much less in the prompt cache than the answer before it had left there. Then the CLI is asked
+//! for the reason, and [`cause_of_miss`] reads it. The answer waits for it, but not for long: a CLI that hangs holds back no reply. The
+//! cause is shown, and nothing depends on it. `get_session_cost` takes 1 to 4 ms and asks no API (2.1.332). 2.1.197 answers with costs
+//! alone: then there is no cause.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
 
 use serde::Deserialize;
+use tokio::time::Instant;
 
-use crate::live::process_turn::failed_turn;
+use super::dialogue::NotNative;
+use super::transcript::Transcript;
+use crate::live::session::failed_turn;
+use crate::live::thread::{KnownThread, SessionThread};
 use crate::random::uuid;
+use crate::user_line as line;
+use crate::user_line::Block;
 use dfp_model::event::{Event, Failure};
+use dfp_provider::Guard;
+use dfp_text::prompt::{self, Encoding, Style};
+use dfp_text::redact::one_line;
 
 /// The kind of failure, in the error rules, of output that is not what the protocol requires.
 const MALFORMED: &str = "malformed_response";
@@ -149,127 +172,150 @@ pub fn unasked() -> [Event; 2] {
     ))
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
+/// The text before a thread that is sent whole.
+const WHOLE_XML: &str = "This is the conversation so far as <thread> XML, with one <event> per message, tool call and tool \
+result, in order. Reply with the assistant's next message only; write no XML.\n\n";
+const WHOLE_TEXT: &str = "This is the conversation so far as labelled text. Reply with the assistant's next message only; \
+write no label.\n\n";
 
-    use super::*;
-    use dfp_text::decode::{Decoder, Wire};
-
-    /// A user line of a new turn, and its id.
-    fn begin(turns: &mut Turns) -> String {
-        let line = turns.begin("{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":\"hi\"}}\n");
-        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(
-            (&line["type"], &line["message"]),
-            (&json!("user"), &json!({"role": "user", "content": "hi"}))
-        );
-        line["uuid"].as_str().unwrap().to_owned()
+impl SessionThread {
+    /// The user line that sends the whole thread to a session that knows nothing, with `note` after it, which is no part of the
+    /// thread.
+    pub fn whole(&self, encoding: Encoding, guard: Option<Guard>, note: Option<&str>) -> String {
+        if let Some(mut blocks) = line::of_humans(self.messages().iter(), guard) {
+            blocks.extend(note.map(Block::text));
+            return line::user(&blocks);
+        }
+        let before = match encoding {
+            Encoding::Xml => WHOLE_XML,
+            Encoding::Text => WHOLE_TEXT,
+        };
+        let style = Style {
+            encoding,
+            ..Style::default()
+        };
+        let rendered = prompt::render(self.messages(), &[], style);
+        let blocks = line::of_rendered(before, &rendered);
+        line::user(&blocks.into_iter().chain(note.map(Block::text)).collect::<Vec<_>>())
     }
 
-    /// The indexes of the CLI's `lines` that belong to nobody.
-    fn unasked(turns: &mut Turns, lines: &[serde_json::Value]) -> Vec<usize> {
-        let mut decoder = Decoder::new(Wire::ClaudeStream);
-        let mut found = Vec::new();
-        for (at, line) in lines.iter().map(ToString::to_string).enumerate() {
-            let mut events = Vec::new();
-            decoder.push(format!("{line}\n").as_bytes(), &mut events);
-            if turns.is_unasked(&line, &events) {
-                found.push(at);
+    /// The user line that sends the new part to a session which knows `known`: the results of all pending calls, in the order of
+    /// the calls, and then the user's messages. `None` if this is not that session's thread, or can't continue there: a call
+    /// without its result, a message that is neither a result nor the user's. `note` comes last, as in [`SessionThread::whole`].
+    pub fn addition(&self, known: &KnownThread, guard: Option<Guard>, note: Option<&str>) -> Option<String> {
+        let new = self.continuation(known)?;
+        let results = new.results.iter().map(|(call, result)| line::result(&call.api, result));
+        let mut blocks: Vec<Block> = results.collect();
+        if !new.rest.is_empty() {
+            blocks.extend(line::of_humans(new.rest.iter(), guard)?);
+        }
+        if blocks.is_empty() {
+            return None;
+        }
+        blocks.extend(note.map(Block::text));
+        Some(line::user(&blocks))
+    }
+}
+
+/// A user line, and the transcript that the process has to know before it, if there is one.
+#[derive(Debug)]
+pub struct ClaudeInput {
+    /// The user line.
+    pub line: String,
+    /// The lines of the transcript, and the call in which it ends.
+    pub transcript: Option<Transcript>,
+    /// The reason for which the thread is told in words, if it could have been told natively otherwise.
+    pub not_native: Option<NotNative>,
+}
+
+impl ClaudeInput {
+    /// A user line for a process that knows what comes before it, or to which it tells everything.
+    pub fn line(line: String) -> ClaudeInput {
+        ClaudeInput {
+            line,
+            transcript: None,
+            not_native: None,
+        }
+    }
+}
+
+/// The time for which an answer waits for the cause.
+const LIMIT: Duration = Duration::from_millis(500);
+
+/// The least tokens in the cache whose loss counts: the vendor's API caches no shorter beginnings for most models.
+const LEAST: u64 = 1024;
+
+/// The beginning of the line about the prompt cache (2.1.330, 2.1.332).
+const LINE: &str = "Prompt cache";
+
+/// The prompt cache of a session, as far as its answers tell of it.
+#[derive(Debug, Default)]
+pub struct CacheWatch {
+    /// The tokens that the last answer has left in the cache.
+    cached: u64,
+    held: Option<Held>,
+}
+
+/// The last events of a turn, which wait for the cause.
+#[derive(Debug)]
+struct Held {
+    events: Vec<Event>,
+    until: Instant,
+}
+
+impl CacheWatch {
+    /// Takes note of the last `events` of a turn of so many `requests`; returns whether the CLI is to be asked: less than half of what was
+    /// cached was found. The usage of several requests is a sum, which doesn't tell how much is cached.
+    pub fn asks(&mut self, events: &[Event], requests: usize) -> bool {
+        let usage = events.iter().find_map(|event| match event {
+            Event::Outcome(outcome) if !outcome.is_error => outcome.usage.as_ref(),
+            _ => None,
+        });
+        let Some(usage) = usage else { return false };
+        if requests > 1 {
+            self.cached = 0;
+            return false;
+        }
+        let (read, written) = (
+            usage.cache_read_tokens.unwrap_or_default(),
+            usage.cache_write_tokens.unwrap_or_default(),
+        );
+        let before = std::mem::replace(&mut self.cached, read.saturating_add(written));
+        before >= LEAST && read < before / 2
+    }
+
+    /// Holds the last events of a turn back until the CLI has answered.
+    pub fn hold(&mut self, events: Vec<Event>) {
+        let until = Instant::now() + LIMIT;
+        self.held = Some(Held { events, until });
+    }
+
+    /// The time by which the events go out in any case; `None` if none are held.
+    pub fn until(&self) -> Option<Instant> {
+        self.held.as_ref().map(|held| held.until)
+    }
+
+    /// Moves the events that were held to `events`, with the `cause`; returns whether there were any.
+    pub fn release(&mut self, cause: Option<String>, events: &mut Vec<Event>) -> bool {
+        let Some(mut held) = self.held.take() else { return false };
+        for event in &mut held.events {
+            if let Event::Outcome(outcome) = event {
+                outcome.cache_miss.clone_from(&cause);
             }
         }
-        found
+        events.append(&mut held.events);
+        true
     }
+}
 
-    fn lifecycle(id: &str, state: &str) -> serde_json::Value {
-        json!({"type": "command_lifecycle", "command_uuid": id, "state": state})
+/// The line about the prompt cache in `answer`, the JSON with which the CLI has answered, fit to be shown.
+pub fn cause_of_miss(answer: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct SessionCost {
+        text: String,
     }
-
-    fn init() -> serde_json::Value {
-        json!({"type": "system", "subtype": "init", "session_id": "s", "model": "m"})
-    }
-
-    fn delta() -> serde_json::Value {
-        json!({"type": "stream_event", "event": {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "O"}}})
-    }
-
-    fn result() -> serde_json::Value {
-        json!({"type": "result", "subtype": "success", "is_error": false, "num_turns": 1, "result": "OK"})
-    }
-
-    #[test]
-    fn an_answer_belongs_to_the_turn_that_has_begun() {
-        let mut turns = Turns::default();
-        begin(&mut turns);
-        assert_eq!(unasked(&mut turns, &[init(), delta(), result()]), [0; 0]);
-        turns.end();
-        assert_eq!(unasked(&mut turns, &[init(), delta(), result()]), [1, 2]);
-        begin(&mut turns);
-        assert_eq!(unasked(&mut turns, &[delta(), result(), init(), result()]), [0, 1]);
-    }
-
-    #[test]
-    fn where_the_cli_tells_of_its_lines_a_turn_of_its_own_is_nobodys() {
-        let mut turns = Turns::default();
-        let id = begin(&mut turns);
-        let lines = [
-            lifecycle(&id, "queued"),
-            init(),
-            delta(),
-            result(),
-            lifecycle("another", "started"),
-            result(),
-            lifecycle(&id, "started"),
-            init(),
-            delta(),
-            result(),
-        ];
-        assert_eq!(unasked(&mut turns, &lines), [2, 3, 5]);
-    }
-
-    /// A turn of the CLI's own that ends, or begins, before the CLI has reported the line that it was sent.
-    #[test]
-    fn a_turn_before_the_line_is_queued_is_nobodys() {
-        let mut turns = Turns::default();
-        let id = begin(&mut turns);
-        let queued = lifecycle(&id, "queued");
-        let lines = [
-            init(),
-            queued.clone(),
-            delta(),
-            result(),
-            lifecycle(&id, "started"),
-            init(),
-            result(),
-        ];
-        assert_eq!(unasked(&mut turns, &lines), [2, 3]);
-        // A part of it was taken for the answer: that shows when the line is reported.
-        let mut turns = Turns::default();
-        begin(&mut turns);
-        assert_eq!(unasked(&mut turns, &[init(), delta(), queued]), [2]);
-        // From then on the CLI is known to report its lines.
-        turns.end();
-        let id = begin(&mut turns);
-        let lines = [
-            init(),
-            delta(),
-            result(),
-            lifecycle(&id, "started"),
-            init(),
-            delta(),
-            result(),
-        ];
-        assert_eq!(unasked(&mut turns, &lines), [1, 2]);
-    }
-
-    #[test]
-    fn ids_are_random_uuids() {
-        let ids: std::collections::HashSet<String> = (0..1_000).map(|_| uuid()).collect();
-        assert_eq!(ids.len(), 1_000);
-        for id in ids {
-            let shape: String = id.chars().map(|c| if c == '-' { '-' } else { 'x' }).collect();
-            assert_eq!(shape, "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx");
-            assert!(id[14..15] == *"4" && "89ab".contains(&id[19..20]), "{id}");
-        }
-    }
+    let cost: SessionCost = serde_json::from_str(answer).ok()?;
+    let lines = cost.text.lines().map(str::trim).filter(|line| line.starts_with(LINE));
+    let line = one_line(&lines.collect::<Vec<_>>().join(" "));
+    (!line.is_empty()).then_some(line)
 }

@@ -17,9 +17,8 @@ use super::recall::ToldItem;
 use super::rollout::{LATE, LOOK, Rollout};
 use super::service::CodexService;
 use super::wire::ToolAnswer;
-use crate::live::hosted::Incoming;
 use crate::live::inbox::Inbox;
-use crate::live::session::Pulse;
+use crate::live::session::{Incoming, Pulse};
 
 /// The time that an interrupted turn may take to confirm it (1 to 11 ms were measured), and a thread to be deleted.
 const INTERRUPT: Duration = Duration::from_secs(1);

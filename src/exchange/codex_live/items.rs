@@ -11,7 +11,7 @@ use std::ops::Range;
 use serde_json::{Map, Value, json};
 
 use super::recall::{RecalledItems, ToldItem, name_told};
-use super::setup::Setup;
+use super::settings::Setup;
 use super::wire::{ContentItem, ToolAnswer};
 use crate::live::history::failed;
 use crate::random;

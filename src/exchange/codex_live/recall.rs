@@ -12,12 +12,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::setup::Setup;
-use crate::live::fingerprint::Fingerprint;
-use crate::live::history::{Chain, words_of};
+use super::settings::Setup;
+use crate::live::history::{Chain, Fingerprint, words_of};
 use crate::live::kept::{KeptReplies, print_of_env};
 use crate::live::pool::SessionKey;
-use crate::live::prose::Prose;
+use crate::live::thread::Prose;
 use dfp_model::message::{Message, Role};
 
 /// The scope of a conversation: the instructions that the model gets beside the messages, and the account that asks it.

@@ -15,8 +15,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::home;
 use super::inbound::ThreadEvent;
+use super::launch;
 use super::reader::has_texts;
 use super::wire::{CLIENT, DynamicTool};
 use crate::scratch;
@@ -123,7 +123,10 @@ impl Rollout {
         let (date, clock) = parts.time.split_once('T').unwrap_or((parts.time, ""));
         let clock = clock.get(..8).unwrap_or_default().replace(':', "-");
         let name = format!("rollout-{date}T{clock}-{}.jsonl", parts.id);
-        let place: PathBuf = [home::FOLDER, "sessions"].into_iter().chain(date.split('-')).collect();
+        let place: PathBuf = [launch::FOLDER, "sessions"]
+            .into_iter()
+            .chain(date.split('-'))
+            .collect();
         let place = place.join(name);
         scratch::write_below(private, &place, &lines)?;
         let path = private.join(place);

@@ -12,9 +12,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::catalog::{self, Keep};
-use super::home::{self, Home};
 use super::inbound::Codex;
+use super::launch::{self, Home, Keep};
 use super::settings::UserConfig;
 use super::wire::{ConfigRead, Initialize, Interrupt, ThreadDelete, ThreadList, Unsubscribe};
 use crate::host::{Heartbeat, Host, Patience};
@@ -92,10 +91,10 @@ impl CodexService {
         let mut models: Vec<String> = plan.models.iter().map(|model| (*model).to_owned()).collect();
         loop {
             let names: Vec<&str> = models.iter().map(String::as_str).collect();
-            let catalog = catalog::catalog(plan.vendor, &names, plan.keep);
+            let catalog = launch::catalog(plan.vendor, &names, plan.keep);
             let surroundings = surroundings();
             let mut line = plan.line.clone();
-            home::prepare(&mut line, home, plan.with_config, &catalog);
+            launch::prepare_home(&mut line, home, plan.with_config, &catalog);
             let server = RpcHost::start(line, surroundings, PATIENCE, cancel)?;
             let ready = tokio::time::timeout(HANDSHAKE, CodexService::handshake(server)).await;
             let mut service = ready.unwrap_or_else(|_| {
@@ -103,7 +102,7 @@ impl CodexService {
                 Err(NotStarted::Unsupported(reason))
             })?;
             // Only now the parts are known with which it should have been started.
-            let listed = catalog::slugs(&catalog);
+            let listed = launch::slugs(&catalog);
             let unlisted = service.config.model.as_deref().filter(|_| plan.asks_config);
             let unlisted = unlisted.filter(|model| !listed.contains(model));
             match (unlisted, home) {
@@ -112,7 +111,7 @@ impl CodexService {
                 _ => {
                     service.has_own_home = home == Home::Links && plan.line.launch.is_none();
                     let effort = |model: &&str| {
-                        let effort = catalog::default_effort(&catalog, model)?;
+                        let effort = launch::default_effort(&catalog, model)?;
                         Some(((*model).to_owned(), effort.to_owned()))
                     };
                     service.efforts = listed.iter().filter_map(effort).collect();
@@ -261,7 +260,7 @@ pub async fn vendors_catalog(line: &CommandLine, surroundings: Surroundings, can
     line.args = ["debug", "models", "--bundled"]
         .map(|word| Arg::Text(word.to_owned()))
         .to_vec();
-    home::with_empty_home(&mut line);
+    launch::with_empty_home(&mut line);
     match print::output(line, surroundings, cancel).await {
         Ok(output) if output.exit.success() => serde_json::from_slice(&output.stdout).unwrap_or_default(),
         _ => Value::Null,

@@ -1,8 +1,9 @@
-//! One session of copilot: it opens with the thread as its history, or gets the results that it waits for, and reads until the reply
-//! has come.
+//! One session of copilot, between its turns and in them: it opens with the thread as its history, or gets the results that it waits for,
+//! and reads until the reply has come.
 //!
 //! In: a [`CopilotInput`]. Out: events, and the end of the turn. Giving the turn up aborts it and forgets the session; so does every
-//! end except waiting calls.
+//! end except waiting calls. A resting session has calls for whose results the server waits, for as long as it takes (six minutes were
+//! measured); it costs nothing meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +11,17 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
-use super::conversation::CopilotConversation;
-use super::form::Copilot;
+use super::form::{Copilot, Setup};
 use super::history::{self, Of};
+use super::inbound::SessionEvent;
 use super::reader::{CopilotTurnReader, CopilotTurnStep};
 use super::service::CopilotService;
-use super::setup::Setup;
 use super::wire;
 use crate::EndedProcess;
 use crate::form::InServer;
 use crate::host::{Heartbeat, Host};
-use crate::live::hosted::{Incoming, Program, UNFIT, request_failed};
-use crate::live::session::{Pulse, Session, TurnInput};
+use crate::live::inbox::Inbox;
+use crate::live::session::{Incoming, Program, Pulse, Session, TurnInput, UNFIT, request_failed};
 use crate::live::thread::SessionThread;
 use crate::live::turn::{Report, TurnEnd};
 use crate::random::uuid;
@@ -218,6 +218,63 @@ impl Session for CopilotSession {
     fn end(self) {
         if let Some(conversation) = self.conversation {
             self.tracker.spawn(conversation.close());
+        }
+    }
+}
+
+/// The time that a server may take to stop and forget a session: 2 ms on an idle machine. A server that takes longer gets no new
+/// calls.
+const STOP: Duration = Duration::from_secs(3);
+
+/// A session of a server.
+#[derive(Debug)]
+pub struct CopilotConversation {
+    /// The server in which the session lives.
+    pub service: Arc<CopilotService>,
+    pub id: String,
+    /// The server's events on the session.
+    pub inbox: Inbox<SessionEvent>,
+    /// The server's requests for results: the call's id, and the request's.
+    pub pending: Vec<(String, String)>,
+}
+
+impl CopilotConversation {
+    /// Makes the session `id` of `service`, of which nothing has come yet.
+    pub fn new(service: Arc<CopilotService>, id: String) -> CopilotConversation {
+        CopilotConversation {
+            inbox: service.server.inbox(&id),
+            service,
+            id,
+            pending: Vec::new(),
+        }
+    }
+
+    /// Stops the turn in progress, and makes the server forget the session.
+    pub async fn close(self) {
+        let CopilotConversation { service, id, inbox, .. } = self;
+        drop(inbox);
+        service.abort(&id);
+        if tokio::time::timeout(STOP, service.forget(&id)).await.is_err() {
+            service.host().retire();
+        }
+    }
+
+    /// Waits until the session can't continue. Cancel safe.
+    pub async fn idle(&mut self) -> Pulse {
+        loop {
+            match self.inbox.next_at_rest(self.service.host()).await {
+                // Nobody answers its calls any more, or its history has changed.
+                None
+                | Some(
+                    SessionEvent::CallStarted { .. }
+                    | SessionEvent::CallFailed(_)
+                    | SessionEvent::Failed(_)
+                    | SessionEvent::Compaction
+                    | SessionEvent::Idle
+                    | SessionEvent::Closed,
+                ) => return Pulse::Ended,
+                Some(_) => {}
+            }
         }
     }
 }

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::files::STATE;
-use super::setup::Setup;
+use super::form::Setup;
 use dfp_provider::copilot::TOOL_SEARCH;
 use dfp_text::redact::Secret;
 

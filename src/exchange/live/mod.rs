@@ -4,21 +4,14 @@
 //! beginning ([`pool::Pool`]), and the new part for it. Each form has its own kind of [`session::Session`] (a process, or a thread in a
 //! process that serves many) and its own protocol: [`super::claude_live`], [`super::codex_live`], [`super::qwen_live`] and
 //! others. One turn of a session is a [`turn::Turn`]; if the session
-//! has a process of its own, [`process_turn`] reads it.
+//! has a process of its own, [`session`] reads it.
 
-pub mod fingerprint;
 pub mod history;
-pub mod hosted;
-pub mod idle_task;
 pub mod inbox;
 pub mod kept;
 pub mod pool;
-pub mod process_turn;
-pub mod prose;
-pub mod replies;
 pub mod session;
 pub mod setup;
-mod spare;
 pub mod store;
 pub(crate) mod streams;
 pub mod thread;

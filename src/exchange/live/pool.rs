@@ -13,6 +13,9 @@
 //! to go on. If all of them wait for results, the one that comes last is not kept: agents take turns, so the one unused for
 //! longest is the one that is needed next.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,9 +24,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
-use super::idle_task::{self, IdleHandle, StartState};
-use super::session::Session;
-use super::spare::Spare;
+use super::session::{self, IdleCommand, IdleHandle, Session, StartState};
 use super::thread::{KnownThread, SessionThread};
 use dfp_process::{Vars, machine_bytes, resident_bytes};
 
@@ -186,7 +187,7 @@ impl<S: Session> Pool<S> {
                 best.map(|(at, next)| (state.waiting.remove(at).line, next))
             };
             let (line, next) = found?;
-            match idle_task::fetch(line).await {
+            match session::fetch(line).await {
                 // A launcher that was killed just now leaves its CLI behind for a moment, which would answer.
                 Some(session) if session.is_ending() => session.end(),
                 Some(session) => return Some((session, next)),
@@ -207,7 +208,7 @@ impl<S: Session> Pool<S> {
                     .min_by_key(|at| state.spares[*at].distance());
                 best.map(|at| state.spares.remove(at))
             };
-            if let Some(session) = idle_task::fetch(spare?.line).await {
+            if let Some(session) = session::fetch(spare?.line).await {
                 return Some(session);
             }
         }
@@ -393,7 +394,7 @@ impl<S: Session> Pool<S> {
         start_state: Option<watch::Sender<StartState>>,
     ) -> IdleHandle<S> {
         let pool = Arc::downgrade(self);
-        idle_task::watch(session, longest, start_state, &self.tracker, move |is_expired| {
+        session::watch(session, longest, start_state, &self.tracker, move |is_expired| {
             if let Some(pool) = pool.upgrade() {
                 pool.lock().forget(id, is_expired.then_some(EvictionReason::Expired));
             }
@@ -460,5 +461,41 @@ impl<S: Session> PoolState<S> {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// A process that was started ahead.
+pub(super) struct Spare<S: Session> {
+    pub id: u64,
+    /// The environment that the process has inherited.
+    pub env: Arc<Vars>,
+    /// The setup sent ahead; `None` for nothing.
+    pub setup: Option<Arc<S::Setup>>,
+    /// True if a caller asked for it: it stays then, although others would be more likely to be used.
+    pub is_asked_for: bool,
+    /// The progress of its start.
+    pub start_state: watch::Receiver<StartState>,
+    pub line: IdleHandle<S>,
+}
+
+impl<S: Session> Spare<S> {
+    /// Returns whether a session that needs `setup` can begin with it.
+    pub fn serves(&self, setup: &Arc<S::Setup>) -> bool {
+        match &self.setup {
+            Some(own) => own == setup,
+            None => S::serves_any_start(setup),
+        }
+    }
+
+    /// Sends it `setup`, if it has none yet.
+    pub fn prime(&mut self, setup: &Arc<S::Setup>) {
+        if self.setup.is_none() && self.serves(setup) && self.line.send(IdleCommand::Prime(Arc::clone(setup))).is_ok() {
+            self.setup = Some(Arc::clone(setup));
+        }
+    }
+
+    /// The rank of the time that a turn would wait for it, compared with other spares: a process takes half a second to start, a
+    /// setup 40 ms to be sent.
+    pub fn distance(&self) -> u8 {
+        let has_setup = self.setup.is_some();
+        let is_ready = matches!(*self.start_state.borrow(), StartState::Ready { is_primed } if is_primed == has_setup);
+        u8::from(!is_ready) * 2 + u8::from(!has_setup)
+    }
+}

@@ -3,18 +3,30 @@
 //! In: the [input](TurnInput) of one turn after the other. Out: the events of the turn, in its [`Report`], and its [`TurnEnd`].
 //! A session either has a process of its own, or lives in a [`Host`] with others. Between its turns, the
 //! [pool](super::pool::Pool) holds it; in a turn, a [`Turn`](super::turn::Turn) does.
+//!
+//! Some parts of a turn are the same for every form. A session with its own process reads until the turn's result has come, or the process
+//! is gone ([`read_turn`]). One that shares its process gets the events about it by its [`Inbox`] ([`Incoming`]); a process that says
+//! nothing more ([`Incoming::closed`]) or does not take a request ([`request_failed`]) ends the turn.
+//!
+//! While no call holds a session, a task does: it answers the CLI, ends the session when necessary, and tells the progress of its start
+//! ([`StartState`]).
 
 use std::fmt::Debug;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::task::TaskTracker;
 
+use super::inbox::Inbox;
 use super::streams::Figures;
 use super::turn::{Report, TurnEnd};
 use crate::EndedProcess;
-use crate::host::Host;
-use dfp_model::event::Event;
+use crate::host::{Heartbeat, Host};
+use crate::rpc::RequestError;
+use dfp_model::event::{Event, Failure, Outcome};
 
 /// The time that a CLI may take to answer the handshake, the same as for a host: half a second on an idle machine. qwen 0.24.4 was
 /// seen to take more than 30 s on two cores with a load of 20.
@@ -175,4 +187,351 @@ pub trait Session: Debug + Send + Sized + 'static {
     fn answers_by(&self) -> Option<Instant> {
         None
     }
+}
+
+/// The time that an interrupted turn may take to say so before its process is asked to end: 1 ms on an idle machine.
+const INTERRUPT: Duration = Duration::from_millis(500);
+
+/// The time that a process that has waited for a turn may take to print something of it: claude and qwen print a line of their
+/// own before they ask their API, in milliseconds on an idle machine. A process that prints nothing is stopped or hangs, and the
+/// model has seen nothing of the turn.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The events of a turn that fails for a reason that the CLI does not report as one.
+pub fn failed_turn(failure: Failure) -> [Event; 2] {
+    let outcome = Outcome {
+        is_error: true,
+        ..Outcome::default()
+    };
+    [Event::Failure(failure), Event::Outcome(Box::new(outcome))]
+}
+
+/// Reports the events of the turn that `session` has begun, until its end. A process that had waited and prints nothing for
+/// `PATIENCE`, or ends without having printed anything, has vanished: another one can take the turn. `known` gets the facts known of
+/// a reply.
+pub async fn read_turn<S: Session>(
+    session: &mut S,
+    origin: Origin,
+    report: &Report,
+    known: impl FnOnce(&mut S) -> S::ReplyFacts,
+) -> TurnEnd<S::ReplyFacts> {
+    let mut events = Vec::new();
+    let overdue = Instant::now() + PATIENCE;
+    let pulse = loop {
+        let has_waited = origin != Origin::Fresh && session.handshake() == Handshake::Done;
+        let is_silent = has_waited && lines(session) == 0;
+        let pulse = tokio::select! {
+            biased;
+            pulse = pulse(session, &mut events) => pulse,
+            () = sleep_until(overdue), if is_silent => return TurnEnd::Vanished,
+        };
+        report.received(session.figures().map_or(0, |figures| figures.bytes as u64));
+        // Until a process that has waited prints something, nobody knows whether it is still there.
+        if lines(session) > 0 {
+            report.begun();
+        }
+        match pulse {
+            Pulse::Alive | Pulse::Ready { .. } => report.tell(&mut events).await,
+            pulse => break pulse,
+        }
+    };
+    report.push(events);
+    let is_handshaken = session.handshake() == Handshake::Done;
+    match pulse {
+        Pulse::Alive | Pulse::Ready { .. } | Pulse::TurnOver => TurnEnd::Reply {
+            goes_on: true,
+            known: known(session),
+            diagnostics: session.diagnostics().to_vec(),
+            stdout_tail: session.figures().map(|figures| figures.tail()).unwrap_or_default(),
+        },
+        Pulse::Unsupported(reason) => TurnEnd::Unsupported {
+            reason,
+            may_have_asked: is_handshaken,
+        },
+        Pulse::Lost => TurnEnd::Vanished,
+        Pulse::Ended if origin != Origin::Fresh && lines(session) == 0 => TurnEnd::Vanished,
+        Pulse::Ended => TurnEnd::ProcessGone {
+            process: None,
+            is_handshaken,
+        },
+    }
+}
+
+/// The number of lines of the turn.
+fn lines(session: &impl Session) -> u64 {
+    session.figures().map_or(0, |figures| figures.lines)
+}
+
+/// Waits for the next line in the turn of `session`; a CLI that is asked for the handshake has to answer it in time.
+async fn pulse<S: Session>(session: &mut S, events: &mut Vec<Event>) -> Pulse {
+    let handshake = match session.handshake() {
+        Handshake::Asked(asked) => Some(asked + HANDSHAKE),
+        _ => None,
+    };
+    let handshake_late = async {
+        match handshake {
+            Some(deadline) => sleep_until(deadline).await,
+            None => pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        () = handshake_late => {
+            Pulse::Unsupported(format!("it did not answer the handshake within {} s", HANDSHAKE.as_secs()))
+        }
+        pulse = session.next(events) => pulse,
+    }
+}
+
+/// Asks the CLI to stop the turn, waits a moment for its result or its end, and ends the process.
+pub async fn stop_turn<S: Session>(mut session: S, kill_grace: Duration) -> Option<EndedProcess> {
+    session.say_interrupt();
+    let mut unheard = Vec::new();
+    let over = async {
+        while session.next(&mut unheard).await == Pulse::Alive {
+            unheard.clear();
+        }
+    };
+    let _ = tokio::time::timeout(INTERRUPT.min(kill_grace), over).await;
+    session.ended(false).await
+}
+
+/// The time to wait for the exit of a process that has closed its output.
+pub const EXIT: Duration = Duration::from_secs(10);
+/// The kind of failure of a turn whose process has ended, or hangs.
+pub const GONE: &str = "server_gone";
+/// The answer to a call that no tool can take.
+pub const UNFIT: &str = "Error: the arguments must be a JSON object";
+
+/// The words for a process in the reasons of failures.
+#[derive(Debug, Clone, Copy)]
+pub struct Program {
+    /// The program and its arguments.
+    pub process: &'static str,
+    /// The CLI's name of a session.
+    pub session: &'static str,
+}
+
+/// The incoming events of one turn.
+pub struct Incoming<'a> {
+    report: &'a Report,
+    /// The check whether the process answers, for messages that have no answer.
+    pub heartbeat: Heartbeat,
+    /// The event that tells of the session, until something has come.
+    opening: Option<Event>,
+    /// The number of bytes that had come before the turn.
+    before: u64,
+    /// The events that are to be reported.
+    pub events: Vec<Event>,
+    /// True if the process leaves the heartbeat unanswered.
+    hangs: bool,
+}
+
+impl<'a> Incoming<'a> {
+    /// Makes the beginning of a turn to which `inbox` belongs. `opening` is reported before its first event.
+    pub fn new<E>(report: &'a Report, inbox: &Inbox<E>, heartbeat: Heartbeat, opening: Event) -> Incoming<'a> {
+        Incoming {
+            report,
+            heartbeat,
+            opening: Some(opening),
+            before: inbox.bytes(),
+            events: Vec::new(),
+            hangs: false,
+        }
+    }
+
+    /// Waits for the next event; `None` if none will come, or if the process does not answer and nobody knows whether it has got
+    /// the turn. Cancel safe.
+    pub async fn wait<E>(&mut self, inbox: &mut Inbox<E>) -> Option<E> {
+        tokio::select! {
+            biased;
+            event = inbox.next() => event,
+            () = self.heartbeat.missed(), if self.opening.is_some() => {
+                self.hangs = true;
+                None
+            }
+        }
+    }
+
+    /// Waits for the next event like [`Incoming::wait`]; with the first one, the turn has begun. Cancel safe.
+    pub async fn next<E>(&mut self, inbox: &mut Inbox<E>) -> Option<E> {
+        let event = self.wait(inbox).await;
+        match event {
+            Some(_) => self.begun(inbox),
+            None => self.received(inbox),
+        }
+        event
+    }
+
+    /// Notes that the turn has begun.
+    pub fn begun<E>(&mut self, inbox: &Inbox<E>) {
+        self.received(inbox);
+        self.report.begun();
+        self.events.splice(0..0, self.opening.take());
+    }
+
+    fn received<E>(&self, inbox: &Inbox<E>) {
+        let received = inbox.bytes() - self.before;
+        self.report.received(received);
+        if received > 0 {
+            self.report.begun();
+        }
+    }
+
+    /// Returns whether the process leaves the heartbeat unanswered.
+    pub fn hangs(&self) -> bool {
+        self.hangs
+    }
+
+    /// Returns whether nothing has come of the turn.
+    pub fn is_untouched(&self) -> bool {
+        self.opening.is_some()
+    }
+
+    /// Reports the events so far, and waits until they were taken.
+    pub async fn tell(&mut self) {
+        self.report.tell(&mut self.events).await;
+    }
+
+    /// Reports the last events.
+    pub fn push(&mut self) {
+        self.report.push(self.events.drain(..));
+    }
+
+    /// The end of a turn for which nothing more comes. `is_fresh`: its session was opened for it.
+    pub async fn closed<R>(self, host: &Host, is_fresh: bool, program: Program) -> TurnEnd<R> {
+        if self.hangs {
+            // Nobody gets the input any more: the whole thread goes to another process.
+            return TurnEnd::Vanished;
+        }
+        if !host.is_over() {
+            let reason = format!("more came for this {} than could be taken", program.session);
+            return self.report.fail(Failure::of(reason));
+        }
+        // Nothing came back, not even for results, which are reported at once: the process was gone by then.
+        if self.is_untouched() && !is_fresh {
+            return TurnEnd::Vanished;
+        }
+        request_failed(self.report, host, program, RequestError::Gone).await
+    }
+}
+
+/// The end of a turn for which the process has not taken a request.
+pub async fn request_failed<R>(report: &Report, host: &Host, program: Program, error: RequestError) -> TurnEnd<R> {
+    let process = program.process;
+    match error {
+        RequestError::Refused(refused) => report.fail(Failure::of(refused.message)),
+        RequestError::TooLong => {
+            let reason = format!("{process} answered with a line that is longer than can be taken");
+            report.fail(Failure::named("line_too_long", reason))
+        }
+        RequestError::Unanswered(unanswered) => {
+            report.fail(Failure::named(GONE, format!("{process} hangs: {unanswered}")))
+        }
+        RequestError::Gone => {
+            let exit = host.ended(EXIT).await;
+            let failure = Failure::named(GONE, format!("{process} ended in the middle of a turn"));
+            report.host_gone(exit.as_deref(), failure)
+        }
+    }
+}
+
+/// A command to the task.
+pub(super) enum IdleCommand<S: Session> {
+    /// Hand over the session.
+    Hand(oneshot::Sender<Box<S>>),
+    /// Send this setup ahead of the first turn.
+    Prime(Arc<S::Setup>),
+}
+
+/// The channel to the task; dropping it ends the session.
+pub(super) type IdleHandle<S> = mpsc::UnboundedSender<IdleCommand<S>>;
+
+/// The progress of a process that was started ahead.
+#[derive(Debug, Clone)]
+pub enum StartState {
+    /// The process has not answered yet.
+    Starting,
+    /// The process has answered what it was sent ahead.
+    Ready {
+        /// True if that was its setup. Whoever has just ordered the setup may still see the state before.
+        is_primed: bool,
+    },
+    /// The process takes no turn.
+    Failed {
+        /// The feature that it lacks; `None` if it has ended by itself.
+        reason: Option<String>,
+        /// The end of the process.
+        process: Box<EndedProcess>,
+    },
+}
+
+/// Watches `session` until it is fetched through the returned channel, or must end, at the latest after `longest`. When it ends,
+/// `forget` is called with whether it was unused for too long. The task is tracked by `tracker`.
+pub(super) fn watch<S: Session>(
+    mut session: S,
+    longest: Duration,
+    start_state: Option<watch::Sender<StartState>>,
+    tracker: &TaskTracker,
+    forget: impl FnOnce(bool) + Send + 'static,
+) -> IdleHandle<S> {
+    let (line, mut orders) = mpsc::unbounded_channel();
+    tracker.spawn(async move {
+        let tell = |now| {
+            if let Some(start_state) = &start_state {
+                start_state.send_replace(now);
+            }
+        };
+        let expires = Instant::now() + longest;
+        let reason = loop {
+            let answers_by = session.answers_by();
+            tokio::select! {
+                biased;
+                order = orders.recv() => match order {
+                    Some(IdleCommand::Hand(caller)) => {
+                        // A caller that is gone leaves the session in an unknown state.
+                        if let Err(session) = caller.send(Box::new(session)) {
+                            session.end();
+                        }
+                        return;
+                    }
+                    Some(IdleCommand::Prime(setup)) => {
+                        tell(StartState::Starting);
+                        session.prime(&setup);
+                    }
+                    None => {
+                        forget(false);
+                        return session.end();
+                    }
+                },
+                idle = session.idle() => match idle {
+                    Pulse::Ready { is_primed } => tell(StartState::Ready { is_primed }),
+                    Pulse::Unsupported(reason) => break Some(reason),
+                    Pulse::Alive => {}
+                    Pulse::TurnOver | Pulse::Ended | Pulse::Lost => break None,
+                },
+                () = sleep_until(answers_by.unwrap_or(expires)), if answers_by.is_some() => {
+                    let limit = HANDSHAKE.as_secs();
+                    break Some(format!("it did not answer the handshake within {limit} s"));
+                }
+                () = sleep_until(expires) => {
+                    forget(true);
+                    return session.end();
+                }
+            }
+        };
+        forget(false);
+        if let Some(process) = session.ended(reason.is_none()).await {
+            let process = Box::new(process);
+            tell(StartState::Failed { reason, process });
+        }
+    });
+    line
+}
+
+/// Fetches the session from the task at the other end; `None` if its process has died meanwhile.
+pub(super) async fn fetch<S: Session>(line: IdleHandle<S>) -> Option<Box<S>> {
+    let (caller, session) = oneshot::channel();
+    line.send(IdleCommand::Hand(caller)).ok()?;
+    session.await.ok()
 }

@@ -20,8 +20,8 @@ use std::time::{Duration, SystemTime};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use serde::Deserialize;
 
-use super::fingerprint::Fingerprint;
-use super::replies::MOST_BYTES;
+use super::history::Fingerprint;
+use super::kept::MOST_BYTES;
 use dfp_record::folder::{self, FolderError};
 
 /// The version of a file's format. A file of another version is left alone.

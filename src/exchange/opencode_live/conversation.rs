@@ -11,13 +11,11 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::http::HttpFailure;
+use super::form::{Model, ToolSet};
 use super::inbound::ServerEvent;
 use super::reader::OpencodeOpenCall;
 use super::service::OpencodeService;
-use super::setup::Model;
-use super::tools::ToolSet;
-use super::wire::{self, Id};
+use super::wire::{self, HttpFailure, Id};
 use crate::live::inbox::Inbox;
 use crate::live::session::Pulse;
 

@@ -1,14 +1,17 @@
-//! opencode's server as a form.
+//! opencode's server as a form, the setup of its sessions, and the caller's tools in it.
+//!
+//! The tools are declared by an MCP server of ours. MCP servers belong to a folder of the server's ([`ToolSet`], OTHER-LIVE 1.5), so
+//! conversations with other tools have another one. Ours only declares: a call that got past the permission would be answered with an
+//! error, and nothing would run.
 
 use std::io;
 use std::sync::Arc;
 
-use super::history;
-use super::models;
 use super::service::OpencodeService;
-use super::setup::Setup;
 use super::turn::{OpencodeInput, OpencodeSession, with_note};
 use super::wire::InputPart;
+use super::{history, models};
+use crate::bridge::Bridge;
 use crate::form::{
     Caller, Form, ListedModels, ModelsAsked, ProcessOptions, Processes, Proof, Retold, ServerStart, SessionCall,
     SessionHome, WhyAnew,
@@ -18,7 +21,9 @@ use crate::installed::Installed;
 use crate::live::setup::SetupParts;
 use crate::live::thread::KnownThread;
 use crate::print::NotStarted;
+use dfp_model::message::ToolSpec;
 use dfp_provider::choices::Choices;
+use dfp_provider::declare::mcp::{Declarations, SERVER};
 
 /// One opencode process for all conversations.
 #[derive(Debug)]
@@ -112,4 +117,82 @@ impl Form for Opencode {
             let _ = service.warm(&set.directory).await;
         }
     }
+}
+
+/// The setup of a session. Sessions with different setups are not exchangeable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setup {
+    /// The system prompt, sent with every message; empty if there is none.
+    pub system: String,
+    /// The model, if one is chosen.
+    pub model: Option<Model>,
+    /// The variant of the model: its effort.
+    pub variant: Option<String>,
+    /// The schema of the answer, as JSON.
+    pub schema: Option<String>,
+    pub tools: Declarations,
+}
+
+/// A model as opencode names it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Model {
+    /// The model's provider in opencode's configuration.
+    #[serde(rename = "providerID")]
+    pub provider: String,
+    /// The model's name there.
+    #[serde(rename = "modelID")]
+    pub id: String,
+}
+
+impl Setup {
+    /// Makes the setup of a session whose `model` is written `provider/model`.
+    pub fn new(system: String, model: Option<&str>, tools: &[ToolSpec]) -> Setup {
+        Setup {
+            system,
+            model: model.and_then(Model::read),
+            variant: None,
+            schema: None,
+            tools: Declarations::new(tools),
+        }
+    }
+}
+
+impl Model {
+    /// Reads a name of the form `provider/model`.
+    pub fn read(name: &str) -> Option<Model> {
+        let (provider, id) = name.split_once('/')?;
+        Some(Model {
+            provider: provider.to_owned(),
+            id: id.to_owned(),
+        })
+    }
+}
+
+impl std::fmt::Display for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.provider, self.id)
+    }
+}
+
+/// The prefix that opencode puts before the names of our server's tools.
+pub const PREFIX: &str = "df_";
+
+/// Tools, and the folder in which they are declared.
+#[derive(Debug)]
+pub struct ToolSet {
+    pub tools: Declarations,
+    /// The folder of the sessions that have these tools.
+    pub directory: String,
+    /// The MCP server that declares them; `None` if there are none.
+    pub bridge: Option<Bridge>,
+}
+
+/// The caller's name of the tool that opencode calls `name`; `None` for any other.
+pub fn callers_name<'a>(tools: &'a Declarations, name: &str) -> Option<&'a str> {
+    tools.known(name.strip_prefix(PREFIX)?)
+}
+
+/// The name that opencode gives the caller's tool `name`.
+pub fn wire_name(tools: &Declarations, name: &str) -> String {
+    format!("{SERVER}_{}", tools.wire_name(name))
 }

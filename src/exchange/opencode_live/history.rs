@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 
-use super::setup::Model;
-use super::tools;
+use super::form::{self, Model};
 use super::wire::{AGENT, Id, InputPart, OpencodeCallResult};
 use crate::live::history::failed;
 use dfp_model::message::content::{self, Media, Part};
@@ -308,7 +307,7 @@ impl Replay<'_> {
                     files: Vec::new(),
                 },
             };
-            let tool = tools::wire_name(self.place.tools, &call.name);
+            let tool = form::wire_name(self.place.tools, &call.name);
             let attached = |file: &InputPart| attachment(file, &self.session, &answer, self.place.ids);
             let state = result.state(&call.args, attached);
             let part = json!({"type": "tool", "tool": tool, "callID": call_id, "state": state});

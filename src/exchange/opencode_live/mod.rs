@@ -1,7 +1,7 @@
 //! The live engine of opencode: one `opencode serve` for all conversations of a provider, over HTTP on the loopback interface.
 //!
-//! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`setup::Setup`]. Out: the events of one turn after the
-//! other. An MCP server of ours declares the caller's tools ([`tools`]), and nobody may run them: opencode asks for permission,
+//! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`form::Setup`]. Out: the events of one turn after the
+//! other. An MCP server of ours declares the caller's tools ([`form`]), and nobody may run them: opencode asks for permission,
 //! is answered `reject`, and ends its turn with the calls unexecuted ([`reader`]). Their results are written over the rejected
 //! calls, and the next message continues from there: nothing is held open, for however long. A history that no session knows is
 //! replayed natively ([`history`]).
@@ -12,15 +12,10 @@
 pub mod conversation;
 pub mod form;
 pub mod history;
-pub mod http;
 pub mod inbound;
 mod models;
-pub mod parts;
-mod probe;
 pub mod reader;
 pub mod server;
 pub mod service;
-pub mod setup;
-pub mod tools;
 pub mod turn;
 pub mod wire;

@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::parts::{optional, text};
+use super::form::Model;
+use super::inbound::{optional, text};
 use super::service::OpencodeService;
-use super::setup::Model;
 use super::wire;
 use crate::form::ListedModels;
 use dfp_model::listed_model::{ListedModel, ModelPrice};

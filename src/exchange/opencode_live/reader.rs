@@ -10,10 +10,9 @@ use std::slice;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::form::callers_name;
 use super::history::is_replayed;
-use super::inbound::ServerEvent;
-use super::parts::{OpencodeAnswer, OpencodeTokens, Part};
-use super::tools::callers_name;
+use super::inbound::{OpencodeAnswer, OpencodeTokens, Part, ServerEvent};
 use super::wire::Id;
 use dfp_model::error::clip;
 use dfp_model::event::{Event, Failure, Outcome};

@@ -14,10 +14,10 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::http::{Http, HttpFailure};
 use super::inbound::{self, ServerEvent};
+use super::wire::{Http, HttpFailure};
 use crate::host::{Ending, Host, Life, Patience};
-use crate::http::client::Response;
+use crate::http::Response;
 use crate::live::inbox::{Inbox, Inboxes};
 use crate::print::{self, NotStarted, Surroundings};
 use crate::random;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::call_limits::is_reused;
+use super::calls::is_reused;
 use crate::live::history::failed;
 use dfp_model::message::content::{self, Part};
 use dfp_model::message::{Content, Message, Role};

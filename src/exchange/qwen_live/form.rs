@@ -3,9 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
+use super::calls::Tools;
 use super::input::{self, FirstInput, QwenInput};
 use super::session::{QwenSession, SessionStart};
-use super::tools::Tools;
 use crate::form::{
     Caller, Form, OwnProcess, ProcessOptions, Processes, Retold, SentText, SessionCall, SessionHome, WhyAnew,
 };

@@ -13,18 +13,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::call_limits::CallLimits;
+use super::calls::{CallLimits, PendingCalls, Tools, listed, next_call};
 use super::chat::Chat;
-use super::handover::{Names, end_events, unknown_tool};
-use super::input::{FirstInput, QwenInput};
-use super::pending_calls::PendingCalls;
-use super::tokens::QwenTokens;
-use super::tools::{Tools, listed, next_call};
-use super::wire;
+use super::input::{self, FirstInput, QwenInput};
+use super::turn_end::{Names, QwenTokens, end_events, unknown_tool};
 use crate::EndedProcess;
 use crate::control::{Inbound, denied, read, refused};
-use crate::live::process_turn::{self, failed_turn};
-use crate::live::session::{HANDSHAKE, Handshake, Pulse, Session, TurnInput};
+use crate::live::session::{self, HANDSHAKE, Handshake, Pulse, Session, TurnInput, failed_turn};
 use crate::live::setup::Setup;
 use crate::live::streams::{Figures, StreamEvent, Streams, line_too_long};
 use crate::live::turn::{Report, TurnEnd};
@@ -159,8 +154,8 @@ impl QwenSession {
             self.call_limits.begin();
         }
         match input {
-            QwenInput::User(text) => self.opening = Some(wire::user(&text)),
-            QwenInput::GoOn => self.opening = Some(wire::go_on(GO_ON)),
+            QwenInput::User(text) => self.opening = Some(input::user(&text)),
+            QwenInput::GoOn => self.opening = Some(input::go_on(GO_ON)),
             QwenInput::Results(results) => {
                 for (id, result) in results {
                     self.held.answer(&id, result);
@@ -176,7 +171,7 @@ impl QwenSession {
         if self.handshake == Handshake::Unasked {
             self.handshake = Handshake::Asked(Instant::now());
             let callbacks = self.tools.as_ref().map(Tools::callbacks);
-            self.streams.say(wire::initialize(INITIALIZE, callbacks.as_ref()));
+            self.streams.say(input::initialize(INITIALIZE, callbacks.as_ref()));
         }
     }
 
@@ -320,11 +315,11 @@ impl Session for QwenSession {
 
     async fn turn(&mut self, turn: TurnInput<QwenSession>, report: &Report) -> TurnEnd<()> {
         self.begin(turn.input.input);
-        process_turn::read(self, turn.origin, report, |_| ()).await
+        session::read_turn(self, turn.origin, report, |_| ()).await
     }
 
     async fn stop(self, kill_grace: Duration) -> Option<EndedProcess> {
-        process_turn::stop(self, kill_grace).await
+        session::stop_turn(self, kill_grace).await
     }
 
     /// Between turns nothing is printed: a process that prints has given its calls up, or died.
@@ -428,7 +423,7 @@ impl Session for QwenSession {
     }
 
     fn say_interrupt(&mut self) {
-        self.streams.say(wire::interrupt(INTERRUPT));
+        self.streams.say(input::interrupt(INTERRUPT));
     }
 
     fn handshake(&self) -> Handshake {

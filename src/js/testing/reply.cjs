@@ -4,7 +4,7 @@
  * In: a reply as a script writes it. Out: the events of a run that gave it, and its end or its error.
  *
  * An event is a `ProviderEvent`, or one of the two ends: `over` with the figures of a whole answer, `failed` with the fields of an
- * error. The native side takes the same (`src/exchange/script/told.rs`).
+ * error. The native side takes the same (`src/exchange/script.rs`).
  *
  * @import { Reply } from "./types.cjs"
  *

@@ -24,7 +24,7 @@ use crate::record::{self, Sink};
 use crate::request::{Checked, EncodedRequest, Request};
 use crate::retry_loop::{self, UsedUp, local_offset_min};
 use crate::structured::FitsSchema;
-use dfp_exchange::http::client::{Client, Response, Route};
+use dfp_exchange::http::{Client, Response, Route};
 use dfp_exchange::script::Script;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::listed_model::ListedModel;

@@ -19,7 +19,7 @@ use crate::capabilities::{self, LiveSupport};
 use crate::retry_loop::local_offset_min;
 use dfp_exchange::form::{Form, ModelsAsked, OwnProcess, SessionHome, SetupOf};
 use dfp_exchange::installed::{Binary, Installed};
-use dfp_exchange::live::idle_task::StartState;
+use dfp_exchange::live::session::StartState;
 use dfp_exchange::live::setup::NextCall;
 use dfp_exchange::live::turn;
 use dfp_exchange::print::NotStarted;

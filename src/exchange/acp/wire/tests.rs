@@ -1,3 +1,4 @@
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::*;
@@ -209,4 +210,96 @@ fn answers_have_a_session_or_figures() {
     );
     let bare: Answered = serde_json::from_str(r#"{"stopReason":"end_turn"}"#).unwrap();
     assert_eq!((bare.meta.usage(), bare.meta.model()), (None, None));
+}
+
+fn may(naming: ToolNaming, told: &[Value], asked: Value) -> bool {
+    let read = |call: &Value| serde_json::from_value::<AcpCall>(call.clone()).unwrap();
+    let mut calls = SessionCalls::new(vec!["mcp__df__add".to_owned(), "mcp_df_add".to_owned()]);
+    for call in told {
+        calls.note(&read(call), naming);
+    }
+    calls.may(&read(&asked), naming)
+}
+
+#[test]
+fn a_call_is_the_callers_by_a_name_of_the_agents_alone() {
+    let name = |name: &str| json!({"toolCallId": "c1", "name": name});
+    let meta = |name: &str| json!({"toolCallId": "c1", "_meta": {"toolName": name}});
+    let title = |title: &str| json!({"toolCallId": "c1", "title": title, "kind": "other"});
+    let kind = |kind: &str| json!({"toolCallId": "c1", "name": "mcp__df__add", "kind": kind});
+    let (named, by_id, by_title) = (ToolNaming::Name, ToolNaming::Id, ToolNaming::FirstTitle);
+    let gemini = json!({"toolCallId": "mcp_df_add__c1", "title": "add", "kind": "other"});
+    for (naming, told, asked, expected) in [
+        (named, vec![], name("mcp__df__add"), true),
+        (named, vec![], meta("mcp__df__add"), true),
+        (
+            named,
+            vec![],
+            json!({"toolCallId": "c1", "_meta": {"x.ai/tool": {"name": "mcp__df__add"}}}),
+            true,
+        ),
+        (named, vec![name("mcp__df__add")], json!({"toolCallId": "c1"}), true),
+        (named, vec![], name("bash"), false),
+        // The name decides, whatever else the call is called.
+        (
+            by_id,
+            vec![],
+            json!({"toolCallId": "mcp_df_add__c1", "name": "bash"}),
+            false,
+        ),
+        (by_title, vec![meta("bash")], title("mcp__df__add"), false),
+        (named, vec![meta("bash")], name("mcp__df__add"), false),
+        (named, vec![], kind("other"), true),
+        (named, vec![kind("other")], kind("read"), true),
+        // An id comes from whoever answers as the API, except for the agent that makes its own ids.
+        (named, vec![], gemini.clone(), false),
+        (by_title, vec![], gemini.clone(), false),
+        (by_id, vec![], gemini, true),
+        (by_id, vec![], json!({"toolCallId": "mcp_df_addendum"}), false),
+        (
+            by_id,
+            vec![],
+            json!({"toolCallId": "mcp_df_add__c1", "kind": "execute"}),
+            false,
+        ),
+        // A title may be the model's words, except for the agent whose first title is the tool's name.
+        (named, vec![title("mcp__df__add")], title("mcp__df__add"), false),
+        (by_title, vec![title("mcp__df__add")], json!({"toolCallId": "c1"}), true),
+        (by_title, vec![title("bash")], title("mcp__df__add"), false),
+        (
+            by_title,
+            vec![],
+            json!({"toolCallId": "c1", "title": "mcp__df__add"}),
+            false,
+        ),
+    ] {
+        assert_eq!(
+            may(naming, &told, asked.clone()),
+            expected,
+            "{naming:?} {told:?} {asked}"
+        );
+    }
+    for own in OWN_KINDS {
+        assert!(!may(named, &[], kind(own)), "{own}");
+        assert!(!may(named, &[kind(own)], kind("other")), "{own}");
+    }
+}
+
+#[test]
+fn no_more_calls_are_remembered_than_a_session_may_have_open() {
+    let mut calls = SessionCalls::new(vec!["add".to_owned()]);
+    let call = |number: usize, status: &str| AcpCall {
+        tool_call_id: number.to_string(),
+        name: Some("add".to_owned()),
+        status: Some(status.to_owned()),
+        ..AcpCall::default()
+    };
+    for number in 0..2 * MOST_CALLS {
+        assert!(calls.note(&call(number, "pending"), ToolNaming::Name));
+    }
+    assert_eq!(calls.known.len(), MOST_CALLS);
+    for number in 0..MOST_CALLS {
+        calls.note(&call(number, "completed"), ToolNaming::Name);
+    }
+    assert!(calls.known.is_empty());
 }

@@ -2,7 +2,7 @@ use std::fs;
 use std::hash::Hash;
 
 use super::*;
-use crate::live::fingerprint::print;
+use crate::live::history::print;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 

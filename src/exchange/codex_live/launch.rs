@@ -1,10 +1,24 @@
-//! The model catalog that codex gets: the vendor's, changed for models behind an agent.
+//! The parts with which a codex server is started: its program, its home, and its model catalog.
 //!
-//! In: the vendor's catalog (`codex debug models --bundled`) and the models that may be asked. Out: the JSON of
-//! `model_catalog_json`. Without it most models get our tools only through a JavaScript tool of codex's, results are cut to 12 or
-//! 48 KB, and a long history is replaced by a summary, all without notice (CODEX-LIVE pitfalls 1 and 2).
+//! In: the file that a command line would execute. Out: the file of the program itself ([`direct_program`]): npm's `codex` is a script
+//! that starts another program and waits for it. The program is found in the same way as by that script. A server lives long: without the
+//! script in between there is one process instead of two, whose memory is codex's own, and which is gone when it is killed.
+//!
+//! In: a command line. Out: the command line with `CODEX_HOME` in its private folder ([`prepare_home`]), with links to the user's login and
+//! configuration, and nothing else of theirs. AGENTS.md, skills, hooks, memories and prompts of the user's home are not there, and files
+//! that codex writes are removed with the folder; a token that it renews is written through the link (CODEX-LIVE §3.2).
+//!
+//! In: the vendor's catalog (`codex debug models --bundled`) and the models that may be asked. Out: the JSON of `model_catalog_json`
+//! ([`catalog`]). Without it most models get our tools only through a JavaScript tool of codex's, results are cut to 12 or 48 KB, and a
+//! long history is replaced by a summary, all without notice (CODEX-LIVE pitfalls 1 and 2).
+
+use std::env::consts::{ARCH, OS};
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
+
+use dfp_provider::PrivateHome;
+use dfp_provider::command::{Arg, CommandLine, Cwd, EnvText, PrivateFile};
 
 /// A limit for results that none ever reaches, in bytes.
 const NO_TRUNCATION: u64 = 1_000_000_000;
@@ -124,6 +138,112 @@ fn unknown() -> Value {
     )
 }
 
+/// The home's folder within the private one.
+pub const FOLDER: &str = "codex-home";
+/// A home with nothing in it.
+const EMPTY: PrivateHome = PrivateHome {
+    when: &[&[]],
+    variable: "CODEX_HOME",
+    folder: FOLDER,
+    users: ".codex",
+    by_system: true,
+    login: &[],
+    rest: &[],
+    named: None,
+    hides_folder: false,
+};
+/// The variable of the folder of codex's databases.
+const DATABASES: &str = "CODEX_SQLITE_HOME";
+/// The file of the catalog.
+const CATALOG: &str = "catalog.json";
+
+/// The kind of home that codex gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Home {
+    /// A private home with links.
+    Links,
+    /// The user's own home, but for databases and logs: the key ring finds the login by its path. Its AGENTS.md is sent.
+    Users,
+}
+
+/// Gives `line` this home and this catalog. `with_config`: the user's configuration applies.
+pub fn prepare_home(line: &mut CommandLine, home: Home, with_config: bool, catalog: &Value) {
+    // No project may be found.
+    line.cwd = Cwd::Private;
+    line.files.push(PrivateFile {
+        name: CATALOG,
+        content: catalog.to_string(),
+    });
+    line.args.push(Arg::Text("-c".to_owned()));
+    line.args.push(Arg::FileSetting("model_catalog_json", CATALOG));
+    // codex keeps the text of threads that it resumes in its databases: they go to the private folder, wherever the user has theirs. So do
+    // logs.
+    line.user_env.retain(|(name, _)| name != DATABASES);
+    line.set_env.push((DATABASES, EnvText::Folder(FOLDER)));
+    for setting in ["sqlite_home", "log_dir"] {
+        line.args.push(Arg::Text("-c".to_owned()));
+        line.args.push(Arg::FileSetting(setting, FOLDER));
+    }
+    match home {
+        Home::Links => {
+            line.home = Some(PrivateHome {
+                login: &["auth.json"],
+                rest: if with_config { &["config.toml", ".env"] } else { &[] },
+                ..EMPTY
+            });
+        }
+        Home::Users => {}
+    }
+}
+
+/// Gives `line` an empty home, for a question about codex alone.
+pub fn with_empty_home(line: &mut CommandLine) {
+    line.cwd = Cwd::Private;
+    line.home = Some(EMPTY);
+}
+
+/// Replaces the script in `line`, which executes `file`, by the program itself.
+pub fn direct_program(line: CommandLine, file: &Path) -> CommandLine {
+    match program(file) {
+        Some(program) => CommandLine {
+            program: program.to_string_lossy().into_owned(),
+            ..line
+        },
+        None => line,
+    }
+}
+
+/// The program behind `file`, if that is npm's script (`@openai/codex` 0.150.0 and 0.169.0).
+fn program(file: &Path) -> Option<PathBuf> {
+    let script = std::fs::canonicalize(file).ok()?;
+    let package = script.parent()?.parent()?;
+    if !script.ends_with("@openai/codex/bin/codex.js") {
+        return None;
+    }
+    let (platform, triple) = target()?;
+    let beside = package.parent()?.join(platform);
+    let within = package.join("node_modules/@openai").join(platform);
+    let name = if cfg!(windows) { "codex.exe" } else { "codex" };
+    let of_package = |folder: PathBuf| folder.join("vendor").join(triple).join("bin").join(name);
+    [within, beside, package.to_owned()]
+        .into_iter()
+        .map(of_package)
+        .find(|program| program.is_file())
+}
+
+/// The package of this platform, and the name of the folder in it.
+fn target() -> Option<(&'static str, &'static str)> {
+    Some(match (OS, ARCH) {
+        ("linux" | "android", "x86_64") => ("codex-linux-x64", "x86_64-unknown-linux-musl"),
+        ("linux" | "android", "aarch64") => ("codex-linux-arm64", "aarch64-unknown-linux-musl"),
+        ("macos", "x86_64") => ("codex-darwin-x64", "x86_64-apple-darwin"),
+        ("macos", "aarch64") => ("codex-darwin-arm64", "aarch64-apple-darwin"),
+        ("windows", "x86_64") => ("codex-win32-x64", "x86_64-pc-windows-msvc"),
+        ("windows", "aarch64") => ("codex-win32-arm64", "aarch64-pc-windows-msvc"),
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,5 +300,33 @@ mod tests {
             made["models"][0]["model_messages"],
             json!({"persistent_instructions": "p"})
         );
+    }
+
+    fn put(path: &Path) {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "").unwrap();
+    }
+
+    #[test]
+    fn the_program_is_found_beside_the_package_or_in_it() {
+        let Some((platform, triple)) = target() else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let script = root.join("node_modules/@openai/codex/bin/codex.js");
+        put(&script);
+        assert_eq!(program(&script), None);
+        let name = if cfg!(windows) { "codex.exe" } else { "codex" };
+        for place in [
+            root.join("node_modules/@openai"),
+            root.join("node_modules/@openai/codex/node_modules/@openai"),
+        ] {
+            let binary = place.join(platform).join("vendor").join(triple).join("bin").join(name);
+            put(&binary);
+            assert_eq!(program(&script), Some(binary));
+        }
+        let other = root.join("codex.js");
+        put(&other);
+        assert_eq!(program(&other), None);
+        assert_eq!(program(&root.join("nowhere")), None);
     }
 }

@@ -3,8 +3,126 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::live::thread::Pending;
-use dfp_model::event::Reply;
-use dfp_model::message::ToolCall;
+use dfp_model::event::{Outcome, Reply};
+use dfp_model::message::{ToolCall, Usage};
+use dfp_text::decode::{Decoder, Wire};
+
+/// A user line of a new turn, and its id.
+fn begin(turns: &mut Turns) -> String {
+    let line = turns.begin("{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":\"hi\"}}\n");
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(
+        (&line["type"], &line["message"]),
+        (&json!("user"), &json!({"role": "user", "content": "hi"}))
+    );
+    line["uuid"].as_str().unwrap().to_owned()
+}
+
+/// The indexes of the CLI's `lines` that belong to nobody.
+fn unasked(turns: &mut Turns, lines: &[serde_json::Value]) -> Vec<usize> {
+    let mut decoder = Decoder::new(Wire::ClaudeStream);
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().map(ToString::to_string).enumerate() {
+        let mut events = Vec::new();
+        decoder.push(format!("{line}\n").as_bytes(), &mut events);
+        if turns.is_unasked(&line, &events) {
+            found.push(at);
+        }
+    }
+    found
+}
+
+fn lifecycle(id: &str, state: &str) -> serde_json::Value {
+    json!({"type": "command_lifecycle", "command_uuid": id, "state": state})
+}
+
+fn init() -> serde_json::Value {
+    json!({"type": "system", "subtype": "init", "session_id": "s", "model": "m"})
+}
+
+fn delta() -> serde_json::Value {
+    json!({"type": "stream_event", "event": {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "O"}}})
+}
+
+fn result() -> serde_json::Value {
+    json!({"type": "result", "subtype": "success", "is_error": false, "num_turns": 1, "result": "OK"})
+}
+
+#[test]
+fn an_answer_belongs_to_the_turn_that_has_begun() {
+    let mut turns = Turns::default();
+    begin(&mut turns);
+    assert_eq!(unasked(&mut turns, &[init(), delta(), result()]), [0; 0]);
+    turns.end();
+    assert_eq!(unasked(&mut turns, &[init(), delta(), result()]), [1, 2]);
+    begin(&mut turns);
+    assert_eq!(unasked(&mut turns, &[delta(), result(), init(), result()]), [0, 1]);
+}
+
+#[test]
+fn where_the_cli_tells_of_its_lines_a_turn_of_its_own_is_nobodys() {
+    let mut turns = Turns::default();
+    let id = begin(&mut turns);
+    let lines = [
+        lifecycle(&id, "queued"),
+        init(),
+        delta(),
+        result(),
+        lifecycle("another", "started"),
+        result(),
+        lifecycle(&id, "started"),
+        init(),
+        delta(),
+        result(),
+    ];
+    assert_eq!(unasked(&mut turns, &lines), [2, 3, 5]);
+}
+
+/// A turn of the CLI's own that ends, or begins, before the CLI has reported the line that it was sent.
+#[test]
+fn a_turn_before_the_line_is_queued_is_nobodys() {
+    let mut turns = Turns::default();
+    let id = begin(&mut turns);
+    let queued = lifecycle(&id, "queued");
+    let lines = [
+        init(),
+        queued.clone(),
+        delta(),
+        result(),
+        lifecycle(&id, "started"),
+        init(),
+        result(),
+    ];
+    assert_eq!(unasked(&mut turns, &lines), [2, 3]);
+    // A part of it was taken for the answer: that shows when the line is reported.
+    let mut turns = Turns::default();
+    begin(&mut turns);
+    assert_eq!(unasked(&mut turns, &[init(), delta(), queued]), [2]);
+    // From then on the CLI is known to report its lines.
+    turns.end();
+    let id = begin(&mut turns);
+    let lines = [
+        init(),
+        delta(),
+        result(),
+        lifecycle(&id, "started"),
+        init(),
+        delta(),
+        result(),
+    ];
+    assert_eq!(unasked(&mut turns, &lines), [1, 2]);
+}
+
+#[test]
+fn ids_are_random_uuids() {
+    let ids: std::collections::HashSet<String> = (0..1_000).map(|_| uuid()).collect();
+    assert_eq!(ids.len(), 1_000);
+    for id in ids {
+        let shape: String = id.chars().map(|c| if c == '-' { '-' } else { 'x' }).collect();
+        assert_eq!(shape, "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx");
+        assert!(id[14..15] == *"4" && "89ab".contains(&id[19..20]), "{id}");
+    }
+}
 
 const GUARD: Option<Guard> = Some(Guard {
     first: '/',
@@ -66,7 +184,7 @@ fn a_note_is_said_behind_the_thread_and_is_no_part_of_it() {
     assert_eq!(thread.addition(&KnownThread::default(), GUARD, Some("Do it.")), None);
     let whole = sent(&thread.whole(Encoding::Xml, GUARD, Some("Do it.")));
     assert_eq!(whole[1], json!({"type": "text", "text": "Do it."}));
-    let humans = super::tests::thread(&json!([{"type": "human", "content": "/clear"}]));
+    let humans = self::thread(&json!([{"type": "human", "content": "/clear"}]));
     assert_eq!(
         sent(&humans.whole(Encoding::Xml, GUARD, Some("Do it."))),
         json!([{"type": "text", "text": "\n/clear"}, {"type": "text", "text": "Do it."}])
@@ -602,4 +720,89 @@ proptest! {
         prop_assert!(!next.extends(&known));
         prop_assert_eq!(next.addition(&known, GUARD, None), None);
     }
+}
+
+fn answer(read: u64, written: u64) -> Vec<Event> {
+    let usage = Usage {
+        input_tokens: read + written + 10,
+        cache_read_tokens: Some(read),
+        cache_write_tokens: Some(written),
+        ..Usage::default()
+    };
+    vec![Event::Outcome(Box::new(Outcome {
+        usage: Some(usage),
+        ..Outcome::default()
+    }))]
+}
+
+#[test]
+fn the_cli_is_asked_where_much_was_cached_and_little_of_it_found() {
+    let asked = |answers: &[(u64, u64)]| {
+        let mut watch = CacheWatch::default();
+        let asks = |(read, written): &(u64, u64)| watch.asks(&answer(*read, *written), 1);
+        answers.iter().map(asks).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        asked(&[(0, 50_000), (50_000, 100), (0, 50_100), (50_100, 9)]),
+        [false, false, true, false]
+    );
+    // Nothing was cached, or too little to say anything of.
+    assert_eq!(asked(&[(0, 0), (0, 0)]), [false, false]);
+    assert_eq!(asked(&[(0, 1_000), (0, 1_000)]), [false, false]);
+    assert_eq!(asked(&[(0, 50_000), (25_000, 25_000)]), [false, false]);
+}
+
+#[test]
+fn the_sum_of_several_requests_is_not_what_is_cached() {
+    let mut watch = CacheWatch::default();
+    let turns = [
+        (101_000, 52_000, 3),
+        (52_000, 100, 1),
+        (0, 52_100, 2),
+        (52_100, 9, 1),
+        (0, 9, 1),
+    ];
+    let asked = turns.map(|(read, written, requests)| watch.asks(&answer(read, written), requests));
+    assert_eq!(asked, [false, false, false, false, true]);
+}
+
+#[test]
+fn a_failed_turn_says_nothing_of_the_cache() {
+    let mut watch = CacheWatch::default();
+    watch.asks(&answer(0, 50_000), 1);
+    let failed = Event::Outcome(Box::new(Outcome {
+        is_error: true,
+        ..Outcome::default()
+    }));
+    assert!(!watch.asks(&[failed], 1));
+    assert!(watch.asks(&answer(0, 50_000), 1));
+}
+
+#[test]
+fn the_events_that_were_held_go_out_once_with_the_cause() {
+    let mut watch = CacheWatch::default();
+    assert_eq!(watch.until(), None);
+    watch.hold(answer(0, 1));
+    let mut events = Vec::new();
+    assert!(watch.until().is_some() && watch.release(Some("w".to_owned()), &mut events));
+    assert!(!watch.release(Some("w".to_owned()), &mut events) && watch.until().is_none());
+    let [Event::Outcome(outcome)] = events.as_slice() else {
+        panic!("{events:?}")
+    };
+    assert_eq!(outcome.cache_miss.as_deref(), Some("w"));
+}
+
+/// The texts of 2.1.332 (recording `cache-miss-model`) and of 2.1.197.
+#[test]
+fn the_cause_is_the_line_about_the_cache_made_fit_to_be_shown() {
+    let text = "Estimated cost:        $0.2668\nPrompt cache (main):   3 requests · 1 miss (likely cause: model\u{1b}[31m changed, key sk-ant-api03-aaaaaaaaaaaaaaaaaaaa)";
+    let answer = serde_json::json!({ "text": text }).to_string();
+    assert_eq!(
+        cause_of_miss(&answer).as_deref(),
+        Some("Prompt cache (main): 3 requests · 1 miss (likely cause: model changed, key [redacted])")
+    );
+    assert_eq!(cause_of_miss(r#"{"text":"Total cost:            $0.0002"}"#), None);
+    assert_eq!(cause_of_miss("{}"), None);
+    let long = serde_json::json!({"text": format!("Prompt cache {}", "x".repeat(1 << 20))}).to_string();
+    assert!(cause_of_miss(&long).is_some_and(|line| line.len() < 10_000));
 }
