@@ -225,6 +225,16 @@ const CASES: [string, Case][] = [
       native: true,
     },
   ],
+  [
+    "grok warm",
+    {
+      cli: "grok",
+      options: { engine: "warm" },
+      says: inText,
+      isNative: ({ response_format: form }) => form?.json_schema.strict === true,
+      native: true,
+    },
+  ],
 ];
 
 // All but codex ask in words or by qwen's tool, which takes the seconds of those CLIs.

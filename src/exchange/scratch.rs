@@ -542,6 +542,7 @@ mod tests {
             id: "s1".to_owned(),
             model: None,
             effort: None,
+            schema: None,
             files: vec![PrivateFile {
                 name: "history",
                 content: "the thread".to_owned(),

@@ -16,6 +16,7 @@ use crate::{
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::EngineUsed;
 use dfp_text::decode::{MAX_OUTPUT_TOKENS, Wire};
+use dfp_text::prompt::Placed;
 
 use line::own_args;
 
@@ -36,7 +37,7 @@ pub const COMMON_DROP_ENV: [&str; 2] = ["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTION
 const TEMPORARY: [&str; 3] = ["TMPDIR", "TEMP", "TMP"];
 
 /// The way in which the process of a command line is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mode<'a> {
     /// One process for this prompt.
     Print(&'a str),
@@ -49,12 +50,14 @@ pub enum Mode<'a> {
 }
 
 /// A prompt with content other than text.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct MediaPrompt {
     /// The part that goes where a prompt of text goes.
     pub text: String,
     /// The files that go beside it.
     pub files: Vec<MediaFile>,
+    /// The blocks that the message of a session holds, at their positions in the text.
+    pub placed: Vec<Placed>,
 }
 
 /// The facts about the installed CLI.
@@ -93,6 +96,7 @@ pub fn build(
         partial,
         version: installed.version,
     };
+    let placed: &[Placed] = media.map_or(&[], |prompt| &prompt.placed);
     let media: &[MediaFile] = media.map_or(&[], |prompt| &prompt.files);
     let mut args = Vec::new();
     let mut optional_flags = Vec::new();
@@ -127,7 +131,12 @@ pub fn build(
         session: match mode {
             Mode::Print(_) | Mode::PrintMedia(_) => {
                 let id = provider.session.map_or("", |spec| spec.id);
-                session(provider, options, SessionParts { id, prompt: &prompt })
+                let parts = SessionParts {
+                    id,
+                    prompt: &prompt,
+                    media: placed,
+                };
+                session(provider, options, parts)
             }
             Mode::Live | Mode::Warm => None,
         },
@@ -162,6 +171,7 @@ pub fn session(provider: &Provider, options: &Options, parts: SessionParts<'_>) 
         id: parts.id.to_owned(),
         model: options.choices.model.clone(),
         effort: options.choices.effort.clone(),
+        schema: None,
         files: files.collect(),
     })
 }

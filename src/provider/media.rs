@@ -31,6 +31,14 @@ pub enum MediaForm {
     UserLine,
     /// The blocks are private files that arguments name ([`super::Word::MediaFiles`]), in their order; the prompt is text.
     Files,
+    /// The blocks stand at their places in the message of the session that holds the thread ([`super::SessionParts`]). The CLI puts
+    /// words in the place of an image with fewer pixels.
+    Session {
+        /// The least number of pixels of each side.
+        side: usize,
+        /// The least number of pixels in all.
+        pixels: usize,
+    },
     /// The blocks are private files in the folder that the CLI runs in, which is private as well; the prompt begins with `@` and
     /// the name of each. The CLI sends them in the order of their names.
     NamedFiles,

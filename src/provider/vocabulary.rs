@@ -18,6 +18,7 @@ use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, Prompt
 use super::places::Place;
 use dfp_model::event::EngineUsed;
 use dfp_text::decode::Wire;
+use dfp_text::prompt::Placed;
 use dfp_text::schema::{Schema, strict};
 
 /// The description of one CLI.
@@ -251,6 +252,8 @@ pub struct WarmForm {
     pub is_told_choices: bool,
     /// True if it has tools of its own that it runs by itself: a call that may have run one is not repeated.
     pub has_own_tools: bool,
+    /// True if a prompt can be told the schema of its answer: grok takes one in `_meta.outputSchema` (1.0.41).
+    pub takes_schema: bool,
 }
 
 /// The field of an agent of the Agent Client Protocol by which the tool of a call is known, if the agent does not name it
@@ -288,6 +291,7 @@ impl WarmForm {
         thread: WarmThread::Prompt,
         is_told_choices: true,
         has_own_tools: true,
+        takes_schema: false,
     };
 }
 
@@ -592,6 +596,8 @@ pub struct SessionParts<'a> {
     /// The session's id.
     pub id: &'a str,
     pub prompt: &'a str,
+    /// The blocks of the prompt that are not text, at their positions in it ([`super::media::MediaForm::Session`]).
+    pub media: &'a [Placed],
 }
 
 /// A text that is made of the options and the prompt.

@@ -195,18 +195,42 @@ const ATTACHED: &str =
 ///
 /// # Errors
 /// `UNSUPPORTED_CONTENT` where data are no base64, or there is no form. `INTERNAL` where the system gives no random bytes.
-pub(super) fn media_prompt(engine: &Base, rendered: &Rendered) -> Result<MediaPrompt, Box<ProviderError>> {
+pub(crate) fn media_prompt(engine: &Base, rendered: &Rendered) -> Result<MediaPrompt, Box<ProviderError>> {
     match engine.provider.media.form {
         Some(MediaForm::UserLine) => Ok(MediaPrompt {
             text: user_line::user(&user_line::of_rendered("", rendered)),
             files: Vec::new(),
+            placed: Vec::new(),
         }),
         Some(MediaForm::Files) => Ok(MediaPrompt {
             text: format!("{ATTACHED}{}", rendered.text),
             files: files(engine, rendered, |index, media| {
                 format!("{}-{index}.{}", media.kind.tag(), extension(media))
             })?,
+            placed: Vec::new(),
         }),
+        Some(MediaForm::Session { side, pixels }) => {
+            let bytes = checked(engine, rendered)?;
+            for (index, (placed, bytes)) in (1..).zip(rendered.media.iter().zip(&bytes)) {
+                let of = format!("block {index} of the thread, {},", placed.media.name());
+                let why = match imagesize::blob_size(bytes) {
+                    Err(_) => format!("{of} can't be read as an image"),
+                    Ok(size) if size.width.min(size.height) < side || size.width * size.height < pixels => format!(
+                        "{of} has {} × {} pixels, and {} takes images from {side} a side and {pixels} in all",
+                        size.width,
+                        size.height,
+                        engine.id()
+                    ),
+                    Ok(_) => continue,
+                };
+                return Err(engine.refuse(Code::UnsupportedContent, why));
+            }
+            Ok(MediaPrompt {
+                text: rendered.text.clone(),
+                files: Vec::new(),
+                placed: rendered.media.clone(),
+            })
+        }
         Some(MediaForm::NamedFiles) => {
             let random = random::bits().map(|bits| bits as u64).map_err(|error| {
                 let reason = format!("the files of a prompt can't be named: {error}");
@@ -225,6 +249,7 @@ pub(super) fn media_prompt(engine: &Base, rendered: &Rendered) -> Result<MediaPr
                 files: files(engine, rendered, |index, media| {
                     format!("{RUN_FOLDER}/{}", name(index, media))
                 })?,
+                placed: Vec::new(),
             })
         }
         None => {
@@ -234,29 +259,36 @@ pub(super) fn media_prompt(engine: &Base, rendered: &Rendered) -> Result<MediaPr
     }
 }
 
+/// The bytes of the blocks of `rendered`, which must be base64.
+fn checked(engine: &Base, rendered: &Rendered) -> Result<Vec<Vec<u8>>, Box<ProviderError>> {
+    let blocks = (1..).zip(&rendered.media);
+    let bytes = blocks.map(|(index, placed)| {
+        let media = &placed.media;
+        let bytes = match &media.source {
+            Source::Base64(data) => decoded(data),
+            _ => None,
+        };
+        bytes.ok_or_else(|| {
+            let reason = format!("block {index} of the thread, {}, is no base64", media.name());
+            engine.refuse(Code::UnsupportedContent, reason)
+        })
+    });
+    bytes.collect()
+}
+
 /// The blocks of `rendered` as files; `name` gets the index of each, from 1.
 fn files(
     engine: &Base,
     rendered: &Rendered,
     name: impl Fn(usize, &Media) -> String,
 ) -> Result<Vec<MediaFile>, Box<ProviderError>> {
-    let blocks = (1..).zip(&rendered.media);
-    let files = blocks.map(|(index, placed)| {
-        let media = &placed.media;
-        let bytes = match &media.source {
-            Source::Base64(data) => decoded(data),
-            _ => None,
-        };
-        let bytes = bytes.ok_or_else(|| {
-            let reason = format!("block {index} of the thread, {}, is no base64", media.name());
-            engine.refuse(Code::UnsupportedContent, reason)
-        })?;
-        Ok(MediaFile {
-            name: name(index, media),
-            bytes,
-        })
+    let bytes = checked(engine, rendered)?;
+    let blocks = (1..).zip(&rendered.media).zip(bytes);
+    let files = blocks.map(|((index, placed), bytes)| MediaFile {
+        name: name(index, &placed.media),
+        bytes,
     });
-    files.collect()
+    Ok(files.collect())
 }
 
 /// The extension of a file with this block: CLIs tell the type by it.

@@ -290,7 +290,10 @@ impl CallWork {
         let inbox = self.server.rpc.inbox(&session_id);
         let prompt = match self.form.thread {
             WarmThread::Prompt => wire::session_prompt(&session_id, &std::mem::take(&mut self.prompt)),
-            WarmThread::History { prompt } => wire::verbatim_prompt(&session_id, prompt),
+            WarmThread::History { prompt } => {
+                let schema = self.file.as_ref().and_then(|file| file.schema.as_deref());
+                wire::verbatim_prompt(&session_id, prompt, schema)
+            }
         };
         self.model = models.current().map(str::to_owned);
         self.begin(report);

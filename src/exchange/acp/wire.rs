@@ -342,10 +342,14 @@ pub fn session_prompt(session: &str, prompt: &str) -> Value {
     json!({"sessionId": session, "prompt": [{"type": "text", "text": prompt}]})
 }
 
-/// `session/prompt` for a session that holds the thread: grok puts nothing around the prompt (1.0.41).
-pub fn verbatim_prompt(session: &str, prompt: &str) -> Value {
+/// `session/prompt` for a session that holds the thread: grok puts nothing around the prompt, and has its API enforce the JSON Schema
+/// `schema` for the answer (1.0.41).
+pub fn verbatim_prompt(session: &str, prompt: &str, schema: Option<&str>) -> Value {
     let mut params = session_prompt(session, prompt);
     params["_meta"] = json!({"verbatim": true});
+    if let Some(schema) = schema.and_then(|schema| serde_json::from_str::<Value>(schema).ok()) {
+        params["_meta"]["outputSchema"] = schema;
+    }
     params
 }
 

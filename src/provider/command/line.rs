@@ -168,6 +168,8 @@ pub struct PrivateSession {
     pub model: Option<String>,
     /// The reasoning effort that is chosen in it, if one is.
     pub effort: Option<String>,
+    /// The JSON Schema of the answer in it, if the process is to be told one.
+    pub schema: Option<String>,
     pub files: Vec<PrivateFile>,
 }
 

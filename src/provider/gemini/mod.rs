@@ -180,6 +180,7 @@ pub static GEMINI: Provider = Provider {
         thread: WarmThread::Prompt,
         is_told_choices: false,
         has_own_tools: false,
+        takes_schema: false,
     }),
     capabilities: ByEngine::print_only(CAPABILITIES),
     media: MediaSupport {

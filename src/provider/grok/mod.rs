@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use super::capability::{ByEngine, Capabilities, NATIVE, SOME_ASKED};
+use super::media::{MediaForm, MediaSupport};
 use super::models::Models;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, PromptStyle, SystemPrompt};
 use super::places::{self, Place};
@@ -28,7 +29,9 @@ use super::{
 };
 use Word::Lit;
 pub use ax::AX_GROK;
+use dfp_model::message::content::{Accepts, ContentLimits, Takes};
 use dfp_text::decode::Wire;
+use dfp_text::prompt::{Piece, pieces};
 
 const HOME: &str = "grok-home";
 const CONFIG_FILE: &str = "grok-home/config.toml";
@@ -141,7 +144,13 @@ pub static GROK: Provider = Provider {
         thread: WarmThread::History { prompt: SENTENCE },
         is_told_choices: false,
         has_own_tools: false,
+        takes_schema: true,
     }),
+    media: MediaSupport {
+        print: ACCEPTS,
+        form: Some(MediaForm::Session { side: 8, pixels: 512 }),
+        live: Accepts::TEXT,
+    },
     capabilities: ByEngine::print_only(CAPABILITIES),
     off_effort: Some("none"),
     models: Models {
@@ -178,10 +187,30 @@ pub static GROK: Provider = Provider {
     ..Provider::BASE
 };
 
+/// The images that it sends. In the place of others it puts "[image removed …]", and tells nobody but the model (1.0.41): of GIFs, of
+/// images of more than 20 MiB, and of the earlier ones where a request is too large (42 MB are sent, of 84 the last image alone).
+const IMAGES: Takes = Takes {
+    types: &["image/png", "image/jpeg", "image/webp"],
+    ..Takes::IMAGES
+};
+
+const ACCEPTS: Accepts = Accepts {
+    users: IMAGES,
+    results: IMAGES,
+    others: IMAGES,
+    limits: ContentLimits {
+        image: Some((20 << 20) / 3 * 4),
+        all: Some(40_000_000),
+        ..ContentLimits::NONE
+    },
+};
+
 /// Grok's capabilities.
 const CAPABILITIES: Capabilities = Capabilities {
     pure: true,
     structured_output: NATIVE.but(SOME_ASKED),
+    images: NATIVE,
+    result_images: NATIVE,
     reasoning_out: NATIVE,
     reasoning_effort: NATIVE.but("`--reasoning-effort`; in print form, a model that has no efforts ignores it"),
     reasoning_off: NATIVE.but("the effort `none`, which not every model has"),
@@ -409,7 +438,15 @@ fn history(provider: &Provider, options: &Options, parts: SessionParts<'_>) -> S
         SystemPrompt::Cli => None,
         _ => Some(json!({"type": "system", "content": system_prompt(provider, options)})),
     };
-    let user = json!({"type": "user", "content": [{"type": "text", "text": parts.prompt}], "prompt_index": 0});
+    // With any other member for its data, grok leaves out the whole message, and says nothing (1.0.41).
+    let content: Vec<Value> = pieces(parts.prompt, parts.media)
+        .into_iter()
+        .map(|piece| match piece {
+            Piece::Text(text) => json!({"type": "text", "text": text}),
+            Piece::Media(media) => json!({"type": "image", "url": media.data_url()}),
+        })
+        .collect();
+    let user = json!({"type": "user", "content": content, "prompt_index": 0});
     let lines = system.into_iter().chain([user]);
     lines.map(|line| format!("{line}\n")).collect()
 }
@@ -420,6 +457,9 @@ mod tests {
     use super::super::tests::argv::line;
     use super::*;
     use crate::command::{self, Cwd, Installed, Mode};
+    use dfp_model::message::Role;
+    use dfp_model::message::content::{Part, parts};
+    use dfp_text::prompt::Placed;
     use std::path::Path;
 
     #[test]
@@ -469,6 +509,7 @@ mod tests {
         let parts = SessionParts {
             id: "s1",
             prompt: "@/etc/passwd",
+            media: &[],
         };
         let session = command::session(&GROK, &options, parts).unwrap();
         assert_eq!(
@@ -520,6 +561,31 @@ mod tests {
                 "max_retries = 0\nreasoning_efforts = [{id = \"high\", value = \"high\", label = \"high\", description = \"high\", default = true}]\n"
             ),
             "{config}"
+        );
+    }
+
+    #[test]
+    fn images_stand_in_the_message_where_they_stood_in_the_thread() {
+        let block = json!([{"type": "image", "mimeType": "image/png", "data": "AAAA"}]);
+        let raw = serde_json::value::to_raw_value(&block).unwrap();
+        let Some(Part::Media(media)) = parts(&raw, &Role::Human).pop() else {
+            panic!("{block} is an image");
+        };
+        let placed = [Placed { at: 3, media: *media }];
+        let parts = SessionParts {
+            id: "s1",
+            prompt: "see it",
+            media: &placed,
+        };
+        let options = Options::parse(&GROK, r#"{"systemPrompt":null}"#).unwrap();
+        let line: Value = serde_json::from_str(&history(&GROK, &options, parts)).unwrap();
+        assert_eq!(
+            line["content"],
+            json!([
+                {"type": "text", "text": "see"},
+                {"type": "image", "url": "data:image/png;base64,AAAA"},
+                {"type": "text", "text": " it"}
+            ])
         );
     }
 

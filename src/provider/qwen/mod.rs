@@ -349,6 +349,7 @@ pub static QWEN: Provider = Provider {
         thread: WarmThread::Prompt,
         is_told_choices: false,
         has_own_tools: false,
+        takes_schema: false,
     }),
     capabilities: ByEngine {
         print: PRINT,

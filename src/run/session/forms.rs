@@ -15,7 +15,7 @@ use crate::attempt::AttemptOutcome;
 use crate::base::Base;
 use crate::cli_attempt::{CliAttempt, CliCall};
 use crate::cli_request::{CliRequest, emulated};
-use crate::print::not_callable;
+use crate::print::{media_prompt, not_callable};
 use dfp_exchange::acp::form::KeptAgent;
 use dfp_exchange::acp::warm::WarmAgent;
 use dfp_exchange::claude_live::form::Claude;
@@ -29,6 +29,8 @@ use dfp_exchange::random::uuid;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{EngineUsed, RunInfo};
 use dfp_process::Vars;
+use dfp_provider::command::PrivateSession;
+use dfp_provider::media::MediaForm;
 use dfp_provider::options::{EngineKind, Options};
 use dfp_provider::{Provider, SessionParts, WarmForm, WarmThread, command};
 
@@ -214,18 +216,19 @@ async fn attempt_prompt<F: Form>(
     }
     let is_auto = engine.options.engine == EngineKind::Auto;
     let printed = request.printed(engine);
+    let warm = engine.provider.warm.unwrap_or(WarmForm::ANY);
+    let schema = request.native_schema().filter(|_| warm.takes_schema);
     // The CLI checks the answer against the schema in print form only.
-    if is_auto && printed.asking_prompt.is_some() {
+    if is_auto && printed.asking_prompt.is_some() && schema.is_none() {
         return Ok(None);
     }
-    // Such a process can't be told a schema.
-    let prompt = &printed.asking_prompt.as_ref().unwrap_or(&printed.prompt).text;
-    // A history is never read as a command.
-    let is_history = matches!(
-        engine.provider.warm.map(|warm| warm.thread),
-        Some(WarmThread::History { .. })
-    );
-    let needs_own_process = if !printed.prompt.media.is_empty() {
+    let asking = printed.asking_prompt.as_ref().filter(|_| schema.is_none());
+    let rendered = asking.unwrap_or(&printed.prompt);
+    let prompt = &rendered.text;
+    // A history is never read as a command, and holds blocks where the CLI has a form for them.
+    let is_history = matches!(warm.thread, WarmThread::History { .. });
+    let holds_blocks = is_history && matches!(engine.provider.media.form, Some(MediaForm::Session { .. }));
+    let needs_own_process = if !rendered.media.is_empty() && !holds_blocks {
         Some("the thread holds images or documents")
     } else if !is_history && prompt.trim_start().starts_with('/') {
         // The CLI would answer `/help` itself, also behind white space (gemini 0.61.0), and a lone message is sent unchanged.
@@ -250,10 +253,22 @@ async fn attempt_prompt<F: Form>(
     let choices = request.chosen.options.as_ref().map(|options| options.choices.clone());
     let options = request.provider_options(engine);
     let id = uuid();
-    let parts = SessionParts { id: &id, prompt };
+    let placed = match rendered.media.as_slice() {
+        [] => Vec::new(),
+        _ => media_prompt(engine, rendered)?.placed,
+    };
+    let parts = SessionParts {
+        id: &id,
+        prompt,
+        media: &placed,
+    };
     let file = is_history.then(|| command::session(&engine.provider, options, parts));
-    let call = SessionCall::of_prompt::<F>(prompt.clone(), file.flatten(), options, choices);
-    let why_emulated = match printed.asking_prompt {
+    let file = file.flatten().map(|file| PrivateSession {
+        schema: schema.map(|schema| schema.text().to_owned()),
+        ..file
+    });
+    let call = SessionCall::of_prompt::<F>(prompt.clone(), file, options, choices);
+    let why_emulated = match asking {
         Some(_) => Some("a warm process can't be told one"),
         None => request.emulated_because,
     };

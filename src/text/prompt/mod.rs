@@ -198,6 +198,21 @@ pub enum Piece<'a> {
     Media(&'a Media),
 }
 
+/// Divides `text` at the positions of its blocks.
+pub fn pieces<'a>(text: &'a str, media: &'a [Placed]) -> Vec<Piece<'a>> {
+    let mut pieces = Vec::with_capacity(2 * media.len() + 1);
+    let mut from = 0;
+    let ends = media.iter().map(|placed| (placed.at, Some(&placed.media)));
+    for (until, media) in ends.chain([(text.len(), None)]) {
+        let text = text.get(from..until).unwrap_or_default();
+        from = until;
+        // The Messages API refuses text that is blank.
+        let text = (!text.trim().is_empty()).then_some(Piece::Text(text));
+        pieces.extend(text.into_iter().chain(media.map(Piece::Media)));
+    }
+    pieces
+}
+
 impl Rendered {
     /// Makes a rendered thread of text alone.
     pub fn of_text(text: String) -> Rendered {
@@ -209,17 +224,7 @@ impl Rendered {
 
     /// Divides the text at the positions of the blocks.
     pub fn pieces(&self) -> Vec<Piece<'_>> {
-        let mut pieces = Vec::with_capacity(2 * self.media.len() + 1);
-        let mut from = 0;
-        let ends = self.media.iter().map(|placed| (placed.at, Some(&placed.media)));
-        for (until, media) in ends.chain([(self.text.len(), None)]) {
-            let text = self.text.get(from..until).unwrap_or_default();
-            from = until;
-            // The Messages API refuses text that is blank.
-            let text = (!text.trim().is_empty()).then_some(Piece::Text(text));
-            pieces.extend(text.into_iter().chain(media.map(Piece::Media)));
-        }
-        pieces
+        pieces(&self.text, &self.media)
     }
 
     /// Puts `text` before the byte `at`.

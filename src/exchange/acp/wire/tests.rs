@@ -22,7 +22,11 @@ fn requests_have_the_protocols_shape() {
         json!({"sessionId": "s", "cwd": "/run", "mcpServers": []})
     );
     assert_eq!(
-        verbatim_prompt("s", "Go on."),
+        verbatim_prompt("s", "Go on.", Some(r#"{"type":"object"}"#))["_meta"],
+        json!({"verbatim": true, "outputSchema": {"type": "object"}})
+    );
+    assert_eq!(
+        verbatim_prompt("s", "Go on.", None),
         json!({"sessionId": "s", "prompt": [{"type": "text", "text": "Go on."}], "_meta": {"verbatim": true}})
     );
     assert_eq!(session_close("s"), json!({"sessionId": "s"}));
