@@ -11,7 +11,8 @@
  *
  *     node .ci/release.mjs check [v1.2.3]            what disagrees, if anything
  *     node .ci/release.mjs bootstrap                 makes the packages that the registry has not; `--dry-run` publishes nothing
- *     node .ci/release.mjs publish <addons> [v1.2.3] from a folder of `.node` files; `--dry-run` publishes nothing
+ *     node .ci/release.mjs publish <addons> [v1.2.3] from a folder of `.node` files; `--dry-run` publishes nothing, `--no-provenance` is for a
+ *                                                    rehearsal
  */
 import { execFileSync, spawnSync } from "node:child_process";
 import {
@@ -162,21 +163,23 @@ function isPublished(folder) {
 
 /**
  * @param {{ main: string, platforms: string[] }} release
- * @param {boolean} dryRun
+ * @param {{ dryRun: boolean, provenance: boolean }} options
  */
-function publish({ main, platforms }, dryRun) {
+function publish({ main, platforms }, { dryRun, provenance }) {
   const all = [...platforms, main];
+  // A release that broke off is taken up again: npm refuses a version that is there, even in a dry run (11.19).
+  const wanted = all.filter((folder) => !isPublished(folder));
   /** @type {(folder: string, ...more: string[]) => void} */
   const send = (folder, ...more) => {
     run(npm(["publish", "--access", "public", "--ignore-scripts", ...more], process.env), folder);
   };
   // All of them first without publishing: what npm would refuse of one, it refuses before there is another.
-  for (const folder of all) send(folder, "--dry-run");
+  for (const folder of wanted) send(folder, "--dry-run");
   if (dryRun) return;
   for (const folder of all) {
     const { name, version } = manifestOf(folder);
-    if (isPublished(folder)) console.log(`${name}@${version} is there already`);
-    else send(folder, "--provenance");
+    if (!wanted.includes(folder)) console.log(`${name}@${version} is there already`);
+    else send(folder, ...(provenance ? ["--provenance"] : []));
   }
 }
 
@@ -241,7 +244,8 @@ function checkNpm() {
 
 await runMain(import.meta.url, async () => {
   const dryRun = process.argv.includes("--dry-run");
-  const words = process.argv.slice(2).filter((word) => word !== "--dry-run");
+  const provenance = !process.argv.includes("--no-provenance");
+  const words = process.argv.slice(2).filter((word) => !["--dry-run", "--no-provenance"].includes(word));
   const [command, ...rest] = words;
   const tag = rest.find((word) => /^v\d/.test(word));
   if (command === "bootstrap") return bootstrap(dryRun);
@@ -255,5 +259,5 @@ await runMain(import.meta.url, async () => {
   const out = mkdtempSync(join(tmpdir(), "dfp-release-"));
   mkdirSync(out, { recursive: true });
   const release = layOut({ addons, out, repository: process.env.GITHUB_REPOSITORY });
-  publish(release, dryRun);
+  publish(release, { dryRun, provenance });
 });
