@@ -23,7 +23,14 @@ const NOT_THERE = [
   "Cannot find module 'deep-factor-providers-linux-x64-gnu'",
   "Cannot find module 'deep-factor-providers-wasm32-wasi'",
 ];
-const LINUX = { platform: "linux", arch: "x64", libc: "gnu", glibc: "2.36", installed: [] as string[] } as const;
+const LINUX = {
+  platform: "linux",
+  arch: "x64",
+  libc: "gnu",
+  glibc: "2.36",
+  installed: [] as string[],
+  version: "1.2.3",
+} as const;
 const REINSTALL = "remove node_modules and install again on this machine";
 
 describe("explainLoad", () => {
@@ -35,7 +42,8 @@ describe("explainLoad", () => {
       "MODULE_NOT_FOUND",
       "the native addon for this machine (linux x64, glibc 2.36), deep-factor-providers-linux-x64-gnu, is not installed: it is " +
         'an optional dependency, left out by "--omit=optional" or "--no-optional", or by a lock file made on another machine. ' +
-        'Run "npm install --include=optional"; if that does not help, remove node_modules and the lock file and install again.',
+        'Run "npm install --include=optional deep-factor-providers@1.2.3", which writes the lock file anew; with another package ' +
+        "manager, remove node_modules and the lock file and install again.",
     ],
     [
       "node_modules of a Mac in a container",
@@ -69,7 +77,14 @@ describe("explainLoad", () => {
     [
       "another processor's",
       failure("dlopen(/app/x.node, 0x0001): tried: '/app/x.node' (mach-o file, but is an incompatible architecture)"),
-      { platform: "darwin", arch: "arm64", libc: undefined, glibc: undefined, installed: ["darwin-arm64"] },
+      {
+        platform: "darwin",
+        arch: "arm64",
+        libc: undefined,
+        glibc: undefined,
+        installed: ["darwin-arm64"],
+        version: "1.2.3",
+      },
       "ERR_DLOPEN_FAILED",
       "the native addon of deep-factor-providers that is installed was built for another machine than this one (darwin arm64): " +
         `${REINSTALL}.`,
@@ -77,7 +92,7 @@ describe("explainLoad", () => {
     [
       "an unsupported machine",
       failure("Unsupported OS: freebsd, architecture: x64"),
-      { platform: "freebsd", arch: "x64", libc: undefined, glibc: undefined, installed: [] },
+      { platform: "freebsd", arch: "x64", libc: undefined, glibc: undefined, installed: [], version: "1.2.3" },
       "MODULE_NOT_FOUND",
       "deep-factor-providers has no native addon for this machine (freebsd x64): it is built for Linux (glibc or musl), macOS " +
         "and Windows, each on x64 and arm64.",
@@ -112,7 +127,14 @@ describe("explainLoad", () => {
         "dlopen(/app/x y.node, 0x0001): tried: '/app/x y.node' (code signature in <C444527A> '/app/x y.node' not valid for use in process: " +
           "library load disallowed by system policy)",
       ),
-      { platform: "darwin", arch: "arm64", libc: undefined, glibc: undefined, installed: ["darwin-arm64"] },
+      {
+        platform: "darwin",
+        arch: "arm64",
+        libc: undefined,
+        glibc: undefined,
+        installed: ["darwin-arm64"],
+        version: "1.2.3",
+      },
       "ERR_DLOPEN_FAILED",
       "macOS keeps the native addon of deep-factor-providers in quarantine, as it does with files that a browser or an archive has brought " +
         "(darwin arm64): run \"xattr -d com.apple.quarantine '/app/x y.node'\".",

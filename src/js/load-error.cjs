@@ -10,6 +10,7 @@
  * @property {"gnu" | "musl" | undefined} libc on Linux
  * @property {string | undefined} glibc its version, for example "2.31"
  * @property {readonly string[]} installed the platform packages of this package that can be found
+ * @property {string} version of this package
  */
 
 const NAME = "deep-factor-providers";
@@ -141,8 +142,8 @@ function explainLoad(error, machine) {
     ? `${NAME}-${other} is there instead, so node_modules was installed for another machine: ${REINSTALL}, or let your ` +
       "package manager install for both."
     : 'it is an optional dependency, left out by "--omit=optional" or "--no-optional", or by a lock file made on another ' +
-      'machine. Run "npm install --include=optional"; if that does not help, remove node_modules and the lock file and ' +
-      "install again.";
+      `machine. Run "npm install --include=optional ${NAME}@${machine.version}", which writes the lock file anew; with another ` +
+      "package manager, remove node_modules and the lock file and install again.";
   return failed(
     "MODULE_NOT_FOUND",
     `the native addon for this machine (${here}), ${NAME}-${needed}, is not installed: ${why}`,

@@ -43,7 +43,9 @@ function thisMachine(platforms) {
       return false;
     }
   });
-  return { platform, arch, libc: platform === "linux" ? (glibc ? "gnu" : "musl") : undefined, glibc, installed };
+  const { version } = require("../../package.json");
+  const libc = platform === "linux" ? (glibc ? "gnu" : "musl") : undefined;
+  return { platform, arch, libc, glibc, installed, version };
 }
 
 /**
