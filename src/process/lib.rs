@@ -25,6 +25,8 @@
 //! ([`Spec::guarded`]); without it, the children see the end of their stdin, and what does not heed that lives on. On Windows a run is
 //! a job object that ends with its host (`windows.rs`).
 
+#[cfg(any(windows, test))]
+mod access_list;
 pub mod activity;
 mod env;
 mod fault;
@@ -55,6 +57,8 @@ mod tree;
 #[cfg(unix)]
 mod watchdog;
 
+#[cfg(windows)]
+pub use access_list::user_sid;
 pub use env::{EnvPlan, OWNER_VARIABLE, RUN_VARIABLE, Vars, next_run_id, variable};
 pub use fault::{StartError, TooLong};
 #[cfg(windows)]

@@ -233,21 +233,29 @@ mod sys {
     }
 }
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 mod sys {
     use std::fs::Metadata;
     use std::path::Path;
 
-    pub(super) fn folder_refusal(_: &Path) -> Option<String> {
-        None
+    use crate::access_list::{Part, refusal};
+
+    /// Returns the reason for which what lies in `folder` may be another user's.
+    pub(super) fn folder_refusal(folder: &Path) -> Option<String> {
+        folder.ancestors().enumerate().find_map(|(above, folder)| {
+            let part = if above > 0 { Part::Above } else { Part::Folder };
+            refusal(folder, part)
+        })
     }
 
-    pub(super) fn owner_refusal(_: &Path, _: &Metadata) -> Option<String> {
-        None
+    /// Returns the reason if `path` belongs neither to the user nor to the system.
+    pub(super) fn owner_refusal(path: &Path, _: &Metadata) -> Option<String> {
+        refusal(path, Part::Link)
     }
 
-    pub(super) fn write_refusal(_: &Path, _: &Metadata) -> Option<String> {
-        None
+    /// Returns the reason if others than the user and the system can write to `path`.
+    pub(super) fn write_refusal(path: &Path, _: &Metadata) -> Option<String> {
+        refusal(path, Part::File)
     }
 }
 

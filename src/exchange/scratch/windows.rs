@@ -10,20 +10,16 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::windows::ffi::OsStrExt;
 use std::os::windows::fs::OpenOptionsExt;
-use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use windows_sys::Win32::Foundation::LocalFree;
 use windows_sys::Win32::Security::Authorization::{
-    ConvertSidToStringSidW, ConvertStringSecurityDescriptorToSecurityDescriptorW, SDDL_REVISION_1,
+    ConvertStringSecurityDescriptorToSecurityDescriptorW, SDDL_REVISION_1,
 };
-use windows_sys::Win32::Security::{
-    GetTokenInformation, PSECURITY_DESCRIPTOR, SECURITY_ATTRIBUTES, TOKEN_QUERY, TOKEN_USER, TokenUser,
-};
+use windows_sys::Win32::Security::{PSECURITY_DESCRIPTOR, SECURITY_ATTRIBUTES};
 use windows_sys::Win32::Storage::FileSystem::{CreateDirectoryW, FILE_FLAG_DELETE_ON_CLOSE};
-use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken};
 
 /// The beginning of the names of private folders; the host's name follows.
 const FOLDER: &str = "deep-factor-";
@@ -141,7 +137,7 @@ fn digits() -> io::Result<String> {
 /// may be one that others can read. Fails if anything of this name exists.
 fn create_private(path: &Path) -> io::Result<()> {
     // Protected from the access list of the folder above; full access for the user, for folders and files in it, too.
-    let list = wide(format!("D:P(A;OICI;FA;;;{})", user()?).as_ref());
+    let list = wide(format!("D:P(A;OICI;FA;;;{})", dfp_process::user_sid()?).as_ref());
     let name = wide(path.as_os_str());
     let mut descriptor: PSECURITY_DESCRIPTOR = std::ptr::null_mut();
     #[expect(unsafe_code, reason = "the standard library makes no access lists")]
@@ -169,37 +165,6 @@ fn create_private(path: &Path) -> io::Result<()> {
         };
         LocalFree(descriptor);
         outcome
-    }
-}
-
-/// The security identifier of the user whose process this is, as access lists write it.
-fn user() -> io::Result<String> {
-    // Room for the structure and the longest identifier after it (68 bytes), aligned like the structure.
-    let mut room = [0_u64; 16];
-    let mut length = 0;
-    #[expect(unsafe_code, reason = "the standard library knows no users")]
-    // SAFETY: the token's handle is ours alone; the structure, and the identifier it points to, lie in `room`, as long as its length says;
-    // the text that is made ends with a zero and is freed once.
-    unsafe {
-        let mut token = std::ptr::null_mut();
-        if OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &raw mut token) == 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let token = OwnedHandle::from_raw_handle(token);
-        let bytes = u32::try_from(size_of_val(&room)).unwrap_or_default();
-        let at = room.as_mut_ptr();
-        if GetTokenInformation(token.as_raw_handle(), TokenUser, at.cast(), bytes, &raw mut length) == 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let sid = (*at.cast::<TOKEN_USER>()).User.Sid;
-        let mut text = std::ptr::null_mut();
-        if ConvertSidToStringSidW(sid, &raw mut text) == 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let count = (0..).take_while(|&at| *text.add(at) != 0).count();
-        let name = String::from_utf16_lossy(std::slice::from_raw_parts(text, count));
-        LocalFree(text.cast());
-        Ok(name)
     }
 }
 
