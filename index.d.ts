@@ -170,6 +170,17 @@ export interface InvokeOptions<TSchema extends OutputSchema | undefined = Output
    * `webSearch`.
    */
   readonly webSearch?: boolean | undefined;
+  /**
+   * How the API serves the answer, later and cheaper or sooner and dearer: codex and OpenAI-compatible APIs. The answer's own is
+   * `response_metadata.service_tier`, where the server tells it. A tier that is not served is told by a `warning` `UNSUPPORTED_OPTION`. Default:
+   * the provider's `serviceTier`.
+   */
+  readonly serviceTier?: string | undefined;
+  /**
+   * Whether the model answers in its fast mode, which costs more: claude, models that have one (2.1.332: opus, fable). Where the CLI leaves
+   * it out, as it does silently for the others, a `warning` `UNSUPPORTED_OPTION` says so. Default: the provider's `speed`.
+   */
+  readonly speed?: "fast" | "standard" | undefined;
   /** What becomes of a choice that can't be had. Default: the provider's `onUnsupported`. */
   readonly onUnsupported?: OnUnsupported | undefined;
   /**
@@ -438,6 +449,10 @@ export interface ProviderResponseMetadata {
   usage_estimated?: true;
   /** Share of the input that was read from the API's prompt cache, 0 to 1; left out where the provider does not tell. */
   cache_hit_share?: number;
+  /** The service tier of the answer, where its API tells it; claude's where it is not the usual one. */
+  service_tier?: string;
+  /** The speed of the answer, as claude's API tells it, where the fast mode was on. */
+  speed?: string;
   /** claude live, from 2.1.330 on, where less than half of what was cached was found: the CLI's own words about it, in one line. */
   cache_miss?: string;
   /** Output of the CLI that was no event. */
@@ -669,6 +684,10 @@ export interface CliProviderOptions {
   temperature?: number | undefined;
   /** Whether the model may search the web, where a call does not say; claude and codex. See {@link InvokeOptions.webSearch}. Default: `false`. */
   webSearch?: boolean | undefined;
+  /** How the API serves answers, where a call does not say; codex and APIs. See {@link InvokeOptions.serviceTier}. Default: the API's own. */
+  serviceTier?: string | undefined;
+  /** Whether the model answers in its fast mode, where a call does not say; claude. See {@link InvokeOptions.speed}. Default: `"standard"`. */
+  speed?: "fast" | "standard" | undefined;
   /**
    * How the bound tools are offered; claude and copilot, live. `search: true`: the model is told their names alone, and fetches those that it
    * needs with the CLI's own search; their calls come natively. For catalogues of hundreds of tools: 500 take 12 KB of a request instead of 150.
@@ -1414,6 +1433,10 @@ export interface ProviderReply {
   permissionDenials?: PermissionDenial[];
   /** claude live, from 2.1.330 on, where less than half of what was cached was found: the CLI's own words about it, in one line. */
   cacheMiss?: string;
+  /** The service tier of the answer, where its API tells it; claude's where it is not the usual one. */
+  serviceTier?: string;
+  /** The speed of the answer, as claude's API tells it, where the fast mode was on. */
+  speed?: string;
   /** Output that was no event. */
   diagnostics?: string[];
   /** Only from a {@link FallbackProvider}: who gave it, and why others did not. */
@@ -2142,6 +2165,10 @@ export interface AgentOptions {
   readonly temperature?: number | undefined;
   /** Whether its model may search the web by itself: no permission is asked for a search, and no limit counts it. */
   readonly webSearch?: boolean | undefined;
+  /** How the API serves its answers. */
+  readonly serviceTier?: string | undefined;
+  /** Whether its model answers in the fast mode. */
+  readonly speed?: "fast" | "standard" | undefined;
   /** What becomes of choices that can't be had. */
   readonly onUnsupported?: OnUnsupported | undefined;
 }
@@ -3047,7 +3074,11 @@ export interface OpenAiCompatibleProviderOptions {
   reasoning?: ReasoningOptions | "off" | undefined;
   /** Refused, or left out with a warning by `onUnsupported: "warn"`: an API has no search of its own. */
   webSearch?: boolean | undefined;
-  /** An API has all choices but `webSearch`. */
+  /** Sent as `service_tier`. */
+  serviceTier?: string | undefined;
+  /** Refused likewise: an API has no such field. */
+  speed?: "fast" | "standard" | undefined;
+  /** An API has all choices but `webSearch` and `speed`. */
   onUnsupported?: OnUnsupported | undefined;
   /**
    * The field of the model's messages in which the server takes back what the model has thought, where it takes that at all:

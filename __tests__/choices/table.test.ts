@@ -57,6 +57,8 @@ const CHOICES = {
   stop: { stop: ["STOP-HERE"] },
   temperature: { temperature: 0.125 },
   toolChoice: { toolChoice: "any" },
+  serviceTier: { serviceTier: "flex" },
+  speed: { speed: "fast" },
   webSearch: { webSearch: true },
 } satisfies Record<string, InvokeOptions>;
 type Option = keyof typeof CHOICES;
@@ -117,7 +119,7 @@ describe.each(Object.entries(COLUMNS))("%s", (column, create) => {
       `option "${option}" is not supported by ${column === "your own CLI" ? OWN.providerId : column.split(" ")[0]}`,
     );
     expect(error.message).toContain(
-      option === "webSearch" ? "those that can: claude, codex" : "an OpenAI-compatible API",
+      option === "webSearch" || option === "speed" ? "those that can: claude" : "an OpenAI-compatible API",
     );
     const warned = await model.invoke(["go"], { ...CHOICES[option], onUnsupported: "warn" }).catch((error) => error);
     expect(warned.code).toBe("CLI_NOT_FOUND");
@@ -135,6 +137,8 @@ const SEEN: Record<Option, (request: { path: string; body: unknown }) => boolean
   stop: ({ body }) => JSON.stringify(body).includes('["STOP-HERE"]'),
   temperature: ({ body }) => /"temperature":0.125[,}]/.test(JSON.stringify(body)),
   toolChoice: ({ body }) => /"tool_choice":("required"|{"type":"any"})/.test(JSON.stringify(body)),
+  serviceTier: ({ body }) => JSON.stringify(body).includes('"service_tier":"flex"'),
+  speed: ({ body }) => JSON.stringify(body).includes('"speed":"fast"'),
   webSearch: ({ body }) => /"(name":"WebSearch|type":"web_search)"/.test(JSON.stringify(body)),
 };
 

@@ -28,7 +28,6 @@ describe("what can't be had", () => {
     ["chat", { modalities: ["text", "audio"] }, "modalities"],
     ["chat", { functions: [] }, "functions"],
     ["chat", { verbosity: "low" }, "verbosity"],
-    ["chat", { service_tier: "flex" }, "service_tier"],
     ["chat", { tools: [{ type: "custom", custom: { name: "x" } }] }, "tools[0]"],
     ["messages", { top_k: 5 }, "top_k"],
     ["messages", { top_p: 0.5 }, "top_p"],

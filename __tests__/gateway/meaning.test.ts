@@ -28,6 +28,29 @@ describe("sampling", () => {
   });
 });
 
+describe("service tier and speed", () => {
+  it.each([
+    ["chat", { service_tier: "flex" }, "service_tier", { service_tier: "flex" }],
+    ["responses", { service_tier: "flex" }, "service_tier", { service_tier: "flex" }],
+    ["messages", { speed: "fast" }, "speed", undefined],
+  ] as const)("of %s go over to who has them, and are refused by name of others", async (face, more, param, sent) => {
+    const { path, ask: request } = FACES[face];
+    const { ask, api } = await serveApi([{ text: "a" }]);
+    const answer = await ask(path, { ...request, ...more });
+    if (sent === undefined) expect([answer.status, answer.json.error.param]).toEqual([400, param]);
+    else expect([answer.status, api.requests[0]?.body]).toEqual([200, expect.objectContaining(sent)]);
+    const { ask: askOther } = await serveMissing({}, createQwenCliProvider);
+    const refused = await askOther(path, { ...request, ...more });
+    expect([refused.status, refused.json.error.code ?? refused.json.error.type, refused.json.error.param]).toEqual([
+      400,
+      "unsupported_parameter",
+      param,
+    ]);
+    const lenient = await askOther(path, { ...request, ...more }, { "x-dfp-lenient": "true" });
+    expect([lenient.json.error.code, lenient.headers.get("x-dfp-ignored")]).toEqual(["provider_not_installed", param]);
+  });
+});
+
 describe("the effort none", () => {
   it.each([
     ["chat", { reasoning_effort: "none" }, "reasoning_effort"],

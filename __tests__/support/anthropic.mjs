@@ -13,7 +13,8 @@ import { split, startScripted, tokens } from "./scripted.mjs";
  * A content block of an answer, in the API's own words: `text`, `thinking`, `tool_use`, or any other kind, sent as it is.
  * @typedef {{ type: string, [key: string]: unknown }} Block
  */
-/** @typedef {{ input_tokens?: number, output_tokens?: number, cache_read_input_tokens?: number, cache_creation_input_tokens?: number }} Usage */
+/** @typedef {{ input_tokens?: number, output_tokens?: number, cache_read_input_tokens?: number, cache_creation_input_tokens?: number,
+ *   speed?: string, service_tier?: string }} Usage */
 /**
  * `stopReason` is `tool_use` by default if there is such a block, else `end_turn`.
  * @typedef {object} Words

@@ -28,6 +28,7 @@ import { split, startScripted, tokens } from "./scripted.mjs";
  * @property {string} [refusal] Chat Completions only
  * @property {string | null} [stopReason]
  * @property {Usage | null} [usage] default: 4 bytes of the request or of the answer a token; `null` leaves it out
+ * @property {string} [serviceTier] the tier that the answer names (Chat Completions only)
  * @property {boolean} [done] whether a stream of Chat Completions ends with `[DONE]`; default `true`
  * @property {{ code: string, message: string }} [failed] the stream says that the answer failed (Responses only)
  * @property {Item[]} [output] the items of the answer, instead of `text` and `calls` (Responses only)
@@ -221,7 +222,12 @@ function toItem(item, number, index) {
 /** @type {(answer: Answer, request: RecordedRequest, number: number) => { body: unknown, frames: Frame[] }} */
 function toCompletion(answer, request, number) {
   const { text, chunks, calls, usage } = facts(answer, request, number);
-  const head = { id: `chatcmpl-${number}`, created: 1_790_000_000, model: request.body.model };
+  const head = {
+    id: `chatcmpl-${number}`,
+    created: 1_790_000_000,
+    model: request.body.model,
+    ...(answer.serviceTier !== undefined && { service_tier: answer.serviceTier }),
+  };
   const finish_reason =
     answer.stopReason === undefined ? (calls.length > 0 ? "tool_calls" : "stop") : answer.stopReason;
   const counted = usage && {

@@ -393,8 +393,11 @@ export const chosen = () => [
     .invoke([], choices),
   runAgent({ provider, prompt: "go", model: "opus", reasoning: { effort: "low" }, temperature: 0.5, stop: ["END"] }),
   runAgent({ provider, prompt: "go", webSearch: true, reasoning: "off" }),
-  provider.invoke(["hi"], { webSearch: false }),
+  provider.invoke(["hi"], { webSearch: false, serviceTier: "flex", speed: "fast" }),
+  runAgent({ provider, prompt: "go", serviceTier: "a word of the server's own", speed: "standard" }),
 ];
+// @ts-expect-error "fast" or "standard"
+export const hasty = () => provider.invoke([], { speed: true });
 // @ts-expect-error true or false
 export const searching = () => provider.invoke([], { webSearch: "live" });
 export const catalogue = () => native.createClaudeCliProvider({ tools: { search: true }, webSearch: true });

@@ -6,7 +6,17 @@
  */
 
 /** What the calls of an agent may choose: a tool that has to be called would be called for ever. */
-const AGENT_CHOICES = ["model", "reasoning", "maxOutputTokens", "stop", "temperature", "webSearch", "onUnsupported"];
+const AGENT_CHOICES = [
+  "model",
+  "reasoning",
+  "maxOutputTokens",
+  "stop",
+  "temperature",
+  "serviceTier",
+  "speed",
+  "webSearch",
+  "onUnsupported",
+];
 
 /** What one call may choose. */
 const CALL_CHOICES = [...AGENT_CHOICES, "toolChoice"];

@@ -282,6 +282,8 @@ function replyFields(reply, provider) {
         tool_use_id: toolUseId,
         tool_input: toolInput,
       })),
+      service_tier: reply.serviceTier,
+      speed: reply.speed,
       usage_estimated: usage.estimated,
       cache_hit_share: usage.cacheHitShare,
       cache_miss: reply.cacheMiss,

@@ -284,6 +284,12 @@ pub struct Outcome {
     pub structured: Option<Value>,
     /// The calls that the CLI did not permit.
     pub permission_denials: Vec<PermissionDenial>,
+    /// The service tier of the answer, as its API names it.
+    pub service_tier: Option<String>,
+    /// The speed of the answer, as its API names it (claude in its fast mode).
+    pub speed: Option<String>,
+    /// The CLI's words for its fast mode (claude: "on", "off", "cooldown"), with the reason if it is not on.
+    pub fast_mode: Option<String>,
     /// The CLI's own words about the prompt cache (claude 2.1.330 and later, in a session), if this answer found much less in it than there was.
     pub cache_miss: Option<String>,
 }
@@ -452,6 +458,15 @@ pub struct Reply {
     /// The calls that the CLI did not permit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub permission_denials: Vec<PermissionDenial>,
+    /// The service tier of the answer, as its API names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<String>,
+    /// The speed of the answer, as its API names it, where it is not the usual one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed: Option<String>,
+    /// The CLI's words for its fast mode; only for the check of a choice.
+    #[serde(skip)]
+    pub fast_mode: Option<String>,
     /// The CLI's own words about the prompt cache, if this answer found much less in it than there was: for people, and no decision
     /// depends on them.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -113,6 +113,10 @@ pub enum Feature {
     Stop,
     /// The sampling temperature.
     Temperature,
+    /// The choice of how an API serves the answer: later and cheaper, or sooner.
+    ServiceTier,
+    /// The fast mode of a model.
+    Speed,
     /// Searching the web with the CLI's own tool, beside the caller's tools.
     WebSearch,
     /// A search among the caller's tools, of which the model is told the names alone.
@@ -125,7 +129,7 @@ pub enum Feature {
 
 impl Feature {
     /// All features, in the table's order.
-    pub const ALL: [Feature; 16] = [
+    pub const ALL: [Feature; 18] = [
         Feature::StructuredOutput,
         Feature::Images,
         Feature::Documents,
@@ -138,6 +142,8 @@ impl Feature {
         Feature::MaxOutputTokens,
         Feature::Stop,
         Feature::Temperature,
+        Feature::ServiceTier,
+        Feature::Speed,
         Feature::WebSearch,
         Feature::ToolSearch,
         Feature::QuotaWait,
@@ -159,6 +165,8 @@ impl Feature {
             Feature::MaxOutputTokens => "output limit",
             Feature::Stop => "stop sequences",
             Feature::Temperature => "temperature",
+            Feature::ServiceTier => "service tier",
+            Feature::Speed => "fast mode",
             Feature::WebSearch => "web search",
             Feature::ToolSearch => "search for tools",
             Feature::QuotaWait => "waiting for a quota",
@@ -178,6 +186,8 @@ impl Feature {
             Feature::MaxOutputTokens => Some("maxOutputTokens"),
             Feature::Stop => Some("stop"),
             Feature::Temperature => Some("temperature"),
+            Feature::ServiceTier => Some("serviceTier"),
+            Feature::Speed => Some("speed"),
             Feature::WebSearch => Some("webSearch"),
             Feature::ToolSearch => Some("tools.search"),
             Feature::QuotaWait => Some("quota.wait"),
@@ -205,6 +215,8 @@ pub struct Capabilities {
     pub max_output_tokens: Capability,
     pub stop: Capability,
     pub temperature: Capability,
+    pub service_tier: Capability,
+    pub speed: Capability,
     pub web_search: Capability,
     pub tool_search: Capability,
     pub quota_wait: Capability,
@@ -227,6 +239,8 @@ impl Capabilities {
         max_output_tokens: UNSUPPORTED,
         stop: UNSUPPORTED,
         temperature: UNSUPPORTED,
+        service_tier: UNSUPPORTED,
+        speed: UNSUPPORTED,
         web_search: UNSUPPORTED,
         tool_search: UNSUPPORTED,
         quota_wait: EMULATED,
@@ -248,6 +262,8 @@ impl Capabilities {
             Feature::MaxOutputTokens => self.max_output_tokens,
             Feature::Stop => self.stop,
             Feature::Temperature => self.temperature,
+            Feature::ServiceTier => self.service_tier,
+            Feature::Speed => self.speed,
             Feature::WebSearch => self.web_search,
             Feature::ToolSearch => self.tool_search,
             Feature::QuotaWait => self.quota_wait,

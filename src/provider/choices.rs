@@ -25,6 +25,13 @@ pub const STOP: OptionSpec = option("stop", Kind::NonEmptyTexts);
 pub const TEMPERATURE: OptionSpec = option("temperature", Kind::Between(0, 2));
 /// `webSearch`: whether the model may search the web with the CLI's own tool for it.
 pub const WEB_SEARCH: OptionSpec = option("webSearch", Kind::Flag);
+/// `serviceTier`: how an API serves the answer, in its own word: OpenAI's are "auto", "default", "flex", "priority".
+pub const SERVICE_TIER: OptionSpec = option("serviceTier", Kind::Word);
+/// `speed`: whether the model answers in its fast mode.
+pub const SPEED: OptionSpec = option("speed", Kind::OneOf(&[FAST, STANDARD]));
+/// The value of [`SPEED`] for the fast mode.
+pub const FAST: &str = "fast";
+const STANDARD: &str = "standard";
 /// `tools`: how the caller's tools are offered. It is a provider's option only: a call of LangChain has another one of that name.
 pub const TOOLS: OptionSpec = option("tools", Kind::Fields(&[option("search", Kind::Flag)]));
 /// `onUnsupported`: the treatment of choices that the provider can't serve.
@@ -39,11 +46,13 @@ pub const EXTRA_BODY: OptionSpec = option("extraBody", Kind::Object);
 const WORDS: &[&str] = &["auto", "none", "any"];
 
 /// The options that both a provider and a call take, beside the model.
-pub const COMMON: [OptionSpec; 6] = [
+pub const COMMON: [OptionSpec; 8] = [
     REASONING,
     MAX_OUTPUT_TOKENS,
     STOP,
     TEMPERATURE,
+    SERVICE_TIER,
+    SPEED,
     WEB_SEARCH,
     ON_UNSUPPORTED,
 ];
@@ -96,6 +105,10 @@ pub struct Choices {
     pub stop: Option<Vec<String>>,
     /// `temperature`, as it was written.
     pub temperature: Option<Number>,
+    /// `serviceTier`.
+    pub service_tier: Option<String>,
+    /// `speed`: true for "fast"; `Some(false)` is a call's refusal of its provider's own choice.
+    pub fast: Option<bool>,
     /// `webSearch`; `Some(false)` is a call's refusal of its provider's own choice.
     pub web_search: Option<bool>,
     /// `tools.search`, if it is on.
@@ -121,6 +134,8 @@ impl Choices {
                 Some(Value::Number(number)) => Some(number.clone()),
                 _ => None,
             },
+            service_tier: text(map, SERVICE_TIER.name),
+            fast: text(map, SPEED.name).map(|speed| speed == FAST),
             web_search: map.get(WEB_SEARCH.name).and_then(Value::as_bool),
             tool_search: map
                 .get(TOOLS.name)
@@ -143,6 +158,8 @@ impl Choices {
             max_output_tokens: self.max_output_tokens.or(others.max_output_tokens),
             stop: self.stop.or_else(|| others.stop.clone()),
             temperature: self.temperature.or_else(|| others.temperature.clone()),
+            service_tier: self.service_tier.or_else(|| others.service_tier.clone()),
+            fast: self.fast.or(others.fast),
             web_search: self.web_search.or(others.web_search),
             tool_search: self.tool_search.or(others.tool_search),
         }
@@ -156,6 +173,11 @@ impl Choices {
     /// Returns whether the model is not to reason; `off_effort` is as in [`Choices::read`].
     pub fn is_reasoning_off(&self, off_effort: Option<&str>) -> bool {
         self.reasoning_off || off_effort.is_some_and(|off| self.effort.as_deref() == Some(off))
+    }
+
+    /// Returns whether the model is to answer in its fast mode.
+    pub fn is_fast(&self) -> bool {
+        self.fast == Some(true)
     }
 
     /// Returns whether the model may search the web.
@@ -177,6 +199,8 @@ impl Choices {
             (Feature::MaxOutputTokens, self.max_output_tokens.is_some()),
             (Feature::Stop, self.stop().is_some()),
             (Feature::Temperature, self.temperature.is_some()),
+            (Feature::ServiceTier, self.service_tier.is_some()),
+            (Feature::Speed, self.is_fast()),
             (Feature::WebSearch, self.searches_web()),
             (Feature::ToolSearch, self.searches_tools()),
         ];
@@ -194,6 +218,8 @@ impl Choices {
             Feature::MaxOutputTokens => self.max_output_tokens = None,
             Feature::Stop => self.stop = None,
             Feature::Temperature => self.temperature = None,
+            Feature::ServiceTier => self.service_tier = None,
+            Feature::Speed => self.fast = None,
             Feature::WebSearch => self.web_search = None,
             Feature::ToolSearch => self.tool_search = None,
             _ => {}

@@ -385,6 +385,8 @@ impl CommandContext<'_> {
             When::MaxOutputTokens => options.choices.max_output_tokens.is_some(),
             When::Effort => options.choices.effort.is_some(),
             When::ReasoningOff => options.choices.reasoning_off,
+            When::ServiceTier => options.choices.service_tier.is_some(),
+            When::Fast => options.choices.is_fast(),
             When::Stop => options.choices.stop().is_some(),
             When::WebSearch => options.choices.searches_web(),
             When::NoWebSearch => !options.choices.searches_web(),
@@ -392,7 +394,13 @@ impl CommandContext<'_> {
             When::NoToolSearch => !self.holds(When::ToolSearch),
             When::CacheTtl(ttl) => options.cache_ttl == Some(ttl),
             When::Settings => {
-                let choices = [When::MaxOutputTokens, When::Effort, When::ReasoningOff, When::Stop];
+                let choices = [
+                    When::MaxOutputTokens,
+                    When::Effort,
+                    When::ReasoningOff,
+                    When::Fast,
+                    When::Stop,
+                ];
                 !options.spec_form()
                     || !options.env.is_empty()
                     || options.auth == Auth::Subscription
@@ -424,6 +432,10 @@ fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str,
             Word::EffortSetting(key) => {
                 let effort = options.choices.effort.as_deref().unwrap_or_default();
                 text(&format!("{key}=\"{effort}\""))
+            }
+            Word::ServiceTierSetting(key) => {
+                let tier = options.choices.service_tier.as_deref().unwrap_or_default();
+                text(&format!("{key}=\"{tier}\""))
             }
             Word::SystemPrompt => text(&system_prompt(provider, options)),
             Word::BridgeUrlSetting(key) => {

@@ -115,6 +115,10 @@ pub enum When {
     Effort,
     /// The model is not to reason.
     ReasoningOff,
+    /// A service tier is chosen.
+    ServiceTier,
+    /// The model is to answer in its fast mode.
+    Fast,
     /// Settings of ours are to win over the user's: always but in SPEC-01's own form, where only a choice of the caller's needs them.
     Settings,
     /// Texts end the answer.
@@ -147,6 +151,8 @@ pub enum Word {
     Effort,
     /// `key="effort"`: a setting in TOML whose value is the reasoning effort.
     EffortSetting(&'static str),
+    /// `key="tier"`: a setting in TOML whose value is the service tier.
+    ServiceTierSetting(&'static str),
     /// The provider's constant system prompt, or that of runs with callbacks.
     SystemPrompt,
     /// `key="url"`: a setting in TOML whose value is the address of the run's bridge.

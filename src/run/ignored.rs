@@ -12,6 +12,10 @@ use dfp_provider::choices::Choices;
 pub(super) struct ShownChoices {
     /// `reasoning: "off"`.
     reasoning_off: bool,
+    /// `serviceTier`, if it asks for a certain one.
+    service_tier: Option<String>,
+    /// `speed: "fast"`.
+    fast: bool,
     /// The messages of warnings about options that have no effect.
     told: Vec<String>,
 }
@@ -21,6 +25,8 @@ impl ShownChoices {
     pub fn of(choices: &Choices, off_effort: Option<&str>) -> ShownChoices {
         ShownChoices {
             reasoning_off: choices.is_reasoning_off(off_effort),
+            service_tier: choices.service_tier.clone().filter(|tier| tier != "auto"),
+            fast: choices.is_fast(),
             told: Vec::new(),
         }
     }
@@ -39,12 +45,27 @@ impl ShownChoices {
         let reasoned = !reply.thinking.is_empty() || reply.usage.reasoning_tokens.is_some_and(|tokens| tokens > 0);
         let off = (self.reasoning_off && reasoned)
             .then(|| ("`reasoning: \"off\"`", "the model has reasoned all the same".to_owned()));
+        let tier = self.service_tier.as_ref().zip(reply.service_tier.as_ref());
+        let tier = tier.filter(|(asked, served)| asked != served).map(|(asked, served)| {
+            let reason = format!("\"{asked}\" was asked for, and the answer is of the tier \"{served}\"");
+            ("`serviceTier`", reason)
+        });
+        let fast = match (self.fast, reply.speed.as_deref(), reply.fast_mode.as_deref()) {
+            (false, ..) | (_, Some("fast"), _) => None,
+            (true, Some(speed), _) => Some(format!("the answer is of the speed \"{speed}\"")),
+            (true, None, Some(state)) => Some(format!(
+                "the CLI says that the fast mode is {state}: not every model and login has one"
+            )),
+            (true, None, None) => None,
+        };
+        let fast = fast.map(|reason| ("`speed: \"fast\"`", reason));
         let untold = |(option, _): &(&str, String)| !self.told.iter().any(|told| told.starts_with(option));
         let warning = |(option, reason)| Event::Warning {
             code: Code::UnsupportedOption.as_str().to_owned(),
             message: format!("{option} has no effect: {reason}"),
         };
-        off.into_iter().filter(untold).map(warning).collect()
+        let all = off.into_iter().chain(tier).chain(fast);
+        all.filter(untold).map(warning).collect()
     }
 }
 
@@ -86,6 +107,40 @@ mod tests {
             message: "`reasoning: \"off\"` has no effect: the model always reasons".to_owned(),
         });
         assert_eq!(messages(&shown, &reasoned()), [""; 0]);
+    }
+
+    #[test]
+    fn a_tier_and_a_speed_that_were_not_served_are_told() {
+        let asked = Choices {
+            service_tier: Some("flex".to_owned()),
+            fast: Some(true),
+            ..Choices::default()
+        };
+        let served = |tier: &str, speed: Option<&str>, fast_mode: &str| Reply {
+            service_tier: Some(tier.to_owned()),
+            speed: speed.map(str::to_owned),
+            fast_mode: Some(fast_mode.to_owned()),
+            ..Reply::default()
+        };
+        let shown = ShownChoices::of(&asked, None);
+        assert_eq!(messages(&shown, &served("flex", Some("fast"), "on")), [""; 0]);
+        assert_eq!(messages(&shown, &Reply::default()), [""; 0]);
+        assert_eq!(
+            messages(&shown, &served("default", None, "off (why)")),
+            [
+                "UNSUPPORTED_OPTION `serviceTier` has no effect: \"flex\" was asked for, and the answer is of the tier \"default\"",
+                "UNSUPPORTED_OPTION `speed: \"fast\"` has no effect: the CLI says that the fast mode is off (why): not every model and \
+                 login has one",
+            ]
+        );
+        assert_eq!(
+            messages(&shown, &served("flex", Some("standard"), "on")),
+            ["UNSUPPORTED_OPTION `speed: \"fast\"` has no effect: the answer is of the speed \"standard\""]
+        );
+        assert_eq!(
+            messages(&ShownChoices::default(), &served("default", None, "off")),
+            [""; 0]
+        );
     }
 
     #[test]

@@ -502,6 +502,9 @@ impl Fold {
         reply.num_turns = outcome.num_turns;
         reply.permission_denials.clone_from(&outcome.permission_denials);
         reply.cache_miss.clone_from(&outcome.cache_miss);
+        reply.service_tier.clone_from(&outcome.service_tier);
+        reply.speed.clone_from(&outcome.speed);
+        reply.fast_mode.clone_from(&outcome.fast_mode);
         if self.folded.usage.is_none() {
             self.folded.usage.clone_from(&outcome.usage);
         }

@@ -1,4 +1,4 @@
-//! The choices that a running claude takes on between its turns: effort, no reasoning, output limit, texts that end an
+//! The choices that a running claude takes on between its turns: effort, no reasoning, fast mode, output limit, texts that end an
 //! answer, the schema of an answer.
 //!
 //! In: the choices of the next turn. Out: control lines that change the process, if it has others, and whether its user line must wait
@@ -31,6 +31,8 @@ struct InForce {
     effort: Option<String>,
     /// Never so at the start: `--settings` could not be taken back.
     thinks_not: bool,
+    /// `None` is as the process was started.
+    fast: Option<bool>,
     variables: BTreeMap<&'static str, String>,
 }
 
@@ -68,6 +70,7 @@ impl Changes {
         let started = InForce {
             effort: value_of(line, "--effort"),
             thinks_not: false,
+            fast: None,
             variables: [EFFORT_LEVEL, MAX_OUTPUT_TOKENS, EXTRA_BODY]
                 .into_iter()
                 .filter_map(variable)
@@ -90,6 +93,7 @@ impl Changes {
             then.variables.insert(EFFORT_LEVEL, String::new());
         }
         then.thinks_not = wanted.reasoning_off;
+        then.fast = wanted.fast;
         if let Some(limit) = wanted.max_output_tokens {
             then.variables.insert(MAX_OUTPUT_TOKENS, limit.to_string());
         }
@@ -107,7 +111,7 @@ impl Changes {
             .collect();
         let settings = |env: Value| {
             let thinks = (then.effort.is_some() && !then.thinks_not).then_some(true);
-            json!({"effortLevel": then.effort, "alwaysThinkingEnabled": thinks, "env": env})
+            json!({"effortLevel": then.effort, "alwaysThinkingEnabled": thinks, "fastMode": then.fast, "env": env})
         };
         let mut lines = String::new();
         for env in [Value::Object(none), json!(then.variables)] {
@@ -168,6 +172,7 @@ mod tests {
         Changes::from(InForce {
             effort: effort.map(str::to_owned),
             thinks_not: false,
+            fast: None,
             variables: BTreeMap::from([(MAX_OUTPUT_TOKENS, "5000".to_owned())]),
         })
     }
@@ -192,7 +197,7 @@ mod tests {
         let there = requests(&changes.lines(&wanted("low", 700)));
         assert_eq!(
             there[1]["settings"],
-            json!({"effortLevel": "low", "alwaysThinkingEnabled": true,
+            json!({"effortLevel": "low", "alwaysThinkingEnabled": true, "fastMode": null,
                    "env": {"CLAUDE_CODE_EFFORT_LEVEL": "", "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "700"}})
         );
         assert_eq!(
@@ -204,7 +209,7 @@ mod tests {
         assert_eq!(back[0]["settings"]["env"]["CLAUDE_CODE_EFFORT_LEVEL"], Value::Null);
         assert_eq!(
             back[1]["settings"],
-            json!({"effortLevel": null, "alwaysThinkingEnabled": null, "env": {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "5000"}})
+            json!({"effortLevel": null, "alwaysThinkingEnabled": null, "fastMode": null, "env": {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "5000"}})
         );
         assert_eq!(back[2]["thinking_display"], Value::Null);
     }

@@ -240,6 +240,7 @@ impl Form for Claude {
             Changeable {
                 effort: choices.effort.clone(),
                 reasoning_off: choices.reasoning_off,
+                fast: choices.fast,
                 max_output_tokens: choices.max_output_tokens,
                 fields,
             },

@@ -143,10 +143,16 @@ impl Form for Codex {
             false => tools::CodexForm::Functions,
         };
         let own_instructions = options.system_prompt == SystemPrompt::Cli;
-        let Choices { model, effort, .. } = options.choices.clone();
+        let Choices {
+            model,
+            effort,
+            service_tier,
+            ..
+        } = options.choices.clone();
         Setup::new(system, own_instructions, model, parts.tools)
             .with_form(form)
             .with_effort(effort)
+            .with_service_tier(service_tier)
             .with_web_search(options.choices.searches_web())
             .with_output(output.native().map(|schema| schema.value().clone()))
     }

@@ -41,6 +41,7 @@ impl RecallScope<'_> {
             own_instructions,
             model: _,
             effort: _,
+            service_tier: _,
             tools,
             form,
             searches_web: _,

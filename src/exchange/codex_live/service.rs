@@ -37,6 +37,9 @@ const GONE: Answer = Err(RequestError::Gone);
 const OLDEST: (u32, u32) = (0, 150);
 /// The first version of which it is known that a resumed thread asks for the same bytes, and how the end of a response is found.
 const OLDEST_RESUMING: (u32, u32) = (0, 169);
+/// The first version that sends the tier [`FLEX`] for every model: 0.150.0 does not.
+const OLDEST_FLEX: (u32, u32) = (0, 169);
+const FLEX: &str = "flex";
 
 /// The parts with which a server is started.
 #[derive(Debug)]
@@ -71,6 +74,8 @@ pub struct CodexService {
     models: Vec<String>,
     /// The levels of reasoning that they have by themselves, as far as that is known.
     efforts: HashMap<String, String>,
+    /// Their service tiers.
+    tiers: HashMap<String, Vec<String>>,
     /// True if it has not written of a resumed thread what is needed here.
     writes_too_little: AtomicBool,
     /// The settings that it does not take.
@@ -115,6 +120,8 @@ impl CodexService {
                         Some(((*model).to_owned(), effort.to_owned()))
                     };
                     service.efforts = listed.iter().filter_map(effort).collect();
+                    let tiers = |model: &&str| ((*model).to_owned(), launch::service_tiers(&catalog, model));
+                    service.tiers = listed.iter().map(tiers).collect();
                     service.models = listed.into_iter().map(str::to_owned).collect();
                     return Ok(service);
                 }
@@ -161,6 +168,7 @@ impl CodexService {
             has_own_home: false,
             models: Vec::new(),
             efforts: HashMap::new(),
+            tiers: HashMap::new(),
             writes_too_little: AtomicBool::new(false),
             refused: Mutex::default(),
         })
@@ -226,6 +234,14 @@ impl CodexService {
     pub fn default_effort(&self, model: &str) -> Option<&str> {
         let users = self.config.effort.as_deref();
         users.or_else(|| self.efforts.get(model).map(String::as_str))
+    }
+
+    /// The service tiers that it sends to the API for `model`, beside those of no choice.
+    pub fn tiers(&self, model: &str) -> Vec<&str> {
+        let version = self.version.as_deref().and_then(numbers);
+        let flex = (version >= Some(OLDEST_FLEX)).then_some(FLEX);
+        let own = self.tiers.get(model).into_iter().flatten().map(String::as_str);
+        own.chain(flex).collect()
     }
 
     /// The models in its catalog.

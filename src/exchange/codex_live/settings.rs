@@ -240,6 +240,8 @@ pub struct Setup {
     pub model: Option<String>,
     /// The model's level of reasoning, if it is chosen. A thread takes on another one with a turn, so it makes no other setup.
     pub effort: Option<String>,
+    /// The service tier, sent with every turn: it makes no other setup.
+    pub service_tier: Option<String>,
     pub tools: Tools,
     /// The way in which the tools are offered.
     pub form: CodexForm,
@@ -256,6 +258,7 @@ impl PartialEq for Setup {
             own_instructions,
             model,
             effort: _,
+            service_tier: _,
             tools,
             form,
             searches_web,
@@ -276,6 +279,7 @@ impl Setup {
             own_instructions,
             model,
             effort: None,
+            service_tier: None,
             tools: tools::declare(tools),
             form: CodexForm::Functions,
             searches_web: false,
@@ -285,7 +289,7 @@ impl Setup {
 
     /// Returns whether a turn with this setup is one with `other` as well.
     pub fn has_choices_of(&self, other: &Setup) -> bool {
-        (&self.effort, &self.output) == (&other.effort, &other.output)
+        (&self.effort, &self.service_tier, &self.output) == (&other.effort, &other.service_tier, &other.output)
     }
 
     /// This setup with answers that have to fit the JSON Schema `output`.
@@ -310,6 +314,12 @@ impl Setup {
     #[must_use]
     pub fn with_effort(self, effort: Option<String>) -> Setup {
         Setup { effort, ..self }
+    }
+
+    /// This setup with the service tier `service_tier`.
+    #[must_use]
+    pub fn with_service_tier(self, service_tier: Option<String>) -> Setup {
+        Setup { service_tier, ..self }
     }
 
     /// The namespace of the tools, if they are in one.

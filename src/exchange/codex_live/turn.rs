@@ -35,6 +35,7 @@ use crate::live::session::{Incoming, Program, Pulse, Session, TurnInput, UNFIT, 
 use crate::live::turn::{Report, TurnEnd};
 use crate::rpc::message::RpcError;
 use crate::rpc::{Answering, RequestError};
+use dfp_model::error::Code;
 use dfp_model::event::Event;
 use dfp_model::time::iso;
 use dfp_process::activity::now_ms;
@@ -75,6 +76,8 @@ pub struct CodexSession {
     setup: Arc<Setup>,
     /// True if a turn has chosen a level of reasoning, which later turns have until they choose another.
     has_chosen_effort: bool,
+    /// True if a turn has chosen a service tier, which later turns have until they give it up.
+    has_chosen_tier: bool,
     /// The time for which nothing may come after a call.
     silence: Duration,
     /// The thread, as soon as there is one.
@@ -91,6 +94,7 @@ impl CodexSession {
             service: place.server,
             setup: place.setup,
             has_chosen_effort: false,
+            has_chosen_tier: false,
             silence: place.limits.idle_timeout.unwrap_or(SILENCE) + SLACK,
             thread: None,
             opening: None,
@@ -119,12 +123,34 @@ impl CodexSession {
         })
     }
 
+    /// The warning that codex leaves out the service tier of a turn, which it does silently (0.150.0, 0.169.0).
+    fn tier_ignored(&self, setup: &Setup) -> Option<Event> {
+        let tier = setup.service_tier.as_deref()?;
+        let model = asked_model(&self.service, setup);
+        let sent = self.service.tiers(&model);
+        // These two are what is served without a choice.
+        let is_served = ["auto", "default"].contains(&tier) || sent.contains(&tier);
+        (!is_served).then(|| Event::Warning {
+            code: Code::UnsupportedOption.as_str().to_owned(),
+            message: match sent.as_slice() {
+                [] => format!("`serviceTier` has no effect: codex's model {model} has no service tiers"),
+                sent => format!(
+                    "`serviceTier` has no effect: codex's model {model} has no tier \"{tier}\"; it has: {}",
+                    sent.join(", ")
+                ),
+            },
+        })
+    }
+
     /// Injects `items` into an idle thread, and starts a turn. The two are sent one directly after the other, which loses nothing
     /// (CODEX-LIVE pitfall 10).
     async fn start_turn(&mut self, items: &[Value]) -> Result<(), RequestError> {
         let setup = Arc::clone(&self.setup);
         let effort = self.effort_of(&setup).map(str::to_owned);
         self.has_chosen_effort |= effort.is_some();
+        let tier = setup.service_tier.as_deref();
+        let service_tier = (tier.is_some() || self.has_chosen_tier).then_some(tier);
+        self.has_chosen_tier = tier.is_some();
         let thread = self.thread.as_mut().ok_or(RequestError::Gone)?;
         thread.is_starting = true;
         if let Some(resumed) = &mut thread.resumed {
@@ -138,6 +164,7 @@ impl CodexSession {
             input: [],
             environments: thread.resumed.is_some().then_some([]),
             effort: effort.as_deref(),
+            service_tier,
             output_schema: setup.output.as_ref(),
         };
         let started = server.post("turn/start", &start);
@@ -288,6 +315,9 @@ impl Session for CodexSession {
         if !is_fresh && !self.takes_on(&turn) {
             // The thread is forgotten, and resumed with these choices.
             return TurnEnd::Vanished;
+        }
+        if turn.input.results.is_empty() {
+            report.push(self.tier_ignored(&turn.setup));
         }
         let sent = match is_fresh {
             true => match self.open_for(turn.input, report).await {

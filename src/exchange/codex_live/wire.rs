@@ -171,6 +171,9 @@ pub struct CodexTurnStart<'a> {
     /// The model's level of reasoning, for this turn and later ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<&'a str>,
+    /// The service tier, for this turn and later ones; null is the default one (0.150.0 knows no parameter for one turn).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<Option<&'a str>>,
     /// The schema of the answer, for all requests of this turn (CODEX-LIVE, 0.150.0 and 0.169.0).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<&'a Value>,

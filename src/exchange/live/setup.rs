@@ -104,6 +104,8 @@ pub struct Changeable {
     pub effort: Option<String>,
     /// `reasoning: "off"`.
     pub reasoning_off: bool,
+    /// `speed`: whether the model answers in its fast mode.
+    pub fast: Option<bool>,
     /// `maxOutputTokens`.
     pub max_output_tokens: Option<u64>,
     /// Further fields of each request.
@@ -221,6 +223,7 @@ impl Setup {
         let fixed = self.choices.map(|choices| Choices {
             effort: own.effort.clone(),
             reasoning_off: own.reasoning_off,
+            fast: own.fast,
             max_output_tokens: own.max_output_tokens,
             stop: own.stop.clone(),
             ..choices

@@ -132,6 +132,12 @@ export interface CliCallProviderOptions {
   record?: string | { path: string; prompts?: boolean } | undefined;
   /** How much the model is to think, as the CLI names it, or `"off"`. */
   reasoning?: { effort: string } | "off" | undefined;
+  /** How the API serves the answer: `"flex"`, `"priority"`, …; codex and OpenAI-compatible APIs. */
+  serviceTier?: string | undefined;
+  /** Whether the model answers in its fast mode: claude. */
+  speed?: "fast" | "standard" | undefined;
+  /** Whether the model may search the web: claude and codex. */
+  webSearch?: boolean | undefined;
   /** What becomes of a setting that the CLI has nothing for: a warning, or an error that names it. Default: `"warn"`. */
   onUnsupported?: "warn" | "error" | undefined;
 }

@@ -24,7 +24,7 @@ const { METADATA } = require("./words.cjs");
 const UNKNOWN = /** @type {const} */ (["topP", "topK", "presencePenalty", "frequencyPenalty", "seed"]);
 
 /** Options of ours that one call may have, under `providerOptions.deepFactor`. */
-const OWN = new Set(["timeout", "record", "reasoning", "webSearch", "onUnsupported"]);
+const OWN = new Set(["timeout", "record", "reasoning", "serviceTier", "speed", "webSearch", "onUnsupported"]);
 
 const JSON_ONLY = "Answer with one JSON value and nothing else: no prose, no code fence.";
 

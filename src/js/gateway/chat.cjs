@@ -20,6 +20,7 @@ const {
   schemaAt,
   shownTool,
   textAt,
+  tierOf,
 } = require("./fields.cjs");
 const { DROPPABLE_OPTIONS, bad } = require("./refusal.cjs");
 const { data, id } = require("./sse.cjs");
@@ -39,7 +40,7 @@ const KNOWN = {
     prompt_cache_retention: true,
     store: true,
   },
-  ...{ ...SAMPLING, service_tier: SAME.tier, verbosity: SAME.medium },
+  ...{ ...SAMPLING, service_tier: true, verbosity: SAME.medium },
   modalities: (/** @type {unknown} */ value) => Array.isArray(value) && value.length === 1 && value[0] === "text",
   ...{ audio: SAME.never, prediction: SAME.never, web_search_options: SAME.never },
   ...{ functions: SAME.never, function_call: SAME.never },
@@ -64,6 +65,7 @@ function read(body, { lenient, isApi, seals }) {
     maxOutputTokens: newer ?? reader.count("max_tokens"),
     stop: reader.stops("stop"),
     temperature: reader.temperature(),
+    serviceTier: tierOf(reader),
     reasoning: reasoningAt(effort),
   };
   const streamOptions = reader.object("stream_options") ?? {};
@@ -82,6 +84,7 @@ function read(body, { lenient, isApi, seals }) {
       maxOutputTokens: newer === undefined ? "max_tokens" : "max_completion_tokens",
       stop: "stop",
       temperature: "temperature",
+      serviceTier: "service_tier",
       reasoning: "reasoning_effort",
       toolChoice: "tool_choice",
       outputSchema: "response_format",

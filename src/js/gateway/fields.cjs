@@ -229,6 +229,16 @@ function textAt(value, at) {
 }
 
 /**
+ * The service tier of a call. Words that ask for the usual one are none.
+ *
+ * @param {Reader} reader
+ */
+function tierOf(reader) {
+  const tier = reader.text("service_tier");
+  return tier === undefined || SAME.tier(tier) ? undefined : tier;
+}
+
+/**
  * How a call thinks, by OpenAI's effort.
  *
  * @param {string | undefined} effort
@@ -308,4 +318,5 @@ module.exports = {
   shown,
   shownTool,
   textAt,
+  tierOf,
 };

@@ -23,7 +23,7 @@ const KNOWN = {
   ...{ thinking: true, output_config: true, output_format: true, stop_sequences: true, temperature: true },
   // What changes nothing of the answer.
   ...{ metadata: true, context_management: true, cache_control: true },
-  ...{ ...SAMPLING, service_tier: SAME.tier },
+  ...{ ...SAMPLING, service_tier: SAME.tier, speed: true },
   mcp_servers: (/** @type {unknown} */ value) => Array.isArray(value) && value.length === 0,
   container: SAME.never,
 };
@@ -75,6 +75,7 @@ function read(body, { lenient, seals, isApi }, { counts = false } = {}) {
       maxOutputTokens,
       stop: reader.stops("stop_sequences"),
       temperature: reader.temperature(),
+      speed: speedOf(reader),
       reasoning: typeof effort === "string" ? { effort } : undefined,
     },
     json: outputSchema !== undefined,
@@ -86,6 +87,7 @@ function read(body, { lenient, seals, isApi }, { counts = false } = {}) {
       maxOutputTokens: "max_tokens",
       stop: "stop_sequences",
       temperature: "temperature",
+      speed: "speed",
       reasoning: "output_config.effort",
       toolChoice: "tool_choice",
       outputSchema: "output_config.format",
@@ -96,6 +98,19 @@ function read(body, { lenient, seals, isApi }, { counts = false } = {}) {
     droppable: new Set(["maxOutputTokens", ...(lenient ? DROPPABLE_OPTIONS : [])]),
     own: {},
   };
+}
+
+/**
+ * Whether the model is to answer in its fast mode: `speed` of Anthropic's API.
+ *
+ * @param {import("./fields.cjs").Reader} reader
+ * @returns {"fast" | undefined}
+ */
+function speedOf(reader) {
+  const speed = reader.text("speed");
+  if (speed === undefined || speed === "standard") return undefined;
+  if (speed !== "fast") throw bad("invalid_value", "speed", "speed must be fast or standard");
+  return speed;
 }
 
 /** @param {unknown} system @returns {Placed[]} */

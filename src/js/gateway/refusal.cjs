@@ -115,7 +115,15 @@ class Refusal extends Error {
 const bad = (code, param, message) => new Refusal(400, code, message, { param });
 
 /** Options of a provider's call that are knobs: a lenient call goes on without them where a provider has none. */
-const DROPPABLE_OPTIONS = ["maxOutputTokens", "stop", "temperature", "reasoning.effort", "reasoning"];
+const DROPPABLE_OPTIONS = [
+  "maxOutputTokens",
+  "stop",
+  "temperature",
+  "reasoning.effort",
+  "reasoning",
+  "serviceTier",
+  "speed",
+];
 
 /**
  * Where in a request something of a provider's call comes from.

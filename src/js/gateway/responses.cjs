@@ -9,7 +9,17 @@
  */
 
 const { choiceOf, plainTool } = require("./chat.cjs");
-const { SAME, SAMPLING, createReader, objectAt, reasoningAt, schemaAt, shownTool, textAt } = require("./fields.cjs");
+const {
+  SAME,
+  SAMPLING,
+  createReader,
+  objectAt,
+  reasoningAt,
+  schemaAt,
+  shownTool,
+  textAt,
+  tierOf,
+} = require("./fields.cjs");
 const { DROPPABLE_OPTIONS, Refusal, bad } = require("./refusal.cjs");
 const { stream, whole } = require("./responses-answer.cjs");
 const { argumentsOf, joined, placesOf } = require("./thread.cjs");
@@ -35,7 +45,7 @@ const KNOWN = {
     prompt_cache_retention: true,
     client_metadata: true,
   },
-  ...{ ...SAMPLING, truncation: true, service_tier: SAME.tier, background: SAME.no },
+  ...{ ...SAMPLING, truncation: true, service_tier: true, background: SAME.no },
   ...{ conversation: SAME.never, prompt: SAME.never, max_tool_calls: SAME.never },
 };
 
@@ -87,6 +97,7 @@ function read(body, around) {
       toolChoice: choiceOf(toolChoice, tools),
       maxOutputTokens: reader.count("max_output_tokens"),
       temperature: reader.temperature(),
+      serviceTier: tierOf(reader),
       reasoning: effort === undefined ? undefined : reasoningAt(textAt(effort, "reasoning.effort")),
     },
     json: outputSchema !== undefined,
@@ -97,6 +108,7 @@ function read(body, around) {
     places: placesOf(messages, "input", {
       maxOutputTokens: "max_output_tokens",
       temperature: "temperature",
+      serviceTier: "service_tier",
       reasoning: "reasoning.effort",
       toolChoice: "tool_choice",
       outputSchema: "text.format",

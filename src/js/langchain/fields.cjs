@@ -82,7 +82,19 @@ const SERIALIZED = Object.freeze([
     "sessions",
     "maxBuffer",
   ],
-  ...["maxConcurrency", "retry", "reasoning", "webSearch", "tools", "onUnsupported", "quota", "budget", "login"],
+  ...[
+    "maxConcurrency",
+    "retry",
+    "reasoning",
+    "serviceTier",
+    "speed",
+    "webSearch",
+    "tools",
+    "onUnsupported",
+    "quota",
+    "budget",
+    "login",
+  ],
 ]);
 
 /**
@@ -215,6 +227,8 @@ function readCall(options, defaults) {
       record: options.record,
       model: options.model,
       reasoning: options.reasoning,
+      serviceTier: options.serviceTier ?? options.service_tier,
+      speed: options.speed,
       webSearch: options.webSearch,
       onUnsupported: options.onUnsupported,
       outputSchema: options.outputSchema ?? readResponseFormat(options.response_format),

@@ -119,6 +119,12 @@ export interface ChatCliCallOptions extends BaseChatModelCallOptions {
   maxTokens?: number;
   /** How hard the model thinks in this call. Default: the model's `reasoning`. */
   reasoning?: ReasoningOptions | "off";
+  /** How the API serves this call: codex and OpenAI-compatible APIs. Default: the model's `serviceTier`. */
+  serviceTier?: string;
+  /** The same by OpenAI's name. */
+  service_tier?: string;
+  /** Whether the model answers in its fast mode: claude. Default: the model's `speed`. */
+  speed?: "fast" | "standard";
   /** Whether the model may search the web in this call: claude and codex. Default: the model's `webSearch`. */
   webSearch?: boolean;
   /** What becomes of a choice of this call that can't be had. Default: the model's `onUnsupported`. */

@@ -36,6 +36,7 @@ struct Chunk<'a> {
     #[serde(rename = "type")]
     kind: Option<&'a RawValue>,
     model: Option<&'a RawValue>,
+    service_tier: Option<&'a RawValue>,
     choices: Option<&'a RawValue>,
     usage: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
@@ -119,6 +120,8 @@ struct AnswerReader {
     read: bool,
     model_reported: bool,
     model: Option<String>,
+    /// The tier that the server names.
+    service_tier: Option<String>,
     usage: Option<Usage>,
     stop: Option<String>,
     failure: Option<Failure>,
@@ -159,6 +162,7 @@ impl Answer {
                 read: false,
                 model_reported: false,
                 model: None,
+                service_tier: None,
                 usage: None,
                 stop: None,
                 failure: None,
@@ -278,6 +282,9 @@ impl AnswerReader {
         }
         self.usage = usage.or(self.usage.take());
         self.read |= chunk.choices.is_some();
+        if let Some(tier) = fields.string("service_tier", chunk.service_tier) {
+            self.service_tier = Some(tier);
+        }
         if self.model.is_none() {
             self.model = fields.string("model", chunk.model).filter(|model| !model.is_empty());
         }
@@ -363,6 +370,7 @@ impl AnswerReader {
             stop_reason: self.stop.take(),
             usage: self.usage.take(),
             model: self.model.take(),
+            service_tier: self.service_tier.take(),
             ..Outcome::default()
         })));
     }

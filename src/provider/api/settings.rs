@@ -60,6 +60,8 @@ const SPECS: &[OptionSpec] = &[
     option("id", Kind::Text),
     choices::REASONING,
     choices::MAX_OUTPUT_TOKENS,
+    choices::SERVICE_TIER,
+    choices::SPEED,
     choices::WEB_SEARCH,
     choices::ON_UNSUPPORTED,
     options::TIMEOUT,
@@ -134,8 +136,8 @@ pub struct Settings {
     pub quota: Option<QuotaWait>,
     /// `budget`: how much may be used in a window of time.
     pub budget: Option<Budget>,
-    /// `webSearch`, which no call gets.
-    pub web_search: bool,
+    /// `webSearch` and `speed`, which no call gets.
+    pub unserved: Choices,
     /// `onUnsupported`, for calls that don't say.
     pub on_unsupported: Option<OnUnsupported>,
 }
@@ -168,6 +170,7 @@ impl Settings {
         set("reasoning_effort", choices.effort.clone().map(Value::from));
         set(self.max_tokens_field, choices.max_output_tokens.map(Value::from));
         set("stop", choices.stop.clone().map(stop_field));
+        set("service_tier", choices.service_tier.clone().map(Value::from));
         set("temperature", choices.temperature.clone().map(Value::Number));
         // A limit under the other name in `extraBody` would be a second one.
         let replaced: &[&str] = match choices.max_output_tokens {
@@ -182,6 +185,7 @@ impl Settings {
         let own = |name: &str| Some(self.fields.get(name)?.as_str()?.to_owned());
         let own = Choices {
             effort: own("reasoning_effort"),
+            service_tier: own("service_tier"),
             ..Choices::default()
         };
         choices.clone().or(&own)
@@ -193,10 +197,10 @@ impl Settings {
     /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
     pub fn parse(json: &str) -> Result<Settings, Box<ProviderError>> {
         let map = options::checked(PROVIDER, SPECS, json)?;
-        if map.get(choices::WEB_SEARCH.name) == Some(&Value::Bool(true))
+        if let Some(feature) = unserved(&Choices::read(&map, Some(OFF_EFFORT))).next()
             && choices::on_unsupported(&map) != Some(OnUnsupported::Warn)
         {
-            return Err(Box::new(no_web_search(PROVIDER)));
+            return Err(Box::new(refusal(feature, PROVIDER)));
         }
         read(&map).map_err(|reason| Box::new(ProviderError::new(PROVIDER, Code::InvalidOption, reason)))
     }
@@ -248,14 +252,17 @@ impl Settings {
     }
 }
 
-/// The error of a call of the API `id` that wants searches of the web: chat completions have no such tool.
-pub fn no_web_search(id: &str) -> ProviderError {
-    ProviderError::new(
-        id,
-        Code::UnsupportedOption,
-        support::refusal(Feature::WebSearch, id, None),
-    )
-    .with_hint(support::HINT)
+/// The features of `choices` that chat completions do not have: a tool for searching the web, a fast mode.
+pub fn unserved(choices: &Choices) -> impl Iterator<Item = Feature> {
+    let web = choices.searches_web().then_some(Feature::WebSearch);
+    let fast = choices.is_fast().then_some(Feature::Speed);
+    web.into_iter().chain(fast)
+}
+
+/// The error of a call of the API `id` that wants `feature`.
+pub fn refusal(feature: Feature, id: &str) -> ProviderError {
+    let reason = support::refusal(feature, id, None);
+    ProviderError::new(id, Code::UnsupportedOption, reason).with_hint(support::HINT)
 }
 
 /// Scheme, host and port of `uri`.
@@ -305,7 +312,14 @@ fn read(map: &Map<String, Value>) -> Result<Settings, String> {
         retry: options::retry(map),
         quota: options::quota(map),
         budget: options::budget(map)?,
-        web_search: map.get(choices::WEB_SEARCH.name) == Some(&Value::Bool(true)),
+        unserved: {
+            let Choices { web_search, fast, .. } = Choices::read(map, None);
+            Choices {
+                web_search,
+                fast,
+                ..Choices::default()
+            }
+        },
         on_unsupported: choices::on_unsupported(map),
     })
 }
@@ -466,6 +480,7 @@ fn fields(map: &Map<String, Value>) -> Result<Map<String, Value>, String> {
         ("maxOutputTokens", max_tokens),
         ("stop", "stop"),
         ("seed", "seed"),
+        ("serviceTier", "service_tier"),
         ("reasoningEffort", "reasoning_effort"),
     ];
     let mut fields = Map::new();

@@ -14,7 +14,7 @@ fn choices(value: &Value) -> Choices {
 fn what_a_call_chooses_is_read() {
     let all = json!({
         "model": "m", "reasoning": {"effort": "low"}, "maxOutputTokens": 5, "stop": ["END"], "temperature": 0.25,
-        "webSearch": true,
+        "webSearch": true, "serviceTier": "flex", "speed": "fast",
         "toolChoice": {"name": "add"}, "onUnsupported": "warn",
     });
     let expected = CallChoices {
@@ -25,6 +25,8 @@ fn what_a_call_chooses_is_read() {
             max_output_tokens: Some(5),
             stop: Some(vec!["END".to_owned()]),
             temperature: Number::from_f64(0.25),
+            service_tier: Some("flex".to_owned()),
+            fast: Some(true),
             web_search: Some(true),
             tool_search: None,
         },

@@ -72,6 +72,10 @@ fn settings(provider: &Provider, options: &Options) -> Map<String, Value> {
             settings.insert("alwaysThinkingEnabled".to_owned(), json!(true));
         }
     }
+    // It is the user's consent as well, without which the CLI has no fast mode in this form ("sdk_opt_in_required", 2.1.332).
+    if options.choices.is_fast() {
+        settings.insert("fastMode".to_owned(), json!(true));
+    }
     // A program of the user's that prints a key, which is sent beside any other.
     let names_key = |name: &str, value: &Option<String>| value.is_some() && provider.key_env.contains(&name);
     if options.auth == Auth::Subscription || options.env.iter().any(|(name, value)| names_key(name, value)) {
@@ -594,6 +598,7 @@ const CAPABILITIES: Capabilities = Capabilities {
         .but("`CLAUDE_CODE_MAX_OUTPUT_TOKENS`; in the formats `json` and `text` the CLI asks three times for more"),
     stop: NATIVE.but("`CLAUDE_CODE_EXTRA_BODY`"),
     temperature: UNSUPPORTED.but("the CLI has no such option, and models that think refuse it"),
+    speed: NATIVE.but("of the models that have one; a `warning` where the CLI leaves it out"),
     tool_search: NATIVE.but("the CLI's `ToolSearch`"),
     web_search: NATIVE.but("the CLI's `WebSearch`"),
     login: NATIVE.but("`CLAUDE_CONFIG_DIR`"),

@@ -91,6 +91,10 @@ pub static CODEX: Provider = Provider {
             &[Lit("-c"), Word::EffortSetting("model_reasoning_effort")],
         ),
         flag(
+            &[When::Print, When::ServiceTier],
+            &[Lit("-c"), Word::ServiceTierSetting("service_tier")],
+        ),
+        flag(
             &[When::Print, When::SystemPrompt],
             &[
                 Lit("-c"),
@@ -380,6 +384,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     reasoning_out: NATIVE,
     reasoning_effort: NATIVE.but("`model_reasoning_effort`"),
     reasoning_off: NATIVE.but("the effort `none`, which not every model has"),
+    service_tier: NATIVE.but("`flex`, or one that the model has; a `warning` tells where it has not"),
     web_search: NATIVE.but("`web_search` of its API"),
     login: NATIVE.but("`CODEX_HOME`"),
     ..Capabilities::LEAST

@@ -23,6 +23,8 @@ pub const CAPABILITIES: Capabilities = Capabilities {
     max_output_tokens: NATIVE.but("as `max_tokens`, or what `maxTokensField` says"),
     stop: NATIVE,
     temperature: NATIVE,
+    service_tier: NATIVE.but("as `service_tier`"),
+    speed: UNSUPPORTED,
     web_search: UNSUPPORTED,
     tool_search: UNSUPPORTED,
     quota_wait: EMULATED,

@@ -288,6 +288,8 @@ pub const COMMON: &[OptionSpec] = &[
     choices::MAX_OUTPUT_TOKENS,
     choices::STOP,
     choices::TEMPERATURE,
+    choices::SERVICE_TIER,
+    choices::SPEED,
     choices::WEB_SEARCH,
     choices::TOOLS,
     choices::ON_UNSUPPORTED,

@@ -326,6 +326,8 @@ fn every_feature_has_a_field_of_its_own() {
             Feature::MaxOutputTokens => &mut can.max_output_tokens,
             Feature::Stop => &mut can.stop,
             Feature::Temperature => &mut can.temperature,
+            Feature::ServiceTier => &mut can.service_tier,
+            Feature::Speed => &mut can.speed,
             Feature::WebSearch => &mut can.web_search,
             Feature::ToolSearch => &mut can.tool_search,
             Feature::QuotaWait => &mut can.quota_wait,

@@ -40,7 +40,7 @@ pub(super) struct ApiCall<'a> {
     pub question: ApiQuestion,
     pub engine: &'a ApiEngine,
     /// The warning about a choice that was left out.
-    pub left_out: Option<Event>,
+    pub left_out: Vec<Event>,
     /// The connections to the server; `None` if a script answers.
     pub client: Option<&'a Client>,
     pub key: Option<&'a Secret>,

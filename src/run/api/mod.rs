@@ -31,9 +31,8 @@ use dfp_model::listed_model::ListedModel;
 use dfp_process::activity::now_ms;
 use dfp_process::{Vars, limit};
 use dfp_provider::api::request::ACCEPTS;
-use dfp_provider::api::settings::{self, Key, Settings, no_web_search};
+use dfp_provider::api::settings::{self, Key, Settings, refusal, unserved};
 use dfp_provider::api::{PROVIDER, other_answers};
-use dfp_provider::capability::Feature;
 use dfp_provider::choices::OnUnsupported;
 use dfp_provider::judge::{CliRules, Context, Evidence, HttpEnd, HttpEvidence, StopReason, judge};
 use dfp_provider::support;
@@ -279,13 +278,15 @@ impl ApiEngine {
             let names = tools.iter().map(|tool| tool.name.as_str());
             choice.check(names).map_err(invalid)?;
         }
-        let searches_web = choices.choices.web_search.unwrap_or(self.settings.web_search);
+        let asked = choices.choices.clone().or(&self.settings.unserved);
         let on_unsupported = choices.on_unsupported.or(self.settings.on_unsupported);
-        if searches_web && on_unsupported != Some(OnUnsupported::Warn) {
-            return Err(Box::new(no_web_search(self.id())));
+        if let Some(feature) = unserved(&asked).next()
+            && on_unsupported != Some(OnUnsupported::Warn)
+        {
+            return Err(Box::new(refusal(feature, self.id())));
         }
-        let left_out =
-            searches_web.then(|| choices::left_out_warning(support::refusal(Feature::WebSearch, self.id(), None)));
+        let warning = |feature| choices::left_out_warning(support::refusal(feature, self.id(), None));
+        let left_out = unserved(&asked).map(warning).collect();
         let (of_engine, of_env) = (Arc::clone(&self), surroundings.clone());
         let redactor = record::lazy_redactor(move || of_env.redactor(&of_engine.settings));
         let (key, client) = self.connect(surroundings).await?;

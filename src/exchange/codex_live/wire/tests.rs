@@ -52,6 +52,7 @@ fn requests_have_the_recorded_shape() {
                 environments: None,
                 input: [],
                 effort: None,
+                service_tier: None,
                 output_schema: None,
             }
         )),

@@ -89,7 +89,7 @@ mod tests {
             refusal(r#"{"frequencyPenalty":1}"#),
             "unknown option \"frequencyPenalty\"; allowed: model, cliPath, cliSearch, launch, timeout, maxBuffer, inputEncoding, \
              threadDocuments, textToolCalls, cwd, env, extraArgs, idleTimeout, killGrace, maxConcurrency, engine, retry, quota, budget, login, reasoning, maxOutputTokens, \
-             stop, temperature, webSearch, tools, onUnsupported, sandbox"
+             stop, temperature, serviceTier, speed, webSearch, tools, onUnsupported, sandbox"
         );
         assert_eq!(
             refusal(r#"{"timeout":0}"#),

@@ -1,5 +1,6 @@
 //! Decodes the end of a turn: claude's `result` line to `Usage`, `Failure` and `Outcome`.
 
+use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -10,6 +11,18 @@ use crate::decode::facts::{API_ERROR, failure_of, read_usage};
 use crate::decode::format::Out;
 use crate::decode::json::{Fields, Members, Text, is_object, is_true};
 use dfp_model::event::{Event, Failure, Outcome, PermissionDenial};
+
+/// How the API served an answer, in its usage.
+#[derive(Debug, Default, Deserialize)]
+struct ServedAs {
+    #[serde(default)]
+    service_tier: Option<String>,
+    #[serde(default)]
+    speed: Option<String>,
+}
+
+/// The word for the usual tier and the usual speed.
+const USUAL: &str = "standard";
 
 /// Bytes; in a successful turn a longer text that repeats the messages is not read, since it would be one more copy.
 const LONG: usize = 64 * 1024;
@@ -31,6 +44,9 @@ impl Claude {
         let spoke = self.assembler.end_turn(out) | self.generic.take_spoke();
         let turn = std::mem::take(&mut self.turn);
         let usage = read_usage(fields, line.usage);
+        let served: ServedAs = fields.read("usage", line.usage).unwrap_or_default();
+        let fast_mode = fields.string("fast_mode_state", line.fast_mode_state);
+        let is_fast = fast_mode.as_deref() == Some("on");
         let subtype = fields.string("subtype", line.subtype);
         let is_error = fields.read::<bool>("is_error", line.is_error).unwrap_or_default();
         let failed = is_error || subtype.as_deref().is_some_and(|subtype| subtype != "success");
@@ -53,6 +69,13 @@ impl Claude {
             permission_denials: denials(fields, line.permission_denials),
             structured: fields.read::<Value>("structured_output", line.structured_output.or(line.structured_result)),
             cache_miss: None,
+            // It names the usual ones in each answer.
+            service_tier: served.service_tier.filter(|tier| tier != USUAL),
+            speed: served.speed.filter(|speed| is_fast || speed != USUAL),
+            fast_mode: match fields.string("fast_mode_disabled_reason", line.fast_mode_disabled_reason) {
+                Some(reason) => fast_mode.map(|state| format!("{state} ({reason})")),
+                None => fast_mode,
+            },
         };
         let failure = (failed || turn.disguised).then(|| failure(&turn, &outcome, &line, fields));
         if failure.is_none() {

@@ -310,6 +310,10 @@ pub(super) struct ResultLine<'a> {
     pub session_id: Option<&'a RawValue>,
     #[serde(rename = "modelUsage")]
     pub model_usage: Option<&'a RawValue>,
+    /// "on", "off", "cooldown" (2.1.197, 2.1.332).
+    pub fast_mode_state: Option<&'a RawValue>,
+    /// The reason, if it is not on (2.1.332).
+    pub fast_mode_disabled_reason: Option<&'a RawValue>,
     pub terminal_reason: Option<&'a RawValue>,
     pub api_error_status: Option<&'a RawValue>,
     pub api_error: Option<&'a RawValue>,

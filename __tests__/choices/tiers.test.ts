@@ -1,0 +1,165 @@
+// @change
+/** `serviceTier`, `speed` and claude's long context, as they reach the API, what the answer says of them, and what is told where they are not served. */
+import { type BaseMessage, HumanMessage } from "@langchain/core/messages";
+import {
+  createCodexCliProvider,
+  createOpenAiCompatibleProvider,
+  type InvokeOptions,
+  type ProviderEvent,
+} from "deep-factor-providers";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { withApi } from "../api/setup.js";
+import { HERE } from "../clis/real.js";
+import { LIVE_CODEX, OLDEST_LIVE_CODEX } from "../support/clis.mjs";
+import { createProvider, RUNS, withClaude, withCli } from "../support/harness.mjs";
+import { ask, gone, told } from "../support/live.mjs";
+
+/** The messages of the warnings. */
+async function warningsOf(stream: AsyncIterable<ProviderEvent>) {
+  const told: string[] = [];
+  for await (const event of stream) if (event.type === "warning") told.push(event.message);
+  return told;
+}
+
+describe.each(RUNS)("speed of claude %s, %s", { timeout: 120_000 }, (which, engine) => {
+  // biome-ignore lint/suspicious/noExplicitAny: the body of an API's request
+  const script = ({ body }: { body: any }) => ({
+    content: [{ type: "text", text: "ok" }],
+    usage: { speed: body.speed ?? "standard", service_tier: "standard" },
+  });
+
+  it("is fast where it is told so, is told in the answer, and is given up again", async () => {
+    const { api, options } = await withClaude({ which, engine, script });
+    const provider = createProvider({ ...options, model: "claude-opus-4-8" });
+    const thread: BaseMessage[] = [];
+    const pids = new Set<number>();
+    const speeds: unknown[] = [];
+    const calls: InvokeOptions[] = [{}, { speed: "fast" }, { speed: "standard" }, { speed: "fast" }, {}];
+    for (const [turn, choices] of calls.entries()) {
+      thread.push(new HumanMessage(`turn ${turn}`));
+      const { pid, message, warnings, reply } = await ask(provider, thread, choices);
+      expect(warnings).toEqual([]);
+      pids.add(pid);
+      speeds.push(reply.speed);
+      thread.push(message);
+    }
+    const asked = [undefined, "fast", undefined, "fast", undefined];
+    expect([api.requests.map(({ body }) => body.speed), speeds]).toEqual([asked, asked]);
+    expect(pids.size).toBe(engine === "live" ? 1 : calls.length);
+  });
+
+  it("is a provider's option as well, which a call refuses", async () => {
+    const { api, options } = await withClaude({ which, engine, script });
+    const provider = createProvider({ ...options, model: "claude-opus-4-8", speed: "fast" });
+    const answer = await provider.invoke(["one"]);
+    await provider.invoke(["two"], { speed: "standard" });
+    expect(api.requests.map(({ body }) => body.speed)).toEqual(["fast", undefined]);
+    expect(answer.response_metadata).toMatchObject({ speed: "fast" });
+  });
+
+  it("tells where the model has no fast mode, and where the API has not used it", async () => {
+    const { options } = await withClaude({ which, engine, script: () => ({ text: "ok" }) });
+    const provider = createProvider(options);
+    const told = await warningsOf(provider.stream(["one"], { speed: "fast", model: "sonnet" }));
+    expect(told).toEqual([
+      '`speed: "fast"` has no effect: the CLI says that the fast mode is off: not every model and login has one',
+    ]);
+    const slow = await warningsOf(provider.stream(["one"], { speed: "fast", model: "claude-opus-4-8" }));
+    expect(slow).toEqual(['`speed: "fast"` has no effect: the answer is of the speed "standard"']);
+  });
+});
+
+describe.each(RUNS)("long context of claude %s, %s", { timeout: 120_000 }, (which, engine) => {
+  it("is a suffix of the model's name, also of a thread that no process knows", async () => {
+    const thought = { type: "thinking", thinking: "Hm.", signature: "S=" };
+    const script = () => ({ content: [thought, { type: "text", text: "ok" }] });
+    const { api, options } = await withClaude({ which, engine, script });
+    const provider = createProvider({ ...options, model: "claude-sonnet-4-6[1m]" });
+    const thread: BaseMessage[] = [new HumanMessage("one")];
+    const first = await ask(provider, thread);
+    if (engine === "live") {
+      process.kill(first.pid, "SIGKILL");
+      await gone(first.pid);
+    }
+    const second = await ask(provider, [...thread, first.message, new HumanMessage("two")]);
+    await provider.invoke(["one"], { model: "claude-sonnet-4-6" });
+    expect([first.warnings, second.warnings]).toEqual([[], []]);
+    expect(first.reply.model).toBe("claude-sonnet-4-6");
+    const asked = api.requests.map(({ body, headers }) => [
+      body.model,
+      String(headers["anthropic-beta"]).includes("context-1m-"),
+    ]);
+    expect(asked).toEqual([
+      ["claude-sonnet-4-6", true],
+      ["claude-sonnet-4-6", true],
+      ["claude-sonnet-4-6", false],
+    ]);
+    if (engine === "live") {
+      expect(second.run?.session).toBe("restored");
+      expect(told(api.requests[1]?.body)[1]).toEqual(["assistant", thought, { type: "text", text: "ok" }]);
+    }
+  });
+});
+
+const CODEXES = [
+  [LIVE_CODEX, "print"],
+  [LIVE_CODEX, "live"],
+  [OLDEST_LIVE_CODEX, "live"],
+] as const;
+
+describe.skipIf(!HERE).each(CODEXES)("service tier of codex %s, %s", { timeout: 300_000 }, (version, engine) => {
+  it("is sent with each call, in place, and what codex leaves out is told", async () => {
+    const { api, options } = await withCli("codex", { version, script: () => ({ text: "ok" }) });
+    const provider = createCodexCliProvider({ ...options, engine, model: "gpt-5.5" });
+    onTestFinished(() => provider.close());
+    const thread: BaseMessage[] = [];
+    const told: unknown[] = [];
+    for (const serviceTier of [undefined, "priority", "flex", "nonsense", undefined]) {
+      thread.push(new HumanMessage("go"));
+      const { message, warnings, run } = await ask(provider, thread, { serviceTier });
+      told.push([run?.continued ?? false, ...warnings]);
+      thread.push(message);
+    }
+    const flex = version === OLDEST_LIVE_CODEX ? undefined : "flex";
+    expect(api.requests.map(({ body }) => body.service_tier)).toEqual([
+      undefined,
+      "priority",
+      flex,
+      undefined,
+      undefined,
+    ]);
+    const ignored = "UNSUPPORTED_OPTION";
+    const live = [[false], [true], flex ? [true] : [true, ignored], [true, ignored], [true]];
+    // In print form codex itself warns of one that the model has not.
+    const print = live.map((_, n) => (n === 3 ? [false, "CLI_WARNING"] : [false]));
+    expect(told).toEqual(engine === "live" ? live : print);
+  });
+});
+
+it("the tier of an API is a field of the request, and the answer's own is told", async () => {
+  const { api, provider } = await withApi({
+    script: () => ({ text: "ok", serviceTier: "default" }),
+    options: { serviceTier: "flex" },
+  });
+  const answer = await provider.invoke(["one"], { serviceTier: "auto" });
+  expect(answer.response_metadata).toMatchObject({ service_tier: "default" });
+  expect(await warningsOf(provider.stream(["two"]))).toEqual([
+    '`serviceTier` has no effect: "flex" was asked for, and the answer is of the tier "default"',
+  ]);
+  expect(api.requests.map(({ body }) => body.service_tier)).toEqual(["auto", "flex"]);
+});
+
+it("an API has no fast mode", async () => {
+  const { provider } = await withApi({ script: () => ({ text: "ok" }) });
+  const refused = {
+    code: "UNSUPPORTED_OPTION",
+    message: expect.stringContaining('option "speed" is not supported by openai; those that can: claude'),
+  };
+  await expect(provider.invoke(["one"], { speed: "fast" })).rejects.toMatchObject(refused);
+  expect(await warningsOf(provider.stream(["one"], { speed: "fast", onUnsupported: "warn" }))).toEqual([
+    'option "speed" is not supported by openai; those that can: claude: it was left out',
+  ]);
+  expect(() => createOpenAiCompatibleProvider({ model: "m", apiKey: "k", speed: "fast" })).toThrow(
+    'option "speed" is not supported by openai; those that can: claude',
+  );
+});
