@@ -33,7 +33,7 @@ const LIMIT_MS = 120_000;
 const NEWEST = manifestOf(join(ROOT, "node_modules/@langchain/core")).version;
 /** The peer dependency is `>=0.3 <2`: its ends, and the oldest 1.x that is in wide use. */
 const CORES = ["0.3.80", "1.1.49", NEWEST];
-const MANAGERS = /** @type {const} */ ({
+export const MANAGERS = /** @type {const} */ ({
   pnpm: ["pnpm", "12.21.0", "bin/pnpm.mjs"],
   yarn: ["yarn", "1.22.22", "bin/yarn.js"],
   berry: ["@yarnpkg/cli-dist", "4.18.1", "bin/yarn.js"],
@@ -101,20 +101,16 @@ function lint(tarball) {
  * @param {string[]} command
  * @param {string} cwd
  * @param {NodeJS.ProcessEnv} env
+ * @param {number} [timeout] ms
  * @returns {Promise<string>}
  */
-function runBeside([file = "", ...args], cwd, env) {
+export function runBeside([file = "", ...args], cwd, env, timeout = LIMIT_MS) {
   const shell = process.platform === "win32" && file === "npm";
   return new Promise((resolve, reject) => {
-    const child = execFile(
-      file,
-      args,
-      { cwd, env, shell, timeout: LIMIT_MS, maxBuffer: 1 << 26 },
-      (error, stdout, stderr) => {
-        if (error) reject(new PrepareError(`${basename(cwd)}: ${error.message}\n${stdout}${stderr}`));
-        else resolve(stdout);
-      },
-    );
+    const child = execFile(file, args, { cwd, env, shell, timeout, maxBuffer: 1 << 26 }, (error, stdout, stderr) => {
+      if (error) reject(new PrepareError(`${basename(cwd)}: ${error.message}\n${stdout}${stderr}`));
+      else resolve(stdout);
+    });
     child.stdin?.end();
   });
 }
@@ -209,7 +205,7 @@ async function installAll(project, url) {
  * @param {string} home
  * @returns {NodeJS.ProcessEnv}
  */
-function environment(registry, home) {
+export function environment(registry, home) {
   const inherited = Object.entries(process.env).filter(
     ([name]) => !/^(npm_|yarn_|pnpm_|corepack_|.*_proxy$|CI$)/i.test(name),
   );
@@ -234,7 +230,7 @@ function environment(registry, home) {
  * @param {string} url
  * @param {"pnp" | "node-modules"} nodeLinker
  */
-function yarnrc(url, nodeLinker) {
+export function yarnrc(url, nodeLinker) {
   return `npmRegistryServer: "${url}"
 unsafeHttpWhitelist: ["127.0.0.1"]
 nodeLinker: ${nodeLinker}

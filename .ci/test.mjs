@@ -8,7 +8,7 @@
  *
  * `--ci` adds what every change has to pass: the wide tables, the documentation build, and the package in all package managers.
  * `--all` adds what guards a release: the tests against the optimised addon and with every version of the real CLIs, the benches at their
- * smallest, the other runtimes, and the other platforms as far as this machine can say something of them.
+ * smallest, a release to a registry of its own, the other runtimes, and the other platforms as far as this machine can say something of them.
  * `--verbose` streams all output.
  */
 import { spawn } from "node:child_process";
@@ -81,6 +81,7 @@ export function listChecks(root, { ci = false, all = false } = {}) {
     ...release({ name: "bench", ...script("bench:smoke") }),
     // For every change with the addon of the tests: what is packed is the same, and an optimised build takes as long as the tests.
     ...change({ name: "package", ...script("test:package") }),
+    ...release({ name: "rehearsal", ...script("test:rehearsal") }),
     ...release({ name: "runtimes", ...script("test:runtimes") }),
     ...release({ name: "other platforms", ...script("test:cross"), count: countPlain }),
     ...release({ name: "Windows", ...script("test:windows"), count: countPlain }),

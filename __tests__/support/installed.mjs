@@ -92,6 +92,10 @@ const BESIDE = Object.freeze({
   "@ai-sdk/openai-compatible": { ai: "6.0.326" },
 });
 
+/** What a package's own dependencies want otherwise than a registry may have it: a tag, where only versions are mirrored. */
+/** @type {Readonly<Record<string, Readonly<Record<string, string>>>>} */
+const OVERRIDES = Object.freeze({ verdaccio: { "node-fetch": "2.7.0" } });
+
 const CACHE = join(dirname(fileURLToPath(import.meta.url)), "..", "..", ".cache", "npm");
 
 /**
@@ -140,7 +144,10 @@ async function install(name, version) {
   const making = mkdtempSync(join(CACHE, ".making-"));
   try {
     const dependencies = { [name]: version, ...BESIDE[name] };
-    writeFileSync(join(making, "package.json"), JSON.stringify({ private: true, dependencies }));
+    writeFileSync(
+      join(making, "package.json"),
+      JSON.stringify({ private: true, dependencies, overrides: OVERRIDES[name] }),
+    );
     await npm(
       ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--prefer-offline"],
       making,

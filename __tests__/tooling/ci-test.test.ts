@@ -115,7 +115,15 @@ describe("listChecks", () => {
       return names(options).filter((name) => !daily.includes(name));
     };
     expect(added({ ci: true })).toEqual(["cargo doc", "package"]);
-    expect(added({ all: true })).toEqual(["cargo doc", "bench", "package", "runtimes", "other platforms", "Windows"]);
+    expect(added({ all: true })).toEqual([
+      "cargo doc",
+      "bench",
+      "package",
+      "rehearsal",
+      "runtimes",
+      "other platforms",
+      "Windows",
+    ]);
   });
 });
 
