@@ -24,7 +24,7 @@ use std::time::Duration;
 use deep_factor_providers::bridge::{Bridge, BridgeOptions, ToolCallRequest};
 use deep_factor_providers::message::{Content, Message, ToolResult, ToolSpec};
 use deep_factor_providers::run::request::{CallOptions, Request};
-use deep_factor_providers::run::{Ended, Engine};
+use deep_factor_providers::run::{CliProvider, Ended};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -152,7 +152,7 @@ async fn serve(task: &Task, lines: Lines) -> io::Result<()> {
 
 /// Runs a call with a bridge, and prints its events and its result.
 async fn run(task: &Task, lines: Lines) -> io::Result<()> {
-    let engine = Engine::new(&task.provider, &task.options.to_string(), 1);
+    let engine = CliProvider::new(&task.provider, &task.options.to_string(), 1);
     let engine = Arc::new(engine.map_err(|error| io::Error::other(error.message))?);
     let request = Request {
         messages: task.messages.clone(),
@@ -163,7 +163,7 @@ async fn run(task: &Task, lines: Lines) -> io::Result<()> {
         },
         ..Request::default()
     };
-    let (run, calls) = Engine::start_with_callbacks(&engine, request, options(task));
+    let (run, calls) = CliProvider::start_with_callbacks(&engine, request, options(task));
     let mut host = Host {
         lines,
         calls,

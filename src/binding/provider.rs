@@ -17,10 +17,10 @@ use dfp_model::error::ProviderError;
 use dfp_model::message::well_formed;
 use dfp_model::thread::{Shelf, Thread, Unfit};
 use dfp_run::Model;
-use dfp_run::api::ApiEngine;
+use dfp_run::api::ApiProvider;
 use dfp_run::commands::execute_file;
 use dfp_run::request::EncodedRequest;
-use dfp_run::{Ended, Engine, LogBatch, Run};
+use dfp_run::{CliProvider, Ended, LogBatch, Run};
 
 /// One provider object, for a CLI or an API.
 #[napi]
@@ -42,14 +42,14 @@ impl NativeProvider {
     /// Makes a built-in provider; [`NativeProvider::check`] reports what is wrong with the options.
     #[napi(constructor, catch_unwind)]
     pub fn new(kind: String, options_json: String, owner: u32) -> Self {
-        NativeProvider::of(Engine::new(&kind, &well_formed(options_json), u64::from(owner)))
+        NativeProvider::of(CliProvider::new(&kind, &well_formed(options_json), u64::from(owner)))
     }
 
     /// Makes the provider that `config_json` describes; [`NativeProvider::check`] reports what is wrong with its fields and the
     /// options.
     #[napi(factory, catch_unwind)]
     pub fn custom(config_json: String, options_json: String, owner: u32) -> Self {
-        NativeProvider::of(Engine::custom(
+        NativeProvider::of(CliProvider::custom(
             &well_formed(config_json),
             &well_formed(options_json),
             u64::from(owner),
@@ -60,7 +60,7 @@ impl NativeProvider {
     /// reports what is wrong with its fields and the options.
     #[napi(factory, catch_unwind)]
     pub fn acp(config_json: String, options_json: String, owner: u32) -> Self {
-        NativeProvider::of(Engine::agent(
+        NativeProvider::of(CliProvider::agent(
             &well_formed(config_json),
             &well_formed(options_json),
             u64::from(owner),
@@ -70,7 +70,7 @@ impl NativeProvider {
     /// Makes a provider for an OpenAI-compatible API.
     #[napi(factory, catch_unwind)]
     pub fn api(options_json: String) -> Self {
-        NativeProvider::of(ApiEngine::new(&well_formed(options_json)))
+        NativeProvider::of(ApiProvider::new(&well_formed(options_json)))
     }
 
     /// The provider's id.
@@ -436,7 +436,7 @@ impl NativeScript {
     /// The provider that asks the script.
     #[napi(catch_unwind)]
     pub fn provider(&self) -> NativeProvider {
-        NativeProvider::of(ApiEngine::scripted(&self.options, Arc::clone(&self.script)))
+        NativeProvider::of(ApiProvider::scripted(&self.options, Arc::clone(&self.script)))
     }
 
     /// Lets go of the listener. To be called when the provider is closed: until then, each holds the other.

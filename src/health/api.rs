@@ -1,6 +1,6 @@
 //! The health check of an API: is it there, does it take the key, does it answer.
 //!
-//! In: an [`ApiEngine`], the depth of the check, and an environment. Out: the [`Report`] of every provider. "Installed" means here
+//! In: an [`ApiProvider`], the depth of the check, and an environment. Out: the [`Report`] of every provider. "Installed" means here
 //! that the server answers at all; its list of models shows whether it takes the key, if it has such a list.
 
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use super::{Check, Checkable, Level, Login, Problem, Report, SignedInBy, Timings
 use dfp_model::error::{Category, ProviderError};
 use dfp_process::Vars;
 use dfp_provider::LoginKind;
-use dfp_run::api::{ApiEngine, Prepared, Probe};
+use dfp_run::api::{ApiProvider, Prepared, Probe};
 
-impl Checkable for ApiEngine {
+impl Checkable for ApiProvider {
     fn check(self: Arc<Self>, level: Level, env: Option<Vars>) -> Result<Check, Box<ProviderError>> {
         // The environment is read here, on the caller's thread.
         let prepared = Prepared::new(&self, env.as_ref());
@@ -39,7 +39,7 @@ impl Checkable for ApiEngine {
 }
 
 /// The report before anything was asked.
-fn empty(engine: &ApiEngine, level: Level) -> Report {
+fn empty(engine: &ApiProvider, level: Level) -> Report {
     Report {
         provider: engine.id().to_owned(),
         installed: false,

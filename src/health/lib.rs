@@ -1,6 +1,6 @@
 //! The health check: four separate facts about a provider, each with its time, and advice about each problem.
 //!
-//! In: an [`Engine`], the depth of the check ([`Level`]) and an environment. Out: a [`Report`]; an unhealthy CLI is a report, too,
+//! In: a [`CliProvider`], the depth of the check ([`Level`]) and an environment. Out: a [`Report`]; an unhealthy CLI is a report, too,
 //! never an error. [`status`] shows the activity of this process and of others of ours on this machine. The commands, and the way their answers are read, are data of the provider (`provider::Checks`).
 
 mod answers;
@@ -28,7 +28,7 @@ use dfp_provider::{LoginCheck, LoginKind};
 use dfp_run::commands;
 use dfp_run::request::{CallOptions, Request};
 use dfp_run::user_settings;
-use dfp_run::{Ended, Engine, Run};
+use dfp_run::{CliProvider, Ended, Run};
 use dfp_run::{Model as _, ProviderObject};
 use dfp_text::redact::plain;
 use report::Finding;
@@ -62,15 +62,15 @@ pub trait Checkable: ProviderObject {
     fn check(self: Arc<Self>, level: Level, env: Option<Vars>) -> Result<Check, Box<ProviderError>>;
 }
 
-impl Checkable for Engine {
+impl Checkable for CliProvider {
     fn check(self: Arc<Self>, level: Level, env: Option<Vars>) -> Result<Check, Box<ProviderError>> {
         let base = env.unwrap_or_else(|| std::env::vars_os().collect());
-        Check::begin(&self, |engine, cancel| {
+        Check::begin(&self, |cli, cancel| {
             let base = Arc::new(base);
             async move {
                 let look = Look {
-                    settings: user_settings::UserSettingsFile::all(&engine, &base),
-                    engine,
+                    settings: user_settings::UserSettingsFile::all(&cli, &base),
+                    cli,
                     base,
                     cancel,
                 };
@@ -134,7 +134,7 @@ impl Drop for Check {
 }
 
 struct Look {
-    engine: Arc<Engine>,
+    cli: Arc<CliProvider>,
     base: Arc<Vars>,
     /// The user's settings of the CLI.
     settings: Vec<user_settings::UserSettingsFile>,
@@ -146,24 +146,24 @@ impl Look {
     /// a program it stops at once.
     async fn report(&self, level: Level) -> Report {
         let mut report = Report {
-            provider: self.engine.id().to_owned(),
+            provider: self.cli.id().to_owned(),
             installed: false,
             path: None,
             searched: Vec::new(),
             version: None,
             version_tested: None,
-            login: self.engine.login().map(str::to_owned),
+            login: self.cli.login().map(str::to_owned),
             authenticated: Login::Unknown,
             signed_in_by: None,
             engine: None,
             answering: (level >= Level::Request).then_some(false),
             tool_form: None,
-            pure: (!self.engine.is_pure()).then_some(false),
+            pure: (!self.cli.is_pure()).then_some(false),
             problems: Vec::new(),
             timings_ms: Timings::default(),
         };
         let began = Instant::now();
-        match commands::file(&self.engine, &self.base) {
+        match commands::file(&self.cli, &self.base) {
             Ok(file) => {
                 report.installed = true;
                 report.path = Some(file.to_string_lossy().into_owned());
@@ -187,7 +187,7 @@ impl Look {
             report.problems.extend(self.user_settings());
         }
         if level >= Level::Auth
-            && let Some(check) = self.engine.provider().checks.login
+            && let Some(check) = self.cli.provider().checks.login
         {
             let began = Instant::now();
             self.login(&check, &mut report).await;
@@ -202,7 +202,7 @@ impl Look {
             report.timings_ms.request = Some(millis(began));
         }
         // This comes last, since the request may have found it out.
-        report.engine = self.engine.engine_choice(&self.base).unwrap_or_default();
+        report.engine = self.cli.engine_choice(&self.base).unwrap_or_default();
         report
     }
 
@@ -211,21 +211,21 @@ impl Look {
         match self.settings.is_empty() {
             // They decide on the login, too, and calls win over them.
             false if args == self.login_args() => {
-                commands::ask_as_in_calls(&self.engine, args, without, &self.base, limit, &self.cancel).await
+                commands::ask_as_in_calls(&self.cli, args, without, &self.base, limit, &self.cancel).await
             }
-            _ => commands::ask(&self.engine, args, without, &self.base, limit, &self.cancel).await,
+            _ => commands::ask(&self.cli, args, without, &self.base, limit, &self.cancel).await,
         }
     }
 
     fn login_args(&self) -> &'static [&'static str] {
-        let login = self.engine.provider().checks.login;
+        let login = self.cli.provider().checks.login;
         login.map_or(&[], |check| check.args)
     }
 
     /// The problems of the user's settings that affect calls, or would.
     fn user_settings(&self) -> Vec<Problem> {
         let all = self.settings.iter().flat_map(|found| self.settings_of(found));
-        let redactor = self.engine.redactor(&self.base);
+        let redactor = self.cli.redactor(&self.base);
         let told = all.map(|(message, hint)| {
             let message = redactor.redact_error(&message).into_owned();
             Finding::UserSettings.problem(message, hint)
@@ -238,7 +238,7 @@ impl Look {
         let file = found.path.display();
         let whose = match found.is_machines() {
             true => "ask whoever keeps this machine: its settings win over the provider's".to_owned(),
-            false => match self.engine.provider().login_dir {
+            false => match self.cli.provider().login_dir {
                 Some(_) => format!(
                     "remove it there, or give the provider a `login` folder of its own ({file} is then another)"
                 ),
@@ -246,11 +246,11 @@ impl Look {
             },
         };
         let mut told = Vec::new();
-        let beating = found.beating_env(&self.engine);
+        let beating = found.beating_env(&self.cli);
         if !beating.is_empty() {
             told.push((user_settings::beats(found, &beating), whose.clone()));
         }
-        if commands::has_settings(&self.engine) {
+        if commands::has_settings(&self.cli) {
             told.extend(self.variables_of(found));
         }
         told.extend(found.unbeaten().map(|one| (found.says(one), whose.clone())));
@@ -260,8 +260,8 @@ impl Look {
     /// The problems of the variables that one file sets, beside those that beat the provider's.
     fn variables_of(&self, found: &user_settings::UserSettingsFile) -> Vec<(String, String)> {
         let file = found.path.display();
-        let (held, left): (Vec<_>, Vec<_>) = found.env().partition(|(name, _)| commands::holds(&self.engine, name));
-        let provider = self.engine.provider();
+        let (held, left): (Vec<_>, Vec<_>) = found.env().partition(|(name, _)| commands::holds(&self.cli, name));
+        let provider = self.cli.provider();
         let gateways = provider.checks.login.map_or(&[][..], |check| check.gateways);
         let is_gateway = |name: &str| gateways.iter().any(|gateway| gateway.name == name);
         let lets_in = |name: &str| is_gateway(name) || provider.key_env.contains(&name);
@@ -277,7 +277,7 @@ impl Look {
         }
         let helpers: Vec<_> = found
             .logins()
-            .filter(|name| !commands::settles(&self.engine, name))
+            .filter(|name| !commands::settles(&self.cli, name))
             .collect();
         if !left.is_empty() || !helpers.is_empty() {
             let hosts = left.iter().filter(|(name, _)| is_gateway(name));
@@ -303,8 +303,8 @@ impl Look {
     /// The value of `name` in a call, if it is text and not empty: the user's settings beat the environment, and the provider beats
     /// both.
     fn variable(&self, name: &str) -> Option<String> {
-        let is_held = commands::holds(&self.engine, name);
-        let has_ours = commands::has_settings(&self.engine);
+        let is_held = commands::holds(&self.cli, name);
+        let has_ours = commands::has_settings(&self.cli);
         let beats = |found: &&user_settings::UserSettingsFile| has_ours && (found.is_machines() || !is_held);
         let mut files: Vec<_> = self.settings.iter().filter(beats).collect();
         files.sort_by_key(|found| !found.is_machines());
@@ -312,14 +312,14 @@ impl Look {
         let found = env.find(|(set, _)| *set == name);
         let text = match found {
             Some((_, value)) => Some(value.to_owned()),
-            None => commands::variable(&self.engine, name, &self.base).ok().flatten(),
+            None => commands::variable(&self.cli, name, &self.base).ok().flatten(),
         };
         text.filter(|text| !text.is_empty())
     }
 
     /// Finds out the version; returns whether the CLI could be asked.
     async fn version(&self, report: &mut Report) -> bool {
-        let provider = self.engine.provider();
+        let provider = self.cli.provider();
         let args = provider.version_args();
         if args.is_empty() {
             return false;
@@ -342,7 +342,7 @@ impl Look {
             let message = format!(
                 "`{}` {}",
                 self.command(&args),
-                description(&output, &self.engine.redactor(&self.base))
+                description(&output, &self.cli.redactor(&self.base))
             );
             report.problems.push(Finding::VersionUnknown.problem(message, BY_HAND));
             return true;
@@ -384,7 +384,7 @@ impl Look {
                 }
             }
             Login::No => {
-                let id = self.engine.id();
+                let id = self.cli.id();
                 let error = ProviderError::new(id, Code::NotLoggedIn, format!("{id} is not logged in"));
                 report.problems.push(Problem::of(&error));
             }
@@ -392,7 +392,7 @@ impl Look {
                 let message = format!(
                     "`{}` {}",
                     self.command(check.args),
-                    description(&output, &self.engine.redactor(&self.base))
+                    description(&output, &self.cli.redactor(&self.base))
                 );
                 report.problems.push(Finding::LoginUnknown.problem(message, BY_HAND));
             }
@@ -414,14 +414,14 @@ impl Look {
         let said = told.map(|(_, words)| format!("`{}` says {}", self.command(check.args), words.join(", ")));
         let why: Vec<String> = gateway.iter().cloned().chain(said).collect();
         let kind = gateway.map(|_| LoginKind::Gateway).or(kind)?;
-        let redactor = self.engine.redactor(&self.base);
+        let redactor = self.cli.redactor(&self.base);
         let why = redactor.redact_error(&plain(&why.join("; "))).into_owned();
         Some(SignedInBy { kind, why })
     }
 
     /// The problem that the vendor has ended a kind of login, if the CLI may have that kind.
     fn ended_login(&self) -> Option<Problem> {
-        let ended = self.engine.provider().checks.ended_login?;
+        let ended = self.cli.provider().checks.ended_login?;
         let is_another = ended.unless.iter().any(|name| self.is_set(name));
         (!is_another).then(|| Finding::LoginEnded.problem(ended.message.to_owned(), ended.hint))
     }
@@ -429,8 +429,8 @@ impl Look {
     /// A key in the environment silently beats a subscription's login and is billed (CLI-FACTS 1.4). Both are there if the
     /// CLI is still logged in without the key.
     async fn key_beside_login(&self, check: &LoginCheck) -> Option<Problem> {
-        let keys = self.engine.provider().key_env;
-        let present = commands::present(&self.engine, keys, &self.base).ok()?;
+        let keys = self.cli.provider().key_env;
+        let present = commands::present(&self.cli, keys, &self.base).ok()?;
         if present.is_empty() {
             return None;
         }
@@ -450,48 +450,48 @@ impl Look {
         if !report.installed {
             return;
         }
-        let Some(form) = self.engine.tool_form() else {
-            let run = self.begin(&self.engine, tiny_request());
-            return answered(self.engine.id(), &run, &self.cancel, report).await;
+        let Some(form) = self.cli.tool_form() else {
+            let run = self.begin(&self.cli, tiny_request());
+            return answered(self.cli.id(), &run, &self.cancel, report).await;
         };
-        let asked = self.offer(&self.engine).await;
+        let asked = self.offer(&self.cli).await;
         let refused = match &asked {
             Ended::Failed(error) if form == tool_form::FUNCTIONS && may_be_the_form(error.category) => {
                 error.message.clone()
             }
             _ => {
                 report.tool_form = calls(&asked).then_some(form);
-                return settled(self.engine.id(), asked, report);
+                return settled(self.cli.id(), asked, report);
             }
         };
         // The second choice: tools in a form that codex's own do not hide (CODEX-LIVE §3.3).
-        let engine = Arc::new(self.engine.with_tool_namespace());
-        let again = self.offer(&engine).await;
-        engine.close().await;
+        let cli = Arc::new(self.cli.with_tool_namespace());
+        let again = self.offer(&cli).await;
+        cli.close().await;
         if matches!(again, Ended::Replied(_)) {
             report.tool_form = calls(&again).then_some(tool_form::NAMESPACE);
             let message =
                 format!("the API refuses tools that are plain functions ({refused}), and takes them in a namespace");
             let hint = "set `toolForm: \"namespace\"`";
             report.problems.push(Finding::ToolForm.problem(message, hint));
-            return settled(self.engine.id(), again, report);
+            return settled(self.cli.id(), again, report);
         }
-        settled(self.engine.id(), asked, report);
+        settled(self.cli.id(), asked, report);
     }
 
-    fn begin(&self, engine: &Arc<Engine>, request: Request) -> Run {
+    fn begin(&self, cli: &Arc<CliProvider>, request: Request) -> Run {
         let env = Some(Arc::clone(&self.base));
-        Arc::clone(engine).begin(Request { env, ..request })
+        Arc::clone(cli).begin(Request { env, ..request })
     }
 
     /// Makes the tiny request in which a tool is to be called.
-    async fn offer(&self, engine: &Arc<Engine>) -> Ended {
-        let run = self.begin(engine, tool_request());
+    async fn offer(&self, cli: &Arc<CliProvider>) -> Ended {
+        let run = self.begin(cli, tool_request());
         within_limit(&run, &self.cancel).await
     }
 
     fn command(&self, args: &[&str]) -> String {
-        format!("{} {}", self.engine.provider().command, args.join(" "))
+        format!("{} {}", self.cli.provider().command, args.join(" "))
     }
 }
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
-use super::base::{Base, not_found};
 use super::capabilities::{self, Basis, LiveSupport, Unserved};
+use super::cli_base::{CliBase, not_found};
 use super::programs::Program;
 use super::retry_loop::local_offset_min;
 use super::session::servers::login_missing;
@@ -52,7 +52,7 @@ pub enum EngineUse {
     Untried,
 }
 
-impl Base {
+impl CliBase {
     /// Returns whether a caller who has not chosen an engine is warned that `engine` is not served by the installed CLI, which
     /// should serve it.
     pub(super) fn tells(&self, engine: EngineUsed, unserved: &Unserved, program: &Program) -> bool {
@@ -188,17 +188,17 @@ pub(super) fn takes(engine: EngineUsed) -> &'static str {
 
 /// The error of a CLI that does not serve `engine`, for this reason. `evidence` says how its process has ended.
 pub(super) fn refused(
-    engine: &Base,
+    cli: &CliBase,
     used: EngineUsed,
     reason: &str,
     evidence: Option<&Evidence>,
 ) -> Box<ProviderError> {
     let reason = format!("the installed CLI takes no {}: {reason}", takes(used));
-    let mut error = match engine.provider.has_print() {
-        true => engine.refuse(Code::LiveUnsupported, reason),
-        // The general advice names an engine that an agent does not have.
+    let mut error = match cli.provider.has_print() {
+        true => cli.refuse(Code::LiveUnsupported, reason),
+        // The general advice names an cli that an agent does not have.
         false => {
-            let error = ProviderError::new(engine.id(), Code::LiveUnsupported, reason);
+            let error = ProviderError::new(cli.id(), Code::LiveUnsupported, reason);
             Box::new(error.with_hint("update the agent, or use `engine: \"auto\"`"))
         }
     };
@@ -233,8 +233,8 @@ pub(super) async fn try_for_call<F: Form>(
     asked: &TurnAsked<'_, F>,
 ) -> Result<Option<Box<F::Session>>, Unusable> {
     let call = asked.attempt.call;
-    let engine = call.engine;
-    if engine.options.engine != EngineKind::Auto || !matches!(asked.support, LiveSupport::Unknown(_)) {
+    let cli = call.cli;
+    if cli.options.engine != EngineKind::Auto || !matches!(asked.support, LiveSupport::Unknown(_)) {
         return Ok(None);
     }
     let installed = asked.looked_at()?;
@@ -244,16 +244,16 @@ pub(super) async fn try_for_call<F: Form>(
         return Err(Unusable::Cancelled);
     };
     // Another call may have tried the CLI meanwhile.
-    match engine
+    match cli
         .look(call.base_env)
-        .map(|now| now.support_now(&engine.provider, EngineUsed::Live))
+        .map(|now| now.support_now(&cli.provider, EngineUsed::Live))
     {
         Ok(LiveSupport::Served(_)) => return Ok(None),
         Ok(LiveSupport::Unserved(unserved)) => return Err(Unusable::unsupported(unserved.why)),
         Ok(LiveSupport::Unknown(_)) | Err(_) => {}
     }
     let session = sessions.start(asked, None, None).await?;
-    let trial = try_session::<F>(engine, session, installed, Some(&asked.call.setup));
+    let trial = try_session::<F>(cli, session, installed, Some(&asked.call.setup));
     match call.cancel.run_until_cancelled(trial).await {
         None => Err(Unusable::Cancelled),
         Some(tried) => tried.map(Some),
@@ -266,7 +266,7 @@ pub(super) async fn try_for_call<F: Form>(
 /// # Errors
 /// The reason why the CLI takes no sessions, or why nobody knows.
 pub(super) async fn try_session<F: Form>(
-    engine: &Base,
+    cli: &CliBase,
     session: F::Session,
     installed: &Installed,
     setup: Option<&Arc<SetupOf<F>>>,
@@ -292,7 +292,7 @@ pub(super) async fn try_session<F: Form>(
         return Err(Unusable::unsupported("it has ended"));
     };
     let reason = match outcome {
-        Ok(Pulse::Ready { .. }) => match too_old(engine, &session) {
+        Ok(Pulse::Ready { .. }) => match too_old(cli, &session) {
             None => {
                 if let Some(version) = session.version() {
                     capabilities::remember_version(binary, version);
@@ -314,10 +314,10 @@ pub(super) async fn try_session<F: Form>(
             let Some(process) = session.ended(true).await else {
                 return Err(Unusable::unsupported("it has ended"));
             };
-            if let Some(error) = engine.crash(&process.exit) {
+            if let Some(error) = cli.crash(&process.exit) {
                 return Err(Unusable::Failed(error));
             }
-            let invocation = Invocation::of(engine.id(), &installed.line);
+            let invocation = Invocation::of(cli.id(), &installed.line);
             let (reason, ended) = turn::why_not_ready(invocation, None, process, &ProcessLimits::default());
             if let Some(flag) = ended.refused_flag {
                 capabilities::remember_refused(binary, &flag);
@@ -331,15 +331,15 @@ pub(super) async fn try_session<F: Form>(
             format!("it did not answer the handshake within {} s", limit.as_secs())
         }
     };
-    if let Some(error) = login_missing(engine, &reason) {
+    if let Some(error) = login_missing(cli, &reason) {
         return Err(Unusable::Failed(error));
     }
     capabilities::remember_unserved(EngineUsed::Live, binary, reason.clone());
     Err(Unusable::unsupported(reason))
 }
 
-fn too_old(engine: &Base, session: &impl Session) -> Option<String> {
-    let (check, version) = (engine.provider.checks.live?, session.version()?);
+fn too_old(cli: &CliBase, session: &impl Session) -> Option<String> {
+    let (check, version) = (cli.provider.checks.live?, session.version()?);
     capabilities::is_too_old(&check, version).then(|| format!("it says that it is {} {version}", check.program))
 }
 
@@ -358,7 +358,7 @@ mod tests {
         #[cfg(unix)]
         std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let options = serde_json::json!({ "cliPath": file }).to_string();
-        let base = Base::new(provider, &options, u64::MAX).unwrap();
+        let base = CliBase::new(provider, &options, u64::MAX).unwrap();
         let program = base.look(&Arc::default()).unwrap();
         let is_told = |engine: &EngineUsed| match program.support(&base.provider, *engine) {
             LiveSupport::Unserved(unserved) => base.tells(*engine, unserved, &program),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::base::Base;
+use super::cli_base::CliBase;
 use super::reply_check;
 use super::reply_check::{Checks, RejectedReply, ReplyCheck};
 use super::request::ChoicesOnce;
@@ -39,28 +39,28 @@ pub(super) struct Chosen {
 /// # Errors
 /// `INVALID_OPTION` for a choice that is wrong, `UNSUPPORTED_OPTION` for one that the provider can't serve.
 pub(super) fn choose(
-    engine: &Base,
+    cli: &CliBase,
     given: &ChoicesOnce,
     tools: &[ToolSpec],
     kind: EngineKind,
 ) -> Result<Chosen, Box<ProviderError>> {
-    let own = &engine.options.choices;
+    let own = &cli.options.choices;
     if given.original().is_empty() && *own == Choices::default() {
         return Ok(Chosen::default());
     }
-    let invalid = |reason: String| engine.refuse(Code::InvalidOption, reason);
-    let model = engine.provider.option(MODEL.name).unwrap_or(MODEL);
-    let off = engine.provider.off_effort;
+    let invalid = |reason: String| cli.refuse(Code::InvalidOption, reason);
+    let model = cli.provider.option(MODEL.name).unwrap_or(MODEL);
+    let off = cli.provider.off_effort;
     let call = given
         .read(|map| CallChoices::read(map, &[model], off))
         .map_err(invalid)?;
     let of_call = |reason: String| invalid(format!("the call's {reason}"));
-    check_effort(&call.choices, engine.provider.efforts).map_err(of_call)?;
-    if let (Some(custom), Some(model)) = (&engine.provider.custom, &call.choices.model) {
+    check_effort(&call.choices, cli.provider.efforts).map_err(of_call)?;
+    if let (Some(custom), Some(model)) = (&cli.provider.custom, &call.choices.model) {
         custom.check_model(model).map_err(of_call)?;
     }
     if let Some(choice) = &call.tool_choice {
-        check_tool_choice(engine, choice, tools, kind)?;
+        check_tool_choice(cli, choice, tools, kind)?;
     }
     let chooses = call.choices != Choices::default();
     let chosen_model = call.choices.model.clone();
@@ -73,8 +73,8 @@ pub(super) fn choose(
         },
         merged.model,
     );
-    let on_unsupported = call.on_unsupported.or(engine.options.on_unsupported);
-    let (settled, left_out) = engine.provider.settle(asked, on_unsupported, kind, &engine.options)?;
+    let on_unsupported = call.on_unsupported.or(cli.options.on_unsupported);
+    let (settled, left_out) = cli.provider.settle(asked, on_unsupported, kind, &cli.options)?;
     let settled = Choices {
         model,
         stop: settled.stop.filter(|stop| !stop.is_empty()),
@@ -82,8 +82,8 @@ pub(super) fn choose(
         ..settled
     };
     let searches = [
-        ("webSearch", engine.provider.web_search, settled.searches_web()),
-        ("tools.search", engine.provider.tool_search, settled.searches_tools()),
+        ("webSearch", cli.provider.web_search, settled.searches_web()),
+        ("tools.search", cli.provider.tool_search, settled.searches_tools()),
     ];
     for (option, name, _) in searches.into_iter().filter(|(_, _, is_on)| *is_on) {
         if let Some(tool) = tools.iter().find(|tool| Some(tool.name.as_str()) == name) {
@@ -95,9 +95,9 @@ pub(super) fn choose(
             return Err(invalid(reason));
         }
     }
-    let warning = |feature| left_out_warning(engine.provider.why_not(feature, kind, &engine.options));
+    let warning = |feature| left_out_warning(cli.provider.why_not(feature, kind, &cli.options));
     Ok(Chosen {
-        options: (chooses && settled != *own).then(|| Box::new(engine.options.with_choices(settled))),
+        options: (chooses && settled != *own).then(|| Box::new(cli.options.with_choices(settled))),
         tool_choice: call.tool_choice.clone(),
         left_out: left_out.into_iter().map(warning).collect(),
     })
@@ -105,7 +105,7 @@ pub(super) fn choose(
 
 /// Checks that a tool of the call fits `choice`, and that the engine `kind` supports one.
 fn check_tool_choice(
-    engine: &Base,
+    cli: &CliBase,
     choice: &ToolChoice,
     tools: &[ToolSpec],
     kind: EngineKind,
@@ -113,22 +113,22 @@ fn check_tool_choice(
     let names = tools.iter().map(|tool| tool.name.as_str());
     choice
         .check(names)
-        .map_err(|reason| engine.refuse(Code::InvalidOption, reason))?;
+        .map_err(|reason| cli.refuse(Code::InvalidOption, reason))?;
     if !matches!(choice, ToolChoice::Any | ToolChoice::Tool(_)) {
         return Ok(());
     }
     let is_print = kind == EngineKind::Print;
-    if is_print && engine.options.text_tool_calls == TextToolCalls::Off {
+    if is_print && cli.options.text_tool_calls == TextToolCalls::Off {
         let reason = "the call's option \"toolChoice\" and the option \"textToolCalls\" contradict each other: with \"off\", the \
                       model can call no tool in print form";
-        return Err(engine.refuse(Code::InvalidOption, reason));
+        return Err(cli.refuse(Code::InvalidOption, reason));
     }
-    match engine.provider.can(Feature::ToolChoice, kind).1.is_supported() {
+    match cli.provider.can(Feature::ToolChoice, kind).1.is_supported() {
         true => Ok(()),
-        false => Err(Box::new(engine.provider.unsupported(
+        false => Err(Box::new(cli.provider.unsupported(
             Feature::ToolChoice,
             kind,
-            &engine.options,
+            &cli.options,
         ))),
     }
 }
@@ -228,7 +228,7 @@ pub(super) struct CallableTools {
 
 /// The rules for the answer to `messages`, written in this `style`, with this `mark`, if text is a call by the rule `form`.
 pub(super) fn text_calls(
-    engine: &Base,
+    cli: &CliBase,
     form: TextToolCalls,
     messages: &Arc<Vec<Message>>,
     tools: &[ToolSpec],
@@ -242,7 +242,7 @@ pub(super) fn text_calls(
         (TextToolCalls::Unquoted, _) if !tools.is_empty() || asked.may_call_untold => {
             let documents = style.documents && style.encoding == Encoding::Xml;
             let any_name = asked.unknown_tools || tools.is_empty();
-            unquoted(engine, messages, names, any_name, documents)
+            unquoted(cli, messages, names, any_name, documents)
         }
         (TextToolCalls::Marked, Some(mark)) => TextCalls::Marked(Arc::new(Marked::new(mark, names))),
         _ => TextCalls::Off,
@@ -252,7 +252,7 @@ pub(super) fn text_calls(
 /// The rule for a session whose calls are native. A model that writes a call as text all the same means it, unless somebody else
 /// has written that text. A session gets no mark.
 pub(super) fn in_session(
-    engine: &Base,
+    cli: &CliBase,
     form: TextToolCalls,
     messages: &Arc<Vec<Message>>,
     tools: &[ToolSpec],
@@ -261,7 +261,7 @@ pub(super) fn in_session(
     match form {
         TextToolCalls::Unquoted | TextToolCalls::Lenient if !tools.is_empty() => {
             let names = tools.iter().map(|tool| tool.name.clone());
-            unquoted(engine, messages, names, asked.unknown_tools, false)
+            unquoted(cli, messages, names, asked.unknown_tools, false)
         }
         _ => TextCalls::Off,
     }
@@ -270,14 +270,14 @@ pub(super) fn in_session(
 /// The rule that a block at the end of the answer is a call unless it quotes the thread, which is searched only when a block is
 /// found.
 fn unquoted(
-    engine: &Base,
+    cli: &CliBase,
     messages: &Arc<Vec<Message>>,
     names: impl Iterator<Item = String>,
     any_name: bool,
     documents: bool,
 ) -> TextCalls {
     let messages = Arc::clone(messages);
-    let system = match &engine.options.system_prompt {
+    let system = match &cli.options.system_prompt {
         SystemPrompt::Custom(text) => Some(text.clone()),
         SystemPrompt::Default | SystemPrompt::Cli => None,
     };
@@ -298,10 +298,10 @@ fn foreign_texts(messages: &[Message], system: Option<&str>, documents: bool) ->
 ///
 /// # Errors
 /// `INTERNAL` if the system gives no random bytes.
-pub(super) fn fresh_mark(engine: &Base) -> Result<Mark, Box<ProviderError>> {
+pub(super) fn fresh_mark(cli: &CliBase) -> Result<Mark, Box<ProviderError>> {
     let random = random::bits().map_err(|error| {
         let reason = format!("the tool calls of an answer can't be marked: {error}");
-        engine.refuse(Code::Internal, reason)
+        cli.refuse(Code::Internal, reason)
     })?;
     Ok(Mark::new(random as u64))
 }

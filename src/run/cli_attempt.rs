@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Attempt, AttemptOutcome, AttemptStart, CallLimits};
-use super::base::Base;
+use super::cli_base::CliBase;
+use super::cli_provider::CliProvider;
 use super::cli_request::{CliRequest, UNFIT, emulated};
-use super::engine::Engine;
 use super::ignored::ShownChoices;
 use super::record::Sink;
 use super::reply_check::RejectedReply;
@@ -29,7 +29,7 @@ use dfp_text::schema::Schema;
 
 /// A call, and the engines that may make it.
 pub(super) struct CallByEngines<'a> {
-    pub engine: &'a Arc<Engine>,
+    pub cli: &'a Arc<CliProvider>,
     pub base_env: &'a Arc<Vars>,
     pub cancel: &'a CancellationToken,
     pub sink: &'a Sink,
@@ -41,32 +41,32 @@ pub(super) struct CallByEngines<'a> {
 
 impl RetryableCall for CallByEngines<'_> {
     fn retry(&self) -> &Policy {
-        &self.engine.options.retry
+        &self.cli.options.retry
     }
 
     fn quota(&self) -> Option<QuotaWait> {
-        self.request.options.quota_or(self.engine.options.quota)
+        self.request.options.quota_or(self.cli.options.quota)
     }
 
     fn timeout(&self) -> Option<Duration> {
-        self.request.options.timeout_or(self.engine.options.timeout)
+        self.request.options.timeout_or(self.cli.options.timeout)
     }
 
     fn plan(&self) -> Plan<'_> {
-        let model = self.request.provider_options(self.engine).choices.model.as_deref();
+        let model = self.request.provider_options(self.cli).choices.model.as_deref();
         Plan {
-            used_up: &self.engine.used_up,
+            used_up: &self.cli.used_up,
             env: Some(self.base_env),
             model: model.unwrap_or_default(),
         }
     }
 
     fn login(&self) -> Option<&str> {
-        self.engine.login()
+        self.cli.login()
     }
 
     fn closed(&self) -> Option<Box<ProviderError>> {
-        self.engine.closed()
+        self.cli.closed()
     }
 
     /// Makes the attempt with the first engine that takes it.
@@ -77,7 +77,7 @@ impl RetryableCall for CallByEngines<'_> {
         info: &mut RunInfo,
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
         let call = CliCall {
-            engine: &self.engine.base,
+            cli: &self.cli.base,
             request: &self.request,
             base_env: self.base_env,
             cancel: self.cancel,
@@ -91,12 +91,12 @@ impl RetryableCall for CallByEngines<'_> {
             clock: OnceLock::new(),
         };
         call.keep_dropped();
-        for engine in &self.engines {
-            let outcome = match engine.attempt(&attempt, info).await {
+        for cli in &self.engines {
+            let outcome = match cli.attempt(&attempt, info).await {
                 Ok(None) => continue,
                 Ok(Some(outcome)) => outcome,
                 Err(error) => {
-                    return Err(commands::with_node(self.engine, error, self.base_env, self.cancel).await);
+                    return Err(commands::with_node(self.cli, error, self.base_env, self.cancel).await);
                 }
             };
             match &outcome {
@@ -108,12 +108,12 @@ impl RetryableCall for CallByEngines<'_> {
         }
         let reason =
             "an agent is asked for an answer alone: it can't be handed a server of tools, nor be watched at work";
-        Err(self.engine.refuse(Code::UnsupportedContent, reason))
+        Err(self.cli.refuse(Code::UnsupportedContent, reason))
     }
 
     fn extend(&mut self, messages: Vec<Message>, rejected: &RejectedReply) -> Result<(), Box<ProviderError>> {
-        self.request.extend(self.engine, messages, rejected)?;
-        self.engines = self.engine.calls_of(&mut self.request);
+        self.request.extend(self.cli, messages, rejected)?;
+        self.engines = self.cli.calls_of(&mut self.request);
         self.dropped = Dropped::default();
         Ok(())
     }
@@ -121,7 +121,7 @@ impl RetryableCall for CallByEngines<'_> {
 
 /// A call of a CLI, for one request.
 pub(super) struct CliCall<'a> {
-    pub engine: &'a Arc<Base>,
+    pub cli: &'a Arc<CliBase>,
     pub request: &'a CliRequest,
     pub base_env: &'a Arc<Vars>,
     pub cancel: &'a CancellationToken,
@@ -152,7 +152,7 @@ impl CliCall<'_> {
             return;
         }
         // A failure to find the program is reported by the attempt that starts it.
-        if let Ok(program) = self.engine.look(self.base_env) {
+        if let Ok(program) = self.cli.look(self.base_env) {
             let known = capabilities::refused_by(program.binary());
             for flag in dropped.iter().filter(|flag| !known.contains(*flag)) {
                 capabilities::remember_refused(program.binary(), flag);
@@ -167,14 +167,14 @@ impl CliCall<'_> {
     pub fn drop_flag(&self, flag: &str) -> Result<(), Box<ProviderError>> {
         let mut dropped = self.dropped.flags.lock().unwrap_or_else(PoisonError::into_inner);
         dropped.push(flag.to_owned());
-        let optional = self.engine.provider.flags.iter().filter(|flag| flag.optional);
+        let optional = self.cli.provider.flags.iter().filter(|flag| flag.optional);
         if dropped.len() <= optional.count() {
             return Ok(());
         }
         let times = dropped.len();
         let reason =
             format!("unknown option {flag}: the CLI was started {times} times, without each flag that it had refused");
-        Err(self.engine.refuse(Code::UnsupportedFlag, reason))
+        Err(self.cli.refuse(Code::UnsupportedFlag, reason))
     }
 
     /// Notes that the CLI has refused the schema of the answer, for this reason.
@@ -238,12 +238,12 @@ impl CliAttempt<'_> {
         fold: Fold,
         opening: AttemptStart,
     ) -> Attempt<'a> {
-        let choices = &self.call.request.provider_options(self.call.engine).choices;
+        let choices = &self.call.request.provider_options(self.call.cli).choices;
         Attempt {
-            provider: self.call.engine.id(),
+            provider: self.call.cli.id(),
             rules: CliRules {
                 output_is_checked: self.call.request.output.is_some(),
-                ..CliRules::from(&*self.call.engine.provider)
+                ..CliRules::from(&*self.call.cli.provider)
             },
             limits: CallLimits {
                 timeout: limits.timeout,
@@ -258,17 +258,17 @@ impl CliAttempt<'_> {
             fold: fold.behind_result(self.call.request.ends_with_result),
             checks: self.call.request.checks.clone(),
             model: choices.model.as_deref(),
-            shown: ShownChoices::of(choices, self.call.engine.provider.off_effort),
+            shown: ShownChoices::of(choices, self.call.cli.provider.off_effort),
             opening: Some(opening),
         }
     }
 
     /// The event that a live session is asked for the schema in its prompt, although its CLI takes other schemas.
     pub fn pending_note(&self) -> Option<Event> {
-        let CliCall { engine, request, .. } = *self.call;
+        let CliCall { cli, request, .. } = *self.call;
         let schema = request.output.as_deref()?;
-        (!engine.provider.schema.takes(schema))
-            .then(|| emulated(engine, UNFIT))
+        (!cli.provider.schema.takes(schema))
+            .then(|| emulated(cli, UNFIT))
             .flatten()
     }
 
@@ -280,7 +280,7 @@ impl CliAttempt<'_> {
     /// A place among the processes of the program `binary`; `None` if the call was cancelled before there was one.
     pub async fn permit(&self, binary: &Path, info: &mut RunInfo) -> Option<Permit> {
         let CliCall {
-            engine,
+            cli,
             request,
             cancel,
             sink,
@@ -289,7 +289,7 @@ impl CliAttempt<'_> {
         info.cli_path = Some(binary.to_string_lossy().into_owned());
         let waiting = Waiting {
             at: &binary.to_string_lossy(),
-            places: engine.options.max_concurrency,
+            places: cli.options.max_concurrency,
             nested: request.nested_permit.as_ref(),
             number: self.number,
             began: self.began,
@@ -310,7 +310,7 @@ impl CliAttempt<'_> {
     }
 
     pub fn limits(&self, engine: EngineUsed) -> ProcessLimits {
-        let options = &self.call.engine.options;
+        let options = &self.call.cli.options;
         ProcessLimits {
             timeout: self.call.request.options.timeout_or(options.timeout),
             idle_timeout: match engine {

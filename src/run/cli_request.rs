@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::mpsc;
 
-use super::base::Base;
 use super::choices::{self, Chosen};
+use super::cli_base::CliBase;
 use super::print::ToolServer;
 use super::reply_check::{Checks, RejectedReply};
 use super::request::{self, CallOptions, Checked, Request};
@@ -132,20 +132,20 @@ impl CliRequest {
     }
 
     /// The provider options of this call.
-    pub fn provider_options<'a>(&'a self, engine: &'a Base) -> &'a Options {
-        self.chosen.options.as_deref().unwrap_or(&engine.options)
+    pub fn provider_options<'a>(&'a self, cli: &'a CliBase) -> &'a Options {
+        self.chosen.options.as_deref().unwrap_or(&cli.options)
     }
 
     /// The tools of the CLI's own that the model may call in this call.
-    pub fn own_tools(&self, engine: &Base) -> Vec<&'static str> {
-        let choices = &self.provider_options(engine).choices;
-        let web = engine.provider.web_search.filter(|_| choices.searches_web());
-        let tools = engine.provider.tool_search.filter(|_| choices.searches_tools());
+    pub fn own_tools(&self, cli: &CliBase) -> Vec<&'static str> {
+        let choices = &self.provider_options(cli).choices;
+        let web = cli.provider.web_search.filter(|_| choices.searches_web());
+        let tools = cli.provider.tool_search.filter(|_| choices.searches_tools());
         web.into_iter().chain(tools).collect()
     }
 
     /// The call as `kept` takes it, if it is one for sessions.
-    pub fn in_session<T>(&mut self, engine: &Base, take: impl FnOnce(CallParts<'_>) -> T) -> Option<T> {
+    pub fn in_session<T>(&mut self, cli: &CliBase, take: impl FnOnce(CallParts<'_>) -> T) -> Option<T> {
         let SessionParts(RequestSource {
             messages,
             tools,
@@ -159,23 +159,23 @@ impl CliRequest {
             tools: &tools,
             tool_choice: self.chosen.tool_choice.as_ref(),
             forbidden: &forbidden,
-            options: self.provider_options(engine),
+            options: self.provider_options(cli),
             choices: chosen.map(|options| options.choices.clone()),
-            own: &engine.options.choices,
-            output: output_in_session(engine, self.output.as_deref()),
-            encoding: encoding_of(engine),
-            guard: engine.provider.guard,
+            own: &cli.options.choices,
+            output: output_in_session(cli, self.output.as_deref()),
+            encoding: encoding_of(cli),
+            guard: cli.provider.guard,
         }))
     }
 
     /// The events that are reported behind the beginning of attempt number `attempt`.
-    pub fn notes(&self, attempt: u32, engine: &Base, used: EngineUsed, base_env: &Arc<Vars>) -> Vec<Event> {
+    pub fn notes(&self, attempt: u32, cli: &CliBase, used: EngineUsed, base_env: &Arc<Vars>) -> Vec<Event> {
         if attempt != 1 {
             return Vec::new();
         }
         let mut notes = self.chosen.left_out.clone();
-        let options = self.provider_options(engine);
-        notes.extend(user_settings::warnings(engine, options, used, base_env));
+        let options = self.provider_options(cli);
+        notes.extend(user_settings::warnings(cli, options, used, base_env));
         let tools = self.source.as_ref().map_or(0, |source| source.tools.len());
         if used == EngineUsed::Print && options.choices.searches_tools() && tools > 0 {
             let how = match self.tool_server {
@@ -222,16 +222,16 @@ impl CliRequest {
     /// # Errors
     /// The part that the provider can't take.
     pub fn new(
-        engine: &Base,
+        cli: &CliBase,
         request: Request,
         callbacks: Option<(mpsc::Sender<ToolCallRequest>, BridgeOptions)>,
     ) -> Result<CliRequest, Box<ProviderError>> {
         let accepts = match callbacks {
             // The prompt is printed there.
-            Some(_) => request::print_accepts(engine),
-            None => request::accepts(engine),
+            Some(_) => request::print_accepts(cli),
+            None => request::accepts(cli),
         };
-        let check_timeout = |ms| options::check_timeout(&engine.provider, ms);
+        let check_timeout = |ms| options::check_timeout(&cli.provider, ms);
         let Checked {
             messages,
             mut tools,
@@ -241,33 +241,33 @@ impl CliRequest {
             recorded,
             nested_permit,
         } = request
-            .check(engine.id(), accepts, check_timeout)
-            .map_err(|(code, reason)| engine.refuse(code, reason))?;
+            .check(cli.id(), accepts, check_timeout)
+            .map_err(|(code, reason)| cli.refuse(code, reason))?;
         let kind = match callbacks {
             Some(_) => EngineKind::Print,
-            None => engine.options.engine,
+            None => cli.options.engine,
         };
-        let chosen = choices::choose(engine, &options.choices, &tools, kind)?;
+        let chosen = choices::choose(cli, &options.choices, &tools, kind)?;
         let forbidden = match chosen.tool_choice {
             Some(ToolChoice::None) => std::mem::take(&mut tools),
             _ => Vec::new(),
         };
-        let mut checks = choices::checks(engine.id(), chosen.tool_choice.as_ref());
+        let mut checks = choices::checks(cli.id(), chosen.tool_choice.as_ref());
         if let Some(schema) = &output {
-            if let Some(flag) = structured::own_flag(&engine.options.extra_args) {
+            if let Some(flag) = structured::own_flag(&cli.options.extra_args) {
                 let reason = format!(
                     "the call's option \"outputSchema\" and the option \"extraArgs\" contradict each other: {flag} is among these"
                 );
-                return Err(engine.refuse(Code::InvalidOption, reason));
+                return Err(cli.refuse(Code::InvalidOption, reason));
             }
             checks.push(Arc::new(FitsSchema {
                 schema: Arc::clone(schema),
-                provider: engine.id().to_owned(),
-                cli_asks_again: engine.provider.schema.asks_again(),
+                provider: cli.id().to_owned(),
+                cli_asks_again: cli.provider.schema.asks_again(),
             }));
         }
         let tool_server = match callbacks {
-            Some((consumer, options)) => Some(tool_server(engine, &tools, consumer, options)?),
+            Some((consumer, options)) => Some(tool_server(cli, &tools, consumer, options)?),
             None => None,
         };
         let blank = CliRequest {
@@ -285,7 +285,7 @@ impl CliRequest {
             tools: tools.into(),
             forbidden: forbidden.into(),
         };
-        blank.of_source(engine, source)
+        blank.of_source(cli, source)
     }
 
     /// Puts `messages` behind the request's thread, because of `rejected`.
@@ -294,23 +294,23 @@ impl CliRequest {
     /// The part that the provider can't take.
     pub fn extend(
         &mut self,
-        engine: &Base,
+        cli: &CliBase,
         messages: Vec<Message>,
         rejected: &RejectedReply,
     ) -> Result<(), Box<ProviderError>> {
         let own = std::mem::replace(self, CliRequest::of(CallOptions::default()));
-        *self = own.extended(engine, messages, rejected)?;
+        *self = own.extended(cli, messages, rejected)?;
         Ok(())
     }
 
     fn extended(
         mut self,
-        engine: &Base,
+        cli: &CliBase,
         messages: Vec<Message>,
         rejected: &RejectedReply,
     ) -> Result<CliRequest, Box<ProviderError>> {
         let Some(source) = self.source.take() else {
-            return Err(engine.refuse(Code::Internal, "the request can't be made again"));
+            return Err(cli.refuse(Code::Internal, "the request can't be made again"));
         };
         let extended = source.messages.iter().cloned().chain(messages).collect();
         self.callers_thread = Some(source.messages);
@@ -321,34 +321,34 @@ impl CliRequest {
             messages: Arc::new(extended),
             ..source
         };
-        self.of_source(engine, source)
+        self.of_source(cli, source)
     }
 
     /// Makes the request for `source`, for each kind of exchange that may serve it.
-    fn of_source(self, engine: &Base, source: RequestSource) -> Result<CliRequest, Box<ProviderError>> {
-        let options = &engine.options;
-        let form = self.provider_options(engine).text_tool_calls;
+    fn of_source(self, cli: &CliBase, source: RequestSource) -> Result<CliRequest, Box<ProviderError>> {
+        let options = &cli.options;
+        let form = self.provider_options(cli).text_tool_calls;
         let calls_back = self.tool_server.is_some();
         let has_tools = !source.tools.is_empty();
         let has_calls = !calls_back && has_tools && form != TextToolCalls::Off;
         let output = self.output.as_deref();
         let documents = self.options.documents && options.thread_documents;
-        let is_session = !calls_back && engine.keeps_sessions();
+        let is_session = !calls_back && cli.keeps_sessions();
         Ok(CliRequest {
             ends_with_result: prompt::ends_with_result(&source.messages, documents),
-            emulated_because: output.and_then(|schema| why_emulated(engine, schema, has_calls)),
+            emulated_because: output.and_then(|schema| why_emulated(cli, schema, has_calls)),
             // The second time, the messages behind the thread ask for it.
             note: match calls_back || self.checks.asked_before() {
                 true => None,
                 false => choices::request(self.chosen.tool_choice.as_ref()),
             },
             mark: match form {
-                TextToolCalls::Marked if has_calls => Some(choices::fresh_mark(engine)?),
+                TextToolCalls::Marked if has_calls => Some(choices::fresh_mark(cli)?),
                 _ => None,
             },
             uncallable: form == TextToolCalls::Off && has_tools && !calls_back,
             session_text_calls: match is_session {
-                true => choices::in_session(engine, form, &source.messages, &source.tools, self.calls_asked()),
+                true => choices::in_session(cli, form, &source.messages, &source.tools, self.calls_asked()),
                 false => TextCalls::Off,
             },
             session: is_session.then(|| SessionParts(source.clone())),
@@ -358,31 +358,31 @@ impl CliRequest {
     }
 
     /// The request as a prompt, written at the first use: a session that goes on never needs it.
-    pub fn printed(&self, engine: &Base) -> &Printed {
+    pub fn printed(&self, cli: &CliBase) -> &Printed {
         self.printed.get_or_init(|| match &self.source {
-            Some(source) => self.print(engine, source),
+            Some(source) => self.print(cli, source),
             None => Printed::default(),
         })
     }
 
     /// Renders the thread as a prompt, also with the schema in words if `prompt` leaves it to the CLI.
-    fn print(&self, engine: &Base, RequestSource { messages, tools, .. }: &RequestSource) -> Printed {
+    fn print(&self, cli: &CliBase, RequestSource { messages, tools, .. }: &RequestSource) -> Printed {
         let calls_back = self.tool_server.is_some();
-        let form = self.provider_options(engine).text_tool_calls;
+        let form = self.provider_options(cli).text_tool_calls;
         let schema = self.output.as_deref().map(Schema::text);
         let is_native = schema.is_some() && self.emulated_because.is_none();
         let style = Style {
-            encoding: encoding_of(engine),
+            encoding: encoding_of(cli),
             mark: self.mark.as_ref().map(Mark::as_str),
-            documents: self.options.documents && engine.options.thread_documents,
+            documents: self.options.documents && cli.options.thread_documents,
             output: schema.filter(|_| !is_native),
             escapes: match form {
                 TextToolCalls::Lenient => Escapes::Spec01,
-                _ if engine.options.spec_form() => Escapes::Spec01,
+                _ if cli.options.spec_form() => Escapes::Spec01,
                 _ => Escapes::Needed,
             },
             // With the CLI's tools on, it may read the files that the user names anyway.
-            without_at: engine.provider.reads_references && !engine.options.built_in_tools,
+            without_at: cli.provider.reads_references && !cli.options.built_in_tools,
         };
         let asking = Style {
             output: schema,
@@ -396,7 +396,7 @@ impl CliRequest {
         };
         let unprintable = match calls_back {
             true => None,
-            false => request::unprintable(engine, messages),
+            false => request::unprintable(cli, messages),
         };
         if unprintable.is_some() {
             return Printed {
@@ -420,15 +420,7 @@ impl CliRequest {
             asking_prompt: is_native.then(|| with_note(prompt::render(messages, described, asking))),
             text_calls: match calls_back {
                 true => TextCalls::Off,
-                false => choices::text_calls(
-                    engine,
-                    form,
-                    messages,
-                    tools,
-                    self.calls_asked(),
-                    style,
-                    self.mark.clone(),
-                ),
+                false => choices::text_calls(cli, form, messages, tools, self.calls_asked(), style, self.mark.clone()),
             },
             unprintable: None,
         }
@@ -449,16 +441,16 @@ impl CliRequest {
 }
 
 /// The encoding of a thread.
-fn encoding_of(engine: &Base) -> Encoding {
-    match engine.options.input_encoding {
+fn encoding_of(cli: &CliBase) -> Encoding {
+    match cli.options.input_encoding {
         InputEncoding::Xml => Encoding::Xml,
         InputEncoding::Text => Encoding::Text,
     }
 }
 
 /// The reason for which a CLI that takes schemas can't get this one in print form. `has_calls` says that calls are written as text.
-fn why_emulated(engine: &Base, schema: &Schema, has_calls: bool) -> Option<&'static str> {
-    let form = engine.provider.schema;
+fn why_emulated(cli: &CliBase, schema: &Schema, has_calls: bool) -> Option<&'static str> {
+    let form = cli.provider.schema;
     if !form.takes(schema) {
         return Some(UNFIT);
     }
@@ -467,27 +459,27 @@ fn why_emulated(engine: &Base, schema: &Schema, has_calls: bool) -> Option<&'sta
             "tool calls are written as text in print form, which a CLI that enforces the schema would not let through",
         );
     }
-    if !engine.provider.prints_by_schema() {
+    if !cli.provider.prints_by_schema() {
         return Some("the CLI takes a schema in live sessions alone");
     }
-    let is_long = engine.provider.has_schema_argument() && schema.text().len() > MAX_ARG_BYTES;
+    let is_long = cli.provider.has_schema_argument() && schema.text().len() > MAX_ARG_BYTES;
     is_long.then_some("it is longer than an argument of a program may be")
 }
 
 /// The way in which a live session gets the schema of an answer.
-fn output_in_session<'a>(engine: &Base, schema: Option<&'a Schema>) -> SessionOutput<'a> {
-    let can_take = engine.provider.live.is_none_or(|live| live.takes_schema);
+fn output_in_session<'a>(cli: &CliBase, schema: Option<&'a Schema>) -> SessionOutput<'a> {
+    let can_take = cli.provider.live.is_none_or(|live| live.takes_schema);
     match schema {
         None => SessionOutput::Text,
-        Some(schema) if can_take && engine.provider.schema.takes(schema) => SessionOutput::Native(schema),
+        Some(schema) if can_take && cli.provider.schema.takes(schema) => SessionOutput::Native(schema),
         Some(schema) => SessionOutput::Asked(schema),
     }
 }
 
 /// The warning that a schema is asked for in the prompt for the reason `why`, if this CLI takes other schemas.
-pub(super) fn emulated(engine: &Base, why: &str) -> Option<Event> {
-    let can = engine.provider.schema != SchemaForm::Asked;
-    can.then(|| structured::emulated(engine.id(), why))
+pub(super) fn emulated(cli: &CliBase, why: &str) -> Option<Event> {
+    let can = cli.provider.schema != SchemaForm::Asked;
+    can.then(|| structured::emulated(cli.id(), why))
 }
 
 /// The reason for which a CLI does not get a schema that it has no form for.
@@ -498,17 +490,17 @@ pub(super) const UNFIT: &str = "the CLI can't take this schema";
 /// # Errors
 /// `CALLBACKS_UNAVAILABLE` if the provider has no way to use a server.
 fn tool_server(
-    engine: &Base,
+    cli: &CliBase,
     tools: &[ToolSpec],
     consumer: mpsc::Sender<ToolCallRequest>,
     options: BridgeOptions,
 ) -> Result<ToolServer, Box<ProviderError>> {
-    if !engine.takes_callbacks() {
+    if !cli.takes_callbacks() {
         let reason = format!(
             "{} can't call tools in the middle of a run with these options",
-            engine.id()
+            cli.id()
         );
-        return Err(engine.refuse(Code::CallbacksUnavailable, reason));
+        return Err(cli.refuse(Code::CallbacksUnavailable, reason));
     }
     Ok(ToolServer {
         declarations: Declarations::new(tools),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use super::base::{Base, not_found, not_started};
+use super::cli_base::{CliBase, not_found, not_started};
 use super::programs::NotFound;
 use super::record::redactor_of;
 use dfp_exchange::print::{self, Surroundings};
@@ -32,10 +32,10 @@ const INTERPRETER: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// The errors of a call: the file can't be found, or can't be executed.
-pub fn file(engine: &Base, base: &Arc<Vars>) -> Result<PathBuf, Box<ProviderError>> {
-    let program = engine.look(base).map_err(|error| match error {
+pub fn file(cli: &CliBase, base: &Arc<Vars>) -> Result<PathBuf, Box<ProviderError>> {
+    let program = cli.look(base).map_err(|error| match error {
         NotFound::Refused(error) => error,
-        NotFound::Start(error) => engine.start_error(&error, error.to_string()),
+        NotFound::Start(error) => cli.start_error(&error, error.to_string()),
     })?;
     Ok(program.binary().file().to_owned())
 }
@@ -44,8 +44,8 @@ pub fn file(engine: &Base, base: &Arc<Vars>) -> Result<PathBuf, Box<ProviderErro
 ///
 /// # Errors
 /// Those of [`file()`].
-pub fn present<'a>(engine: &Base, names: &[&'a str], base: &Arc<Vars>) -> Result<Vec<&'a str>, Box<ProviderError>> {
-    let line = probe(engine, &[], &[])?;
+pub fn present<'a>(cli: &CliBase, names: &[&'a str], base: &Arc<Vars>) -> Result<Vec<&'a str>, Box<ProviderError>> {
+    let line = probe(cli, &[], &[])?;
     let is_set = |name: &&&str| print::variable(&line, base, name).is_some_and(|value| !value.is_empty());
     Ok(names.iter().filter(is_set).copied().collect())
 }
@@ -54,32 +54,32 @@ pub fn present<'a>(engine: &Base, names: &[&'a str], base: &Arc<Vars>) -> Result
 ///
 /// # Errors
 /// Those of [`file()`].
-pub fn variable(engine: &Base, name: &str, base: &Arc<Vars>) -> Result<Option<String>, Box<ProviderError>> {
-    let value = print::variable(&probe(engine, &[], &[])?, base, name);
+pub fn variable(cli: &CliBase, name: &str, base: &Arc<Vars>) -> Result<Option<String>, Box<ProviderError>> {
+    let value = print::variable(&probe(cli, &[], &[])?, base, name);
     let text = value.and_then(|value| value.to_str().map(str::to_owned));
     Ok(text.filter(|text| !text.is_empty()))
 }
 
 /// Returns whether the provider sets the variable `name` for its calls, or takes it away, whatever the user's settings say.
-pub fn holds(engine: &Base, name: &str) -> bool {
-    let held = ours(engine).and_then(|mut settings| settings.remove("env"));
+pub fn holds(cli: &CliBase, name: &str) -> bool {
+    let held = ours(cli).and_then(|mut settings| settings.remove("env"));
     held.is_some_and(|env| env.get(name).is_some())
 }
 
 /// Returns whether the provider's settings have the member `name`; it wins over the user's.
-pub fn settles(engine: &Base, name: &str) -> bool {
-    ours(engine).is_some_and(|settings| settings.contains_key(name))
+pub fn settles(cli: &CliBase, name: &str) -> bool {
+    ours(cli).is_some_and(|settings| settings.contains_key(name))
 }
 
 /// Returns whether the provider has settings that win over the user's.
-pub fn has_settings(engine: &Base) -> bool {
-    engine.provider.user_settings.is_some_and(|own| own.ours.is_some())
+pub fn has_settings(cli: &CliBase) -> bool {
+    cli.provider.user_settings.is_some_and(|own| own.ours.is_some())
 }
 
 /// The settings that win over the user's.
-fn ours(engine: &Base) -> Option<Map<String, Value>> {
-    let own = engine.provider.user_settings?.ours?;
-    let line = probe(engine, &[], &[]).ok()?;
+fn ours(cli: &CliBase) -> Option<Map<String, Value>> {
+    let own = cli.provider.user_settings?.ours?;
+    let line = probe(cli, &[], &[]).ok()?;
     let file = line.files.iter().find(|file| file.name == own.file)?;
     serde_json::from_str(&file.content).ok()
 }
@@ -89,14 +89,14 @@ fn ours(engine: &Base) -> Option<Map<String, Value>> {
 /// # Errors
 /// The reason for which the CLI can't be started.
 pub async fn ask(
-    engine: &Base,
+    cli: &CliBase,
     args: &[&str],
     without: &[&str],
     base: &Arc<Vars>,
     limit: Duration,
     cancel: &CancellationToken,
 ) -> Result<Output, Box<ProviderError>> {
-    output(engine, probe(engine, args, without)?, base, limit, cancel).await
+    output(cli, probe(cli, args, without)?, base, limit, cancel).await
 }
 
 /// Asks the CLI with the settings with which calls win over the user's, so that its answer holds for calls.
@@ -104,15 +104,15 @@ pub async fn ask(
 /// # Errors
 /// Those of [`ask`].
 pub async fn ask_as_in_calls(
-    engine: &Base,
+    cli: &CliBase,
     args: &[&str],
     without: &[&str],
     base: &Arc<Vars>,
     limit: Duration,
     cancel: &CancellationToken,
 ) -> Result<Output, Box<ProviderError>> {
-    let mut line = probe(engine, args, without)?;
-    if let Some(own) = engine.provider.user_settings.and_then(|own| own.ours)
+    let mut line = probe(cli, args, without)?;
+    if let Some(own) = cli.provider.user_settings.and_then(|own| own.ours)
         && let Some(file) = line.files.iter_mut().find(|file| file.name == own.file)
     {
         if let Ok(mut settings) = serde_json::from_str::<Value>(&file.content) {
@@ -125,19 +125,19 @@ pub async fn ask_as_in_calls(
             .splice(..0, [Arg::Text(own.flag.to_owned()), Arg::File(own.file)]);
         line.tell_content(own.file);
     }
-    output(engine, line, base, limit, cancel).await
+    output(cli, line, base, limit, cancel).await
 }
 
 /// Returns the version that `file`, the interpreter of the CLI, prints; `None` if it prints none.
 async fn interpreter_version(
-    engine: &Base,
+    cli: &CliBase,
     file: &Path,
     base: &Arc<Vars>,
     cancel: &CancellationToken,
 ) -> Option<String> {
-    let mut line = probe(engine, &["--version"], &[]).ok()?;
+    let mut line = probe(cli, &["--version"], &[]).ok()?;
     line.program = file.to_str()?.to_owned();
-    let output = output(engine, line, base, INTERPRETER, cancel).await.ok()?;
+    let output = output(cli, line, base, INTERPRETER, cancel).await.ok()?;
     let said = String::from_utf8(output.stdout).ok()?;
     let version = said.trim().trim_start_matches('v');
     version
@@ -147,7 +147,7 @@ async fn interpreter_version(
 
 /// Returns `error`. If an old Node is its cause, the error names Node's version and path, which the CLI does not report.
 pub(super) async fn with_node(
-    engine: &Base,
+    cli: &CliBase,
     mut error: Box<ProviderError>,
     base: &Arc<Vars>,
     cancel: &CancellationToken,
@@ -155,11 +155,11 @@ pub(super) async fn with_node(
     if !error.message.starts_with(OLD_NODE) {
         return error;
     }
-    let program = engine.look(base).ok();
+    let program = cli.look(base).ok();
     let Some(node) = program.and_then(|program| program.binary().resolved().interpreter.clone()) else {
         return error;
     };
-    if let Some(version) = interpreter_version(engine, &node, base, cancel).await {
+    if let Some(version) = interpreter_version(cli, &node, base, cancel).await {
         let named = format!("{OLD_NODE}, Node {version} ({})", node.display());
         error.message = error.message.replacen(OLD_NODE, &named, 1);
     }
@@ -168,16 +168,16 @@ pub(super) async fn with_node(
 
 /// Runs the command line outside of the queue, for at most `limit`, and returns its output.
 async fn output(
-    engine: &Base,
+    cli: &CliBase,
     line: CommandLine,
     base: &Arc<Vars>,
     limit: Duration,
     cancel: &CancellationToken,
 ) -> Result<Output, Box<ProviderError>> {
     // A program with a path of its own is no CLI: the interpreter of one.
-    let is_cli = line.program == command::bare(&engine.provider, &engine.options)?.program;
+    let is_cli = line.program == command::bare(&cli.provider, &cli.options)?.program;
     let program = match is_cli {
-        true => Some(engine.look(base).map_err(|error| not_found(engine, error))?),
+        true => Some(cli.look(base).map_err(|error| not_found(cli, error))?),
         false => None,
     };
     let surroundings = Surroundings {
@@ -185,22 +185,22 @@ async fn output(
         base_env: Arc::clone(base),
         limits: ProcessLimits {
             timeout: Some(limit),
-            kill_grace: engine.options.kill_grace,
+            kill_grace: cli.options.kill_grace,
             max_stdout: MAX_STDOUT,
             ..ProcessLimits::default()
         },
-        owner: engine.owner,
+        owner: cli.owner,
         permit: None,
-        tracker: engine.lifecycle.runs.clone(),
+        tracker: cli.lifecycle.runs.clone(),
         tees: Tees::default(),
     };
     let output = print::output(line, surroundings, cancel).await;
-    output.map_err(|error| not_started(engine, &error))
+    output.map_err(|error| not_started(cli, &error))
 }
 
 /// The command line for a question with `args`.
-pub(super) fn probe(engine: &Base, args: &[&str], without: &[&str]) -> Result<CommandLine, Box<ProviderError>> {
-    let mut line = command::bare(&engine.provider, &engine.options)?;
+pub(super) fn probe(cli: &CliBase, args: &[&str], without: &[&str]) -> Result<CommandLine, Box<ProviderError>> {
+    let mut line = command::bare(&cli.provider, &cli.options)?;
     if line.is_out_of_reach() {
         line.leave_out_files();
     }

@@ -17,9 +17,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::attempt::{AttemptOutcome, AttemptStart, failed, run_attempt};
-use super::base::{Base, not_found, not_started};
 use super::capabilities;
 use super::cli_attempt::{CliAttempt, CliCall};
+use super::cli_base::{CliBase, not_found, not_started};
 use super::cli_request::emulated;
 use super::retry_loop::millis;
 use dfp_exchange::bridge::{self, Bridge, BridgeOptions, Connection, ToolCallRequest, Traffic};
@@ -42,7 +42,7 @@ impl CliAttempt<'_> {
     /// Makes the attempt with one process for this call alone.
     pub async fn print(&self, info: &mut RunInfo) -> Result<AttemptOutcome, Box<ProviderError>> {
         let CliCall {
-            engine,
+            cli,
             request,
             base_env,
             cancel,
@@ -50,7 +50,7 @@ impl CliAttempt<'_> {
             ..
         } = *self.call;
         info.engine = Some(EngineUsed::Print);
-        let printed = request.printed(engine);
+        let printed = request.printed(cli);
         if let Some(refused) = &printed.unprintable {
             return Err(refused.clone());
         }
@@ -59,10 +59,10 @@ impl CliAttempt<'_> {
             Some(server) => Some(
                 server
                     .open()
-                    .map_err(|error| not_started(engine, &NotStarted::Tools(error)))?,
+                    .map_err(|error| not_started(cli, &NotStarted::Tools(error)))?,
             ),
         };
-        let options = request.provider_options(engine);
+        let options = request.provider_options(cli);
         let bridged_options = bridge.as_ref().map(|bridge| bridge.with_bridge(options));
         let options = bridged_options.as_ref().unwrap_or(options);
         let with_schema = request.native_schema().map(|schema| Options {
@@ -72,10 +72,10 @@ impl CliAttempt<'_> {
         let line_of = |prompt: &Rendered, options| {
             let media = match prompt.media.as_slice() {
                 [] => None,
-                _ => Some(media_prompt(engine, prompt)?),
+                _ => Some(media_prompt(cli, prompt)?),
             };
             let mode = media.as_ref().map_or(Mode::Print(&prompt.text), Mode::PrintMedia);
-            printing(engine, mode, options, request.wants_pieces(), base_env)
+            printing(cli, mode, options, request.wants_pieces(), base_env)
         };
         let mut prompt = &printed.prompt;
         let Installed { mut line, binary } = line_of(prompt, with_schema.as_ref().unwrap_or(options))?;
@@ -112,9 +112,9 @@ impl CliAttempt<'_> {
             fields,
             notes: {
                 let uncallable = request.uncallable.then(not_callable);
-                let emulated = emulated_because.and_then(|why| emulated(engine, &why));
+                let emulated = emulated_because.and_then(|why| emulated(cli, &why));
                 let choices = match self.call.has_dropped_schema() {
-                    false => request.notes(self.number, engine, EngineUsed::Print, base_env),
+                    false => request.notes(self.number, cli, EngineUsed::Print, base_env),
                     // The attempt that ended with the refusal has sent them.
                     true => Vec::new(),
                 };
@@ -125,15 +125,15 @@ impl CliAttempt<'_> {
             file: Some(binary.resolved().clone()),
             base_env: Arc::clone(base_env),
             limits,
-            owner: engine.owner,
+            owner: cli.owner,
             permit: Some(permit),
-            tracker: engine.lifecycle.runs.clone(),
+            tracker: cli.lifecycle.runs.clone(),
             tees: request.tees.clone(),
         };
-        let mut print = match Print::start(line, &engine.provider, surroundings, cancel) {
+        let mut print = match Print::start(line, &cli.provider, surroundings, cancel) {
             Ok(print) => print,
             Err(NotStarted::Process(StartError::Cancelled)) => return Ok(AttemptOutcome::Cancelled),
-            Err(error) => return Err(not_started(engine, &error)),
+            Err(error) => return Err(not_started(cli, &error)),
         };
         if let Some(observer) = &request.observer {
             print.set_observer(Arc::clone(observer));
@@ -141,7 +141,7 @@ impl CliAttempt<'_> {
         let fold = match request.watching {
             true => Fold::watching(),
             false => Fold::new(request.call_ids.clone(), printed.text_calls.clone())
-                .with_own_tools(request.own_tools(engine))
+                .with_own_tools(request.own_tools(cli))
                 .with_listener(sink.has_listener()),
         };
         let attempt = self.print_attempt(&limits, || prompt.text.clone(), fold, opening);
@@ -149,7 +149,7 @@ impl CliAttempt<'_> {
             None => run_attempt(attempt, print, info).await,
             Some(bridge) => run_attempt(attempt, BridgedPrint { print, bridge }, info).await,
         };
-        let outcome = outcome.map_err(|error| failed(error, engine.id()))?;
+        let outcome = outcome.map_err(|error| failed(error, cli.id()))?;
         if let AttemptOutcome::FlagRefused(flag) = &outcome {
             capabilities::remember_refused(&binary, flag);
         }
@@ -162,19 +162,19 @@ impl CliAttempt<'_> {
 
 /// The CLI as it is started as one process for one call.
 fn printing(
-    engine: &Base,
+    cli: &CliBase,
     mode: Mode,
     options: &Options,
     partial: bool,
     env: &Arc<Vars>,
 ) -> Result<Installed, Box<ProviderError>> {
-    match engine.look(env) {
-        Ok(program) => program.printing(&engine.provider, options, mode, partial),
+    match cli.look(env) {
+        Ok(program) => program.printing(&cli.provider, options, mode, partial),
         // An unfit prompt is reported first.
         Err(error) => {
             let nothing_known = command::Installed::default();
-            let line = command::build(&engine.provider, options, mode, partial, &nothing_known);
-            Err(line.err().unwrap_or_else(|| not_found(engine, error)))
+            let line = command::build(&cli.provider, options, mode, partial, &nothing_known);
+            Err(line.err().unwrap_or_else(|| not_found(cli, error)))
         }
     }
 }
@@ -195,8 +195,8 @@ const ATTACHED: &str =
 ///
 /// # Errors
 /// `UNSUPPORTED_CONTENT` where data are no base64, or there is no form. `INTERNAL` where the system gives no random bytes.
-pub(crate) fn media_prompt(engine: &Base, rendered: &Rendered) -> Result<MediaPrompt, Box<ProviderError>> {
-    match engine.provider.media.form {
+pub(crate) fn media_prompt(cli: &CliBase, rendered: &Rendered) -> Result<MediaPrompt, Box<ProviderError>> {
+    match cli.provider.media.form {
         Some(MediaForm::UserLine) => Ok(MediaPrompt {
             text: user_line::user(&user_line::of_rendered("", rendered)),
             files: Vec::new(),
@@ -204,13 +204,13 @@ pub(crate) fn media_prompt(engine: &Base, rendered: &Rendered) -> Result<MediaPr
         }),
         Some(MediaForm::Files) => Ok(MediaPrompt {
             text: format!("{ATTACHED}{}", rendered.text),
-            files: files(engine, rendered, |index, media| {
+            files: files(cli, rendered, |index, media| {
                 format!("{}-{index}.{}", media.kind.tag(), extension(media))
             })?,
             placed: Vec::new(),
         }),
         Some(MediaForm::Session { side, pixels }) => {
-            let bytes = checked(engine, rendered)?;
+            let bytes = checked(cli, rendered)?;
             for (index, (placed, bytes)) in (1..).zip(rendered.media.iter().zip(&bytes)) {
                 let of = format!("block {index} of the thread, {},", placed.media.name());
                 let why = match imagesize::blob_size(bytes) {
@@ -219,11 +219,11 @@ pub(crate) fn media_prompt(engine: &Base, rendered: &Rendered) -> Result<MediaPr
                         "{of} has {} × {} pixels, and {} takes images from {side} a side and {pixels} in all",
                         size.width,
                         size.height,
-                        engine.id()
+                        cli.id()
                     ),
                     Ok(_) => continue,
                 };
-                return Err(engine.refuse(Code::UnsupportedContent, why));
+                return Err(cli.refuse(Code::UnsupportedContent, why));
             }
             Ok(MediaPrompt {
                 text: rendered.text.clone(),
@@ -234,7 +234,7 @@ pub(crate) fn media_prompt(engine: &Base, rendered: &Rendered) -> Result<MediaPr
         Some(MediaForm::NamedFiles) => {
             let random = random::bits().map(|bits| bits as u64).map_err(|error| {
                 let reason = format!("the files of a prompt can't be named: {error}");
-                engine.refuse(Code::Internal, reason)
+                cli.refuse(Code::Internal, reason)
             })?;
             // The file names are random, so that no text of a thread can name one of them.
             let name = |index: usize, media: &Media| format!("{index:06}-{random:016x}.{}", extension(media));
@@ -246,21 +246,21 @@ pub(crate) fn media_prompt(engine: &Base, rendered: &Rendered) -> Result<MediaPr
                     names.collect::<String>().trim_end(),
                     rendered.text
                 ),
-                files: files(engine, rendered, |index, media| {
+                files: files(cli, rendered, |index, media| {
                     format!("{RUN_FOLDER}/{}", name(index, media))
                 })?,
                 placed: Vec::new(),
             })
         }
         None => {
-            let reason = format!("{} takes text only", engine.id());
-            Err(engine.refuse(Code::UnsupportedContent, reason))
+            let reason = format!("{} takes text only", cli.id());
+            Err(cli.refuse(Code::UnsupportedContent, reason))
         }
     }
 }
 
 /// The bytes of the blocks of `rendered`, which must be base64.
-fn checked(engine: &Base, rendered: &Rendered) -> Result<Vec<Vec<u8>>, Box<ProviderError>> {
+fn checked(cli: &CliBase, rendered: &Rendered) -> Result<Vec<Vec<u8>>, Box<ProviderError>> {
     let blocks = (1..).zip(&rendered.media);
     let bytes = blocks.map(|(index, placed)| {
         let media = &placed.media;
@@ -270,7 +270,7 @@ fn checked(engine: &Base, rendered: &Rendered) -> Result<Vec<Vec<u8>>, Box<Provi
         };
         bytes.ok_or_else(|| {
             let reason = format!("block {index} of the thread, {}, is no base64", media.name());
-            engine.refuse(Code::UnsupportedContent, reason)
+            cli.refuse(Code::UnsupportedContent, reason)
         })
     });
     bytes.collect()
@@ -278,11 +278,11 @@ fn checked(engine: &Base, rendered: &Rendered) -> Result<Vec<Vec<u8>>, Box<Provi
 
 /// The blocks of `rendered` as files; `name` gets the index of each, from 1.
 fn files(
-    engine: &Base,
+    cli: &CliBase,
     rendered: &Rendered,
     name: impl Fn(usize, &Media) -> String,
 ) -> Result<Vec<MediaFile>, Box<ProviderError>> {
-    let bytes = checked(engine, rendered)?;
+    let bytes = checked(cli, rendered)?;
     let blocks = (1..).zip(&rendered.media).zip(bytes);
     let files = blocks.map(|((index, placed), bytes)| MediaFile {
         name: name(index, &placed.media),

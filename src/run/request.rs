@@ -15,7 +15,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 use tokio::time::sleep;
 
-use super::base::Base;
+use super::cli_base::CliBase;
 use super::record::RecordOptions;
 use super::structured;
 use dfp_model::error::{Code, ProviderError};
@@ -346,18 +346,18 @@ fn taken(accepts: &Accepts) -> String {
 }
 
 /// The content beside text that this provider takes with the engine of its options.
-pub(super) fn accepts(engine: &Base) -> &Accepts {
-    match engine.options.engine {
-        EngineKind::Live => &engine.provider.media.live,
-        EngineKind::Auto if engine.provider.live.is_some() => &engine.provider.media.live,
-        EngineKind::Print | EngineKind::Warm | EngineKind::Auto => print_accepts(engine),
+pub(super) fn accepts(cli: &CliBase) -> &Accepts {
+    match cli.options.engine {
+        EngineKind::Live => &cli.provider.media.live,
+        EngineKind::Auto if cli.provider.live.is_some() => &cli.provider.media.live,
+        EngineKind::Print | EngineKind::Warm | EngineKind::Auto => print_accepts(cli),
     }
 }
 
 /// The content beside text that one process per call takes.
-pub(super) fn print_accepts(engine: &Base) -> &Accepts {
-    let options = &engine.options;
-    match engine.provider.media.form {
+pub(super) fn print_accepts(cli: &CliBase) -> &Accepts {
+    let options = &cli.options;
+    match cli.provider.media.form {
         // The CLI reads lines only if it also writes them, and only from standard input.
         Some(MediaForm::UserLine)
             if options.output_format != OutputFormat::StreamJson || options.prompt_style != PromptStyle::Stdin =>
@@ -366,7 +366,7 @@ pub(super) fn print_accepts(engine: &Base) -> &Accepts {
         }
         // The files have to lie in the folder it runs in, and no other file may lie there that a text could name.
         Some(MediaForm::NamedFiles) if options.built_in_tools || options.cwd.is_some() => &Accepts::TEXT,
-        _ => &engine.provider.media.print,
+        _ => &cli.provider.media.print,
     }
 }
 
@@ -374,13 +374,13 @@ pub(super) fn print_accepts(engine: &Base) -> &Accepts {
 const LIVE_TAKES_IT: &str = "set `engine: \"live\"`, whose engine takes it, with a version of the CLI that has one";
 
 /// The reason for which `messages` can't be the prompt of one process per call.
-pub(super) fn unprintable(engine: &Base, messages: &[Message]) -> Option<Box<ProviderError>> {
-    let accepts = print_accepts(engine);
+pub(super) fn unprintable(cli: &CliBase, messages: &[Message]) -> Option<Box<ProviderError>> {
+    let accepts = print_accepts(cli);
     let refused = content::check(messages, accepts).err()?;
-    let who = format!("{}'s print engine", engine.id());
-    let refusal = refuse_content(engine, &refused, &who, accepts);
-    // The call comes from a live engine that the installed CLI does not have, or other CLIs are not known to have it.
-    let is_for_live = engine.provider.live.is_some() && content::check(messages, &engine.provider.media.live).is_ok();
+    let who = format!("{}'s print engine", cli.id());
+    let refusal = refuse_content(cli, &refused, &who, accepts);
+    // The call comes from a live cli that the installed CLI does not have, or other CLIs are not known to have it.
+    let is_for_live = cli.provider.live.is_some() && content::check(messages, &cli.provider.media.live).is_ok();
     Some(match is_for_live {
         true => Box::new(refusal.with_hint(LIVE_TAKES_IT)),
         false => refusal,
@@ -388,8 +388,8 @@ pub(super) fn unprintable(engine: &Base, messages: &[Message]) -> Option<Box<Pro
 }
 
 /// The error of a block that `who`, which takes what `accepts` says, can't take.
-pub(super) fn refuse_content(engine: &Base, refused: &Refused, who: &str, accepts: &Accepts) -> Box<ProviderError> {
-    engine.refuse(Code::UnsupportedContent, reason(refused, who, accepts))
+pub(super) fn refuse_content(cli: &CliBase, refused: &Refused, who: &str, accepts: &Accepts) -> Box<ProviderError> {
+    cli.refuse(Code::UnsupportedContent, reason(refused, who, accepts))
 }
 
 #[cfg(test)]

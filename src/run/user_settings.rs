@@ -11,7 +11,7 @@ use std::sync::Arc;
 use jsonc_parser::ParseOptions;
 use serde_json::{Map, Value};
 
-use super::base::Base;
+use super::cli_base::CliBase;
 use super::commands::{self, probe};
 use dfp_exchange::print;
 use dfp_model::event::{EngineUsed, Event};
@@ -51,21 +51,18 @@ pub struct UserSettingsFile {
 
 impl UserSettingsFile {
     /// The files that the CLI reads in a call with the environment `base`, without those that are missing or unreadable.
-    pub fn all(engine: &Base, base: &Arc<Vars>) -> Vec<UserSettingsFile> {
+    pub fn all(cli: &CliBase, base: &Arc<Vars>) -> Vec<UserSettingsFile> {
         // Behind a launcher, the files are others.
-        let own = engine
-            .provider
-            .user_settings
-            .filter(|_| !engine.options.is_out_of_reach());
+        let own = cli.provider.user_settings.filter(|_| !cli.options.is_out_of_reach());
         let Some(own) = own else {
             return Vec::new();
         };
-        let Ok(line) = probe(engine, &[], &[]) else {
+        let Ok(line) = probe(cli, &[], &[]) else {
             return Vec::new();
         };
         let files = own.files.iter();
         let places = files.flat_map(|file| {
-            paths(engine, &line, base, file.place)
+            paths(cli, &line, base, file.place)
                 .into_iter()
                 .map(move |path| (file, path))
         });
@@ -104,14 +101,14 @@ impl UserSettingsFile {
     }
 
     /// The file's variables that calls get although the provider sets them otherwise.
-    pub fn beating_env(&self, engine: &Base) -> Vec<&str> {
-        let has_ours = commands::has_settings(engine);
+    pub fn beating_env(&self, cli: &CliBase) -> Vec<&str> {
+        let has_ours = commands::has_settings(cli);
         let taken_away = |name: &str| {
-            let mut env = engine.options.env.iter();
+            let mut env = cli.options.env.iter();
             env.any(|(taken, value)| value.is_none() && taken == name)
         };
         let beats = |name: &str| match (self.is_machines(), has_ours) {
-            (true, true) => commands::holds(engine, name),
+            (true, true) => commands::holds(cli, name),
             (false, true) => false,
             (_, false) => taken_away(name),
         };
@@ -162,11 +159,11 @@ impl UserSettingsFile {
 }
 
 /// The paths of the files of `place` in a call.
-fn paths(engine: &Base, line: &CommandLine, base: &Arc<Vars>, place: SettingsPlace) -> Vec<PathBuf> {
+fn paths(cli: &CliBase, line: &CommandLine, base: &Arc<Vars>, place: SettingsPlace) -> Vec<PathBuf> {
     match place {
         SettingsPlace::User(folder, file) => {
             let value = |name: &str| print::variable(line, base, name).filter(|value| !value.is_empty());
-            let named = engine.provider.login_dir.and_then(|dir| value(dir.variable));
+            let named = cli.provider.login_dir.and_then(|dir| value(dir.variable));
             let home = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
             let folder = match named {
                 Some(named) => Some(PathBuf::from(named)),
@@ -219,10 +216,10 @@ fn is_nothing(value: &Value) -> bool {
 }
 
 /// The warnings of a call with `options` and the engine `used`: the settings of others that affect it.
-pub(super) fn warnings(engine: &Base, options: &Options, used: EngineUsed, base: &Arc<Vars>) -> Vec<Event> {
+pub(super) fn warnings(cli: &CliBase, options: &Options, used: EngineUsed, base: &Arc<Vars>) -> Vec<Event> {
     let mut told = Vec::new();
-    for found in UserSettingsFile::all(engine, base) {
-        let beating = found.beating_env(engine);
+    for found in UserSettingsFile::all(cli, base) {
+        let beating = found.beating_env(cli);
         if !beating.is_empty() {
             told.push(beats(&found, &beating));
         }

@@ -30,7 +30,7 @@ use dfp_provider::choices::Choices;
 use dfp_provider::classify;
 use dfp_provider::claude::CLAUDE;
 use dfp_provider::options::{Options, SystemPrompt, Workspace};
-use dfp_run::{Ended, Engine, Run};
+use dfp_run::{CliProvider, Ended, Run};
 use dfp_text::decode::ansi::strip_ansi;
 
 /// The most bytes of standard output in a result (the document's MAX_OUTPUT_SIZE).
@@ -109,8 +109,8 @@ async fn execute(adapter: Arc<Adapter>, json: String, base: Vars, cancel: Cancel
         return Ok(None);
     }
     let options = options(&adapter.options, &context);
-    let engine = Arc::new(Engine::of(Cow::Borrowed(&CLAUDE), options, adapter.owner));
-    let Some(ran) = run(&engine, place, base, &cancel).await else {
+    let cli = Arc::new(CliProvider::of(Cow::Borrowed(&CLAUDE), options, adapter.owner));
+    let Some(ran) = run(&cli, place, base, &cancel).await else {
         return Ok(None);
     };
     let (mut result, read) = ran.result(&context);
@@ -205,7 +205,7 @@ struct Ran {
 
 /// Runs the CLI; `None` if the run was cancelled. No process of it is left when this returns.
 async fn run(
-    engine: &Arc<Engine>,
+    cli: &Arc<CliProvider>,
     workspace: PreparedWorkspace,
     base: Vars,
     cancel: &CancellationToken,
@@ -228,7 +228,7 @@ async fn run(
     };
     let transcript = Arc::new(TranscriptReader::new(MAX_OUTPUT));
     let mut collector = EventCollector::new(files.2);
-    let run = Engine::watch(engine, prompt.clone(), tees, transcript.clone(), Some(base));
+    let run = CliProvider::watch(cli, prompt.clone(), tees, transcript.clone(), Some(base));
     let ended = {
         let watching = collector.watch(&run);
         tokio::pin!(watching);
@@ -243,7 +243,7 @@ async fn run(
     };
     let duration = collector.began.elapsed();
     // Processes that the CLI left running would go on writing into the workspace.
-    engine.close().await;
+    cli.close().await;
     let ended = match ended {
         Ended::Cancelled => return None,
         Ended::Replied(reply) => Ok(reply),

@@ -31,7 +31,7 @@ use dfp_model::error::{Code, ProviderError};
 use dfp_process::Vars;
 use dfp_provider::claude::CLAUDE;
 use dfp_provider::options::{self, EngineKind, Kind, OptionSpec, Options};
-use dfp_run::Engine;
+use dfp_run::CliProvider;
 
 /// The JSON Schema of a config.
 pub const CONFIG_SCHEMA: &str = include_str!("../../../docs/schemas/claude-code-config.schema.json");
@@ -64,7 +64,7 @@ pub struct Adapter {
     /// The host's version, for the log.
     node: String,
     /// The provider that is used to look at the CLI. Each run has one of its own.
-    engine: Arc<Engine>,
+    cli: Arc<CliProvider>,
 }
 
 impl Adapter {
@@ -80,13 +80,13 @@ impl Adapter {
             engine: EngineKind::Print,
             ..Options::read(&CLAUDE, &fields)?
         };
-        let engine = Engine::of(std::borrow::Cow::Borrowed(&CLAUDE), options.clone(), owner);
+        let cli = CliProvider::of(std::borrow::Cow::Borrowed(&CLAUDE), options.clone(), owner);
         Ok(Adapter {
             options,
             saves_log,
             owner,
             node,
-            engine: Arc::new(engine),
+            cli: Arc::new(cli),
         })
     }
 
@@ -103,7 +103,7 @@ impl Adapter {
     /// # Errors
     /// `INTERNAL` only, for a bug: the adapter's provider is never closed.
     pub fn look(&self, env: Option<Vars>) -> Result<Check, Box<ProviderError>> {
-        Arc::clone(&self.engine).check(Level::Version, env)
+        Arc::clone(&self.cli).check(Level::Version, env)
     }
 }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::ApiEngine;
+use super::ApiProvider;
 use crate::attempt::{Attempt, AttemptOutcome, AttemptStart, CallLimits, failed, run_attempt};
 use crate::ignored::ShownChoices;
 use crate::record::Sink;
@@ -38,7 +38,7 @@ use dfp_text::toolcall::TextCalls;
 /// A call of an API; each of its attempts is an HTTP request.
 pub(super) struct ApiCall<'a> {
     pub question: ApiQuestion,
-    pub engine: &'a ApiEngine,
+    pub api: &'a ApiProvider,
     /// The warning about a choice that was left out.
     pub left_out: Vec<Event>,
     /// The connections to the server; `None` if a script answers.
@@ -72,7 +72,7 @@ impl ApiQuestion {
     /// Makes the request that sends `messages` and allows the tools `bound`. `output` is the schema of the answer, and whether the
     /// server gets it.
     pub fn new(
-        engine: &ApiEngine,
+        api: &ApiProvider,
         choices: CallChoices,
         messages: Vec<Message>,
         bound: Vec<ToolSpec>,
@@ -84,8 +84,8 @@ impl ApiQuestion {
             Some((schema, true)) => Format::Native(schema),
             Some((schema, false)) => Format::Asked(schema),
         };
-        let request = Request::new(&engine.settings, &choices, &messages, &bound, format);
-        let body = match &engine.script {
+        let request = Request::new(&api.settings, &choices, &messages, &bound, format);
+        let body = match &api.script {
             None => Bytes::from(request.body),
             Some(_) => script_body(
                 &choices,
@@ -123,25 +123,25 @@ impl ApiQuestion {
 
 impl RetryableCall for ApiCall<'_> {
     fn retry(&self) -> &Policy {
-        &self.engine.settings.retry
+        &self.api.settings.retry
     }
 
     fn quota(&self) -> Option<QuotaWait> {
-        self.options.quota_or(self.engine.settings.quota)
+        self.options.quota_or(self.api.settings.quota)
     }
 
     fn timeout(&self) -> Option<Duration> {
-        self.options.timeout_or(self.engine.settings.timeout)
+        self.options.timeout_or(self.api.settings.timeout)
     }
 
     fn plan(&self) -> Plan<'_> {
-        let engine = self.engine;
+        let api = self.api;
         let chosen = self.question.choices.choices.model.as_deref();
         // The environment does not matter, since the API's key was chosen with the provider.
         Plan {
-            used_up: &engine.used_up,
+            used_up: &api.used_up,
             env: None,
-            model: chosen.unwrap_or(&engine.settings.model),
+            model: chosen.unwrap_or(&api.settings.model),
         }
     }
 
@@ -150,7 +150,7 @@ impl RetryableCall for ApiCall<'_> {
     }
 
     fn closed(&self) -> Option<Box<ProviderError>> {
-        self.engine.closed()
+        self.api.closed()
     }
 
     async fn attempt(
@@ -164,7 +164,7 @@ impl RetryableCall for ApiCall<'_> {
             let (messages, bound) = (question.messages.clone(), question.bound.clone());
             let output = Some((Arc::clone(schema), false));
             ApiQuestion::new(
-                self.engine,
+                self.api,
                 question.choices.clone(),
                 messages,
                 bound,
@@ -174,7 +174,7 @@ impl RetryableCall for ApiCall<'_> {
         };
         let schema = match question.native_schema() {
             None => return self.of(question, number, began, info).await,
-            Some(schema) if self.engine.refuses_schemas() => {
+            Some(schema) if self.api.refuses_schemas() => {
                 return self.of(&asked(schema), number, began, info).await;
             }
             Some(schema) => schema,
@@ -183,10 +183,10 @@ impl RetryableCall for ApiCall<'_> {
             Err(error) if refuses_format(&error) => {
                 // The refusal of one schema says nothing about others.
                 if !error.message.to_lowercase().contains("invalid schema") {
-                    self.engine.remember_refused_schemas();
+                    self.api.remember_refused_schemas();
                 }
                 let why = format!("the server refuses `response_format`: {}", clip(&error.message, 160));
-                let warning = structured::emulated(self.engine.id(), &why);
+                let warning = structured::emulated(self.api.id(), &why);
                 self.sink.send(&mut vec![warning]).await;
                 self.of(&asked(schema), number, began, info).await
             }
@@ -200,7 +200,7 @@ impl RetryableCall for ApiCall<'_> {
         // A server that takes a schema and ignores it gets the schema in words.
         let output = old.output.take().map(|(schema, _)| (schema, false));
         self.question = ApiQuestion::new(
-            self.engine,
+            self.api,
             old.choices.clone(),
             thread.collect(),
             std::mem::take(&mut old.bound),
@@ -234,7 +234,7 @@ impl ApiCall<'_> {
         began: &OnceLock<Instant>,
         info: &mut RunInfo,
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
-        let settings = &self.engine.settings;
+        let settings = &self.api.settings;
         let place = settings.place();
         let waiting = Waiting {
             at: &place,
@@ -249,7 +249,7 @@ impl ApiCall<'_> {
             return Ok(AttemptOutcome::Cancelled);
         };
         let attempt = Attempt {
-            provider: self.engine.id(),
+            provider: self.api.id(),
             rules: CliRules::default(),
             limits: CallLimits {
                 timeout: self.options.timeout_or(settings.timeout),
@@ -283,8 +283,8 @@ impl ApiCall<'_> {
             body: question.body.clone(),
             redactor: &self.redactor,
             permit,
-            tracker: &self.engine.lifecycle.runs,
-            closing: self.engine.token(),
+            tracker: &self.api.lifecycle.runs,
+            closing: self.api.token(),
         };
         let mut answer = Answer::new(question.tools.clone(), self.redactor.clone());
         if settings.takes_no_calls(&question.choices) {
@@ -292,9 +292,9 @@ impl ApiCall<'_> {
         }
         let exchange = HttpExchange::new(request, answer);
         let outcome = run_attempt(attempt, exchange, info).await;
-        outcome.map_err(|error| failed(error, self.engine.id()))
+        outcome.map_err(|error| failed(error, self.api.id()))
     }
-    /// Makes the attempt by asking the engine's script.
+    /// Makes the attempt by asking the script.
     async fn scripted(
         &self,
         attempt: Attempt<'_>,
@@ -302,19 +302,19 @@ impl ApiCall<'_> {
         permit: Permit,
         info: &mut RunInfo,
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
-        let engine = self.engine;
-        let Some(script) = &engine.script else {
-            return Err(engine.refuse(Code::Internal, "the request has neither a server nor a script"));
+        let api = self.api;
+        let Some(script) = &api.script else {
+            return Err(api.refuse(Code::Internal, "the request has neither a server nor a script"));
         };
         let exchange = ScriptExchange::new(ScriptRequest {
             script: Arc::clone(script),
-            provider: engine.id().to_owned(),
+            provider: api.id().to_owned(),
             body: question.body.clone(),
             redactor: self.redactor.clone(),
             permit,
         });
         let outcome = run_attempt(attempt, exchange, info).await;
-        outcome.map_err(|error| failed(error, engine.id()))
+        outcome.map_err(|error| failed(error, api.id()))
     }
 }
 

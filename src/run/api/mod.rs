@@ -42,7 +42,7 @@ use dfp_text::schema::strict;
 
 /// A provider object of an API: its options, its connections, and its runs.
 #[derive(Debug)]
-pub struct ApiEngine {
+pub struct ApiProvider {
     pub(super) settings: Settings,
     pub(super) lifecycle: Lifecycle,
     /// True if the server was sent the schema of an answer and refused it: schemas are asked for in words from then on.
@@ -56,7 +56,7 @@ pub struct ApiEngine {
     pub(super) script: Option<Arc<Script>>,
 }
 
-impl Deref for ApiEngine {
+impl Deref for ApiProvider {
     type Target = Lifecycle;
 
     fn deref(&self) -> &Lifecycle {
@@ -101,15 +101,15 @@ fn secrets_of(env: Option<&Vars>) -> Vec<(String, String)> {
     }
 }
 
-impl ApiEngine {
-    /// Creates the engine with the options of `options_json`. No connection is made.
+impl ApiProvider {
+    /// Creates the provider object with the options of `options_json`. No connection is made.
     ///
     /// # Errors
     /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
-    pub fn new(options_json: &str) -> Result<ApiEngine, Box<ProviderError>> {
+    pub fn new(options_json: &str) -> Result<ApiProvider, Box<ProviderError>> {
         let settings = Settings::parse(options_json)?;
         limit::global().allow(&settings.place(), settings.max_concurrency);
-        Ok(ApiEngine {
+        Ok(ApiProvider {
             lifecycle: Lifecycle::new(Cow::Owned(settings.id.clone()), Some(PROVIDER))
                 .with_budget(settings.budget.clone()),
             settings,
@@ -121,21 +121,21 @@ impl ApiEngine {
         })
     }
 
-    /// Creates the engine of a script, which needs no address and no key. No request leaves the process.
+    /// Creates the provider object of a script, which needs no address and no key. No request leaves the process.
     ///
     /// # Errors
-    /// `INVALID_OPTION`, as for [`ApiEngine::new`].
-    pub fn scripted(options_json: &str, script: Arc<Script>) -> Result<ApiEngine, Box<ProviderError>> {
+    /// `INVALID_OPTION`, as for [`ApiProvider::new`].
+    pub fn scripted(options_json: &str, script: Arc<Script>) -> Result<ApiProvider, Box<ProviderError>> {
         /// Each has an address of its own, by which the queue counts.
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed);
         let mut options: Map<String, Value> = serde_json::from_str(options_json).unwrap_or_default();
         options.insert("baseURL".to_owned(), format!("http://script.invalid/{number}").into());
-        let engine = ApiEngine::new(&Value::Object(options).to_string())?;
-        Ok(ApiEngine {
+        let api = ApiProvider::new(&Value::Object(options).to_string())?;
+        Ok(ApiProvider {
             known_models: KnownModels::default(),
             script: Some(script),
-            ..engine
+            ..api
         })
     }
 
@@ -211,15 +211,15 @@ impl ApiEngine {
 
     /// Returns the client, and makes it if there is none.
     async fn client(self: &Arc<Self>, route: Option<Route>) -> Result<Client, Box<ProviderError>> {
-        let engine = Arc::clone(self);
+        let api = Arc::clone(self);
         // Reading the system's certificates takes tens of milliseconds, and a thread of its own.
         let made = tokio::task::spawn_blocking(move || -> Result<Client, String> {
-            let mut client = engine.client.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut client = api.client.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(client) = &*client {
                 return Ok(client.clone());
             }
             let route = route.unwrap_or_else(Route::direct);
-            let made = Client::new(&engine.settings.chat, route)?;
+            let made = Client::new(&api.settings.chat, route)?;
             *client = Some(made.clone());
             Ok(made)
         });
@@ -234,20 +234,20 @@ impl ApiEngine {
     }
 }
 
-impl ApiEngine {
+impl ApiProvider {
     pub(super) fn run(
-        engine: &Arc<ApiEngine>,
+        api: &Arc<ApiProvider>,
         surroundings: Surroundings,
-        read: impl FnOnce(&ApiEngine) -> Result<Request, Box<ProviderError>> + Send + 'static,
+        read: impl FnOnce(&ApiProvider) -> Result<Request, Box<ProviderError>> + Send + 'static,
     ) -> Run {
-        let of_task = Arc::clone(engine);
-        (engine.lifecycle).begin(move |handles| of_task.call(read, surroundings, handles))
+        let of_task = Arc::clone(api);
+        (api.lifecycle).begin(move |handles| of_task.call(read, surroundings, handles))
     }
 
     /// Makes one call, to its end.
     async fn call(
         self: Arc<Self>,
-        read: impl FnOnce(&ApiEngine) -> Result<Request, Box<ProviderError>> + Send,
+        read: impl FnOnce(&ApiProvider) -> Result<Request, Box<ProviderError>> + Send,
         surroundings: Surroundings,
         handles: CallHandles,
     ) -> Result<Ended, Box<ProviderError>> {
@@ -310,7 +310,7 @@ impl ApiEngine {
             .in_pieces(options.partial);
         let mut of_api = ApiCall {
             question,
-            engine: &self,
+            api: &self,
             left_out,
             client: client.as_ref(),
             redactor: self.settings.redactor(key.as_ref()),
@@ -329,7 +329,7 @@ impl ApiEngine {
     }
 }
 
-impl Model for ApiEngine {
+impl Model for ApiProvider {
     fn id(&self) -> &str {
         self.lifecycle.id()
     }
@@ -346,19 +346,19 @@ impl Model for ApiEngine {
 
     fn begin(self: Arc<Self>, request: Request) -> Run {
         let surroundings = self.surroundings(request.env.as_deref());
-        ApiEngine::run(&self, surroundings, |_| Ok(request))
+        ApiProvider::run(&self, surroundings, |_| Ok(request))
     }
 }
 
-impl ProviderObject for ApiEngine {
+impl ProviderObject for ApiProvider {
     fn lifecycle(&self) -> &Lifecycle {
         &self.lifecycle
     }
 
     fn start(self: Arc<Self>, request: EncodedRequest, env: Option<Vars>) -> Run {
         let surroundings = self.surroundings(env.as_ref());
-        ApiEngine::run(&self, surroundings, |engine| {
-            request.read().map_err(|(code, reason)| engine.refuse(code, reason))
+        ApiProvider::run(&self, surroundings, |api| {
+            request.read().map_err(|(code, reason)| api.refuse(code, reason))
         })
     }
 
@@ -369,7 +369,7 @@ impl ProviderObject for ApiEngine {
     }
 
     fn close(self: Arc<Self>) -> Work<()> {
-        Box::pin(async move { ApiEngine::close(&self).await })
+        Box::pin(async move { ApiProvider::close(&self).await })
     }
 }
 
@@ -381,7 +381,7 @@ const MOST_BYTES: usize = 16 * 1024 * 1024;
 
 /// A prepared look at the API, which can be taken any number of times. It is made where the environment may be read.
 pub struct Prepared {
-    engine: Arc<ApiEngine>,
+    api: Arc<ApiProvider>,
     surroundings: Surroundings,
 }
 
@@ -398,10 +398,10 @@ pub enum Probe {
 
 impl Prepared {
     /// Reads the environment; `env` is that of [`crate::lifecycle::ProviderObject::start`].
-    pub fn new(engine: &Arc<ApiEngine>, env: Option<&Vars>) -> Prepared {
+    pub fn new(api: &Arc<ApiProvider>, env: Option<&Vars>) -> Prepared {
         Prepared {
-            engine: Arc::clone(engine),
-            surroundings: engine.surroundings(env),
+            api: Arc::clone(api),
+            surroundings: api.surroundings(env),
         }
     }
 
@@ -417,7 +417,7 @@ impl Prepared {
 
     /// Begins a call with the facts that [`Prepared::new`] read.
     pub fn call(&self, request: Request) -> Run {
-        ApiEngine::run(&self.engine, self.surroundings.clone(), |_| Ok(request))
+        ApiProvider::run(&self.api, self.surroundings.clone(), |_| Ok(request))
     }
 
     /// Asks the server, with the key if there is one.
@@ -433,10 +433,10 @@ impl Prepared {
     /// # Errors
     /// `CLOSED`, or as a call where the server can't be asked; `UNSUPPORTED_OPTION` if it has no list.
     pub async fn models(&self) -> Result<Vec<ListedModel>, Box<ProviderError>> {
-        let engine = &self.engine;
-        engine.refusal().map_or(Ok(()), Err)?;
-        let not_listed = |why: &str| lifecycle::not_listed(engine.id(), why);
-        if engine.script.is_some() {
+        let api = &self.api;
+        api.refusal().map_or(Ok(()), Err)?;
+        let not_listed = |why: &str| lifecycle::not_listed(api.id(), why);
+        if api.script.is_some() {
             return Err(not_listed("a script answers"));
         }
         self.surroundings.key.as_ref().map_err(Clone::clone)?;
@@ -452,7 +452,7 @@ impl Prepared {
             while let Some(piece) = response
                 .next()
                 .await
-                .map_err(|why| engine.refuse(Code::ConnectionLost, why))?
+                .map_err(|why| api.refuse(Code::ConnectionLost, why))?
             {
                 if body.len() + piece.len() > MOST_BYTES {
                     return Err(not_listed("the server's list has more than 16 MiB"));
@@ -463,23 +463,23 @@ impl Prepared {
         });
         let body = body.await.unwrap_or_else(|_| {
             let reason = format!("the server did not list its models within {} s", LIMIT.as_secs());
-            Err(engine.refuse(Code::Timeout, reason))
+            Err(api.refuse(Code::Timeout, reason))
         })?;
         let listed = other_answers::read_models(&body)
             .ok_or_else(|| not_listed("the server's answer to GET /models is no list of models"))?;
-        engine.known_models.keep(&listed);
+        api.known_models.keep(&listed);
         Ok(listed)
     }
 
     /// The response with the list of models, or what came instead.
     async fn list(&self) -> Result<Response, Probe> {
-        let engine = &self.engine;
+        let api = &self.api;
         let key = self.surroundings.key.as_ref().ok().and_then(Option::clone);
-        let client = match engine.client(self.surroundings.route.clone()).await {
+        let client = match api.client(self.surroundings.route.clone()).await {
             Ok(client) => client,
             Err(error) => return Err(Probe::Nothing(error)),
         };
-        let settings = &engine.settings;
+        let settings = &api.settings;
         let end = match timeout(LIMIT, client.models(settings, key.as_ref())).await {
             Ok(Ok(response)) => return Ok(response),
             Ok(Err(end)) => end,
@@ -487,7 +487,7 @@ impl Prepared {
         };
         let is_answered = matches!(end, HttpEnd::Refused { .. });
         let context = Context {
-            provider: engine.id(),
+            provider: api.id(),
             rules: CliRules::default(),
             now_ms: now_ms(),
             local_offset_min: local_offset_min(),
@@ -502,7 +502,7 @@ impl Prepared {
         let mut error = match judge(&context, evidence, Folded::default()) {
             Err(error) => error,
             // A refusal is never a success.
-            Ok(_) => engine.refuse(Code::Internal, "the look came to nothing"),
+            Ok(_) => api.refuse(Code::Internal, "the look came to nothing"),
         };
         self.surroundings.redactor(settings).clean_error(&mut error);
         Err(match is_answered {

@@ -159,8 +159,8 @@ fn request(thread: &[Written]) -> Request {
     }
 }
 
-fn engine(id: &str, options: &Value) -> Base {
-    Base::new(id, &options.to_string(), u64::MAX).unwrap()
+fn cli(id: &str, options: &Value) -> CliBase {
+    CliBase::new(id, &options.to_string(), u64::MAX).unwrap()
 }
 
 fn media(thread: &[Written]) -> Vec<(&'static str, &'static str, Vec<u8>)> {
@@ -263,14 +263,14 @@ fn owned(media: &[(&'static str, &'static str, Vec<u8>)]) -> Vec<(String, String
 proptest! {
     #[test]
     fn claudes_print_engine_is_handed_all_of_it(thread in any_thread()) {
-        let engine = engine("claude", &json!({"engine": "print"}));
-        let request = CliRequest::new(&engine, request(&thread), None).unwrap();
+        let cli = cli("claude", &json!({"engine": "print"}));
+        let request = CliRequest::new(&cli, request(&thread), None).unwrap();
         let expected = media(&thread);
         let text = if expected.is_empty() {
-            prop_assert!(request.printed(&engine).prompt.media.is_empty());
-            request.printed(&engine).prompt.text.clone()
+            prop_assert!(request.printed(&cli).prompt.media.is_empty());
+            request.printed(&cli).prompt.text.clone()
         } else {
-            let prompt = media_prompt(&engine, &request.printed(&engine).prompt).unwrap();
+            let prompt = media_prompt(&cli, &request.printed(&cli).prompt).unwrap();
             prop_assert_eq!(prompt.files, Vec::<MediaFile>::new());
             let (found, text) = read_line(&prompt.text);
             prop_assert_eq!(found, owned(&expected));
@@ -281,8 +281,8 @@ proptest! {
 
     #[test]
     fn a_live_session_that_knows_nothing_is_told_all_of_it(thread in any_thread()) {
-        let engine = engine("claude", &json!({"engine": "live"}));
-        let checked = request(&thread).check(engine.id(), accepts(&engine), |_| Ok(()));
+        let cli = cli("claude", &json!({"engine": "live"}));
+        let checked = request(&thread).check(cli.id(), accepts(&cli), |_| Ok(()));
         let call = SessionCall::new::<Claude>(CallParts {
             messages: checked.unwrap().messages,
             note: None,
@@ -290,12 +290,12 @@ proptest! {
             tools: &[],
             tool_choice: None,
             forbidden: &[],
-            options: &engine.options,
+            options: &cli.options,
             choices: None,
-            own: &engine.options.choices,
+            own: &cli.options.choices,
             output: SessionOutput::Text,
             encoding: Encoding::Xml,
-            guard: engine.provider.guard,
+            guard: cli.provider.guard,
         });
         let key = SessionKey {
             setup: std::sync::Arc::clone(&call.setup),
@@ -303,7 +303,7 @@ proptest! {
         };
         let caller = Caller {
             key: &key,
-            provider: engine.id(),
+            provider: cli.id(),
             login: None,
             server: None,
             start: None,
@@ -319,8 +319,8 @@ proptest! {
 
     #[test]
     fn codexs_print_engine_is_handed_images_as_files(thread in any_thread()) {
-        let engine = engine("codex", &json!({"engine": "print"}));
-        let request = CliRequest::new(&engine, request(&thread), None);
+        let cli = cli("codex", &json!({"engine": "print"}));
+        let request = CliRequest::new(&cli, request(&thread), None);
         match first_refused(&thread, |mime| mime.starts_with("image/")) {
             Some(place) => {
                 let error = request.err().unwrap();
@@ -331,23 +331,23 @@ proptest! {
                 let request = request.unwrap();
                 let expected: Vec<Vec<u8>> = media(&thread).into_iter().map(|(.., bytes)| bytes).collect();
                 if !expected.is_empty() {
-                    let prompt = media_prompt(&engine, &request.printed(&engine).prompt).unwrap();
+                    let prompt = media_prompt(&cli, &request.printed(&cli).prompt).unwrap();
                     let found: Vec<Vec<u8>> = prompt.files.into_iter().map(|file| file.bytes).collect();
                     prop_assert_eq!(found, expected);
                 }
                 let places: Vec<String> = bodies(&thread).iter().map(|body| body.replace('\u{1}', "")).collect();
-                prop_assert!(has_in_order(&request.printed(&engine).prompt.text, &places), "{}", request.printed(&engine).prompt.text);
+                prop_assert!(has_in_order(&request.printed(&cli).prompt.text, &places), "{}", request.printed(&cli).prompt.text);
             }
         }
     }
 
     #[test]
     fn geminis_are_files_whose_names_are_in_order_and_in_the_prompt(thread in any_thread()) {
-        let engine = engine("gemini", &json!({}));
-        let request = CliRequest::new(&engine, request(&thread), None).unwrap();
+        let cli = cli("gemini", &json!({}));
+        let request = CliRequest::new(&cli, request(&thread), None).unwrap();
         let expected: Vec<Vec<u8>> = media(&thread).into_iter().map(|(.., bytes)| bytes).collect();
         if !expected.is_empty() {
-            let prompt = media_prompt(&engine, &request.printed(&engine).prompt).unwrap();
+            let prompt = media_prompt(&cli, &request.printed(&cli).prompt).unwrap();
             let names: Vec<String> = prompt.files.iter().map(|file| format!("@{}", &file.name["empty/".len()..])).collect();
             prop_assert!(names.is_sorted());
             prop_assert!(prompt.text.starts_with(&format!("{}\n\n", names.join(" "))), "{}", prompt.text);
@@ -356,15 +356,15 @@ proptest! {
         }
         let places: Vec<String> = bodies(&thread).iter().map(|body| body.replace('\u{1}', "")).collect();
         // An `@` of the thread is written by its number, or gemini would read a file.
-        let text = request.printed(&engine).prompt.text.replace("&#64;", "@");
+        let text = request.printed(&cli).prompt.text.replace("&#64;", "@");
         prop_assert!(has_in_order(&text, &places), "{}", text);
     }
 
     #[test]
     fn who_takes_text_only_names_the_first_that_is_none(thread in any_thread(), id in "qwen|opencode|glm|grok") {
         let options = if id == "opencode" { json!({"model": "a/b", "engine": "print"}) } else { json!({}) };
-        let engine = engine(&id, &options);
-        let request = CliRequest::new(&engine, request(&thread), None);
+        let cli = cli(&id, &options);
+        let request = CliRequest::new(&cli, request(&thread), None);
         match first_refused(&thread, |_| false) {
             Some(place) => {
                 let error = request.err().unwrap();
@@ -372,7 +372,7 @@ proptest! {
                 let expected = format!("{place}, which {id} can't take: it takes text only");
                 prop_assert!(error.message.starts_with(&expected), "{}: {}", expected, error.message);
             }
-            None => prop_assert!(request.unwrap().printed(&engine).prompt.media.is_empty()),
+            None => prop_assert!(request.unwrap().printed(&cli).prompt.media.is_empty()),
         }
     }
 }
@@ -382,7 +382,7 @@ fn refusal(id: &str, options: &Value, content: &Value) -> String {
         json: json!({"type": "human", "content": content}),
         blocks: Vec::new(),
     }];
-    let error = CliRequest::new(&engine(id, options), request(&thread), None)
+    let error = CliRequest::new(&cli(id, options), request(&thread), None)
         .err()
         .unwrap();
     assert_eq!(error.code, Code::UnsupportedContent);
@@ -396,11 +396,11 @@ fn what_is_too_large_is_refused_with_its_size_and_the_limit() {
     let image = |bytes| json!({"type": "image", "mimeType": "image/png", "data": base64(bytes)});
     let pdf = |bytes| json!({"type": "file", "mimeType": "application/pdf", "data": base64(bytes)});
     let limit = 10 * 1024 * 1024;
-    for engine in ["print", "live", "auto"] {
+    for cli in ["print", "live", "auto"] {
         assert_eq!(
             refusal(
                 "claude",
-                &json!({"engine": engine}),
+                &json!({"engine": cli}),
                 &json!(["a", image(limit), image(limit + 4)])
             ),
             "messages[0].content[2] is an image (image/png) of 10485764 bytes as base64, and claude takes 10485760 of one"
@@ -408,7 +408,7 @@ fn what_is_too_large_is_refused_with_its_size_and_the_limit() {
         assert_eq!(
             refusal(
                 "claude",
-                &json!({"engine": engine}),
+                &json!({"engine": cli}),
                 &json!([image(limit), pdf(24 * 1024 * 1024)])
             ),
             "messages[0].content[1] is a document (application/pdf) with which what is no text in this thread has 35651584 \

@@ -14,8 +14,8 @@ use tokio::time::sleep;
 use super::servers::{Wanted, login_missing};
 use super::sessions::{Sessions, start_failed};
 use crate::auto;
-use crate::base::{Base, not_found};
 use crate::capabilities::{self, LiveSupport};
+use crate::cli_base::{CliBase, not_found};
 use crate::retry_loop::local_offset_min;
 use dfp_exchange::form::{Form, ModelsAsked, OwnProcess, SessionHome, SetupOf};
 use dfp_exchange::installed::{Binary, Installed};
@@ -54,7 +54,7 @@ pub(crate) struct NextCallJson {
 /// A provider's sessions, and the parts that they are started from.
 struct Starting<'a, F: Form> {
     sessions: &'a Arc<Sessions<F>>,
-    engine: &'a Arc<Base>,
+    cli: &'a Arc<CliBase>,
     env: &'a Arc<Vars>,
     installed: &'a Installed,
     setup: Option<&'a Arc<SetupOf<F>>>,
@@ -63,36 +63,36 @@ struct Starting<'a, F: Form> {
 /// Starts a process for the next call, or as many as `spares` says, and waits until they have answered.
 pub(crate) async fn prewarm<F: Form>(
     sessions: &Arc<Sessions<F>>,
-    engine: &Arc<Base>,
+    cli: &Arc<CliBase>,
     next: NextCallJson,
     env: &Arc<Vars>,
 ) -> Result<(), Box<ProviderError>> {
     let told = NextCall {
         system: next.system.as_deref(),
         tools: next.tools.as_deref(),
-        options: &engine.options,
+        options: &cli.options,
     };
     let setup = F::next_setup(sessions.last_setup().as_deref(), &told).map(Arc::new);
     if let (Some(setup), true) = (&setup, F::PROCESSES.are_shared()) {
-        return prewarm_server(sessions, engine, setup, env).await;
+        return prewarm_server(sessions, cli, setup, env).await;
     }
     if setup.is_none() && !F::PROCESSES.start_bare() {
         return Ok(());
     }
-    let is_auto = engine.options.engine == EngineKind::Auto;
+    let is_auto = cli.options.engine == EngineKind::Auto;
     for _ in 0..ATTEMPTS {
-        let program = engine.look(env).map_err(|error| not_found(engine, error))?;
+        let program = cli.look(env).map_err(|error| not_found(cli, error))?;
         let process = F::options(setup.as_deref(), None);
-        let installed = program.installed(&engine.provider, &engine.options, F::ENGINE, process, F::line)?;
+        let installed = program.installed(&cli.provider, &cli.options, F::ENGINE, process, F::line)?;
         let starting = Starting {
             sessions,
-            engine,
+            cli,
             env,
             installed: &installed,
             setup: setup.as_ref(),
         };
         let trial = capabilities::trial_of(&installed.binary);
-        let support = || program.support_now(&engine.provider, F::ENGINE);
+        let support = || program.support_now(&cli.provider, F::ENGINE);
         let _trying = match support() {
             LiveSupport::Unknown(_) if is_auto && F::PROCESSES.are_tried_first() => Some(trial.lock().await),
             _ => None,
@@ -100,8 +100,8 @@ pub(crate) async fn prewarm<F: Form>(
         let round = match support() {
             // A call is made without a session.
             LiveSupport::Unserved(_) if is_auto => return Ok(()),
-            LiveSupport::Unserved(unserved) if engine.is_refused(F::ENGINE, &unserved) => {
-                return Err(auto::refused(engine, F::ENGINE, &unserved.why, None));
+            LiveSupport::Unserved(unserved) if cli.is_refused(F::ENGINE, &unserved) => {
+                return Err(auto::refused(cli, F::ENGINE, &unserved.why, None));
             }
             LiveSupport::Unknown(_) if is_auto && F::PROCESSES.are_tried_first() => starting.tried().await,
             _ => starting.spares().await,
@@ -110,7 +110,7 @@ pub(crate) async fn prewarm<F: Form>(
             Err(Unusable::FlagRefused(_)) => {}
             Err(Unusable::Failed(error)) => return Err(error),
             Err(Unusable::Unsupported { reason, .. }) if is_auto => {
-                if let Some(error) = login_missing(engine, &reason) {
+                if let Some(error) = login_missing(cli, &reason) {
                     return Err(error);
                 }
                 capabilities::remember_unserved(F::ENGINE, &installed.binary, reason);
@@ -118,7 +118,7 @@ pub(crate) async fn prewarm<F: Form>(
             }
             Err(Unusable::Unsupported { reason, ended, .. }) => {
                 let evidence = ended.as_ref().map(|ended| &ended.evidence);
-                return Err(auto::refused(engine, F::ENGINE, &reason, evidence));
+                return Err(auto::refused(cli, F::ENGINE, &reason, evidence));
             }
             Ok(()) | Err(_) => break,
         }
@@ -128,11 +128,11 @@ pub(crate) async fn prewarm<F: Form>(
 
 impl<F: Form> Starting<'_, F> {
     fn start(&self, place: OwnedSemaphorePermit) -> Result<F::Session, NotStarted> {
-        let Starting { engine, installed, .. } = self;
+        let Starting { cli, installed, .. } = self;
         self.sessions.form.session(SessionHome::Own(Box::new(OwnProcess {
             installed,
-            surroundings: engine.surroundings(&installed.binary, self.env, Some(Permit::taken(place))),
-            closing: &engine.lifecycle.closing,
+            surroundings: cli.surroundings(&installed.binary, self.env, Some(Permit::taken(place))),
+            closing: &cli.lifecycle.closing,
             setup: self.setup,
             input: None,
         })))
@@ -140,15 +140,15 @@ impl<F: Form> Starting<'_, F> {
 
     /// Starts as many processes as `spares` says, at least one, and waits until each is ready.
     async fn spares(&self) -> Result<(), Unusable> {
-        let Starting { sessions, engine, .. } = self;
+        let Starting { sessions, cli, .. } = self;
         let pool = &sessions.pool;
         let number = pool.spares().max(1);
         let started = pool.prewarm(number, self.env, self.setup, |place| self.start(place));
-        for mut one in started.map_err(|error| start_failed(engine, &error))? {
+        for mut one in started.map_err(|error| start_failed(cli, &error))? {
             let Some((reason, process)) = failure(&mut one, self.setup.is_some()).await else {
                 continue;
             };
-            let invocation = Invocation::of(engine.id(), &self.installed.line);
+            let invocation = Invocation::of(cli.id(), &self.installed.line);
             let (reason, ended) = turn::why_not_ready(invocation, reason, process, &ProcessLimits::default());
             if let Some(flag) = &ended.refused_flag {
                 capabilities::remember_refused(&self.installed.binary, flag);
@@ -160,7 +160,7 @@ impl<F: Form> Starting<'_, F> {
                     may_have_asked: false,
                     ended: Some(Box::new(ended)),
                 },
-                None => Unusable::Failed(not_ready_error(engine, ended.evidence)),
+                None => Unusable::Failed(not_ready_error(cli, ended.evidence)),
             });
         }
         Ok(())
@@ -168,16 +168,16 @@ impl<F: Form> Starting<'_, F> {
 
     /// Starts one process of a CLI of which nothing is known, and tries it.
     async fn tried(&self) -> Result<(), Unusable> {
-        let Starting { sessions, engine, .. } = self;
+        let Starting { sessions, cli, .. } = self;
         let Some(place) = sessions.pool.place_now() else {
             return Ok(());
         };
-        let session = self.start(place).map_err(|error| start_failed(engine, &error))?;
-        let trial = auto::try_session::<F>(engine, session, self.installed, self.setup);
-        match engine.lifecycle.closing.run_until_cancelled(trial).await {
+        let session = self.start(place).map_err(|error| start_failed(cli, &error))?;
+        let trial = auto::try_session::<F>(cli, session, self.installed, self.setup);
+        match cli.lifecycle.closing.run_until_cancelled(trial).await {
             Some(Ok(session)) => sessions.pool.add_ready(*session, self.env, self.setup),
             Some(Err(error @ (Unusable::FlagRefused(_) | Unusable::Failed(_)))) => return Err(error),
-            // The call will be made by another engine.
+            // The call will be made by another cli.
             Some(Err(_)) | None => {}
         }
         Ok(())
@@ -188,25 +188,25 @@ impl<F: Form> Starting<'_, F> {
 /// A failure to start them will be the next call's own error.
 pub(super) fn refill_spares_after<F: Form>(
     sessions: &Arc<Sessions<F>>,
-    engine: &Arc<Base>,
+    cli: &Arc<CliBase>,
     reply: &Reply,
     env: &Arc<Vars>,
 ) {
     if reply.tool_calls.is_empty() {
-        return refill_spares(sessions, engine, env);
+        return refill_spares(sessions, cli, env);
     }
-    let (sessions, engine, env) = (Arc::clone(sessions), Arc::clone(engine), Arc::clone(env));
-    let tasks = engine.lifecycle.runs.clone();
+    let (sessions, cli, env) = (Arc::clone(sessions), Arc::clone(cli), Arc::clone(env));
+    let tasks = cli.lifecycle.runs.clone();
     tasks.spawn(async move {
-        let pause = engine.lifecycle.closing.run_until_cancelled(sleep(LOOP_PAUSE)).await;
+        let pause = cli.lifecycle.closing.run_until_cancelled(sleep(LOOP_PAUSE)).await;
         if pause.is_some() {
-            refill_spares(&sessions, &engine, &env);
+            refill_spares(&sessions, &cli, &env);
         }
     });
 }
 
 /// Starts the missing spares with the most likely setup. Without one, only forms that can start without a setup get any.
-fn refill_spares<F: Form>(sessions: &Arc<Sessions<F>>, engine: &Arc<Base>, env: &Arc<Vars>) {
+fn refill_spares<F: Form>(sessions: &Arc<Sessions<F>>, cli: &Arc<CliBase>, env: &Arc<Vars>) {
     if sessions.pool.spares() == 0 {
         return;
     }
@@ -215,8 +215,8 @@ fn refill_spares<F: Form>(sessions: &Arc<Sessions<F>>, engine: &Arc<Base>, env: 
         return;
     }
     let process = F::options(setup.as_deref(), None);
-    let installed = match engine.look(env) {
-        Ok(program) => program.installed(&engine.provider, &engine.options, F::ENGINE, process, F::line),
+    let installed = match cli.look(env) {
+        Ok(program) => program.installed(&cli.provider, &cli.options, F::ENGINE, process, F::line),
         Err(_) => return,
     };
     let Ok(installed) = installed else {
@@ -224,7 +224,7 @@ fn refill_spares<F: Form>(sessions: &Arc<Sessions<F>>, engine: &Arc<Base>, env: 
     };
     let starting = Starting {
         sessions,
-        engine,
+        cli,
         env,
         installed: &installed,
         setup: setup.as_ref(),
@@ -234,10 +234,10 @@ fn refill_spares<F: Form>(sessions: &Arc<Sessions<F>>, engine: &Arc<Base>, env: 
 }
 
 /// The error of a process that was started ahead and has ended.
-fn not_ready_error(engine: &Base, evidence: Evidence) -> Box<ProviderError> {
+fn not_ready_error(cli: &CliBase, evidence: Evidence) -> Box<ProviderError> {
     let context = Context {
-        provider: engine.id(),
-        rules: CliRules::from(&*engine.provider),
+        provider: cli.id(),
+        rules: CliRules::from(&*cli.provider),
         now_ms: now_ms(),
         local_offset_min: local_offset_min(),
     };
@@ -245,7 +245,7 @@ fn not_ready_error(engine: &Base, evidence: Evidence) -> Box<ProviderError> {
     match judge::judge(&context, evidence, folded) {
         Err(error) => error,
         Ok(_) => auto::refused(
-            engine,
+            cli,
             EngineUsed::Live,
             "it ended instead of answering the handshake",
             None,
@@ -274,17 +274,17 @@ async fn failure(
 /// Starts the server, if none runs; `None` if calls are not made in one.
 pub(crate) async fn server<F: Form>(
     sessions: &Arc<Sessions<F>>,
-    engine: &Arc<Base>,
+    cli: &Arc<CliBase>,
     next: NextCallJson,
     env: &Arc<Vars>,
 ) -> Result<Option<Arc<F::Server>>, Box<ProviderError>> {
     let told = NextCall {
         system: next.system.as_deref(),
         tools: next.tools.as_deref(),
-        options: &engine.options,
+        options: &cli.options,
     };
     match F::next_setup(None, &told).map(Arc::new) {
-        Some(setup) => server_of(sessions, engine, &setup, env).await,
+        Some(setup) => server_of(sessions, cli, &setup, env).await,
         None => Ok(None),
     }
 }
@@ -293,13 +293,13 @@ pub(crate) async fn server<F: Form>(
 /// calls open the sessions.
 async fn prewarm_server<F: Form>(
     sessions: &Arc<Sessions<F>>,
-    engine: &Arc<Base>,
+    cli: &Arc<CliBase>,
     setup: &Arc<SetupOf<F>>,
     env: &Arc<Vars>,
 ) -> Result<(), Box<ProviderError>> {
-    if let Some(server) = server_of(sessions, engine, setup, env).await? {
+    if let Some(server) = server_of(sessions, cli, setup, env).await? {
         let prepared = F::prepare(&server, setup);
-        if engine.lifecycle.closing.run_until_cancelled(prepared).await.is_some() {
+        if cli.lifecycle.closing.run_until_cancelled(prepared).await.is_some() {
             (*server).as_ref().prewarmed();
         }
     }
@@ -309,19 +309,19 @@ async fn prewarm_server<F: Form>(
 /// The server for sessions with `setup`: one that runs, or a new one. `None` if calls are not made in one.
 async fn server_of<F: Form>(
     sessions: &Arc<Sessions<F>>,
-    engine: &Arc<Base>,
+    cli: &Arc<CliBase>,
     setup: &Arc<SetupOf<F>>,
     env: &Arc<Vars>,
 ) -> Result<Option<Arc<F::Server>>, Box<ProviderError>> {
-    let program = engine.look(env).map_err(|error| not_found(engine, error))?;
+    let program = cli.look(env).map_err(|error| not_found(cli, error))?;
     let process = F::options(Some(setup), None);
-    let installed = program.installed(&engine.provider, &engine.options, F::ENGINE, process, F::line)?;
-    if let LiveSupport::Unserved(unserved) = program.support(&engine.provider, F::ENGINE) {
-        if engine.has_another_form() {
+    let installed = program.installed(&cli.provider, &cli.options, F::ENGINE, process, F::line)?;
+    if let LiveSupport::Unserved(unserved) = program.support(&cli.provider, F::ENGINE) {
+        if cli.has_another_form() {
             return Ok(None);
         }
-        if engine.is_refused(F::ENGINE, unserved) {
-            return Err(auto::refused(engine, F::ENGINE, &unserved.why, None));
+        if cli.is_refused(F::ENGINE, unserved) {
+            return Err(auto::refused(cli, F::ENGINE, &unserved.why, None));
         }
     }
     let wanted = Wanted {
@@ -329,13 +329,13 @@ async fn server_of<F: Form>(
         env,
         setup: Some(setup),
     };
-    let started = sessions.server(engine, wanted).await;
-    ready(engine, F::ENGINE, &installed.binary, started)
+    let started = sessions.server(cli, wanted).await;
+    ready(cli, F::ENGINE, &installed.binary, started)
 }
 
 /// A server that was started ahead; `None` if a call will use print form, or is refused.
 fn ready<T>(
-    engine: &Base,
+    cli: &CliBase,
     used: EngineUsed,
     binary: &Binary,
     started: Result<T, Unusable>,
@@ -349,13 +349,13 @@ fn ready<T>(
             capabilities::remember_refused(binary, &flag);
             Ok(None)
         }
-        Err(Unusable::Unsupported { reason, .. }) if engine.has_another_form() => {
+        Err(Unusable::Unsupported { reason, .. }) if cli.has_another_form() => {
             capabilities::remember_not_begun(used, binary, reason);
             Ok(None)
         }
         Err(Unusable::Unsupported { reason, ended, .. }) => {
             let evidence = ended.as_ref().map(|ended| &ended.evidence);
-            Err(auto::refused(engine, used, &reason, evidence))
+            Err(auto::refused(cli, used, &reason, evidence))
         }
     }
 }
@@ -366,7 +366,7 @@ fn ready<T>(
 /// Those of a call whose CLI can't be started; `NOT_LOGGED_IN` and its like.
 pub(crate) async fn models<F: Form>(
     sessions: &Arc<Sessions<F>>,
-    engine: &Arc<Base>,
+    cli: &Arc<CliBase>,
     env: &Arc<Vars>,
 ) -> Result<Result<Vec<ListedModel>, String>, Box<ProviderError>> {
     if !F::LISTS_MODELS {
@@ -377,27 +377,27 @@ pub(crate) async fn models<F: Form>(
         tools: Some(Vec::new()),
     };
     if F::PROCESSES.are_shared() {
-        let server = server(sessions, engine, next(), env).await?;
+        let server = server(sessions, cli, next(), env).await?;
         let Some(server) = server else {
             return Ok(Err(no_process()));
         };
         let asked = ModelsAsked {
-            options: &engine.options,
-            tracker: &engine.lifecycle.runs,
+            options: &cli.options,
+            tracker: &cli.lifecycle.runs,
         };
         return match F::models(&server, asked).await {
             Ok(models) => Ok(Ok(models)),
-            Err(reason) => match login_missing(engine, &reason) {
+            Err(reason) => match login_missing(cli, &reason) {
                 Some(error) => Err(error),
                 None => Ok(Err(reason)),
             },
         };
     }
-    let program = engine.look(env).map_err(|error| not_found(engine, error))?;
+    let program = cli.look(env).map_err(|error| not_found(cli, error))?;
     if let Some(told) = sessions.form.reported_models(program.binary()) {
         return Ok(Ok(told));
     }
-    prewarm(sessions, engine, next(), env).await?;
+    prewarm(sessions, cli, next(), env).await?;
     Ok(sessions.form.reported_models(program.binary()).ok_or_else(no_process))
 }
 

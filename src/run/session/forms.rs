@@ -12,8 +12,8 @@ use super::ahead::{self, NextCallJson};
 use super::sessions::{Sessions, warning};
 use super::{Reading, drive};
 use crate::attempt::AttemptOutcome;
-use crate::base::Base;
 use crate::cli_attempt::{CliAttempt, CliCall};
+use crate::cli_base::CliBase;
 use crate::cli_request::{CliRequest, emulated};
 use crate::print::{media_prompt, not_callable};
 use dfp_exchange::acp::form::KeptAgent;
@@ -62,28 +62,28 @@ macro_rules! forms {
             }
 
             /// The call of `request` for these processes; `None` if they can't take it.
-            pub fn call(&self, engine: &Base, request: &mut CliRequest) -> Option<EngineCall> {
+            pub fn call(&self, cli: &CliBase, request: &mut CliRequest) -> Option<EngineCall> {
                 match self {
                     $($(#[$attribute])* KeptEngine::$name(sessions) => {
-                        Some(EngineCall::$name(FormCall::new(sessions, engine, request)?))
+                        Some(EngineCall::$name(FormCall::new(sessions, cli, request)?))
                     })+
                 }
             }
 
             /// Starts what the next call needs, and waits until it has answered.
-            pub fn prewarm<'a>(&'a self, engine: &'a Arc<Base>, next: NextCallJson, env: &'a Arc<Vars>) -> Coming<'a, ()> {
+            pub fn prewarm<'a>(&'a self, cli: &'a Arc<CliBase>, next: NextCallJson, env: &'a Arc<Vars>) -> Coming<'a, ()> {
                 match self {
                     $($(#[$attribute])* KeptEngine::$name(sessions) => {
-                        Box::pin(ahead::prewarm(sessions, engine, next, env))
+                        Box::pin(ahead::prewarm(sessions, cli, next, env))
                     })+
                 }
             }
 
             /// The models that such a process tells for its login, or the reason why it does not.
-            pub fn models<'a>(&'a self, engine: &'a Arc<Base>, env: &'a Arc<Vars>) -> Coming<'a, ListedModels> {
+            pub fn models<'a>(&'a self, cli: &'a Arc<CliBase>, env: &'a Arc<Vars>) -> Coming<'a, ListedModels> {
                 match self {
                     $($(#[$attribute])* KeptEngine::$name(sessions) => {
-                        Box::pin(ahead::models(sessions, engine, env))
+                        Box::pin(ahead::models(sessions, cli, env))
                     })+
                 }
             }
@@ -133,10 +133,10 @@ pub(crate) struct FormCall<F: Form> {
 
 impl<F: Form> FormCall<F> {
     /// Prepares `request` for `sessions`; `None` if it is none for sessions.
-    fn new(sessions: &Arc<Sessions<F>>, engine: &Base, request: &mut CliRequest) -> Option<FormCall<F>> {
+    fn new(sessions: &Arc<Sessions<F>>, cli: &CliBase, request: &mut CliRequest) -> Option<FormCall<F>> {
         Some(FormCall {
             call: match F::TAKES {
-                Takes::Thread => Some(request.in_session(engine, SessionCall::new::<F>)?),
+                Takes::Thread => Some(request.in_session(cli, SessionCall::new::<F>)?),
                 Takes::Prompt => None,
             },
             sessions: Arc::clone(sessions),
@@ -209,14 +209,14 @@ async fn attempt_prompt<F: Form>(
     attempt: &CliAttempt<'_>,
     info: &mut RunInfo,
 ) -> Result<Option<AttemptOutcome>, Box<ProviderError>> {
-    let CliCall { engine, request, .. } = *attempt.call;
+    let CliCall { cli, request, .. } = *attempt.call;
     // The CLI calls tools or works for itself.
     if request.tool_server.is_some() || request.watching {
         return Ok(None);
     }
-    let is_auto = engine.options.engine == EngineKind::Auto;
-    let printed = request.printed(engine);
-    let warm = engine.provider.warm.unwrap_or(WarmForm::ANY);
+    let is_auto = cli.options.engine == EngineKind::Auto;
+    let printed = request.printed(cli);
+    let warm = cli.provider.warm.unwrap_or(WarmForm::ANY);
     let schema = request.native_schema().filter(|_| warm.takes_schema);
     // The CLI checks the answer against the schema in print form only.
     if is_auto && printed.asking_prompt.is_some() && schema.is_none() {
@@ -227,7 +227,7 @@ async fn attempt_prompt<F: Form>(
     let prompt = &rendered.text;
     // A history is never read as a command, and holds blocks where the CLI has a form for them.
     let is_history = matches!(warm.thread, WarmThread::History { .. });
-    let holds_blocks = is_history && matches!(engine.provider.media.form, Some(MediaForm::Session { .. }));
+    let holds_blocks = is_history && matches!(cli.provider.media.form, Some(MediaForm::Session { .. }));
     let needs_own_process = if !rendered.media.is_empty() && !holds_blocks {
         Some("the thread holds images or documents")
     } else if !is_history && prompt.trim_start().starts_with('/') {
@@ -237,9 +237,9 @@ async fn attempt_prompt<F: Form>(
         None
     };
     if let Some(why) = needs_own_process {
-        if !engine.provider.has_print() {
+        if !cli.provider.has_print() {
             let reason = format!("{why}, which an agent may take for a command of its own");
-            let error = engine.refuse(Code::UnsupportedContent, reason);
+            let error = cli.refuse(Code::UnsupportedContent, reason);
             return Err(Box::new(
                 error.with_hint("leave `inputEncoding` at \"xml\", or put something before it"),
             ));
@@ -251,18 +251,18 @@ async fn attempt_prompt<F: Form>(
         return Ok(None);
     }
     let choices = request.chosen.options.as_ref().map(|options| options.choices.clone());
-    let options = request.provider_options(engine);
+    let options = request.provider_options(cli);
     let id = uuid();
     let placed = match rendered.media.as_slice() {
         [] => Vec::new(),
-        _ => media_prompt(engine, rendered)?.placed,
+        _ => media_prompt(cli, rendered)?.placed,
     };
     let parts = SessionParts {
         id: &id,
         prompt,
         media: &placed,
     };
-    let file = is_history.then(|| command::session(&engine.provider, options, parts));
+    let file = is_history.then(|| command::session(&cli.provider, options, parts));
     let file = file.flatten().map(|file| PrivateSession {
         schema: schema.map(|schema| schema.text().to_owned()),
         ..file
@@ -276,7 +276,7 @@ async fn attempt_prompt<F: Form>(
         text_calls: printed.text_calls.clone(),
         notes: {
             let uncallable = request.uncallable.then(not_callable);
-            let emulated = why_emulated.and_then(|why| emulated(engine, why));
+            let emulated = why_emulated.and_then(|why| emulated(cli, why));
             uncallable.into_iter().chain(emulated).collect()
         },
         unfit: printed.unprintable.as_deref(),

@@ -25,9 +25,9 @@ use self::servers::login_missing;
 use self::sessions::{Begun, Sessions, TurnAsked, store_warning, warning};
 use crate::attempt::{AttemptOutcome, AttemptStart, run_attempt};
 use crate::auto;
-use crate::base::{Base, not_found};
 use crate::capabilities::{self, ApiRefusal, LiveSupport};
 use crate::cli_attempt::{CliAttempt, CliCall};
+use crate::cli_base::{CliBase, not_found};
 use crate::programs::Program;
 use dfp_exchange::Unusable;
 use dfp_exchange::form::{Form, SessionCall, SetupOf};
@@ -60,16 +60,16 @@ pub(crate) async fn drive<F: Form>(
     reading: Reading<'_>,
     info: &mut RunInfo,
 ) -> Result<Option<AttemptOutcome>, Box<ProviderError>> {
-    let CliCall { engine, base_env, .. } = *attempt.call;
+    let CliCall { cli, base_env, .. } = *attempt.call;
     info.engine = Some(F::ENGINE);
-    let is_auto = engine.options.engine == EngineKind::Auto;
+    let is_auto = cli.options.engine == EngineKind::Auto;
     let known = match call.may_continue() {
-        true => Decided::known::<F>(engine, call, base_env)?,
+        true => Decided::known::<F>(cli, call, base_env)?,
         false => None,
     };
     let mut decided = match known {
         Some(known) => known,
-        None => Decided::looked_at::<F>(engine, call, base_env)?,
+        None => Decided::looked_at::<F>(cli, call, base_env)?,
     };
     if decided.leaves(attempt, F::ENGINE).await? {
         return Ok(None);
@@ -82,8 +82,8 @@ pub(crate) async fn drive<F: Form>(
         None => return Ok(Some(AttemptOutcome::Cancelled)),
     };
     attempt.start_clock();
-    let model = attempt.call.request.provider_options(engine).choices.model.as_deref();
-    let mut notes = attempt.call.request.notes(attempt.number, engine, F::ENGINE, base_env);
+    let model = attempt.call.request.provider_options(cli).choices.model.as_deref();
+    let mut notes = attempt.call.request.notes(attempt.number, cli, F::ENGINE, base_env);
     notes.extend(reading.notes);
     let mut refusals = Refusals::of(call, decided.program.binary(), model);
     let mut takes_waiting = true;
@@ -93,7 +93,7 @@ pub(crate) async fn drive<F: Form>(
             attempt,
             call: refusals.call(),
             installed: &installed,
-            support: decided.program.support(&engine.provider, F::ENGINE),
+            support: decided.program.support(&cli.provider, F::ENGINE),
             is_looked_at: decided.is_looked_at,
             takes_waiting,
         };
@@ -144,10 +144,10 @@ pub(crate) async fn drive<F: Form>(
                 }
             }
             Err(Unusable::Left(_)) if is_auto => return Ok(None),
-            Err(Unusable::Left(why)) => return Err(auto::refused(engine, F::ENGINE, why, None)),
+            Err(Unusable::Left(why)) => return Err(auto::refused(cli, F::ENGINE, why, None)),
             Err(Unusable::Vanished) => takes_waiting = false,
             Err(Unusable::NotLookedAt) => {
-                let now = Decided::looked_at::<F>(engine, call, base_env)?;
+                let now = Decided::looked_at::<F>(cli, call, base_env)?;
                 let is_same_file = now.file() == decided.file();
                 decided = now;
                 if decided.leaves(attempt, F::ENGINE).await? {
@@ -169,10 +169,10 @@ pub(crate) async fn drive<F: Form>(
         }
     };
     drop(permit);
-    if let Some(error) = login_missing(engine, &reason) {
+    if let Some(error) = login_missing(cli, &reason) {
         return Err(error);
     }
-    if engine.has_another_form() {
+    if cli.has_another_form() {
         let remember = match may_have_asked {
             true => capabilities::remember_unserved,
             false => capabilities::remember_not_begun,
@@ -180,9 +180,9 @@ pub(crate) async fn drive<F: Form>(
         remember(F::ENGINE, decided.program.binary(), reason.clone());
     }
     // No model is asked twice.
-    if !engine.has_another_form() || may_have_asked {
+    if !cli.has_another_form() || may_have_asked {
         return Err(auto::refused(
-            engine,
+            cli,
             F::ENGINE,
             &reason,
             ended.as_ref().map(|ended| &ended.evidence),
@@ -202,35 +202,33 @@ struct Decided {
 impl Decided {
     /// Decides from the cache; `None` if nobody has looked at the CLI a short while ago.
     fn known<F: Form>(
-        engine: &Base,
+        cli: &CliBase,
         call: &SessionCall<SetupOf<F>>,
         env: &Arc<Vars>,
     ) -> Result<Option<Decided>, Box<ProviderError>> {
-        let known = engine.programs.known(env);
-        known
-            .map(|known| Decided::of::<F>(engine, call, known, false))
-            .transpose()
+        let known = cli.programs.known(env);
+        known.map(|known| Decided::of::<F>(cli, call, known, false)).transpose()
     }
 
     /// Decides by a look at the CLI.
     fn looked_at<F: Form>(
-        engine: &Base,
+        cli: &CliBase,
         call: &SessionCall<SetupOf<F>>,
         env: &Arc<Vars>,
     ) -> Result<Decided, Box<ProviderError>> {
-        let program = engine.look(env).map_err(|error| not_found(engine, error))?;
-        Decided::of::<F>(engine, call, program, true)
+        let program = cli.look(env).map_err(|error| not_found(cli, error))?;
+        Decided::of::<F>(cli, call, program, true)
     }
 
     fn of<F: Form>(
-        engine: &Base,
+        cli: &CliBase,
         call: &SessionCall<SetupOf<F>>,
         program: Arc<Program>,
         is_looked_at: bool,
     ) -> Result<Decided, Box<ProviderError>> {
         let options = F::options(Some(&call.setup), call.choices.as_ref());
         Ok(Decided {
-            installed: program.installed(&engine.provider, &engine.options, F::ENGINE, options, F::line)?,
+            installed: program.installed(&cli.provider, &cli.options, F::ENGINE, options, F::line)?,
             program,
             is_looked_at,
         })
@@ -245,18 +243,18 @@ impl Decided {
     /// # Errors
     /// `LIVE_UNSUPPORTED` if the caller wants no other engine.
     async fn leaves(&self, attempt: &CliAttempt<'_>, used: EngineUsed) -> Result<bool, Box<ProviderError>> {
-        let engine = attempt.call.engine;
-        let LiveSupport::Unserved(unserved) = self.program.support(&engine.provider, used) else {
+        let cli = attempt.call.cli;
+        let LiveSupport::Unserved(unserved) = self.program.support(&cli.provider, used) else {
             return Ok(false);
         };
-        if engine.has_another_form() {
-            if engine.tells(used, unserved, &self.program) {
+        if cli.has_another_form() {
+            if cli.tells(used, unserved, &self.program) {
                 attempt.warn(fallen_back(used, &unserved.why)).await;
             }
             return Ok(true);
         }
-        match engine.is_refused(used, unserved) {
-            true => Err(auto::refused(engine, used, &unserved.why, None)),
+        match cli.is_refused(used, unserved) {
+            true => Err(auto::refused(cli, used, &unserved.why, None)),
             false => Ok(false),
         }
     }
@@ -283,7 +281,7 @@ async fn in_time<T>(
         () = late => {
             let limit = limit.unwrap_or_default().as_millis();
             let reason = format!("no answer within {limit} ms: the CLI did not become ready");
-            Err(Unusable::Failed(attempt.call.engine.refuse(Code::Timeout, reason)))
+            Err(Unusable::Failed(attempt.call.cli.refuse(Code::Timeout, reason)))
         }
     }
 }
@@ -297,9 +295,7 @@ async fn turn<F: Form>(
     info: &mut RunInfo,
 ) -> Result<AttemptOutcome, Unusable> {
     let engine_used = F::ENGINE;
-    let CliCall {
-        engine, request, sink, ..
-    } = *attempt.call;
+    let CliCall { cli, request, sink, .. } = *attempt.call;
     let Begun {
         turn,
         origin,
@@ -325,7 +321,7 @@ async fn turn<F: Form>(
         notes: told.into_iter().chain(notes).collect(),
     };
     let fold = Fold::new(request.call_ids.clone(), text_calls)
-        .with_own_tools(request.own_tools(engine))
+        .with_own_tools(request.own_tools(cli))
         .with_listener(sink.has_listener());
     run_attempt(attempt.attempt(engine_used, sent, fold, opening), turn, info).await
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::sessions::{Sessions, start_failed};
-use crate::base::Base;
 use crate::capabilities;
+use crate::cli_base::CliBase;
 use crate::lifecycle::Lifecycle;
 use crate::retry_loop::local_offset_min;
 use dfp_exchange::form::{Form, Processes, Proof, ServerStart, SetupOf};
@@ -228,29 +228,29 @@ impl<F: Form> Sessions<F> {
     /// Returns the server that is `wanted`: one that runs, or a new one.
     pub(super) async fn server(
         self: &Arc<Self>,
-        engine: &Arc<Base>,
+        cli: &Arc<CliBase>,
         wanted: Wanted<'_, F>,
     ) -> Result<Arc<F::Server>, Unusable> {
         let key = ServerKey::new(wanted.env, &wanted.installed.binary);
-        if let Some(found) = self.find(engine, &key, wanted).await {
+        if let Some(found) = self.find(cli, &key, wanted).await {
             return Ok(found);
         }
         let starting = self.starts.of(&key);
         let _starting = starting.lock().await;
         // Another call may have started the server meanwhile.
-        if let Some(found) = self.find(engine, &key, wanted).await {
+        if let Some(found) = self.find(cli, &key, wanted).await {
             return Ok(found);
         }
         let others: Vec<Arc<F::Server>> = self.servers.lock().await.of(&key).map(Arc::clone).collect();
-        let server = self.start_server(engine, wanted, &others).await?;
+        let server = self.start_server(cli, wanted, &others).await?;
         let mut servers = self.servers.lock().await;
-        Ok(servers.add(key, server, &self.rules(engine)))
+        Ok(servers.add(key, server, &self.rules(cli)))
     }
 
     /// Returns the server that is `wanted`, if it runs. A server that has grown too large serves until the next one is there.
     async fn find(
         self: &Arc<Self>,
-        engine: &Arc<Base>,
+        cli: &Arc<CliBase>,
         key: &ServerKey,
         wanted: Wanted<'_, F>,
     ) -> Option<Arc<F::Server>> {
@@ -263,41 +263,41 @@ impl<F: Form> Sessions<F> {
         let server = Arc::clone(&found.service);
         let is_worn = self.form.is_worn(&server) || has_grown(&*server);
         if is_worn && !std::mem::replace(&mut found.is_being_replaced, true) {
-            self.replace(engine, key.clone(), wanted);
+            self.replace(cli, key.clone(), wanted);
         }
         Some(server)
     }
 
-    fn rules<'a>(&'a self, engine: &'a Base) -> ServerRules<'a, F::Server> {
+    fn rules<'a>(&'a self, cli: &'a CliBase) -> ServerRules<'a, F::Server> {
         ServerRules {
             all: &self.servers,
-            most: engine.options.max_concurrency.min(shared::<F>().0),
-            keep_alive: engine.options.keep_alive,
-            lifecycle: &engine.lifecycle,
+            most: cli.options.max_concurrency.min(shared::<F>().0),
+            keep_alive: cli.options.keep_alive,
+            lifecycle: &cli.lifecycle,
         }
     }
 
     /// Starts a server. `others` run with the same environment and file.
     async fn start_server(
         &self,
-        engine: &Base,
+        cli: &CliBase,
         wanted: Wanted<'_, F>,
         others: &[Arc<F::Server>],
     ) -> Result<F::Server, Unusable> {
         let Wanted { installed, env, setup } = wanted;
         let start = ServerStart {
             installed,
-            options: &engine.options,
+            options: &cli.options,
             setup: setup.map(|setup| &**setup),
             others,
-            surroundings: &|| engine.surroundings(&installed.binary, env, None),
-            closing: &engine.lifecycle.closing,
+            surroundings: &|| cli.surroundings(&installed.binary, env, None),
+            closing: &cli.lifecycle.closing,
         };
         let started = self.form.serve(start).await;
-        let server = started.map_err(|error| not_ready(engine, installed, error))?;
-        if engine.options.engine == EngineKind::Auto {
+        let server = started.map_err(|error| not_ready(cli, installed, error))?;
+        if cli.options.engine == EngineKind::Auto {
             let reason = match F::proof(&server) {
-                Proof::Version(version) => engine.take_version(&installed.binary, version),
+                Proof::Version(version) => cli.take_version(&installed.binary, version),
                 Proof::Probe(why) => {
                     capabilities::settle(F::ENGINE, &installed.binary, why);
                     Ok(())
@@ -309,10 +309,10 @@ impl<F: Form> Sessions<F> {
     }
 
     /// Starts another server in the place of the `wanted` one, which serves calls until then.
-    fn replace(self: &Arc<Self>, engine: &Arc<Base>, key: ServerKey, wanted: Wanted<'_, F>) {
-        let (sessions, of_task) = (Arc::clone(self), Arc::clone(engine));
+    fn replace(self: &Arc<Self>, cli: &Arc<CliBase>, key: ServerKey, wanted: Wanted<'_, F>) {
+        let (sessions, of_task) = (Arc::clone(self), Arc::clone(cli));
         let (installed, setup) = (wanted.installed.clone(), wanted.setup.cloned());
-        engine.lifecycle.runs.spawn(async move {
+        cli.lifecycle.runs.spawn(async move {
             let wanted: Wanted<'_, F> = Wanted {
                 installed: &installed,
                 env: &key.env,
@@ -365,40 +365,40 @@ impl<F: Form> Wanted<'_, F> {
 }
 
 /// The reason for which there is no server of `installed`.
-fn not_ready(engine: &Base, installed: &Installed, error: NotStarted) -> Unusable {
+fn not_ready(cli: &CliBase, installed: &Installed, error: NotStarted) -> Unusable {
     match error {
-        NotStarted::Unsupported(reason) => match login_missing(engine, &reason) {
+        NotStarted::Unsupported(reason) => match login_missing(cli, &reason) {
             Some(error) => Unusable::Failed(error),
             None => Unusable::unsupported(reason),
         },
-        NotStarted::Refused(message) => refused(engine, &message),
+        NotStarted::Refused(message) => refused(cli, &message),
         NotStarted::Ended(None) => Unusable::unsupported("it ended before it was ready"),
         NotStarted::Ended(Some(exit)) if matches!(exit.end, End::Cancelled | End::Closed) => Unusable::Cancelled,
-        NotStarted::Ended(Some(exit)) => ended_early(engine, installed, &exit),
+        NotStarted::Ended(Some(exit)) => ended_early(cli, installed, &exit),
         error @ (NotStarted::Process(_)
         | NotStarted::Scratch { .. }
         | NotStarted::OutOfReach(_)
-        | NotStarted::Tools(_)) => start_failed(engine, &error),
+        | NotStarted::Tools(_)) => start_failed(cli, &error),
     }
 }
 
 /// The error of a call that fails because a login is missing or refused. That says nothing about the program, which serves the next
 /// call with another login.
-pub(crate) fn login_missing(engine: &Base, reason: &str) -> Option<Box<ProviderError>> {
+pub(crate) fn login_missing(cli: &CliBase, reason: &str) -> Option<Box<ProviderError>> {
     let context = classify::TextFacts {
-        provider: engine.id(),
+        provider: cli.id(),
         local_offset_min: local_offset_min(),
         ..classify::TextFacts::default()
     };
     let found = classify::classify_text(reason, &context, now_ms());
-    (found.category == Category::Authentication).then(|| Box::new(found.into_error(engine.id())))
+    (found.category == Category::Authentication).then(|| Box::new(found.into_error(cli.id())))
 }
 
 /// Judges a server that has refused to serve: its configuration is wrong, which is this call's failure, or it does not know such
 /// requests.
-fn refused(engine: &Base, message: &str) -> Unusable {
+fn refused(cli: &CliBase, message: &str) -> Unusable {
     let found = classify(&classify::FailureFacts {
-        provider: engine.id(),
+        provider: cli.id(),
         stderr_text: Some(message),
         local_offset_min: local_offset_min(),
         now_ms: now_ms(),
@@ -408,21 +408,21 @@ fn refused(engine: &Base, message: &str) -> Unusable {
         Code::Unknown | Code::EmptyResponse | Code::Crashed | Code::UnsupportedFlag | Code::InvalidOption => {
             Unusable::unsupported(format!("it refuses: {message}"))
         }
-        _ => Unusable::Failed(Box::new(found.into_error(engine.id()))),
+        _ => Unusable::Failed(Box::new(found.into_error(cli.id()))),
     }
 }
 
 /// Judges a server that has ended before it was ready: its configuration is wrong, or the CLI has no servers.
-fn ended_early(engine: &Base, installed: &Installed, exit: &Exit) -> Unusable {
-    if let Some(error) = engine.crash(exit) {
+fn ended_early(cli: &CliBase, installed: &Installed, exit: &Exit) -> Unusable {
+    if let Some(error) = cli.crash(exit) {
         return Unusable::Failed(error);
     }
-    let ended = Invocation::of(engine.id(), &installed.line).ended(of_exit(exit), &ProcessLimits::default());
+    let ended = Invocation::of(cli.id(), &installed.line).ended(of_exit(exit), &ProcessLimits::default());
     if let Some(flag) = ended.refused_flag {
         return Unusable::FlagRefused(flag);
     }
     let found = classify(&classify::FailureFacts {
-        provider: engine.id(),
+        provider: cli.id(),
         exit_code: exit.code,
         signal: exit.signal.as_deref(),
         stderr_text: Some(&exit.stderr),
@@ -432,7 +432,7 @@ fn ended_early(engine: &Base, installed: &Installed, exit: &Exit) -> Unusable {
     });
     match found.code {
         Code::Unknown | Code::EmptyResponse | Code::Crashed | Code::UnsupportedFlag | Code::InvalidOption => {
-            let reason = match classify::unsupported_flag(engine.id(), &exit.stderr) {
+            let reason = match classify::unsupported_flag(cli.id(), &exit.stderr) {
                 Some(flag) => format!("it does not know {flag}"),
                 None => format!("it ended instead of becoming ready: {}", found.reason),
             };
@@ -442,7 +442,7 @@ fn ended_early(engine: &Base, installed: &Installed, exit: &Exit) -> Unusable {
                 ended: Some(Box::new(ended)),
             }
         }
-        _ => Unusable::Failed(Box::new(found.into_error(engine.id()))),
+        _ => Unusable::Failed(Box::new(found.into_error(cli.id()))),
     }
 }
 
@@ -456,7 +456,7 @@ mod tests {
     /// The judgement of a codex server that ends with this code and stderr, whose command line has `--some-flag` as an optional
     /// flag.
     fn of_end(code: i32, stderr: &str) -> Unusable {
-        let base = Base::new("codex", r#"{"engine": "live"}"#, u64::MAX).unwrap();
+        let base = CliBase::new("codex", r#"{"engine": "live"}"#, u64::MAX).unwrap();
         let known = dfp_provider::command::Installed::default();
         let mut line = dfp_provider::command::build(base.provider(), &base.options, Mode::Live, true, &known).unwrap();
         line.optional_flags = vec!["--some-flag".to_owned()];
@@ -531,11 +531,11 @@ mod tests {
                 Code::NotLoggedIn,
             ),
         ] {
-            let base = Base::new(provider, "{}", u64::MAX).unwrap();
+            let base = CliBase::new(provider, "{}", u64::MAX).unwrap();
             let error = login_missing(&base, reason).unwrap();
             assert_eq!((error.code, &*error.provider), (code, provider), "{reason}");
         }
-        let base = Base::new("codex", "{}", u64::MAX).unwrap();
+        let base = CliBase::new("codex", "{}", u64::MAX).unwrap();
         for reason in [
             "it does not know --listen",
             "it did not answer the handshake within 60 s",
@@ -546,7 +546,7 @@ mod tests {
 
     #[test]
     fn a_refusal_for_a_broken_configuration_is_the_calls_failure_alone() {
-        let base = Base::new("codex", "{}", u64::MAX).unwrap();
+        let base = CliBase::new("codex", "{}", u64::MAX).unwrap();
         let Unusable::Failed(error) = refused(&base, "failed to load configuration: config.toml:1:1: invalid TOML")
         else {
             panic!("not a failure of the call's")

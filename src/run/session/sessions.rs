@@ -11,9 +11,9 @@ use tokio_util::task::TaskTracker;
 use super::ahead;
 use super::servers::{Shared, Starts, Wanted};
 use crate::auto;
-use crate::base::{Base, not_started};
 use crate::capabilities::{self, LiveSupport};
 use crate::cli_attempt::CliAttempt;
+use crate::cli_base::{CliBase, not_started};
 use crate::request::refuse_content;
 use dfp_exchange::form::{
     Caller, Form, InServer, InputOf, OwnProcess, Processes, Retold, SentText, SessionCall, SessionHome, SetupOf,
@@ -59,41 +59,41 @@ impl<'a, F: Form> TurnAsked<'a, F> {
 
     /// The input of a session that knows nothing, which may be one of `server`, or in a process that is to be started.
     fn whole(&self, form: &F, server: Option<&F::Server>, starts: bool) -> Result<InputOf<F>, Unusable> {
-        let engine = self.attempt.call.engine;
-        let check = engine.provider.checks.live;
+        let cli = self.attempt.call.cli;
+        let check = cli.provider.checks.live;
         let start = starts.then(|| ToStart {
             installed: self.installed,
             version: check.and_then(|check| capabilities::version(&check, &self.installed.binary)),
-            owner: engine.owner,
+            owner: cli.owner,
         });
         let caller = Caller {
             key: &self.key(),
-            provider: engine.id(),
-            login: engine.login(),
+            provider: cli.id(),
+            login: cli.login(),
             server,
             start,
         };
         form.whole(self.call, &caller).map_err(|source| {
             let folder = std::env::temp_dir();
-            start_failed(engine, &NotStarted::Scratch { folder, source })
+            start_failed(cli, &NotStarted::Scratch { folder, source })
         })
     }
 
     /// Loads what the store has of the thread, for a session that knows nothing, which may be one of `server`.
     async fn recollect(&self, form: &F, server: Option<&F::Server>) -> Result<(), Unusable> {
-        let engine = self.attempt.call.engine;
+        let cli = self.attempt.call.cli;
         let key = self.key();
         let caller = Caller {
             key: &key,
-            provider: engine.id(),
-            login: engine.login(),
+            provider: cli.id(),
+            login: cli.login(),
             server,
             start: None,
         };
         form.recollect(self.call, &caller).await.map_err(|refused| {
             let StoreRefused { folder, why } = refused;
             let reason = format!("option \"sessions.store\" names a folder that can't be used: {folder}: {why}");
-            let error = engine.refuse(Code::InvalidOption, reason);
+            let error = cli.refuse(Code::InvalidOption, reason);
             Unusable::Failed(Box::new(
                 error.with_hint("name a folder of yours alone, or one that is not there yet"),
             ))
@@ -124,10 +124,10 @@ pub(crate) struct Begun<F: Form> {
 }
 
 /// The reason for which there is no process.
-pub(super) fn start_failed(engine: &Base, error: &NotStarted) -> Unusable {
+pub(super) fn start_failed(cli: &CliBase, error: &NotStarted) -> Unusable {
     match error {
         NotStarted::Process(StartError::Cancelled) => Unusable::Cancelled,
-        error => Unusable::Failed(not_started(engine, error)),
+        error => Unusable::Failed(not_started(cli, error)),
     }
 }
 
@@ -232,7 +232,7 @@ impl<F: Form> Sessions<F> {
     /// up.
     pub async fn begin(self: &Arc<Self>, asked: &TurnAsked<'_, F>) -> Result<Begun<F>, Unusable> {
         let TurnAsked { attempt, call, .. } = *asked;
-        let engine = attempt.call.engine;
+        let cli = attempt.call.cli;
         let key = asked.key();
         if asked.takes_waiting && !F::PROCESSES.are_shared() {
             self.note(&call.setup);
@@ -265,7 +265,7 @@ impl<F: Form> Sessions<F> {
             && let Some(who) = session.blind_model().await
         {
             session.end();
-            return Err(Unusable::Failed(refuse_content(engine, &refused, &who, &Accepts::TEXT)));
+            return Err(Unusable::Failed(refuse_content(cli, &refused, &who, &Accepts::TEXT)));
         }
         let retold = F::retold(&input);
         let session_used = match origin {
@@ -278,11 +278,11 @@ impl<F: Form> Sessions<F> {
             Origin::Continued => Vec::new(),
             Origin::Fresh | Origin::Spare => {
                 let places = match F::PROCESSES {
-                    Processes::Own { .. } => format!("`maxProcesses` is {}", engine.options.max_processes),
+                    Processes::Own { .. } => format!("`maxProcesses` is {}", cli.options.max_processes),
                     Processes::Shared { most_resting, .. } => format!("at most {most_resting} conversations rest"),
                 };
                 let evicted = self.pool.eviction(&key, &call.thread);
-                let evicted = evicted.map(|why| evicted_warning(why, &engine.options, &places));
+                let evicted = evicted.map(|why| evicted_warning(why, &cli.options, &places));
                 let in_words = match retold {
                     Retold::InWords(Some(why)) => Some(in_words_warning(&why)),
                     Retold::InWords(None) | Retold::Natively => None,
@@ -301,9 +301,9 @@ impl<F: Form> Sessions<F> {
         };
         let sent = F::text(call, &input);
         let start = TurnStart {
-            invocation: Invocation::of(engine.id(), &asked.installed.line),
+            invocation: Invocation::of(cli.id(), &asked.installed.line),
             limits: attempt.limits(F::ENGINE),
-            tracker: &engine.lifecycle.runs,
+            tracker: &cli.lifecycle.runs,
             park: self.park(asked, key),
         };
         let setup = Arc::clone(&call.setup);
@@ -330,7 +330,7 @@ impl<F: Form> Sessions<F> {
         }
         let installed = asked.looked_at()?;
         let (attempt, setup) = (asked.attempt, &asked.call.setup);
-        let engine = attempt.call.engine;
+        let cli = attempt.call.cli;
         if !F::PROCESSES.are_shared() {
             asked.recollect(&self.form, None).await?;
             let input = asked.whole(&self.form, None, true)?;
@@ -348,7 +348,7 @@ impl<F: Form> Sessions<F> {
             env: attempt.call.base_env,
             setup: Some(setup),
         };
-        let server = self.server(engine, wanted).await?;
+        let server = self.server(cli, wanted).await?;
         if let Some(what) = F::lacks(&server, setup) {
             return Err(Unusable::Left(what));
         }
@@ -358,10 +358,10 @@ impl<F: Form> Sessions<F> {
             server,
             setup: Arc::clone(setup),
             limits: &attempt.limits(F::ENGINE),
-            tracker: &engine.lifecycle.runs,
+            tracker: &cli.lifecycle.runs,
         };
         let session = self.form.session(SessionHome::Shared(place));
-        let session = session.map_err(|error| start_failed(engine, &error))?;
+        let session = session.map_err(|error| start_failed(cli, &error))?;
         Ok((Box::new(session), input, Origin::Fresh))
     }
 
@@ -383,19 +383,19 @@ impl<F: Form> Sessions<F> {
         };
         let home = SessionHome::Own(Box::new(OwnProcess {
             installed: asked.installed,
-            surroundings: call.engine.surroundings(&asked.installed.binary, call.base_env, place),
-            closing: &call.engine.lifecycle.closing,
+            surroundings: call.cli.surroundings(&asked.installed.binary, call.base_env, place),
+            closing: &call.cli.lifecycle.closing,
             setup,
             input,
         }));
         let started = self.form.session(home);
-        started.map_err(|error| start_failed(call.engine, &error))
+        started.map_err(|error| start_failed(call.cli, &error))
     }
 
     /// The decision what becomes of the session when its turn has a reply.
     fn park(self: &Arc<Self>, asked: &TurnAsked<'_, F>, key: SessionKey<SetupOf<F>>) -> Park<F::Session> {
         let call = asked.attempt.call;
-        let (engine, env) = (Arc::clone(call.engine), Arc::clone(call.base_env));
+        let (cli, env) = (Arc::clone(call.cli), Arc::clone(call.base_env));
         let thread = Arc::clone(&asked.call.callers);
         // Such a thread does not go on: its session ends, and a call that waits is interrupted.
         let once = call.request.options.once;
@@ -404,8 +404,8 @@ impl<F: Form> Sessions<F> {
             if !once {
                 let caller = Caller {
                     key: &key,
-                    provider: engine.id(),
-                    login: engine.login(),
+                    provider: cli.id(),
+                    login: cli.login(),
                     server: None,
                     start: None,
                 };
@@ -420,7 +420,7 @@ impl<F: Form> Sessions<F> {
                 }
             }
             if !F::PROCESSES.are_shared() {
-                ahead::refill_spares_after(&sessions, &engine, reply, &env);
+                ahead::refill_spares_after(&sessions, &cli, reply, &env);
             }
         })
     }

@@ -61,7 +61,7 @@ fn counted() -> [usize; 3] {
 /// Makes a call, whose thread has a reply if it `may_continue`; returns its outcome, and the number of things built, searched and
 /// rendered for it.
 async fn call(
-    base: &Arc<Base>,
+    base: &Arc<CliBase>,
     sessions: &Arc<Sessions<MadeUp>>,
     env: &Arc<Vars>,
     may_continue: bool,
@@ -115,7 +115,7 @@ async fn call(
     let (sender, mut events) = tokio::sync::mpsc::channel(8);
     let sink = Sink::new(Some(sender), false, log, None, true);
     let call = CliCall {
-        engine: base,
+        cli: base,
         request: &request,
         base_env: env,
         cancel: &CancellationToken::new(),
@@ -143,12 +143,12 @@ async fn call(
     (came, [0, 1, 2].map(|at| after[at] - before[at]))
 }
 
-fn base(options: &str) -> Arc<Base> {
-    Arc::new(Base::new("claude", options, u64::MAX).unwrap())
+fn base(options: &str) -> Arc<CliBase> {
+    Arc::new(CliBase::new("claude", options, u64::MAX).unwrap())
 }
 
 /// Sessions of a provider, one of which waits for each thread.
-fn waiting(base: &Base) -> Arc<Sessions<MadeUp>> {
+fn waiting(base: &CliBase) -> Arc<Sessions<MadeUp>> {
     let sessions = Sessions::new(MadeUp::default(), &base.options, &base.lifecycle.runs);
     sessions.form.waits.store(true, Ordering::Relaxed);
     Arc::new(sessions)

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::auto::EngineUse;
-use super::base::Base;
 use super::cli_attempt::{CallByEngines, Dropped};
+use super::cli_base::CliBase;
 use super::cli_request::CliRequest;
 use super::lifecycle::{
     self, CallDelivery, CallHandles, Ended, KnownModels, Lifecycle, Model, ProviderObject, Run, Work,
@@ -34,53 +34,53 @@ use dfp_text::redact::Redactor;
 
 /// A provider object of a CLI: its options, its runs, and the processes it keeps.
 #[derive(Debug)]
-pub struct Engine {
-    pub(super) base: Arc<Base>,
+pub struct CliProvider {
+    pub(super) base: Arc<CliBase>,
     /// The kinds of kept processes, the best first: each call goes to the first kind that takes it.
     pub(super) kept: Vec<KeptEngine>,
     known_models: KnownModels,
 }
 
-impl Deref for Engine {
-    type Target = Base;
+impl Deref for CliProvider {
+    type Target = CliBase;
 
-    fn deref(&self) -> &Base {
+    fn deref(&self) -> &CliBase {
         &self.base
     }
 }
 
-impl Engine {
-    /// The engine of provider `kind` with the options of `options_json`; its processes belong to `owner`.
+impl CliProvider {
+    /// The provider object of provider `kind` with the options of `options_json`; its processes belong to `owner`.
     ///
     /// # Errors
     /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
-    pub fn new(kind: &str, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
-        Base::new(kind, options_json, owner).map(Engine::with)
+    pub fn new(kind: &str, options_json: &str, owner: u64) -> Result<CliProvider, Box<ProviderError>> {
+        CliBase::new(kind, options_json, owner).map(CliProvider::with)
     }
 
-    /// The engine of the CLI that `config_json` describes.
+    /// The provider object of the CLI that `config_json` describes.
     ///
     /// # Errors
     /// `INVALID_CONFIG` or `INVALID_OPTION`, naming the field or the option, what it holds and what is allowed.
-    pub fn custom(config_json: &str, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
-        Base::custom(config_json, options_json, owner).map(Engine::with)
+    pub fn custom(config_json: &str, options_json: &str, owner: u64) -> Result<CliProvider, Box<ProviderError>> {
+        CliBase::custom(config_json, options_json, owner).map(CliProvider::with)
     }
 
-    /// The engine of the agent that `config_json` describes.
+    /// The provider object of the agent that `config_json` describes.
     ///
     /// # Errors
     /// `INVALID_CONFIG` or `INVALID_OPTION`, naming the field or the option, what it holds and what is allowed.
-    pub fn agent(config_json: &str, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
-        Base::agent(config_json, options_json, owner).map(Engine::with)
+    pub fn agent(config_json: &str, options_json: &str, owner: u64) -> Result<CliProvider, Box<ProviderError>> {
+        CliBase::agent(config_json, options_json, owner).map(CliProvider::with)
     }
 
-    /// The engine of `provider` with `options`; its processes belong to `owner`.
-    pub fn of(provider: Cow<'static, Provider>, options: Options, owner: u64) -> Engine {
-        Engine::with(Base::of(provider, options, owner))
+    /// The provider object of `provider` with `options`; its processes belong to `owner`.
+    pub fn of(provider: Cow<'static, Provider>, options: Options, owner: u64) -> CliProvider {
+        CliProvider::with(CliBase::of(provider, options, owner))
     }
 
-    fn with(base: Base) -> Engine {
-        Engine {
+    fn with(base: CliBase) -> CliProvider {
+        CliProvider {
             kept: forms::of(&base.provider, &base.options, &base.lifecycle.runs),
             base: Arc::new(base),
             known_models: KnownModels::default(),
@@ -150,7 +150,7 @@ impl Engine {
                 built_in_tools: false,
                 ..self.options.clone()
             };
-            let asking = Engine::of(self.provider.clone(), options, self.owner);
+            let asking = CliProvider::of(self.provider.clone(), options, self.owner);
             let listed = first_list(&asking, &env).await;
             asking.close().await;
             return listed;
@@ -159,15 +159,15 @@ impl Engine {
     }
 
     /// Returns the same provider with its tools in one namespace.
-    pub fn with_tool_namespace(&self) -> Engine {
+    pub fn with_tool_namespace(&self) -> CliProvider {
         let options = Options {
             tool_namespace: true,
             ..self.options.clone()
         };
-        let mut base = Base::of(self.provider.clone(), options, self.owner);
+        let mut base = CliBase::of(self.provider.clone(), options, self.owner);
         // Both objects share one budget.
         base.lifecycle.ledger.clone_from(&self.lifecycle.ledger);
-        Engine::with(base)
+        CliProvider::with(base)
     }
 }
 
@@ -180,24 +180,24 @@ enum UncheckedRequest {
     Ready(Box<CliRequest>),
 }
 
-impl Engine {
+impl CliProvider {
     /// Begins a run of a CLI that is to work for itself. `prompt` goes to it and its events are passed on unchanged; `tees` get all
     /// that it prints, and `observer` sees every line of it as it is decoded. Otherwise this is [`ProviderObject::start`].
     pub fn watch(
-        engine: &Arc<Engine>,
+        cli: &Arc<CliProvider>,
         prompt: String,
         tees: Tees,
         observer: Arc<dyn LineObserver>,
         env: Option<Vars>,
     ) -> Run {
         let watched = CliRequest::watched(prompt, tees, observer);
-        Engine::begin(engine, UncheckedRequest::Ready(Box::new(watched)), env.map(Arc::new))
+        CliProvider::begin(cli, UncheckedRequest::Ready(Box::new(watched)), env.map(Arc::new))
     }
 
-    fn begin(engine: &Arc<Engine>, asked: UncheckedRequest, env: Option<Arc<Vars>>) -> Run {
+    fn begin(cli: &Arc<CliProvider>, asked: UncheckedRequest, env: Option<Arc<Vars>>) -> Run {
         let base_env = env.unwrap_or_else(|| Arc::new(std::env::vars_os().collect()));
-        let of_task = Arc::clone(engine);
-        (engine.lifecycle).begin(move |handles| of_task.call(asked, base_env, handles))
+        let of_task = Arc::clone(cli);
+        (cli.lifecycle).begin(move |handles| of_task.call(asked, base_env, handles))
     }
 
     /// Makes one call, to its end.
@@ -244,7 +244,7 @@ impl Engine {
             .unwrap_or_default();
         let mut of_engines = CallByEngines {
             engines: self.calls_of(&mut request),
-            engine: &self,
+            cli: &self,
             base_env: &base_env,
             cancel: &cancel,
             sink: &sink,
@@ -265,18 +265,18 @@ impl Engine {
     /// After a call, no attempt is repeated. The run fails with `CALLBACKS_UNAVAILABLE` if the provider takes no such tools, or has
     /// answered without ever having asked for them.
     pub fn start_with_callbacks(
-        engine: &Arc<Engine>,
+        cli: &Arc<CliProvider>,
         mut request: Request,
         options: BridgeOptions,
     ) -> (Run, mpsc::Receiver<ToolCallRequest>) {
         let (consumer, receiver) = bridge::call_channel();
         let env = request.env.take();
         let asked = UncheckedRequest::Request(Box::new(request), Some((consumer, options)));
-        (Engine::begin(engine, asked, env), receiver)
+        (CliProvider::begin(cli, asked, env), receiver)
     }
 }
 
-impl Model for Engine {
+impl Model for CliProvider {
     fn id(&self) -> &str {
         self.base.id()
     }
@@ -292,7 +292,7 @@ impl Model for Engine {
 
     fn begin(self: Arc<Self>, mut request: Request) -> Run {
         let env = request.env.take();
-        Engine::begin(&self, UncheckedRequest::Request(Box::new(request), None), env)
+        CliProvider::begin(&self, UncheckedRequest::Request(Box::new(request), None), env)
     }
 
     fn calls(&self) -> CallDelivery {
@@ -325,18 +325,18 @@ impl Model for Engine {
     }
 
     fn begin_with_callbacks(self: Arc<Self>, request: Request) -> (Run, Option<mpsc::Receiver<ToolCallRequest>>) {
-        let (run, calls) = Engine::start_with_callbacks(&self, request, BridgeOptions::default());
+        let (run, calls) = CliProvider::start_with_callbacks(&self, request, BridgeOptions::default());
         (run, Some(calls))
     }
 }
 
-impl ProviderObject for Engine {
+impl ProviderObject for CliProvider {
     fn lifecycle(&self) -> &Lifecycle {
         &self.lifecycle
     }
 
     fn start(self: Arc<Self>, request: EncodedRequest, env: Option<Vars>) -> Run {
-        Engine::begin(&self, UncheckedRequest::Encoded(request), env.map(Arc::new))
+        CliProvider::begin(&self, UncheckedRequest::Encoded(request), env.map(Arc::new))
     }
 
     fn prewarm(self: Arc<Self>, known: String, env: Option<Vars>) -> Work<Result<(), Box<ProviderError>>> {
@@ -356,24 +356,24 @@ impl ProviderObject for Engine {
     }
 
     fn close(self: Arc<Self>) -> Work<()> {
-        Box::pin(async move { Engine::close(&self).await })
+        Box::pin(async move { CliProvider::close(&self).await })
     }
 }
 
-/// The models that the first of the kept processes of `engine` tells that tells any.
-async fn first_list(engine: &Engine, env: &Arc<Vars>) -> Result<Vec<ListedModel>, Box<ProviderError>> {
+/// The models that the first of the kept processes of `cli` tells that tells any.
+async fn first_list(cli: &CliProvider, env: &Arc<Vars>) -> Result<Vec<ListedModel>, Box<ProviderError>> {
     let mut why = None;
-    for kept in &engine.kept {
-        match kept.models(&engine.base, env).await {
+    for kept in &cli.kept {
+        match kept.models(&cli.base, env).await {
             Ok(Ok(models)) => return Ok(models),
             Ok(Err(reason)) => why = why.or(Some(reason)),
             Err(error) => {
-                return Err(commands::with_node(&engine.base, error, env, &engine.lifecycle.closing).await);
+                return Err(commands::with_node(&cli.base, error, env, &cli.lifecycle.closing).await);
             }
         }
     }
     let why = why.unwrap_or_else(|| "its CLI has no way to tell them".to_owned());
-    Err(lifecycle::not_listed(engine.id(), &why))
+    Err(lifecycle::not_listed(cli.id(), &why))
 }
 
 /// Starts a process for the next call, or as many as `spares` says, and waits until they have answered. `known` is JSON that
@@ -384,17 +384,17 @@ async fn first_list(engine: &Engine, env: &Arc<Vars>) -> Result<Vec<ListedModel>
 ///
 /// # Errors
 /// `CLOSED`, `INVALID_TOOL`; as a call where the CLI can't be started, or ends instead of answering.
-pub(super) async fn prewarm(engine: &Arc<Engine>, known: &str, env: Arc<Vars>) -> Result<(), Box<ProviderError>> {
+pub(super) async fn prewarm(cli: &Arc<CliProvider>, known: &str, env: Arc<Vars>) -> Result<(), Box<ProviderError>> {
     // `close` waits for everything that holds a token, so it also ends a process that is being started just now.
-    let _starting = engine.lifecycle.runs.token();
-    engine.refusal().map_or(Ok(()), Err)?;
+    let _starting = cli.lifecycle.runs.token();
+    cli.refusal().map_or(Ok(()), Err)?;
     let next: NextCallJson = serde_json::from_str(known)
-        .map_err(|error| engine.refuse(Code::InvalidTool, format!("tools can't be read: {error}")))?;
-    let kept: &KeptEngine = match engine.kept.as_slice() {
-        [] => return engine.closed().map_or(Ok(()), Err),
+        .map_err(|error| cli.refuse(Code::InvalidTool, format!("tools can't be read: {error}")))?;
+    let kept: &KeptEngine = match cli.kept.as_slice() {
+        [] => return cli.closed().map_or(Ok(()), Err),
         [only] => only,
         [best, others @ ..] => {
-            let uses = engine.engine_choice(&env)?.map(|choice| choice.uses);
+            let uses = cli.engine_choice(&env)?.map(|choice| choice.uses);
             let used = others.iter().find(|kept| match kept.engine() {
                 EngineUsed::Live => uses == Some(EngineUse::Live),
                 EngineUsed::Warm => uses == Some(EngineUse::Warm),
@@ -403,11 +403,11 @@ pub(super) async fn prewarm(engine: &Arc<Engine>, known: &str, env: Arc<Vars>) -
             used.unwrap_or(best)
         }
     };
-    let ready = match kept.prewarm(&engine.base, next, &env).await {
+    let ready = match kept.prewarm(&cli.base, next, &env).await {
         Ok(()) => Ok(()),
-        Err(error) => Err(commands::with_node(&engine.base, error, &env, &engine.lifecycle.closing).await),
+        Err(error) => Err(commands::with_node(&cli.base, error, &env, &cli.lifecycle.closing).await),
     };
-    engine.closed().map_or(ready, Err)
+    cli.closed().map_or(ready, Err)
 }
 
 #[cfg(test)]
@@ -420,16 +420,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_provider_that_is_closed_gives_back_what_it_keeps() {
-        let base = Base::new("codex", "{}", u64::MAX).unwrap();
+        let base = CliBase::new("codex", "{}", u64::MAX).unwrap();
         let form = MadeUp::default();
         let forgotten = Arc::clone(&form.forgotten);
         let sessions = Sessions::new(form, &base.options, &base.lifecycle.runs);
-        let engine = Engine {
+        let cli = CliProvider {
             kept: vec![KeptEngine::MadeUp(Arc::new(sessions))],
-            ..Engine::with(base)
+            ..CliProvider::with(base)
         };
         assert_eq!(forgotten.load(Ordering::Relaxed), 0);
-        engine.close().await;
+        cli.close().await;
         assert_eq!(forgotten.load(Ordering::Relaxed), 1);
     }
 }

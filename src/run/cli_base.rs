@@ -1,5 +1,5 @@
 //! The parts that the calls of one provider object share, whichever engine makes them: the CLI, its options, its runs, its
-//! installed program. The processes that it keeps build on this ([`super::session`]); [`super::Engine`] is both together.
+//! installed program. The processes that it keeps build on this ([`super::session`]); [`super::CliProvider`] is both together.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -24,7 +24,7 @@ use dfp_text::redact::{Redactor, Secret};
 
 /// A provider object of a CLI without its kept processes: its data, its options, and its runs.
 #[derive(Debug)]
-pub struct Base {
+pub struct CliBase {
     pub(super) provider: Cow<'static, Provider>,
     pub(super) options: Options,
     pub(super) owner: u64,
@@ -35,7 +35,7 @@ pub struct Base {
     pub(super) programs: Programs,
 }
 
-impl Deref for Base {
+impl Deref for CliBase {
     type Target = Lifecycle;
 
     fn deref(&self) -> &Lifecycle {
@@ -43,15 +43,15 @@ impl Deref for Base {
     }
 }
 
-impl Base {
+impl CliBase {
     /// Creates the base of the provider `kind` with the options of `options_json`; its processes belong to `owner`.
     ///
     /// # Errors
     /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
-    pub fn new(kind: &str, options_json: &str, owner: u64) -> Result<Base, Box<ProviderError>> {
+    pub fn new(kind: &str, options_json: &str, owner: u64) -> Result<CliBase, Box<ProviderError>> {
         let provider = dfp_provider::find(kind)
             .ok_or_else(|| ProviderError::new(kind, Code::InvalidOption, format!("there is no provider \"{kind}\"")))?;
-        Base::with(
+        CliBase::with(
             Cow::Borrowed(dfp_provider::in_dialect(provider, options_json)),
             options_json,
             owner,
@@ -62,17 +62,17 @@ impl Base {
     ///
     /// # Errors
     /// `INVALID_CONFIG` or `INVALID_OPTION`, naming the field or the option, what it holds and what is allowed.
-    pub fn custom(config_json: &str, options_json: &str, owner: u64) -> Result<Base, Box<ProviderError>> {
+    pub fn custom(config_json: &str, options_json: &str, owner: u64) -> Result<CliBase, Box<ProviderError>> {
         let provider = custom::provider(config_json)?;
-        Base::with(Cow::Owned(provider), options_json, owner)
+        CliBase::with(Cow::Owned(provider), options_json, owner)
     }
 
     /// Creates the base of the agent that `config_json` describes.
     ///
     /// # Errors
     /// `INVALID_CONFIG` or `INVALID_OPTION`, naming the field or the option, what it holds and what is allowed.
-    pub fn agent(config_json: &str, options_json: &str, owner: u64) -> Result<Base, Box<ProviderError>> {
-        Base::with(Cow::Owned(acp::agent(config_json)?), options_json, owner)
+    pub fn agent(config_json: &str, options_json: &str, owner: u64) -> Result<CliBase, Box<ProviderError>> {
+        CliBase::with(Cow::Owned(acp::agent(config_json)?), options_json, owner)
     }
 
     /// The data of the CLI.
@@ -85,14 +85,14 @@ impl Base {
         self.provider.capabilities.is_pure() && !self.options.built_in_tools
     }
 
-    fn with(provider: Cow<'static, Provider>, options_json: &str, owner: u64) -> Result<Base, Box<ProviderError>> {
+    fn with(provider: Cow<'static, Provider>, options_json: &str, owner: u64) -> Result<CliBase, Box<ProviderError>> {
         let mut options = command::within_reach(&provider, Options::parse(&provider, options_json)?)?;
         // Behind a launcher it is a folder of the other side.
         if let Some(folder) = options.login.as_mut().filter(|_| options.launch.is_none()) {
             *folder = login_folder(folder)
                 .map_err(|reason| Box::new(ProviderError::new(&provider.id, Code::InvalidOption, reason)))?;
         }
-        Ok(Base::of(provider, options, owner))
+        Ok(CliBase::of(provider, options, owner))
     }
 
     /// The folder of its login, if the option `login` names one.
@@ -101,9 +101,9 @@ impl Base {
     }
 
     /// Creates the base of `provider` with `options`; its processes belong to `owner`.
-    pub fn of(provider: Cow<'static, Provider>, options: Options, owner: u64) -> Base {
+    pub fn of(provider: Cow<'static, Provider>, options: Options, owner: u64) -> CliBase {
         limit::global().allow(&provider.id, options.max_concurrency);
-        Base {
+        CliBase {
             lifecycle: Lifecycle::new(provider.id.clone(), None).with_budget(options.budget.clone()),
             provider,
             options,
@@ -183,10 +183,10 @@ impl Base {
 }
 
 /// The error of a call for which there is no program.
-pub(super) fn not_found(engine: &Base, error: NotFound) -> Box<ProviderError> {
+pub(super) fn not_found(cli: &CliBase, error: NotFound) -> Box<ProviderError> {
     match error {
         NotFound::Refused(error) => error,
-        NotFound::Start(error) => not_started(engine, &NotStarted::Process(error)),
+        NotFound::Start(error) => not_started(cli, &NotStarted::Process(error)),
     }
 }
 
@@ -238,13 +238,13 @@ fn start_hint(provider: &str, error: &StartError) -> Cow<'static, str> {
 }
 
 /// The error of a call whose process, private folder or port of tools could not be made.
-pub(super) fn not_started(engine: &Base, error: &NotStarted) -> Box<ProviderError> {
-    let id = engine.id();
+pub(super) fn not_started(cli: &CliBase, error: &NotStarted) -> Box<ProviderError> {
+    let id = cli.id();
     let (code, reason, hint) = match error {
         // A closed owner means that the environment ends, and this call with it.
-        NotStarted::Process(error) => return engine.start_error(error, format!("the CLI can't be started: {error}")),
+        NotStarted::Process(error) => return cli.start_error(error, format!("the CLI can't be started: {error}")),
         NotStarted::OutOfReach(what) => {
-            let launcher = engine.options.launch.as_ref().map_or("", |launch| &launch.command);
+            let launcher = cli.options.launch.as_ref().map_or("", |launch| &launch.command);
             let reason = format!(
                 "this call hands the CLI {what}, which it can't reach behind `launch` ({launcher}): the option \"launch.files\" is \"none\""
             );
