@@ -28,8 +28,7 @@ use super::print::{self, NotStarted, Surroundings};
 use super::scratch::Scratch;
 use dfp_process::{End, Running, StartError, Stdin, StdinWriter};
 use dfp_provider::command::{CommandLine, Cwd};
-use dfp_text::decode::cut::Cut;
-use dfp_text::decode::lines::{Line, Lines};
+use dfp_text::decode::lines::{Cut, Line, Lines};
 
 /// The size in bytes beyond which a line, or a message with a length, is taken to have no end.
 const ENDLESS: u64 = 256 << 20;

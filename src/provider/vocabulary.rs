@@ -19,7 +19,7 @@ use super::places::Place;
 use dfp_model::event::EngineUsed;
 use dfp_text::decode::Wire;
 use dfp_text::prompt::Placed;
-use dfp_text::schema::{Schema, strict};
+use dfp_text::schema::{Schema, enforced};
 
 /// The description of one CLI.
 #[derive(Debug, Clone)]
@@ -342,8 +342,8 @@ impl SchemaForm {
     pub fn takes(self, schema: &Schema) -> bool {
         match self {
             SchemaForm::Asked => false,
-            SchemaForm::Tool { .. } => strict::is_one_object(schema.value()),
-            SchemaForm::Strict => strict::is_strict(schema.value()),
+            SchemaForm::Tool { .. } => enforced::is_one_object(schema.value()),
+            SchemaForm::Strict => enforced::is_strict(schema.value()),
         }
     }
 

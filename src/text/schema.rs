@@ -1,15 +1,15 @@
 //! Checks a model's JSON against a JSON Schema, and words the mistakes.
 //!
 //! In: a schema's JSON text. Out: a [`Schema`], compiled once, bounded, and without any reference that leads out of it; nothing
-//! is ever fetched. [`strict`] decides whether an API can enforce a schema, [`messages`] makes it one that another API can, [`value_of`] finds the JSON in a model's text.
+//! is ever fetched. [`enforced`] decides whether an API can enforce a schema, or makes it one that the API can, and [`value_of`] finds
+//! the JSON in a model's text.
 //!
 //! A schema is hostile input, and so is the value to check. Sizes are limited in advance where they can be counted (`work`:
 //! bytes, depth, references, the ways through them), patterns are limited in size (`pattern`), and a check counts its own work
 //! (`work`). Compiling may still take up to a second: a flag can end it, and the `run` room compiles on a separate thread.
 
-pub mod messages;
+pub mod enforced;
 mod pattern;
-pub mod strict;
 mod work;
 
 use std::fmt;

@@ -17,8 +17,9 @@ use tokio_util::sync::CancellationToken;
 use super::Adapter;
 use super::context::{self, Context, problem};
 use super::log::{self, RunLog};
-use super::output_capture::{self, Captured, OutputCapture};
-use super::result::{ArtifactPaths, ErrorRecord, ExecutionResult, OUTPUT_TRUNCATED, verdict};
+use super::result::{
+    self, ArtifactPaths, Captured, ErrorRecord, ExecutionResult, OUTPUT_TRUNCATED, OutputCapture, verdict,
+};
 use super::transcript::{Transcript, TranscriptReader};
 use super::workspace::{self, Artifacts, EVENTS, LOG, PreparedWorkspace, STDERR, STDOUT};
 use dfp_model::error::{Code, Problem, ProviderError};
@@ -263,7 +264,7 @@ async fn run(
     if let Some(plain) = &mut read.plain
         && stdout.truncated
     {
-        *plain = strip_ansi(&output_capture::kept_lines(&stdout.text).collect::<String>()).into_owned();
+        *plain = strip_ansi(&result::kept_lines(&stdout.text).collect::<String>()).into_owned();
     }
     Some(Ran {
         started_ms: collector.started_ms,

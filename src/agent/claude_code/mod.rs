@@ -11,7 +11,6 @@
 mod context;
 mod execute;
 mod log;
-mod output_capture;
 mod result;
 mod transcript;
 mod workspace;

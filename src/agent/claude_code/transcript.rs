@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::output_capture;
+use super::result;
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::Usage;
 use dfp_text::decode::lines::Line;
@@ -132,13 +132,13 @@ pub fn read(output: &str) -> Transcript {
     let mut decoder = Decoder::new(Wire::ClaudeStream);
     decoder.set_observer(reader.clone());
     let mut events = Vec::new();
-    for line in output_capture::kept_lines(output) {
+    for line in result::kept_lines(output) {
         decoder.push(line.as_bytes(), &mut events);
         events.clear();
     }
     decoder.finish(&mut events);
     let mut read = reader.take();
-    read.truncated = output_capture::has_marker(output);
+    read.truncated = result::has_marker(output);
     read
 }
 
@@ -443,7 +443,7 @@ impl ReaderState {
     fn prune(&mut self) {
         self.pruned_at = self.end;
         let (end, limit) = (self.end, self.limit);
-        let is_left_out = |at: u64| output_capture::is_left_out(at, end, limit);
+        let is_left_out = |at: u64| result::is_left_out(at, end, limit);
         self.read.messages.retain(|message| !is_left_out(message.at));
         self.read
             .calls

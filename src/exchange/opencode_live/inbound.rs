@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 use super::wire::Id;
 use dfp_model::event::Failure;
 use dfp_model::message::Usage;
-use dfp_text::decode::cut::Cut;
 use dfp_text::decode::json::{Count, Text};
+use dfp_text::decode::lines::Cut;
 
 /// An event of a session.
 #[derive(Debug)]

@@ -25,8 +25,7 @@ use crate::scratch::Scratch;
 use dfp_process::{Closer, Running, StartError, Stdin};
 use dfp_provider::api::sse::Events;
 use dfp_provider::command::{CommandLine, EnvText};
-use dfp_text::decode::cut::Cut;
-use dfp_text::decode::lines::{Line, Lines};
+use dfp_text::decode::lines::{Cut, Line, Lines};
 
 /// The text before the address in the printed line.
 const LISTENING: &str = "listening on ";

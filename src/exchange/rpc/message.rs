@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use dfp_text::decode::cut::Cut;
-use dfp_text::decode::lines::MAX_LINE;
+use dfp_text::decode::lines::{Cut, MAX_LINE};
 
 /// The code of JSON-RPC for a method that nobody knows.
 const UNKNOWN_METHOD: i64 = -32_601;

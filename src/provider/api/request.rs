@@ -18,7 +18,7 @@ use dfp_model::message::content::{self, Accepts, ContentLimits, Dialect, Kind, M
 use dfp_model::message::reasoning::{Origin, ReasoningDetail, Returned};
 use dfp_model::message::{Content, InvalidToolCall, Message, Role, ToolCall, ToolSpec};
 use dfp_text::prompt::output_instruction;
-use dfp_text::schema::{Schema, strict};
+use dfp_text::schema::{Schema, enforced};
 
 /// A request's body, and the tools with which its answer is read.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl Request {
             }
         }
         if let Format::Native(schema) = format {
-            let strict = strict::is_strict(schema.value());
+            let strict = enforced::is_strict(schema.value());
             body.set(
                 "response_format",
                 &json!({"type": "json_schema",

@@ -5,8 +5,7 @@
 //! API's client needs; a byte order mark at the very start is dropped. Unlike a browser, [`Events::finish`] also takes an event
 //! whose blank line is missing: some servers leave it out behind the last.
 
-use dfp_text::decode::cut::Cut;
-use dfp_text::decode::lines::LineEnds;
+use dfp_text::decode::lines::{Cut, LineEnds};
 
 /// A splitter of a stream into its events.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use crate::command::MAX_ARG_BYTES;
 use crate::declare::mcp::{Declarations, SERVER};
 use crate::options::Options;
 use crate::request_field::RequestField;
-use dfp_text::schema::{Schema, messages};
+use dfp_text::schema::{Schema, enforced};
 
 /// The variable with JSON of fields that go into every request.
 pub const EXTRA_BODY: &str = "CLAUDE_CODE_EXTRA_BODY";
@@ -78,7 +78,7 @@ pub fn stop_sequences(choices: &Choices) -> (String, Value) {
 
 /// The field of a request for an answer that fits `schema`; `None` if the API can't enforce it, or it is too long for a variable.
 pub fn answer_format(schema: &Schema) -> Option<(String, Value)> {
-    let enforced = messages::enforceable(schema.value())?;
+    let enforced = enforced::enforceable(schema.value())?;
     let format = json!({"format": {"type": "json_schema", "schema": enforced}});
     // The processes that the CLI starts could not inherit a longer one.
     (format.to_string().len() <= MAX_FORMAT_BYTES).then(|| (ANSWER_FORMAT.name.to_owned(), format))

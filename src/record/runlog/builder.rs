@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::read::{Run, RunHeader};
+use super::text::{self, list, one_line, pretty, string, text_of};
 use super::timeline::{CallResult, Item, Kind, RunView, Tokens, fact};
-use super::view::{self, list, one_line, pretty, string, text_of};
 use dfp_model::event::EventKind;
 
 /// The most characters of an [`Item::summary`].
@@ -18,12 +18,12 @@ const SUMMARY_CHARS: usize = 80;
 /// The view of `run`.
 pub(super) fn run_view(run: &Run) -> RunView {
     let mut builder = TimelineBuilder::new(run.opening());
-    builder.header(&view::json(run.header.get()));
+    builder.header(&text::json(run.header.get()));
     for entry in &run.entries {
-        builder.event(entry.t, &entry.kind, &view::json(entry.event.get()));
+        builder.event(entry.t, &entry.kind, &text::json(entry.event.get()));
     }
     if let Some(end) = &run.end {
-        let error = end.error.as_deref().map(|error| view::json(error.get()));
+        let error = end.error.as_deref().map(|error| text::json(error.get()));
         builder.end(end.t, &end.status, error);
     }
     builder.finish(run.outcome(), run.complete())
@@ -89,8 +89,8 @@ impl TimelineBuilder {
         };
         let tools: Vec<String> = list(&prompt["tools"]).filter_map(string).collect();
         let mut item = Item::new(Kind::Prompt, 0, "prompt")
-            .fact("messages", Some(view::count(messages)))
-            .fact("characters", prompt["characters"].as_u64().map(view::count))
+            .fact("messages", Some(text::count(messages)))
+            .fact("characters", prompt["characters"].as_u64().map(text::count))
             .fact("tools", (!tools.is_empty()).then(|| tools.join(", ")))
             .fact(
                 "SHA-256",
@@ -254,7 +254,7 @@ impl TimelineBuilder {
         ));
         if by == "ask" {
             call.facts
-                .push(fact("decided after", &view::duration(t.saturating_sub(call.t))));
+                .push(fact("decided after", &text::duration(t.saturating_sub(call.t))));
         }
         call.facts
             .extend(event["reason"].as_str().map(|reason| fact("reason", reason)));
@@ -382,7 +382,7 @@ fn item_of_event(t: u64, kind: EventKind, name: &str, event: &Value) -> Item {
         EventKind::Start => Item::new(Kind::Start, t, "start")
             .fact("attempt", number("attempt").map(|attempt| attempt.to_string()))
             .fact("pid", number("pid").map(|pid| pid.to_string()))
-            .fact("queued", number("queuedMs").filter(|ms| *ms > 0).map(view::duration)),
+            .fact("queued", number("queuedMs").filter(|ms| *ms > 0).map(text::duration)),
         EventKind::Session => Item::new(Kind::Session, t, "session")
             .fact("model", text("model"))
             .fact("CLI version", text("version"))
@@ -402,8 +402,8 @@ fn item_of_event(t: u64, kind: EventKind, name: &str, event: &Value) -> Item {
         EventKind::Usage => usage(t, event),
         EventKind::RateLimit => Item::new(Kind::Limit, t, text("status").unwrap_or_default())
             .fact("window", text("limitType"))
-            .fact("used", event["utilization"].as_f64().map(view::percent))
-            .fact("resets", number("resetsAt").map(view::date)),
+            .fact("used", event["utilization"].as_f64().map(text::percent))
+            .fact("resets", number("resetsAt").map(text::date)),
         EventKind::Retry => {
             let mut item = Item::new(Kind::Retry, t, "tried again")
                 .fact("by", text("by"))
@@ -411,14 +411,14 @@ fn item_of_event(t: u64, kind: EventKind, name: &str, event: &Value) -> Item {
                     "attempt",
                     number("attempt").map(|attempt| attempt.saturating_add(1).to_string()),
                 )
-                .fact("after", number("delayMs").map(view::duration))
+                .fact("after", number("delayMs").map(text::duration))
                 .fact("HTTP status", number("httpStatus").map(|status| status.to_string()))
                 .text(text("reason"));
             item.wait_ms = number("delayMs");
             item
         }
         EventKind::Waiting => Item::new(Kind::Retry, t, "waits for its plan")
-            .fact("until", number("until").map(view::date))
+            .fact("until", number("until").map(text::date))
             .text(text("reason")),
         EventKind::Warning => Item::new(Kind::Warning, t, text("code").unwrap_or_default()).text(text("message")),
         EventKind::Fallback => Item::new(
@@ -444,7 +444,7 @@ fn inner<'a>(event: &'a Value, field: &str) -> &'a Value {
 fn usage(t: u64, event: &Value) -> Item {
     let usage = &event["usage"];
     let cost = event["costUsd"].as_f64();
-    let tokens = |name: &str| usage[name].as_u64().map(view::count);
+    let tokens = |name: &str| usage[name].as_u64().map(text::count);
     let estimated = usage["estimated"].as_bool().unwrap_or_default();
     let mut item = Item::new(Kind::Usage, t, if estimated { "tokens (estimated)" } else { "tokens" })
         .fact("input", tokens("inputTokens"))
@@ -460,7 +460,7 @@ fn usage(t: u64, event: &Value) -> Item {
         .fact("kept 5 minutes", tokens("cacheWrite5mTokens"))
         .fact("kept an hour", tokens("cacheWrite1hTokens"))
         .fact("reasoning", tokens("reasoningTokens"))
-        .fact("cost", cost.map(view::dollars))
+        .fact("cost", cost.map(text::dollars))
         .fact("stop reason", string(&event["rawStopReason"]));
     item.tokens = Tokens::read(usage);
     item.cost_usd = cost;

@@ -17,7 +17,6 @@ pub mod read;
 pub mod spending;
 pub mod text;
 pub mod timeline;
-mod view;
 
 use ring::digest::{SHA256, digest};
 use serde::Serialize;

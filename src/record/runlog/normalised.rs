@@ -5,8 +5,8 @@
 
 use serde_json::{Map, Value};
 
+use super::text::{self, list, one_line, pretty, string};
 use super::timeline::{CallResult, Fact, Item, Kind, RunView, Timeline, Tokens, fact};
-use super::view::{self, list, one_line, pretty, string};
 
 /// The adapter's word for an unknown value.
 const UNKNOWN: &str = "unknown";
@@ -17,7 +17,7 @@ const SUMMARY_CHARS: usize = 80;
 /// The timeline of the log; `None` if `bytes` are no normalised log.
 pub fn timeline(bytes: &[u8]) -> Option<Timeline> {
     let text = String::from_utf8_lossy(bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes));
-    let log = view::json(&text);
+    let log = text::json(&text);
     let is_one = log["agent_info"].is_object() && log["execution"].is_object();
     is_one.then(|| Timeline {
         runs: vec![run(&log)],
@@ -31,7 +31,7 @@ fn run(log: &Value) -> RunView {
     let (agent, execution, usage) = (&log["agent_info"], &log["execution"], &log["usage"]);
     let started_at = execution["started_at"]
         .as_str()
-        .and_then(view::moment)
+        .and_then(text::moment)
         .unwrap_or_default();
     let duration_ms = execution["duration_ms"].as_u64().unwrap_or_default();
     let model = known(&log["model_info"]["name"]);
@@ -63,18 +63,18 @@ fn run(log: &Value) -> RunView {
     });
     if counted {
         let mut item = Item::new(Kind::Usage, duration_ms, "tokens")
-            .fact("input", tokens("input_tokens").map(view::count))
-            .fact("output", tokens("output_tokens").map(view::count))
+            .fact("input", tokens("input_tokens").map(text::count))
+            .fact("output", tokens("output_tokens").map(text::count))
             .fact(
                 "cache read",
                 tokens("cache_read_tokens").map(|read| {
                     let share = split
                         .and_then(Tokens::cache_hit)
                         .map(|share| format!(" ({share} of the input)"));
-                    view::count(read) + &share.unwrap_or_default()
+                    text::count(read) + &share.unwrap_or_default()
                 }),
             )
-            .fact("cache written", tokens("cache_write_tokens").map(view::count));
+            .fact("cache written", tokens("cache_write_tokens").map(text::count));
         item.tokens = split;
         items.push(item);
     }
@@ -156,7 +156,7 @@ fn message(message: &Value) -> Timed {
 /// The item of a call with its result.
 fn call(call: &Value) -> Timed {
     let mut item = Item::new(Kind::ToolCall, 0, string(&call["name"]).unwrap_or_default());
-    let args = call["arguments"].as_str().map(view::json).unwrap_or_default();
+    let args = call["arguments"].as_str().map(text::json).unwrap_or_default();
     let mut texts = args
         .as_object()
         .into_iter()
@@ -184,7 +184,7 @@ fn of_subagent(item: Item, value: &Value) -> Item {
 }
 
 fn when(value: &Value) -> Option<u64> {
-    value["timestamp"].as_str().and_then(view::moment)
+    value["timestamp"].as_str().and_then(text::moment)
 }
 
 /// The beginning and length of the run, by which offsets are counted.
@@ -216,7 +216,7 @@ impl Clock {
 
     /// The items of the log's errors or warnings. A record without a time stands at the end.
     fn records(&self, list: &Value, kind: Kind) -> Vec<Item> {
-        let records = view::list(list).map(|record| {
+        let records = text::list(list).map(|record| {
             let t = when(record).map_or(self.duration_ms, |at| self.offset(at));
             let title = known(&record["code"]).unwrap_or_else(|| "failed".to_owned());
             let mut item = Item::new(kind, t, title).text(string(&record["message"]));

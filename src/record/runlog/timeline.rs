@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::builder;
 use super::read::{Problem, Recording};
-use super::view::{self, one_line};
+use super::text::{self, one_line};
 use dfp_model::message::cache_hit_share;
 
 /// All runs of a file.
@@ -181,7 +181,7 @@ impl Tokens {
 
     /// The share of the input that was read from a cache, in per cent; `None` if that is unknown.
     pub(super) fn cache_hit(self) -> Option<String> {
-        self.cache_hit_share().map(view::percent)
+        self.cache_hit_share().map(text::percent)
     }
 
     pub(super) fn cache_hit_share(self) -> Option<f64> {

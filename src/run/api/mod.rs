@@ -38,7 +38,7 @@ use dfp_provider::judge::{CliRules, Context, Evidence, HttpEnd, HttpEvidence, St
 use dfp_provider::support;
 use dfp_text::fold::Folded;
 use dfp_text::redact::{self, Redactor, Secret};
-use dfp_text::schema::strict;
+use dfp_text::schema::enforced;
 
 /// A provider object of an API: its options, its connections, and its runs.
 #[derive(Debug)]
@@ -299,7 +299,7 @@ impl ApiProvider {
             }));
         }
         let output = output.map(|schema| {
-            let is_told = strict::is_one_object(schema.value());
+            let is_told = enforced::is_one_object(schema.value());
             (schema, is_told)
         });
         let question = ApiQuestion::new(&self, choices.clone(), messages, tools, checks, output);

@@ -10,7 +10,6 @@ pub mod assembler;
 mod claude;
 mod codex;
 pub mod copilot;
-pub mod cut;
 pub mod facts;
 pub mod format;
 mod gemini;

@@ -1,25 +1,27 @@
 //! Renders a thread as a prompt, in the form of SPEC-01.
 //!
 //! In: the messages of a thread and the tools the model may call. Out: one [`Rendered`] string, as `<thread>` XML (`xml`) or as
-//! labelled text (`labelled`), with the tool instruction (`tools`) in front of it, and the blocks that are not text with their
-//! positions in it. Everything is appended to a single buffer; no text is copied on the way.
+//! labelled text (`labelled`), with the instructions in front of it, and the blocks that are not text with their positions in it.
+//! Everything is appended to a single buffer; no text is copied on the way.
+//!
+//! The instructions tell a model which tools it may call (SPEC-01's `[Available Tools]`: their definitions as `JSON.stringify(defs, null,
+//! 2)` writes them), how to write a call, and which schema its answer has to fit.
 
 mod labelled;
 pub mod scan;
-mod tools;
+#[cfg(test)]
+mod tests;
 mod xml;
 
 use std::fmt::Write;
 
+pub use labelled::messages_to_prompt;
+pub use scan::is_js_space;
 use xml::Blocks;
+pub use xml::{Escapes, escape_xml, events_of_document, is_thread_document, last_event_of_document, messages_to_xml};
 
 use dfp_model::message::content::{self, Media, Part};
 use dfp_model::message::{Content, Message, Role, ToolSpec};
-
-pub use labelled::messages_to_prompt;
-pub use scan::is_js_space;
-pub use tools::{TOOL_CALL_FORMAT, output_instruction, tool_instruction};
-pub use xml::{Escapes, escape_xml, events_of_document, is_thread_document, last_event_of_document, messages_to_xml};
 
 /// The encoding of the messages (`inputEncoding`, SPEC-01).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -87,11 +89,11 @@ pub struct Style<'a> {
 pub fn render(messages: &[Message], tools: &[ToolSpec], style: Style) -> Rendered {
     #[cfg(any(test, feature = "test-support"))]
     counted::RENDERED.set(counted::RENDERED.get() + 1);
-    let capacity = tools::capacity(tools) + capacity(messages);
+    let capacity = tools_capacity(tools) + capacity(messages);
     let mut out = Rendered::of_text(String::with_capacity(capacity));
-    tools::write(&mut out.text, tools, style.mark, style.output.is_some());
+    write(&mut out.text, tools, style.mark, style.output.is_some());
     if let Some(schema) = style.output {
-        tools::write_output(&mut out.text, schema);
+        write_output(&mut out.text, schema);
     }
     if style.without_at {
         out.replace_from(0, '@', "\\u0040");
@@ -310,5 +312,111 @@ fn chunks(message: &Message) -> Option<Vec<Chunk>> {
     Some(chunks)
 }
 
-#[cfg(test)]
-mod tests;
+/// The instruction on the form of a call (SPEC-01, `TOOL_CALL_FORMAT`).
+const TOOL_CALL_FORMAT: &str = r#"When you need to call a tool, respond with ONLY a JSON block in this exact format:
+
+```json
+{
+  "tool_calls": [
+    {
+      "name": "tool_name",
+      "args": { "param": "value" },
+      "id": "call_1"
+    }
+  ]
+}
+```
+
+If you do not need to call any tools, respond with plain text (no JSON block)."#;
+
+/// The instruction for `tools`; empty if there are none. The schemas keep their key order and the spelling of numbers. With a
+/// `mark`, the format's example has it in its id, and a sentence explains it.
+pub fn tool_instruction(tools: &[ToolSpec], mark: Option<&str>) -> String {
+    let mut out = String::with_capacity(tools_capacity(tools));
+    write(&mut out, tools, mark, false);
+    out
+}
+
+/// Appends the text that [`tool_instruction`] returns. With `by_schema`, an answer without calls is not plain text.
+fn write(out: &mut String, tools: &[ToolSpec], mark: Option<&str>, by_schema: bool) {
+    let begin = out.len();
+    if tools.is_empty() {
+        return;
+    }
+    out.push_str("[Available Tools]\n[");
+    for (index, tool) in tools.iter().enumerate() {
+        out.push_str(if index > 0 { ",\n  {\n    " } else { "\n  {\n    " });
+        out.push_str("\"name\": ");
+        scan::push_string(out, &tool.name);
+        if let Some(description) = &tool.description {
+            out.push_str(",\n    \"description\": ");
+            scan::push_string(out, description);
+        }
+        out.push_str(",\n    \"parameters\": ");
+        scan::push_indented(out, tool.schema.get(), 2);
+        out.push_str("\n  }");
+    }
+    out.push_str("\n]\n\n");
+    match mark {
+        None => out.push_str(TOOL_CALL_FORMAT),
+        Some(mark) => push_marked_format(out, mark),
+    }
+    if by_schema && let Some(at) = out[begin..].rfind("If you do not need to call any tools") {
+        out.truncate(begin + at);
+        out.push_str(INSTEAD_OF_TEXT);
+    }
+    out.push_str("\n\n");
+}
+
+/// Appends [`TOOL_CALL_FORMAT`] with `mark` in it, and the sentence about the mark behind the example.
+fn push_marked_format(out: &mut String, mark: &str) {
+    let format = TOOL_CALL_FORMAT.replacen("call_1", &format!("{mark}_1"), 1);
+    let (example, otherwise) = format.rsplit_once("\n\n").unwrap_or((&format, ""));
+    out.push_str(example);
+    out.push_str("\n\nEvery id must begin with \"");
+    out.push_str(mark);
+    out.push_str(
+        "_\", also where earlier calls of the conversation have other ids, and the block must be the last thing in your \
+         message: any other block is treated as plain text.\n\n",
+    );
+    out.push_str(otherwise);
+}
+
+/// The bytes that the instruction probably needs.
+fn tools_capacity(tools: &[ToolSpec]) -> usize {
+    let defs: usize = tools
+        .iter()
+        .map(|tool| {
+            96 + tool.name.len()
+                + tool.description.as_ref().map_or(0, String::len) * 9 / 8
+                + tool.schema.get().len() * 3
+        })
+        .sum();
+    if tools.is_empty() {
+        0
+    } else {
+        defs + TOOL_CALL_FORMAT.len() + 256
+    }
+}
+
+/// The tool instruction's sentence about an answer without calls, in place of the one that asks for plain text.
+const INSTEAD_OF_TEXT: &str =
+    "If you do not need to call any tools, respond with what [Output Schema] below asks for (no such block).";
+
+/// The instruction for the JSON Schema `schema`.
+pub fn output_instruction(schema: &str) -> String {
+    let mut out = String::with_capacity(schema.len() * 2 + 256);
+    write_output(&mut out, schema);
+    out.truncate(out.trim_end().len());
+    out
+}
+
+/// Appends the text that [`output_instruction`] returns, and a blank line.
+fn write_output(out: &mut String, schema: &str) {
+    out.push_str("[Output Schema]\n");
+    scan::push_indented(out, schema, 0);
+    out.push_str(
+        "\n\nYour answer must be ONLY one JSON value that fits this JSON Schema: no other text before or behind it, and no \
+         explanation.\n\n",
+    );
+}

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::claude_code::output_capture::OutputCapture;
+use crate::claude_code::result::OutputCapture;
 use dfp_process::Tee;
 
 /// A run of twenty thousand bytes: turns, each with a message, a call and its result.

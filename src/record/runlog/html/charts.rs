@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use super::super::timeline::{Item, Kind, RunView, Tokens};
-use super::super::view;
+use super::brief;
 use super::entry::{class, word};
-use super::escape::brief;
 use super::{Cut, run_anchor, to_run};
+use crate::runlog::text;
 
 // The waterfall: a row for each turn, call, wait and failure, drawn over the time of its run. Every row also says in words what it
 // draws, and links to its entry: nothing is told by colour or position alone.
@@ -86,8 +86,8 @@ pub(super) fn waterfall(page: &mut String, runs: &[RunView], number: usize, cut:
         } = row;
         let percent = |ms: u64| (ms.min(whole) as f64 / whole as f64) * 100.0;
         let times = match took {
-            0 => format!("{} s", view::offset(*t)),
-            took => format!("{} s, took {}", view::offset(*t), view::duration(*took)),
+            0 => format!("{} s", text::offset(*t)),
+            took => format!("{} s, took {}", text::offset(*t), text::duration(*took)),
         };
         let _ = writeln!(
             page,
@@ -104,7 +104,7 @@ pub(super) fn waterfall(page: &mut String, runs: &[RunView], number: usize, cut:
         let _ = writeln!(
             page,
             "<p class=\"none\">{} more are in the timeline</p>",
-            view::count(more as u64)
+            text::count(more as u64)
         );
     }
 }
@@ -183,7 +183,7 @@ pub(super) fn usage(page: &mut String, runs: &[RunView], number: usize) {
         let _ = writeln!(
             page,
             "<p class=\"none\">{} more turns are not in the table</p>",
-            view::count(more as u64)
+            text::count(more as u64)
         );
     }
 }
@@ -191,7 +191,7 @@ pub(super) fn usage(page: &mut String, runs: &[RunView], number: usize) {
 /// One row. `most`: the tokens of the longest bar; 0 for no bar.
 fn row(page: &mut String, name: &str, run: &RunView, most: u64) {
     let unknown = || "unknown".to_owned();
-    let count = |tokens: Option<u64>| tokens.map_or_else(unknown, view::count);
+    let count = |tokens: Option<u64>| tokens.map_or_else(unknown, text::count);
     let tokens = run.tokens;
     let about = if tokens.is_some_and(|tokens| tokens.estimated) {
         "about "
@@ -205,7 +205,7 @@ fn row(page: &mut String, name: &str, run: &RunView, most: u64) {
         cached(tokens),
         count(tokens.and_then(|tokens| tokens.output)),
         count(tokens.and_then(|tokens| tokens.reasoning)),
-        cost(run).map_or_else(unknown, view::dollars)
+        cost(run).map_or_else(unknown, text::dollars)
     );
     if let Some(tokens) = tokens.filter(|_| most > 0) {
         bar(page, tokens, most);
@@ -243,7 +243,7 @@ fn bar(page: &mut String, tokens: Tokens, most: u64) {
 
 /// The tokens that were read from the cache, and their share of the input.
 fn cached(tokens: Option<Tokens>) -> String {
-    let read = tokens.and_then(|tokens| tokens.cache_read).map(view::count);
+    let read = tokens.and_then(|tokens| tokens.cache_read).map(text::count);
     match (read, tokens.and_then(Tokens::cache_hit)) {
         (Some(read), Some(share)) => format!("{read} ({share})"),
         (read, _) => read.unwrap_or_else(|| "unknown".to_owned()),

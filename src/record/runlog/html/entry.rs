@@ -3,10 +3,9 @@
 use std::fmt::Write;
 
 use super::super::timeline::{CallResult, Item, Kind};
-use super::super::view::{self, one_line};
 use super::LONGEST;
-use super::escape::block as escaped_block;
-use super::escape::{Escaped, head as beginning, shown};
+use super::{Escaped, beginning, escaped_block, shown};
+use crate::runlog::text::{self, one_line};
 
 /// Calls whose arguments and result have at most this many lines are unfolded at first.
 const SHORT: usize = 6;
@@ -16,7 +15,7 @@ pub(super) fn entry(page: &mut String, item: &Item, id: &str, whole_ms: u64) {
     let _ = write!(
         page,
         "<li id=\"{id}\" class=\"item {class}\">\n<div class=\"when\"><span class=\"offset\">{} s</span>",
-        view::offset(item.t)
+        text::offset(item.t)
     );
     bar(page, item, whole_ms);
     page.push_str("</div>\n<div class=\"what\">\n");
@@ -84,7 +83,7 @@ fn heading(item: &Item) -> String {
         line.push_str(" <span class=\"badge bad\">failed</span>");
     }
     if let Some(took) = item.duration_ms.filter(|ms| *ms > 0) {
-        let _ = write!(line, " <span class=\"took\">{}</span>", view::duration(took));
+        let _ = write!(line, " <span class=\"took\">{}</span>", text::duration(took));
     }
     line
 }
@@ -146,7 +145,7 @@ fn block(page: &mut String, text: &str, class: &str) {
         let _ = writeln!(
             page,
             "<p class=\"none\">{} more bytes are in the log</p>",
-            view::count((text.len() - start.len()) as u64)
+            text::count((text.len() - start.len()) as u64)
         );
     }
 }

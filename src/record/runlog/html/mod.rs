@@ -1,19 +1,18 @@
 //! Renders a timeline as an HTML page without scripts or external resources, for eyes, keyboards and screen readers.
 //!
-//! A log is foreign input. Every text of it passes `escape`, and the page's own policy forbids everything but its style. Of a long
-//! log a page shows the beginning, and says how much is left out ([`Cut`]).
+//! A log is foreign input. Every text of it is escaped here, and gets into a page in no other way; and the page's own policy forbids
+//! everything but its style. Of a long log a page shows the beginning, and says how much is left out ([`Cut`]).
 
 mod charts;
 mod entry;
-mod escape;
+#[cfg(test)]
+mod tests;
 
-use std::fmt::Write;
+use std::fmt::{self, Display, Formatter, Write};
 
-use escape::{Escaped, shown};
-
-use super::text::figures;
+use super::text::{self, figures, one_line, visible};
 use super::timeline::{Fact, Item, RunView, Timeline};
-use super::view::{self, one_line};
+use dfp_model::error::clip;
 
 /// The style sheet, which every page contains.
 const STYLE: &str = include_str!("page.css");
@@ -123,7 +122,7 @@ impl HtmlPage<'_> {
         }
         let several = |count: usize, one: &str, many: &str| match count {
             1 => format!("1 {one}"),
-            count => format!("{} {many}", view::count(count as u64)),
+            count => format!("{} {many}", text::count(count as u64)),
         };
         let mut told = Vec::new();
         if entries > 0 {
@@ -134,7 +133,7 @@ impl HtmlPage<'_> {
             told.push(format!(
                 "{texts} cut after {} KiB, by {} bytes in all",
                 LONGEST / 1024,
-                view::count(bytes as u64)
+                text::count(bytes as u64)
             ));
         }
         let _ = write!(
@@ -142,7 +141,7 @@ impl HtmlPage<'_> {
             "<section class=\"notice\" aria-labelledby=\"left-out\">\n<h2 id=\"left-out\">Not all of it is here</h2>\n\
              <p>{}. All of it: <code>npx deep-factor-providers log show --full {}</code></p>\n</section>\n",
             told.join("; "),
-            Escaped(&escape::quoted(&self.source))
+            Escaped(&quoted(&self.source))
         );
     }
 
@@ -181,7 +180,7 @@ impl HtmlPage<'_> {
             name: name.to_owned(),
             value,
         };
-        let mut facts = vec![own("began", view::date(run.started_at))];
+        let mut facts = vec![own("began", text::date(run.started_at))];
         facts.extend(run.model.as_ref().map(|model| own("model", one_line(model))));
         facts.extend(
             run.parent_run_id
@@ -226,7 +225,7 @@ impl HtmlPage<'_> {
                 "<li><a href=\"{}\">{}</a> at {} <bdi>{}</bdi></li>",
                 self.cut.to_item(number, at),
                 shown(&item.title),
-                view::offset(item.t),
+                text::offset(item.t),
                 Escaped(&text)
             );
         }
@@ -354,7 +353,7 @@ impl Cut {
     }
 
     /// The link to an item, or to its run if the item is not shown.
-    pub fn to_item(&self, run: usize, item: usize) -> String {
+    fn to_item(&self, run: usize, item: usize) -> String {
         match item < self.shown(run) {
             true => format!("#{}", item_anchor(run, item)),
             false => to_run(run),
@@ -368,19 +367,85 @@ fn texts(item: &Item) -> impl Iterator<Item = &String> {
 }
 
 /// The link to a run's beginning.
-pub fn to_run(run: usize) -> String {
+fn to_run(run: usize) -> String {
     format!("#{}", run_anchor(run))
 }
 
 /// The anchor of a run's beginning.
-pub fn run_anchor(run: usize) -> String {
+fn run_anchor(run: usize) -> String {
     format!("run-{}", run + 1)
 }
 
 /// The anchor of an item.
-pub fn item_anchor(run: usize, item: usize) -> String {
+fn item_anchor(run: usize, item: usize) -> String {
     format!("run-{}-{item}", run + 1)
 }
 
-#[cfg(test)]
-mod tests;
+/// The most characters of a text that stands on one line.
+const LONGEST_LINE: usize = 300;
+
+/// Text that is escaped for elements, and for attributes in double quotes.
+struct Escaped<'a>(pub &'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0;
+        while let Some(at) = rest.find(['&', '<', '>', '"', '\'']) {
+            let (before, from) = rest.split_at(at);
+            out.write_str(before)?;
+            out.write_str(match from.as_bytes().first() {
+                Some(b'&') => "&amp;",
+                Some(b'<') => "&lt;",
+                Some(b'>') => "&gt;",
+                Some(b'"') => "&quot;",
+                _ => "&#39;",
+            })?;
+            rest = from.get(1..).unwrap_or_default();
+        }
+        out.write_str(rest)
+    }
+}
+
+/// A short foreign text as HTML: on one line, and cut if it is too long.
+fn shown(text: &str) -> String {
+    brief(text, LONGEST_LINE)
+}
+
+/// Like [`shown`], with at most `chars` characters.
+fn brief(text: &str, chars: usize) -> String {
+    // Only as much is looked at as can be shown: a name may be megabytes long.
+    let head = beginning(text, chars.saturating_mul(8));
+    let mut line = one_line(head);
+    if head.len() < text.len() {
+        line.push('…');
+    }
+    Escaped(&clip(&line, chars)).to_string()
+}
+
+/// A long foreign text as HTML, on any number of lines.
+fn escaped_block(text: &str) -> String {
+    Escaped(&visible(text)).to_string()
+}
+
+/// The beginning of `text`, at most `bytes` long.
+fn beginning(text: &str, bytes: usize) -> &str {
+    let mut end = text.len().min(bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default()
+}
+
+/// Quotes a file name for a POSIX shell.
+fn quoted(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./~".contains(&byte);
+    if !name.is_empty() && !name.starts_with(['-', '~']) && name.bytes().all(plain) {
+        return name.to_owned();
+    }
+    let name = if name.starts_with('-') {
+        format!("./{name}")
+    } else {
+        name.to_owned()
+    };
+    format!("'{}'", name.replace('\'', "'\\''"))
+}

@@ -289,3 +289,19 @@ fn a_call_whose_run_was_ended_says_so_and_its_bar_reaches_to_the_end() {
     let replied = page(json!({"type": "done", "reply": {"content": "", "toolCalls": []}}));
     assert!(replied.contains(theirs) && !replied.contains(ours), "{replied}");
 }
+
+#[test]
+fn what_means_something_in_html_means_nothing() {
+    assert_eq!(Escaped("a<b>&\"c'é").to_string(), "a&lt;b&gt;&amp;&quot;c&#39;é");
+    assert_eq!(shown("a\n <b>"), "a &lt;b&gt;");
+    assert_eq!(brief(&"é".repeat(10), 4), "ééé…");
+    // Only a beginning of the text is looked at, and the cut is still marked.
+    assert_eq!(brief(&format!("a{}b", " ".repeat(1_000)), 4), "a…");
+    assert_eq!(beginning("aé", 2), "a");
+}
+
+#[test]
+fn names_lead_nowhere_else() {
+    let quotes = ["run.jsonl", "a b", "-x", "a'; rm", ""].map(quoted);
+    assert_eq!(quotes, ["run.jsonl", "'a b'", "'./-x'", "'a'\\''; rm'", "''"]);
+}
