@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::form::{self, Model};
 use super::wire::{AGENT, Id, InputPart, OpencodeCallResult};
 use crate::live::history::failed;
+use crate::random;
 use dfp_model::message::content::{self, Media, Part};
 use dfp_model::message::{Content, Message, Role};
 use dfp_provider::declare::mcp::Declarations;
@@ -66,7 +67,8 @@ pub fn attachment(file: &InputPart, session: &str, message: &str, ids: &Ids) -> 
 
 /// The body of the replay of `messages`, a whole history, and the id of the new session.
 pub fn replay(messages: &[Message], place: &ReplayTarget) -> (Value, String) {
-    let session = id("ses", place.ids.next());
+    // It is sent to the API, which must not take conversations of two processes for one.
+    let session = format!("ses_{OLD}{:014x}", random::id_bits() >> (128 - 4 * 14));
     let mut replay = Replay {
         place,
         messages,
