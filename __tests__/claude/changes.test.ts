@@ -1,11 +1,11 @@
 /** A call with other choices than the ones before it goes on in the same process, and its API is asked what a new process would ask it. */
 import { type AIMessage, type BaseMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
-import type { InvokeOptions } from "deep-factor-providers";
+import type { InvokeOptions, ReasoningOptions } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import { createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
 import { ask, told } from "../support/live.mjs";
 
-type Choices = Pick<InvokeOptions, "reasoning" | "maxOutputTokens" | "stop">;
+type Choices = Pick<InvokeOptions, "maxOutputTokens" | "stop"> & { reasoning?: ReasoningOptions };
 
 const outputSchema = {
   type: "object",

@@ -39,7 +39,7 @@ describe("service tier and speed", () => {
     const answer = await ask(path, { ...request, ...more });
     if (sent === undefined) expect([answer.status, answer.json.error.param]).toEqual([400, param]);
     else expect([answer.status, api.requests[0]?.body]).toEqual([200, expect.objectContaining(sent)]);
-    const { ask: askOther } = await serveMissing({}, createQwenCliProvider);
+    const { ask: askOther } = await serveMissing({}, createQwenCliProvider as never);
     const refused = await askOther(path, { ...request, ...more });
     expect([refused.status, refused.json.error.code ?? refused.json.error.type, refused.json.error.param]).toEqual([
       400,
@@ -48,6 +48,37 @@ describe("service tier and speed", () => {
     ]);
     const lenient = await askOther(path, { ...request, ...more }, { "x-dfp-lenient": "true" });
     expect([lenient.json.error.code, lenient.headers.get("x-dfp-ignored")]).toEqual(["provider_not_installed", param]);
+  });
+});
+
+describe("the tier and the speed that an answer names", () => {
+  it.each(["chat", "responses"] as const)("are told by %s, whole and streamed", async (face) => {
+    const { path, ask: request } = FACES[face];
+    const { ask } = await serveApi(() => ({ text: "a", serviceTier: "flex" }));
+    const { json } = await ask(path, request);
+    const streamed = await ask(path, { ...request, stream: true });
+    const told = [...streamed.text.matchAll(/"service_tier":"(\w+)"/g)].map(([, tier]) => tier);
+    expect([json.service_tier, told.at(-1)]).toEqual(["flex", "flex"]);
+  });
+
+  it("are told by messages in its usage", async () => {
+    const usage = { inputTokens: 1, outputTokens: 1, totalTokens: 2 };
+    const reply = { content: "a", messages: [{ content: "a" }], toolCalls: [], invalidToolCalls: [], usage };
+    const provider = {
+      id: "told",
+      bindTools: () => provider,
+      ...{ invoke: () => {}, invokeWithUpdates: () => {} },
+      async *stream() {
+        yield { type: "start", runId: "r", attempt: 1, queuedMs: 0, provider: "told" };
+        yield { type: "message", content: "a" };
+        yield { type: "done", reply: { ...reply, stopReason: "end_turn", speed: "fast" } };
+      },
+    };
+    const { ask } = await serve({ providers: { api: provider as never } });
+    const { path, ask: request } = FACES.messages;
+    const { json } = await ask(path, request);
+    const streamed = await ask(path, { ...request, stream: true });
+    expect([json.usage.speed, /"speed":"(\w+)"/.exec(streamed.text)?.[1]]).toEqual(["fast", "fast"]);
   });
 });
 
@@ -64,7 +95,7 @@ describe("the effort none", () => {
     const { json, headers } = await askCli(path, { ...request, ...more });
     // The program is not there: what comes so far was not refused.
     expect([json.error.code, headers.get("x-dfp-ignored")]).toEqual(["provider_not_installed", null]);
-    const { ask: askOther } = await serveMissing({}, createQwenCliProvider);
+    const { ask: askOther } = await serveMissing({}, createQwenCliProvider as never);
     const refused = await askOther(path, { ...request, ...more });
     expect([refused.status, refused.json.error.code, refused.json.error.param]).toEqual([
       400,

@@ -70,16 +70,6 @@ impl Binary {
         self.launcher.as_deref()
     }
 
-    /// This binary with the marks of its file read again, after an update for example.
-    #[must_use]
-    pub fn looked_at_again(&self) -> Binary {
-        let again = Binary::new(self.resolved.clone(), self.login.as_deref());
-        again
-            .with_args(&self.args)
-            .in_surroundings(self.surroundings)
-            .behind(self.launcher())
-    }
-
     /// The file that is executed.
     pub fn resolved(&self) -> &Resolved {
         &self.resolved

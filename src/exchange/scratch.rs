@@ -4,9 +4,9 @@
 //! In: a [`CommandLine`]. Out: paths. A folder is made and listed for [`remove_all`] in one step: after that call, no folder of
 //! the owner is left and no new one can be made, though the threads that run its calls may still go on for a moment.
 //!
-//! A CLI may get a home in place of the user's ([`prepare_home`]): a private folder with links to the user's login, and nothing else of
+//! A CLI may get a home in place of the user's (`prepare_home`): a private folder with links to the user's login, and nothing else of
 //! theirs. A CLI that takes no foreign text as a prompt finds the thread as a session of its own, written where it looks for its sessions
-//! ([`write_session`]).
+//! (`write_session`).
 
 #[cfg(windows)]
 mod windows;

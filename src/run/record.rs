@@ -1,9 +1,9 @@
 //! What a run tells of itself: its events for the consumer, its records for the user's `logger`, and its run log.
 //!
-//! In: an event, or an occurrence with figures and names. Out: the [`Sink`] writes an event to the log first, then sends it to the
+//! In: an event, or an occurrence with figures and names. Out: the `Sink` writes an event to the log first, then sends it to the
 //! consumer. It remembers whether any of them was output, since output that was delivered can't be taken back by a further attempt.
 //!
-//! The [`Log`] has records as JSON, few of them, kept until JavaScript takes them. Prompts, system prompts, environment values and the
+//! The `Log` has records as JSON, few of them, kept until JavaScript takes them. Prompts, system prompts, environment values and the
 //! model's words never get in there: fields hold numbers, codes, and fixed texts of ours. The run log has everything, with secrets taken
 //! out; [`RecordOptions`] says where.
 

@@ -9,7 +9,7 @@
 //! sessions between the calls and finds the one that knows a thread's beginning.
 //!
 //! A thread that no session knows is read as a [`dialogue`], written as a [`transcript`] with what is [remembered](memory) of it, and
-//! [resumed] by a new process. Only what no transcript can hold is told in words ([`turns`]).
+//! resumed by a new process. Only what no transcript can hold is told in words ([`turns`]).
 
 pub mod changes;
 pub mod dialogue;

@@ -258,7 +258,7 @@ function usageOf(usage) {
 const GAP = "\n\n";
 
 /** @type {Face["whole"]} */
-function whole({ model, shows }, content, { reason, usage }, { seals }) {
+function whole({ model, shows }, content, { reason, usage, reply }, { seals }) {
   const said = (/** @type {string} */ kind) =>
     content.flatMap((block) => (block.kind === kind && block.text !== "" ? [block.text] : []));
   const [texts, thoughts] = [said("text"), said("reasoning")];
@@ -284,7 +284,7 @@ function whole({ model, shows }, content, { reason, usage }, { seals }) {
     model,
     choices: [{ index: 0, message, logprobs: null, finish_reason: FINISH[reason] ?? "stop" }],
     usage: usageOf(usage),
-    service_tier: "default",
+    service_tier: reply?.serviceTier ?? "default",
   };
 }
 
@@ -292,12 +292,13 @@ function whole({ model, shows }, content, { reason, usage }, { seals }) {
 function stream({ model, shows, own }, { seals }) {
   const head = { id: id("chatcmpl-"), object: "chat.completion.chunk", created: Math.floor(Date.now() / 1000), model };
   const counts = own.usage === true;
-  /** @param {object} delta @param {string | null} [finish] */
-  const chunk = (delta, finish = null) =>
+  /** @param {object} delta @param {string | null} [finish] @param {object} [more] */
+  const chunk = (delta, finish = null, more = {}) =>
     data({
       ...head,
       choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }],
       ...(counts ? { usage: null } : {}),
+      ...more,
     });
   /** @type {Map<string, number>} */
   const calls = new Map();
@@ -339,8 +340,9 @@ function stream({ model, shows, own }, { seals }) {
       return more.map((call) => chunk({ tool_calls: [call] })).join("");
     },
 
-    finish({ reason, usage }) {
-      const last = chunk({}, FINISH[reason] ?? "stop");
+    finish({ reason, usage, reply }) {
+      const tier = reply?.serviceTier;
+      const last = chunk({}, FINISH[reason] ?? "stop", tier === undefined ? {} : { service_tier: tier });
       const counted = counts ? data({ ...head, choices: [], usage: usageOf(usage) }) : "";
       return `${last}${counted}data: [DONE]\n\n`;
     },

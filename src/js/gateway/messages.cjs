@@ -296,8 +296,8 @@ function stopOf({ reason, raw }) {
   return raw !== undefined && STOPS.has(raw) && raw !== "tool_use" ? raw : "end_turn";
 }
 
-/** @param {TokenUsage | undefined} usage */
-function usageOf(usage) {
+/** @param {TokenUsage | undefined} usage @param {End["reply"]} [reply] */
+function usageOf(usage, reply) {
   const [read, written] = [usage?.cacheReadTokens ?? 0, usage?.cacheWriteTokens ?? 0];
   return {
     input_tokens: Math.max(0, (usage?.inputTokens ?? 0) - read - written),
@@ -309,6 +309,7 @@ function usageOf(usage) {
     output_tokens_details: { thinking_tokens: usage?.reasoningTokens ?? 0 },
     server_tool_use: null,
     service_tier: "standard",
+    ...(reply?.speed === undefined ? {} : { speed: reply.speed }),
   };
 }
 
@@ -349,7 +350,7 @@ function inputOf(input) {
 /** @type {Face["whole"]} */
 function whole({ model, shows }, content, end, { seals }) {
   const blocks = content.flatMap((block) => /** @type {object[]} */ (blockOf(block)));
-  return messageWith(model, blocks, stopOf(end), usageOf(end.usage));
+  return messageWith(model, blocks, stopOf(end), usageOf(end.usage, end.reply));
 
   /** @param {import("./faces.cjs").Content} block */
   function blockOf({ kind, id, name, text, sealed }) {
@@ -440,7 +441,7 @@ function stream({ model, shows }, { seals }) {
     call: ({ input }) => void inputOf(input),
     finish(end) {
       const delta = { stop_reason: stopOf(end), stop_sequence: null, stop_details: null, container: null };
-      return event("message_delta", { delta, usage: usageOf(end.usage) }) + event("message_stop", {});
+      return event("message_delta", { delta, usage: usageOf(end.usage, end.reply) }) + event("message_stop", {});
     },
     fail: (refusal, requestId) => `event: error\ndata: ${JSON.stringify(refusal.body("anthropic", requestId))}\n\n`,
     ping: () => event("ping", {}),

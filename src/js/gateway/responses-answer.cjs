@@ -145,7 +145,7 @@ function stream({ model, shows, own: kept }, { seals }) {
       return told + done(block, seal === undefined ? whole : { ...whole, encrypted_content: seal });
     },
 
-    finish({ reason, usage }) {
+    finish({ reason, usage, reply }) {
       const cut = STATUS[reason];
       const response = {
         ...base,
@@ -154,6 +154,7 @@ function stream({ model, shows, own: kept }, { seals }) {
         incomplete_details: cut === undefined ? null : { reason: cut.reason },
         output,
         usage: usageOf(usage),
+        ...(reply?.serviceTier === undefined ? {} : { service_tier: reply.serviceTier }),
       };
       last = response;
       return event(cut?.status ?? "completed", { response });

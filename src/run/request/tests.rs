@@ -361,7 +361,7 @@ proptest! {
     }
 
     #[test]
-    fn who_takes_text_only_names_the_first_that_is_none(thread in any_thread(), id in "qwen|opencode|glm|grok") {
+    fn who_takes_text_only_names_the_first_that_is_none(thread in any_thread(), id in "qwen|opencode|glm") {
         let options = if id == "opencode" { json!({"model": "a/b", "engine": "print"}) } else { json!({}) };
         let cli = cli(&id, &options);
         let request = CliRequest::new(&cli, request(&thread), None);
