@@ -140,6 +140,8 @@ const CALLING = {
     // By now the turn has ended with the call.
     await new Promise((resolve) => setTimeout(resolve, 500));
     tell(sessionId, { sessionUpdate: "tool_call_update", toolCallId: "c1", status: "in_progress" });
+    // Whoever has answered this has read what came before it.
+    await askPermission(sessionId, { toolCallId: "c1" });
     note({ waits: true });
     await sum;
     process.exit(1);
