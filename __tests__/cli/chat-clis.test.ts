@@ -1,6 +1,6 @@
 // @release
 /** `chat` over other real CLIs, each on the engine that it is known to have: two turns, one process, nothing left. */
-import { mkdtempSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -15,16 +15,11 @@ const CLIS = [
   ["codex", undefined],
   ["gemini", undefined],
   ["qwen", NEWEST_QWEN],
-  ["opencode", undefined],
 ] as const;
 
-/** What a user whose login is a model provider of his own says to these two: they read no settings with their own tools off. */
-const LOGINS: Record<string, (options: { [name: string]: unknown }, dir: string) => Record<string, string>> = {
+/** What a user whose login is a model provider of his own says to this one: it reads no settings with its own tools off. opencode takes such a provider by the option `config` alone. */
+const LOGINS: Record<string, (options: { [name: string]: unknown }) => Record<string, string>> = {
   qwen: ({ model }) => ({ OPENAI_MODEL: String(model) }),
-  opencode({ config }, dir) {
-    writeFileSync(join(dir, "opencode.json"), JSON.stringify(config));
-    return { OPENCODE_CONFIG: join(dir, "opencode.json") };
-  },
 };
 
 describe.skipIf(!HERE).each(CLIS)("%s", (name, version) => {
@@ -43,7 +38,7 @@ describe.skipIf(!HERE).each(CLIS)("%s", (name, version) => {
         input: "I am Ada.\nWho am I?\n",
         env: {
           ...options.env,
-          ...LOGINS[name]?.(options, dir),
+          ...LOGINS[name]?.(options),
           PATH: `${dir}${delimiter}${options.env.PATH ?? process.env.PATH}`,
         },
       },
