@@ -232,5 +232,10 @@ function targetFolder() {
  * @param {Record<string, string>} env
  */
 function cargo(command, env) {
-  return execute(command, { ...process.env, ...env }, ROOT);
+  try {
+    return execute(command, { ...process.env, ...env }, ROOT);
+  } finally {
+    // Zig's linker leaves it in the folder that it runs in (0.13).
+    rmSync(join(ROOT, ".intentionally-empty-file.o"), { force: true });
+  }
 }
