@@ -4,7 +4,9 @@
 //! (SDDL, "Security Descriptor Definition Language"); only reading that text takes Windows.
 
 /// The rights by which an entry can be replaced: to remove it, and to give oneself any right.
-const TAKE: u32 = 0x0001_0000 | 0x0004_0000 | 0x0008_0000 | 0x1000_0000;
+const TAKE: u32 = DELETE | 0x0004_0000 | 0x0008_0000 | 0x1000_0000;
+/// The right to remove the entry itself.
+const DELETE: u32 = 0x0001_0000;
 /// The right to remove what is in a folder.
 const DELETE_CHILD: u32 = 0x40;
 /// The rights to write into a file, which are the rights to add files and folders to a folder.
@@ -15,7 +17,10 @@ const GENERIC_WRITE: u32 = 0x4000_0000;
 /// The part that a path has in a search, which decides which rights matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// A folder above the one of the file: what is in it must not be exchanged. (Everybody may add folders to `C:\`.)
+    /// The root of a volume, which nobody can remove: what is in it must not be exchanged. (Everybody may add folders to `C:\`, and has
+    /// the right to remove the root of another volume.)
+    Root,
+    /// A folder above the one of the file: what is in it must not be exchanged.
     Above,
     /// The folder of the file, whose libraries are loaded with it.
     Folder,
@@ -28,6 +33,7 @@ pub(super) enum Part {
 impl Part {
     fn rights(self) -> u32 {
         match self {
+            Part::Root => TAKE & !DELETE | DELETE_CHILD,
             Part::Above => TAKE | DELETE_CHILD,
             Part::Folder => TAKE | DELETE_CHILD | WRITE_DATA | GENERIC_WRITE,
             Part::File => TAKE | WRITE_DATA | APPEND_DATA | GENERIC_WRITE,
@@ -36,13 +42,22 @@ impl Part {
     }
 }
 
-/// Owners beside the user: the system, the administrators, the built-in administrator, and Windows' installer.
-const SYSTEM: [&str; 4] = [
+/// Who may own and change what is the system's: the system itself, the administrators of the machine and of its domain, the built-in
+/// administrator, and Windows' installer.
+const SYSTEM: [&str; 6] = [
     "SY",
     "BA",
     "LA",
+    "DA",
+    "EA",
     "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464",
 ];
+
+/// Those beside the user and the system whose rights do not count: who owns an entry, who makes one, and programs in a sandbox.
+const NOBODY_ELSE: [&str; 3] = ["OW", "CO", "AC"];
+
+/// The users that access lists write by letters, and their identifiers.
+const LETTERS: [(&str, &str); 2] = [("S-1-5-19", "LS"), ("S-1-5-20", "NS")];
 
 /// The groups that are everybody, in one way or another.
 const EVERYBODY: [(&str, &str); 7] = [
@@ -85,6 +100,10 @@ fn judged(sddl: &str, user: &str, part: Part, path: &str) -> Option<String> {
     let (before, list) = sddl.split_once("D:").unwrap_or((sddl, ""));
     let owner = before.strip_prefix("O:").unwrap_or_default();
     let owner = owner.split_once("G:").map_or(owner, |(owner, _)| owner);
+    let user = LETTERS
+        .iter()
+        .find(|(sid, _)| *sid == user)
+        .map_or(user, |(_, letters)| letters);
     if owner != user && !SYSTEM.contains(&owner) {
         return Some(format!("{path} belongs to {owner}, not to you or the system"));
     }
@@ -95,16 +114,21 @@ fn judged(sddl: &str, user: &str, part: Part, path: &str) -> Option<String> {
     if list.is_empty() || list.starts_with("NO_ACCESS_CONTROL") {
         return Some(format!("everybody can write to {path}"));
     }
-    let whose = entries(list).find_map(|entry| {
+    let is_trusted =
+        |who: &str| who == user || SYSTEM.contains(&who) || NOBODY_ELSE.contains(&who) || who.starts_with("S-1-15-");
+    let who = entries(list).find_map(|entry| {
         let mut fields = entry.split(';');
         let (kind, flags, rights) = (fields.next()?, fields.next()?, fields.next()?);
-        let group = fields.nth(2)?;
+        let who = fields.nth(2)?;
         // "IO": it is only handed down.
         let applies = matches!(kind, "A" | "OA" | "XA") && !pairs(flags).any(|flag| flag == "IO");
-        let (_, whose) = EVERYBODY.iter().find(|(name, _)| *name == group)?;
-        (applies && rights_of(rights) & part.rights() != 0).then_some(whose)
+        (applies && !is_trusted(who) && rights_of(rights) & part.rights() != 0).then_some(who)
     })?;
-    Some(format!("{whose} can write to {path}"))
+    let who = EVERYBODY
+        .iter()
+        .find(|(name, _)| *name == who)
+        .map_or(who, |(_, words)| words);
+    Some(format!("{who} can write to {path}"))
 }
 
 /// The entries of a list without their parentheses; a condition has parentheses of its own.
@@ -294,7 +318,12 @@ mod tests {
             // C:\, to which everybody may add folders.
             (
                 "O:SYG:SYD:PAI(A;OICIIO;SDGXGWGR;;;AU)(A;;LC;;;AU)(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;0x1200a9;;;BU)",
-                Part::Above,
+                Part::Root,
+            ),
+            // D:\, which everybody could remove if that were possible.
+            (
+                "O:BAG:SYD:PAI(A;OICI;FA;;;BA)(A;OICI;FA;;;SY)(A;;0x1301bf;;;AU)(A;OICIIO;SDGXGWGR;;;AU)(A;OICI;0x1200a9;;;BU)",
+                Part::Root,
             ),
             // C:\Users
             (
@@ -350,6 +379,19 @@ mod tests {
                 Part::Link,
                 "C:\\x belongs to S-1-5-21-1-2-3-1002, not to you or the system",
             ),
+            // Another user, a group of the domain, and a group of the machine.
+            (
+                "O:<user>D:(A;;FA;;;<user>)(A;;0x1301bf;;;S-1-5-21-1004336348-1177238915-682003330-1002)",
+                Part::File,
+                "S-1-5-21-1004336348-1177238915-682003330-1002 can write to C:\\x",
+            ),
+            ("O:<user>D:(A;;DC;;;DU)", Part::Folder, "DU can write to C:\\x"),
+            ("O:<user>D:(A;;DT;;;PU)", Part::Root, "PU can write to C:\\x"),
+            (
+                "O:<user>D:(A;;SD;;;AU)",
+                Part::Above,
+                "everybody who is logged in can write to C:\\x",
+            ),
             // A condition, letters of which nothing is known.
             (
                 "O:<user>D:(XA;;FW;;;WD;(WIN://SYSAPPID Contains \"a;b\"))",
@@ -373,13 +415,22 @@ mod tests {
             "",
         ] {
             let sddl = format!("O:<user>G:<user>D:(A;;FA;;;<user>){entry}");
-            for part in [Part::Above, Part::Folder, Part::File, Part::Link] {
+            for part in [Part::Root, Part::Above, Part::Folder, Part::File, Part::Link] {
                 assert_eq!(why(&sddl, part), None, "{sddl} {part:?}");
             }
         }
         let adding = "O:<user>G:<user>D:(A;;DCLC;;;WD)";
         assert_eq!(why(adding, Part::Above), None);
         assert!(why(adding, Part::Folder).is_some());
+    }
+
+    #[test]
+    fn services_know_their_own_files() {
+        for (user, letters) in LETTERS {
+            let own = format!("O:{letters}D:(A;;FA;;;{letters})");
+            assert_eq!(judged(&own, user, Part::File, "C:\\x"), None);
+            assert!(judged(&own, USER, Part::File, "C:\\x").is_some());
+        }
     }
 
     #[cfg(windows)]

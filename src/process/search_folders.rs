@@ -3,8 +3,7 @@
 //!
 //! In: the folders in which installers put programs ([`SearchFolders`]). Out: the newest copy that may be trusted, or the reason for
 //! which each copy was not taken. A file is taken if it and every link to it belong to the user or to the system, in folders that
-//! nobody else can write to. On Windows, where the folders lie in the user's profile, the profile's own permissions stand for that.
-//! Nothing that lies in a working folder is taken.
+//! nobody else can write to; on Windows their owners and access lists say so. Nothing that lies in a working folder is taken.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -243,7 +242,11 @@ mod sys {
     /// Returns the reason for which what lies in `folder` may be another user's.
     pub(super) fn folder_refusal(folder: &Path) -> Option<String> {
         folder.ancestors().enumerate().find_map(|(above, folder)| {
-            let part = if above > 0 { Part::Above } else { Part::Folder };
+            let part = match (above, folder.parent()) {
+                (0, _) => Part::Folder,
+                (_, None) => Part::Root,
+                (_, Some(_)) => Part::Above,
+            };
             refusal(folder, part)
         })
     }
