@@ -32,6 +32,8 @@ import { layOut, manifestOf, platformOf } from "./release.mjs";
 
 /** For the eighteen commands that publish all packages, of which one has 100 MB. */
 const PUBLISHING_MS = 600_000;
+/** How long the registry may take to listen. */
+const LISTENING_MS = 60_000;
 const VERDACCIO = "6.10.4";
 /** Of Node 20 and 22. */
 const OLD_NPM = "10.9.4";
@@ -70,14 +72,18 @@ async function startVerdaccio(temp) {
   const server = spawn(node, [...words, "--listen", `127.0.0.1:${port}`], { stdio: ["ignore", "pipe", "pipe"] });
   let said = "";
   await new Promise((resolve, reject) => {
-    const failed = () => reject(new PrepareError(`verdaccio ended:\n${said}`));
-    server.once("error", reject).once("exit", failed);
+    const failed = (/** @type {string} */ how) => () => reject(new PrepareError(`verdaccio ${how}:\n${said}`));
+    server.once("error", reject).once("exit", failed("ended"));
+    setTimeout(failed("does not listen"), LISTENING_MS).unref();
     for (const stream of [server.stdout, server.stderr]) {
       stream.setEncoding("utf8").on("data", (text) => {
         said += text;
         if (said.includes("http address")) resolve(undefined);
       });
     }
+  }).catch((error) => {
+    server.kill();
+    throw error;
   });
   console.log(`verdaccio ${VERDACCIO} listens`);
   // Everybody may publish; npm wants a login all the same.
@@ -219,7 +225,7 @@ async function otherSystem(room) {
   await npm10("ci");
   const load = () => made.run([process.execPath, "load.mjs"]);
   const said = await load();
-  const [, line = ""] = /Run "npm ([^"]+)"/.exec(said) ?? [];
+  const [, line = ""] = /leaves it out, run "npm ([^"]+)"/.exec(said) ?? [];
   const needed = `${OURS.name}-${platformOf(hostTarget())}, is not installed`;
   if (!said.startsWith("MODULE_NOT_FOUND: ") || !said.includes(needed) || !line)
     throw new PrepareError(`${label}: it says ${said}`);
@@ -237,7 +243,7 @@ function hostTarget() {
   const { report } = process;
   const { header } = /** @type {{ header: { glibcVersionRuntime?: string } }} */ (report.getReport());
   const system = header.glibcVersionRuntime ? "unknown-linux-gnu" : "unknown-linux-musl";
-  return `${process.arch === "x64" ? "x86_64" : "aarch64"}-${system}`;
+  return `x86_64-${system}`;
 }
 
 /** Asks with the workspace's own LangChain, and says what it can tell of the answer, of an error, and of a warning. */
@@ -378,9 +384,15 @@ function expectText(is, wanted) {
 }
 
 await runMain(import.meta.url, async () => {
+  if (process.platform !== "linux" || process.arch !== "x64") {
+    console.log("skipped: a release is only rehearsed on Linux x64.");
+    return;
+  }
   const temp = mkdtempSync(join(tmpdir(), "dfp-rehearsal-"));
-  const registry = await startVerdaccio(temp);
+  /** @type {Awaited<ReturnType<typeof startVerdaccio>> | undefined} */
+  let registry;
   try {
+    registry = await startVerdaccio(temp);
     const home = join(temp, "home");
     mkdirSync(home);
     const room = {
@@ -394,7 +406,7 @@ await runMain(import.meta.url, async () => {
     await workspaces(room);
     await nextVersion(room);
   } finally {
-    registry.stop();
+    registry?.stop();
     rmSync(temp, { recursive: true, force: true, maxRetries: 5 });
   }
 });

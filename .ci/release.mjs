@@ -19,7 +19,6 @@ import {
   copyFileSync,
   cpSync,
   existsSync,
-  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -257,7 +256,9 @@ await runMain(import.meta.url, async () => {
   if (!addons) throw new PrepareError("say where the addons are");
   checkNpm();
   const out = mkdtempSync(join(tmpdir(), "dfp-release-"));
-  mkdirSync(out, { recursive: true });
-  const release = layOut({ addons, out, repository: process.env.GITHUB_REPOSITORY });
-  publish(release, { dryRun, provenance });
+  try {
+    publish(layOut({ addons, out, repository: process.env.GITHUB_REPOSITORY }), { dryRun, provenance });
+  } finally {
+    rmSync(out, { recursive: true, force: true });
+  }
 });

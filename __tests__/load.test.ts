@@ -42,8 +42,9 @@ describe("explainLoad", () => {
       "MODULE_NOT_FOUND",
       "the native addon for this machine (linux x64, glibc 2.36), deep-factor-providers-linux-x64-gnu, is not installed: it is " +
         'an optional dependency, left out by "--omit=optional" or "--no-optional", or by a lock file made on another machine. ' +
-        'Run "npm install --include=optional deep-factor-providers@1.2.3", which writes the lock file anew; with another package ' +
-        "manager, remove node_modules and the lock file and install again.",
+        'Run "npm install --include=optional" (with -g for a global one). Where a lock file leaves it out, run "npm install ' +
+        '--include=optional deep-factor-providers@1.2.3", which adds it there; with another package manager, remove node_modules and ' +
+        "the lock file and install again.",
     ],
     [
       "node_modules of a Mac in a container",

@@ -140,6 +140,12 @@ describe("a window", () => {
     // The first member fails from here on.
     expect(await told("list")).toEqual(["list", "0.1", null]);
     expect(await told("both")).toEqual(["list", "0.1", null]);
+    const { plans } = (await ask("/v1/usage")).json;
+    expect(plans.map((one: Record<string, unknown>) => [one.provider, one.window, one.utilization])).toEqual([
+      ["list", "seven_day", 0.8],
+      ["list", "five_hour", 0.9],
+      ["list/2", "five_hour", 0.1],
+    ]);
   });
 
   it("is none where no plan is told of", async () => {

@@ -25,7 +25,12 @@ pub(super) fn put_before(launch: &Launch, spec: &mut Spec) -> Result<(), StartEr
         LaunchEnv::Listed(list) => {
             own.extend(launch.args.iter().map(Into::into));
             let variables = variables(spec, &launch.env)?;
-            let names = variables.iter().filter(|(name, value)| value.is_some() && name != list);
+            // What Windows names otherwise can't be listed, and its folders are none of the other side's.
+            let is_plain = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            let goes_along = |name: &str| is_plain(name) && name != *list && !name.eq_ignore_ascii_case("PATH");
+            let names = variables
+                .iter()
+                .filter(|(name, value)| value.is_some() && goes_along(name));
             let known = spec.env.get(list).and_then(|known| known.into_string().ok());
             let listed = known
                 .filter(|known| !known.is_empty())
@@ -176,6 +181,10 @@ mod tests {
         let list = |users: Option<&str>| {
             let mut spec = spec();
             spec.env.base = Some(Arc::new(vec![("WSLENV".into(), "OLD/p".into())]));
+            // What a host of Windows has, and Linux can't take.
+            for name in ["Path", "ProgramFiles(x86)"] {
+                spec.env.user.push((name.into(), Some("C:\\x".into())));
+            }
             if let Some(users) = users {
                 spec.env.user.push(("WSLENV".into(), Some(users.into())));
             }

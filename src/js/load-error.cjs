@@ -142,8 +142,9 @@ function explainLoad(error, machine) {
     ? `${NAME}-${other} is there instead, so node_modules was installed for another machine: ${REINSTALL}, or let your ` +
       "package manager install for both."
     : 'it is an optional dependency, left out by "--omit=optional" or "--no-optional", or by a lock file made on another ' +
-      `machine. Run "npm install --include=optional ${NAME}@${machine.version}", which writes the lock file anew; with another ` +
-      "package manager, remove node_modules and the lock file and install again.";
+      `machine. Run "npm install --include=optional" (with -g for a global one). Where a lock file leaves it out, run "npm install ` +
+      `--include=optional ${NAME}@${machine.version}", which adds it there; with another package manager, remove node_modules and the ` +
+      "lock file and install again.";
   return failed(
     "MODULE_NOT_FOUND",
     `the native addon for this machine (${here}), ${NAME}-${needed}, is not installed: ${why}`,

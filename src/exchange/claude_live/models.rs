@@ -153,7 +153,7 @@ mod tests {
     use serde_json::json;
 
     /// The answers of 2.1.332 and 2.1.197, shortened.
-    fn told(model: &str, newest: bool, wanted: &Changeable) -> Vec<String> {
+    fn warnings(model: &str, newest: bool, wanted: &Changeable) -> Vec<String> {
         let levels = ["low", "high"];
         let off = |is_off: bool| newest.then_some(is_off);
         let answer = json!({"models": [
@@ -179,18 +179,18 @@ mod tests {
             ..Changeable::default()
         };
         for newest in [true, false] {
-            assert_eq!(told("claude-opus-4-8", newest, &effort("high")), [""; 0]);
+            assert_eq!(warnings("claude-opus-4-8", newest, &effort("high")), [""; 0]);
             assert_eq!(
-                told("claude-opus-4-8", newest, &effort("max")),
+                warnings("claude-opus-4-8", newest, &effort("max")),
                 [
                     "`reasoning.effort` has no effect: claude's model claude-opus-4-8 has no effort \"max\"; it has: low, high"
                 ]
             );
             for name in ["haiku", "claude-haiku-4-5"] {
                 let none = ["`reasoning.effort` has no effect: claude's model claude-haiku-4-5 has no efforts"];
-                assert_eq!(told(name, newest, &effort("high")), none);
+                assert_eq!(warnings(name, newest, &effort("high")), none);
             }
-            assert_eq!(told("somebody-elses", newest, &effort("high")), [""; 0]);
+            assert_eq!(warnings("somebody-elses", newest, &effort("high")), [""; 0]);
         }
     }
 
@@ -201,8 +201,8 @@ mod tests {
             ..Changeable::default()
         };
         let always = "`reasoning: \"off\"` has no effect: claude's model claude-opus-5-5 always thinks";
-        assert_eq!(told("", true, &off), [always]);
-        assert_eq!(told("", false, &off), [""; 0]);
-        assert_eq!(told("claude-opus-4-8", true, &off), [""; 0]);
+        assert_eq!(warnings("", true, &off), [always]);
+        assert_eq!(warnings("", false, &off), [""; 0]);
+        assert_eq!(warnings("claude-opus-4-8", true, &off), [""; 0]);
     }
 }

@@ -147,11 +147,11 @@ function begin(call, target, { signal, record, plans }, receiver) {
         if (answered) facts.session = event.session ?? (event.continued ? "continued" : "replayed");
         break;
       case "fallback":
-        // A provider may be a list itself: its members have plans of their own, and no names here.
+        // A provider may be a list itself: its members have plans of their own, and no names here but their places. The next one answers.
         if (target.names.length > 1 && event.provider === target.names[event.index]) {
           facts.model = target.names[event.index + 1] ?? facts.model;
           facts.plan = planOf(facts.model);
-        } else facts.plan = `${planOf(facts.model)}/${event.index + 1}`;
+        } else facts.plan = `${planOf(facts.model)}/${event.index + 2}`;
         // Of the plan of who was passed over.
         facts.limit = undefined;
         break;

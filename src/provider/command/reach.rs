@@ -24,23 +24,33 @@ pub fn within_reach(provider: &Provider, options: Options) -> Result<Options, Bo
                 engine: EngineKind::Print,
                 print_because: Some(format!(
                     "the option `launch.files` is \"none\", and it gets {}",
-                    told(&asked)
+                    in_words(&asked)
                 )),
                 ..options
             },
             _ => options,
         });
     }
-    let able = ALL.iter().filter(|other| is_callable(other, &launch));
+    // The engine that another value of `engine` would leave to it.
+    let any = Options {
+        engine: EngineKind::Auto,
+        ..options.clone()
+    };
+    let mut others = self::asked(provider, &any).into_iter();
+    let other = others.find(|(_, what)| what.is_none()).map(|(engine, _)| engine.name());
+    let other = other.map_or_else(String::new, |engine| format!("set `engine` to \"{engine}\", "));
+    let able = ALL
+        .iter()
+        .filter(|one| one.id != provider.id && is_callable(one, &launch));
     let able: Vec<&str> = able.map(|other| &*other.id).collect();
     let reason = format!(
         "option \"launch.files\" is \"none\", and {} can't be called behind `launch` ({}) without files of this package: it gets {}",
         provider.id,
         launch.command,
-        told(&asked)
+        in_words(&asked)
     );
     let hint = format!(
-        "give the folder for temporary files (`TMPDIR`) the same path on the other side and set `launch.files` to \"shared\", leave out \
+        "{other}give the folder for temporary files (`TMPDIR`) the same path on the other side and set `launch.files` to \"shared\", leave out \
          the option that needs the file, or use a CLI that gets none: {}",
         able.join(", ")
     );
@@ -49,7 +59,7 @@ pub fn within_reach(provider: &Provider, options: Options) -> Result<Options, Bo
 }
 
 /// Tells in words what the engines get, each thing once: `the file a (live, print), the folder b (warm)`.
-fn told(asked: &[(EngineUsed, Option<String>)]) -> String {
+fn in_words(asked: &[(EngineUsed, Option<String>)]) -> String {
     let mut things: Vec<(&str, Vec<&str>)> = Vec::new();
     for (engine, what) in asked {
         let Some(what) = what.as_deref() else { continue };
@@ -120,13 +130,19 @@ mod tests {
         let settled = within_reach(provider, options).map(|options| (options.engine, options.print_because));
         settled.map_err(|error| {
             assert_eq!(error.code, Code::UnsupportedOption);
-            assert!(error.hint.as_deref().unwrap().ends_with("a CLI that gets none: claude, glm"));
+            let able = if id == "claude" { "glm" } else { "claude, glm" };
+            let ends = format!("or use a CLI that gets none: {able}");
+            assert!(error.hint.as_deref().unwrap().ends_with(&ends));
             let prefix = format!(
                 "option \"launch.files\" is \"none\", and {id} can't be called behind `launch` (docker) without files of this package: it \
                  gets "
             );
             let rest = error.message.strip_prefix(&prefix).unwrap();
-            rest.split_once(". Give ").unwrap().0.to_owned()
+            let (first, second) = rest.split_once(". ").unwrap();
+            // Another engine is named only to who has one.
+            let other = second.starts_with("Set `engine` to \"live\", give the folder");
+            assert_eq!(other, id == "claude", "{second}");
+            first.to_owned()
         })
     }
 

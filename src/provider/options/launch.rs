@@ -143,7 +143,8 @@ pub(super) fn check(map: &Map<String, Value>) -> Result<(), String> {
     }
     for (name, value) in environment(map, "env") {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if !name.chars().all(is_plain) || name.starts_with(|c: char| c.is_ascii_digit()) {
+        let is_listed = matches!(launch.env, LaunchEnv::Listed(_));
+        if !is_listed && (!name.chars().all(is_plain) || name.starts_with(|c: char| c.is_ascii_digit())) {
             return contradicts(
                 "env",
                 &format!(
