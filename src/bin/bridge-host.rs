@@ -152,8 +152,8 @@ async fn serve(task: &Task, lines: Lines) -> io::Result<()> {
 
 /// Runs a call with a bridge, and prints its events and its result.
 async fn run(task: &Task, lines: Lines) -> io::Result<()> {
-    let engine = CliProvider::new(&task.provider, &task.options.to_string(), 1);
-    let engine = Arc::new(engine.map_err(|error| io::Error::other(error.message))?);
+    let cli = CliProvider::new(&task.provider, &task.options.to_string(), 1);
+    let cli = Arc::new(cli.map_err(|error| io::Error::other(error.message))?);
     let request = Request {
         messages: task.messages.clone(),
         tools: task.tools.clone(),
@@ -163,7 +163,7 @@ async fn run(task: &Task, lines: Lines) -> io::Result<()> {
         },
         ..Request::default()
     };
-    let (run, calls) = CliProvider::start_with_callbacks(&engine, request, options(task));
+    let (run, calls) = CliProvider::start_with_callbacks(&cli, request, options(task));
     let mut host = Host {
         lines,
         calls,
@@ -183,13 +183,13 @@ async fn run(task: &Task, lines: Lines) -> io::Result<()> {
                 Some(Order::Cancel(true)) => run.cancel(),
                 Some(_) => {}
                 None => {
-                    engine.close().await;
+                    cli.close().await;
                     break finished.await;
                 }
             },
         }
     };
-    engine.close().await;
+    cli.close().await;
     say(&json!({"ended": match ended {
         Ended::Replied(reply) => json!({"reply": reply}),
         Ended::Failed(error) => json!({"error": error}),

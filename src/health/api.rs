@@ -17,14 +17,14 @@ impl Checkable for ApiProvider {
     fn check(self: Arc<Self>, level: Level, env: Option<Vars>) -> Result<Check, Box<ProviderError>> {
         // The environment is read here, on the caller's thread.
         let prepared = Prepared::new(&self, env.as_ref());
-        Check::begin(&self, |engine, cancel| async move {
-            let mut report = empty(&engine, level);
+        Check::begin(&self, |api, cancel| async move {
+            let mut report = empty(&api, level);
             let look = async {
                 reach(&prepared, level, &mut report).await;
                 if level >= Level::Request && report.installed {
                     let began = Instant::now();
                     let run = prepared.call(tiny_request());
-                    answered(engine.id(), &run, &cancel, &mut report).await;
+                    answered(api.id(), &run, &cancel, &mut report).await;
                     report.timings_ms.request = Some(millis(began));
                 }
             };
@@ -39,11 +39,11 @@ impl Checkable for ApiProvider {
 }
 
 /// The report before anything was asked.
-fn empty(engine: &ApiProvider, level: Level) -> Report {
+fn empty(api: &ApiProvider, level: Level) -> Report {
     Report {
-        provider: engine.id().to_owned(),
+        provider: api.id().to_owned(),
         installed: false,
-        path: Some(engine.place()),
+        path: Some(api.place()),
         searched: Vec::new(),
         version: None,
         version_tested: None,

@@ -196,7 +196,7 @@ pub(super) fn refused(
     let reason = format!("the installed CLI takes no {}: {reason}", takes(used));
     let mut error = match cli.provider.has_print() {
         true => cli.refuse(Code::LiveUnsupported, reason),
-        // The general advice names an cli that an agent does not have.
+        // The general advice names an engine that an agent does not have.
         false => {
             let error = ProviderError::new(cli.id(), Code::LiveUnsupported, reason);
             Box::new(error.with_hint("update the agent, or use `engine: \"auto\"`"))

@@ -330,7 +330,7 @@ impl LiveSupport {
 const MOST_SCRIPTS: usize = 4;
 
 /// Finds out whether `file` serves live sessions.
-pub fn look(check: &EngineCheck, file: &Path) -> LiveSupport {
+fn look(check: &EngineCheck, file: &Path) -> LiveSupport {
     look_behind(check, file, MOST_SCRIPTS)
 }
 

@@ -91,8 +91,8 @@ impl RetryableCall for CallByEngines<'_> {
             clock: OnceLock::new(),
         };
         call.keep_dropped();
-        for cli in &self.engines {
-            let outcome = match cli.attempt(&attempt, info).await {
+        for engine in &self.engines {
+            let outcome = match engine.attempt(&attempt, info).await {
                 Ok(None) => continue,
                 Ok(Some(outcome)) => outcome,
                 Err(error) => {

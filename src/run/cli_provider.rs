@@ -229,8 +229,8 @@ impl CliProvider {
             Ok(ready) => ready,
             Err(request) => CliRequest::new(&self, request, callbacks)?,
         };
-        let (of_engine, of_env) = (Arc::clone(&self), Arc::clone(&base_env));
-        let redactor = record::lazy_redactor(move || of_engine.redactor(&of_env));
+        let (of_cli, of_env) = (Arc::clone(&self), Arc::clone(&base_env));
+        let redactor = record::lazy_redactor(move || of_cli.redactor(&of_env));
         let (recorded, cancel) = (request.recorded.take(), handles.cancel.clone());
         let sink = Sink::of_call(&self, handles, &request.options, recorded, redactor)
             .await?

@@ -1,7 +1,7 @@
 //! Commands that are over in a moment, beside the calls: an installed CLI that is asked about itself, for example for its version, and
 //! SPEC-01's `execFileAsync`, which runs one program without a shell.
 //!
-//! In: an engine, its environment, arguments; or a program. Out: the file that a request would execute, or the output and the end. They
+//! In: a provider object, its environment, arguments; or a program. Out: the file that a request would execute, or the output and the end. They
 //! are supervised like every other process, and don't wait in the queue of requests.
 
 use std::path::{Path, PathBuf};

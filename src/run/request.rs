@@ -379,7 +379,7 @@ pub(super) fn unprintable(cli: &CliBase, messages: &[Message]) -> Option<Box<Pro
     let refused = content::check(messages, accepts).err()?;
     let who = format!("{}'s print engine", cli.id());
     let refusal = refuse_content(cli, &refused, &who, accepts);
-    // The call comes from a live cli that the installed CLI does not have, or other CLIs are not known to have it.
+    // The call comes from a live engine that the installed CLI does not have, or other CLIs are not known to have it.
     let is_for_live = cli.provider.live.is_some() && content::check(messages, &cli.provider.media.live).is_ok();
     Some(match is_for_live {
         true => Box::new(refusal.with_hint(LIVE_TAKES_IT)),

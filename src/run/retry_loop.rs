@@ -3,8 +3,8 @@
 //! In: a request that is ready ([`RetryableCall`]). Out: the call's end. Between two attempts the call holds neither a process nor a place
 //! in the queue. `retry` decides which failures are tried again, and when.
 //!
-//! An attempt is admitted first ([`admit`]): its budget may be used up. Its engine waits for a place in the queue ([`Waiting`]), and for
-//! a plan that is used up until it can be used again ([`Plan`]).
+//! An attempt is admitted first ([`admit`]), if its budget is not used up. Then it waits for a place in the queue ([`Waiting`]). A
+//! used-up plan is waited for until it can be used again ([`Plan`]).
 
 #[cfg(test)]
 mod tests;
@@ -514,7 +514,7 @@ impl UsedUp {
 }
 
 /// Sleeps until the clock shows `until`, ms since the epoch.
-pub(super) async fn sleep_until(until: u64, now_ms: impl Fn() -> u64) {
+async fn sleep_until(until: u64, now_ms: impl Fn() -> u64) {
     loop {
         let left = Duration::from_millis(until.saturating_sub(now_ms()));
         if left.is_zero() {

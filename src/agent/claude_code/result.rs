@@ -1,6 +1,6 @@
 //! The end of a run in the document's terms, and the output that it leaves.
 //!
-//! In: the provider's result or error, and times by two clocks. Out: exit code, status and errors, which always agree. Pure.
+//! In: the provider's result or error, and times by two clocks. Out: exit code, status and errors, which always agree. That part is pure.
 //!
 //! In: bytes as the process prints them. Out: all of them in a file, the beginning and the end in memory as a text of bounded length, and
 //! the first error of the file, if any.

@@ -4,7 +4,7 @@
 //! that a session is given, and [`call`] one prompt in a session with its answer. Two forms are made of these:
 //!
 //! - [`form`] remembers: a [`session`] takes one [`turn`] after the other. It is sent the thread as one prompt, in the print form's
-//!   shape, and then only new messages. The caller's [`session`] are an MCP server of ours of which the session is told when it is
+//!   shape, and then only new messages. The caller's tools ([`session::SessionTools`]) are an MCP server of ours of which the session is told when it is
 //!   opened. The agent's calls of them are held: they end a turn here while the agent's own turn goes on, and their results answer
 //!   them. A thread that no session knows is written as a prompt again. Measured with gemini 0.61.0, qwen 0.15.10 and opencode
 //!   1.18.34: each takes MCP servers over HTTP, and asks for the tools before it answers `session/new`.

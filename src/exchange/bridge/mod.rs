@@ -5,8 +5,8 @@
 //! another. `docs/reference/mcp-bridge.md` has the threat model and the limits.
 //!
 //! ```text
-//! CLI ─HTTP─▶ server (bounds) ─▶ request_guard (host, origin, token, path) ─▶ rpc_body ─▶ handler ─▶ calls ─▶ ToolCallRequest
-//!         ◀── SSE: progress … result ◀───────────────────────────────────────────────── answer ◀── reply
+//! CLI ─HTTP─▶ server (bounds) ─▶ request_guard (host, origin, token, path; then the body) ─▶ handler ─▶ calls ─▶ ToolCallRequest
+//!         ◀── SSE: progress … result ◀──────────────────────────────────────────────────── answer ◀── reply
 //! ```
 
 mod calls;

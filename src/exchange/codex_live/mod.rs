@@ -6,8 +6,8 @@
 //! injected as the API's own items ([`items`]), with the model's reasoning if it is known ([`recall`]); one whose last reply is known is
 //! resumed under its id ([`rollout`]).
 //!
-//! A [`service::CodexService`] is a ready server in a home of links ([`launch`]), started without npm's script in between ([`launch`]),
-//! with a model catalog that leaves tools and history alone ([`launch`]). A [`turn::CodexSession`] has one of its
+//! A [`service::CodexService`] is a ready server ([`launch`]): in a home of links, started without npm's script in between, with a
+//! model catalog that leaves tools and history alone. A [`turn::CodexSession`] has one of its
 //! [threads](conversation), and takes one turn after the other; a [`reader::CodexTurnReader`] makes events from the server's messages.
 //! All facts are those of CODEX-LIVE, measured with 0.150.0 and 0.169.0.
 

@@ -4,7 +4,7 @@
 //! beginning ([`pool::Pool`]), and the new part for it. Each form has its own kind of [`session::Session`] (a process, or a thread in a
 //! process that serves many) and its own protocol: [`super::claude_live`], [`super::codex_live`], [`super::qwen_live`] and
 //! others. One turn of a session is a [`turn::Turn`]; if the session
-//! has a process of its own, [`session`] reads it.
+//! has a process of its own, [`session::read_turn`] reads it.
 
 pub mod history;
 pub mod inbox;

@@ -296,7 +296,7 @@ fn probe_tools() -> Declarations {
     Declarations::new(tool.as_slice())
 }
 
-/// Writes a history with a call of one of `set`'s [`tools`] into a session, and a result over that call, and reads both back.
+/// Writes a history with a call of one of `set`'s tools ([`probe_tools`]) into a session, and a result over that call, and reads both back.
 ///
 /// # Errors
 /// The feature that the server lacks.

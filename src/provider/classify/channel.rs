@@ -78,7 +78,7 @@ const TITLE: &str = r"(?is)<title[^>]*>\s*(.*?)\s*</title";
 /// Lines of an object as a JavaScript console prints it. They are matched by rules, but not shown.
 const DUMP: &str = r#"^(?:\s{2,}\S|\s+\w+: (?:".*"|-?\d+),$|\s*[\[\]{}]+[,;]?\s*$)"#;
 
-/// The compiled patterns of this module, with those of all providers.
+/// The compiled patterns of an error channel's text, with those of all providers.
 struct ChannelPatterns {
     noise: RegexSet,
     transcripts: Vec<&'static str>,
@@ -377,7 +377,7 @@ const UNITS: &str = r"(?ix)^ \s* (?: m?s | milliseconds? | secs? | seconds? | mi
     | tokens? | chars? | characters? | items? | tests? | warnings? | errors? | times | rows? | px | users? | requests | percent ) (?: $ | [^:A-Za-z0-9] )
     | ^ [.,]\d | ^ \s* [–-] \s* \d | ^ : \d";
 
-/// The compiled patterns of this module.
+/// The compiled patterns of a status in prose.
 struct StatusPatterns {
     number: Regex,
     before: Regex,

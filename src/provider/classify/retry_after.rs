@@ -213,7 +213,7 @@ static PATTERNS: LazyLock<Option<MomentPatterns>> = LazyLock::new(|| {
 
 /// The time of a reset that is given in seconds or milliseconds since the epoch: `usage limit reached|1795300660`,
 /// `"resets_at":1795300660`.
-pub fn epoch(text: &str, now_ms: u64) -> Option<u64> {
+fn epoch(text: &str, now_ms: u64) -> Option<u64> {
     let found = PATTERNS.as_ref()?.epoch.captures(text)?;
     let digits = found.get(1)?.as_str();
     let number: i64 = digits.parse().ok()?;

@@ -1,7 +1,7 @@
 //! Matches the facts of a failed run with tables of rules.
 //!
 //! In: [`Facts`], everything that is known of a failed run in comparable form. Out: the first [`Rule`] of a table whose conditions
-//! all hold. Rules are data (`provider/<id>/errors.rs`, `rules/`); this module knows no provider.
+//! all hold. Rules are data (`provider/<id>/errors.rs`, `rules.rs`); this module knows no provider.
 
 use std::sync::OnceLock;
 

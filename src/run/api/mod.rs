@@ -287,8 +287,8 @@ impl ApiProvider {
         }
         let warning = |feature| choices::left_out_warning(support::refusal(feature, self.id(), None));
         let left_out = unserved(&asked).map(warning).collect();
-        let (of_engine, of_env) = (Arc::clone(&self), surroundings.clone());
-        let redactor = record::lazy_redactor(move || of_env.redactor(&of_engine.settings));
+        let (of_api, of_env) = (Arc::clone(&self), surroundings.clone());
+        let redactor = record::lazy_redactor(move || of_env.redactor(&of_api.settings));
         let (key, client) = self.connect(surroundings).await?;
         let mut checks = choices::checks(self.id(), choices.tool_choice.as_ref());
         if let Some(schema) = &output {

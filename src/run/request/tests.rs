@@ -396,11 +396,11 @@ fn what_is_too_large_is_refused_with_its_size_and_the_limit() {
     let image = |bytes| json!({"type": "image", "mimeType": "image/png", "data": base64(bytes)});
     let pdf = |bytes| json!({"type": "file", "mimeType": "application/pdf", "data": base64(bytes)});
     let limit = 10 * 1024 * 1024;
-    for cli in ["print", "live", "auto"] {
+    for engine in ["print", "live", "auto"] {
         assert_eq!(
             refusal(
                 "claude",
-                &json!({"engine": cli}),
+                &json!({"engine": engine}),
                 &json!(["a", image(limit), image(limit + 4)])
             ),
             "messages[0].content[2] is an image (image/png) of 10485764 bytes as base64, and claude takes 10485760 of one"
@@ -408,7 +408,7 @@ fn what_is_too_large_is_refused_with_its_size_and_the_limit() {
         assert_eq!(
             refusal(
                 "claude",
-                &json!({"engine": cli}),
+                &json!({"engine": engine}),
                 &json!([image(limit), pdf(24 * 1024 * 1024)])
             ),
             "messages[0].content[1] is a document (application/pdf) with which what is no text in this thread has 35651584 \

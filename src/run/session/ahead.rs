@@ -177,7 +177,7 @@ impl<F: Form> Starting<'_, F> {
         match cli.lifecycle.closing.run_until_cancelled(trial).await {
             Some(Ok(session)) => sessions.pool.add_ready(*session, self.env, self.setup),
             Some(Err(error @ (Unusable::FlagRefused(_) | Unusable::Failed(_)))) => return Err(error),
-            // The call will be made by another cli.
+            // The call will be made by another engine.
             Some(Err(_)) | None => {}
         }
         Ok(())
