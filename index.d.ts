@@ -172,7 +172,7 @@ export interface InvokeOptions<TSchema extends OutputSchema | undefined = Output
   readonly webSearch?: boolean | undefined;
   /**
    * How the API serves the answer, later and cheaper or sooner and dearer: codex and OpenAI-compatible APIs. The answer's own is
-   * `response_metadata.service_tier`, where the server tells it. A tier that is not served is told by a `warning` `UNSUPPORTED_OPTION`. Default:
+   * `response_metadata.service_tier`, where the server tells it. A tier that is not served is told by a `warning` `UNSUPPORTED_OPTION`; codex in print form warns by itself. Default:
    * the provider's `serviceTier`.
    */
   readonly serviceTier?: string | undefined;

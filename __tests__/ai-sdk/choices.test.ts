@@ -59,4 +59,12 @@ describe("settings", () => {
     expect(await call.catch((it) => it)).toMatchObject({ data: { code: "UNSUPPORTED_OPTION" } });
     expect(api.requests).toHaveLength(2);
   });
+
+  it("that has no effect is told as the AI SDK names it", async () => {
+    const { model } = await claude.start([{ text: "Yes." }]);
+    const providerOptions = { deepFactor: { reasoning: "off" } } as const;
+    const { warnings } = await generateText({ model: model(), prompt: "Hi", providerOptions });
+    const details = expect.stringContaining("always thinks");
+    expect(warnings).toEqual([{ type: "unsupported", feature: "reasoning", details }]);
+  });
 });

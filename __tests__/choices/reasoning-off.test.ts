@@ -86,6 +86,53 @@ describe("claude, live", { timeout: 120_000 }, () => {
   });
 });
 
+describe.each(["newest", "oldest"] as const)("claude %s, live, of no model by name", { timeout: 120_000 }, (which) => {
+  it("is told of the model that a variable of the user's chooses", async () => {
+    const { options } = await withClaude({ which, engine: "live", script: () => ({ text: "ok" }) });
+    const warnings = async (model: string, choices: InvokeOptions) => {
+      const provider = createProvider({
+        ...options,
+        model: undefined,
+        env: { ...options.env, ANTHROPIC_MODEL: model },
+      });
+      return (await ask(provider, ["one"], choices)).warnings;
+    };
+    expect([
+      await warnings("claude-opus-4-8", OFF),
+      await warnings("claude-haiku-4-5", { reasoning: { effort: "low" } }),
+    ]).toEqual([[], ["UNSUPPORTED_OPTION"]]);
+  });
+
+  it("gives a model with a budget that of the user's variable back", async () => {
+    const { api, options } = await withClaude({ which, engine: "live", script: () => ({ text: "ok" }) });
+    const env = { ...options.env, MAX_THINKING_TOKENS: "5000" };
+    const provider = createProvider({ ...options, env, model: "claude-haiku-4-5" });
+    const thread: BaseMessage[] = [];
+    for (const choices of [{}, OFF, {}]) {
+      thread.push(new HumanMessage("go"));
+      thread.push((await ask(provider, thread, choices)).message);
+    }
+    expect(api.requests.map(({ body }) => [body.thinking.type, body.thinking.budget_tokens])).toEqual([
+      ["enabled", 5000],
+      ["disabled", undefined],
+      ["enabled", 5000],
+    ]);
+  });
+});
+
+it("a schema that the answer does not fit is asked for again, and an ignored option told once", async () => {
+  const { options } = await withClaude({ engine: "live", script: () => ({ text: "no object" }) });
+  const provider = createProvider({ ...options, model: "claude-sonnet-5-5" });
+  const told: string[] = [];
+  const outputSchema = { type: "object", properties: { a: { type: "integer", minimum: 3 } }, required: ["a"] };
+  const asked = async () => {
+    for await (const event of provider.stream(["go"], { ...OFF, outputSchema }))
+      if (event.type === "warning") told.push(event.message);
+  };
+  await expect(asked()).rejects.toMatchObject({ code: "OUTPUT_INVALID" });
+  expect(told.filter((message) => message.includes("always thinks"))).toHaveLength(1);
+});
+
 describe.skipIf(!HERE)("other CLIs", { timeout: 300_000 }, () => {
   const script = () => ({ text: "ok" });
 

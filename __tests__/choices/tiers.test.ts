@@ -1,5 +1,7 @@
 // @change
 /** `serviceTier`, `speed` and claude's long context, as they reach the API, what the answer says of them, and what is told where they are not served. */
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { type BaseMessage, HumanMessage } from "@langchain/core/messages";
 import {
   createCodexCliProvider,
@@ -134,6 +136,34 @@ describe.skipIf(!HERE).each(CODEXES)("service tier of codex %s, %s", { timeout: 
     const print = live.map((_, n) => (n === 3 ? [false, "CLI_WARNING"] : [false]));
     expect(told).toEqual(engine === "live" ? live : print);
   });
+});
+
+describe.skipIf(!HERE)("service tier of codex, live, of no model by name", { timeout: 300_000 }, () => {
+  it("is the user's own again where a call's is given up, and nothing false is told", async () => {
+    const { api, options } = await withCli("codex", { script: () => ({ text: "ok" }) });
+    const config = join(options.env.CODEX_HOME ?? join(options.env.HOME ?? "", ".codex"), "config.toml");
+    writeFileSync(config, `service_tier = "flex"\n${readFileSync(config, "utf8")}`);
+    const provider = createCodexCliProvider({ ...options, engine: "live", model: undefined });
+    onTestFinished(() => provider.close());
+    const thread: BaseMessage[] = [];
+    const told: string[] = [];
+    for (const serviceTier of [undefined, "priority", undefined]) {
+      thread.push(new HumanMessage("go"));
+      const { message, warnings } = await ask(provider, thread, { serviceTier });
+      told.push(...warnings);
+      thread.push(message);
+    }
+    expect([told, api.requests.map(({ body }) => body.service_tier)]).toEqual([[], ["flex", "priority", "flex"]]);
+  });
+});
+
+it("a call's own fields of the request are what was asked for", async () => {
+  const { provider } = await withApi({
+    script: ({ body }) => ({ text: "ok", serviceTier: body.service_tier }),
+    options: { serviceTier: "flex", reasoning: "off" },
+  });
+  const own = { extraBody: { service_tier: "priority", reasoning_effort: "high" } };
+  expect(await warningsOf(provider.stream(["one"], own as InvokeOptions))).toEqual([]);
 });
 
 it("the tier of an API is a field of the request, and the answer's own is told", async () => {

@@ -6,6 +6,7 @@
 
 use serde_json::{Map, Number, Value};
 
+use super::acp;
 use super::capability::Feature;
 use super::options::{self, Kind, OptionSpec, check_fields, describe, number, texts, wrong};
 
@@ -224,6 +225,14 @@ impl Choices {
             Feature::ToolSearch => self.tool_search = None,
             _ => {}
         }
+    }
+}
+
+/// The option that chooses `effort`, as a message names it: some efforts mean no reasoning.
+pub fn effort_option(effort: &str) -> &'static str {
+    match [acp::OFF, acp::NONE].contains(&effort) {
+        true => "`reasoning: \"off\"`",
+        false => "`reasoning.effort`",
     }
 }
 

@@ -79,6 +79,10 @@ pub(super) fn choose(
         model,
         stop: settled.stop.filter(|stop| !stop.is_empty()),
         web_search: settled.web_search.filter(|searches| *searches),
+        // Where there is no fast mode, a call that refuses it is as any other.
+        fast: settled
+            .fast
+            .filter(|fast| *fast || cli.provider.can(Feature::Speed, kind).1.is_supported()),
         ..settled
     };
     let searches = [

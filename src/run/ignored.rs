@@ -3,9 +3,12 @@
 //! In: what was chosen, the warnings that were told on the way, and the reply. Out: a warning for each ignored choice that none was
 //! told about.
 
-use dfp_model::error::Code;
+use dfp_model::error::{Code, clip};
 use dfp_model::event::{Event, Reply};
 use dfp_provider::choices::Choices;
+
+/// The characters of an API's or a CLI's own words that a warning shows.
+const LONGEST: usize = 100;
 
 /// The choices whose effect a reply shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,19 +50,30 @@ impl ShownChoices {
             .then(|| ("`reasoning: \"off\"`", "the model has reasoned all the same".to_owned()));
         let tier = self.service_tier.as_ref().zip(reply.service_tier.as_ref());
         let tier = tier.filter(|(asked, served)| asked != served).map(|(asked, served)| {
+            let served = clip(served, LONGEST);
             let reason = format!("\"{asked}\" was asked for, and the answer is of the tier \"{served}\"");
             ("`serviceTier`", reason)
         });
         let fast = match (self.fast, reply.speed.as_deref(), reply.fast_mode.as_deref()) {
             (false, ..) | (_, Some("fast"), _) => None,
-            (true, Some(speed), _) => Some(format!("the answer is of the speed \"{speed}\"")),
+            (true, Some(speed), _) => Some(format!("the answer is of the speed \"{}\"", clip(speed, LONGEST))),
             (true, None, Some(state)) => Some(format!(
-                "the CLI says that the fast mode is {state}: not every model and login has one"
+                "the CLI says that the fast mode is {}: not every model and login has one",
+                clip(state, LONGEST)
             )),
             (true, None, None) => None,
         };
         let fast = fast.map(|reason| ("`speed: \"fast\"`", reason));
-        let untold = |(option, _): &(&str, String)| !self.told.iter().any(|told| told.starts_with(option));
+        // An effort that means no reasoning is told by its own name.
+        let name = |option: &str| {
+            option
+                .split([':', '.'])
+                .next()
+                .unwrap_or(option)
+                .trim_end_matches('`')
+                .to_owned()
+        };
+        let untold = |(option, _): &(&str, String)| !self.told.iter().any(|told| told.starts_with(&name(option)));
         let warning = |(option, reason)| Event::Warning {
             code: Code::UnsupportedOption.as_str().to_owned(),
             message: format!("{option} has no effect: {reason}"),

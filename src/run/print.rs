@@ -28,7 +28,7 @@ use dfp_exchange::print::{NotStarted, Print, Surroundings, not_offered};
 use dfp_exchange::{Ended, Evidence, Exchange, StopReason, Unusable, random, user_line};
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{EngineUsed, Event, Failure, RunInfo};
-use dfp_model::message::content::{Media, Source, decoded};
+use dfp_model::message::content::{Media, Source, decoded, encoded};
 use dfp_process::{Hold, ProcessLimits, StartError, Vars};
 use dfp_provider::callbacks::Callbacks;
 use dfp_provider::command::{self, MediaFile, MediaPrompt, Mode, RUN_FOLDER};
@@ -36,7 +36,7 @@ use dfp_provider::declare::mcp::Declarations;
 use dfp_provider::media::MediaForm;
 use dfp_provider::options::Options;
 use dfp_text::fold::Fold;
-use dfp_text::prompt::Rendered;
+use dfp_text::prompt::{Placed, Rendered};
 
 impl CliAttempt<'_> {
     /// Makes the attempt with one process for this call alone.
@@ -210,10 +210,13 @@ pub(crate) fn media_prompt(cli: &CliBase, rendered: &Rendered) -> Result<MediaPr
             placed: Vec::new(),
         }),
         Some(MediaForm::Session { side, pixels }) => {
-            let bytes = checked(cli, rendered)?;
-            for (index, (placed, bytes)) in (1..).zip(rendered.media.iter().zip(&bytes)) {
-                let of = format!("block {index} of the thread, {},", placed.media.name());
-                let why = match imagesize::blob_size(bytes) {
+            let mut placed = rendered.media.clone();
+            for (index, Placed { media, .. }) in (1..).zip(&mut placed) {
+                let bytes = block(cli, index, media)?;
+                // The CLI takes one way to write them alone.
+                media.source = Source::Base64(encoded(&bytes));
+                let of = format!("block {index} of the thread, {},", media.name());
+                let why = match imagesize::blob_size(&bytes) {
                     Err(_) => format!("{of} can't be read as an image"),
                     Ok(size) if size.width.min(size.height) < side || size.width * size.height < pixels => format!(
                         "{of} has {} × {} pixels, and {} takes images from {side} a side and {pixels} in all",
@@ -228,7 +231,7 @@ pub(crate) fn media_prompt(cli: &CliBase, rendered: &Rendered) -> Result<MediaPr
             Ok(MediaPrompt {
                 text: rendered.text.clone(),
                 files: Vec::new(),
-                placed: rendered.media.clone(),
+                placed,
             })
         }
         Some(MediaForm::NamedFiles) => {
@@ -259,21 +262,16 @@ pub(crate) fn media_prompt(cli: &CliBase, rendered: &Rendered) -> Result<MediaPr
     }
 }
 
-/// The bytes of the blocks of `rendered`, which must be base64.
-fn checked(cli: &CliBase, rendered: &Rendered) -> Result<Vec<Vec<u8>>, Box<ProviderError>> {
-    let blocks = (1..).zip(&rendered.media);
-    let bytes = blocks.map(|(index, placed)| {
-        let media = &placed.media;
-        let bytes = match &media.source {
-            Source::Base64(data) => decoded(data),
-            _ => None,
-        };
-        bytes.ok_or_else(|| {
-            let reason = format!("block {index} of the thread, {}, is no base64", media.name());
-            cli.refuse(Code::UnsupportedContent, reason)
-        })
-    });
-    bytes.collect()
+/// The bytes of the block `media`, the thread's `index`th, which must be base64.
+fn block(cli: &CliBase, index: usize, media: &Media) -> Result<Vec<u8>, Box<ProviderError>> {
+    let bytes = match &media.source {
+        Source::Base64(data) => decoded(data),
+        _ => None,
+    };
+    bytes.ok_or_else(|| {
+        let reason = format!("block {index} of the thread, {}, is no base64", media.name());
+        cli.refuse(Code::UnsupportedContent, reason)
+    })
 }
 
 /// The blocks of `rendered` as files; `name` gets the index of each, from 1.
@@ -282,13 +280,14 @@ fn files(
     rendered: &Rendered,
     name: impl Fn(usize, &Media) -> String,
 ) -> Result<Vec<MediaFile>, Box<ProviderError>> {
-    let bytes = checked(cli, rendered)?;
-    let blocks = (1..).zip(&rendered.media).zip(bytes);
-    let files = blocks.map(|((index, placed), bytes)| MediaFile {
-        name: name(index, &placed.media),
-        bytes,
+    let blocks = (1..).zip(&rendered.media);
+    let files = blocks.map(|(index, Placed { media, .. })| {
+        Ok(MediaFile {
+            name: name(index, media),
+            bytes: block(cli, index, media)?,
+        })
     });
-    Ok(files.collect())
+    files.collect()
 }
 
 /// The extension of a file with this block: CLIs tell the type by it.

@@ -370,6 +370,8 @@ pub(super) struct Sink {
     pub ledger: Option<Arc<Ledger>>,
     /// The known usage of the attempt that goes on.
     used: Mutex<Option<Used>>,
+    /// The options of which it was told that they have no effect: a further attempt does not tell it again.
+    told: Mutex<Vec<String>>,
 }
 
 impl Sink {
@@ -393,6 +395,7 @@ impl Sink {
             cancel: CancellationToken::new(),
             ledger: None,
             used: Mutex::default(),
+            told: Mutex::default(),
         }
     }
 
@@ -509,6 +512,7 @@ impl Sink {
 
     /// Sends all of `events` in order. Waits while the consumer is slow; a consumer that has gone is no failure.
     pub async fn send(&self, events: &mut Vec<Event>) {
+        events.retain(|event| self.is_news(event));
         self.record(events).await;
         for mut event in events.drain(..) {
             if Redactor::concerns(&event) {
@@ -532,6 +536,22 @@ impl Sink {
                 self.hand(consumer, event).await;
             }
         }
+    }
+
+    /// Returns whether `event` is no warning about an option that was sent before.
+    fn is_news(&self, event: &Event) -> bool {
+        let Event::Warning { code, message } = event else {
+            return true;
+        };
+        if code != Code::UnsupportedOption.as_str() {
+            return true;
+        }
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = !told.contains(message);
+        if is_news {
+            told.push(message.clone());
+        }
+        is_news
     }
 
     /// Notes that something was done that must not be done again.

@@ -23,6 +23,7 @@ use dfp_model::error::{Code, clip};
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::Usage;
 use dfp_process::Exit;
+use dfp_provider::choices::effort_option;
 use dfp_provider::command::PrivateSession;
 use dfp_provider::{AcpErrors, AcpUsage, WarmForm, WarmThread};
 use dfp_text::decode::{api_status, failure_of, grok_failure};
@@ -250,7 +251,7 @@ impl CallWork {
             Way::None(_, reason) if choice == Choice::Effort && !self.form.is_told_choices => {
                 report.push([Event::Warning {
                     code: Code::UnsupportedOption.as_str().to_owned(),
-                    message: format!("`reasoning.effort` has no effect: {reason}"),
+                    message: format!("{} has no effect: {reason}", effort_option(&chosen)),
                 }]);
                 return Ok(session);
             }

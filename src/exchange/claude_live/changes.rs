@@ -22,6 +22,8 @@ use dfp_provider::claude::fields::{EXTRA_BODY, with_fields};
 use dfp_provider::claude::{EFFORT_LEVEL, MAX_OUTPUT_TOKENS};
 use dfp_provider::command::CommandLine;
 
+/// The variable of the budget for thinking, tokens.
+const THINKING_TOKENS: &str = "MAX_THINKING_TOKENS";
 /// The beginning of the ids of our requests.
 const ID: &str = "df-change-";
 
@@ -39,6 +41,8 @@ struct InForce {
 /// The choices that are in force in a process.
 #[derive(Debug)]
 pub struct Changes {
+    /// The budget of the user's own variable: 2.1.197 forgets it once it had another one.
+    own_budget: Option<u64>,
     started: InForce,
     now: InForce,
     /// The number of requests that are not answered.
@@ -51,6 +55,7 @@ pub struct Changes {
 impl From<InForce> for Changes {
     fn from(started: InForce) -> Changes {
         Changes {
+            own_budget: None,
             now: started.clone(),
             started,
             unanswered: 0,
@@ -76,7 +81,10 @@ impl Changes {
                 .filter_map(variable)
                 .collect(),
         };
-        Changes::from(started)
+        Changes {
+            own_budget: variable(THINKING_TOKENS).and_then(|(_, tokens)| tokens.parse().ok()),
+            ..Changes::from(started)
+        }
     }
 
     /// The effort that is in force.
@@ -123,7 +131,8 @@ impl Changes {
             lines.push_str(&wire::thinking_display(&self.next_id(), display));
         }
         if then.thinks_not != self.now.thinks_not {
-            lines.push_str(&wire::thinking_off(&self.next_id(), then.thinks_not));
+            let budget = if then.thinks_not { Some(0) } else { self.own_budget };
+            lines.push_str(&wire::thinking_budget(&self.next_id(), budget));
         }
         self.now = then;
         lines

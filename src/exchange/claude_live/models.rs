@@ -10,12 +10,14 @@ use serde_json::Value;
 
 use crate::installed::Binary;
 use crate::live::setup::Changeable;
-use dfp_model::error::Code;
+use dfp_model::error::{Code, clip};
 use dfp_model::event::Event;
 use dfp_model::listed_model::ListedModel;
 
 /// The number of logins whose models are kept.
 const MOST: usize = 16;
+/// The characters of a model's name that a warning shows.
+const LONGEST_NAME: usize = 100;
 
 /// The models that processes have told, the latest last.
 #[derive(Debug, Default)]
@@ -47,12 +49,16 @@ impl ReportedModels {
     }
 }
 
+/// The models in the answer of a process, with what each has.
+#[derive(Debug)]
+pub struct ToldModels(Vec<ClaudeModel>);
+
 #[derive(Deserialize)]
 struct Initialised {
     models: Vec<Value>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ClaudeModel {
     value: String,
@@ -82,16 +88,18 @@ pub struct ModelChoices {
     always_thinks: bool,
 }
 
-impl ModelChoices {
-    /// Those of `model` ("" for the CLI's own choice) in the `answer` of its process, whose list has that model as well; `None` if it
-    /// has not.
-    pub fn read(answer: &str, model: &str) -> Option<ModelChoices> {
+impl ToldModels {
+    /// The models in the `answer` of a process to `initialize`.
+    pub fn read(answer: &str) -> Option<ToldModels> {
         let Initialised { models } = serde_json::from_str(answer).ok()?;
-        let models: Vec<_> = models
-            .iter()
-            .filter_map(|one| ClaudeModel::deserialize(one).ok())
-            .collect();
-        let name = if model.is_empty() { "default" } else { model };
+        let models = models.iter().filter_map(|one| ClaudeModel::deserialize(one).ok());
+        Some(ToldModels(models.collect()))
+    }
+
+    /// The choices of the model `name`, an alias or the name in full; `None` if it is not among them. The entry `default` says nothing of
+    /// the process's own model: `ANTHROPIC_MODEL` and the user's settings choose another one.
+    pub fn choices(&self, name: &str) -> Option<ModelChoices> {
+        let ToldModels(models) = self;
         let by_name = models.iter().find(|one| one.value == name);
         let found = by_name.or_else(|| models.iter().find(|one| one.resolved_model.as_deref() == Some(name)))?;
         // Of a model without efforts, the list says nothing of them.
@@ -106,10 +114,12 @@ impl ModelChoices {
             always_thinks: found.supports_thinking_off == Some(false),
         })
     }
+}
 
+impl ModelChoices {
     /// The warnings about those of `wanted` that have no effect.
     pub fn ignored(&self, wanted: &Changeable) -> Vec<Event> {
-        let ModelChoices { model, efforts, .. } = self;
+        let (model, efforts) = (clip(&self.model, LONGEST_NAME), &self.efforts);
         let off = (wanted.reasoning_off && self.always_thinks)
             .then(|| format!("`reasoning: \"off\"` has no effect: claude's model {model} always thinks"));
         let effort = match (&wanted.effort, efforts) {
@@ -118,7 +128,7 @@ impl ModelChoices {
             )),
             (Some(effort), Some(efforts)) if !efforts.contains(effort) => Some(format!(
                 "`reasoning.effort` has no effect: claude's model {model} has no effort \"{effort}\"; it has: {}",
-                efforts.join(", ")
+                clip(&efforts.join(", "), 300)
             )),
             _ => None,
         };
@@ -163,7 +173,7 @@ mod tests {
              "supportsThinkingOff": off(true)},
             {"value": "haiku", "resolvedModel": "claude-haiku-4-5", "supportsThinkingOff": off(true)},
         ]});
-        let choices = ModelChoices::read(&answer.to_string(), model);
+        let choices = ToldModels::read(&answer.to_string()).unwrap().choices(model);
         let message = |event| match event {
             Event::Warning { message, .. } => message,
             other => format!("{other:?}"),
@@ -201,8 +211,10 @@ mod tests {
             ..Changeable::default()
         };
         let always = "`reasoning: \"off\"` has no effect: claude's model claude-opus-5-5 always thinks";
-        assert_eq!(warnings("", true, &off), [always]);
-        assert_eq!(warnings("", false, &off), [""; 0]);
+        for name in ["default", "claude-opus-5-5"] {
+            assert_eq!(warnings(name, true, &off), [always]);
+            assert_eq!(warnings(name, false, &off), [""; 0]);
+        }
         assert_eq!(warnings("claude-opus-4-8", true, &off), [""; 0]);
     }
 }

@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 use super::changes::Changes;
 use super::form::RunFolder;
 use super::memory::{self, ApiMessage, Opening, TurnMessages};
-use super::models::{ModelChoices, ReportedModels};
+use super::models::{ReportedModels, ToldModels};
 use super::process::{self, Readiness, Resumed, ResumedBeginning};
 use super::turns::{self, CacheWatch, ClaudeInput, Turns};
 use super::wire;
@@ -83,8 +83,8 @@ pub struct ClaudeSession {
     /// Where the models are kept that it tells, and its binary.
     reported_models: Option<(Binary, Arc<ReportedModels>)>,
     cache: CacheWatch,
-    /// The choices that its model has, once it has told them.
-    choices: Option<ModelChoices>,
+    /// The models that it has, once it has told them.
+    models: Option<ToldModels>,
     /// The choices of the turn, until they are compared with those of the model.
     unchecked: Option<Changeable>,
 }
@@ -170,7 +170,7 @@ impl ClaudeSession {
             folder,
             reported_models,
             cache: CacheWatch::default(),
-            choices: None,
+            models: None,
             unchecked: None,
         })
     }
@@ -239,15 +239,22 @@ impl ClaudeSession {
         self.streams.process()
     }
 
+    /// Adds the warnings about those of the turn's choices that its `model` does not have, once in a turn.
+    fn check_choices(&mut self, model: &str, events: &mut Vec<Event>) {
+        let choices = self.models.as_ref().and_then(|models| models.choices(model));
+        if let (Some(wanted), Some(choices)) = (self.unchecked.take(), choices) {
+            events.extend(choices.ignored(&wanted));
+        }
+    }
+
     /// Reads a line of the turn: a control line is answered, any other decoded. Three things fail the turn at once: an answer
     /// that was not asked for, a bound tool that the CLI does not offer, and an answer that has reached its limit. Calls get the
     /// caller's names, and the cost becomes the turn's own.
     fn read(&mut self, line: &str, events: &mut Vec<Event>) -> Pulse {
         self.streams.count_line();
-        if self.handshake == Handshake::Done
-            && let (Some(wanted), Some(choices)) = (self.unchecked.take(), &self.choices)
-        {
-            events.extend(choices.ignored(&wanted));
+        if self.unchecked.is_some() && self.handshake == Handshake::Done && !self.facts.model.is_empty() {
+            let model = self.facts.model.clone();
+            self.check_choices(&model, events);
         }
         match control::read(line) {
             Some(Inbound::Answer { request_id, answer, .. }) if request_id == COST => {
@@ -272,6 +279,14 @@ impl ClaudeSession {
         let before = events.len();
         self.decoder.push(line.as_bytes(), events);
         self.decoder.push(b"\n", events);
+        // Where no option names the model, the turn's first line does.
+        let model = events[before..].iter().find_map(|event| match event {
+            Event::Session { model, .. } => model.clone(),
+            _ => None,
+        });
+        if let Some(model) = model.filter(|_| self.unchecked.is_some()) {
+            self.check_choices(&model, events);
+        }
         if self.turns.is_unasked(line, &events[before..]) {
             events.truncate(before);
             // The turn has its answer. The end of what nobody has asked for is noticed between the turns.
@@ -404,7 +419,7 @@ impl ClaudeSession {
                     return Pulse::Unsupported(format!("it refuses to be initialised: {reason}"));
                 }
                 if let Some(answer) = answer {
-                    self.choices = ModelChoices::read(answer.get(), &self.facts.model);
+                    self.models = ToldModels::read(answer.get());
                     if let Some((binary, models)) = &self.reported_models {
                         models.note(binary, answer.get());
                     }

@@ -129,12 +129,13 @@ pub fn thinking_display(request_id: &str, display: Option<&str>) -> String {
     )
 }
 
-/// The request that ends the model's thinking, or leaves it to the CLI again. A model that always thinks takes no notice (2.1.332).
-pub fn thinking_off(request_id: &str, is_off: bool) -> String {
+/// The request for a budget of tokens for thinking: 0 ends it, and `None` leaves it to the CLI. A model that always thinks takes no
+/// notice (2.1.332).
+pub fn thinking_budget(request_id: &str, tokens: Option<u64>) -> String {
     control::request(
         request_id,
         Ours::SetMaxThinkingTokens {
-            max_thinking_tokens: Some(is_off.then_some(0)),
+            max_thinking_tokens: Some(tokens),
             thinking_display: None,
         },
     )

@@ -97,6 +97,8 @@ pub struct UserConfig {
     pub model: Option<String>,
     /// The level of reasoning, if one is set.
     pub effort: Option<String>,
+    /// The service tier, if one is set.
+    pub service_tier: Option<String>,
     /// The model provider, if one is set.
     provider: Option<String>,
     /// The providers that the user has described.
@@ -119,6 +121,7 @@ struct ConfigAnswer {
 struct Config {
     model: Option<String>,
     model_reasoning_effort: Option<String>,
+    service_tier: Option<String>,
     model_provider: Option<String>,
     model_providers: Option<Map<String, Value>>,
     openai_base_url: Option<String>,
@@ -135,6 +138,7 @@ impl UserConfig {
         UserConfig {
             model: config.model,
             effort: config.model_reasoning_effort,
+            service_tier: config.service_tier,
             provider: config.model_provider,
             providers: names(config.model_providers),
             base_url: config.openai_base_url,

@@ -123,11 +123,13 @@ impl CodexSession {
         })
     }
 
-    /// The warning that codex leaves out the service tier of a turn, which it does silently (0.150.0, 0.169.0).
+    /// The warning that codex leaves out the service tier of a turn in the open thread, which it does silently (0.150.0, 0.169.0).
     fn tier_ignored(&self, setup: &Setup) -> Option<Event> {
         let tier = setup.service_tier.as_deref()?;
-        let model = asked_model(&self.service, setup);
-        let sent = self.service.tiers(&model);
+        let model = self.thread.as_ref().map(|thread| thread.model.as_str());
+        // Of a model that is not named, nothing is known.
+        let model = model.filter(|model| !model.is_empty())?;
+        let sent = self.service.tiers(model);
         // These two are what is served without a choice.
         let is_served = ["auto", "default"].contains(&tier) || sent.contains(&tier);
         (!is_served).then(|| Event::Warning {
@@ -149,7 +151,9 @@ impl CodexSession {
         let effort = self.effort_of(&setup).map(str::to_owned);
         self.has_chosen_effort |= effort.is_some();
         let tier = setup.service_tier.as_deref();
-        let service_tier = (tier.is_some() || self.has_chosen_tier).then_some(tier);
+        // A choice is given up by the tier of the user's configuration, or by codex's own, which is null.
+        let given_up = self.service.config.service_tier.as_deref();
+        let service_tier = (tier.is_some() || self.has_chosen_tier).then_some(tier.or(given_up));
         self.has_chosen_tier = tier.is_some();
         let thread = self.thread.as_mut().ok_or(RequestError::Gone)?;
         thread.is_starting = true;
@@ -316,9 +320,7 @@ impl Session for CodexSession {
             // The thread is forgotten, and resumed with these choices.
             return TurnEnd::Vanished;
         }
-        if turn.input.results.is_empty() {
-            report.push(self.tier_ignored(&turn.setup));
-        }
+        let begins = turn.input.results.is_empty();
         let sent = match is_fresh {
             true => match self.open_for(turn.input, report).await {
                 Ok(items) => self.start_turn(&items).await.map(|()| Heartbeat::default()),
@@ -331,7 +333,10 @@ impl Session for CodexSession {
             },
         };
         match sent {
-            Ok(heartbeat) => self.read(is_fresh, heartbeat, report).await,
+            Ok(heartbeat) => {
+                report.push(begins.then(|| self.tier_ignored(&turn.setup)).flatten());
+                self.read(is_fresh, heartbeat, report).await
+            }
             Err(error) if self.may_try_another(&error) => TurnEnd::Vanished,
             Err(error) => {
                 if let Some(thread) = &mut self.thread {

@@ -28,6 +28,7 @@ use crate::live::turn::{Report, TurnEnd};
 use dfp_model::error::{Code, clip};
 use dfp_model::event::{Event, Failure};
 use dfp_model::message::{Message, Role};
+use dfp_provider::choices::effort_option;
 
 /// The time by which the stream may report the end of a turn later than its answer: some milliseconds were measured.
 const LATE: Duration = Duration::from_secs(5);
@@ -296,12 +297,13 @@ impl OpencodeSession {
         let model = session.model.as_ref()?;
         // If the server can't be asked, the turn itself will report that; of a model that is not named, nothing is known.
         let facts = self.service.facts(model, &session.set.directory).await.ok()??;
+        let option = effort_option(variant);
         (!facts.variants.contains(variant)).then(|| Event::Warning {
             code: Code::UnsupportedOption.as_str().to_owned(),
             message: match facts.variants.as_slice() {
-                [] => format!("`reasoning.effort` has no effect: opencode's model {model} has no variants"),
+                [] => format!("{option} has no effect: opencode's model {model} has no variants"),
                 known => format!(
-                    "`reasoning.effort` has no effect: opencode's model {model} has no variant \"{variant}\"; it has: {}",
+                    "{option} has no effect: opencode's model {model} has no variant \"{variant}\"; it has: {}",
                     clip(&known.join(", "), 300)
                 ),
             },

@@ -164,6 +164,7 @@ const SETTINGS = new Map([
   ["temperature", "temperature"],
   ["maxOutputTokens", "maxOutputTokens"],
   ["stop", "stopSequences"],
+  ["reasoning", "reasoning"],
   ["reasoning.effort", "reasoning"],
   ["toolChoice", "toolChoice"],
   ["outputSchema", "responseFormat"],
@@ -174,7 +175,7 @@ const SETTINGS = new Map([
  * @returns {CliWarning}
  */
 function warningOf({ code, message }) {
-  const [, option = ""] = code === "UNSUPPORTED_OPTION" ? (/[`"]([\w.]+)[`"]/.exec(message) ?? []) : [];
+  const [, option = ""] = code === "UNSUPPORTED_OPTION" ? (/[`"]([\w.]+)[`":]/.exec(message) ?? []) : [];
   const feature = SETTINGS.get(option);
   if (feature !== undefined) return { type: "unsupported", feature, details: message };
   return { type: "other", message: `${code}: ${message}` };

@@ -104,13 +104,12 @@ function read(body, { lenient, seals, isApi }, { counts = false } = {}) {
  * Whether the model is to answer in its fast mode: `speed` of Anthropic's API.
  *
  * @param {import("./fields.cjs").Reader} reader
- * @returns {"fast" | undefined}
+ * @returns {"fast" | "standard" | undefined}
  */
 function speedOf(reader) {
   const speed = reader.text("speed");
-  if (speed === undefined || speed === "standard") return undefined;
-  if (speed !== "fast") throw bad("invalid_value", "speed", "speed must be fast or standard");
-  return speed;
+  if (speed === undefined || speed === "standard" || speed === "fast") return speed;
+  throw bad("invalid_value", "speed", "speed must be fast or standard");
 }
 
 /** @param {unknown} system @returns {Placed[]} */
@@ -296,6 +295,9 @@ function stopOf({ reason, raw }) {
   return raw !== undefined && STOPS.has(raw) && raw !== "tool_use" ? raw : "end_turn";
 }
 
+/** The tiers of that API's answers. */
+const TIERS = new Set(["standard", "priority", "batch"]);
+
 /** @param {TokenUsage | undefined} usage @param {End["reply"]} [reply] */
 function usageOf(usage, reply) {
   const [read, written] = [usage?.cacheReadTokens ?? 0, usage?.cacheWriteTokens ?? 0];
@@ -308,7 +310,7 @@ function usageOf(usage, reply) {
     inference_geo: null,
     output_tokens_details: { thinking_tokens: usage?.reasoningTokens ?? 0 },
     server_tool_use: null,
-    service_tier: "standard",
+    service_tier: reply?.serviceTier !== undefined && TIERS.has(reply.serviceTier) ? reply.serviceTier : "standard",
     ...(reply?.speed === undefined ? {} : { speed: reply.speed }),
   };
 }

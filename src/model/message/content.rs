@@ -10,6 +10,7 @@ mod read;
 
 use std::borrow::Cow;
 
+use base64::engine::general_purpose::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine as _, alphabet};
 use serde_json::Value;
@@ -407,6 +408,11 @@ pub fn check(messages: &[Message], accepts: &Accepts) -> Result<(), Refused> {
         }
     }
     Ok(())
+}
+
+/// `bytes` in the standard alphabet, with padding, on one line.
+pub fn encoded(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
 }
 
 /// Decodes `data` in either alphabet, with padding or without, over any number of lines.

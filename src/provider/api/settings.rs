@@ -180,15 +180,18 @@ impl Settings {
         (fields, replaced)
     }
 
-    /// The `choices` of a call, and where it makes none, those of this provider that a reply shows.
-    pub fn with_own(&self, choices: &Choices) -> Choices {
-        let own = |name: &str| Some(self.fields.get(name)?.as_str()?.to_owned());
-        let own = Choices {
-            effort: own("reasoning_effort"),
-            service_tier: own("service_tier"),
-            ..Choices::default()
+    /// The choices of `call` that a reply shows, and where it makes none, those of this provider. Its `extraBody` beats both.
+    pub fn with_own(&self, call: &CallChoices) -> Choices {
+        let sent = |name: &str, chosen: &Option<String>| match (call.extra.get(name), chosen) {
+            (Some(extra), _) => extra.as_str().map(str::to_owned),
+            (None, Some(chosen)) => Some(chosen.clone()),
+            (None, None) => Some(self.fields.get(name)?.as_str()?.to_owned()),
         };
-        choices.clone().or(&own)
+        Choices {
+            effort: sent("reasoning_effort", &call.choices.effort),
+            service_tier: sent("service_tier", &call.choices.service_tier),
+            ..call.choices.clone()
+        }
     }
 
     /// Reads the options object `json`.

@@ -265,7 +265,7 @@ const MACHINES: &[Unbeaten] = &[
 ];
 
 /// The remark that an image needs a model which is configured to see.
-const SIGHT: &str = "of models [configured so](cli/opencode.md#live), or so in opencode's catalog";
+const SIGHT: &str = "of models that their [configuration](cli/opencode.md#live) or opencode's catalog says it of";
 
 /// The images that opencode takes: as data only, since it would fetch an address itself.
 const IMAGES: Accepts = Accepts::images(32 << 20);

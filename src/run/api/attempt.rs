@@ -265,7 +265,7 @@ impl ApiCall<'_> {
                 .with_listener(self.sink.has_listener())
                 .behind_result(question.ends_with_result),
             checks: question.checks.clone(),
-            shown: ShownChoices::of(&settings.with_own(&question.choices.choices), Some(OFF_EFFORT)),
+            shown: ShownChoices::of(&settings.with_own(&question.choices), Some(OFF_EFFORT)),
             model: Some(question.choices.choices.model.as_deref().unwrap_or(&settings.model)),
             opening: Some(AttemptStart {
                 message: "started",
