@@ -2,7 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createClaudeCliProvider, type LogRecord } from "deep-factor-providers";
-import { beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it, vi } from "vitest";
 import { createTag, createTemp, fakeCli, fakeOptions, READY, type Step } from "../support/processes.mjs";
 import { lacks } from "../support/systems.mjs";
 
@@ -68,6 +68,8 @@ describe.skipIf(lacks("processes"))("logger", () => {
     const before: string[][] = [];
     for await (const event of provider.stream(["x"])) {
       if (event.type !== "session" || before.length > 0) continue;
+      // Records and events come to JavaScript by two ways, so a record may be a moment behind its event.
+      await vi.waitFor(() => expect(told(records)).toContain("debug first byte"), { timeout: 10_000 });
       before.push(told(records));
       writeFileSync(gate, "");
     }
