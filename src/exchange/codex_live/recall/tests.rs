@@ -206,3 +206,36 @@ fn a_closed_one_holds_nothing_and_keeps_nothing() {
     );
     assert_eq!(places(&recall, &scope(&key), &thread), NOWHERE);
 }
+
+/// What older versions of this package have stored is found by this fingerprint.
+#[test]
+fn the_fingerprint_of_a_scope_stays_as_it_is() {
+    let namespace = setup().with_form(CodexForm::Namespace);
+    let beginning = |setup: Setup| {
+        let key = key(setup, &[("CODEX_HOME", "/home/user/work")]);
+        let own = RecallScope {
+            login: Some("work"),
+            ..scope(&key)
+        };
+        let mut chain = own.chain();
+        let prints = thread("go")
+            .iter()
+            .map(|message| chain.push(message))
+            .collect::<Vec<_>>();
+        format!("{:?}", prints[1])
+    };
+    let all = [
+        setup(),
+        namespace,
+        Setup::new(String::new(), true, Some("m".to_owned()), &[]),
+    ]
+    .map(beginning);
+    assert_eq!(
+        all,
+        [
+            "Fingerprint(13860422519296752919, 2512764155986985913)",
+            "Fingerprint(4676774847491391345, 7529123532385143597)",
+            "Fingerprint(14914666947954575222, 16989235887503546441)",
+        ]
+    );
+}
