@@ -14,7 +14,6 @@
  * What is kept ends with the caller's messages, but for the {@link MOST_RECENT} threads that were sent last, which are kept until no call
  * came for {@link RECENT_MS}. The native side holds at most {@link MOST_HELD}, and a thread that is longer only while it is sent.
  *
- * @import { PackedThread } from "./messages.cjs"
  * @import { NativeShelf, NativeThread } from "./native.cjs"
  * @import { Reading } from "./reading.cjs"
  *
@@ -116,32 +115,24 @@ function createKnown(native) {
   function pack(messages) {
     /** @type {Search} */
     const search = { sent: undefined, shift: 0, last: undefined, lastIndex: 0, news: 0 };
-    const parts = eachOf(messages, (message, index) => partOf(message, index, search));
+    const parts = eachOf(messages, (message, index) => {
+      const reading = readMessage(message, index);
+      const isObject = typeof message === "object" && message !== null;
+      const own = isObject ? ofMessage.get(message) : undefined;
+      const isOwn = own !== undefined && isSame(reading, own.reading);
+      const known = isOwn ? own : nearby(reading, index, search);
+      if (known !== undefined) {
+        search.last = known;
+        search.lastIndex = index;
+        search.news = 0;
+      } else search.news += 1;
+      const part = known ?? newPart(reading, index);
+      // One that was found by its place is likely to be made anew again; an entry of it would cost more than the look at that place.
+      if (isObject && part.isKept && known === undefined) ofMessage.set(message, part);
+      return part;
+    });
     remember(parts);
     return { parts };
-  }
-
-  /**
-   * @param {unknown} message
-   * @param {number} index
-   * @param {Search} search
-   * @returns {Part}
-   */
-  function partOf(message, index, search) {
-    const reading = readMessage(message, index);
-    const isObject = typeof message === "object" && message !== null;
-    const own = isObject ? ofMessage.get(message) : undefined;
-    const isOwn = own !== undefined && isSame(reading, own.reading);
-    const known = isOwn ? own : nearby(reading, index, search);
-    if (known !== undefined) {
-      search.last = known;
-      search.lastIndex = index;
-      search.news = 0;
-    } else search.news += 1;
-    const part = known ?? newPart(reading, index);
-    // One that was found by its place is likely to be made anew again; an entry of it would cost more than the look at that place.
-    if (isObject && part.isKept && known === undefined) ofMessage.set(message, part);
-    return part;
   }
 
   /**
@@ -205,6 +196,8 @@ function createKnown(native) {
   }
 
   /**
+   * Makes the thread there of what it holds, and of the rest, of which it keeps what may come again.
+   *
    * @param {Thread} thread
    * @returns {NativeThread} for one run
    */
@@ -213,47 +206,45 @@ function createKnown(native) {
     const size = sizeOf(parts);
     const isNew = (/** @type {Part} */ part) => part.isKept && !isHeld(part);
     if (held + sizeOf(parts.filter(isNew)) > MOST_HELD) forgetHeld();
-    const put = (/** @type {PackedThread} */ { json, texts, plan }) => shelf?.thread(json, texts, plan);
-    const given = put(packed(parts, size <= MOST_HELD));
-    if (given) return given;
-    // It has not what it should have.
-    forgetHeld();
-    const whole = put(packed(parts, false));
-    if (whole) return whole;
+    for (const keep of [size <= MOST_HELD, false]) {
+      const plan = new Uint32Array(3 * parts.length);
+      let json = "";
+      let texts = "";
+      parts.forEach((part, index) => {
+        const at = 3 * index;
+        if (isHeld(part)) {
+          plan[at] = /** @type {Handle} */ (part.handle).number;
+          return;
+        }
+        const encoded = part.json === undefined ? encode(part.reading, index) : part;
+        json += encoded.json;
+        texts += encoded.text;
+        plan[at + 1] = encoded.json?.length ?? 0;
+        plan[at + 2] = encoded.text.length;
+        if (keep && part.isKept) plan[at] = hold(part);
+      });
+      const given = shelf.thread(json, texts, plan);
+      if (given) return given;
+      // It has not what it should have.
+      forgetHeld();
+    }
     throw fault("INTERNAL", "a thread that was handed over whole is not known");
   }
 
   /**
-   * @param {readonly Part[]} parts
-   * @param {boolean} keep what is new
-   * @returns {PackedThread}
+   * Notes that a message is put on the shelf.
+   *
+   * @param {Part} part
+   * @returns {number} its number there
    */
-  function packed(parts, keep) {
-    const plan = new Uint32Array(3 * parts.length);
-    let json = "";
-    let texts = "";
-    for (let index = 0; index < parts.length; index += 1) {
-      const part = /** @type {Part} */ (parts[index]);
-      const at = 3 * index;
-      if (isHeld(part)) {
-        plan[at] = /** @type {Handle} */ (part.handle).number;
-        continue;
-      }
-      const encoded = part.json === undefined ? encode(part.reading, index) : part;
-      json += encoded.json;
-      texts += encoded.text;
-      plan[at + 1] = encoded.json?.length ?? 0;
-      plan[at + 2] = encoded.text.length;
-      if (!keep || !part.isKept) continue;
-      lastNumber += 1;
-      plan[at] = lastNumber;
-      part.handle = { number: lastNumber, generation, size: part.size };
-      gone.register(part, part.handle);
-      held += part.size;
-      part.json = undefined;
-      part.text = "";
-    }
-    return { json, texts, plan };
+  function hold(part) {
+    lastNumber += 1;
+    part.handle = { number: lastNumber, generation, size: part.size };
+    gone.register(part, part.handle);
+    held += part.size;
+    part.json = undefined;
+    part.text = "";
+    return lastNumber;
   }
 
   return { pack, handOver };

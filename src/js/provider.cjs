@@ -5,7 +5,7 @@
  * (or an object spread over another, as SPEC-01's plain adapter allows) works.
  *
  * @import { CliProvider, ProviderReply } from "../../index.js"
- * @import { Known, Thread } from "./known.cjs"
+ * @import { Known } from "./known.cjs"
  * @import { Life } from "./life.cjs"
  * @import { Log } from "./logger.cjs"
  * @import { NativeProvider } from "./native.cjs"
@@ -15,12 +15,10 @@
 
 const { fault, guard, unwrap } = require("./errors.cjs");
 const { isWhole } = require("./face.cjs");
-const { encodeThread } = require("./known.cjs");
 const { createLife, readCloseOptions } = require("./life.cjs");
-const { readOutputSchema } = require("./output-schema.cjs");
 const { encodeKnown } = require("./prewarm.cjs");
-const { describe, readCallOptions, workerEnv } = require("./options.cjs");
-const { runForEvents, runForReply, runWithListener } = require("./run.cjs");
+const { describe, workerEnv } = require("./options.cjs");
+const { AS_TEXT, runForEvents, runWithListener, start } = require("./run.cjs");
 const { encodeTools } = require("./tools.cjs");
 const { createUpdates } = require("./updates.cjs");
 
@@ -59,12 +57,6 @@ const adapters = new WeakMap();
 function sharedOf(value) {
   return typeof value === "object" && value !== null ? adapters.get(value) : undefined;
 }
-
-/**
- * In a call's options, for the faces: a lone user message that is a whole thread document is a text like any other. There a
- * user's text is a user's text, whatever `threadDocuments` says of the provider.
- */
-const AS_TEXT = Symbol("as text");
 
 /**
  * An adapter without tools. One of ours stays as it is; another kind forgets what it has bound.
@@ -109,28 +101,22 @@ function createProvider(parts) {
  * @returns {CliProvider<TMessage>}
  */
 function createAdapter(shared, tools, onBind) {
-  const { id, engine, known, copies, toMessage, toJsonSchema, log, life } = shared;
-
-  /**
-   * @param {unknown} messages
-   * @param {unknown} options
-   * @param {string} bound the tools as they were when the caller called
-   */
-  const request = (messages, options, bound) => {
-    const call = readCallOptions(options);
-    const outputSchema = readOutputSchema(options, toJsonSchema);
-    const thread = known.pack(messages);
-    copies.look(messages, "messages");
-    const observe = observerOf(shared, thread, options);
-    return { ...call, outputSchema, thread, known, tools: bound, log, observe, documents: !isText(options) };
-  };
+  const { id, engine, copies, toMessage, toJsonSchema, life } = shared;
 
   /** @type {CliProvider<TMessage>} */
   const adapter = {
     id,
 
     async invoke(messages, options) {
-      return /** @type {any} */ (toMessage(await runForReply(engine, request(messages, options, tools())), id));
+      const run = start(shared, { messages, options, tools: tools() }, { events: false, partial: false });
+      try {
+        const reply = await run.settled();
+        reply.content = run.text();
+        run.watch?.end({ reply });
+        return /** @type {any} */ (toMessage(reply, id));
+      } finally {
+        run.unlisten();
+      }
     },
 
     async invokeWithUpdates(messages, onUpdate, options) {
@@ -138,7 +124,7 @@ function createAdapter(shared, tools, onBind) {
         throw fault("INVALID_OPTION", `onUpdate must be a function, got ${describe(onUpdate)}`);
       }
       const updates = createUpdates();
-      const bound = tools();
+      const asked = { messages, options, tools: tools() };
       /** @type {ProviderReply | undefined} */
       let reply;
       /** @param {import("../../index.js").ProviderEvent} event */
@@ -146,14 +132,13 @@ function createAdapter(shared, tools, onBind) {
         for (const update of updates.push(event)) yield onUpdate(update);
         if (event.type === "done") reply = event.reply;
       }
-      await life.track(runWithListener(engine, request(messages, options, bound), answers, life.signal));
+      await life.track(runWithListener(shared, asked, answers));
       if (reply === undefined) throw fault("INTERNAL", "the run succeeded without a reply");
       return /** @type {any} */ (toMessage(reply, id));
     },
 
     stream(messages, options) {
-      const bound = tools();
-      return runForEvents(engine, () => request(messages, options, bound), { partial: !isWhole(options) });
+      return runForEvents(shared, { messages, options, tools: tools() }, { partial: !isWhole(options) });
     },
 
     bindTools(list) {
@@ -193,28 +178,6 @@ function createAdapter(shared, tools, onBind) {
 
   adapters.set(adapter, shared);
   return adapter;
-}
-
-/**
- * What begins to observe a call; `undefined` where there is no telemetry.
- *
- * @param {Pick<Shared<any>, "id" | "telemetry" | "asked">} shared
- * @param {Thread} thread
- * @param {unknown} options of the call
- */
-function observerOf({ id, telemetry, asked = { provider: id, model: undefined } }, thread, options) {
-  if (telemetry === undefined) return undefined;
-  const { beginChat } = require("./telemetry/chat.cjs");
-  const { quietly } = require("./telemetry/guard.cjs");
-  const choices = /** @type {Record<string, unknown>} */ (options ?? {});
-  const json = choices.outputSchema !== undefined;
-  return (/** @type {boolean} */ streams) =>
-    quietly(() => beginChat(telemetry, asked, { streams, choices, json, messages: () => encodeThread(thread) }));
-}
-
-/** @param {unknown} options */
-function isText(options) {
-  return typeof options === "object" && options !== null && AS_TEXT in options;
 }
 
 module.exports = { AS_TEXT, createProvider, sharedOf, unbound };

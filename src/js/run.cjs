@@ -1,43 +1,52 @@
 "use strict";
 
 /**
- * In: a request and the caller's `AbortSignal`. Out: the reply, or the events and then the reply.
+ * In: what a caller asks a provider. Out: the run, with its reply, or the events and then the reply.
  *
  * Cancelling is explicit and awaited: whichever way a caller leaves (abort, `break`, an exception), nobody learns of it before
  * the native run has ended.
  *
  * @import { ProviderEvent, ProviderReply } from "../../index.js"
  * @import { Log } from "./logger.cjs"
- * @import { Known, Thread } from "./known.cjs"
- * @import { NativeProvider } from "./native.cjs"
+ * @import { Thread } from "./known.cjs"
+ * @import { Shared } from "./provider.cjs"
  *
- * @typedef {{ thread: Thread, known: Known, tools: string, timeout?: number | undefined,
- *   record?: { path: string, prompts: boolean } | undefined, outputSchema?: unknown,
- *   quota?: import("./quota.cjs").QuotaChoice | undefined,
- *   signal?: AbortSignal | undefined, log?: Log | undefined,
- *   observe?: ((streams: boolean) => import("./telemetry/chat.cjs").Chat | undefined) | undefined,
- *   choices?: Record<string, unknown> | undefined, documents?: boolean | undefined }} Request `documents`: a lone user message may be a whole thread document
+ * @typedef {object} Asked
+ * @property {unknown} messages
+ * @property {unknown} options of the call
+ * @property {string} tools as they were when the caller called, encoded
  */
 
 const { guard, parseAnswer, providerError, unwrap } = require("./errors.cjs");
+const { encodeThread } = require("./known.cjs");
 const { unlessOver } = require("./life.cjs");
-const { workerEnv } = require("./options.cjs");
+const { readCallOptions, workerEnv } = require("./options.cjs");
+const { readOutputSchema } = require("./output-schema.cjs");
 const { onAbort } = require("./signals.cjs");
 
 /**
- * @param {NativeProvider} engine
- * @param {Request} request
+ * In a call's options, for the faces: a lone user message that is a whole thread document is a text like any other. There a
+ * user's text is a user's text, whatever `threadDocuments` says of the provider.
+ */
+const AS_TEXT = Symbol("as text");
+
+/**
+ * Reads what the caller has asked, all of it, and begins the run.
+ *
+ * @param {Shared<any>} shared
+ * @param {Asked} asked
  * @param {{ events: boolean, partial: boolean }} wants
  */
-function start(
-  engine,
-  { thread, known, tools, timeout, record, outputSchema, quota, signal, log: logger, observe, choices, documents },
-  wants,
-) {
+function start(shared, { messages, options, tools }, wants) {
+  const { engine, known, copies, toJsonSchema } = shared;
+  const { signal, ...ofCall } = readCallOptions(options);
+  const outputSchema = readOutputSchema(options, toJsonSchema);
+  const thread = known.pack(messages);
+  copies.look(messages, "messages");
   // Not throwIfAborted(): signals are recognised by shape, and older polyfills have no such method.
   if (signal?.aborted) throw signal.reason;
-  const watch = observe?.(wants.partial);
-  const log = watch === undefined ? logger : both(watch.record, logger);
+  const watch = observed(shared, thread, options, wants.partial);
+  const log = watch === undefined ? shared.log : both(watch.record, shared.log);
   /** @type {import("./native.cjs").NativeRun | undefined} */
   let started;
   const cancel = () => started?.cancel();
@@ -45,8 +54,8 @@ function start(
   const unlisten = begun(() => onAbort(signal, cancel), watch);
   const run = begun(
     () => {
-      const logs = log ? true : undefined;
-      const call = JSON.stringify({ ...wants, timeout, record, outputSchema, quota, documents, choices, log: logs });
+      const documents = !isText(options);
+      const call = JSON.stringify({ ...wants, ...ofCall, outputSchema, documents, log: log ? true : undefined });
       return engine.start(known.handOver(thread), tools, call, workerEnv());
     },
     watch,
@@ -74,6 +83,9 @@ function start(
   const settle = deliver === undefined ? guard : afterRecords;
   return {
     next: () => settle(run.next()),
+    signal,
+    /** Whether a run log is written, which may fail behind the last event. */
+    isRecorded: ofCall.record !== undefined,
     cancel,
     /** @returns {Promise<void>} when nobody needs to wait for the caller's own function any more */
     lost() {
@@ -109,6 +121,28 @@ function start(
       unlisten();
     },
   };
+}
+
+/**
+ * What observes a run; `undefined` where there is no telemetry.
+ *
+ * @param {Pick<Shared<any>, "id" | "telemetry" | "asked">} shared
+ * @param {Thread} thread
+ * @param {unknown} options of the call
+ * @param {boolean} streams
+ */
+function observed({ id, telemetry, asked = { provider: id, model: undefined } }, thread, options, streams) {
+  if (telemetry === undefined) return undefined;
+  const { beginChat } = require("./telemetry/chat.cjs");
+  const { quietly } = require("./telemetry/guard.cjs");
+  const choices = /** @type {Record<string, unknown>} */ (options ?? {});
+  const json = choices.outputSchema !== undefined;
+  return quietly(() => beginChat(telemetry, asked, { streams, choices, json, messages: () => encodeThread(thread) }));
+}
+
+/** @param {unknown} options */
+function isText(options) {
+  return typeof options === "object" && options !== null && AS_TEXT in options;
 }
 
 /**
@@ -186,39 +220,21 @@ async function follow(run, deliver) {
 }
 
 /**
- * @param {NativeProvider} engine
- * @param {Request} request
- * @returns {Promise<Omit<ProviderReply, "messages">>}
- */
-async function runForReply(engine, request) {
-  const run = start(engine, request, { events: false, partial: false });
-  try {
-    const reply = await run.settled();
-    reply.content = run.text();
-    run.watch?.end({ reply });
-    return reply;
-  } finally {
-    run.unlisten();
-  }
-}
-
-/**
  * The events of one run, which starts at the first `next()`. Pulled: nothing is read ahead but the batch at hand.
  *
- * @param {NativeProvider} engine
- * @param {() => Request} prepare
+ * @param {Shared<any>} shared
+ * @param {Asked} asked
  * @param {{ partial: boolean }} wants
  * @returns {AsyncGenerator<ProviderEvent, void, undefined>}
  */
-function runForEvents(engine, prepare, { partial }) {
+function runForEvents(shared, asked, { partial }) {
   let left = false;
   let cancel = () => {};
   const generator = generate();
 
   /** @returns {AsyncGenerator<ProviderEvent, void, undefined>} */
   async function* generate() {
-    const request = prepare();
-    const run = start(engine, request, { events: true, partial });
+    const run = start(shared, asked, { events: true, partial });
     cancel = run.cancel;
     let open = true;
     if (run.watch) {
@@ -230,8 +246,8 @@ function runForEvents(engine, prepare, { partial }) {
       let last = false;
       for (let batch = await run.next(); batch !== null && !left; batch = last ? null : await run.next()) {
         for (const event of parseAnswer(batch)) {
-          if (request.signal?.aborted) break;
-          last = event.type === "done" && request.record === undefined;
+          if (run.signal?.aborted) break;
+          last = event.type === "done" && !run.isRecorded;
           run.watch?.event(event);
           yield event;
         }
@@ -263,22 +279,21 @@ const leaver = (watch) => () => void watch.end({ cancelled: true });
  * The events of one run, each handed to a function that is waited for: not beyond an abort, the run's timeout or the provider's
  * end. What it answers afterwards is ignored.
  *
- * @param {NativeProvider} engine
- * @param {Request} request
+ * @param {Shared<any>} shared
+ * @param {Asked} asked
  * @param {(event: ProviderEvent) => Iterable<unknown>} answers what the caller's function answers to an event, one by one
- * @param {AbortSignal} closing aborts when the provider is closed
  */
-async function runWithListener(engine, request, answers, closing) {
-  const run = start(engine, request, { events: true, partial: false });
+async function runWithListener(shared, asked, answers) {
+  const run = start(shared, asked, { events: true, partial: false });
   let open = true;
   try {
     let stuck = false;
     for (let batch = await run.next(); batch !== null && !stuck; batch = await run.next()) {
       for (const event of parseAnswer(batch)) {
-        if (request.signal?.aborted || stuck) break;
+        if (run.signal?.aborted || stuck) break;
         run.watch?.event(event);
         for (const answer of answers(event)) {
-          stuck = !(await unlessOver(answer, [request.signal, closing], run.lost));
+          stuck = !(await unlessOver(answer, [run.signal, shared.life.signal], run.lost));
           if (stuck) break;
         }
       }
@@ -327,4 +342,4 @@ function leavable(generator, leave) {
   };
 }
 
-module.exports = { inOrder, leavable, runForReply, runForEvents, runWithListener };
+module.exports = { AS_TEXT, inOrder, leavable, runForEvents, runWithListener, start };
