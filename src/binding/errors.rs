@@ -10,7 +10,7 @@ use dfp_model::breaker::{Admission, Breaker, CallOutcome, Ticket};
 use dfp_model::error::{Category, Code};
 use dfp_model::message::well_formed;
 use dfp_process::local_offset_min;
-use dfp_provider::{classify, fallback};
+use dfp_provider::{classify, options};
 
 /// Every category with its guidance, and every code with its category and whether it falls back, as JSON. A test holds index.d.ts
 /// against it.
@@ -49,7 +49,7 @@ pub fn classify_error(text: String, context_json: String, now_ms: f64) -> String
 /// Checks the options of `createFallbackProvider`: `{"ok": boolean}`, `true` if there are circuit breakers, or `{"err": …}`.
 #[napi(catch_unwind)]
 pub fn check_fallback_options(options_json: String) -> String {
-    let settings = fallback::breaker_settings(&options_json);
+    let settings = options::breaker_settings(&options_json);
     outcome(settings.map(|settings| settings.is_some()))
 }
 
@@ -64,7 +64,7 @@ impl NativeBreaker {
     /// Makes a breaker of options that have passed [`check_fallback_options`].
     #[napi(constructor, catch_unwind)]
     pub fn new(options_json: String) -> napi::Result<Self> {
-        let settings = fallback::breaker_settings(&options_json)
+        let settings = options::breaker_settings(&options_json)
             .map_err(|error| napi::Error::from_reason(error.message.clone()))?
             .unwrap_or_default();
         Ok(NativeBreaker {

@@ -28,8 +28,8 @@ use dfp_process::ProcessLimits;
 use dfp_provider::Guard;
 use dfp_provider::choices::{Choices, ToolChoice};
 use dfp_provider::command::{CommandLine, PrivateSession};
+use dfp_provider::errors::RequestField;
 use dfp_provider::options::{Options, SystemPrompt};
-use dfp_provider::request_field::RequestField;
 use dfp_text::prompt::Encoding;
 
 /// A call, before it is known which form takes it.

@@ -23,7 +23,7 @@ use dfp_model::error::{Category, Code, ProviderError};
 use dfp_model::message::{Message, Role, ToolSpec};
 use dfp_process::{Output, Vars};
 use dfp_provider::classify;
-use dfp_provider::tool_form;
+use dfp_provider::options::{TOOL_FUNCTIONS, TOOL_NAMESPACE};
 use dfp_provider::{LoginCheck, LoginKind};
 use dfp_run::commands;
 use dfp_run::request::{CallOptions, Request};
@@ -456,9 +456,7 @@ impl Look {
         };
         let asked = self.offer(&self.cli).await;
         let refused = match &asked {
-            Ended::Failed(error) if form == tool_form::FUNCTIONS && may_be_the_form(error.category) => {
-                error.message.clone()
-            }
+            Ended::Failed(error) if form == TOOL_FUNCTIONS && may_be_the_form(error.category) => error.message.clone(),
             _ => {
                 report.tool_form = calls(&asked).then_some(form);
                 return settled(self.cli.id(), asked, report);
@@ -469,7 +467,7 @@ impl Look {
         let again = self.offer(&cli).await;
         cli.close().await;
         if matches!(again, Ended::Replied(_)) {
-            report.tool_form = calls(&again).then_some(tool_form::NAMESPACE);
+            report.tool_form = calls(&again).then_some(TOOL_NAMESPACE);
             let message =
                 format!("the API refuses tools that are plain functions ({refused}), and takes them in a namespace");
             let hint = "set `toolForm: \"namespace\"`";

@@ -1,6 +1,10 @@
 //! The types of a provider's data about its failures: how they look, and what helps.
 //!
-//! In: nothing. Out: the types of the tables in `<id>/errors.rs`, which `classify` interprets.
+//! In: nothing. Out: the types of the tables in `<id>/errors.rs`, which `classify` interprets; [`UserRule`], a rule that a user adds for
+//! a CLI of their own, which comes before all tables; and [`RequestField`], a field of a request whose refusal makes the call go
+//! another way.
+
+use regex::{Regex, RegexBuilder};
 
 use dfp_model::error::Code;
 
@@ -202,5 +206,138 @@ impl Rule {
     pub const fn weak(mut self) -> Self {
         self.weak = true;
         self
+    }
+}
+
+/// A pattern whose match means a code.
+#[derive(Debug, Clone)]
+pub struct UserRule {
+    pattern: Regex,
+    code: Code,
+    hint: Option<String>,
+}
+
+/// The error of a user's rule that is invalid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UserRuleError {
+    /// The pattern is not a regular expression.
+    #[error("error rule {pattern:?} is not a regular expression: {why}")]
+    Pattern {
+        pattern: String,
+        /// The message of the parser.
+        why: String,
+    },
+    /// The code does not exist.
+    #[error("error rule {pattern:?} names a code that does not exist: {code:?}")]
+    Code { pattern: String, code: String },
+}
+
+impl UserRule {
+    /// Makes the rule that text matching `pattern` (a regular expression, case ignored) means `code`, for example `RATE_LIMITED`.
+    ///
+    /// # Errors
+    /// The pattern does not compile, or the code does not exist.
+    pub fn new(pattern: &str, code: &str, hint: Option<String>) -> Result<Self, UserRuleError> {
+        let known = Code::ALL.iter().find(|c| c.as_str() == code);
+        Ok(UserRule {
+            pattern: RegexBuilder::new(pattern)
+                .case_insensitive(true)
+                .size_limit(1 << 20)
+                .build()
+                .map_err(|e| UserRuleError::Pattern {
+                    pattern: pattern.to_owned(),
+                    why: e.to_string(),
+                })?,
+            code: *known.ok_or_else(|| UserRuleError::Code {
+                pattern: pattern.to_owned(),
+                code: code.to_owned(),
+            })?,
+            hint,
+        })
+    }
+}
+
+/// The code and hint of the first rule whose pattern matches.
+pub fn first_user_rule(rules: &[UserRule], text: &str) -> Option<(Code, Option<String>)> {
+    rules
+        .iter()
+        .find(|rule| rule.pattern.is_match(text))
+        .map(|rule| (rule.code, rule.hint.clone()))
+}
+
+/// A field of an API's request.
+#[derive(Debug)]
+pub struct RequestField {
+    /// The name at the top of the request.
+    pub name: &'static str,
+    /// Words, in lower case, by which a refusal names it.
+    pub named_by: &'static [&'static str],
+    /// Words, in lower case, of refusals that are about another member of the field than ours.
+    pub not_by: &'static [&'static str],
+    /// Words, in lower case, of refusals of one value alone.
+    pub of_value_by: &'static [&'static str],
+    /// True if it says what is otherwise said in words behind the thread.
+    pub is_in_words_otherwise: bool,
+    /// The other way, and the option that it serves, for a warning: "X is asked …".
+    pub otherwise: &'static str,
+    /// The code of that warning.
+    pub warning: &'static str,
+}
+
+/// The extent of a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// The API does not take the field.
+    Field,
+    /// The API does not take this value of the field.
+    Value,
+}
+
+impl RequestField {
+    /// Returns what of the field an API refuses with `message`; `None` if the message does not name it.
+    pub fn refused(&self, message: &str) -> Option<Refused> {
+        let message = message.to_lowercase();
+        let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+        if !says(self.named_by) || says(self.not_by) {
+            return None;
+        }
+        Some(match says(self.of_value_by) {
+            true => Refused::Value,
+            false => Refused::Field,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rule_that_matches_decides() -> Result<(), UserRuleError> {
+        let rules = [
+            UserRule::new("flux capacitor", "OVERLOADED", Some("wait for lightning".to_owned()))?,
+            UserRule::new("flux", "SERVER_ERROR", None)?,
+        ];
+        assert_eq!(
+            first_user_rule(&rules, "The Flux Capacitor failed"),
+            Some((Code::Overloaded, Some("wait for lightning".to_owned())))
+        );
+        assert_eq!(first_user_rule(&rules, "no flux"), Some((Code::ServerError, None)));
+        assert_eq!(first_user_rule(&rules, "fine"), None);
+        Ok(())
+    }
+
+    #[test]
+    fn a_rule_that_is_none_says_why() {
+        assert_eq!(
+            UserRule::new("x", "NOPE", None)
+                .map(|r| r.code)
+                .map_err(|e| e.to_string()),
+            Err("error rule \"x\" names a code that does not exist: \"NOPE\"".to_owned())
+        );
+        assert!(matches!(
+            UserRule::new("(", "UNKNOWN", None),
+            Err(UserRuleError::Pattern { .. })
+        ));
     }
 }

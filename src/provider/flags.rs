@@ -162,7 +162,7 @@ pub enum Word {
     /// `key="path"`: a setting in TOML whose value is the path of a private file.
     FileSetting(&'static str, &'static str),
     /// This text and the path of a private file, as one argument for each of the prompt's blocks
-    /// ([`super::media::MediaForm::Files`]).
+    /// ([`super::MediaForm::Files`]).
     MediaFiles(&'static str),
     PermissionMode,
     /// The sandbox, read-only unless the built-in tools are on and the user wants another.

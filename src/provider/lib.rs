@@ -22,13 +22,11 @@ pub mod copilot;
 pub mod custom;
 pub mod declare;
 pub mod errors;
-pub mod fallback;
 pub mod flags;
 pub mod gemini;
 pub mod glm;
 pub mod grok;
 pub mod judge;
-pub mod media;
 pub mod models;
 pub mod openai;
 pub mod opencode;
@@ -36,10 +34,6 @@ pub mod options;
 pub mod output;
 pub mod places;
 pub mod qwen;
-pub mod request_field;
-pub mod support;
-pub mod tool_form;
-pub mod user_rule;
 mod vocabulary;
 
 #[cfg(test)]
@@ -53,9 +47,10 @@ pub use flags::{Flag, When, Word, same_flag};
 pub(crate) use flags::{flag, optional};
 pub use vocabulary::{
     APPENDED_PROMPT_FILE, About, AcpErrors, AcpUsage, Compose, Defaults, EnvValue, FileSpec, Guard, LiveForm, LoginDir,
-    OUTPUT_SCHEMA_FILE, OwnSettings, PrivateHome, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE,
-    SchemaForm, SessionParts, SessionSpec, SettingsFile, SettingsForm, SettingsPlace, ToolNaming, Unbeaten,
-    UserSettings, Var, WarmForm, WarmThread, appended_prompt, output_schema, system_prompt,
+    MediaForm, MediaSupport, OUTPUT_SCHEMA_FILE, OwnSettings, PrivateHome, PromptLimit, Provider,
+    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, SessionParts, SessionSpec, SettingsFile, SettingsForm,
+    SettingsPlace, ToolNaming, Unbeaten, UserSettings, Var, WarmForm, WarmThread, appended_prompt, output_schema,
+    system_prompt,
 };
 pub(crate) use vocabulary::{choice_var, nobody, pure, unbeaten, var, var_when};
 
@@ -109,7 +104,7 @@ impl Provider {
 /// Other programs under a provider's id: the dialect `ax` of a provider `x` is `ax-x`.
 static DIALECTS: &[&Provider] = &[
     // The dialect of CLI-ADAPTER-PROTOCOL.
-    &grok::AX_GROK,
+    &glm::AX_GROK,
 ];
 
 /// Returns `provider` in the dialect that the options of `options_json` choose, if that is another program: by `dialect`, or else

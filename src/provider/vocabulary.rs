@@ -12,11 +12,11 @@ use super::checks::{Checks, EngineCheck};
 use super::custom::CustomCli;
 use super::errors::Errors;
 use super::flags::{Flag, When};
-use super::media::MediaSupport;
 use super::models::Models;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, PromptStyle};
 use super::places::Place;
 use dfp_model::event::EngineUsed;
+use dfp_model::message::content::Accepts;
 use dfp_text::decode::Wire;
 use dfp_text::prompt::Placed;
 use dfp_text::schema::{Schema, enforced};
@@ -596,7 +596,7 @@ pub struct SessionParts<'a> {
     /// The session's id.
     pub id: &'a str,
     pub prompt: &'a str,
-    /// The blocks of the prompt that are not text, at their positions in it ([`super::media::MediaForm::Session`]).
+    /// The blocks of the prompt that are not text, at their positions in it ([`MediaForm::Session`]).
     pub media: &'a [Placed],
 }
 
@@ -684,3 +684,42 @@ pub const STANDARD_SYSTEM_PROMPT: &str = "You are the model behind an agent. Eac
 XML with one <event> per message, tool call and tool result in order, or as labelled text. Reply with the assistant's next \
 message only: plain text, not XML and no label. If the request lists available tools, follow its instructions to call them; \
 you have no other tools.";
+
+/// The content beside text that a CLI takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MediaSupport {
+    /// The content that one process per call takes.
+    pub print: Accepts,
+    /// The way in which such a process gets it; `None` if it takes none.
+    pub form: Option<MediaForm>,
+    pub live: Accepts,
+}
+
+impl MediaSupport {
+    /// The support of text alone.
+    pub const NONE: MediaSupport = MediaSupport {
+        print: Accepts::TEXT,
+        form: None,
+        live: Accepts::TEXT,
+    };
+}
+
+/// The way in which one process per call gets a prompt with content beside text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MediaForm {
+    /// The prompt is claude's user line on standard input: the text and the blocks in one message, each block at its place.
+    UserLine,
+    /// The blocks are private files that arguments name ([`super::Word::MediaFiles`]), in their order; the prompt is text.
+    Files,
+    /// The blocks stand at their places in the message of the session that holds the thread ([`SessionParts`]). The CLI puts
+    /// words in the place of an image with fewer pixels.
+    Session {
+        /// The least number of pixels of each side.
+        side: usize,
+        /// The least number of pixels in all.
+        pixels: usize,
+    },
+    /// The blocks are private files in the folder that the CLI runs in, which is private as well; the prompt begins with `@` and
+    /// the name of each. The CLI sends them in the order of their names.
+    NamedFiles,
+}

@@ -18,7 +18,7 @@ use dfp_process::{NotTaken, ProcessLimits, StartError, Tees, Vars};
 use dfp_provider::classify;
 use dfp_provider::command;
 use dfp_provider::options::Options;
-use dfp_provider::tool_form;
+use dfp_provider::options::{TOOL_FUNCTIONS, TOOL_NAMESPACE};
 use dfp_provider::{Provider, acp, custom};
 use dfp_text::redact::{Redactor, Secret};
 
@@ -117,9 +117,9 @@ impl CliBase {
     pub fn tool_form(&self) -> Option<&'static str> {
         self.provider.option("toolForm").filter(|_| self.keeps_sessions())?;
         Some(if self.options.tool_namespace {
-            tool_form::NAMESPACE
+            TOOL_NAMESPACE
         } else {
-            tool_form::FUNCTIONS
+            TOOL_FUNCTIONS
         })
     }
 

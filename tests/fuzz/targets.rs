@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use deep_factor_providers::classify::{self, TextFacts, UserRule};
 use deep_factor_providers::command::{self, Installed, Mode};
-use deep_factor_providers::declare::mcp_server;
+use deep_factor_providers::declare::mcp;
 use deep_factor_providers::decode::ansi::{Stripper, strip_ansi};
 use deep_factor_providers::decode::{Decoder, Wire};
 use deep_factor_providers::event::Event;
@@ -355,7 +355,7 @@ fn control_line(data: &[u8]) {
     for line in text(data).lines() {
         if let Some(control::Inbound::Mcp { message, .. }) = control::read(line) {
             let message = serde_json::from_str(message.get()).unwrap_or_default();
-            let _answer = mcp_server::answer(&[], false, &message);
+            let _answer = mcp::answer(&[], false, &message);
         }
     }
 }

@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use subtle::ConstantTimeEq;
 
 use super::calls::RequestId;
-use dfp_provider::declare::mcp_server::Message;
+use dfp_provider::declare::mcp::Message;
 
 /// The only path of the server.
 pub const PATH: &str = "/mcp";

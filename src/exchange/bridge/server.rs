@@ -26,10 +26,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::calls::ContentReader;
-use super::handler::{Reply, Server, SessionContext, event};
 use super::request_guard::{self, Rejection, RequestGuard};
+use super::{Reply, Server, SessionContext, event};
 use crate::random;
-use dfp_provider::declare::mcp_server::{LATEST, VERSIONS};
+use dfp_provider::declare::mcp::{LATEST, VERSIONS};
 
 /// The behaviour of a bridge. The default is the one with which the CLIs were measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

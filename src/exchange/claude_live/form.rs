@@ -34,7 +34,7 @@ use dfp_provider::choices::{Choices, ToolChoice};
 use dfp_provider::claude::fields::{ANSWER_FORMAT, TOOL_CHOICE, answer_format, stop_sequences, tool_choice};
 use dfp_provider::claude::transcripts::{OLDEST, TELLS_SURROUNDINGS, facts_of, needs_thinking};
 use dfp_provider::command::{Arg, CommandLine, Cwd};
-use dfp_provider::request_field::RequestField;
+use dfp_provider::errors::RequestField;
 
 /// The flags without which a process that resumes a thread would keep it, or run tools in it.
 const PURE: [&str; 2] = ["--no-session-persistence", "--tools"];

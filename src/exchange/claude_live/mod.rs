@@ -1,7 +1,7 @@
 //! The live engine: one claude process for a whole conversation, over the CLI's control protocol.
 //!
 //! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`Setup`](super::live::setup::Setup). Out: the decoder's
-//! events of one turn after the other. An MCP server (`declare::mcp_server`), spoken over the CLI's standard streams ([`wire`],
+//! events of one turn after the other. An MCP server (`declare::mcp`), spoken over the CLI's standard streams ([`wire`],
 //! [`super::control`]), declares the caller's tools, so the model makes native calls. A hook answers each call with `defer`,
 //! which ends the turn with the calls pending and nothing run (CLI-FACTS 1b §7). Their results go back as native `tool_result`
 //! blocks ([`super::user_line`]). A [`session::ClaudeSession`] is one process, which takes one

@@ -23,7 +23,7 @@ use super::transcript::DeferredCall;
 use crate::live::session::Handshake;
 use dfp_provider::claude::CLAUDE;
 use dfp_provider::command::{Arg, CommandLine};
-use dfp_provider::declare::mcp_server::{self, Message};
+use dfp_provider::declare::mcp::{self, Message};
 
 /// The ways in which the processes of a provider have been found to take a transcript.
 #[derive(Debug, Default)]
@@ -126,7 +126,7 @@ impl Resumed {
     /// The result of the deferred call, if `message` asks for it.
     pub fn outcome(&self, message: &Message) -> Option<&RawValue> {
         let deferred = self.deferred.as_ref()?;
-        let asked = mcp_server::call_id(message, CLAUDE.mcp.call_id?)?;
+        let asked = mcp::call_id(message, CLAUDE.mcp.call_id?)?;
         (asked == deferred.id).then_some(&*deferred.result)
     }
 

@@ -40,7 +40,7 @@ use dfp_process::activity::now_ms;
 use dfp_process::{Running, StartError, Stdin};
 use dfp_provider::claude::fields::TOOL_CHOICE;
 use dfp_provider::command::CommandLine;
-use dfp_provider::declare::mcp_server::{self, Answered};
+use dfp_provider::declare::mcp::{self, Answered};
 use dfp_text::decode::{Decoder, MAX_OUTPUT_TOKENS, Wire};
 
 /// Our request ids; the CLI only repeats them.
@@ -376,9 +376,9 @@ impl ClaudeSession {
             },
             Inbound::Mcp { request_id, message } => {
                 self.readiness.server_asked = true;
-                let message: mcp_server::Message = serde_json::from_str(message.get()).unwrap_or_default();
-                match mcp_server::answer(self.setup.tools(), false, &message) {
-                    Answered::Nothing => wire::mcp_answer(&request_id, &mcp_server::acknowledged(&message)),
+                let message: mcp::Message = serde_json::from_str(message.get()).unwrap_or_default();
+                match mcp::answer(self.setup.tools(), false, &message) {
+                    Answered::Nothing => wire::mcp_answer(&request_id, &mcp::acknowledged(&message)),
                     Answered::With(answer) => wire::mcp_answer(&request_id, &answer),
                     Answered::Tools(answer) => {
                         self.readiness.tools_listed = true;
@@ -387,7 +387,7 @@ impl ClaudeSession {
                     Answered::Call
                         if let Some(outcome) = self.resumed.as_ref().and_then(|resumed| resumed.outcome(&message)) =>
                     {
-                        wire::mcp_answer(&request_id, &mcp_server::called(&message, outcome))
+                        wire::mcp_answer(&request_id, &mcp::called(&message, outcome))
                     }
                     Answered::Call => {
                         return Pulse::Unsupported(

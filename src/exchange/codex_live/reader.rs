@@ -16,7 +16,7 @@ use dfp_model::message::reasoning::ReasoningDetail;
 use dfp_model::message::{ToolCall, Usage};
 use dfp_provider::codex::WEB_SEARCH;
 use dfp_provider::declare::Tools;
-use dfp_provider::tool_form::{FUNCTIONS, OUR_NAMESPACE};
+use dfp_provider::options::{OUR_NAMESPACE, TOOL_FUNCTIONS};
 
 /// The failure of a turn that ended well and without a word, though the model had begun a message.
 const REFUSED: &str = "refused_answer";
@@ -226,7 +226,7 @@ impl<'a> CodexTurnReader<'a> {
             "function_call" => self.calls.push(CodexCall {
                 id: text("call_id"),
                 name: text("name"),
-                is_ours: matches!(text("namespace").as_str(), "" | FUNCTIONS | OUR_NAMESPACE),
+                is_ours: matches!(text("namespace").as_str(), "" | TOOL_FUNCTIONS | OUR_NAMESPACE),
                 arguments: text("arguments"),
             }),
             "web_search_call" => events.extend(web_search(&item, self.items.len())),

@@ -16,7 +16,7 @@ use super::tools::{self, CodexForm};
 use super::wire::DynamicTool;
 use dfp_model::message::ToolSpec;
 use dfp_provider::declare::Tools;
-use dfp_provider::tool_form::OUR_NAMESPACE;
+use dfp_provider::options::OUR_NAMESPACE;
 
 /// Our entry for the vendor's API, for users without a provider of their own: retries of the built-in one can't be set
 /// (CODEX-LIVE pitfall 12). codex itself chooses the address, by the login.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::wire::DynamicTool;
 use dfp_model::message::ToolSpec;
 use dfp_provider::declare::{Declared, MAX_NAME, Tools};
-use dfp_provider::tool_form::OUR_NAMESPACE;
+use dfp_provider::options::OUR_NAMESPACE;
 
 /// The keywords of a schema that codex drops and a model should know. (It drops `title`, `$schema`, `$id` and comments as well.)
 const DROPPED: [&str; 18] = [

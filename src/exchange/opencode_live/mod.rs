@@ -13,7 +13,6 @@ pub mod conversation;
 pub mod form;
 pub mod history;
 pub mod inbound;
-mod models;
 pub mod reader;
 pub mod server;
 pub mod service;

@@ -16,9 +16,8 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::form::{Model, ToolSet};
+use super::form::{Model, ModelFacts, ToolSet, model_facts};
 use super::history::{self, Ids, ReplayTarget};
-use super::models::{self, ModelFacts};
 use super::server::{Lack, OpencodeServer};
 use super::wire::{self, AGENT, Http, HttpFailure, Id, InputPart, Prompt, SessionOpened};
 use crate::bridge::{Bridge, BridgeOptions};
@@ -217,7 +216,7 @@ impl OpencodeService {
         }
         let path = wire::of_directory("/provider", directory);
         let answer = self.server.ask(Method::GET, &path).await?;
-        let facts = models::facts(&answer, model);
+        let facts = model_facts(&answer, model);
         if let Some(facts) = &facts {
             locked().insert(model.clone(), facts.clone());
         }

@@ -10,10 +10,10 @@ use http::uri::{Authority, Scheme, Uri};
 use serde_json::{Map, Value};
 
 use super::PROVIDER;
+use crate::capability;
 use crate::capability::Feature;
 use crate::choices::{self, CallChoices, Choices, EXTRA_BODY, OnUnsupported};
 use crate::options::{self, Kind, OptionSpec};
-use crate::support;
 use dfp_model::budget::Budget;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::retry::{Policy, QuotaWait};
@@ -264,8 +264,8 @@ pub fn unserved(choices: &Choices) -> impl Iterator<Item = Feature> {
 
 /// The error of a call of the API `id` that wants `feature`.
 pub fn refusal(feature: Feature, id: &str) -> ProviderError {
-    let reason = support::refusal(feature, id, None);
-    ProviderError::new(id, Code::UnsupportedOption, reason).with_hint(support::HINT)
+    let reason = capability::refusal(feature, id, None);
+    ProviderError::new(id, Code::UnsupportedOption, reason).with_hint(capability::HINT)
 }
 
 /// Scheme, host and port of `uri`.

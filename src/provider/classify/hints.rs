@@ -4,7 +4,7 @@
 //! advice (`Rule::hint`).
 
 use super::rules;
-use crate::support;
+use crate::capability;
 use dfp_model::error::Code;
 
 /// The advice for `code` at `provider`. Every code has one.
@@ -38,7 +38,7 @@ pub fn general(code: Code) -> &'static str {
         Code::UnsupportedContent => {
             "send it, with its data and within the limits, to claude, gemini, codex (images) or an API that takes it; or send text"
         }
-        Code::UnsupportedOption => support::HINT,
+        Code::UnsupportedOption => capability::HINT,
         Code::ToolChoiceUnmet => "say in the prompt when to call it, or use a provider whose tool choice is native",
         Code::InvalidTool => "give each tool a unique name and a zod or JSON schema",
         Code::Refusal => "rephrase the request, or use another model",

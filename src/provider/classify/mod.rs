@@ -26,10 +26,10 @@ pub use rules::OLD_NODE;
 use rules::ProviderRules;
 use table::{Facts, Pass, snake, spaced};
 
+use crate::errors;
 use crate::errors::Rule;
+pub use crate::errors::UserRule;
 use crate::options::{self, Kind, OptionSpec};
-use crate::user_rule;
-pub use crate::user_rule::UserRule;
 use dfp_model::error::{Category, Code, ProviderError};
 use dfp_model::event::{Failure, Outcome};
 
@@ -238,7 +238,7 @@ impl<'a> Case<'a> {
             .answer_text
             .filter(|_| !self.evidence.user_rules.is_empty());
         let told = format!("{}\n{}", everything.text, spaced(printed.unwrap_or_default()));
-        if let Some((code, hint)) = user_rule::first(self.evidence.user_rules, &told) {
+        if let Some((code, hint)) = errors::first_user_rule(self.evidence.user_rules, &told) {
             return Verdict {
                 rule: None,
                 code,

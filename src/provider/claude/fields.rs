@@ -9,8 +9,8 @@ use crate::Provider;
 use crate::choices::{Choices, ToolChoice};
 use crate::command::MAX_ARG_BYTES;
 use crate::declare::mcp::{Declarations, SERVER};
+use crate::errors::RequestField;
 use crate::options::Options;
-use crate::request_field::RequestField;
 use dfp_text::schema::{Schema, enforced};
 
 /// The variable with JSON of fields that go into every request.
@@ -105,7 +105,7 @@ pub fn with_fields(before: Option<&str>, fields: &Map<String, Value>) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_field::Refused;
+    use crate::errors::Refused;
 
     #[test]
     fn a_refusal_is_about_the_field_that_it_names() {

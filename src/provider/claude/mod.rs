@@ -23,8 +23,8 @@ use super::{
     Word, appended_prompt, choice_var, flag, nobody, optional, pure, system_prompt, unbeaten, var, var_when,
 };
 use crate::callbacks::McpClient;
-use crate::media::{MediaForm, MediaSupport};
 use crate::models::{Models, size};
+use crate::{MediaForm, MediaSupport};
 use Word::Lit;
 use dfp_model::message::content::{Accepts, ContentLimits, Dialect, Kind, Takes};
 use dfp_text::decode::{MAX_OUTPUT_TOKENS as AT_LIMIT, Wire};

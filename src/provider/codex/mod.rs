@@ -23,8 +23,8 @@ use super::{
     optional, output_schema, pure, system_prompt, unbeaten, var_when,
 };
 use crate::callbacks::McpClient;
-use crate::media::{MediaForm, MediaSupport};
 use crate::models::{Models, size};
+use crate::{MediaForm, MediaSupport};
 use Word::Lit;
 use dfp_model::event::EngineUsed;
 use dfp_model::message::content::Accepts;

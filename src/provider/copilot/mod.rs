@@ -13,8 +13,8 @@ mod errors;
 
 use std::borrow::Cow;
 
+use super::MediaSupport;
 use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE};
-use super::media::MediaSupport;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::places::{self, Place};
 use super::{

@@ -1,8 +1,16 @@
-//! Declares the caller's tools for an MCP server, and maps their names both ways.
+//! The caller's tools as an MCP server.
 //!
 //! In: the bound tools. Out: [`Declarations`]: names that every API and CLI accepts, schemas that every MCP client accepts, and the
-//! way back to the caller's names. Both MCP servers use it: the one over a CLI's standard streams (`exchange::claude_live`), and
-//! the one on the loopback interface (`bridge`).
+//! way back to the caller's names.
+//!
+//! In: a JSON-RPC message of a client. Out: the answer of a server that has these tools and nothing else, or the fact that the client
+//! calls a tool ([`Answered`]). There are two such servers: the bridge over HTTP (`bridge`), and the one over claude's control protocol
+//! (`exchange::claude_live`).
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::{Declared, Tools};
 use dfp_model::message::ToolSpec;
@@ -88,9 +96,216 @@ impl Declarations {
     }
 }
 
+/// The versions of the protocol that the CLIs were measured with, the latest last. Later ones have no sessions, by which repeated
+/// requests are recognised.
+pub const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+/// The latest of them; claude 2.1.197 and 2.1.330 name it.
+pub const LATEST: &str = VERSIONS[VERSIONS.len() - 1];
+
+/// JSON-RPC's code of a request that makes no sense here.
+pub const INVALID_REQUEST: i32 = -32_600;
+/// JSON-RPC's code of an unknown method.
+const NO_METHOD: i32 = -32_601;
+/// JSON-RPC's code of parameters that can't be read.
+pub const INVALID_PARAMS: i32 = -32_602;
+/// JSON-RPC's code of a failure of the server's own.
+pub const INTERNAL: i32 = -32_603;
+
+/// The result of a message.
+#[derive(Debug)]
+pub enum Answered {
+    /// An answer to send back.
+    With(Box<RawValue>),
+    /// An answer to send back, after which the client knows the tools.
+    Tools(Box<RawValue>),
+    /// The message is a notification or an answer, to which MCP has no answer.
+    Nothing,
+    /// The client calls a tool.
+    Call,
+}
+
+/// A JSON-RPC message, as far as it is read here.
+#[derive(Debug, Default, Deserialize)]
+pub struct Message<'a> {
+    /// The id of a request.
+    #[serde(borrow)]
+    pub id: Option<&'a RawValue>,
+    /// The method; `None` in an answer.
+    #[serde(borrow)]
+    pub method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub params: Option<&'a RawValue>,
+}
+
+#[derive(Serialize)]
+struct Rpc<'a, T: Serialize> {
+    jsonrpc: &'static str,
+    id: &'a RawValue,
+    #[serde(flatten)]
+    outcome: Outcome<T>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Outcome<T: Serialize> {
+    Result(T),
+    Error { code: i32, message: String },
+}
+
+#[derive(Serialize)]
+struct Nothing {}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Initialized<'a> {
+    protocol_version: Cow<'a, str>,
+    capabilities: McpServerCapabilities,
+    server_info: ServerInfo,
+}
+
+#[derive(Serialize)]
+struct McpServerCapabilities {
+    tools: Nothing,
+}
+
+#[derive(Serialize)]
+struct ServerInfo {
+    name: &'static str,
+    version: &'static str,
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    tools: Vec<Tool<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Tool<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    input_schema: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    annotations: Option<Annotations>,
+    #[serde(rename = "_meta")]
+    meta: Meta,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Annotations {
+    read_only_hint: bool,
+}
+
+#[derive(Serialize)]
+struct Meta {
+    #[serde(rename = "anthropic/maxResultSizeChars")]
+    max_result_size_chars: u32,
+}
+
+/// Answers `message` for a server that has `tools`, which are declared as read-only if `read_only` is true.
+pub fn answer(tools: &[Declared], read_only: bool, message: &Message) -> Answered {
+    let Message {
+        id: Some(id),
+        method: Some(method),
+        params,
+    } = message
+    else {
+        return Answered::Nothing;
+    };
+    match method.as_ref() {
+        "initialize" => Answered::With(result(
+            id,
+            Initialized {
+                protocol_version: protocol(*params),
+                capabilities: McpServerCapabilities { tools: Nothing {} },
+                server_info: ServerInfo {
+                    name: "deep-factor-providers",
+                    version: env!("CARGO_PKG_VERSION"),
+                },
+            },
+        )),
+        "ping" => Answered::With(result(id, Nothing {})),
+        "tools/list" => {
+            let tools = tools.iter().map(|tool| Tool {
+                name: &tool.name,
+                description: tool.description.as_deref(),
+                input_schema: serde_json::from_str(&tool.schema).ok(),
+                annotations: read_only.then_some(Annotations { read_only_hint: true }),
+                meta: Meta {
+                    max_result_size_chars: MAX_RESULT_CHARS,
+                },
+            });
+            Answered::Tools(result(id, Listed { tools: tools.collect() }))
+        }
+        "tools/call" => Answered::Call,
+        method => Answered::With(error(id, NO_METHOD, format!("this server has no method {method}"))),
+    }
+}
+
+/// The version that the client asks for, or the latest.
+fn protocol(params: Option<&RawValue>) -> Cow<'_, str> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params<'a> {
+        #[serde(borrow)]
+        protocol_version: Option<Cow<'a, str>>,
+    }
+    params
+        .and_then(|params| serde_json::from_str::<Params>(params.get()).ok())
+        .and_then(|params| params.protocol_version)
+        .filter(|version| VERSIONS.contains(&version.as_ref()))
+        .unwrap_or(Cow::Borrowed(LATEST))
+}
+
+/// The answer that claude wants even to a message that needs none (CLI-FACTS 1.7); without an id its recordings have 0.
+pub fn acknowledged(message: &Message) -> Box<RawValue> {
+    let zero = serde_json::from_str::<&RawValue>("0").unwrap_or(RawValue::NULL);
+    result(message.id.unwrap_or(zero), Nothing {})
+}
+
+/// The answer to the call in `message`, with this result.
+pub fn called(message: &Message, outcome: &RawValue) -> Box<RawValue> {
+    result(message.id.unwrap_or(RawValue::NULL), outcome)
+}
+
+/// The id of the call in `message` by which its client names it under `key` in the request's `_meta`.
+pub fn call_id(message: &Message, key: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow, rename = "_meta")]
+        meta: Option<&'a RawValue>,
+    }
+    let params: Params = serde_json::from_str(message.params?.get()).ok()?;
+    let meta: serde_json::Value = serde_json::from_str(params.meta?.get()).ok()?;
+    meta.get(key)?.as_str().map(str::to_owned)
+}
+
+/// The answer to the request `id` that has succeeded.
+pub fn result<T: Serialize>(id: &RawValue, result: T) -> Box<RawValue> {
+    rpc(id, Outcome::Result(result))
+}
+
+/// The answer to the request `id` that has failed.
+pub fn error(id: &RawValue, code: i32, message: impl Into<String>) -> Box<RawValue> {
+    let message = message.into();
+    rpc(id, Outcome::<Nothing>::Error { code, message })
+}
+
+fn rpc<T: Serialize>(id: &RawValue, outcome: Outcome<T>) -> Box<RawValue> {
+    let rpc = Rpc {
+        jsonrpc: "2.0",
+        id,
+        outcome,
+    };
+    to_raw_value(&rpc).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::value::RawValue;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -150,5 +365,63 @@ mod tests {
     fn the_same_tools_are_declared_alike() {
         assert_eq!(declared(&["a.b", "a b"]), declared(&["a.b", "a b"]));
         assert_ne!(declared(&["a.b"]), declared(&["a b"]));
+    }
+
+    fn ask(message: &Value, read_only: bool) -> Value {
+        let tools = [Declared {
+            name: "add".to_owned(),
+            description: Some("Adds".to_owned()),
+            schema: r#"{"type":"object","properties":{"z":{"const":1.0},"a":{}}}"#.to_owned(),
+        }];
+        let message = message.to_string();
+        match answer(&tools, read_only, &serde_json::from_str(&message).unwrap()) {
+            Answered::With(answer) | Answered::Tools(answer) => serde_json::from_str(answer.get()).unwrap(),
+            Answered::Nothing => Value::Null,
+            Answered::Call => json!("called"),
+        }
+    }
+
+    #[test]
+    fn every_request_has_its_answer() {
+        let initialized = |version: &str| {
+            let params = json!({"protocolVersion": version, "capabilities": {}});
+            ask(
+                &json!({"method": "initialize", "params": params, "id": 0, "jsonrpc": "2.0"}),
+                false,
+            )
+        };
+        assert_eq!(
+            initialized("2025-06-18"),
+            json!({"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                   "serverInfo": {"name": "deep-factor-providers", "version": env!("CARGO_PKG_VERSION")}}})
+        );
+        assert_eq!(initialized("2099-01-01")["result"]["protocolVersion"], LATEST);
+        let mut tool = json!({"name": "add", "description": "Adds",
+            "inputSchema": {"type": "object", "properties": {"z": {"const": 1.0}, "a": {}}},
+            "_meta": {"anthropic/maxResultSizeChars": 500_000}});
+        let list = json!({"method": "tools/list", "id": "x"});
+        assert_eq!(
+            ask(&list, false),
+            json!({"jsonrpc": "2.0", "id": "x", "result": {"tools": [tool]}})
+        );
+        tool["annotations"] = json!({"readOnlyHint": true});
+        assert_eq!(ask(&list, true)["result"]["tools"], json!([tool]));
+        let notification = json!({"method": "notifications/initialized"});
+        assert_eq!(ask(&notification, false), Value::Null);
+        assert_eq!(
+            acknowledged(&Message::default()).get(),
+            r#"{"jsonrpc":"2.0","id":0,"result":{}}"#
+        );
+        assert_eq!(ask(&json!({"result": {}, "id": 0}), false), Value::Null);
+        assert_eq!(ask(&json!({"method": "ping", "id": 7}), false)["result"], json!({}));
+        assert_eq!(
+            ask(&json!({"method": "resources/list", "id": 7}), false),
+            json!({"jsonrpc": "2.0", "id": 7,
+                   "error": {"code": -32601, "message": "this server has no method resources/list"}})
+        );
+        assert_eq!(
+            ask(&json!({"method": "tools/call", "id": 2, "params": {}}), false),
+            json!("called")
+        );
     }
 }

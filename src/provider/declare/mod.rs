@@ -4,7 +4,6 @@
 //! and the mapping of names both ways.
 
 pub mod mcp;
-pub mod mcp_server;
 pub mod union;
 
 use std::collections::{HashMap, HashSet};

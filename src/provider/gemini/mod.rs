@@ -27,8 +27,8 @@ use super::{
 };
 use crate::callbacks::McpClient;
 use crate::declare::mcp::SERVER;
-use crate::media::{MediaForm, MediaSupport};
 use crate::models::{Models, size};
+use crate::{MediaForm, MediaSupport};
 use Word::Lit;
 use dfp_model::event::EngineUsed;
 use dfp_model::message::content::{Accepts, ContentLimits, Kind, Takes};

@@ -1,18 +1,22 @@
-//! ax-glm (GLM of Z.ai behind ax-cli), by its source and CLI-ADAPTER-PROTOCOL. It was never run, so nothing was measured.
+//! ax-glm (GLM of Z.ai behind ax-cli), by its source and CLI-ADAPTER-PROTOCOL, and ax-grok, the same program for Grok of xAI. Neither
+//! was ever run, so nothing was measured.
 //!
 //! A bare argument, the document's form, starts its interactive mode, which asks for `--prompt`. So the prompt is the value of that
 //! flag, limited in length and visible to others on the machine, and the document's form is `promptStyle: "arg"`. The output is
 //! JSON lines of messages (`{"role": …}`, `{"messages": […]}`); an error is a message of the assistant that begins `Error: `, with
 //! exit code 1.
 
+use std::borrow::Cow;
+
+use Word::Lit;
+
 use super::errors::Errors;
+use super::models::Models;
 use super::options::{self, OptionSpec, OutputFormat, PromptStyle};
 use super::places;
 use super::{About, Defaults, Flag, Provider, When, Word, flag};
-use Word::Lit;
 use dfp_model::error::Code;
 use dfp_text::decode::Wire;
-use std::borrow::Cow;
 
 /// The ax-glm CLI.
 pub static GLM: Provider = Provider {
@@ -45,31 +49,64 @@ pub static GLM: Provider = Provider {
     ..Provider::BASE
 };
 
-/// The flags, shared with ax-grok, which is the same program for another service.
-pub(super) const FLAGS: &[Flag] = &[
+/// The ax-grok CLI: the dialect `ax` of grok.
+pub static AX_GROK: Provider = Provider {
+    id: Cow::Borrowed("grok"),
+    command: Cow::Borrowed("ax-grok"),
+    // No installer of it is known.
+    places: &[places::LOCAL_BIN, places::HOMEBREW, places::NODE, places::WINDOWS],
+    about: About {
+        name: "Grok",
+        versions: &[],
+        sent: "what the CLI adds by itself; the login is `XAI_API_KEY`",
+        not_isolated: NOT_ISOLATED,
+        limits: LIMITS,
+    },
+    defaults: DEFAULTS,
+    flags: FLAGS,
+    wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],
+    own_options: &[options::DIALECT, options::ARGV_PROMPT_STYLE],
+    system_prompt: "",
+    models: Models {
+        company: Some("x_ai"),
+        ..Models::ANY
+    },
+    error_message: ERROR_MESSAGE,
+    errors: Errors {
+        hints: &[
+            (Code::NotLoggedIn, "set XAI_API_KEY"),
+            (Code::AuthenticationFailed, "correct XAI_API_KEY"),
+            (Code::InvalidApiKey, "correct XAI_API_KEY"),
+            (Code::CliNotFound, "install `ax-grok`, or set `cliPath`"),
+        ],
+        ..Errors::NONE
+    },
+    ..Provider::BASE
+};
+
+/// The flags of ax-cli.
+const FLAGS: &[Flag] = &[
     flag(&[When::Model], &[Lit("--model"), Word::Model]),
     flag(&[When::PromptFlag], &[Lit("--prompt"), Word::Prompt]),
     flag(&[When::PromptArg], &[Word::Prompt]),
 ];
 
-pub(super) const DEFAULTS: Defaults = Defaults {
+const DEFAULTS: Defaults = Defaults {
     prompt_style: PromptStyle::Flag,
     ..Defaults::STANDARD
 };
 
-pub(super) const NOT_ISOLATED: &str = "the prompt, in `ps`; the CLI's own configuration and tools (in an empty folder)";
+const NOT_ISOLATED: &str = "the prompt, in `ps`; the CLI's own configuration and tools (in an empty folder)";
 
-pub(super) const LIMITS: &str =
-    "a prompt of 128 KiB on Linux, as an argument; known from its source and document, and never run";
+const LIMITS: &str = "a prompt of 128 KiB on Linux, as an argument; known from its source and document, and never run";
 
 /// The prefix with which ax-cli, by its source, prints an error as a message of the assistant.
-pub(super) const ERROR_MESSAGE: Option<&str> = Some("Error: ");
+const ERROR_MESSAGE: Option<&str> = Some("Error: ");
 
-pub(super) const OPTIONS: &[OptionSpec] = &[options::ARGV_PROMPT_STYLE];
+const OPTIONS: &[OptionSpec] = &[options::ARGV_PROMPT_STYLE];
 
 #[cfg(test)]
 mod tests {
-    use super::super::grok::AX_GROK;
     use super::super::tests::argv::line;
     use super::*;
     use crate::command::{Cwd, MAX_ARG_BYTES};

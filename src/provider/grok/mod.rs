@@ -1,4 +1,4 @@
-//! grok (Grok Build, xAI's own CLI), measured with 1.0.41 (NEW-CLIS 2); ax-grok is its dialect (`ax`).
+//! grok (Grok Build, xAI's own CLI), measured with 1.0.41 (NEW-CLIS 2); ax-grok is its dialect (`glm`).
 //!
 //! Grok does not take a prompt as mere text: an `@` before an absolute path puts that file into the request, and `/compact` at the
 //! beginning is run. The history of a session is sent unchanged. So the thread is the one message of a session that is written into
@@ -10,7 +10,6 @@
 //!
 //! A login, a plan and xAI's API were not measured.
 
-mod ax;
 mod errors;
 
 use std::borrow::Cow;
@@ -18,7 +17,6 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use super::capability::{ByEngine, Capabilities, NATIVE, SOME_ASKED};
-use super::media::{MediaForm, MediaSupport};
 use super::models::Models;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, PromptStyle, SystemPrompt};
 use super::places::{self, Place};
@@ -27,8 +25,8 @@ use super::{
     Provider, Reading, SchemaForm, SessionParts, SessionSpec, Var, Versions, WarmForm, WarmThread, When, Word,
     choice_var, flag, optional, system_prompt, var,
 };
+use super::{MediaForm, MediaSupport};
 use Word::Lit;
-pub use ax::AX_GROK;
 use dfp_model::message::content::{Accepts, ContentLimits, Takes};
 use dfp_text::decode::Wire;
 use dfp_text::prompt::{Piece, pieces};

@@ -23,7 +23,7 @@ use super::{
     SettingsFile, SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions, When, Word, choice_var, flag,
     optional, pure, system_prompt, unbeaten, var, var_when,
 };
-use crate::media::MediaSupport;
+use crate::MediaSupport;
 use Word::Lit;
 use dfp_model::message::content::Accepts;
 use dfp_text::decode::Wire;

@@ -1,19 +1,21 @@
-//! Reads the options object of a provider into values, with defaults filled in.
+//! Reads the options object of a provider into values, with defaults filled in, and that of `createFallbackProvider`.
 //!
-//! In: JSON text, or an object whose fields were checked. Out: [`Options`], or one error.
+//! In: JSON text, or an object whose fields were checked. Out: [`Options`], or the settings of breakers; or one error, which names the
+//! option.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use super::{
-    Auth, CacheTtl, EngineKind, InputEncoding, OWN_API, OWN_MODEL, Options, OutputFormat, OwnApi, PROMPT_CACHE,
-    PromptStyle, SESSIONS, SessionStore, SystemPrompt, TIMEOUT, TextToolCalls, check, checked, engine, environment,
-    launch, login, number, texts,
+    Auth, CacheTtl, EngineKind, InputEncoding, Kind, MAX_MS, OWN_API, OWN_MODEL, OptionSpec, Options, OutputFormat,
+    OwnApi, PROMPT_CACHE, PromptStyle, SESSIONS, SessionStore, SystemPrompt, TIMEOUT, TOOL_NAMESPACE, TextToolCalls,
+    check, checked, engine, environment, launch, number, texts,
 };
+use crate::capability::{self, Feature};
 use crate::choices::{self, Choices, on_unsupported};
-use crate::tool_form;
 use crate::{Provider, Reading};
+use dfp_model::breaker::Settings;
 use dfp_model::budget::{Budget, Per};
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::retry::{DEFAULT_MAX_WAIT_MS, Policy, QuotaWait};
@@ -43,7 +45,7 @@ impl Options {
     pub fn read(provider: &Provider, map: &Map<String, Value>) -> Result<Options, Box<ProviderError>> {
         let refuse = |reason| Box::new(ProviderError::new(&provider.id, Code::InvalidOption, reason));
         check_together(provider, map).map_err(refuse)?;
-        login::refusal(provider, map).map_or(Ok(()), Err)?;
+        login_refusal(provider, map).map_or(Ok(()), Err)?;
         let options = read(provider, map);
         choices::check_effort(&options.choices, provider.efforts).map_err(refuse)?;
         // For a CLI that takes no model, it is a name of the CLI's config, and no choice.
@@ -59,7 +61,7 @@ impl Options {
 /// Refuses options that contradict each other; the reason names both.
 fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
     engine::check(provider, map)?;
-    login::check(provider, map)?;
+    check_login(provider, map)?;
     launch::check(map)?;
     budget(map)?;
     if provider.session.is_some() && map.contains_key("promptStyle") {
@@ -343,7 +345,7 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         cache_ttl: map
             .get(PROMPT_CACHE.name)
             .and_then(|cache| CacheTtl::read(cache.get("ttl")?.as_str()?)),
-        tool_namespace: text("toolForm").as_deref() == Some(tool_form::NAMESPACE),
+        tool_namespace: text("toolForm").as_deref() == Some(TOOL_NAMESPACE),
         sandbox: text("sandbox"),
         ignore_user_config: flag("ignoreUserConfig").unwrap_or(defaults.ignore_user_config),
         auth_type: text("authType"),
@@ -360,5 +362,91 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         callbacks: None,
         output_schema: None,
         workspace: None,
+    }
+}
+
+/// The id of the fallback provider itself.
+const FALLBACK: &str = "fallback";
+
+const FALLBACK_OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "fallbackOnRateLimit",
+        kind: Kind::Flag,
+    },
+    OptionSpec {
+        name: "breaker",
+        kind: Kind::FalseOr(&[
+            OptionSpec {
+                name: "failureThreshold",
+                kind: Kind::Whole(1, 1_000),
+            },
+            OptionSpec {
+                name: "windowMs",
+                kind: Kind::Ms(1, MAX_MS),
+            },
+            OptionSpec {
+                name: "resetMs",
+                kind: Kind::Ms(1, MAX_MS),
+            },
+        ]),
+    },
+];
+
+/// The settings of the breakers; `None` for no breakers.
+///
+/// # Errors
+/// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
+pub fn breaker_settings(options_json: &str) -> Result<Option<Settings>, Box<ProviderError>> {
+    let fields = checked(FALLBACK, FALLBACK_OPTIONS, options_json)?;
+    let default = Settings::default();
+    Ok(match fields.get("breaker") {
+        None => Some(default),
+        Some(Value::Object(breaker)) => {
+            let number = |name: &str, default: u64| super::number(breaker, name).unwrap_or(default);
+            Some(Settings {
+                failure_threshold: u32::try_from(number("failureThreshold", u64::from(default.failure_threshold)))
+                    .unwrap_or(u32::MAX),
+                window_ms: number("windowMs", default.window_ms),
+                reset_ms: number("resetMs", default.reset_ms),
+            })
+        }
+        Some(_) => None,
+    })
+}
+
+/// The error of the option `login` for a CLI that has no such variable.
+fn login_refusal(provider: &Provider, map: &Map<String, Value>) -> Option<Box<ProviderError>> {
+    let is_refused = map.contains_key("login") && provider.login_dir.is_none();
+    let hint = "leave it out, use a provider that can, or set the variable that the CLI itself has for it in `env`";
+    let error = || {
+        let reason = capability::refusal(Feature::Login, &provider.id, None);
+        Box::new(ProviderError::new(&provider.id, Code::UnsupportedOption, reason).with_hint(hint))
+    };
+    is_refused.then(error)
+}
+
+/// Checks that the option `login` names a folder, that the CLI has a variable for it, and that `env` does not set that as well.
+fn check_login(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
+    let Some(Value::Object(login)) = map.get("login") else {
+        return Ok(());
+    };
+    let Some(folder) = login.get("configDir").and_then(Value::as_str) else {
+        let reason = "option \"login.configDir\" is missing: it must be the folder in which the login's files are";
+        return Err(reason.to_owned());
+    };
+    let Some(own) = provider.login_dir else { return Ok(()) };
+    let same = |name: &str| match cfg!(windows) {
+        true => name.eq_ignore_ascii_case(own.variable),
+        false => name == own.variable,
+    };
+    match environment(map, "env")
+        .iter()
+        .any(|(name, value)| same(name) && value.is_some())
+    {
+        true => Err(format!(
+            "options \"login\" and \"env\" contradict each other: both say what {} is; given: login.configDir: {folder:?}",
+            own.variable
+        )),
+        false => Ok(()),
     }
 }

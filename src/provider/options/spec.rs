@@ -2,7 +2,6 @@
 
 use super::CacheTtl;
 use crate::choices;
-use crate::tool_form;
 use dfp_model::budget::Per;
 
 /// An option's type and limits.
@@ -202,8 +201,14 @@ pub const MAX_RETRIES: OptionSpec = option("maxRetries", Kind::Whole(0, 15));
 pub const ENGINE: OptionSpec = option("engine", Kind::OneOf(&["print", "live", "warm", "auto"]));
 /// `keepAlive`: the time for which an unused session is kept, ms; 0 ends it with its turn.
 pub const KEEP_ALIVE: OptionSpec = option("keepAlive", Kind::Ms(0, MAX_MS));
+/// The value of `toolForm` by which each of the caller's tools is a function.
+pub const TOOL_FUNCTIONS: &str = "functions";
+/// The value of `toolForm` by which all tools are the members of one namespace, which no CLI hides behind a code mode of its own.
+pub const TOOL_NAMESPACE: &str = "namespace";
+/// The name of that namespace.
+pub const OUR_NAMESPACE: &str = "df";
 /// `toolForm`: the form in which a live thread of codex offers tools to the model.
-pub const TOOL_FORM: OptionSpec = option("toolForm", Kind::OneOf(&[tool_form::FUNCTIONS, tool_form::NAMESPACE]));
+pub const TOOL_FORM: OptionSpec = option("toolForm", Kind::OneOf(&[TOOL_FUNCTIONS, TOOL_NAMESPACE]));
 /// `maxProcesses`: the number of processes at rest, spares included.
 pub const MAX_PROCESSES: OptionSpec = option("maxProcesses", Kind::Whole(1, 1024));
 /// `promptCache`: how long the API keeps the beginning of a thread for its next call (claude 2.1.197 and 2.1.332).

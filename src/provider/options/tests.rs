@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::claude::CLAUDE;
+use dfp_model::breaker::Settings;
 use dfp_model::error::Code;
 use dfp_model::retry::Policy;
 
@@ -273,4 +274,37 @@ fn env_null_removes_and_order_is_kept() {
         [("B".to_owned(), Some("1".to_owned())), ("A".to_owned(), None)]
     );
     assert_eq!((options.timeout, options.system_prompt), (None, SystemPrompt::Cli));
+}
+
+#[test]
+fn a_fallback_providers_options_are_read_or_refused_by_name() {
+    assert_eq!(breaker_settings("{}").unwrap(), Some(Settings::default()));
+    assert_eq!(breaker_settings(r#"{"breaker":false}"#).unwrap(), None);
+    let settings = breaker_settings(r#"{"breaker":{"failureThreshold":2,"resetMs":7}}"#).unwrap();
+    let expected = Settings {
+        failure_threshold: 2,
+        reset_ms: 7,
+        ..Settings::default()
+    };
+    assert_eq!(settings, Some(expected));
+    for (json, expected) in [
+        (
+            r#"{"breaker":true}"#,
+            "option \"breaker\" must be false, or an object of failureThreshold, windowMs, resetMs; given: true",
+        ),
+        (
+            r#"{"breaker":{"failureThreshold":0}}"#,
+            "option \"breaker.failureThreshold\" must be a whole number from 1 to 1000; given: 0",
+        ),
+        (
+            r#"{"fallbackOnRateLimit":"yes"}"#,
+            "option \"fallbackOnRateLimit\" must be true or false; given: \"yes\"",
+        ),
+        (
+            r#"{"breakers":{}}"#,
+            "unknown option \"breakers\": did you mean \"breaker\"?",
+        ),
+    ] {
+        assert_eq!(breaker_settings(json).unwrap_err().message, expected);
+    }
 }

@@ -3,9 +3,9 @@
 
 use std::fmt::Write;
 
+use crate::capability::{API, Column, columns, providers_with, refusal};
 use crate::capability::{Capabilities, Feature, Support};
 use crate::options::{EngineKind, Kind as OptionKind};
-use crate::support::{API, Column, columns, providers_with, refusal};
 use crate::{ALL, SchemaForm, custom, every, openai};
 use dfp_model::message::content::{Kind, Takes};
 

@@ -33,9 +33,9 @@ use dfp_process::{Vars, limit};
 use dfp_provider::api::request::ACCEPTS;
 use dfp_provider::api::settings::{self, Key, Settings, refusal, unserved};
 use dfp_provider::api::{PROVIDER, other_answers};
+use dfp_provider::capability;
 use dfp_provider::choices::OnUnsupported;
 use dfp_provider::judge::{CliRules, Context, Evidence, HttpEnd, HttpEvidence, StopReason, judge};
-use dfp_provider::support;
 use dfp_text::fold::Folded;
 use dfp_text::redact::{self, Redactor, Secret};
 use dfp_text::schema::enforced;
@@ -285,7 +285,7 @@ impl ApiProvider {
         {
             return Err(Box::new(refusal(feature, self.id())));
         }
-        let warning = |feature| choices::left_out_warning(support::refusal(feature, self.id(), None));
+        let warning = |feature| choices::left_out_warning(capability::refusal(feature, self.id(), None));
         let left_out = unserved(&asked).map(warning).collect();
         let (of_api, of_env) = (Arc::clone(&self), surroundings.clone());
         let redactor = record::lazy_redactor(move || of_env.redactor(&of_api.settings));

@@ -29,8 +29,8 @@ use dfp_exchange::random::uuid;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{EngineUsed, RunInfo};
 use dfp_process::Vars;
+use dfp_provider::MediaForm;
 use dfp_provider::command::PrivateSession;
-use dfp_provider::media::MediaForm;
 use dfp_provider::options::{EngineKind, Options};
 use dfp_provider::{Provider, SessionParts, WarmForm, WarmThread, command};
 

@@ -36,8 +36,8 @@ use dfp_exchange::live::session::Origin;
 use dfp_model::error::{Code, ProviderError, clip};
 use dfp_model::event::{EngineUsed, Event, RunInfo};
 use dfp_process::Vars;
+use dfp_provider::errors::{Refused, RequestField};
 use dfp_provider::options::EngineKind;
-use dfp_provider::request_field::{Refused, RequestField};
 use dfp_text::fold::Fold;
 use dfp_text::toolcall::TextCalls;
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::input::mark_line;
+use super::mark_line;
 use crate::prompt::scan;
 use dfp_model::message::{InvalidToolCall, Lossy, ToolCall};
 

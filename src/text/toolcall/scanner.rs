@@ -7,7 +7,7 @@
 //! An object may begin anywhere in prose, behind the opening fence of a code block, or behind another object of the same block.
 //! It may not begin further down in a code block, in inline code (unless that begins its line), or in a JSON array or object.
 
-use super::input::Input;
+use super::Input;
 use super::object::{Entry, Found, Scan, ScanStep, entries, unreadable};
 
 /// An object that isn't JSON.
