@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::launcher;
+use super::installed;
 use super::scratch::{self, Scratch};
 use super::{Ended, EndedProcess, Exchange, Invocation, StopReason, Unusable};
 use dfp_model::event::{Event, Failure};
@@ -224,7 +224,7 @@ fn spec(
         in_use: None,
     };
     if let Some(launch) = &launch {
-        launcher::put_before(launch, &mut spec).map_err(NotStarted::Process)?;
+        installed::put_before(launch, &mut spec).map_err(NotStarted::Process)?;
     }
     Ok((spec, scratch))
 }

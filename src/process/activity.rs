@@ -2,8 +2,10 @@
 //! program.
 //!
 //! In: starts and ends of processes that have a [`Label`], turns ([`turn`]), and the plan windows that providers report
-//! ([`note_window`]). Out: a [`Snapshot`], on request ([`snapshot`]) or, on Linux, published for programs of the same user
-//! ([`super::published`]).
+//! ([`note_window`]). Out: a [`Snapshot`], on request ([`snapshot`]) or, on Linux, published for programs of the same user: a file
+//! without a name that holds the latest state as one line of JSON, which the `status` command finds under `/proc/<pid>/fd`. It is
+//! written at most once per `PAUSE`, kept in memory, belongs to this process alone and goes with it: nothing is written to a disk, and
+//! no port is opened.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -11,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::{limit, published};
+use super::limit;
 use dfp_model::budget::Per;
 use dfp_model::message::Usage;
 
@@ -230,12 +232,6 @@ pub(super) fn list(pid: u32, run: &str, label: Option<Label>) -> Option<Listed> 
     Some(Listed(pid))
 }
 
-/// Publishes the table after a change.
-fn changed() {
-    published::set_content(|| serde_json::to_vec(&snapshot()));
-    published::changed();
-}
-
 /// A call that is under way; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Turn(Option<u32>);
@@ -381,6 +377,80 @@ impl Entry {
                 .collect(),
             usage: self.usage.clone(),
         }
+    }
+}
+
+/// The name under which the published file shows in `/proc`; it is not a path.
+#[cfg(target_os = "linux")]
+pub const PUBLISHED_NAME: &str = "deep-factor-status";
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn changed() {}
+
+#[cfg(target_os = "linux")]
+pub(super) use published::changed;
+
+#[cfg(target_os = "linux")]
+mod published {
+    use std::fs::File;
+    use std::io;
+    use std::os::unix::fs::FileExt;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use super::{PUBLISHED_NAME, snapshot};
+
+    /// The time for which changes are gathered before they are written.
+    const PAUSE: Duration = Duration::from_millis(100);
+
+    /// True while a task is about to write.
+    static IS_DUE: AtomicBool = AtomicBool::new(false);
+
+    /// The file, made at the first change rather than at the first write, so that every count of this process's
+    /// open files includes it.
+    static FILE: OnceLock<Option<File>> = OnceLock::new();
+
+    /// Publishes the table soon. Costs an atomic operation; the first of several changes starts a task. Outside of a runtime
+    /// nothing happens: the next change inside of one publishes both.
+    pub fn changed() {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        FILE.get_or_init(|| create().ok());
+        if !IS_DUE.swap(true, Ordering::AcqRel) {
+            runtime.spawn(async {
+                // The flag is cleared even if the runtime ends first.
+                let due = Due;
+                tokio::time::sleep(PAUSE).await;
+                drop(due);
+                if let Some(Some(file)) = FILE.get() {
+                    // After a failure, the `status` command sees less.
+                    let _ = write(file);
+                }
+            });
+        }
+    }
+
+    struct Due;
+
+    impl Drop for Due {
+        fn drop(&mut self) {
+            IS_DUE.store(false, Ordering::Release);
+        }
+    }
+
+    fn create() -> io::Result<File> {
+        let file = rustix::fs::memfd_create(PUBLISHED_NAME, rustix::fs::MemfdFlags::CLOEXEC)?;
+        Ok(File::from(file))
+    }
+
+    /// Replaces the file's content. A reader may see part of it, and reads again until the line is whole.
+    fn write(file: &File) -> io::Result<()> {
+        let mut line = serde_json::to_vec(&snapshot())?;
+        line.push(b'\n');
+        file.write_all_at(&line, 0)?;
+        file.set_len(line.len() as u64)
     }
 }
 

@@ -172,7 +172,7 @@ static START: LazyLock<u64> = LazyLock::new(own_start);
 #[cfg(target_os = "linux")]
 fn own_start() -> u64 {
     let pid = i32::try_from(std::process::id()).ok();
-    pid.and_then(super::proc_linux::started).unwrap_or_default()
+    pid.and_then(super::tree::started).unwrap_or_default()
 }
 
 #[cfg(not(target_os = "linux"))]

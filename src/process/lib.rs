@@ -34,11 +34,6 @@ mod launch;
 pub mod limit;
 mod machine;
 mod pipes;
-#[cfg(target_os = "linux")]
-mod proc_linux;
-#[cfg(any(all(test, unix), all(unix, not(target_os = "linux"))))]
-mod proc_ps;
-pub mod published;
 pub mod registry;
 mod resolve;
 mod running;
@@ -65,8 +60,6 @@ pub use fault::{StartError, TooLong};
 pub use machine::profile_folder;
 pub use machine::{local_offset_min, machine_bytes, resident_bytes};
 pub use pipes::{HeadTail, StdinClosed, StdinWriter, Tee, Tees};
-#[cfg(target_os = "linux")]
-pub use proc_linux::started;
 #[cfg(any(test, feature = "test-support"))]
 pub use resolve::counted;
 pub use resolve::{Resolved, resolve, resolve_also_in};
@@ -76,3 +69,5 @@ pub use shell::{ShellCommand, ShellReport, run_shell};
 pub use start::{InUse, Output, ProcessLimits, Spec, Stdin, Waiting, output, start};
 #[cfg(unix)]
 pub use sys::FolderGuard;
+#[cfg(target_os = "linux")]
+pub use tree::started;

@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::published;
+use super::activity;
 
 /// The default limit, per key and for all together.
 pub const DEFAULT_CONCURRENCY: usize = 4;
@@ -208,7 +208,7 @@ impl Limiter {
         });
         state.grant();
         drop(state);
-        published::changed();
+        activity::changed();
         (
             Ticket {
                 limiter: self.clone(),
@@ -270,7 +270,7 @@ struct Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.limiter.lock().leave(self.number, &self.key);
-        published::changed();
+        activity::changed();
     }
 }
 

@@ -11,9 +11,7 @@ use std::io;
 use rustix::process::{Pid, Signal};
 
 #[cfg(target_os = "linux")]
-use super::proc_linux;
-#[cfg(not(target_os = "linux"))]
-use super::proc_ps;
+pub use linux::started;
 
 /// All processes at one moment.
 #[derive(Debug, Default)]
@@ -32,9 +30,9 @@ impl Table {
     /// Looks at the table now. Takes about a millisecond for a hundred processes on Linux, some ten elsewhere; blocks.
     pub fn look() -> io::Result<Table> {
         #[cfg(target_os = "linux")]
-        return proc_linux::look().map(Table);
+        return linux::look().map(Table);
         #[cfg(not(target_os = "linux"))]
-        return proc_ps::look().map(Table);
+        return ps::look().map(Table);
     }
 
     fn find(&self, pid: i32) -> Option<&Proc> {
@@ -103,7 +101,7 @@ impl Table {
 /// be signalled, which zombies can't be.
 pub(super) fn group_lives(group: i32) -> bool {
     #[cfg(target_os = "linux")]
-    return proc_linux::group_lives(group);
+    return linux::group_lives(group);
     #[cfg(not(target_os = "linux"))]
     return {
         let _ = group;
@@ -113,7 +111,7 @@ pub(super) fn group_lives(group: i32) -> bool {
 
 fn mark(process: &Proc, run: &str) -> Mark {
     #[cfg(target_os = "linux")]
-    return proc_linux::mark(process, run);
+    return linux::mark(process, run);
     #[cfg(not(target_os = "linux"))]
     return {
         let _ = (process, run);
@@ -127,11 +125,9 @@ pub(super) fn signal(process: &Proc, signal: Signal) {
     // A pidfd taken now refers to one process for ever; it only remains to check that it is the right one.
     #[cfg(target_os = "linux")]
     let sent = match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
-        Ok(fd) if proc_linux::started(process.pid) == Some(process.start) => {
-            rustix::process::pidfd_send_signal(fd, signal)
-        }
+        Ok(fd) if linux::started(process.pid) == Some(process.start) => rustix::process::pidfd_send_signal(fd, signal),
         Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM)
-            if proc_linux::started(process.pid) == Some(process.start) =>
+            if linux::started(process.pid) == Some(process.start) =>
         {
             rustix::process::kill_process(pid, signal)
         }
@@ -142,8 +138,6 @@ pub(super) fn signal(process: &Proc, signal: Signal) {
     // If the process is gone, or its id was reused, that is as good as a success.
     let _ = sent;
 }
-
-// One process of the system's table.
 
 /// One process of the system's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -181,9 +175,162 @@ pub(super) fn is_exhausted(error: &io::Error) -> bool {
     matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
 }
 
+/// The table of processes from `/proc`, about 11 µs each.
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::io;
+
+    use super::super::env::RUN_VARIABLE;
+    use super::{Mark, Proc, is_exhausted};
+
+    /// All processes of the system.
+    pub fn look() -> io::Result<Vec<Proc>> {
+        let mut table = Vec::with_capacity(256);
+        let mut buffer = Vec::with_capacity(1024);
+        for entry in std::fs::read_dir("/proc")? {
+            let name = entry?.file_name();
+            let pid = name.to_str().and_then(|name| name.parse::<i32>().ok());
+            if let Some(pid) = pid {
+                table.extend(read(pid, &mut buffer)?);
+            }
+        }
+        Ok(table)
+    }
+
+    /// Returns whether a member of `group` is alive; `true` where it is unknown.
+    pub fn group_lives(group: i32) -> bool {
+        let Ok(entries) = std::fs::read_dir("/proc") else {
+            return true;
+        };
+        let mut buffer = Vec::with_capacity(1024);
+        entries
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
+            .filter(|pid| group_of(*pid) == Some(group))
+            .any(|pid| read(pid, &mut buffer).is_ok_and(|member| member.is_some_and(|member| !member.zombie)))
+    }
+
+    /// The group of a process, if the process exists; 0 for the kernel's own.
+    #[expect(
+        unsafe_code,
+        reason = "rustix takes every group's id for nonzero, and panics at the kernel's"
+    )]
+    fn group_of(pid: i32) -> Option<i32> {
+        // SAFETY: numbers in, a number out.
+        let group = unsafe { libc::getpgid(pid) };
+        (group >= 0).then_some(group)
+    }
+
+    /// The start time of a process, in clock ticks since boot, if the process exists.
+    pub fn started(pid: i32) -> Option<u64> {
+        read(pid, &mut Vec::new()).ok()?.map(|p| p.start)
+    }
+
+    /// Reads one process; `None` if it has gone since it was listed.
+    ///
+    /// # Errors
+    /// Fails if this process can open no more files: a table without the unreadable processes would claim that they are gone.
+    fn read(pid: i32, buffer: &mut Vec<u8>) -> io::Result<Option<Proc>> {
+        use std::io::Read;
+        buffer.clear();
+        let read = std::fs::File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read_to_end(buffer));
+        match read {
+            Ok(_) => Ok(parse(pid, buffer)),
+            Err(error) if is_exhausted(&error) => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Parses `/proc/<pid>/stat` as in proc(5): `pid (name) state ppid pgrp …`, the 22nd field is the start time. The name may hold
+    /// anything.
+    pub fn parse(pid: i32, stat: &[u8]) -> Option<Proc> {
+        let after_name = memchr::memrchr(b')', stat)? + 1;
+        let mut fields = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace();
+        let state = fields.next()?;
+        let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
+        let start = fields.nth(16)?.parse().ok()?;
+        Some(Proc {
+            pid,
+            parent,
+            group,
+            start,
+            zombie: matches!(state, "Z" | "X" | "x"),
+        })
+    }
+
+    /// The parent of the kernel's threads, which have no environment.
+    const KTHREADD: i32 = 2;
+
+    /// The mark that `process` has, as seen from the run `run`.
+    pub fn mark(process: &Proc, run: &str) -> Mark {
+        if process.parent == KTHREADD {
+            return Mark::None;
+        }
+        let environ = match std::fs::read(format!("/proc/{}/environ", process.pid)) {
+            Ok(environ) if environ.is_empty() => return Mark::Empty,
+            Ok(environ) => environ,
+            Err(error) if is_exhausted(&error) => return Mark::Empty,
+            // Other users' environments can't be read, but no process of ours runs as another user.
+            Err(_) => return Mark::None,
+        };
+        let is_marked = environ.split(|&b| b == 0).any(|entry| {
+            let value = entry
+                .strip_prefix(RUN_VARIABLE.as_bytes())
+                .and_then(|rest| rest.strip_prefix(b"="));
+            value == Some(run.as_bytes())
+        });
+        if is_marked { Mark::Run } else { Mark::None }
+    }
+}
+
+/// The table of processes from `ps`, the one source on every Unix that needs no unsafe call. On macOS its `lstart` tells processes
+/// apart by the second, and environments can't be seen: a process that forked twice before the first look stays unknown there.
+#[cfg(any(test, not(target_os = "linux")))]
+mod ps {
+    use std::io;
+
+    use super::Proc;
+
+    /// All processes of the system.
+    pub fn look() -> io::Result<Vec<Proc>> {
+        let ps = std::process::Command::new("/bin/ps")
+            .args(["-A", "-o", "pid=,ppid=,pgid=,stat=,lstart="])
+            .env_clear()
+            .env("LC_ALL", "C")
+            .stdin(std::process::Stdio::null())
+            .output()?;
+        Ok(String::from_utf8_lossy(&ps.stdout).lines().filter_map(parse).collect())
+    }
+
+    /// Parses a line of `ps`: `  501     1   501 Ss   Mon Sep  1 12:34:56 2025`
+    pub fn parse(line: &str) -> Option<Proc> {
+        let mut fields = line.split_ascii_whitespace();
+        let pid = fields.next()?.parse().ok()?;
+        let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
+        let zombie = fields.next()?.starts_with('Z');
+        let (_weekday, month, day) = (fields.next()?, fields.next()?, fields.next()?);
+        let (time, year) = (fields.next()?, fields.next()?);
+        const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+        let month = MONTHS.find(month)? as u64 / 3;
+        let (day, year): (u64, u64) = (day.parse().ok()?, year.parse().ok()?);
+        let clock = time
+            .split(':')
+            .try_fold(0, |sum, part| Some(sum * 60 + part.parse::<u64>().ok()?))?;
+        // This is not seconds since the epoch, but in the same order.
+        let start = ((year * 12 + month) * 31 + day) * 86_400 + clock;
+        Some(Proc {
+            pid,
+            parent,
+            group,
+            start,
+            zombie,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::proc_ps;
     use super::*;
 
     fn proc(pid: i32, parent: i32, group: i32, start: u64) -> Proc {
@@ -274,20 +421,20 @@ mod tests {
     #[test]
     fn stat_with_a_hostile_name() {
         let stat = b"42 (a) R 7 (b) S 10 20 20 0 -1 4194560 100 0 0 0 1 2 3 4 20 0 1 0 987654 1000 10 0";
-        assert_eq!(proc_linux::parse(42, stat), Some(proc(42, 10, 20, 987_654)));
-        assert_eq!(proc_linux::parse(42, b"42 (cut"), None);
+        assert_eq!(linux::parse(42, stat), Some(proc(42, 10, 20, 987_654)));
+        assert_eq!(linux::parse(42, b"42 (cut"), None);
     }
 
     #[test]
     fn ps_lines() {
-        let parsed = proc_ps::parse("  501     1   501 Ss   Mon Sep  1 12:34:56 2025").unwrap();
+        let parsed = ps::parse("  501     1   501 Ss   Mon Sep  1 12:34:56 2025").unwrap();
         assert_eq!(
             (parsed.pid, parsed.parent, parsed.group, parsed.zombie),
             (501, 1, 501, false)
         );
-        let later = proc_ps::parse("7 1 7 Z+ Wed Oct 1 00:00:01 2025").unwrap();
+        let later = ps::parse("7 1 7 Z+ Wed Oct 1 00:00:01 2025").unwrap();
         assert!(later.start > parsed.start && later.zombie);
-        assert_eq!(proc_ps::parse("PID PPID"), None);
+        assert_eq!(ps::parse("PID PPID"), None);
     }
 
     #[cfg(target_os = "linux")]
@@ -312,7 +459,7 @@ mod tests {
         let own = std::process::id().cast_signed();
         let mut tables = vec![Table::look().unwrap()];
         if std::path::Path::new("/bin/ps").exists() {
-            tables.push(Table(proc_ps::look().unwrap()));
+            tables.push(Table(ps::look().unwrap()));
         }
         for table in tables {
             let found = table.find(own).expect("this process is listed");

@@ -7,7 +7,7 @@
 
 use super::choices::{self, Choices, OnUnsupported};
 use super::options::{EngineKind, Options};
-use super::{ALL, Provider, acp, custom, openai};
+use super::{ALL, Provider, acp, api, custom};
 use dfp_model::error::{Code, ProviderError};
 
 /// The level at which a feature is supported.
@@ -412,7 +412,7 @@ pub fn columns() -> Vec<Column> {
     };
     let api = Column {
         name: API.to_owned(),
-        can: openai::CAPABILITIES,
+        can: api::CAPABILITIES,
     };
     let own = Column {
         name: "your own CLI".to_owned(),
@@ -440,7 +440,7 @@ pub fn providers_with(feature: Feature) -> String {
             ([only, ..], Some(_)) => Some(format!("{} ({only})", provider.id)),
         }
     };
-    let api = openai::CAPABILITIES.of(feature).is_supported().then(|| API.to_owned());
+    let api = api::CAPABILITIES.of(feature).is_supported().then(|| API.to_owned());
     let all: Vec<String> = ALL.iter().filter_map(of).chain(api).collect();
     all.join(", ")
 }

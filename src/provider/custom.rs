@@ -293,9 +293,6 @@ pub(super) static FORM: Provider = Provider {
     ..Provider::BASE
 };
 
-#[cfg(test)]
-mod tests;
-
 /// The data of a CLI of the user's own that others don't have.
 #[derive(Debug, Clone, Default)]
 pub struct CustomCli {
@@ -367,3 +364,6 @@ impl CustomCli {
 
 /// The placeholder of the model in `modelArgs`.
 const PLACE: &str = "{model}";
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,6 @@ pub mod acp;
 pub mod api;
 pub mod callbacks;
 pub mod capability;
-mod checks;
 pub mod choices;
 pub mod classify;
 pub mod claude;
@@ -26,25 +25,24 @@ pub mod flags;
 pub mod gemini;
 pub mod glm;
 pub mod grok;
+pub mod installed;
 pub mod judge;
 pub mod models;
-pub mod openai;
 pub mod opencode;
 pub mod options;
 pub mod output;
-pub mod places;
 pub mod qwen;
 mod vocabulary;
 
 #[cfg(test)]
 mod tests;
 
-pub use checks::{
+pub use flags::{Flag, When, Word, same_flag};
+pub(crate) use flags::{flag, optional};
+pub use installed::{
     Announced, Checks, EndedLogin, EngineCheck, GatewayVariable, LoginAnswer, LoginCheck, LoginKind, LoginSign,
     LoginWords, Reading, Versions,
 };
-pub use flags::{Flag, When, Word, same_flag};
-pub(crate) use flags::{flag, optional};
 pub use vocabulary::{
     APPENDED_PROMPT_FILE, About, AcpErrors, AcpUsage, Compose, Defaults, EnvValue, FileSpec, Guard, LiveForm, LoginDir,
     MediaForm, MediaSupport, OUTPUT_SCHEMA_FILE, OwnSettings, PrivateHome, PromptLimit, Provider,

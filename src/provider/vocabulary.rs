@@ -1,20 +1,20 @@
 //! The types of a provider's data, which describe a CLI, and the texts that several CLIs share.
 //!
 //! In: nothing. Out: [`Provider`] and its parts; flags are in [`super::flags`], the checks of an installed CLI in
-//! [`super::checks`], failures in [`super::errors`]. If a CLI needs something that these types can't express, it is added here, as
+//! [`super::installed`], failures in [`super::errors`]. If a CLI needs something that these types can't express, it is added here, as
 //! a field or a variant.
 
 use std::borrow::Cow;
 
 use super::callbacks::{self, McpClient};
 use super::capability::{ByEngine, Capabilities};
-use super::checks::{Checks, EngineCheck};
 use super::custom::CustomCli;
 use super::errors::Errors;
 use super::flags::{Flag, When};
+use super::installed::Place;
+use super::installed::{Checks, EngineCheck};
 use super::models::Models;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, PromptStyle};
-use super::places::Place;
 use dfp_model::event::EngineUsed;
 use dfp_model::message::content::Accepts;
 use dfp_text::decode::Wire;

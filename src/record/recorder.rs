@@ -16,7 +16,7 @@ use serde::Serialize;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::runlog::deltas::Lines;
+use crate::runlog::Lines;
 use crate::runlog::{BEGINNING, End, Header, Stamp, end_line, header_line};
 use dfp_text::redact::Redactor;
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::ignored::ShownChoices;
+use super::choices::ShownChoices;
 use super::record::{Level, Sink};
 use super::reply_check::{Checks, RejectedReply};
 use super::retry_loop::{local_offset_min, millis as ms};

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Attempt, AttemptOutcome, AttemptStart, CallLimits};
+use super::choices::ShownChoices;
 use super::cli_base::CliBase;
 use super::cli_provider::CliProvider;
 use super::cli_request::{CliRequest, UNFIT, emulated};
-use super::ignored::ShownChoices;
 use super::record::Sink;
 use super::reply_check::RejectedReply;
 use super::retry_loop::{Plan, RetryableCall, Waiting};

@@ -19,7 +19,6 @@ mod cli_base;
 mod cli_provider;
 mod cli_request;
 pub mod commands;
-mod ignored;
 pub mod ledger;
 mod lifecycle;
 mod print;

@@ -25,8 +25,8 @@ use dfp_model::event::EngineUsed;
 use dfp_process::{SearchFolders, StartError, Vars};
 use dfp_provider::Provider;
 use dfp_provider::command::{self, CommandLine, Cwd, Mode};
+use dfp_provider::installed::{self, Place, Root};
 use dfp_provider::options::Options;
-use dfp_provider::places::{self, Place, Root};
 
 /// The number of environments for which a provider remembers its program: a host has one, as a rule.
 const MOST_ENVIRONMENTS: usize = 8;
@@ -310,7 +310,7 @@ fn search_folders(
     let programs = provider.places.iter().copied().flatten().filter(|_| is_own);
     SearchFolders {
         programs: roots.folders(programs),
-        interpreters: roots.folders(places::HOMEBREW.iter().chain(places::NODE)),
+        interpreters: roots.folders(installed::HOMEBREW.iter().chain(installed::NODE)),
         never: working_folders(line, roots.home.as_deref()),
         home: roots.home,
     }

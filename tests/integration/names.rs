@@ -24,7 +24,6 @@ const ALLOWED: &[(&str, &str, &str)] = &[
         "a wire format is called after the CLI that prints it",
     ),
     ("model/error.rs", "", "texts of errors"),
-    ("provider/classify/hints.rs", "", "texts of errors"),
     ("provider/classify/rules.rs", "", "texts of errors"),
     (
         "model/message/reasoning.rs",

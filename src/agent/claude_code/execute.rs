@@ -15,13 +15,12 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::Adapter;
-use super::context::{self, Context, problem};
+use super::context::{self, Artifacts, Context, EVENTS, LOG, PreparedWorkspace, STDERR, STDOUT, problem};
 use super::log::{self, RunLog};
 use super::result::{
     self, ArtifactPaths, Captured, ErrorRecord, ExecutionResult, OUTPUT_TRUNCATED, OutputCapture, verdict,
 };
 use super::transcript::{Transcript, TranscriptReader};
-use super::workspace::{self, Artifacts, EVENTS, LOG, PreparedWorkspace, STDERR, STDOUT};
 use dfp_model::error::{Code, Problem, ProviderError};
 use dfp_model::event::{Event, Reply};
 use dfp_model::retry::Policy;
@@ -133,7 +132,7 @@ fn prepare(json: &str, saves_log: bool) -> Result<(Context, PreparedWorkspace), 
     }
     let place = context
         .as_ref()
-        .and_then(|context| workspace::prepare(context, &mut problems));
+        .and_then(|context| context::prepare(context, &mut problems));
     match (context, place) {
         (Some(context), Some(place)) if problems.is_empty() => Ok((context, place)),
         _ => Err(problems),
@@ -428,7 +427,7 @@ fn save_log(log: &RunLog, folder: &Path, result: &mut ExecutionResult) {
     let path = folder.join(LOG);
     let written = serde_json::to_string_pretty(log)
         .map_err(io::Error::from)
-        .and_then(|text| workspace::private(&path)?.write_all(text.as_bytes()));
+        .and_then(|text| context::private(&path)?.write_all(text.as_bytes()));
     match written {
         Ok(()) => {
             if let Some(artifacts) = &mut result.artifacts {

@@ -1,7 +1,7 @@
 //! The Claude Code adapter: claude at work in a workspace, for test suites that compare agents (CLAUDE-CODE-ADAPTER-DATA-MODEL).
 //!
 //! ```text
-//! context ─context, config, workspace─▶ Options + prompt ─run─▶ events, copies of the output ─result─▶ ExecutionResult
+//! context ─context─▶ Options + prompt ─run─▶ events, copies of the output ─result─▶ ExecutionResult
 //!                                                            └▶ lines, as they are decoded ─reader─▶ Transcript ─log─▶ RunLog
 //! ```
 //!
@@ -13,7 +13,6 @@ mod execute;
 mod log;
 mod result;
 mod transcript;
-mod workspace;
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,6 @@
 //! A [`service::OpencodeService`] is a ready server; a [`turn::OpencodeSession`] is one of its conversations, which takes one turn
 //! after the other. All facts are those of OTHER-LIVE §1, measured with 1.18.34.
 
-pub mod conversation;
 pub mod form;
 pub mod history;
 pub mod inbound;

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Leftover, Machine, Process, Program};
-use dfp_process::activity::Snapshot;
-use dfp_process::{OWNER_VARIABLE, RUN_VARIABLE, published, resident_bytes, started};
+use dfp_process::activity::{PUBLISHED_NAME, Snapshot};
+use dfp_process::{OWNER_VARIABLE, RUN_VARIABLE, resident_bytes, started};
 
 /// The most bytes of a published status. A longer one is ignored.
 const LONGEST: u64 = 1024 * 1024;
@@ -128,7 +128,7 @@ fn published_by(pid: u32) -> Vec<Snapshot> {
     let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return Vec::new();
     };
-    let name = format!("/memfd:{}", published::NAME);
+    let name = format!("/memfd:{}", PUBLISHED_NAME);
     files
         .flatten()
         .map(|file| file.path())

@@ -8,7 +8,6 @@
 //! only the text of error channels. Pure: the time is passed in.
 
 mod channel;
-mod hints;
 mod retry_after;
 mod rules;
 mod table;
@@ -17,18 +16,16 @@ mod tests;
 
 use channel::ErrorText;
 pub use channel::{refused_schema, unsupported_flag};
-pub use hints::{
-    IN_ARCHIVE, NO_TEMPORARY_FOLDER, OUT_OF_REACH, SKIPPED_FOLDER, TILDE, general as general_hint, hint, reinstall,
-    time_limit as time_limit_hint,
-};
 pub use retry_after::{DEFAULT_MS as DEFAULT_RETRY_AFTER_MS, RetryAfter, retry_after, retry_after_in};
-pub use rules::OLD_NODE;
 use rules::ProviderRules;
+pub use rules::{
+    IN_ARCHIVE, NO_TEMPORARY_FOLDER, OLD_NODE, OUT_OF_REACH, SKIPPED_FOLDER, TILDE, general_hint, hint, reinstall,
+    time_limit_hint,
+};
 use table::{Facts, Pass, snake, spaced};
 
-use crate::errors;
-use crate::errors::Rule;
 pub use crate::errors::UserRule;
+use crate::errors::{Rule, first_user_rule};
 use crate::options::{self, Kind, OptionSpec};
 use dfp_model::error::{Category, Code, ProviderError};
 use dfp_model::event::{Failure, Outcome};
@@ -238,7 +235,7 @@ impl<'a> Case<'a> {
             .answer_text
             .filter(|_| !self.evidence.user_rules.is_empty());
         let told = format!("{}\n{}", everything.text, spaced(printed.unwrap_or_default()));
-        if let Some((code, hint)) = errors::first_user_rule(self.evidence.user_rules, &told) {
+        if let Some((code, hint)) = first_user_rule(self.evidence.user_rules, &told) {
             return Verdict {
                 rule: None,
                 code,

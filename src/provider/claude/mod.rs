@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use self::fields::{EXTRA_BODY, extra_body};
 use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE, SOME_ASKED, UNSUPPORTED};
+use super::installed::{self, Place};
 use super::options::{self, Auth, CacheTtl, EngineKind, OptionSpec, Options, OutputFormat};
-use super::places::{self, Place};
 use super::{
     APPENDED_PROMPT_FILE, About, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, GatewayVariable, Guard,
     LiveForm, LoginAnswer, LoginCheck, LoginDir, LoginKind, LoginSign, LoginWords, OwnSettings, Provider, Reading,
@@ -183,9 +183,9 @@ pub static CLAUDE: Provider = Provider {
             ),
             Place::home(".claude/local/node_modules/.bin", "`claude migrate-installer`"),
         ],
-        places::HOMEBREW,
-        places::NODE,
-        places::WINDOWS,
+        installed::HOMEBREW,
+        installed::NODE,
+        installed::WINDOWS,
     ],
     about: About {
         name: "Claude",

@@ -14,8 +14,8 @@ use std::borrow::Cow;
 
 use super::callbacks::TOKEN_VARIABLE;
 use super::capability::{ByEngine, Capabilities, NATIVE, SOME_ASKED};
+use super::installed::{self, Place, Root};
 use super::options::{self, EngineKind, OptionSpec, OutputFormat};
-use super::places::{self, Place, Root};
 use super::{
     About, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, LoginAnswer, LoginCheck, LoginDir,
     LoginKind, LoginSign, LoginWords, OUTPUT_SCHEMA_FILE, PromptLimit, Provider, Reading, SYSTEM_PROMPT_FILE,
@@ -58,9 +58,9 @@ pub static CODEX: Provider = Provider {
             "",
             "install.sh of openai/codex: `CODEX_INSTALL_DIR`",
         )],
-        places::HOMEBREW,
-        places::NODE,
-        places::WINDOWS,
+        installed::HOMEBREW,
+        installed::NODE,
+        installed::WINDOWS,
     ],
     about: About {
         name: "Codex",

@@ -15,8 +15,8 @@ use std::borrow::Cow;
 
 use super::MediaSupport;
 use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE};
+use super::installed::{self, Place};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
-use super::places::{self, Place};
 use super::{
     About, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, LoginDir, PrivateHome, Provider,
     Reading, Versions, When, Word, flag, optional, system_prompt, var_when,
@@ -40,9 +40,9 @@ pub static COPILOT: Provider = Provider {
     command: Cow::Borrowed("copilot"),
     places: &[
         &[Place::home(".local/bin", "install.sh of github/copilot-cli: `PREFIX`")],
-        places::HOMEBREW,
-        places::NODE,
-        places::WINDOWS,
+        installed::HOMEBREW,
+        installed::NODE,
+        installed::WINDOWS,
     ],
     about: About {
         name: "Copilot",

@@ -18,8 +18,8 @@ use serde_json::{Map, Value, json};
 use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, NATIVE, Needs, UNSUPPORTED};
 use super::choices::Choices;
+use super::installed;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
-use super::places;
 use super::{
     About, AcpErrors, AcpUsage, Announced, Checks, Defaults, EndedLogin, EngineCheck, EnvValue, FileSpec, LoginDir,
     Provider, Reading, SYSTEM_PROMPT_FILE, SettingsFile, SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions,
@@ -58,7 +58,12 @@ const MODELS: Models = Models {
 pub static GEMINI: Provider = Provider {
     id: Cow::Borrowed("gemini"),
     command: Cow::Borrowed("gemini"),
-    places: &[places::LOCAL_BIN, places::HOMEBREW, places::NODE, places::WINDOWS],
+    places: &[
+        installed::LOCAL_BIN,
+        installed::HOMEBREW,
+        installed::NODE,
+        installed::WINDOWS,
+    ],
     about: About {
         name: "Gemini",
         versions: &["0.61.0"],

@@ -11,9 +11,9 @@ use std::borrow::Cow;
 use Word::Lit;
 
 use super::errors::Errors;
+use super::installed;
 use super::models::Models;
 use super::options::{self, OptionSpec, OutputFormat, PromptStyle};
-use super::places;
 use super::{About, Defaults, Flag, Provider, When, Word, flag};
 use dfp_model::error::Code;
 use dfp_text::decode::Wire;
@@ -23,7 +23,12 @@ pub static GLM: Provider = Provider {
     id: Cow::Borrowed("glm"),
     command: Cow::Borrowed("ax-glm"),
     // No installer of it is known.
-    places: &[places::LOCAL_BIN, places::HOMEBREW, places::NODE, places::WINDOWS],
+    places: &[
+        installed::LOCAL_BIN,
+        installed::HOMEBREW,
+        installed::NODE,
+        installed::WINDOWS,
+    ],
     about: About {
         name: "Glm",
         versions: &[],
@@ -54,7 +59,12 @@ pub static AX_GROK: Provider = Provider {
     id: Cow::Borrowed("grok"),
     command: Cow::Borrowed("ax-grok"),
     // No installer of it is known.
-    places: &[places::LOCAL_BIN, places::HOMEBREW, places::NODE, places::WINDOWS],
+    places: &[
+        installed::LOCAL_BIN,
+        installed::HOMEBREW,
+        installed::NODE,
+        installed::WINDOWS,
+    ],
     about: About {
         name: "Grok",
         versions: &[],

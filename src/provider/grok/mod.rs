@@ -17,9 +17,9 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use super::capability::{ByEngine, Capabilities, NATIVE, SOME_ASKED};
+use super::installed::{self, Place};
 use super::models::Models;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, PromptStyle, SystemPrompt};
-use super::places::{self, Place};
 use super::{
     About, AcpErrors, AcpUsage, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LoginDir, PrivateHome,
     Provider, Reading, SchemaForm, SessionParts, SessionSpec, Var, Versions, WarmForm, WarmThread, When, Word,
@@ -49,10 +49,10 @@ pub static GROK: Provider = Provider {
     command: Cow::Borrowed("grok"),
     places: &[
         &[Place::home(".grok/bin", "postinstall of @xai-official/grok 1.0.41")],
-        places::LOCAL_BIN,
-        places::HOMEBREW,
-        places::NODE,
-        places::WINDOWS,
+        installed::LOCAL_BIN,
+        installed::HOMEBREW,
+        installed::NODE,
+        installed::WINDOWS,
     ],
     about: About {
         name: "Grok",

@@ -16,8 +16,8 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::capability::{ByEngine, Capabilities, NATIVE, SOME_ASKED, UNSUPPORTED};
+use super::installed::{self, Place, Root};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, SystemPrompt};
-use super::places::{self, Place, Root};
 use super::{
     About, Announced, Checks, Defaults, EngineCheck, EnvValue, LiveForm, LoginDir, Provider, Reading, SchemaForm,
     SettingsFile, SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions, When, Word, choice_var, flag,
@@ -52,10 +52,10 @@ pub static OPENCODE: Provider = Provider {
             Place::home("bin", "opencode.ai/install (README, Installation directory)"),
             Place::home(".opencode/bin", "opencode.ai/install (README, Installation directory)"),
         ],
-        places::LOCAL_BIN,
-        places::HOMEBREW,
-        places::NODE,
-        places::WINDOWS,
+        installed::LOCAL_BIN,
+        installed::HOMEBREW,
+        installed::NODE,
+        installed::WINDOWS,
     ],
     about: About {
         name: "OpenCode",

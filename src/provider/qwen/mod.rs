@@ -14,8 +14,8 @@ use serde_json::json;
 
 use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE, SOME_ASKED};
+use super::installed::{self, Place};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
-use super::places::{self, Place};
 use super::{
     About, AcpErrors, AcpUsage, Announced, Checks, Defaults, EngineCheck, EnvValue, FileSpec, Guard, LiveForm,
     PromptLimit, Provider, Reading, SYSTEM_PROMPT_FILE, SchemaForm, SettingsFile, SettingsForm, SettingsPlace,
@@ -167,9 +167,9 @@ pub static QWEN: Provider = Provider {
             ".local/bin",
             "install-qwen-standalone.sh of QwenLM/qwen-code",
         )],
-        places::HOMEBREW,
-        places::NODE,
-        places::WINDOWS,
+        installed::HOMEBREW,
+        installed::NODE,
+        installed::WINDOWS,
     ],
     about: About {
         name: "Qwen",

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::capability::{API, Column, columns, providers_with, refusal};
 use crate::capability::{Capabilities, Feature, Support};
 use crate::options::{EngineKind, Kind as OptionKind};
-use crate::{ALL, SchemaForm, custom, every, openai};
+use crate::{ALL, SchemaForm, api, custom, every};
 use dfp_model::message::content::{Kind, Takes};
 
 const BEGIN: &str = "<!-- The table is made of the capabilities in src/provider; a test compares them. -->\n";
@@ -343,5 +343,5 @@ fn every_feature_has_a_field_of_its_own() {
             .collect();
         assert_eq!(marked, [feature]);
     }
-    assert!(openai::CAPABILITIES.of(Feature::Temperature).is_supported());
+    assert!(api::CAPABILITIES.of(Feature::Temperature).is_supported());
 }

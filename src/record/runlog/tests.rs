@@ -1,9 +1,9 @@
-//! A written log is read back unchanged, whole or cut anywhere.
+//! A written log is read back unchanged, whole or cut anywhere, and no secret is in it that came in pieces.
 
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::deltas::Lines;
+use super::Lines;
 use super::read::{Problem, Unreadable, read};
 use super::*;
 
@@ -233,4 +233,103 @@ fn lines_that_are_none_of_ours_are_left_out_and_reported() {
             problem(4, "the line has no at, t or run"),
         ]
     );
+}
+
+/// The texts that were let go behind each of `pieces`, then those at the end.
+fn written(pieces: &[&str], redactor: Redactor) -> Vec<Vec<String>> {
+    let mut lines = Lines::new("r".to_owned(), redactor);
+    let text = |line: String| {
+        serde_json::from_str::<Value>(&line).unwrap()["event"]["text"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let mut steps = Vec::new();
+    for (t, piece) in pieces.iter().enumerate() {
+        let mut out = Vec::new();
+        let stamp = Stamp { at: 1, t: t as u64 };
+        lines.push(
+            stamp,
+            json!({"type": "text_delta", "text": piece}).to_string(),
+            &mut out,
+        );
+        steps.push(out.into_iter().map(text).collect());
+    }
+    let mut out = Vec::new();
+    lines.flush(&mut out);
+    steps.push(out.into_iter().map(text).collect());
+    steps
+}
+
+#[test]
+fn pieces_that_begin_nothing_go_at_once() {
+    let steps = written(&["Hello", " is", " sk", " \n"], Redactor::default());
+    assert_eq!(steps, [vec!["Hello"], vec![" is"], vec![], vec![" sk", " \n"], vec![]]);
+}
+
+#[test]
+fn a_key_in_pieces_goes() {
+    let steps = written(&["use sk-a", "nt-api03-", "abcd", " now"], Redactor::default());
+    assert_eq!(
+        steps,
+        [vec![], vec![], vec![], vec!["use [redacted]", "", "", " now"], vec![]]
+    );
+    // The cut is inside the prefix by which a key is known.
+    let steps = written(&["use s", "k-ant-api03-", "abcd", "."], Redactor::default());
+    assert_eq!(
+        steps,
+        [vec![], vec![], vec![], vec!["use [redacted]", "", "", "."], vec![]]
+    );
+    let redactor = Redactor::new([("MY_KEY", "correct horse battery")], []);
+    let steps = written(&["say corr", "ect horse bat", "tery, please"], redactor);
+    assert_eq!(steps, [vec![], vec![], vec!["say [redacted]", "", ", please"], vec![]]);
+}
+
+#[test]
+fn what_only_looked_like_one_comes_as_it_was() {
+    let steps = written(&["sk-", "i resort"], Redactor::default());
+    assert_eq!(steps, [vec![], vec!["sk-", "i resort"], vec![]]);
+    assert_eq!(written(&["eyJ"], Redactor::default()), [vec![], vec!["eyJ"]]);
+}
+
+#[test]
+fn any_other_event_ends_the_waiting() {
+    let mut lines = Lines::new("r".to_owned(), Redactor::default());
+    let mut out = Vec::new();
+    let stamp = Stamp { at: 7, t: 3 };
+    lines.push(stamp, r#"{"type":"text_delta","text":"sk-ant-"}"#.to_owned(), &mut out);
+    assert!(out.is_empty());
+    lines.push(
+        stamp,
+        r#"{"type":"tool_call","toolCall":{"args":{"n":1.0}}}"#.to_owned(),
+        &mut out,
+    );
+    assert_eq!(
+        out,
+        [
+            r#"{"at":7,"t":3,"run":"r","event":{"type":"text_delta","text":"sk-ant-"}}"#,
+            r#"{"at":7,"t":3,"run":"r","event":{"type":"tool_call","toolCall":{"args":{"n":1.0}}}}"#,
+        ]
+    );
+}
+
+proptest::proptest! {
+    #[test]
+    fn however_it_is_cut_no_key_gets_through(cuts in proptest::collection::vec(1usize..9, 1..20), before in "[a-z .]{0,12}") {
+        let key = "sk-ant-api03-0123456789";
+        let text = format!("{before} {key} and after");
+        let mut pieces = Vec::new();
+        let mut rest = text.as_str();
+        for cut in cuts.iter().cycle() {
+            if rest.is_empty() { break; }
+            let (piece, more) = rest.split_at((*cut).min(rest.len()));
+            pieces.push(piece);
+            rest = more;
+        }
+        let steps = written(&pieces, Redactor::default());
+        proptest::prop_assert_eq!(steps.iter().flatten().count(), pieces.len());
+        let all: String = steps.concat().concat();
+        proptest::prop_assert!(!all.contains("0123456789") && !all.contains("api03"), "{}", all);
+        proptest::prop_assert!(all.ends_with("[redacted] and after"), "{}", all);
+    }
 }

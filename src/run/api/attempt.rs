@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ApiProvider;
 use crate::attempt::{Attempt, AttemptOutcome, AttemptStart, CallLimits, failed, run_attempt};
-use crate::ignored::ShownChoices;
+use crate::choices::ShownChoices;
 use crate::record::Sink;
 use crate::reply_check::{Checks, RejectedReply};
 use crate::request::CallOptions;

@@ -6,14 +6,13 @@
 //! [`TextCalls`] says which text is a call. `Lenient` takes every object with a non-empty `tool_calls` array at its top level
 //! (SPEC-01), in a code block of any kind or none at all, however many there are. (SPEC-01's own search finds only the first
 //! block, only if it says `json`, and breaks off at a fence within an argument.) The other modes take only the calls that an
-//! answer ends with (`tail`): `Unquoted` those that nothing in the thread has brought (`quotation`), `Marked` those that
+//! answer ends with (`tail`): `Unquoted` those that nothing in the thread has brought, `Marked` those that
 //! nobody but the model can have written. Both rules are in `own_calls`.
 //!
 //! The `scanner` reads the text as it arrives from an [`Input`], and decides what of it is held back and what is taken out.
 
 mod object;
 mod own_calls;
-mod quotation;
 mod scanner;
 mod tail;
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use super::super::hints::general;
+use super::super::general_hint;
 use dfp_model::error::{Category, Code};
 
 const YES_NO: [&str; 2] = ["no", "yes"];
@@ -49,7 +49,7 @@ fn codes() -> String {
                 (false, true) => " Does not fall back.",
                 _ => "",
             };
-            let (meaning, advice) = (code.description(), sentence(general(*code)));
+            let (meaning, advice) = (code.description(), sentence(general_hint(*code)));
             writeln!(table, "- `{}`: {meaning}{own} {advice}", code.as_str()).unwrap();
         }
         table.push('\n');
