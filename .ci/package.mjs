@@ -4,11 +4,12 @@
  *
  * In flows the built tree, and as an argument the folder of the addon, `src/js` by default. It is laid out as for a release (of the platforms, only this machine's has its addon), linted (publint,
  * are-the-types-wrong), and installed from a registry on 127.0.0.1 into empty projects: by npm, pnpm and yarn, with the oldest
- * and the newest `@langchain/core` there is and without it. `consumer.mjs` says what each project then does.
+ * and the newest `@langchain/core` there is and without it, as many projects at a time as there are cores. `consumer.mjs` says what
+ * each project then does.
  */
 import { execFile, execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { installed } from "../__tests__/support/installed.mjs";
 import { startRegistry } from "../__tests__/support/registry.mjs";
@@ -163,17 +164,17 @@ async function install(temp, packages) {
 async function installAll(project, url) {
   const npmInstall = npm(["install", "--no-audit", "--no-fund"], process.env);
   const tsc = nodeBin(ROOT, "typescript", "tsc");
-  for (const core of CORES) {
+  const managers = await Promise.all(
+    Object.values(MANAGERS).map(async ([name, version, bin]) => join(await installed(name, version), bin)),
+  );
+  const [pnpm = "", yarn = "", berry = ""] = managers;
+  const byNpm = CORES.map((core) => async () => {
     const label = `npm, @langchain/core ${core}`;
     const made = await project(label, npmInstall, { core });
     await consumer.use(made, { label });
     await consumer.compile(made, { label, tsc, resolutions: consumer.RESOLUTIONS });
     await consumer.commandLine(made, label);
-  }
-  const managers = await Promise.all(
-    Object.values(MANAGERS).map(async ([name, version, bin]) => join(await installed(name, version), bin)),
-  );
-  const [pnpm = "", yarn = "", berry = ""] = managers;
+  });
   const core = NEWEST;
   /** @type {[string, string[], Record<string, string>, string[]?][]} */
   const others = [
@@ -187,16 +188,38 @@ async function installAll(project, url) {
       [process.execPath, berry, "node"],
     ],
   ];
-  for (const [name, words, files, node] of others) {
+  const byOthers = others.map(([name, words, files, node]) => async () => {
     const label = `${name}, @langchain/core ${core}`;
     const made = await project(name, [process.execPath, ...words], { core, files });
     await consumer.use(made, { label, ...(node && { node }) });
     // Under PnP there are no folders to find types in, without an SDK of yarn's.
     if (!node) await consumer.compile(made, { label, tsc, resolutions: consumer.RESOLUTIONS.slice(0, 1) });
-  }
-  // Nothing of ours needs a script to be run where it is installed.
-  await consumer.withoutLangChain(await project("npm --ignore-scripts, no core", [...npmInstall, "--ignore-scripts"]));
-  await consumer.withoutAddon(await project("npm --omit=optional", [...npmInstall, "--omit=optional"]));
+  });
+  await sideBySide([
+    ...byNpm,
+    ...byOthers,
+    // Nothing of ours needs a script to be run where it is installed.
+    async () =>
+      consumer.withoutLangChain(await project("npm --ignore-scripts, no core", [...npmInstall, "--ignore-scripts"])),
+    async () => consumer.withoutAddon(await project("npm --omit=optional", [...npmInstall, "--omit=optional"])),
+  ]);
+}
+
+/**
+ * Do things at the same time, as many as this machine has cores. Settles when all have ended, and rejects if one has failed.
+ * @param {(() => Promise<unknown>)[]} tasks
+ */
+export async function sideBySide(tasks, width = availableParallelism()) {
+  /** @type {Error[]} */
+  const failures = [];
+  const rest = tasks.values();
+  const lane = async () => {
+    for (const task of rest) await task().catch((error) => failures.push(error));
+  };
+  await Promise.all(Array.from({ length: width }, lane));
+  const bug = failures.find((error) => !(error instanceof PrepareError));
+  if (bug) throw bug;
+  if (failures.length > 0) throw new PrepareError(failures.map(({ message }) => message).join("\n"));
 }
 
 /**

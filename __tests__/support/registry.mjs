@@ -11,6 +11,7 @@ import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { basename, dirname, join } from "node:path";
+import { gzipSync } from "node:zlib";
 
 /** Long ago: package managers may refuse what is too young. */
 const PUBLISHED = "2020-01-01T00:00:00.000Z";
@@ -36,10 +37,13 @@ function withNested(folder) {
   return [folder, ...packagesIn(join(folder, "node_modules"))];
 }
 
-/** @param {string} folder */
+/**
+ * The least compression there is: an unoptimised addon has 100 MB, and nobody downloads it.
+ * @param {string} folder
+ */
 function makeTarball(folder) {
-  const args = ["-czf", "-", "--exclude", "node_modules", "-C", dirname(folder), basename(folder)];
-  return execFileSync("tar", args, { maxBuffer: 1 << 30 });
+  const args = ["-cf", "-", "--exclude", "node_modules", "-C", dirname(folder), basename(folder)];
+  return gzipSync(execFileSync("tar", args, { maxBuffer: 1 << 30 }), { level: 1 });
 }
 
 /**
@@ -55,13 +59,17 @@ export async function startRegistry({ packages, modules }) {
     const versions = known.get(name) ?? known.set(name, new Map()).get(name);
     if (!versions?.has(version)) versions?.set(version, folder);
   }
-  /** @type {Map<string, Buffer>} */
+  /** @type {Map<string, { bytes: Buffer, integrity: string, shasum: string }>} */
   const tarballs = new Map();
   const missing = new Set();
-  /** @type {(name: string, version: string, folder: string) => Buffer} */
+  /** @param {string} name @param {string} version @param {string} folder */
   const tarball = (name, version, folder) => {
     const key = `${name}@${version}`;
-    const made = tarballs.get(key) ?? makeTarball(folder);
+    const known = tarballs.get(key);
+    if (known) return known;
+    const bytes = makeTarball(folder);
+    const integrity = `sha512-${createHash("sha512").update(bytes).digest("base64")}`;
+    const made = { bytes, integrity, shasum: createHash("sha1").update(bytes).digest("hex") };
     tarballs.set(key, made);
     return made;
   };
@@ -76,7 +84,7 @@ export async function startRegistry({ packages, modules }) {
       return;
     }
     if (version && folder) {
-      response.writeHead(200, { "content-type": "application/octet-stream" }).end(tarball(name, version, folder));
+      response.writeHead(200, { "content-type": "application/octet-stream" }).end(tarball(name, version, folder).bytes);
       return;
     }
     response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(document(name, versions)));
@@ -85,9 +93,7 @@ export async function startRegistry({ packages, modules }) {
   const document = (name, versions) => {
     const entries = [...versions].map(([version, folder]) => {
       const { devDependencies, ...manifest } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
-      const bytes = tarball(name, version, folder);
-      const integrity = `sha512-${createHash("sha512").update(bytes).digest("base64")}`;
-      const shasum = createHash("sha1").update(bytes).digest("hex");
+      const { integrity, shasum } = tarball(name, version, folder);
       const url = `${address()}/${name}/-/${basename(name)}-${version}.tgz`;
       return [version, { ...manifest, _id: `${name}@${version}`, dist: { tarball: url, integrity, shasum } }];
     });
