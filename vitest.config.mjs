@@ -14,6 +14,14 @@ import { availableParallelism } from "node:os";
 import { configDefaults, defineConfig } from "vitest/config";
 import { BaseSequencer } from "vitest/node";
 
+// A Node that is told of a machine's own certificates reads them at each start, which then takes three times as long, and so do the CLIs.
+// The tests' servers need none; what installs a package gets them back (`__tests__/support/installed.mjs`).
+const { NODE_EXTRA_CA_CERTS } = process.env;
+if (NODE_EXTRA_CA_CERTS) {
+  process.env.TEST_CA_CERTS = NODE_EXTRA_CA_CERTS;
+  delete process.env.NODE_EXTRA_CA_CERTS;
+}
+
 const TESTS = readdirSync(new URL("__tests__", import.meta.url), { recursive: true, encoding: "utf8" })
   .filter((file) => file.endsWith(".test.ts"))
   .map((file) => `__tests__/${file.replaceAll("\\", "/")}`);

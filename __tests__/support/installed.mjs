@@ -185,7 +185,14 @@ export async function unpacked(file) {
  */
 export function npm(args, cwd) {
   return new Promise((resolve, reject) => {
-    const child = spawn("npm", args, { cwd, stdio: ["ignore", "ignore", "pipe"], shell: process.platform === "win32" });
+    // vitest.config.mjs keeps them from all others.
+    const { TEST_CA_CERTS } = process.env;
+    const child = spawn("npm", args, {
+      cwd,
+      env: { ...process.env, ...(TEST_CA_CERTS && { NODE_EXTRA_CA_CERTS: TEST_CA_CERTS }) },
+      stdio: ["ignore", "ignore", "pipe"],
+      shell: process.platform === "win32",
+    });
     let stderr = "";
     child.stderr.setEncoding("utf8").on("data", (text) => {
       stderr += text;
