@@ -46,7 +46,7 @@ describe.skipIf(!HERE)("opencode", { timeout: 300_000 }, () => {
     expect(api.requests.map(({ body }) => body.reasoning_effort)).toEqual(["low"]);
   });
 
-  it("live: the same, and a variant that the model has not is told, and the call made without it", async () => {
+  it("live: the same, and a variant that the model has not, as that for no reasoning, is told, and the call made without it", async () => {
     const { api, create } = await withCli("opencode", { script });
     const provider = create({ engine: "live", config: opencodeConfig(api.url, true) });
     const calls = [
@@ -54,6 +54,7 @@ describe.skipIf(!HERE)("opencode", { timeout: 300_000 }, () => {
       { reasoning: { effort: "low" } },
       { reasoning: { effort: "nonsense" } },
       { model: "mock/m2", reasoning: { effort: "low" } },
+      { reasoning: "off" as const },
     ];
     const told: unknown[] = [];
     for (const options of calls) {
@@ -65,7 +66,9 @@ describe.skipIf(!HERE)("opencode", { timeout: 300_000 }, () => {
       ["ok", "live"],
       ["ok", "live", "UNSUPPORTED_OPTION"],
       ["ok", "live", "UNSUPPORTED_OPTION"],
+      ["ok", "live", "UNSUPPORTED_OPTION"],
     ]);
-    expect(api.requests.map(({ body }) => body.reasoning_effort)).toEqual([undefined, "low", undefined, undefined]);
+    const efforts = api.requests.map(({ body }) => body.reasoning_effort);
+    expect(efforts).toEqual([undefined, "low", undefined, undefined, undefined]);
   });
 });

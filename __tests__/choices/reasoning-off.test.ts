@@ -5,7 +5,6 @@ import type { InvokeOptions } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import { withApi } from "../api/setup.js";
 import { HERE } from "../clis/real.js";
-import { opencodeConfig } from "../support/clis.mjs";
 import { createProvider, RUNS, withClaude, withCli } from "../support/harness.mjs";
 import { ask } from "../support/live.mjs";
 
@@ -133,6 +132,7 @@ it("a schema that the answer does not fit is asked for again, and an ignored opt
   expect(told.filter((message) => message.includes("always thinks"))).toHaveLength(1);
 });
 
+/** opencode is in `efforts.test.ts`. */
 describe.skipIf(!HERE)("other CLIs", { timeout: 300_000 }, () => {
   const script = () => ({ text: "ok" });
 
@@ -157,13 +157,6 @@ describe.skipIf(!HERE)("other CLIs", { timeout: 300_000 }, () => {
     const { api, create } = await withCli("grok", { script });
     await create({ engine: "print" }).invoke(["one"], OFF);
     expect(api.requests.map(({ body }) => body.reasoning_effort)).toEqual(["none"]);
-  });
-
-  it("opencode: a model without the variant none is told", async () => {
-    const { api, create } = await withCli("opencode", { script });
-    const provider = create({ engine: "live", config: opencodeConfig(api.url, true) });
-    const { warnings, reply } = await ask(provider as never, ["hi"], OFF);
-    expect([reply.content, warnings]).toEqual(["ok", ["UNSUPPORTED_OPTION"]]);
   });
 
   it("copilot: the effort none, which it does not hand to an API of the user's own", async () => {
