@@ -8,18 +8,19 @@ import { createCopilotCliProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "../clis/real.js";
 import { removeFolder } from "../support/folders.mjs";
-import { withCli } from "../support/harness.mjs";
+import { sharing, withCli } from "../support/harness.mjs";
 import { ask } from "../support/live.mjs";
 import type { Answer } from "../support/openai.mjs";
 
 const tool = (name: string) => ({ name, description: "Does it.", schema: { type: "object", properties: {} } });
 type Script = Parameters<typeof withCli>[1]["script"];
+type Until = NonNullable<Parameters<typeof withCli>[1]["until"]>;
 
-async function start(script: Script) {
-  const cli = await withCli("copilot", { script });
+async function start(script: Script, until: Until = onTestFinished) {
+  const cli = await withCli("copilot", { script, until });
   const create = (more: object = {}) => {
     const provider = createCopilotCliProvider({ ...cli.options, engine: "live", retry: false, ...more } as never);
-    onTestFinished(() => provider.close());
+    until(() => provider.close());
     return provider;
   };
   const body = (n: number) => cli.api.requests[n]?.body;
@@ -34,8 +35,16 @@ const holding = (folder: string, text: string) =>
     .filter((path) => readFileSync(path).includes(text));
 
 describe.skipIf(!HERE)("the real copilot, live", { timeout: 300_000 }, () => {
+  /** The provider of all tests that want none with options, a home or a program of their own. */
+  const startShared = sharing<Awaited<ReturnType<typeof start>>, Script>(async (answer, until) => {
+    const running = await start((request: unknown, index: number) => answer(index, request, index), until);
+    const provider = running.create();
+    // A provider remembers what was bound last.
+    return { ...running, create: () => provider.bindTools([]) };
+  });
+
   it("sends our system prompt, the thread and the caller's tools, and nothing of its own", async () => {
-    const { create, body, api } = await start([{ text: "ok" }]);
+    const { create, body, api } = await startShared([{ text: "ok" }]);
     const thread = [new SystemMessage("Be brief."), new HumanMessage("1"), new AIMessage("one"), new HumanMessage("2")];
     await ask(create().bindTools([tool("step")]), thread);
     expect(body(0).messages).toEqual([
@@ -51,7 +60,7 @@ describe.skipIf(!HERE)("the real copilot, live", { timeout: 300_000 }, () => {
 
   it("gives two calls of one id, told apart, and goes on with the results of both", async () => {
     const call = (n: number, name = "step") => ({ id: "c", name, args: { n } });
-    const { create, body } = await start([{ calls: [call(1), call(2), call(2)] }, { text: "done" }]);
+    const { create, body } = await startShared([{ calls: [call(1), call(2), call(2)] }, { text: "done" }]);
     const model = create().bindTools([tool("step")]);
     const first = await ask(model, ["go"]);
     const ids = first.reply.toolCalls.map(({ id }) => id);
@@ -65,7 +74,7 @@ describe.skipIf(!HERE)("the real copilot, live", { timeout: 300_000 }, () => {
   });
 
   it("offers none of its own tools where none are bound, also under a name of one of them", async () => {
-    const { create, body } = await start([
+    const { create, body } = await startShared([
       { text: "ok" },
       { calls: [{ id: "c1", name: "bash", args: { command: "touch ran" } }] },
       { text: "done" },
@@ -89,7 +98,7 @@ describe.skipIf(!HERE)("the real copilot, live", { timeout: 300_000 }, () => {
   });
 
   it("takes what anybody says as text: no command, no file, no date, wherever it stands", async () => {
-    const { create, body, home, api } = await start([
+    const { create, body, home, api } = await startShared([
       { text: "/compact", calls: [{ id: "c1", name: "step", args: {} }] },
       { text: "done" },
       { text: "again" },
@@ -125,7 +134,7 @@ describe.skipIf(!HERE)("the real copilot, live", { timeout: 300_000 }, () => {
 
   it("keeps arguments as the model wrote them, told piece by piece, and in the history", async () => {
     const raw = '{"b": 1.0, "a": 12345678901234567890, "s": "\\u00e9"}';
-    const { create, body } = await start([
+    const { create, body } = await startShared([
       { calls: [{ id: "c1", name: "step", args: raw }] },
       { text: "done" },
       { text: "x" },
@@ -143,7 +152,7 @@ describe.skipIf(!HERE)("the real copilot, live", { timeout: 300_000 }, () => {
 
   it("answers calls of tools that are not there, and broken arguments, by itself, and adds up what that cost", async () => {
     const usage = { input: 10, output: 5 };
-    const { create, api } = await start([
+    const { create, api } = await startShared([
       { calls: [{ id: "c1", name: "nowhere", args: {} }], usage },
       { calls: [{ id: "c2", name: "step", args: '{"broken' }], usage },
       { calls: [{ id: "c3", name: "step", args: { n: 1 } }], usage },
@@ -188,7 +197,7 @@ describe.skipIf(!HERE)("the real copilot, live", { timeout: 300_000 }, () => {
   ];
   it("asks once, whatever goes wrong, and says what it was", async () => {
     let now = 0;
-    const { create, api } = await start(() => failures[now]?.[1]);
+    const { create, api } = await startShared(() => failures[now]?.[1]);
     const model = create();
     const found: unknown[] = [];
     for (; now < failures.length; now++) {
@@ -228,7 +237,7 @@ describe.skipIf(!HERE)("the real copilot, live", { timeout: 300_000 }, () => {
   });
 
   it("takes a thread of 2 MB, and a result of 300 KB, whole", async () => {
-    const { create, body } = await start([{ calls: [{ id: "c1", name: "step", args: {} }] }, { text: "done" }]);
+    const { create, body } = await startShared([{ calls: [{ id: "c1", name: "step", args: {} }] }, { text: "done" }]);
     const model = create().bindTools([tool("step")]);
     const [long, result] = ["0123456789".repeat(200_000), "abcdefghij".repeat(30_000)];
     const first = await ask(model, [new HumanMessage(long)]);
@@ -249,7 +258,7 @@ describe.skipIf(!HERE)("the real copilot, live", { timeout: 300_000 }, () => {
   });
 
   it("answers by a schema, asked for in words", async () => {
-    const { create } = await start([{ text: '{"n":7}' }]);
+    const { create } = await startShared([{ text: '{"n":7}' }]);
     const schema = {
       type: "object",
       properties: { n: { type: "number" } },

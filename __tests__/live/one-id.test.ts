@@ -5,7 +5,7 @@ import { runAgent } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import { HERE } from "../clis/real.js";
 import { ask } from "../support/live.mjs";
-import { EVERY_FORM } from "../support/live-forms.mjs";
+import { EVERY_FORM, sharingForm } from "../support/live-forms.mjs";
 
 const schema = { type: "object", properties: { n: { type: "number" } }, required: ["n"] };
 const step = { name: "step", description: "Takes a step", schema };
@@ -15,9 +15,11 @@ const SCRIPT = [{ calls: [call(1), call(2)], wholeCalls: true }, { text: "done" 
 const FORMS = EVERY_FORM.filter(({ remembers, name }) => remembers && !name.startsWith("qwen"));
 
 describe.skipIf(!HERE).each(FORMS)("$name", { timeout: 120_000 }, (form) => {
+  const start = sharingForm(form);
+
   // An agent of its own makes one call after the other.
   it.skipIf(form.prompts)("calls under one id are told apart, and go on with their own results", async () => {
-    const { create, heard } = await form.start(SCRIPT);
+    const { create, heard } = await start(SCRIPT);
     const model = create().bindTools([step]);
     const first = await ask(model, ["go"]);
     const { toolCalls } = first.reply;
@@ -49,7 +51,7 @@ describe.skipIf(!HERE).each(FORMS)("$name", { timeout: 120_000 }, (form) => {
   });
 
   it("an agent runs each once", async () => {
-    const { api, create } = await form.start(SCRIPT);
+    const { api, create } = await start(SCRIPT);
     const ran: number[] = [];
     const execute = ({ n }: { n: number }) => {
       ran.push(n);

@@ -6,7 +6,7 @@
  * test, which fails if the CLI asked for more than the script had.
  */
 import { createClaudeCliProvider } from "deep-factor-providers";
-import { onTestFinished } from "vitest";
+import { afterAll, onTestFailed, onTestFinished } from "vitest";
 import { startAnthropic } from "./anthropic.mjs";
 import { isolateClaude, versionOf } from "./claude.mjs";
 import { CLIS, findCli, isolateCli } from "./clis.mjs";
@@ -55,6 +55,54 @@ export const MAIN_RUN = ALL
   : EVERY_RUN.filter(([which, engine]) => which === "newest" && engine === "live");
 
 /**
+ * Takes what ends something.
+ * @typedef {(end: () => void | Promise<void>) => void} Until
+ */
+
+/**
+ * How the tests of a `describe` share a CLI's process, because each start of some CLIs takes seconds of the processor: `open` is called
+ * for the first of them, and anew behind one that has failed; what it opens is ended behind the last. Each test has a script of its own,
+ * and none of the others' requests.
+ * @template {{ api: import("./scripted.mjs").ScriptedServer }} T
+ * @template S
+ * @param {(answer: (index: number, ...asked: any[]) => any, until: Until) => Promise<T>} open with an API that answers the request `index`
+ *   by `answer`; a script's functions get what is `asked`
+ * @returns {(script: S) => Promise<T>}
+ */
+export function sharing(open) {
+  /** @type {Parameters<Until>[0][]} */
+  let ends = [];
+  /** @type {T | undefined} */
+  let shared;
+  /** @type {any} */
+  let script;
+  const end = async () => {
+    const all = ends.reverse();
+    [ends, shared] = [[], undefined];
+    for (const one of all) await one();
+  };
+  afterAll(end);
+  /** @type {(index: number, ...asked: any[]) => any} */
+  const answer = (index, ...asked) => {
+    const entry = Array.isArray(script) ? script[index] : script;
+    if (entry === undefined) throw new Error(`no answer left (the script has ${script.length})`);
+    return typeof entry === "function" ? entry(...asked) : entry;
+  };
+  return async (own) => {
+    script = own;
+    shared ??= await open(answer, (one) => void ends.push(one));
+    const { api } = shared;
+    api.requests.length = 0;
+    onTestFailed(end);
+    onTestFinished(() => {
+      const violations = api.violations.splice(0);
+      if (violations.length > 0) throw new Error(violations.join("\n"));
+    });
+    return shared;
+  };
+}
+
+/**
  * A provider that is closed with the test: a live one keeps its process otherwise.
  * @param {import("deep-factor-providers").ClaudeCliProviderOptions} options
  */
@@ -71,14 +119,22 @@ export function createProvider(options) {
  * @property {import("./anthropic.mjs").Script} script
  * @property {Record<string, string | undefined>} [env] for the CLI, over the isolated one
  * @property {boolean} [mayRunOut] the script may be asked for more than it has
+ * @property {Until} [until] default: all of it is ended with the test
  */
 
 /** @param {Setup} setup */
-export async function withClaude({ which = "newest", engine, script, env = {}, mayRunOut = false }) {
+export async function withClaude({
+  which = "newest",
+  engine,
+  script,
+  env = {},
+  mayRunOut = false,
+  until = onTestFinished,
+}) {
   if (which !== "newest") await installed(OLDEST_CLAUDE, versionOf(which));
   const api = await startAnthropic(script);
   const claude = isolateClaude({ which, baseUrl: api.url, env });
-  onTestFinished(async () => {
+  until(async () => {
     await api.close();
     claude.cleanup();
     if (!mayRunOut && api.violations.length > 0) throw new Error(api.violations.join("\n"));
@@ -96,6 +152,7 @@ export async function withClaude({ which = "newest", engine, script, env = {}, m
  * @property {import("./clis.mjs").Script} script
  * @property {boolean} [mayRunOut] the script may be asked for more than it has
  * @property {string} [version] of the CLI; default: the one that was measured
+ * @property {Until} [until] default: all of it is ended with the test
  */
 
 /**
@@ -103,12 +160,12 @@ export async function withClaude({ which = "newest", engine, script, env = {}, m
  * @param {import("./clis.mjs").CliName} name
  * @param {CliSetup} setup
  */
-export async function withCli(name, { script, mayRunOut = false, version }) {
+export async function withCli(name, { script, mayRunOut = false, version, until = onTestFinished }) {
   const api = await CLIS[name].startApi(script);
   const tag = createTag();
   const cliPath = version === undefined ? undefined : await findCli(name, version);
   const cli = await isolateCli(name, api.url, { cliPath, env: tag.env });
-  onTestFinished(async () => {
+  until(async () => {
     await api.close();
     cli.cleanup();
     if (!mayRunOut && api.violations.length > 0) throw new Error(api.violations.join("\n"));
@@ -116,7 +173,7 @@ export async function withCli(name, { script, mayRunOut = false, version }) {
   /** @param {object} [more] further options */
   const create = (more) => {
     const provider = CLIS[name].create({ ...cli.options, ...more });
-    onTestFinished(() => provider.close());
+    until(() => provider.close());
     return provider;
   };
   return { api, tag, home: cli.home, options: cli.options, create };

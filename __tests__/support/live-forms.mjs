@@ -21,7 +21,7 @@ import {
 import { onTestFinished } from "vitest";
 import { LIVE_CODEX, NEWEST_QWEN, OLDEST_LIVE_CODEX } from "./clis.mjs";
 import { removeFolder } from "./folders.mjs";
-import { withClaude, withCli } from "./harness.mjs";
+import { sharing, withClaude, withCli } from "./harness.mjs";
 import { PACKAGES } from "./installed.mjs";
 import { told } from "./live.mjs";
 
@@ -53,9 +53,11 @@ import { told } from "./live.mjs";
  * @property {string} toolPrefix what the API sees before a tool's name
  * @property {string} keptBy the argument by which its process is told from one of print form
  * @property {{ flag: string, refusal: string }} [canDoWithout] a flag of its process that an older CLI may refuse, and how the CLI says so
- * @property {(script: Script, before?: string) => Promise<Running>} start
+ * @property {(script: Script, before?: string, until?: Until) => Promise<Running>} start
  *   `before`: shell that is run before the CLI, with its arguments, by a launcher that stands in the CLI's package
+ *   `until`: all of it is ended with the test otherwise
  */
+/** @typedef {import("./harness.mjs").Until} Until */
 /**
  * @typedef {object} Running
  * @property {import("./scripted.mjs").ScriptedServer} api
@@ -75,11 +77,11 @@ const claude = (/** @type {import("./claude.mjs").Which} */ which) => ({
   toolPrefix: "mcp__df__",
   keptBy: "--input-format",
   canDoWithout: { flag: "--strict-mcp-config", refusal: "error: unknown option '--strict-mcp-config'" },
-  start: async (script, before) => {
-    const cli = await withClaude({ which, engine: "live", script: scripted(script, toClaude) });
+  start: async (script, before, until = onTestFinished) => {
+    const cli = await withClaude({ which, engine: "live", script: scripted(script, toClaude), until });
     const api = cli.api;
-    const options = launched(cli.options, { name: "@anthropic-ai/claude-code", version: cli.version }, before);
-    return running(api, (more) => createClaudeCliProvider({ ...options, ...more }), {
+    const options = launched(cli.options, { name: "@anthropic-ai/claude-code", version: cli.version }, before, until);
+    return running(until, api, (more) => createClaudeCliProvider({ ...options, ...more }), {
       heard: (body) => told(body).flatMap(([role, ...blocks]) => blocks.map((block) => ofBlock(role, block))),
       system: (body) => body.system.at(-1)?.text ?? "",
       tools: (body) => body.tools.map((/** @type {{ name: string }} */ { name }) => name.replace("mcp__df__", "")),
@@ -95,11 +97,11 @@ const codex = (/** @type {string} */ version) => ({
   oneProcess: true,
   toolPrefix: "",
   keptBy: "app-server",
-  start: async (script, before) => {
-    const cli = await withCli("codex", { version, script: scripted(script, toCodex) });
+  start: async (script, before, until = onTestFinished) => {
+    const cli = await withCli("codex", { version, script: scripted(script, toCodex), until });
     const api = cli.api;
-    const options = launched(cli.options, { name: "@openai/codex", version }, before);
-    return running(api, (more) => createCodexCliProvider({ ...options, engine: "live", ...more }), {
+    const options = launched(cli.options, { name: "@openai/codex", version }, before, until);
+    return running(until, api, (more) => createCodexCliProvider({ ...options, engine: "live", ...more }), {
       heard: (body) => items(body).filter(([role]) => role !== "developer"),
       system: (body) => String(items(body).find(([role]) => role === "developer")?.[1] ?? ""),
       tools: (body) => body.tools.map((/** @type {{ name: string }} */ { name }) => name),
@@ -116,12 +118,13 @@ const opencode = {
   hidesStatus: true,
   toolPrefix: "df_",
   keptBy: "serve",
-  start: async (script, before) => {
-    const cli = await withCli("opencode", { script: scripted(script, prefixed("df_")) });
+  start: async (script, before, until = onTestFinished) => {
+    const cli = await withCli("opencode", { script: scripted(script, prefixed("df_")), until });
     const api = cli.api;
     const itself = { name: "opencode-linux-x64", version: PACKAGES["opencode-linux-x64"] ?? "" };
-    const options = launched(cli.options, itself, before);
+    const options = launched(cli.options, itself, before, until);
     return running(
+      until,
       api,
       (more) => createOpenCodeCliProvider({ ...options, model: "mock/m1", engine: "live", ...more }),
       {
@@ -149,12 +152,12 @@ const qwen = {
   toolPrefix: "mcp__df__",
   keptBy: "--input-format",
   canDoWithout: { flag: "--include-partial-messages", refusal: "Unknown argument: include-partial-messages" },
-  start: async (script, before) => {
+  start: async (script, before, until = onTestFinished) => {
     const version = NEWEST_QWEN;
-    const cli = await withCli("qwen", { version, script: scripted(script, prefixed("mcp__df__")) });
+    const cli = await withCli("qwen", { version, script: scripted(script, prefixed("mcp__df__")), until });
     const api = cli.api;
-    const options = launched(cli.options, { name: "@qwen-code/qwen-code", version }, before);
-    return running(api, (more) => createQwenCliProvider({ ...options, engine: "live", ...more }), {
+    const options = launched(cli.options, { name: "@qwen-code/qwen-code", version }, before, until);
+    return running(until, api, (more) => createQwenCliProvider({ ...options, engine: "live", ...more }), {
       heard: (body) =>
         body.messages
           .filter((/** @type {any} */ { role }) => role !== "system")
@@ -182,12 +185,12 @@ const copilot = {
   resultsAlone: true,
   toolPrefix: "",
   keptBy: "--headless",
-  start: async (script, before) => {
-    const cli = await withCli("copilot", { script: scripted(script, prefixed("")) });
+  start: async (script, before, until = onTestFinished) => {
+    const cli = await withCli("copilot", { script: scripted(script, prefixed("")), until });
     const api = cli.api;
     const itself = { name: "@github/copilot-linux-x64", version: PACKAGES["@github/copilot-linux-x64"] ?? "" };
-    const options = launched(cli.options, itself, before);
-    return running(api, (more) => createCopilotCliProvider({ ...options, engine: "live", ...more }), {
+    const options = launched(cli.options, itself, before, until);
+    return running(until, api, (more) => createCopilotCliProvider({ ...options, engine: "live", ...more }), {
       heard: (body) =>
         body.messages
           .filter((/** @type {any} */ { role }) => role !== "system")
@@ -228,11 +231,11 @@ const acp = (id) => {
     toolPrefix: "",
     keptBy,
     ...own,
-    start: async (script, before) => {
+    start: async (script, before, until = onTestFinished) => {
       const version = PACKAGES[name] ?? "";
-      const cli = await withCli(id, { version, script: scripted(script, (says) => says) });
-      const options = launched(cli.options, { name, version }, before);
-      return running(cli.api, (more) => make({ ...options, engine: "warm", ...more }), {
+      const cli = await withCli(id, { version, script: scripted(script, (says) => says), until });
+      const options = launched(cli.options, { name, version }, before, until);
+      return running(until, cli.api, (more) => make({ ...options, engine: "warm", ...more }), {
         heard: (body) => [["prompt", JSON.stringify(body.contents ?? body.messages)]],
         system: () => "",
         tools: () => [],
@@ -256,15 +259,15 @@ const agent = {
   waitsOut: [429, 500],
   toolPrefix: "mcp_df_",
   keptBy: "--acp",
-  start: async (script, before) => {
-    const cli = await withCli("gemini", { script: scripted(script, prefixed("mcp_df_")) });
+  start: async (script, before, until = onTestFinished) => {
+    const cli = await withCli("gemini", { script: scripted(script, prefixed("mcp_df_")), until });
     const itself = { name: "@google/gemini-cli", version: PACKAGES["@google/gemini-cli"] ?? "" };
-    const { cliPath, env } = launched(cli.options, itself, before);
+    const { cliPath, env } = launched(cli.options, itself, before, until);
     const args = ["--skip-trust", "--acp", "-m", String(cli.options.model)];
     // Otherwise, it is two processes.
     const own = { ...env, GEMINI_CLI_NO_RELAUNCH: "true" };
     const options = { command: cliPath, args, name: "agent", env: own, engine: /** @type {const} */ ("live") };
-    return running(cli.api, (more) => createAcpProvider({ ...options, ...more }), {
+    return running(until, cli.api, (more) => createAcpProvider({ ...options, ...more }), {
       heard: (body) => [["prompt", JSON.stringify(body.contents)]],
       system: () => "",
       tools: () => [],
@@ -329,17 +332,34 @@ export const SHARED_FORMS = KEPT_FORMS.filter(({ oneProcess }) => oneProcess);
 export const HOST_FORMS = KEPT_FORMS.filter(({ oneProcess, prompts, brief }) => oneProcess && !prompts && !brief);
 
 /**
+ * How the tests of a `describe` start a form where they share its process (see `sharing`), with a provider without further options. A form that
+ * has a process for each conversation is started for each test.
+ * @param {LiveForm} form
+ * @returns {(script: Script) => Promise<Running>}
+ */
+export function sharingForm(form) {
+  if (!form.oneProcess) return (script) => form.start(script);
+  return sharing(async (answer, until) => {
+    const running = await form.start((index, raw) => answer(index, index, raw), undefined, until);
+    const provider = running.create();
+    // A provider remembers what was bound last.
+    return { ...running, create: () => provider.bindTools([]) };
+  });
+}
+
+/**
  * `options` with a launcher in place of the CLI's file: it stands in the package `itself`, runs `before`, and then the CLI.
  * @template {{ cliPath: string }} T
  * @param {T} options
  * @param {{ name: string, version: string }} itself
- * @param {string} [before] shell
+ * @param {string | undefined} before shell
+ * @param {Until} until
  * @returns {T}
  */
-function launched(options, itself, before) {
+function launched(options, itself, before, until) {
   if (before === undefined) return options;
   const folder = mkdtempSync(join(tmpdir(), "df-launcher-"));
-  onTestFinished(() => removeFolder(folder));
+  until(() => removeFolder(folder));
   const cliPath = join(folder, "cli");
   writeFileSync(join(folder, "package.json"), JSON.stringify(itself));
   writeFileSync(cliPath, `#!/bin/sh\n${before}\nexec '${options.cliPath}' "$@"\n`, { mode: 0o755 });
@@ -347,18 +367,19 @@ function launched(options, itself, before) {
 }
 
 /**
+ * @param {Until} until
  * @param {import("./scripted.mjs").ScriptedServer} api
  * @param {(more: object) => import("deep-factor-providers").CliProvider} make
  * @param {{ heard: (body: any) => Heard, system: (body: any) => string, tools: (body: any) => string[] }} read
  * @returns {Running}
  */
-function running(api, make, read) {
+function running(until, api, make, read) {
   const body = (/** @type {number} */ n) => api.requests[n]?.body;
   return {
     api,
     create: (more = {}) => {
       const provider = make({ retry: false, ...more });
-      onTestFinished(() => provider.close());
+      until(() => provider.close());
       return provider;
     },
     heard: (n) => read.heard(body(n)),
