@@ -2,9 +2,9 @@
 /** opencode live: what only it does, against the real server. The common behaviours are in `__tests__/live`. */
 import { AIMessage, type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import { createOpenCodeCliProvider } from "deep-factor-providers";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it } from "vitest";
 import { HERE } from "../clis/real.js";
-import { withCli } from "../support/harness.mjs";
+import { sharing, withCli } from "../support/harness.mjs";
 import { ask } from "../support/live.mjs";
 
 const schema = { type: "object", properties: { n: { type: "number" } } };
@@ -24,42 +24,22 @@ const told = (body: {
       ...(tool_call_id ? [tool_call_id] : []),
     ]);
 
-async function withOpencode(script: Parameters<typeof withCli>[1]["script"]) {
-  const cli = await withCli("opencode", { script });
-  const create = (more: object = {}) => {
-    const provider = createOpenCodeCliProvider({
-      ...cli.options,
-      model: "mock/m1",
-      engine: "live",
-      retry: false,
-      ...more,
-    });
-    onTestFinished(() => provider.close());
-    return provider;
-  };
-  return { ...cli, create };
-}
+type Script = Parameters<typeof withCli>[1]["script"];
 
 describe.skipIf(!HERE)("opencode", { timeout: 300_000 }, () => {
-  it("gives two calls of one id, told apart, and goes on with the results of both", async () => {
-    const call = (n: number, name = "df_step") => ({ id: "c", name, args: { n } });
-    const { create, api } = await withOpencode([{ calls: [call(1), call(2), call(2)] }, { text: "done" }]);
-    const model = create().bindTools([...tools]);
-    const first = await ask(model, ["go"]);
-    const ids = first.reply.toolCalls.map(({ id }) => id);
-    // opencode has one place for all of them: of two that are alike it tells once.
-    expect(first.reply.toolCalls.map(({ args }) => args)).toEqual([{ n: 1 }, { n: 2 }]);
-    expect(new Set(ids).size).toBe(2);
-    const results = ids.map((id, at) => new ToolMessage({ tool_call_id: id, content: `took ${at}` }));
-    const second = await ask(model, [new HumanMessage("go"), first.message, ...results]);
-    expect(second.reply.content).toBe("done");
-    const sent = api.requests[1]?.body.messages.filter(({ role }: { role: string }) => role === "tool");
-    expect(sent.map(({ content }: { content: string }) => content).sort()).toEqual(["took 0", "took 1"]);
+  const start = sharing(async (answer, until) => {
+    const script: Script = (request: unknown, index: number) => answer(index, request, index);
+    const cli = await withCli("opencode", { script, until });
+    // The default engine.
+    const options = { ...cli.options, model: "mock/m1", engine: undefined, retry: false };
+    const provider = createOpenCodeCliProvider(options as never);
+    until(() => provider.close());
+    return { ...cli, provider };
   });
 
-  it("answers over one process, calls natively, fails honestly and leaves nothing", async () => {
+  it("answers over one process, calls natively and fails honestly", async () => {
     const step = (id: string, n: number) => ({ id, name: "df_step", args: { n } });
-    const { api, tag, create } = await withOpencode([
+    const { api, provider } = await start([
       { text: "Hello there.", usage: { input: 60, output: 20, cached: 40, reasoning: 5 } },
       { text: "Let me see.", calls: [step("a", 1), step("b", 2)] },
       { text: "Done." },
@@ -69,8 +49,6 @@ describe.skipIf(!HERE)("opencode", { timeout: 300_000 }, () => {
       { hang: true },
       { text: "Still here." },
     ]);
-    // The default.
-    const provider = create({ engine: undefined });
     expect((await provider.health({ level: "command" })).engine).toEqual({
       uses: "live",
       why: "it is opencode-linux-x64 1.18.34, says its package.json",
@@ -142,6 +120,28 @@ describe.skipIf(!HERE)("opencode", { timeout: 300_000 }, () => {
     const last = await ask(bound, [...foreign.slice(0, 1), new AIMessage("No."), new HumanMessage("there?")]);
     expect([last.reply.content, last.pid]).toEqual(["Still here.", first.pid]);
     expect(api.requests).toHaveLength(8);
+  });
+
+  it("gives two calls of one id, told apart, and goes on with the results of both", async () => {
+    const call = (n: number, name = "df_step") => ({ id: "c", name, args: { n } });
+    const { provider, api } = await start([{ calls: [call(1), call(2), call(2)] }, { text: "done" }]);
+    const model = provider.bindTools([...tools]);
+    const first = await ask(model, ["go"]);
+    const ids = first.reply.toolCalls.map(({ id }) => id);
+    // opencode has one place for all of them: of two that are alike it tells once.
+    expect(first.reply.toolCalls.map(({ args }) => args)).toEqual([{ n: 1 }, { n: 2 }]);
+    expect(new Set(ids).size).toBe(2);
+    const results = ids.map((id, at) => new ToolMessage({ tool_call_id: id, content: `took ${at}` }));
+    const second = await ask(model, [new HumanMessage("go"), first.message, ...results]);
+    expect(second.reply.content).toBe("done");
+    const sent = api.requests[1]?.body.messages.filter(({ role }: { role: string }) => role === "tool");
+    expect(sent.map(({ content }: { content: string }) => content).sort()).toEqual(["took 0", "took 1"]);
+  });
+
+  it("leaves nothing when it is closed", async () => {
+    const { provider, tag } = await start([{ text: "Bye." }]);
+    expect((await ask(provider.bindTools([]), ["bye"])).reply.content).toBe("Bye.");
+    expect(tag.left()).not.toEqual([]);
     await provider.close();
     expect(tag.left()).toEqual([]);
   });
