@@ -1,7 +1,7 @@
 //! An installed CLI: its file, the command line that starts it, and the launcher before it: `docker exec`, `ssh`, `bwrap` (the option
 //! `launch`).
 //!
-//! In: the plan of a process. Out: the plan of its launcher, which starts it ([`put_before`]). There is no shell in between, unless the
+//! In: the plan of a process. Out: the plan of its launcher, which starts it (`put_before`). There is no shell in between, unless the
 //! launcher has one: then the whole command line is quoted for it. What is cancelled here is the launcher with its process group, and on
 //! this machine every process with the run's mark, which goes along with the other variables.
 

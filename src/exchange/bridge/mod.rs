@@ -9,7 +9,7 @@
 //!         ◀── SSE: progress … result ◀──────────────────────────────────────────────────── answer ◀── reply
 //! ```
 //!
-//! [`Server`] replies to the messages of sessions that the guard has let pass. The answers that need no call are those of every MCP
+//! `Server` replies to the messages of sessions that the guard has let pass. The answers that need no call are those of every MCP
 //! server of ours ([`mcp`]).
 
 mod calls;

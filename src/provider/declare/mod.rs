@@ -4,7 +4,7 @@
 //! mapping of names both ways.
 //!
 //! A schema whose arguments are one of several objects becomes that of one object, which accepts at least the same values
-//! ([`flattened`]): OpenAI refuses a request with `anyOf`, `oneOf`, `allOf`, `enum` or `not` at the top of a tool's schema, and zod
+//! (`flattened`): OpenAI refuses a request with `anyOf`, `oneOf`, `allOf`, `enum` or `not` at the top of a tool's schema, and zod
 //! writes `z.discriminatedUnion` in that way.
 
 pub mod mcp;

@@ -9,7 +9,7 @@
 //! answer ends with (`tail`): `Unquoted` those that nothing in the thread has brought, `Marked` those that
 //! nobody but the model can have written. Both rules are in `own_calls`.
 //!
-//! The `scanner` reads the text as it arrives from an [`Input`], and decides what of it is held back and what is taken out.
+//! The `scanner` reads the text as it arrives from an `Input`, and decides what of it is held back and what is taken out.
 
 mod object;
 mod own_calls;
