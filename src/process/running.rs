@@ -97,6 +97,7 @@ pub struct Running {
     pub(super) exit: oneshot::Receiver<Exit>,
     pub(super) closer: Closer,
     pub(super) killed: CancellationToken,
+    pub(super) cleared: CancellationToken,
     pub(super) complete: watch::Sender<bool>,
     pub(super) _end_on_drop: DropGuard,
 }
@@ -121,6 +122,12 @@ impl Running {
     /// Resolves when the process itself has exited. What it has started may live on for a moment, and hold its pipes.
     pub fn exited(&self) -> impl Future<Output = ()> + Send + use<> {
         self.flow.exited.clone().cancelled_owned()
+    }
+
+    /// Resolves when nothing of the run is left: neither the process nor what it has started. That is later than its
+    /// [report](Running::exit) where the process has exited by itself.
+    pub fn cleared(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.cleared.clone().cancelled_owned()
     }
 
     /// Returns whether the process is gone or exiting already, even if its [exit](Running::exited) is not reported yet. Looks
@@ -167,7 +174,8 @@ impl Running {
         self.closer.clone()
     }
 
-    /// Ends the run as [`Closer::close`] does, but with SIGKILL at once: for a process that would use the grace to ask its API again.
+    /// Ends the run as [`Closer::close`] does, but with SIGKILL at once: for a process that would use the grace to ask its API again. If
+    /// the process has exited by itself, what it has left behind is killed so.
     pub fn kill(&self) {
         self.killed.cancel();
     }

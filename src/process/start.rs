@@ -208,7 +208,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
     let (answer, exit) = oneshot::channel();
     let flow = Arc::new(Flow::new(started, spec.tees));
     let closed = CancellationToken::new();
-    let killed = CancellationToken::new();
+    let (killed, cleared) = (CancellationToken::new(), CancellationToken::new());
     let (complete, completed) = watch::channel(false);
     let supervisor = supervise::Supervisor {
         run_id: run_id.clone(),
@@ -224,6 +224,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
         cancel,
         closed: closed.clone(),
         killed: killed.clone(),
+        cleared: cleared.clone(),
         completed,
         in_use: spec.in_use,
         queued: spec.permit.as_ref().map_or(Duration::ZERO, limit::Permit::queued),
@@ -242,6 +243,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
         exit,
         closer: Closer(closed.clone()),
         killed,
+        cleared,
         complete,
         _end_on_drop: closed.drop_guard(),
     })

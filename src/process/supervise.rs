@@ -8,7 +8,8 @@
 //! answer   leader exited ─ output read, or patience over ─ (if it was ended: cleared) ─ Exit
 //! clear    leader exited ─ output read, or patience over ─ TERM what is left ─ grace ─ KILL ─ reap
 //!
-//! A process that exits by itself is answered for at once, and cleared up after in the background. One that was ended is
+//! A process that exits by itself is answered for at once, and cleared up after in the background (who needs to know waits for
+//! [`Running::cleared`](super::Running::cleared)). One that was ended is
 //! cleared up after first: who ends a run finds nothing of it when it is reported over. One whose output is complete and
 //! that does not exit is answered for when its grace is over, and ended in the background.
 //! ```
@@ -52,6 +53,7 @@ pub(super) struct Supervisor {
     pub cancel: CancellationToken,
     pub closed: CancellationToken,
     pub killed: CancellationToken,
+    pub cleared: CancellationToken,
     pub completed: watch::Receiver<bool>,
     pub in_use: Option<InUse>,
     pub permit: Option<Permit>,
@@ -91,6 +93,7 @@ impl Supervisor {
             cancel,
             closed,
             killed,
+            cleared,
             completed,
             in_use,
             permit,
@@ -105,7 +108,8 @@ impl Supervisor {
         // All of the input has been written, and its end.
         let fed = CancellationToken::new();
         let drained = CancellationToken::new();
-        let cleared = CancellationToken::new();
+        // The end of the runtime, which drops this, kills the group as well.
+        let _cleared_on_drop = cleared.clone().drop_guard();
         let (report, reported) = oneshot::channel();
 
         let feeding = async {
@@ -153,9 +157,17 @@ impl Supervisor {
                     flow.exited.cancel();
                     drop((permit, listed, in_use));
                     let _ = report.send(seen(End::Exited, status));
-                    // Other processes of the group may be writing the last of the answer. Their delay changes nothing here.
-                    let _ = timeout(limits.drain, drained.cancelled()).await;
-                    sleep(LINGER).await;
+                    // Other processes of the group may be writing the last of the answer, unless nobody wants it. Their delay changes
+                    // nothing here.
+                    let settled = async {
+                        let _ = timeout(limits.drain, drained.cancelled()).await;
+                        sleep(LINGER).await;
+                    };
+                    let grace = tokio::select! {
+                        biased;
+                        () = killed.cancelled() => Duration::ZERO,
+                        () = settled => grace,
+                    };
                     group.clear(true, Instant::now() + grace).await;
                 }
                 Err(End::Lingered) => {

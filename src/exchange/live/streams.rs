@@ -121,13 +121,13 @@ impl Streams {
             let read = match self.outbox.front().cloned() {
                 None => tokio::select! {
                     biased;
-                    () = gone => return StreamEvent::Ended,
+                    () = gone => return self.left_behind(),
                     read = self.running.next() => read,
                 },
                 // Reading goes on all the while: a CLI that waits until its output is read would never take what is sent.
                 Some(line) => tokio::select! {
                     biased;
-                    () = gone => return StreamEvent::Ended,
+                    () = gone => return self.left_behind(),
                     written = self.stdin.write_all(line) => {
                         if let Some(line) = self.outbox.pop_front() {
                             self.owed -= line.len() + LINE_ITSELF;
@@ -152,6 +152,12 @@ impl Streams {
                 None => return StreamEvent::Ended,
             }
         }
+    }
+
+    /// Kills what a launcher has left behind: asked to end, it would use the time to ask its API again.
+    fn left_behind(&self) -> StreamEvent {
+        self.kill();
+        StreamEvent::Ended
     }
 
     fn hear(&mut self, bytes: &[u8]) {
@@ -231,10 +237,12 @@ impl Streams {
         (running.exit().await, turn.tail())
     }
 
-    /// Waits for the end of the process, of whose output `decoder` has read all. `kept` is held until then, since the process may
-    /// need it.
+    /// Waits for the end of the process, of whose output `decoder` has read all, and of everything that it has started. `kept` is held
+    /// until then, since they may need it.
     pub async fn ended(self, decoder: Decoder, kept: impl Send) -> EndedProcess {
+        let cleared = self.running.cleared();
         let (exit, stdout_tail) = self.exit().await;
+        cleared.await;
         drop(kept);
         EndedProcess {
             exit,
@@ -244,5 +252,66 @@ impl Streams {
             diagnostics: decoder.diagnostics().to_vec(),
             stdout_tail,
         }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::scratch::Scratch;
+    use dfp_process::{Spec, Stdin};
+    use dfp_text::decode::Wire;
+    use tokio_util::sync::CancellationToken;
+
+    /// Something that the process needs: a file.
+    struct Needed(PathBuf);
+
+    impl Drop for Needed {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    /// A child that notes when what it needs is gone, and takes no notice of being asked to end.
+    const CHILD: &str = r#"trap "" TERM; echo $$; while [ -e "$1/needed" ]; do sleep 0.01; done; : > "$1/asked""#;
+
+    #[tokio::test]
+    async fn the_child_of_a_launcher_that_was_killed_finds_what_it_needs_until_it_is_gone_too() {
+        let folder = Scratch::empty(u64::MAX - 11).unwrap();
+        let path = folder.folder();
+        std::fs::write(path.join("needed"), "").unwrap();
+        let needed = Needed(path.join("needed"));
+        let launcher = r#"sh -c "$0" sh "$1" & wait"#;
+        let mut spec = Spec::new("/bin/sh");
+        spec.args = vec!["-c".into(), launcher.into(), CHILD.into(), path.clone().into()];
+        spec.stdin = Stdin::Open;
+        let mut running = dfp_process::start(spec, CancellationToken::new()).unwrap();
+        let stdin = running.stdin().unwrap();
+        let pid = rustix::process::Pid::from_raw(i32::try_from(running.pid()).unwrap()).unwrap();
+        let mut streams = Streams::new(running, stdin);
+        let child = loop {
+            if let StreamEvent::Line(Some(line)) = streams.step().await {
+                break line;
+            }
+        };
+        streams.rest();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        assert!(matches!(streams.step().await, StreamEvent::Ended));
+        let ended = streams.ended(Decoder::new(Wire::ClaudeStream), needed);
+        let ended = tokio::time::timeout(Duration::from_secs(60), ended).await.unwrap();
+        assert_eq!(ended.exit.signal.as_deref(), Some("SIGKILL"));
+        // Nobody may have reaped it.
+        let state = || {
+            let mut ps = std::process::Command::new("ps");
+            ps.args(["-o", "stat=", "-p", &child]).output().unwrap().stdout
+        };
+        while state().trim_ascii().first().is_some_and(|state| *state != b'Z') {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let there = (path.join("needed").exists(), path.join("asked").exists());
+        assert_eq!(there, (false, false));
     }
 }
