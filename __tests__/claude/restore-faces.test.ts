@@ -26,8 +26,8 @@ const SCHEMA = { type: "object", properties: { n: { type: "number" } }, required
 const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 type Call = { id: string; name: string; args: Record<string, unknown> };
-/** A turn: what is said (words, a picture behind them, or results by their calls' ids), and with which effort. */
-type Turn = { says: string | Record<string, string>; picture?: true; effort?: "low" | "high" };
+/** A turn: what is said (words, a picture behind them, or results by their calls' ids), by a system message as well, and with which effort. */
+type Turn = { says: string | Record<string, string>; picture?: true; system?: string; effort?: "low" | "high" };
 type Which = (typeof MEASURED_VERSIONS)[number];
 /** What a caller keeps of an answer. */
 type Answer = { text: string; calls: Call[] };
@@ -37,7 +37,7 @@ const TURNS: Turn[] = [
   { says: "Plan the way." },
   { says: { toolu_1: "took 1", toolu_2: "took 2" } },
   { says: "And here?", picture: true },
-  { says: "Quickly now.", effort: "low" },
+  { says: "Quickly now.", system: "Be quick.", effort: "low" },
   { says: { toolu_3: "took 3" }, effort: "low" },
   { says: "Think hard.", effort: "high" },
   { says: "Go on.", effort: "high" },
@@ -63,7 +63,8 @@ const WIRES: Record<"OpenAI's wire" | "Anthropic's wire", (ask: Post, model: str
   "OpenAI's wire": (ask, model) => {
     const messages: object[] = [{ role: "system", content: SYSTEM }];
     const tools = [{ type: "function", function: { name: NAME, description: DESCRIPTION, parameters: SCHEMA } }];
-    return async ({ says, picture, effort }) => {
+    return async ({ says, picture, system, effort }) => {
+      if (system) messages.push({ role: "developer", content: system });
       if (typeof says !== "string") {
         for (const [id, content] of Object.entries(says)) messages.push({ role: "tool", tool_call_id: id, content });
       } else {
@@ -83,12 +84,13 @@ const WIRES: Record<"OpenAI's wire" | "Anthropic's wire", (ask: Post, model: str
   "Anthropic's wire": (ask, model) => {
     const messages: object[] = [];
     const tools = [{ name: NAME, description: DESCRIPTION, input_schema: SCHEMA }];
-    return async ({ says, picture, effort }) => {
+    return async ({ says, picture, system, effort }) => {
       const image = { type: "image", source: { type: "base64", media_type: "image/png", data: PNG } };
       const content =
         typeof says !== "string"
           ? Object.entries(says).map(([id, words]) => ({ type: "tool_result", tool_use_id: id, content: words }))
           : [{ type: "text", text: says }, ...(picture ? [image] : [])];
+      if (system) messages.push({ role: "system", content: system });
       messages.push({ role: "user", content });
       const choices = effort && { output_config: { effort } };
       const body = { model, max_tokens: 32_000, system: SYSTEM, messages, tools, ...choices };
@@ -118,8 +120,9 @@ const FACES: Record<string, (options: ClaudeCliProviderOptions) => Face | Promis
     onTestFinished(() => provider.close());
     const model = provider.bindTools([{ name: NAME, description: DESCRIPTION, schema: SCHEMA }]);
     const thread: MessageInput[] = [{ role: "system", content: SYSTEM }];
-    return async ({ says, picture, effort }) => {
+    return async ({ says, picture, system, effort }) => {
       const image = { type: "image_url", image_url: { url: `data:image/png;base64,${PNG}` } };
+      if (system) thread.push({ role: "system", content: system });
       if (typeof says !== "string") {
         for (const [id, content] of Object.entries(says)) thread.push({ role: "tool", tool_call_id: id, content });
       } else thread.push({ role: "user", content: picture ? [{ type: "text", text: says }, image] : says });
@@ -133,8 +136,9 @@ const FACES: Record<string, (options: ClaudeCliProviderOptions) => Face | Promis
     onTestFinished(() => chat.close());
     const model = chat.bindTools([{ name: NAME, description: DESCRIPTION, schema: SCHEMA }]);
     const thread: BaseMessage[] = [new SystemMessage(SYSTEM)];
-    return async ({ says, picture, effort }) => {
+    return async ({ says, picture, system, effort }) => {
       const image = { type: "image_url", image_url: { url: `data:image/png;base64,${PNG}` } };
+      if (system) thread.push(new SystemMessage(system));
       if (typeof says !== "string") {
         for (const [id, content] of Object.entries(says)) thread.push(new ToolMessage({ tool_call_id: id, content }));
       } else thread.push(new HumanMessage(picture ? { content: [{ type: "text", text: says }, image] } : says));
@@ -149,7 +153,8 @@ const FACES: Record<string, (options: ClaudeCliProviderOptions) => Face | Promis
     onTestFinished(() => claudeCli.close());
     const tools = { [NAME]: tool({ description: DESCRIPTION, inputSchema: jsonSchema(SCHEMA as never) }) } as ToolSet;
     const messages: ModelMessage[] = [];
-    return async ({ says, picture, effort }) => {
+    return async ({ says, picture, system, effort }) => {
+      if (system) messages.push({ role: "system", content: system });
       if (typeof says !== "string") {
         const content = Object.entries(says).map(([toolCallId, value]) => ({
           ...({ type: "tool-result", toolCallId, toolName: NAME } as const),
@@ -161,7 +166,7 @@ const FACES: Record<string, (options: ClaudeCliProviderOptions) => Face | Promis
         messages.push({ role: "user", content: picture ? [{ type: "text", text: says }, image] : says });
       }
       const answer = await generateText({
-        ...{ model: claudeCli(id, own), system: SYSTEM, messages, tools },
+        ...{ model: claudeCli(id, own), system: SYSTEM, messages, allowSystemInMessages: true, tools },
         ...(effort && { providerOptions: { deepFactor: { reasoning: { effort } } } }),
       });
       const calls = answer.toolCalls.map(({ toolCallId, toolName, input }) => ({
@@ -216,6 +221,8 @@ describe.each(MEASURED_VERSIONS)(TITLE, { timeout: 180_000 }, (which) => {
       const disturbed = await converse(which, FACES[name] as never, { keepAlive: 0 });
       expect(disturbed.answers).toEqual(undisturbed.answers);
       expect(disturbed.requests).toEqual(undisturbed.requests);
+      const systems = disturbed.requests.at(-1).messages.filter(({ role }: { role: string }) => role === "system");
+      expect(JSON.stringify(systems)).toContain("Be quick.");
       expect(JSON.stringify(disturbed.requests.at(-1))).toContain("SIG6=");
     },
   );
@@ -276,7 +283,8 @@ describe.skipIf(lacks("signals", "links")).each(sampleOf(["Anthropic's wire", "O
         return WIRES[wire](gateway.ask, "claude/claude-sonnet-5-5");
       };
       const disturbed = await converse("newest", face, {});
-      const expected = TURNS.map((_, turn) => (restarts.includes(turn) ? "restored" : "continued"));
+      // A running process takes no system message.
+      const expected = TURNS.map(({ system }, turn) => (restarts.includes(turn) || system ? "restored" : "continued"));
       expect(sessions).toEqual(["new", ...expected.slice(1)]);
       expect(disturbed).toEqual(undisturbed);
     });

@@ -4,9 +4,9 @@ import { execFileSync } from "node:child_process";
 import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import type { MessageInput } from "deep-factor-providers";
 import { expect, it } from "vitest";
-import { createProvider, withClaude } from "../support/harness.mjs";
+import { createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
 import { ask, gone, told } from "../support/live.mjs";
-import { converse } from "../support/restore.mjs";
+import { asked, converse } from "../support/restore.mjs";
 import { lacks } from "../support/systems.mjs";
 
 const step = { name: "step", schema: { type: "object", properties: { n: { type: "number" } } } };
@@ -56,49 +56,129 @@ it("gives the API any thread natively, and tells in words what claude would chan
   }
 });
 
-it("tells a system message in the middle with the system prompt, and then no thinking from before it", async () => {
-  const answers = [0, 1, 2].map((n) => [
-    { type: "thinking", thinking: `thought ${n}`, signature: `SIG${n}=` },
-    { type: "text", text: `answer ${n}` },
-  ]);
-  const { api, options } = await withClaude({ engine: "live", script: (_, n) => ({ content: answers[n] as never }) });
-  const provider = createProvider(options);
+/** The messages of a request as the API's prompt cache compares them, without what claude says of its surroundings. */
+function messagesOf(body: unknown): { role: string; content: unknown }[] {
+  const surroundings = /^(# Environment|You are powered by|Today's date)/;
+  const { messages } = asked(body);
+  return messages.flatMap(({ role, content }: { role: string; content: unknown }) => {
+    const said = Array.isArray(content) ? content.filter(({ text }) => !/^<system-reminder>/.test(text)) : content;
+    const [only] = Array.isArray(said) && said.length === 1 ? said : [];
+    const isOwn = role === "system" && (said === "" || String(said).length === 0 || surroundings.test(String(said)));
+    return isOwn ? [] : [{ role, content: only?.type === "text" ? only.text : said }];
+  });
+}
+
+it.each(VERSIONS)("tells a system message in the middle at its place (%s)", { timeout: 300_000 }, async (which) => {
+  const thinking = (n: number) => ({ type: "thinking", thinking: `thought ${n}`, signature: `SIG${n}=` });
+  const text = (words: string) => ({ type: "text", text: words });
+  const use = { type: "tool_use", id: "toolu_1", name: "mcp__df__step", input: { n: 1 } };
+  const answers = [
+    [thinking(0), text("answer 0")],
+    [thinking(1), use],
+    [thinking(2), text("answer 2")],
+  ];
+  const { api, options } = await withClaude({
+    which,
+    engine: "live",
+    script: (_, n) => ({ content: (answers[n] ?? [text(`answer ${n}`)]) as never }),
+  });
+  const model = which === "oldest" ? "claude-sonnet-5" : "claude-sonnet-5-5";
+  const provider = createProvider({ ...options, model }).bindTools([step]);
+  const system = (words: string) => new SystemMessage(words);
+  const turns: { says: MessageInput[]; edit?: (thread: MessageInput[]) => void; kills?: true }[] = [
+    { says: [system("Be brief."), new HumanMessage("1")] },
+    { says: [system("Be kind."), new HumanMessage("2")] },
+    {
+      says: [
+        system("One."),
+        new ToolMessage({ tool_call_id: "toolu_1", content: "took 1" }),
+        system(""),
+        system("Two."),
+      ],
+    },
+    { says: [new HumanMessage("3")] },
+    { says: [new HumanMessage("4")], kills: true },
+    { says: [new HumanMessage("5")], edit: (thread) => thread.splice(3, 1, system("</system-reminder> Be rude.")) },
+    { says: [new HumanMessage("6")], edit: (thread) => thread.splice(3, 1, system("Be rude.")) },
+    { says: [new HumanMessage("7")], edit: (thread) => thread.splice(3, 1) },
+  ];
   const thread: MessageInput[] = [];
   const runs: unknown[] = [];
-  for (const says of [["Be brief.", "1"], ["Be kind.", "2"], ["3"]]) {
-    const words = says.pop() ?? "";
-    thread.push(...says.map((system) => new SystemMessage(system)), new HumanMessage(words));
+  const pids: number[] = [];
+  for (const { says, edit, kills } of turns) {
+    if (kills) {
+      process.kill(pids.at(-1) ?? 0, "SIGKILL");
+      await gone(pids.at(-1) ?? 0);
+    }
+    edit?.(thread);
+    thread.push(...says);
     const { message, pid, run, warnings } = await ask(provider, thread);
-    runs.push([run?.session, warnings]);
     thread.push(message);
-    process.kill(pid, "SIGKILL");
-    await gone(pid);
+    runs.push([run?.session, warnings]);
+    pids.push(pid);
   }
-  expect(runs).toEqual([
-    ["new", []],
-    ["restored", []],
-    ["restored", []],
+  // The results that it waited for went elsewhere.
+  await gone(pids[1] ?? 0);
+  const how = ["new", "restored", "restored", "continued", "restored", "restored", "restored", "restored"];
+  expect(runs).toEqual(how.map((session) => [session, []]));
+  const prompts = api.requests.map(({ body }) => body.system.at(-1).text);
+  expect(prompts).toEqual([
+    ...Array(5).fill("Be brief."),
+    "Be brief.\n\n</system-reminder> Be rude.",
+    ...Array(2).fill("Be brief."),
   ]);
-  expect(api.requests.map(({ body }) => [body.system.at(-1).text, ...told(body)])).toEqual([
-    ["Be brief.", ["user", { type: "text", text: "1" }]],
-    [
-      "Be brief.\n\nBe kind.",
-      ["user", { type: "text", text: "1" }],
-      ["assistant", { type: "text", text: "answer 0" }],
-      ["user", { type: "text", text: "2" }],
-    ],
-    [
-      "Be brief.\n\nBe kind.",
-      ["user", { type: "text", text: "1" }],
-      ["assistant", { type: "text", text: "answer 0" }],
-      ["user", { type: "text", text: "2" }],
-      ["assistant", ...(answers[1] ?? [])],
-      ["user", { type: "text", text: "3" }],
-    ],
+  const said = api.requests.map(({ body }) => messagesOf(body));
+  const took = { type: "tool_result", tool_use_id: "toolu_1", content: [text("took 1")] };
+  const [one, two, three, four, five] = ["1", "2", "3", "4", "5"].map((content) => ({ role: "user", content }));
+  const assistant = (content: unknown) => ({ role: "assistant", content });
+  const whole = [
+    ...[one, assistant(answers[0]), two, { role: "system", content: "Be kind." }],
+    ...[assistant(answers[1]), { role: "user", content: [took] }, { role: "system", content: "One.\n\nTwo." }],
+    ...[assistant(answers[2]), three, assistant("answer 3"), four],
+  ];
+  expect(said.slice(0, 5)).toEqual([1, 4, 7, 9, 11].map((length) => whole.slice(0, length)));
+  // With another beginning, or none, it is another conversation: what was thought in it is not told.
+  const words = (place: unknown[], last: unknown[]) => [
+    ...[one, assistant(answers[0]), two, ...place, assistant([use]), { role: "user", content: [took] }],
+    ...[{ role: "system", content: "One.\n\nTwo." }, assistant("answer 2"), three, assistant("answer 3"), four],
+    ...[assistant("answer 4"), five, ...last],
+  ];
+  const first = said[5]?.map((message) => (message.role === "assistant" ? "…" : message));
+  expect(first).toEqual(
+    words([], []).map((message) => ((message as { role: string }).role === "assistant" ? "…" : message)),
+  );
+  expect(JSON.stringify(said[5])).not.toContain("thought");
+  expect(said[6]).toEqual(
+    words([{ role: "system", content: "Be rude." }], [assistant("answer 5"), { role: "user", content: "6" }]),
+  );
+  expect(said[7]).toEqual(
+    words(
+      [],
+      [assistant("answer 5"), { role: "user", content: "6" }, assistant("answer 6"), { role: "user", content: "7" }],
+    ),
+  );
+});
+
+it("goes on with a session where a system message moves to the end of each thread", async () => {
+  const { api, options } = await withClaude({ engine: "live", script: (_, n) => ({ text: `answer ${n}` }) });
+  const provider = createProvider(options);
+  const thread: MessageInput[] = [new SystemMessage("Be brief.")];
+  const runs: unknown[] = [];
+  for (const words of ["1", "2", "3"]) {
+    thread.push(new HumanMessage(words));
+    const { message, run } = await ask(provider, [...thread, new SystemMessage("Remember.")]);
+    thread.push(message);
+    runs.push(run?.session);
+  }
+  expect(runs).toEqual(["new", "continued", "continued"]);
+  expect(api.requests.map(({ body }) => [body.system.at(-1).text, told(body).length])).toEqual([
+    ["Be brief.\n\nRemember.", 1],
+    ["Be brief.\n\nRemember.", 3],
+    ["Be brief.\n\nRemember.", 5],
   ]);
 });
 
-it("tells a thread in words where the CLI has its own tools, whose calls nobody knows then", async () => {
+it("restores a thread where the CLI has its own tools, with their calls as far as they are remembered", async () => {
   const use = { type: "tool_use", id: "toolu_own", name: "Bash", input: { command: "echo found" } };
   const answers = [[{ type: "text", text: "I look." }, use], [{ type: "text", text: "Found." }]];
   const { api, home, options } = await withClaude({
@@ -117,17 +197,14 @@ it("tells a thread in words where the CLI has its own tools, whose calls nobody 
   process.kill(first.pid, "SIGKILL");
   await gone(first.pid);
   const second = await ask(provider, thread);
-  expect([second.run?.session, second.warnings]).toEqual(["replayed", []]);
-  const [[role, { text }], ...more] = told(api.requests.at(-1)?.body) as [[string, { text: string }], ...unknown[]];
-  expect([role, more, text.slice(text.indexOf("<thread>\n"))]).toEqual([
-    "user",
-    [],
-    `<thread>
-  <event type="human" id="0" iteration="0">look</event>
-  <event type="ai" id="1" iteration="0">Found.</event>
-  <event type="human" id="2" iteration="0">Sure?</event>
-</thread>`,
-  ]);
+  expect([second.run?.session, second.warnings]).toEqual(["restored", []]);
+  const answer = ["assistant", { type: "text", text: "Found." }];
+  const sure = ["user", { type: "text", text: "Sure?" }];
+  expect(told(api.requests.at(-1)?.body)).toEqual([...before, answer, sure]);
+  // Another provider knows what was said alone.
+  const third = await ask(createProvider({ ...options, disableBuiltInTools: false, cwd: home }), thread);
+  expect([third.run?.session, third.warnings]).toEqual(["restored", []]);
+  expect(told(api.requests.at(-1)?.body)).toEqual([before[0], answer, sure]);
 });
 
 it.skipIf(lacks("procfs"))("leaves nothing of a conversation on disk", async () => {

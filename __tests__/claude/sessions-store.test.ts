@@ -78,6 +78,29 @@ it("finds a reply for the same login and system prompt alone, and tells what is 
   expect(await ask2()).toEqual(["restored", false, []]);
 });
 
+it("finds a reply behind a system message in the middle, and none behind another one", async () => {
+  const sealed = (n: number) => ({ type: "thinking", thinking: "T", signature: `SEALED${n}==` });
+  const script = (_: unknown, n: number) => ({ content: [sealed(n), { type: "text", text: `answer ${n}` }] });
+  const { api, options } = await withClaude({ engine: "live", script });
+  const sessions = { store: folder() };
+  const first = createProvider({ ...options, sessions });
+  const begin = [new SystemMessage("Be brief."), new HumanMessage("1")];
+  const one = await ask(first, begin);
+  const thread = (words: string) => [...begin, one.message, new SystemMessage(words), new HumanMessage("2")];
+  const two = await ask(first, thread("Be kind."));
+  await first.close();
+  /** Which replies the API gets back sealed where the next turn is asked of a new provider. */
+  const next = async (words: string) => {
+    const provider = createProvider({ ...options, sessions });
+    const { run, warnings } = await ask(provider, [...thread(words), two.message, new HumanMessage("3")]);
+    await provider.close();
+    const asked = JSON.stringify(api.requests.at(-1)?.body.messages);
+    return [run?.session, warnings, asked.match(/SEALED\d/g), asked.includes(words)];
+  };
+  expect(await next("Be kind.")).toEqual(["restored", [], ["SEALED0", "SEALED1"], true]);
+  expect(await next("Be rude.")).toEqual(["restored", [], ["SEALED0"], true]);
+});
+
 it.skipIf(lacks("modes"))("refuses a folder that is not the user's alone, and options that make no sense", async () => {
   const { api, options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
   const store = folder();

@@ -33,7 +33,7 @@ use dfp_provider::options::{Options, SystemPrompt};
 use dfp_text::prompt::Encoding;
 
 /// A call, before it is known which form takes it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct CallParts<'a> {
     pub messages: Vec<Message>,
     /// Text that is said after the thread and is no part of it, where no field of a request says it.
@@ -109,6 +109,9 @@ pub struct SessionCall<T> {
     pub prompt: Arc<str>,
     /// The prompt as a session of the CLI's own, for a process that gets it in that way.
     pub file: Option<Arc<PrivateSession>>,
+    /// This call with all system messages in the system prompt, if some of them [may](SystemMessages::may_place) be messages of the
+    /// thread. An agent that moves them to the end of each thread goes on with a session that knows them so.
+    pub joined: Option<Box<SessionCall<T>>>,
 }
 
 impl<T> SessionCall<T> {
@@ -145,6 +148,7 @@ impl<T> SessionCall<T> {
             guard: self.guard,
             prompt: Arc::clone(&self.prompt),
             file: self.file.clone(),
+            joined: None,
         })
     }
 
@@ -179,7 +183,17 @@ impl<T> SessionCall<T> {
 
     /// Makes a call of `parts` as `F` takes it.
     pub fn new<F: Form<Session: Session<Setup = T>>>(parts: CallParts<'_>) -> SessionCall<T> {
-        let thread = Arc::new(SessionThread::with(parts.messages, F::SYSTEM_MESSAGES));
+        let may_place = F::SYSTEM_MESSAGES.may_place(&parts.messages);
+        let joined = may_place.then(|| SessionCall::with::<F>(parts.clone(), SystemMessages::All));
+        SessionCall {
+            joined: joined.map(Box::new),
+            ..SessionCall::with::<F>(parts, F::SYSTEM_MESSAGES)
+        }
+    }
+
+    /// Makes a call of `parts` whose system prompt is made from the messages that `prompt` names.
+    fn with<F: Form<Session: Session<Setup = T>>>(parts: CallParts<'_>, prompt: SystemMessages) -> SessionCall<T> {
+        let thread = Arc::new(SessionThread::with(parts.messages, prompt));
         let setup_without = |refused: &[&str]| {
             F::setup(&SetupParts {
                 system: thread.system(),
@@ -205,7 +219,7 @@ impl<T> SessionCall<T> {
         let others: Vec<_> = others.collect();
         let callers = parts
             .callers
-            .map(|callers| Arc::new(SessionThread::with(callers.to_vec(), F::SYSTEM_MESSAGES)));
+            .map(|callers| Arc::new(SessionThread::with(callers.to_vec(), prompt)));
         SessionCall {
             callers: callers.unwrap_or_else(|| Arc::clone(&thread)),
             thread,
@@ -219,6 +233,7 @@ impl<T> SessionCall<T> {
             guard: parts.guard,
             prompt: Arc::default(),
             file: None,
+            joined: None,
         }
     }
 }
@@ -613,6 +628,8 @@ pub struct ToStart<'a> {
     pub version: Option<[u64; 3]>,
     /// The owner of the process.
     pub owner: u64,
+    /// True if it is to have the CLI's own tools.
+    pub own_tools: bool,
 }
 
 /// The way in which a thread is told to a session that knows nothing of it.

@@ -35,13 +35,16 @@ impl fmt::Display for NotNative {
     }
 }
 
-/// All that the user's side says between two replies: the results of all calls of the reply before it, and then the user's words.
+/// All that the user's side says between two replies: the results of all calls of the reply before it, the user's words, and then the
+/// system messages that have their place there.
 #[derive(Debug, Default)]
 pub struct UserSide<'a> {
     /// In the order of the calls.
     pub results: Vec<(&'a ToolCall, &'a Message)>,
     pub humans: Vec<&'a Message>,
-    /// The index of its first message.
+    /// The system messages behind them.
+    pub systems: Vec<&'a Message>,
+    /// The index of its first message; system messages don't count.
     pub at: usize,
 }
 
@@ -55,7 +58,7 @@ impl UserSide<'_> {
 /// A reply of the model.
 #[derive(Debug)]
 pub struct RoundReply<'a> {
-    /// The index of its first message.
+    /// The index of its first message; system messages don't count.
     pub at: usize,
     /// Its messages with words, and those with reasoning.
     pub messages: Vec<&'a Message>,
@@ -82,7 +85,8 @@ pub struct Dialogue<'a> {
 }
 
 impl<'a> Dialogue<'a> {
-    /// Reads `messages`, which have no system messages, in the scope whose fingerprint is `scope`.
+    /// Reads `messages`, whose system messages stand at the ends of what the user's side says, in the scope whose fingerprint is
+    /// `scope`.
     ///
     /// # Errors
     /// [`NotNative`].
@@ -90,6 +94,7 @@ impl<'a> Dialogue<'a> {
         let mut reader = Reader {
             messages,
             at: 0,
+            systems: 0,
             print: scope,
             find,
             ids: HashSet::new(),
@@ -106,7 +111,10 @@ impl<'a> Dialogue<'a> {
                 });
             }
             if side.is_empty() {
-                return Err(not_native(reader.at, "is the model's, and nothing was said before it"));
+                return Err(not_native(
+                    reader.counted(),
+                    "is the model's, and nothing was said before it",
+                ));
             }
             let reply = reader.reply()?;
             rounds.push(Round { side, reply });
@@ -122,6 +130,8 @@ fn not_native(at: usize, why: &'static str) -> NotNative {
 struct Reader<'a, 'm> {
     messages: &'a [Message],
     at: usize,
+    /// The number of system messages so far.
+    systems: usize,
     print: Fingerprint,
     find: FindReply<'m>,
     /// The ids of all calls so far.
@@ -135,29 +145,39 @@ impl<'a> Reader<'a, '_> {
         self.messages.get(self.at)
     }
 
-    /// Reads what the user's side says behind `said`.
+    /// The index of the next message; system messages don't count.
+    fn counted(&self) -> usize {
+        self.at - self.systems
+    }
+
+    /// Reads what the user's side says behind `reply`.
     fn side(&mut self, reply: Option<&RoundReply<'a>>) -> Result<UserSide<'a>, NotNative> {
         let calls = reply.map_or(&[][..], |reply| &reply.calls);
         let mut results = std::mem::take(&mut self.early);
         let mut side = UserSide {
-            at: self.at,
+            at: self.counted(),
             ..UserSide::default()
         };
         while let Some(message) = self.next().filter(|message| message.role != Role::Ai) {
+            let at = self.counted();
             match &message.role {
+                Role::System => {
+                    side.systems.push(message);
+                    self.systems += 1;
+                }
                 Role::Human => side.humans.push(message),
                 Role::Tool if !side.humans.is_empty() => {
-                    return Err(not_native(self.at, "is a result that comes behind words of the user's"));
+                    return Err(not_native(at, "is a result that comes behind words of the user's"));
                 }
                 Role::Tool if !calls.iter().any(|call| call.id == message.tool_call_id) => {
-                    return Err(not_native(self.at, "answers no call of the model's message before it"));
+                    return Err(not_native(at, "answers no call of the model's message before it"));
                 }
                 Role::Tool => {
                     if results.insert(&message.tool_call_id, message).is_some() {
-                        return Err(not_native(self.at, "is the second result of a call"));
+                        return Err(not_native(at, "is the second result of a call"));
                     }
                 }
-                _ => return Err(not_native(self.at, "has a role that the API does not know")),
+                _ => return Err(not_native(at, "has a role that the API does not know")),
             }
             self.at += 1;
         }
@@ -175,7 +195,8 @@ impl<'a> Reader<'a, '_> {
             .results
             .iter()
             .map(|(_, result)| *result)
-            .chain(side.humans.iter().copied());
+            .chain(side.humans.iter().copied())
+            .chain(side.systems.iter().copied());
         let told: Vec<Fingerprint> = told.map(print_of).collect();
         self.print = print(|state| (before, 2_u8, &told).hash(state));
         Ok(side)
@@ -183,11 +204,11 @@ impl<'a> Reader<'a, '_> {
 
     /// Reads a reply.
     fn reply(&mut self) -> Result<RoundReply<'a>, NotNative> {
-        let at = self.at;
+        let at = self.counted();
         let mut messages = Vec::new();
         let mut calls: Vec<&ToolCall> = Vec::new();
         while let Some(message) = self.next().filter(|message| message.role == Role::Ai) {
-            is_tellable(message).map_err(|why| not_native(self.at, why))?;
+            is_tellable(message).map_err(|why| not_native(self.counted(), why))?;
             messages.push(message);
             calls.extend(&message.tool_calls);
             self.at += 1;

@@ -22,7 +22,7 @@ use crate::host::Host;
 use crate::installed::Binary;
 use crate::live::kept::{KeptReplies, StoreRefused, blocking};
 use crate::live::setup::{Changeable, NextCall, SessionOutput, Setup, SetupParts};
-use crate::live::thread::{KnownThread, SessionThread};
+use crate::live::thread::{KnownThread, SessionThread, SystemMessages};
 use crate::print::NotStarted;
 use crate::scratch::Scratch;
 use dfp_model::event::Reply;
@@ -36,8 +36,11 @@ use dfp_provider::claude::transcripts::{OLDEST, TELLS_SURROUNDINGS, facts_of, ne
 use dfp_provider::command::{Arg, CommandLine, Cwd};
 use dfp_provider::errors::RequestField;
 
-/// The flags without which a process that resumes a thread would keep it, or run tools in it.
-const PURE: [&str; 2] = ["--no-session-persistence", "--tools"];
+/// The flag without which a process that resumes a thread would keep it.
+const KEEPS_NOTHING: &str = "--no-session-persistence";
+
+/// The flag without which a process that is to have no tools of its own would have some.
+const TOOLS: &str = "--tools";
 
 /// One claude process for each conversation.
 #[derive(Debug, Default)]
@@ -131,7 +134,7 @@ impl Claude {
     ) -> io::Result<Option<ClaudeInput>> {
         let line = &start.installed.line;
         let takes = start.version.is_some_and(|version| version >= OLDEST);
-        let is_pure = PURE.iter().all(|flag| line.flags.contains(flag));
+        let is_pure = line.flags.contains(&KEEPS_NOTHING) && (start.own_tools || line.flags.contains(&TOOLS));
         if line.is_out_of_reach() {
             return Ok(None);
         }
@@ -198,6 +201,8 @@ impl Form for Claude {
         is_tried_first: true,
         starts_bare: true,
     };
+
+    const SYSTEM_MESSAGES: SystemMessages = SystemMessages::AtTheirPlaces;
 
     const LISTS_MODELS: bool = true;
 

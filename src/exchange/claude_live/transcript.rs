@@ -108,12 +108,15 @@ pub fn write(dialogue: &Dialogue, context: &TranscriptContext) -> Result<Transcr
                 .and_then(|recalled| recalled.opening.as_ref());
             writer.opening(then.unwrap_or(now));
         }
+        writer.systems(&round.side);
         writer.reply(&round.reply, at, context);
     }
     let deferred = match dialogue.last.results.is_empty() {
         true => None,
         false => Some(deferred(&dialogue.last, context.setup)?),
     };
+    // The last lines of this kind are told behind the user line.
+    writer.systems(&dialogue.last);
     if let Some((call, _)) = &deferred {
         let name = wire_name(context.setup, call);
         writer.attachment(json!({"type": "hook_deferred_tool", "toolUseID": call.id, "toolName": name}));
@@ -271,6 +274,14 @@ impl<'a> Writer<'a> {
             ..self.next("attachment")
         };
         self.line(line);
+    }
+
+    /// Writes the system messages of `side`. The CLI tells them behind the user's message, with a blank line between them: as system
+    /// messages, and as reminders to a model that knows none in the middle (2.1.197, 2.1.332).
+    fn systems(&mut self, side: &UserSide) {
+        for message in &side.systems {
+            self.attachment(json!({"type": "critical_system_reminder", "content": message.content.as_text()}));
+        }
     }
 
     /// Writes what the CLI says of its surroundings behind the first message.

@@ -163,7 +163,8 @@ impl<S: Session> Pool<S> {
 
     /// Takes the session for `thread` out of the pool, with the result of `next` for what the session knows. Of the sessions for
     /// which `next` has a result, it is the one that knows most. If calls have ids that are not unique, several sessions may know
-    /// as much: then it is the one whose messages are the thread's, or none.
+    /// as much: then it is the one whose messages are the thread's, or none. A session that waits for results which the thread has, and for
+    /// which `next` has none, ends.
     pub async fn claim<T>(
         &self,
         key: &SessionKey<S::Setup>,
@@ -176,15 +177,27 @@ impl<S: Session> Pool<S> {
                 let mut state = self.lock();
                 let known = |at: usize| &state.waiting[at].known;
                 let fits = |at: &usize| thread.extends(known(*at)) && state.waiting[*at].key == *key;
-                let fit = (0..state.waiting.len()).filter(fits);
-                let mut fit: Vec<(usize, T)> = fit.filter_map(|at| Some((at, next(known(at))?))).collect();
+                let (mut fit, mut left) = (Vec::new(), Vec::new());
+                for at in (0..state.waiting.len()).filter(fits) {
+                    match next(known(at)) {
+                        Some(next) => fit.push((at, next)),
+                        // The results for which it waits go elsewhere, with what it does not take beside them.
+                        None if known(at).waits_for_results() && thread.continuation(known(at)).is_some() => {
+                            left.push(state.waiting[at].id);
+                        }
+                        None => {}
+                    }
+                }
                 let most = fit.iter().map(|(at, _)| known(*at).len()).max();
                 fit.retain(|(at, _)| Some(known(*at).len()) == most);
                 let best = match fit.len() {
                     1 => fit.pop(),
                     _ => fit.into_iter().rfind(|(at, _)| thread.repeats(known(*at))),
                 };
-                best.map(|(at, next)| (state.waiting.remove(at).line, next))
+                let best = best.map(|(at, next)| (state.waiting.remove(at).line, next));
+                // Dropping their channels ends them.
+                state.waiting.retain(|waiting| !left.contains(&waiting.id));
+                best
             };
             let (line, next) = found?;
             match session::fetch(line).await {
@@ -194,6 +207,16 @@ impl<S: Session> Pool<S> {
                 None => {}
             }
         }
+    }
+
+    /// Returns whether a session knows the beginning of `thread`, or one did that has ended.
+    pub fn knows(&self, key: &SessionKey<S::Setup>, thread: &SessionThread) -> bool {
+        let state = self.lock();
+        let waiting = state.waiting.iter().map(|waiting| (&waiting.key, &waiting.known));
+        let evicted = state.evicted.iter().map(|(key, known, _)| (key, known));
+        waiting
+            .chain(evicted)
+            .any(|(own, known)| thread.extends(known) && own == key)
     }
 
     /// Takes a spare for sessions of this key out of the pool; spares that have inherited another environment end.

@@ -27,6 +27,71 @@ pub enum SystemMessages {
     All,
     /// Those before any other message; later ones are ordinary messages of the thread.
     Leading,
+    /// Those before the model's first message, and later ones that have no place of their own: where nobody else speaks between two
+    /// messages of the model's, and where the text names the tag that stands around such a message for some models. All others are
+    /// messages of the thread, each behind all that the user's side says at once: an API takes them nowhere else.
+    AtTheirPlaces,
+}
+
+/// The name of the tag in which claude puts a system message of a model that knows none in the middle (2.1.332).
+const REMINDER: &str = "system-reminder";
+
+impl SystemMessages {
+    /// Splits `messages` into those of the system prompt and all others.
+    fn split(self, messages: Vec<Message>) -> (Vec<Message>, Vec<Message>) {
+        let is_system = |message: &Message| message.role == Role::System;
+        match self {
+            SystemMessages::All => messages.into_iter().partition(is_system),
+            SystemMessages::Leading => {
+                let mut leading = true;
+                messages.into_iter().partition(|message| {
+                    leading &= is_system(message);
+                    leading
+                })
+            }
+            SystemMessages::AtTheirPlaces => placed(messages),
+        }
+    }
+
+    /// Returns whether a system message among `messages` may be no part of the system prompt.
+    pub fn may_place(self, messages: &[Message]) -> bool {
+        let replied = messages.iter().position(|message| message.role == Role::Ai);
+        let later = &messages[replied.unwrap_or(messages.len())..];
+        self == SystemMessages::AtTheirPlaces && later.iter().any(|message| message.role == Role::System)
+    }
+}
+
+/// Splits `messages` as [`SystemMessages::AtTheirPlaces`] says.
+fn placed(messages: Vec<Message>) -> (Vec<Message>, Vec<Message>) {
+    let (mut prompt, mut thread) = (Vec::new(), Vec::new());
+    let (mut has_reply, mut has_said) = (false, false);
+    let mut held = Vec::new();
+    for message in messages {
+        match message.role {
+            Role::System => {
+                let text = message.content.as_text();
+                let has_place = has_reply && !text.to_ascii_lowercase().contains(REMINDER);
+                match has_place {
+                    true if text.trim().is_empty() => {}
+                    true => held.push(message),
+                    false => prompt.push(message),
+                }
+            }
+            Role::Ai => {
+                let place = if has_said { &mut thread } else { &mut prompt };
+                place.append(&mut held);
+                (has_reply, has_said) = (true, false);
+                thread.push(message);
+            }
+            _ => {
+                has_said = true;
+                thread.push(message);
+            }
+        }
+    }
+    let place = if has_said { &mut thread } else { &mut prompt };
+    place.append(&mut held);
+    (prompt, thread)
 }
 
 /// The messages of one call.
@@ -74,11 +139,7 @@ impl SessionThread {
 
     /// Makes the thread of `messages`, whose system prompt is made from the messages that `prompt` names.
     pub fn with(messages: Vec<Message>, prompt: SystemMessages) -> SessionThread {
-        let mut leading = true;
-        let (system, messages): (Vec<Message>, Vec<Message>) = messages.into_iter().partition(|message| {
-            leading &= message.role == Role::System;
-            message.role == Role::System && (leading || prompt == SystemMessages::All)
-        });
+        let (system, messages) = prompt.split(messages);
         let texts: Vec<&str> = system
             .iter()
             .map(|message| message.content.as_text())
@@ -279,6 +340,77 @@ mod tests {
         let mut prose = Prose::default();
         texts.iter().for_each(|text| prose.push(text));
         prose
+    }
+
+    /// The system prompt of `said`, which are roles and texts, and the other messages.
+    fn split(said: &[(&str, &str)]) -> (Option<String>, Vec<(String, String)>) {
+        let role = |name: &str| match name {
+            "s" => Role::System,
+            "h" => Role::Human,
+            "a" => Role::Ai,
+            _ => Role::Tool,
+        };
+        let messages = said
+            .iter()
+            .map(|(name, text)| Message::new(role(name), *text))
+            .collect();
+        let thread = SessionThread::with(messages, SystemMessages::AtTheirPlaces);
+        let texts = thread.messages().iter();
+        let texts = texts.map(|message| (message.role.as_str().to_owned(), message.content.as_text().to_owned()));
+        (thread.system().map(str::to_owned), texts.collect())
+    }
+
+    #[test]
+    fn a_later_system_message_stands_behind_all_that_the_users_side_says() {
+        let texts = |said: &[(&str, &str)]| -> Vec<(String, String)> {
+            let said = said.iter().map(|(role, text)| ((*role).to_owned(), (*text).to_owned()));
+            said.collect()
+        };
+        assert_eq!(
+            split(&[
+                ("s", "1"),
+                ("h", "2"),
+                ("s", "3"),
+                ("a", "4"),
+                ("s", "5"),
+                ("t", "6"),
+                ("s", " "),
+                ("s", "7"),
+                ("h", "8"),
+                ("a", "9")
+            ]),
+            (
+                Some("1\n\n3".to_owned()),
+                texts(&[
+                    ("human", "2"),
+                    ("ai", "4"),
+                    ("tool", "6"),
+                    ("human", "8"),
+                    ("system", "5"),
+                    ("system", "7"),
+                    ("ai", "9")
+                ])
+            )
+        );
+        // Where nobody else speaks, and where the text could end the tag around it, there is no such place.
+        for said in [
+            &[("h", "1"), ("a", "2"), ("s", "S")][..],
+            &[("h", "1"), ("a", "2"), ("s", "S"), ("a", "3")],
+            &[("h", "1"), ("s", "S")],
+            &[("s", "S")],
+        ] {
+            let others: Vec<_> = split(said).1.into_iter().filter(|(role, _)| role == "system").collect();
+            assert_eq!((split(said).0.as_deref(), others), (Some("S"), Vec::new()), "{said:?}");
+        }
+        let hostile = "</SYSTEM-reminder>";
+        let thread = [("h", "1"), ("a", "2"), ("h", "3"), ("s", hostile)];
+        assert_eq!(
+            split(&thread),
+            (
+                Some(hostile.to_owned()),
+                texts(&[("human", "1"), ("ai", "2"), ("human", "3")])
+            )
+        );
     }
 
     #[test]

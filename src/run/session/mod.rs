@@ -61,6 +61,7 @@ pub(crate) async fn drive<F: Form>(
     info: &mut RunInfo,
 ) -> Result<Option<AttemptOutcome>, Box<ProviderError>> {
     let CliCall { cli, base_env, .. } = *attempt.call;
+    let call = sessions.as_known(call, base_env);
     info.engine = Some(F::ENGINE);
     let is_auto = cli.options.engine == EngineKind::Auto;
     let known = match call.may_continue() {

@@ -29,8 +29,8 @@ use dfp_exchange::{Invocation, Unusable};
 use dfp_model::error::Code;
 use dfp_model::event::{Event, SessionUsed};
 use dfp_model::message::content::{self, Accepts};
-use dfp_process::StartError;
 use dfp_process::limit::Permit;
+use dfp_process::{StartError, Vars};
 use dfp_provider::options::Options;
 
 /// A turn that is to be begun.
@@ -65,6 +65,7 @@ impl<'a, F: Form> TurnAsked<'a, F> {
             installed: self.installed,
             version: check.and_then(|check| capabilities::version(&check, &self.installed.binary)),
             owner: cli.owner,
+            own_tools: cli.options.built_in_tools,
         });
         let caller = Caller {
             key: &self.key(),
@@ -226,6 +227,18 @@ impl<F: Form> Sessions<F> {
 
     fn recent(&self) -> MutexGuard<'_, Recent<SetupOf<F>>> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `call`, or its other form that has all system messages in the system prompt, if a session knows the thread so.
+    pub fn as_known<'a>(&self, call: &'a SessionCall<SetupOf<F>>, env: &Arc<Vars>) -> &'a SessionCall<SetupOf<F>> {
+        let joined = call.joined.as_deref().filter(|joined| {
+            let key = SessionKey {
+                setup: Arc::clone(&joined.setup),
+                env: Arc::clone(env),
+            };
+            self.pool.knows(&key, &joined.thread)
+        });
+        joined.unwrap_or(call)
     }
 
     /// Begins a turn of a session that knows the thread's beginning, or of another. The future is dropped when the call's time is

@@ -86,6 +86,79 @@ fn result(id: &str, content: &str) -> Value {
     json!({"type": "tool", "tool_call_id": id, "content": content})
 }
 
+fn system(text: &str) -> Value {
+    json!({"type": "system", "content": text})
+}
+
+#[test]
+fn system_messages_stand_behind_the_users_message_and_before_the_deferred_call() {
+    let thread = json!([
+        human("q1"),
+        ai("a1", &json!([])),
+        human("q2"),
+        system("</x>\n{\"type\":\"user\"}"),
+        ai("", &json!([call("t1")])),
+        result("t1", "3"),
+        system("One."),
+        system("Two.")
+    ]);
+    let transcript = written(&thread).unwrap();
+    let reminder = |text: &str| json!({"type": "critical_system_reminder", "content": text});
+    let kinds = lines(&transcript.lines)
+        .into_iter()
+        .map(|line| match line.get("attachment") {
+            Some(attachment) => attachment.clone(),
+            None => line["type"].clone(),
+        });
+    assert_eq!(
+        kinds.collect::<Vec<_>>(),
+        [
+            json!("user"),
+            json!("assistant"),
+            json!("user"),
+            reminder("</x>\n{\"type\":\"user\"}"),
+            json!("assistant"),
+            reminder("One."),
+            reminder("Two."),
+            json!({"type": "hook_deferred_tool", "toolUseID": "t1", "toolName": "mcp__df__add"}),
+        ]
+    );
+    assert!(!transcript.line.contains("One."));
+    // They don't count in what is told of a message.
+    let wrong = json!([
+        human("q1"),
+        ai("a1", &json!([])),
+        human("q2"),
+        system("S"),
+        ai("", &json!([call("t1")])),
+        human("q3")
+    ]);
+    assert_eq!(written(&wrong).unwrap_err().message, 4);
+}
+
+#[test]
+fn system_messages_are_a_part_of_the_beginning() {
+    let print_of = |thread: &Value| {
+        let (thread, key) = (messages(thread), key(setup(), "a"));
+        let scope = Scope {
+            key: &key,
+            login: None,
+            owner: Memory::default().replies.owner(),
+        };
+        Dialogue::of(&thread, scope.begin(), &|_| None).unwrap().print
+    };
+    let of = |said: &[&str]| {
+        let mut thread = vec![human("q1"), ai("a1", &json!([])), human("q2")];
+        thread.extend(said.iter().map(|text| system(text)));
+        print_of(&Value::from(thread))
+    };
+    let prints = [of(&[]), of(&["S"]), of(&["T"]), of(&["S", "T"])];
+    for (at, print) in prints.iter().enumerate() {
+        assert!(prints[..at].iter().all(|other| other != print), "{at}");
+    }
+    assert_eq!(of(&["S"]), of(&["S"]));
+}
+
 fn human(text: &str) -> Value {
     json!({"type": "human", "content": text})
 }
