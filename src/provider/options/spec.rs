@@ -266,7 +266,7 @@ pub const BUDGET: OptionSpec = option(
 /// `login`: the folder of a login other than the default one, if the CLI has a variable for it ([`crate::LoginDir`]).
 pub const LOGIN: OptionSpec = option("login", Kind::Fields(&[option("configDir", Kind::Text)]));
 
-/// The options of every CLI, a user's own included; a CLI says which of them it can't serve ([`crate::support`]). A
+/// The options of every CLI, a user's own included; a CLI says which of them it can't serve ([`crate::capability`]). A
 /// provider adds its own options, and replaces those of the same name that have other limits.
 pub const COMMON: &[OptionSpec] = &[
     MODEL,
