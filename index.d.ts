@@ -1158,6 +1158,12 @@ export interface ProviderModel {
   efforts?: string[];
   /** The effort that counts where none is chosen. */
   defaultEffort?: string;
+  /** Whether it takes `reasoning: "off"`, where that is none of its efforts (claude 2.1.332). */
+  reasoningOff?: boolean;
+  /** What `serviceTier` may be beside the usual tier, as codex lists it: it sends `"flex"` of any model as well (from 0.169). */
+  serviceTiers?: string[];
+  /** What `speed` may be (claude). Not every login has the fast mode of a model. */
+  speeds?: ("fast" | "standard")[];
   /** What the model takes: `"text"`, `"image"`, `"pdf"`, `"audio"`, … */
   inputModalities?: string[];
   /** The limit of a request and its answer together, in tokens. */

@@ -2,7 +2,7 @@
 /** `provider.models()`: what a login has, from the real CLIs and from APIs, without a request to a model. */
 import { mkdtempSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { delimiter, join } from "node:path";
 import {
   createCliProvider,
   createOpenAiCompatibleProvider,
@@ -50,8 +50,11 @@ describe.each(VERSIONS)("claude %s", (which) => {
       expect(models.find(({ id }) => id === "sonnet")).toMatchObject({
         resolvesTo: "claude-sonnet-5-5",
         efforts: ["low", "medium", "high", "xhigh", "max"],
+        reasoningOff: false,
+        speeds: ["standard"],
       });
     }
+    expect(models.map(({ speeds }) => speeds)).toContainEqual(["fast", "standard"]);
     // It is the process of the next call, too.
     expect(await provider.models()).toEqual(models);
     expect(api.requests).toEqual([]);
@@ -81,7 +84,7 @@ describe.each(VERSIONS)("claude %s", (which) => {
     const listed = await run(["providers", "--models", "claude", "--json"]);
     expect(JSON.parse(listed.stdout)).toEqual([{ provider: "claude", models }]);
     const shown = await run(["providers", "--models", "claude"]);
-    expect(shown.stdout).toMatch(/^PROVIDER +MODEL +NAME +EFFORTS +CONTEXT\nclaude +default \(default\) /);
+    expect(shown.stdout).toMatch(/^PROVIDER +MODEL +NAME +EFFORTS +TIERS +CONTEXT\nclaude +default \(default\) /);
     const doctor = await run(["doctor", "claude", "--level", "command", "--models"]);
     expect(doctor.stdout).toMatch(/\n +models: default \(default\), .*sonnet/);
     expect(api.requests).toEqual([]);
@@ -90,8 +93,16 @@ describe.each(VERSIONS)("claude %s", (which) => {
 
 describe.skipIf(!HERE)("the other real CLIs", { timeout: 120_000 }, () => {
   it("codex tells its catalog, without what it hides", async () => {
-    const { api, create } = await withCli("codex", { script: none });
+    const { api, options, create } = await withCli("codex", { script: none });
     const models = await create().models();
+    expect(models.find(({ id }) => id === "gpt-5.5")).toMatchObject({ serviceTiers: ["priority"] });
+    expect(models.map(({ speeds }) => speeds)).toEqual(models.map(() => undefined));
+    const folder = mkdtempSync(join(tmpdir(), "models-"));
+    onTestFinished(() => removeFolder(folder));
+    symlinkSync(options.cliPath, join(folder, "codex"));
+    const env = { ...options.env, PATH: `${folder}${delimiter}${process.env.PATH}` };
+    const shown = await startCommand(["providers", "--models", "codex"], { env }).ended;
+    expect(shown.stdout).toMatch(/\n +gpt-5\.5 .* priority +–\n/);
     const byDefault = models.filter(({ isDefault }) => isDefault);
     expect(byDefault).toHaveLength(1);
     expect(models.find(({ id }) => id === "gpt-6-luna")).toMatchObject({

@@ -63,9 +63,11 @@ describe.each(RUNS)("speed of claude %s, %s", { timeout: 120_000 }, (which, engi
     const { options } = await withClaude({ which, engine, script: () => ({ text: "ok" }) });
     const provider = createProvider(options);
     const told = await warningsOf(provider.stream(["one"], { speed: "fast", model: "sonnet" }));
-    expect(told).toEqual([
-      '`speed: "fast"` has no effect: the CLI says that the fast mode is off: not every model and login has one',
-    ]);
+    const sonnet = which === "newest" ? "claude-sonnet-5-5" : "claude-sonnet-5";
+    const why = "the CLI says that the fast mode is off: not every model and login has one";
+    // A live process has listed its models before it answers.
+    const known = `claude's model ${sonnet} has no fast mode`;
+    expect(told).toEqual([`\`speed: "fast"\` has no effect: ${engine === "live" ? known : why}`]);
     const slow = await warningsOf(provider.stream(["one"], { speed: "fast", model: "claude-opus-4-8" }));
     expect(slow).toEqual(['`speed: "fast"` has no effect: the answer is of the speed "standard"']);
   });
@@ -136,6 +138,17 @@ describe.skipIf(!HERE).each(CODEXES)("service tier of codex %s, %s", { timeout: 
     const print = live.map((_, n) => (n === 3 ? [false, "CLI_WARNING"] : [false]));
     expect(told).toEqual(engine === "live" ? live : print);
   });
+});
+
+it.skipIf(!HERE)("a codex that lists a model's tiers otherwise is believed", { timeout: 120_000 }, async () => {
+  const { api, options } = await withCli("codex", { script: () => ({ text: "ok" }) });
+  const provider = createCodexCliProvider({ ...options, engine: "live", model: "gpt-daybreak-blue-latest" });
+  onTestFinished(() => provider.close());
+  // codex hides this model, and lists no tiers of it.
+  expect(await warningsOf(provider.stream(["one"], { serviceTier: "priority" }))).toEqual([
+    '`serviceTier` has no effect: codex\'s model gpt-daybreak-blue-latest has no tier "priority"; it has: flex',
+  ]);
+  expect(api.requests.map(({ body }) => body.service_tier)).toEqual([undefined]);
 });
 
 describe.skipIf(!HERE)("service tier of codex, live, of no model by name", { timeout: 300_000 }, () => {

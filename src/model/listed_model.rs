@@ -29,6 +29,15 @@ pub struct ListedModel {
     /// The level that counts where none is chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_effort: Option<String>,
+    /// Whether the model takes `reasoning: "off"`, where that is no effort; `None` if the source does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_off: Option<bool>,
+    /// The words that `serviceTier` takes beside the usual tier; `None` if the source does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_tiers: Option<Vec<String>>,
+    /// The values that `speed` takes; `None` if the source does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speeds: Option<Vec<String>>,
     /// The kinds of content that the model takes (`text`, `image`, …).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_modalities: Option<Vec<String>>,

@@ -32,7 +32,8 @@ pub const SERVICE_TIER: OptionSpec = option("serviceTier", Kind::Word);
 pub const SPEED: OptionSpec = option("speed", Kind::OneOf(&[FAST, STANDARD]));
 /// The value of [`SPEED`] for the fast mode.
 pub const FAST: &str = "fast";
-const STANDARD: &str = "standard";
+/// The other value of [`SPEED`].
+pub const STANDARD: &str = "standard";
 /// `tools`: how the caller's tools are offered. It is a provider's option only: a call of LangChain has another one of that name.
 pub const TOOLS: OptionSpec = option("tools", Kind::Fields(&[option("search", Kind::Flag)]));
 /// `onUnsupported`: the treatment of choices that the provider can't serve.

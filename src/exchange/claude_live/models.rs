@@ -13,6 +13,7 @@ use crate::live::setup::Changeable;
 use dfp_model::error::{Code, clip};
 use dfp_model::event::Event;
 use dfp_model::listed_model::ListedModel;
+use dfp_provider::choices::{FAST, STANDARD};
 
 /// The number of logins whose models are kept.
 const MOST: usize = 16;
@@ -75,6 +76,9 @@ struct ClaudeModel {
     /// 2.1.332 tells it; 2.1.197 does not.
     #[serde(default)]
     supports_thinking_off: Option<bool>,
+    /// Told of models that have one (2.1.197, 2.1.332).
+    #[serde(default)]
+    supports_fast_mode: Option<bool>,
 }
 
 /// The choices that the model of a process does not have, and that the CLI silently leaves out of its requests (2.1.197, 2.1.332).
@@ -86,6 +90,8 @@ pub struct ModelChoices {
     efforts: Option<Vec<String>>,
     /// True if it thinks whatever it is told.
     always_thinks: bool,
+    /// True if it has no fast mode.
+    is_never_fast: bool,
 }
 
 impl ToldModels {
@@ -104,6 +110,7 @@ impl ToldModels {
         let found = by_name.or_else(|| models.iter().find(|one| one.resolved_model.as_deref() == Some(name)))?;
         // Of a model without efforts, the list says nothing of them.
         let tells_efforts = models.iter().any(|one| one.supports_effort == Some(true));
+        let tells_fast = models.iter().any(|one| one.supports_fast_mode == Some(true));
         let levels = || found.supported_effort_levels.clone().unwrap_or_default();
         Some(ModelChoices {
             model: found.resolved_model.clone().unwrap_or_else(|| found.value.clone()),
@@ -112,6 +119,7 @@ impl ToldModels {
                 Some(false) | None => tells_efforts.then(levels),
             },
             always_thinks: found.supports_thinking_off == Some(false),
+            is_never_fast: tells_fast && found.supports_fast_mode != Some(true),
         })
     }
 }
@@ -132,18 +140,28 @@ impl ModelChoices {
             )),
             _ => None,
         };
+        let fast = (wanted.fast == Some(true) && self.is_never_fast)
+            .then(|| format!("`speed: \"fast\"` has no effect: claude's model {model} has no fast mode"));
         let warning = |message| Event::Warning {
             code: Code::UnsupportedOption.as_str().to_owned(),
             message,
         };
-        off.into_iter().chain(effort).map(warning).collect()
+        off.into_iter().chain(effort).chain(fast).map(warning).collect()
     }
 }
 
 fn read(answer: &str) -> Option<Vec<ListedModel>> {
     let Initialised { models } = serde_json::from_str(answer).ok()?;
     let models = models.iter().filter_map(|model| ClaudeModel::deserialize(model).ok());
+    let models: Vec<ClaudeModel> = models.collect();
+    // Of a model without a fast mode, the list says nothing of it.
+    let tells_fast = models.iter().any(|one| one.supports_fast_mode == Some(true));
+    let speeds = |is_fast: bool| match is_fast {
+        true => vec![FAST.to_owned(), STANDARD.to_owned()],
+        false => vec![STANDARD.to_owned()],
+    };
     let models: Vec<ListedModel> = models
+        .into_iter()
         .map(|model| ListedModel {
             is_default: model.value == "default",
             resolves_to: model.resolved_model.filter(|full| *full != model.value),
@@ -151,6 +169,8 @@ fn read(answer: &str) -> Option<Vec<ListedModel>> {
             name: model.display_name,
             description: model.description,
             efforts: model.supported_effort_levels.filter(|levels| !levels.is_empty()),
+            reasoning_off: model.supports_thinking_off,
+            speeds: tells_fast.then(|| speeds(model.supports_fast_mode == Some(true))),
             ..ListedModel::default()
         })
         .collect();
@@ -202,6 +222,45 @@ mod tests {
             }
             assert_eq!(warnings("somebody-elses", newest, &effort("high")), [""; 0]);
         }
+    }
+
+    #[test]
+    fn a_model_without_a_fast_mode_is_told_and_listed() {
+        let answer = json!({"models": [
+            {"value": "opus", "resolvedModel": "claude-opus-5-5", "supportsFastMode": true, "supportsThinkingOff": false},
+            {"value": "sonnet", "resolvedModel": "claude-sonnet-5-5"},
+        ]});
+        let fast = Changeable {
+            fast: Some(true),
+            ..Changeable::default()
+        };
+        let told = ToldModels::read(&answer.to_string()).unwrap();
+        let ignored = |told: &ToldModels, model: &str| -> Vec<String> {
+            let message = |event| match event {
+                Event::Warning { message, .. } => message,
+                other => format!("{other:?}"),
+            };
+            let events = told.choices(model).unwrap().ignored(&fast);
+            events.into_iter().map(message).collect()
+        };
+        assert_eq!(ignored(&told, "opus"), [""; 0]);
+        assert_eq!(
+            ignored(&told, "claude-sonnet-5-5"),
+            ["`speed: \"fast\"` has no effect: claude's model claude-sonnet-5-5 has no fast mode"]
+        );
+        let listed = read(&answer.to_string()).unwrap();
+        let facts: Vec<_> = listed
+            .iter()
+            .map(|one| (one.speeds.clone().unwrap(), one.reasoning_off))
+            .collect();
+        let (both, usual) = (
+            vec!["fast".to_owned(), "standard".to_owned()],
+            vec!["standard".to_owned()],
+        );
+        assert_eq!(facts, [(both, Some(false)), (usual, None)]);
+        let untold = json!({"models": [{"value": "opus"}]}).to_string();
+        assert_eq!(read(&untold).unwrap()[0].speeds, None);
+        assert_eq!(ignored(&ToldModels::read(&untold).unwrap(), "opus"), [""; 0]);
     }
 
     #[test]

@@ -247,7 +247,7 @@ impl Form for Codex {
     }
 
     async fn models(server: &Arc<CodexService>, _: ModelsAsked<'_>) -> ListedModels {
-        list(server).await
+        list(server, false).await
     }
 
     fn proof(service: &CodexService) -> Proof<'_> {
@@ -315,6 +315,9 @@ struct CodexModel {
     default_reasoning_effort: Option<String>,
     #[serde(default)]
     input_modalities: Option<Vec<String>>,
+    /// The tiers that codex hands to the API, beside the usual one.
+    #[serde(default)]
+    service_tiers: Option<Vec<CodexTier>>,
     #[serde(default)]
     is_default: bool,
 }
@@ -325,15 +328,24 @@ struct CodexEffort {
     reasoning_effort: String,
 }
 
-/// The models that `service` lists.
+#[derive(Deserialize)]
+struct CodexTier {
+    id: String,
+}
+
+/// The models that `service` lists; `with_hidden`: those as well that codex shows to nobody.
 ///
 /// # Errors
 /// The reason why it does not tell.
-pub(super) async fn list(service: &CodexService) -> ListedModels {
+pub(super) async fn list(service: &CodexService, with_hidden: bool) -> ListedModels {
     let mut models = Vec::new();
     let mut cursor = None;
     for _ in 0..MOST_PAGES {
-        let answer = service.server.request("model/list", &ModelList { cursor }).await;
+        let asked = ModelList {
+            include_hidden: with_hidden,
+            cursor,
+        };
+        let answer = service.server.request("model/list", &asked).await;
         let answer = answer.map_err(|error| match error {
             RequestError::Refused(refused) => format!("it refuses model/list: {}", refused.message),
             _ => "it does not answer model/list".to_owned(),
@@ -357,6 +369,7 @@ fn read(model: &Value) -> Option<ListedModel> {
         efforts.collect::<Vec<_>>()
     });
     let efforts = efforts.filter(|efforts| !efforts.is_empty());
+    let tiers = model.service_tiers;
     Some(ListedModel {
         resolves_to: model.model.filter(|full| *full != model.id),
         id: model.id,
@@ -365,6 +378,7 @@ fn read(model: &Value) -> Option<ListedModel> {
         is_default: model.is_default,
         default_effort: model.default_reasoning_effort.filter(|_| efforts.is_some()),
         efforts,
+        service_tiers: tiers.map(|tiers| tiers.into_iter().map(|tier| tier.id).collect()),
         input_modalities: model.input_modalities,
         ..ListedModel::default()
     })

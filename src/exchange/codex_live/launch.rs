@@ -55,15 +55,6 @@ pub fn default_effort<'c>(catalog: &'c Value, model: &str) -> Option<&'c str> {
     entry["default_reasoning_level"].as_str()
 }
 
-/// The service tiers that `model` has, by `catalog`.
-pub fn service_tiers(catalog: &Value, model: &str) -> Vec<String> {
-    let models = catalog.get("models").and_then(Value::as_array);
-    let entry = models.and_then(|models| models.iter().find(|entry| entry["slug"] == model));
-    let tiers = entry.and_then(|entry| entry["service_tiers"].as_array());
-    let ids = tiers.into_iter().flatten().filter_map(|tier| tier["id"].as_str());
-    ids.map(str::to_owned).collect()
-}
-
 /// The parts of the vendor's entries that stay as they are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Keep {

@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
+use super::form;
 use super::inbound::Codex;
 use super::launch::{self, Home, Keep};
 use super::settings::UserConfig;
@@ -19,6 +21,7 @@ use super::wire::{ConfigRead, Initialize, Interrupt, ThreadDelete, ThreadList, U
 use crate::host::{Heartbeat, Host, Patience};
 use crate::print::{self, NotStarted, Surroundings};
 use crate::rpc::{Answer, Answering, RequestError, RpcHost};
+use dfp_model::listed_model::ListedModel;
 use dfp_provider::command::{Arg, CommandLine};
 
 /// The time that a server may take to answer: a tenth of a second on an idle machine.
@@ -74,8 +77,8 @@ pub struct CodexService {
     models: Vec<String>,
     /// The levels of reasoning that they have by themselves, as far as that is known.
     efforts: HashMap<String, String>,
-    /// Their service tiers.
-    tiers: HashMap<String, Vec<String>>,
+    /// The service tiers of all its models, once a call has chosen one; `None` if it does not tell.
+    tiers: OnceCell<Option<HashMap<String, Vec<String>>>>,
     /// True if it has not written of a resumed thread what is needed here.
     writes_too_little: AtomicBool,
     /// The settings that it does not take.
@@ -120,8 +123,6 @@ impl CodexService {
                         Some(((*model).to_owned(), effort.to_owned()))
                     };
                     service.efforts = listed.iter().filter_map(effort).collect();
-                    let tiers = |model: &&str| ((*model).to_owned(), launch::service_tiers(&catalog, model));
-                    service.tiers = listed.iter().map(tiers).collect();
                     service.models = listed.into_iter().map(str::to_owned).collect();
                     return Ok(service);
                 }
@@ -168,7 +169,7 @@ impl CodexService {
             has_own_home: false,
             models: Vec::new(),
             efforts: HashMap::new(),
-            tiers: HashMap::new(),
+            tiers: OnceCell::new(),
             writes_too_little: AtomicBool::new(false),
             refused: Mutex::default(),
         })
@@ -236,12 +237,22 @@ impl CodexService {
         users.or_else(|| self.efforts.get(model).map(String::as_str))
     }
 
-    /// The service tiers that it sends to the API for `model`, beside those of no choice.
-    pub fn tiers(&self, model: &str) -> Vec<&str> {
+    /// Asks once which service tiers its models have: 2 ms (0.169.0).
+    pub async fn learn_tiers(&self) {
+        let ask = async || {
+            let models = form::list(self, true).await.ok()?;
+            let tiers = |model: ListedModel| Some((model.id, model.service_tiers?));
+            Some(models.into_iter().filter_map(tiers).collect())
+        };
+        self.tiers.get_or_init(ask).await;
+    }
+
+    /// The service tiers that it sends to the API for `model`, beside those of no choice; `None` if it has not told them.
+    pub fn tiers(&self, model: &str) -> Option<Vec<&str>> {
         let version = self.version.as_deref().and_then(numbers);
         let flex = (version >= Some(OLDEST_FLEX)).then_some(FLEX);
-        let own = self.tiers.get(model).into_iter().flatten().map(String::as_str);
-        own.chain(flex).collect()
+        let own = self.tiers.get()?.as_ref()?.get(model)?;
+        Some(own.iter().map(String::as_str).chain(flex).collect())
     }
 
     /// The models in its catalog.

@@ -129,7 +129,7 @@ impl CodexSession {
         let model = self.thread.as_ref().map(|thread| thread.model.as_str());
         // Of a model that is not named, nothing is known.
         let model = model.filter(|model| !model.is_empty())?;
-        let sent = self.service.tiers(model);
+        let sent = self.service.tiers(model)?;
         // These two are what is served without a choice.
         let is_served = ["auto", "default"].contains(&tier) || sent.contains(&tier);
         (!is_served).then(|| Event::Warning {
@@ -148,6 +148,9 @@ impl CodexSession {
     /// (CODEX-LIVE pitfall 10).
     async fn start_turn(&mut self, items: &[Value]) -> Result<(), RequestError> {
         let setup = Arc::clone(&self.setup);
+        if setup.service_tier.is_some() {
+            self.service.learn_tiers().await;
+        }
         let effort = self.effort_of(&setup).map(str::to_owned);
         self.has_chosen_effort |= effort.is_some();
         let tier = setup.service_tier.as_deref();

@@ -60,7 +60,11 @@ pub struct ThreadList {}
 
 /// `model/list`: asks for the models that a user may choose.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ModelList {
+    /// True if those are told as well that codex shows to nobody, and takes by their names.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub include_hidden: bool,
     /// The place where the page before has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,

@@ -63,7 +63,7 @@ function format(answers) {
   const rows = answers.flatMap((answer) => {
     if ("error" in answer) {
       const under = [{ text: `✗ ${answer.error.message}`, colour: /** @type {const} */ ("red") }];
-      return [{ cells: [answer.provider, "–", "–", "–", "–"], colours: [/** @type {const} */ ("bold")], under }];
+      return [{ cells: [answer.provider, "–", "–", "–", "–", "–"], colours: [/** @type {const} */ ("bold")], under }];
     }
     return answer.models.map((model, index) => ({
       cells: [
@@ -71,10 +71,17 @@ function format(answers) {
         model.id + (model.isDefault ? " (default)" : ""),
         model.resolvesTo ?? model.name ?? "",
         model.efforts?.join(", ") ?? "–",
+        tiersOf(model).join(", ") || "–",
         model.contextWindow?.toLocaleString("en") ?? "–",
       ],
       colours: [/** @type {const} */ ("bold")],
     }));
   });
-  return table(["PROVIDER", "MODEL", "NAME", "EFFORTS", "CONTEXT"], rows, paint, widthOf(process.stdout));
+  return table(["PROVIDER", "MODEL", "NAME", "EFFORTS", "TIERS", "CONTEXT"], rows, paint, widthOf(process.stdout));
 }
+
+/** How it may be served beside the usual way. @param {ProviderModel} model */
+const tiersOf = ({ serviceTiers = [], speeds = [] }) => [
+  ...serviceTiers,
+  ...speeds.filter((speed) => speed !== "standard"),
+];
