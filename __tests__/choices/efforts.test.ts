@@ -38,6 +38,48 @@ describe.skipIf(!HERE)("grok", { timeout: 300_000 }, () => {
   });
 });
 
+describe.skipIf(!HERE)("gemini", { timeout: 300_000 }, () => {
+  it.each(["print", "warm"])("%s: an effort is a level, of 2.5 a budget, and never both", async (engine) => {
+    const { api, create } = await withCli("gemini", { script });
+    const provider = create({ engine, reasoning: { effort: "medium" } });
+    const told: unknown[] = [];
+    const calls = [
+      { model: "gemini-2.5-pro" },
+      { model: "gemini-3-flash-preview" },
+      { model: "gemini-2.5-flash", reasoning: { effort: "low" } },
+      { model: "gemini-3.1-pro-preview", reasoning: { effort: "minimal" } },
+      // gemini knows neither of these.
+      { model: "gemini-9-flash", reasoning: { effort: "high" } },
+      { model: "gemini-2.9-flash", reasoning: { effort: "high" } },
+    ];
+    for (const options of calls) {
+      const { run, warnings } = await ask(provider as never, ["hi"], options);
+      told.push([run?.engine, ...warnings]);
+    }
+    expect(told).toEqual(calls.map(() => [engine]));
+    expect(api.requests.map(({ body }) => body.generationConfig.thinkingConfig)).toEqual([
+      { includeThoughts: true, thinkingBudget: 8192 },
+      { includeThoughts: true, thinkingLevel: "MEDIUM" },
+      { includeThoughts: true, thinkingBudget: 1024 },
+      { includeThoughts: true, thinkingLevel: "LOW" },
+      { includeThoughts: true, thinkingLevel: "HIGH" },
+      { includeThoughts: true, thinkingBudget: 24_576 },
+    ]);
+  });
+
+  it("refuses by name what is no effort of its models, and efforts where it gets no settings of ours", async () => {
+    const { api, create, home } = await withCli("gemini", { script });
+    const other = create().invoke(["hi"], { reasoning: { effort: "max" } });
+    await expect(other).rejects.toMatchObject({
+      code: "INVALID_OPTION",
+      message: expect.stringContaining('"reasoning.effort" must be one of "minimal", "low", "medium", "high"'),
+    });
+    const elsewhere = () => create({ cwd: home, reasoning: { effort: "low" } });
+    expect(elsewhere).toThrow(expect.objectContaining({ code: "UNSUPPORTED_OPTION" }));
+    expect(api.requests).toEqual([]);
+  });
+});
+
 describe.skipIf(!HERE)("opencode", { timeout: 300_000 }, () => {
   it("print: an effort is the model's variant", async () => {
     const { api, create } = await withCli("opencode", { script });

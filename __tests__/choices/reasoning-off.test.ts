@@ -143,14 +143,17 @@ describe.skipIf(!HERE)("other CLIs", { timeout: 300_000 }, () => {
     expect(api.requests.map(({ body }) => body.reasoning.effort)).toEqual(["none"]);
   });
 
-  it("gemini: no budget for thoughts", async () => {
+  it.each(["print", "warm"])("gemini %s: no budget for thoughts, or the lowest level, never both", async (engine) => {
     const { api, create } = await withCli("gemini", { script });
-    const provider = create({ model: "gemini-2.5-flash" });
-    await provider.invoke(["one"], OFF);
-    expect(api.requests.at(-1)?.body.generationConfig.thinkingConfig).toEqual({
-      includeThoughts: true,
-      thinkingBudget: 0,
-    });
+    const provider = create({ engine, model: "gemini-2.5-flash" });
+    for (const model of ["gemini-2.5-flash", "gemini-3-flash-preview", "gemini-3-pro-preview"]) {
+      await provider.invoke(["one"], { ...OFF, model });
+    }
+    expect(api.requests.map(({ body }) => body.generationConfig.thinkingConfig)).toEqual([
+      { includeThoughts: true, thinkingBudget: 0 },
+      { includeThoughts: true, thinkingLevel: "MINIMAL" },
+      { includeThoughts: true, thinkingLevel: "LOW" },
+    ]);
   });
 
   it("grok: the effort none, of a model of the user's own", async () => {

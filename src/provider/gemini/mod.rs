@@ -188,6 +188,7 @@ pub static GEMINI: Provider = Provider {
         takes_schema: false,
     }),
     capabilities: ByEngine::print_only(CAPABILITIES),
+    efforts: EFFORTS,
     media: MediaSupport {
         print: Accepts {
             users: FILES,
@@ -264,9 +265,12 @@ const CAPABILITIES: Capabilities = Capabilities {
     documents: NATIVE.with(Needs::PrivateFolder).but(IN_SETTINGS),
     result_images: NATIVE.with(Needs::PrivateFolder).but(IN_SETTINGS),
     reasoning_out: UNSUPPORTED.but("the CLI reports its tokens alone"),
+    reasoning_effort: NATIVE
+        .with(Needs::PrivateFolder)
+        .but("`thinkingLevel`, of 2.5 `thinkingBudget`; not with `cwd`, nor with its own tools on"),
     reasoning_off: NATIVE
         .with(Needs::PrivateFolder)
-        .but("`thinkingBudget: 0`, which not every model has"),
+        .but("`thinkingBudget: 0` of 2.5, which its pro has not; newer models get their lowest level"),
     login: NATIVE.but("`GEMINI_CLI_HOME`"),
     max_output_tokens: NATIVE
         .with(Needs::PrivateFolder)
@@ -334,12 +338,10 @@ fn in_users_folder(options: &Options, _: EngineUsed) -> bool {
 /// container to run in.
 fn settings(_: &Provider, options: &Options) -> String {
     const OFF: bool = false;
+    // Our overrides stand behind the CLI's own, of which the others stay.
     let chosen = generate_content_config(&options.choices);
-    let overrides: Vec<Value> = match chosen.is_empty() {
-        true => Vec::new(),
-        // Our overrides stand behind the CLI's own, of which the others stay.
-        false => vec![json!({"match": {"overrideScope": "core"}, "modelConfig": {"generateContentConfig": chosen}})],
-    };
+    let chosen = (!chosen.is_empty()).then(|| overriding(None, &Value::Object(chosen)));
+    let overrides: Vec<Value> = chosen.into_iter().chain(reasoning(&options.choices)).collect();
     let mut settings = json!({
         "general": {"maxAttempts": options.max_retries + 1, "defaultApprovalMode": "default"},
         "context": {"includeDirectoryTree": OFF, "fileName": "GEMINI.md"},
@@ -380,9 +382,63 @@ fn generate_content_config(choices: &Choices) -> Map<String, Value> {
     set("maxOutputTokens", choices.max_output_tokens.map(Value::from));
     set("stopSequences", choices.stop().map(Value::from));
     set("temperature", choices.temperature.clone().map(Value::Number));
-    let off = choices.reasoning_off.then(|| json!({"thinkingBudget": 0}));
-    set("thinkingConfig", off);
     config
+}
+
+/// The override `config` of requests for a reply: of all, or of those to `model`, which is also the name of a family in the CLI's table.
+fn overriding(model: Option<&str>, config: &Value) -> Value {
+    let mut matching = json!({"overrideScope": "core"});
+    if let Some(model) = model {
+        matching["model"] = Value::from(model);
+    }
+    json!({"match": matching, "modelConfig": {"generateContentConfig": config}})
+}
+
+/// The words of `reasoning.effort`.
+const EFFORTS: &[&str] = &["minimal", "low", "medium", "high"];
+/// The families of the CLI's table whose models take a budget for their thoughts, and a level of them (0.61.0). The API refuses a request
+/// with both, so each family gets its own override, behind the CLI's value of the same name.
+const WITH_BUDGET: &str = "chat-base-2.5";
+const WITH_LEVEL: &str = "chat-base-3";
+/// Models with levels that have none below `LOW`, as far as the CLI chooses them by itself (0.61.0).
+const ALWAYS_REASON: [&str; 3] = [
+    "gemini-3-pro-preview",
+    "gemini-3.1-pro-preview",
+    "gemini-3.1-pro-preview-customtools",
+];
+const LOW: &str = "LOW";
+const MINIMAL: &str = "MINIMAL";
+
+/// The overrides of how much a model reasons. The values are those to which the vendor's own OpenAI-compatible API translates an effort
+/// (<https://ai.google.dev/gemini-api/docs/openai>); models with levels can't be told not to reason at all.
+fn reasoning(choices: &Choices) -> Vec<Value> {
+    let (level, budget) = match (choices.reasoning_off, choices.effort.as_deref()) {
+        (true, _) => (MINIMAL, 0),
+        (false, Some("minimal")) => (MINIMAL, 1024),
+        (false, Some("low")) => (LOW, 1024),
+        (false, Some("medium")) => ("MEDIUM", 8192),
+        (false, Some("high")) => ("HIGH", 24_576),
+        (false, _) => return Vec::new(),
+    };
+    let with_budget = json!({"thinkingConfig": {"thinkingBudget": budget}});
+    let with_level = |level: &str| json!({"thinkingConfig": {"thinkingLevel": level}});
+    let mut overrides = vec![
+        overriding(Some(WITH_BUDGET), &with_budget),
+        overriding(Some(WITH_LEVEL), &with_level(level)),
+    ];
+    if level == MINIMAL {
+        overrides.extend(ALWAYS_REASON.map(|model| overriding(Some(model), &with_level(LOW))));
+    }
+    // A model that the table does not have is of no family.
+    if let Some(model) = choices.model.as_deref() {
+        let config = match (model.starts_with("gemini-2"), level) {
+            (true, _) => with_budget,
+            (false, MINIMAL) if model.contains("-pro") => with_level(LOW),
+            (false, level) => with_level(level),
+        };
+        overrides.push(overriding(Some(model), &config));
+    }
+    overrides
 }
 
 /// The check of the warm form. The vendor promises nothing for `--acp`: the form of its errors and figures was measured.
@@ -505,6 +561,56 @@ mod tests {
         );
         let without = line(&GEMINI, "{}").without("--skip-trust").argv();
         assert!(without.starts_with("--policy"), "{without}");
+    }
+
+    /// The overrides of how much the model reasons: the model or family, and what its requests get.
+    fn thinking(options: &str) -> Vec<(String, Value)> {
+        let line = line(&GEMINI, options);
+        let settings: Value = serde_json::from_str(line.files()[0].1).unwrap();
+        let overrides = settings["modelConfigs"]["customOverrides"].as_array().unwrap().clone();
+        let of = |one: Value| {
+            assert_eq!(one["match"]["overrideScope"], "core");
+            let config = one["modelConfig"]["generateContentConfig"]["thinkingConfig"].clone();
+            (one["match"]["model"].as_str().unwrap().to_owned(), config)
+        };
+        overrides.into_iter().map(of).collect()
+    }
+
+    /// The API refuses a budget beside a level: every request gets one of them.
+    #[test]
+    fn an_effort_is_a_level_or_a_budget_by_the_family_of_the_model() {
+        let budget = |tokens: u64| json!({"thinkingBudget": tokens});
+        let level = |level: &str| json!({"thinkingLevel": level});
+        let named = |all: Vec<(&str, Value)>| -> Vec<(String, Value)> {
+            all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        };
+        assert_eq!(
+            thinking(r#"{"reasoning":{"effort":"medium"}}"#),
+            named(vec![("chat-base-2.5", budget(8192)), ("chat-base-3", level("MEDIUM"))])
+        );
+        let pro = [
+            ("gemini-3-pro-preview", level("LOW")),
+            ("gemini-3.1-pro-preview", level("LOW")),
+            ("gemini-3.1-pro-preview-customtools", level("LOW")),
+        ];
+        let lowest = |tokens, of: (&'static str, Value)| {
+            let all = [("chat-base-2.5", budget(tokens)), ("chat-base-3", level("MINIMAL"))];
+            named(all.into_iter().chain(pro.clone()).chain([of]).collect())
+        };
+        assert_eq!(
+            thinking(r#"{"reasoning":"off","model":"gemini-2.5-flash"}"#),
+            lowest(0, ("gemini-2.5-flash", budget(0)))
+        );
+        assert_eq!(
+            thinking(r#"{"reasoning":{"effort":"minimal"},"model":"gemini-9-flash"}"#),
+            lowest(1024, ("gemini-9-flash", level("MINIMAL")))
+        );
+        assert_eq!(
+            thinking(r#"{"reasoning":"off","model":"gemini-9-pro"}"#),
+            lowest(0, ("gemini-9-pro", level("LOW")))
+        );
+        let refused = Options::parse(&GEMINI, r#"{"reasoning":{"effort":"max"}}"#).unwrap_err();
+        assert!(format!("{refused:?}").contains("minimal"), "{refused:?}");
     }
 
     /// A folder of the user's gets no settings of ours, and is not trusted with its own.
