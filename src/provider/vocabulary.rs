@@ -81,6 +81,8 @@ pub struct Provider {
     pub tool_search: Option<&'static str>,
     /// The allowed words of `reasoning.effort`; an empty list allows any word and leaves the decision to the model.
     pub efforts: &'static [&'static str],
+    /// True if the CLI silently leaves out a choice that its model does not have: an effort, no reasoning, a fast mode.
+    pub drops_choices: bool,
     /// The effort that stands for no reasoning (`reasoning: "off"`), if there is one.
     pub off_effort: Option<&'static str>,
     /// The longest prompt it takes; it would cut a longer one, or refuse it late.
@@ -142,6 +144,7 @@ impl Provider {
         web_search: None,
         tool_search: None,
         efforts: &[],
+        drops_choices: false,
         off_effort: None,
         prompt_limit: None,
         stop_on: &[],

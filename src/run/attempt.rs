@@ -280,6 +280,9 @@ impl OngoingAttempt<'_> {
             continued: self.info.continued,
             session: self.info.session,
         });
+        for note in &opening.notes {
+            self.attempt.shown.note(note);
+        }
         self.events.extend(opening.notes);
     }
 

@@ -20,11 +20,11 @@ use super::request::{EncodedRequest, Request};
 use super::session::ahead::NextCallJson;
 use super::session::forms;
 use super::session::forms::{EngineCall, KeptEngine};
-use super::{commands, retry_loop};
+use super::{choices, commands, retry_loop};
 use dfp_exchange::bridge;
 use dfp_exchange::bridge::{BridgeOptions, ToolCallRequest};
 use dfp_model::error::{Code, ProviderError};
-use dfp_model::event::EngineUsed;
+use dfp_model::event::{EngineUsed, Event};
 use dfp_model::listed_model::ListedModel;
 use dfp_process::{Tees, Vars};
 use dfp_provider::options::{EngineKind, Options};
@@ -236,6 +236,7 @@ impl CliProvider {
             .await?
             .with_acting_tools(self.options.built_in_tools)
             .text_in_pieces(self.options.partial_messages.unwrap_or(request.options.partial));
+        request.lacking = self.lacking(&request, &base_env);
         let asked = request
             .provider_options(&self)
             .choices
@@ -255,6 +256,26 @@ impl CliProvider {
         let ended = self.known_models.advise(ended, &asked);
         sink.close(&ended).await;
         Ok(ended)
+    }
+
+    /// The warnings about choices of `request` that its model does not have, by the list that a process or `models()` has told before.
+    fn lacking(&self, request: &CliRequest, env: &Arc<Vars>) -> Vec<Event> {
+        let choices = &request.provider_options(self).choices;
+        let chooses = choices.effort.is_some() || choices.reasoning_off || choices.is_fast();
+        let Some(model) = choices
+            .model
+            .as_deref()
+            .filter(|_| self.provider.drops_choices && chooses)
+        else {
+            return Vec::new();
+        };
+        // A failure to find the program is reported by the attempt that starts it.
+        let told = self.look(env).ok().and_then(|program| {
+            let told = |kept: &KeptEngine| kept.reported_models(program.binary());
+            self.kept.iter().find_map(told)
+        });
+        let known = told.map_or_else(|| self.known_models.listed(), Arc::from);
+        choices::lacking(self.id(), &known, model, choices)
     }
 
     /// Begins a run in which the CLI itself calls the request's tools: they are declared to it natively, the prompt does not

@@ -54,6 +54,8 @@ pub(super) struct CliRequest {
     pub options: CallOptions,
     /// The options that the call chooses for itself.
     pub chosen: Chosen,
+    /// The warnings about choices that the model does not have, as far as that is known, for a process that does not tell them.
+    pub lacking: Vec<Event>,
     /// The thread as its run log has it, if there is to be one.
     pub recorded: Option<Prompt>,
     /// True if the CLI works for itself: its events are passed on unchanged.
@@ -177,6 +179,9 @@ impl CliRequest {
         let options = self.provider_options(cli);
         notes.extend(user_settings::warnings(cli, options, used, base_env));
         let tools = self.source.as_ref().map_or(0, |source| source.tools.len());
+        if used == EngineUsed::Print {
+            notes.extend(self.lacking.iter().cloned());
+        }
         if used == EngineUsed::Print && options.choices.searches_tools() && tools > 0 {
             let how = match self.tool_server {
                 Some(_) => "declared",
@@ -204,6 +209,7 @@ impl CliRequest {
             uncallable: false,
             options,
             chosen: Chosen::default(),
+            lacking: Vec::new(),
             recorded: None,
             watching: false,
             tees: Tees::default(),

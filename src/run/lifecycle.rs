@@ -471,22 +471,29 @@ pub(crate) fn not_listed(provider: &str, reason: &str) -> Box<ProviderError> {
 /// The number of characters of a list of models that an error names.
 const MOST_NAMED: usize = 300;
 
-/// The names of the models that a provider has listed last, if it was asked.
+/// The models that a provider has listed last, if it was asked.
 #[derive(Debug, Default)]
-pub(crate) struct KnownModels(Mutex<Vec<String>>);
+pub(crate) struct KnownModels(Mutex<Arc<[ListedModel]>>);
 
 impl KnownModels {
-    /// Keeps the names of `listed` in the place of those before.
+    /// Keeps `listed` in the place of those before.
     pub(crate) fn keep(&self, listed: &[ListedModel]) {
-        let names = listed.iter().map(|model| model.id.clone()).collect();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = names;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = listed.into();
+    }
+
+    /// The models that it has listed last; empty if it was not asked.
+    pub(crate) fn listed(&self) -> Arc<[ListedModel]> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Names the listed models in the advice of a call that has `ended` because the model `asked` is unknown.
     pub(crate) fn advise(&self, ended: Ended, asked: &str) -> Ended {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.listed();
         // claude lists what it was asked for, too (2.1.332).
-        let names = known.iter().map(String::as_str).filter(|name| *name != asked);
+        let names = known
+            .iter()
+            .map(|model| model.id.as_str())
+            .filter(|name| *name != asked);
         let names: Vec<&str> = names.collect();
         let error = match ended {
             Ended::Failed(error) if error.code == Code::ModelNotFound && !names.is_empty() => error,

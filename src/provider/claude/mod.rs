@@ -477,6 +477,7 @@ pub static CLAUDE: Provider = Provider {
     web_search: Some(WEB_SEARCH),
     tool_search: Some(TOOL_SEARCH),
     efforts: &["low", "medium", "high", "xhigh", "max"],
+    drops_choices: true,
     models: MODELS,
     mcp: McpClient {
         // CLI-FACTS 1.7.

@@ -192,6 +192,7 @@ pub static OPENCODE: Provider = Provider {
         has_turns_in_print: false,
         always_gets: None,
     }),
+    drops_choices: true,
     off_effort: Some("none"),
     capabilities: ByEngine {
         print: CAPABILITIES,

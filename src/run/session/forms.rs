@@ -21,12 +21,14 @@ use dfp_exchange::claude_live::form::Claude;
 use dfp_exchange::codex_live::form::Codex;
 use dfp_exchange::copilot_live::form::Copilot;
 use dfp_exchange::form::{Form, ListedModels, SessionCall, SetupOf, Takes};
+use dfp_exchange::installed::Binary;
 use dfp_exchange::live::kept::KeptReplies;
 use dfp_exchange::opencode_live::form::Opencode;
 use dfp_exchange::qwen_live::form::Qwen;
 use dfp_exchange::random::uuid;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{EngineUsed, RunInfo};
+use dfp_model::listed_model::ListedModel;
 use dfp_process::Vars;
 use dfp_provider::MediaForm;
 use dfp_provider::command::PrivateSession;
@@ -84,6 +86,13 @@ macro_rules! forms {
                     $($(#[$attribute])* KeptEngine::$name(sessions) => {
                         Box::pin(ahead::models(sessions, cli, env))
                     })+
+                }
+            }
+
+            /// The models that a process of `binary` has told, if one has; nothing is started.
+            pub fn reported_models(&self, binary: &Binary) -> Option<Vec<ListedModel>> {
+                match self {
+                    $($(#[$attribute])* KeptEngine::$name(sessions) => sessions.form.reported_models(binary),)+
                 }
             }
 
