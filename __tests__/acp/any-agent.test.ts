@@ -364,6 +364,19 @@ describe("the model and how much it thinks", () => {
   });
 
   it.each([
+    ["off", "off"],
+    ["none", "none"],
+    ["noneThenOff", "off"],
+  ] as const)("no reasoning has the name that the agent gives it: %s", async (mood, value) => {
+    for (const engine of ["live", "warm"] as const) {
+      const { provider, sent } = agent(mood, { engine });
+      expect((await provider.invoke(["Say hello"], { reasoning: "off" })).content).toBe("Hello there.");
+      expect(asked(sent())).toEqual([["session/set_config_option", { sessionId, configId: "thinking", value }]]);
+    }
+  });
+
+  it.each([
+    ["options", { reasoning: "off" }, "UNSUPPORTED_OPTION", 'no level of reasoning "off"; it offers: low, high'],
     ["options", { model: "m3" }, "MODEL_NOT_FOUND", 'the agent offers no model "m3"; it offers: m1, m2'],
     ["", { model: "m2" }, "UNSUPPORTED_OPTION", "the agent offers no choice of its model"],
     ["models", { reasoning: { effort: "high" } }, "UNSUPPORTED_OPTION", "no choice of its level of reasoning"],

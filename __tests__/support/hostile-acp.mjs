@@ -219,6 +219,8 @@ const select = (/** @type {string} */ id, /** @type {string} */ category, /** @t
   options: values.map((value) => ({ value, name: value })),
 });
 const OPTIONS = [select("llm", "model", ["m1", "m2"]), select("thinking", "thought_level", ["low", "high"])];
+/** What a session in a mood calls no reasoning. @type {Record<string, string[]>} */
+const OFF_WORDS = { off: ["off"], none: ["none"], noneThenOff: ["none", "off"] };
 
 /** @type {Record<string, (id: number, params: any) => void>} */
 const METHODS = {
@@ -242,6 +244,14 @@ const METHODS = {
       nobody: { error: { code: -32_000, message: "Authentication required" } },
       models: { result: { sessionId: `s${id}`, models: { currentModelId: "m1", availableModels: [] } } },
       options: { result: { sessionId: `s${id}`, configOptions: OPTIONS } },
+      ...(mood in OFF_WORDS && {
+        [mood]: {
+          result: {
+            sessionId: `s${id}`,
+            configOptions: [select("thinking", "thought_level", ["high", ...(OFF_WORDS[mood] ?? [])])],
+          },
+        },
+      }),
       nameless: { result: {} },
       sameName: { result: { sessionId: "the same" } },
     });
