@@ -302,8 +302,8 @@ impl NativeHealth {
     }
 }
 
-/// Every built-in provider as JSON: `[{id, name, command, versions, models, hands}]`. `hands` lists the kinds of content besides
-/// text that at least one of its engines hands to the model.
+/// Every built-in provider as JSON: `[{id, name, command, versions, models, pure, hands, dropsChoices}]`. `hands` lists the kinds of
+/// content besides text that at least one of its engines hands to the model.
 #[napi(catch_unwind)]
 pub fn providers() -> String {
     let all = dfp_provider::ALL.iter().map(|provider| {
@@ -316,6 +316,7 @@ pub fn providers() -> String {
             "models": provider.models,
             "pure": provider.capabilities.is_pure(),
             "hands": provider.capabilities.handed_over(),
+            "dropsChoices": provider.drops_choices,
         })
     });
     serde_json::Value::Array(all.collect()).to_string()

@@ -12,6 +12,7 @@
  * @property {Models} models
  * @property {boolean} pure whether it is a model alone, unless options turn the CLI's own tools on
  * @property {("images" | "documents" | "resultImages" | "reasoning")[]} hands what it hands over beside text, in one engine at least
+ * @property {boolean} dropsChoices whether its CLI leaves out by itself what the model does not have: an effort, no reasoning
  *
  * @typedef {object} Models
  * @property {string | null} vendor LangChain's and LangSmith's name for who makes them; `null` where that depends on the model

@@ -17,6 +17,7 @@
  * @property {boolean} json the answer is a value
  * @property {boolean} oneCall at most one call of a tool is wanted
  * @property {boolean} shows whether reasoning is shown
+ * @property {boolean} [wishesOff] whether the model is not to reason, where its provider has a way to say so
  * @property {string[]} ignored what was left out
  * @property {Record<string, unknown>} extra what goes over to an API as it is
  * @property {import("./refusal.cjs").Places} places
@@ -65,8 +66,10 @@ function begin(call, target, { signal, record, plans }, receiver) {
   const droppable = {
     may: (option) => call.droppable.has(option),
     dropped(option) {
-      call.ignored.push(call.places.option(option) ?? option);
+      const name = call.places.option(option) ?? option;
+      if (!call.ignored.includes(name)) call.ignored.push(name);
     },
+    wishesOff: call.wishesOff === true,
   };
   const events = target.asked.bindTools(tools).stream(call.messages, {
     ...call.options,

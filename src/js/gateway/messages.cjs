@@ -12,7 +12,17 @@
  */
 
 const { plainTool, requireTools } = require("./chat.cjs");
-const { SAME, SAMPLING, createReader, isObject, objectAt, schemaAt, shownTool, textAt } = require("./fields.cjs");
+const {
+  SAME,
+  SAMPLING,
+  createReader,
+  isObject,
+  objectAt,
+  reasoningAt,
+  schemaAt,
+  shownTool,
+  textAt,
+} = require("./fields.cjs");
 const { DROPPABLE_OPTIONS, Refusal, bad } = require("./refusal.cjs");
 const { event, id } = require("./sse.cjs");
 const { joined, placesOf } = require("./thread.cjs");
@@ -59,7 +69,6 @@ function read(body, { lenient, seals, isApi }, { counts = false } = {}) {
   const choice = reader.object("tool_choice");
   const { effort, format } = /** @type {Fields} */ (reader.object("output_config") ?? {});
   const outputSchema = formatOf(format ?? reader.get("output_format"));
-  if (effort !== undefined && effort !== null) textAt(effort, "output_config.effort");
   const thinking = reader.object("thinking");
   if (thinking !== undefined && !["enabled", "adaptive", "disabled"].includes(String(thinking.type))) {
     throw bad("invalid_value", "thinking.type", "thinking.type must be enabled, adaptive or disabled");
@@ -76,10 +85,13 @@ function read(body, { lenient, seals, isApi }, { counts = false } = {}) {
       stop: reader.stops("stop_sequences"),
       temperature: reader.temperature(),
       speed: speedOf(reader),
-      reasoning: typeof effort === "string" ? { effort } : undefined,
+      reasoning: reasoningAt(
+        effort === undefined || effort === null ? undefined : textAt(effort, "output_config.effort"),
+      ),
     },
     json: outputSchema !== undefined,
     oneCall: choice?.disable_parallel_tool_use === true,
+    wishesOff: thinking?.type === "disabled",
     shows: thinking !== undefined && thinking.type !== "disabled" && thinking.display !== "omitted",
     ignored: reader.ignored,
     extra: reader.extra,

@@ -35,7 +35,10 @@ const WITHOUT_MODEL = new WeakSet();
 
 const EFFORT = "reasoning.effort";
 
-/** @typedef {{ may(option: string): boolean, dropped(option: string): void }} Droppable */
+/** What the wish that the model may not reason is called where it is left out: the field of Messages that has it. */
+const WISH = "thinking";
+
+/** @typedef {{ may(option: string): boolean, dropped(option: string): void, wishesOff: boolean }} Droppable */
 
 /**
  * @param {object} parts
@@ -174,7 +177,7 @@ const placesOf = (provider) => sharedOf(provider)?.places ?? Number.POSITIVE_INF
 /**
  * A provider with one of its models, as an adapter of the faces and of a fallback list.
  *
- * @param {Pick<Provider, "stream" | "bindTools">} provider
+ * @param {Pick<Provider, "id" | "stream" | "bindTools">} provider
  * @param {string} id
  * @param {string | undefined} model
  */
@@ -221,7 +224,10 @@ function boundTo(provider, tools) {
 /**
  * A call, made again without an option that its provider has nothing for, where that may be left out. It is refused before anything starts.
  *
- * @param {{ stream: any }} provider
+ * That the model may not reason is a mere wish: only a provider gets it whose CLI leaves it out by itself for a model that always reasons. Of
+ * others, an API might refuse the whole call for it.
+ *
+ * @param {{ id: string, stream: any }} provider
  * @param {readonly MessageInput[]} messages
  * @param {any} options
  * @returns {AsyncGenerator<ProviderEvent, void, undefined>}
@@ -229,7 +235,9 @@ function boundTo(provider, tools) {
 async function* without(provider, messages, options) {
   /** @type {Droppable | undefined} */
   const droppable = options?.[DROPPABLE];
-  for (let left = options; ; ) {
+  const off = droppable?.wishesOff === true && registered(provider.id)?.dropsChoices === true;
+  if (droppable?.wishesOff === true && !off) droppable.dropped(WISH);
+  for (let left = off ? { ...options, reasoning: "off" } : options; ; ) {
     try {
       yield* provider.stream(messages, left);
       return;
