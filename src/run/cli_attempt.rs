@@ -14,7 +14,7 @@ use super::cli_request::{CliRequest, UNFIT, emulated};
 use super::record::Sink;
 use super::reply_check::RejectedReply;
 use super::retry_loop::{Plan, RetryableCall, Waiting};
-use super::session::forms::EngineCall;
+use super::session::forms::{self, EngineCall};
 use super::{capabilities, commands};
 use dfp_exchange::installed::Binary;
 use dfp_model::error::{Code, ProviderError};
@@ -113,7 +113,7 @@ impl RetryableCall for CallByEngines<'_> {
 
     fn extend(&mut self, messages: Vec<Message>, rejected: &RejectedReply) -> Result<(), Box<ProviderError>> {
         self.request.extend(self.cli, messages, rejected)?;
-        self.engines = self.cli.calls_of(&mut self.request);
+        self.engines = forms::calls(&self.cli.kept, self.cli, &mut self.request);
         self.dropped = Dropped::default();
         Ok(())
     }

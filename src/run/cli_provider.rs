@@ -16,10 +16,10 @@ use super::lifecycle::{
     self, CallDelivery, CallHandles, Ended, KnownModels, Lifecycle, Model, ProviderObject, Run, Work,
 };
 use super::record::{self, Sink};
-use super::request::{EncodedRequest, Request};
+use super::request::{EncodedRequest, Request, Unread};
 use super::session::ahead::NextCallJson;
 use super::session::forms;
-use super::session::forms::{EngineCall, KeptEngine};
+use super::session::forms::KeptEngine;
 use super::{choices, commands, retry_loop};
 use dfp_exchange::bridge;
 use dfp_exchange::bridge::{BridgeOptions, ToolCallRequest};
@@ -85,16 +85,6 @@ impl CliProvider {
             base: Arc::new(base),
             known_models: KnownModels::default(),
         }
-    }
-
-    /// The call of `request` as each engine takes it, the best first.
-    pub(super) fn calls_of(&self, request: &mut CliRequest) -> Vec<EngineCall> {
-        let kept = self.kept.iter().filter_map(|kept| kept.call(self, request));
-        let mut calls: Vec<EngineCall> = kept.collect();
-        if self.provider.has_print() {
-            calls.push(EngineCall::Print);
-        }
-        calls
     }
 
     /// Ends all runs and waits until their processes are gone. Later calls fail with `CLOSED`.
@@ -173,9 +163,8 @@ impl CliProvider {
 
 /// The request of a call, before it is checked.
 enum UncheckedRequest {
-    Encoded(EncodedRequest),
-    /// A request of an agent, whose calls may come by callbacks.
-    Request(Box<Request>, Option<(mpsc::Sender<ToolCallRequest>, BridgeOptions)>),
+    /// A request of a caller's, or of an agent, whose calls may come by callbacks.
+    Unread(Unread, Option<(mpsc::Sender<ToolCallRequest>, BridgeOptions)>),
     /// A request of the adapter, which is checked already.
     Ready(Box<CliRequest>),
 }
@@ -207,27 +196,16 @@ impl CliProvider {
         base_env: Arc<Vars>,
         handles: CallHandles,
     ) -> Result<Ended, Box<ProviderError>> {
-        let (mut request, callbacks) = match asked {
-            UncheckedRequest::Encoded(request) => {
-                let read = request.read().map_err(|(code, reason)| self.refuse(code, reason))?;
-                (Err(read), None)
+        let mut request = match asked {
+            UncheckedRequest::Ready(request) => *request,
+            UncheckedRequest::Unread(unread, callbacks) => {
+                let reading = unread.read(self.options.timeout);
+                let Some(read) = handles.cancel.run_until_cancelled(reading).await else {
+                    return Ok(self.closed().map_or(Ended::Cancelled, Ended::Failed));
+                };
+                let request = read.map_err(|(code, reason)| self.refuse(code, reason))?;
+                CliRequest::new(&self, request, callbacks)?
             }
-            UncheckedRequest::Request(request, callbacks) => (Err(*request), callbacks),
-            UncheckedRequest::Ready(request) => (Ok(*request), None),
-        };
-        if let Err(request) = &mut request {
-            match handles
-                .cancel
-                .run_until_cancelled(request.compile(self.options.timeout))
-                .await
-            {
-                Some(compiled) => compiled.map_err(|(code, reason)| self.refuse(code, reason))?,
-                None => return Ok(self.closed().map_or(Ended::Cancelled, Ended::Failed)),
-            }
-        }
-        let mut request = match request {
-            Ok(ready) => ready,
-            Err(request) => CliRequest::new(&self, request, callbacks)?,
         };
         let (of_cli, of_env) = (Arc::clone(&self), Arc::clone(&base_env));
         let redactor = record::lazy_redactor(move || of_cli.redactor(&of_env));
@@ -244,7 +222,7 @@ impl CliProvider {
             .clone()
             .unwrap_or_default();
         let mut of_engines = CallByEngines {
-            engines: self.calls_of(&mut request),
+            engines: forms::calls(&self.kept, &self, &mut request),
             cli: &self,
             base_env: &base_env,
             cancel: &cancel,
@@ -292,7 +270,7 @@ impl CliProvider {
     ) -> (Run, mpsc::Receiver<ToolCallRequest>) {
         let (consumer, receiver) = bridge::call_channel();
         let env = request.env.take();
-        let asked = UncheckedRequest::Request(Box::new(request), Some((consumer, options)));
+        let asked = UncheckedRequest::Unread(Unread::Made(Box::new(request)), Some((consumer, options)));
         (CliProvider::begin(cli, asked, env), receiver)
     }
 }
@@ -313,7 +291,11 @@ impl Model for CliProvider {
 
     fn begin(self: Arc<Self>, mut request: Request) -> Run {
         let env = request.env.take();
-        CliProvider::begin(&self, UncheckedRequest::Request(Box::new(request), None), env)
+        CliProvider::begin(
+            &self,
+            UncheckedRequest::Unread(Unread::Made(Box::new(request)), None),
+            env,
+        )
     }
 
     fn calls(&self) -> CallDelivery {
@@ -357,7 +339,8 @@ impl ProviderObject for CliProvider {
     }
 
     fn start(self: Arc<Self>, request: EncodedRequest, env: Option<Vars>) -> Run {
-        CliProvider::begin(&self, UncheckedRequest::Encoded(request), env.map(Arc::new))
+        let asked = UncheckedRequest::Unread(Unread::Encoded(request), None);
+        CliProvider::begin(&self, asked, env.map(Arc::new))
     }
 
     fn prewarm(self: Arc<Self>, known: String, env: Option<Vars>) -> Work<Result<(), Box<ProviderError>>> {

@@ -146,28 +146,28 @@ impl CliRequest {
         web.into_iter().chain(tools).collect()
     }
 
-    /// The call as `kept` takes it, if it is one for sessions.
-    pub fn in_session<T>(&mut self, cli: &CliBase, take: impl FnOnce(CallParts<'_>) -> T) -> Option<T> {
+    /// The call with the parts of `session`, whose messages are taken out.
+    pub fn in_session<'a>(&'a self, cli: &'a CliBase, session: &'a mut SessionParts) -> CallParts<'a> {
         let SessionParts(RequestSource {
             messages,
             tools,
             forbidden,
-        }) = self.session.take()?;
+        }) = session;
         let chosen = self.chosen.options.as_ref();
-        Some(take(CallParts {
-            messages: Arc::unwrap_or_clone(messages),
+        CallParts {
+            messages: Arc::unwrap_or_clone(std::mem::take(messages)),
             note: self.note.clone(),
             callers: self.callers_thread.clone(),
-            tools: &tools,
+            tools,
             tool_choice: self.chosen.tool_choice.as_ref(),
-            forbidden: &forbidden,
+            forbidden,
             options: self.provider_options(cli),
             choices: chosen.map(|options| options.choices.clone()),
             own: &cli.options.choices,
             output: output_in_session(cli, self.output.as_deref()),
             encoding: encoding_of(cli),
             guard: cli.provider.guard,
-        }))
+        }
     }
 
     /// The events that are reported behind the beginning of attempt number `attempt`.

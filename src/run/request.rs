@@ -108,7 +108,7 @@ pub struct Request {
     pub env: Option<Arc<Vars>>,
     /// A place beside the queue, for a call whose answer another call waits for.
     pub nested_permit: Option<NestedPermit>,
-    /// The compiled form of [`CallOptions::output_schema`] (set by `Request::compile`).
+    /// The compiled form of [`CallOptions::output_schema`] (set by `Unread::read`).
     pub output: Option<Arc<Schema>>,
 }
 
@@ -125,24 +125,52 @@ pub struct EncodedRequest {
 /// The fault of a call that can't be read, before the provider is known.
 pub(super) type Unreadable = (Code, String);
 
-impl EncodedRequest {
-    /// Reads the call's JSON.
+/// A call that was not read yet.
+#[derive(Debug)]
+pub(super) enum Unread {
+    Encoded(EncodedRequest),
+    /// A call that was made here. Its schema is not compiled yet.
+    Made(Box<Request>),
+}
+
+impl Unread {
+    /// Reads the call's JSON, and compiles its schema, which may take its time. `timeout` is the provider's.
     ///
     /// # Errors
-    /// The part that can't be read, and the reason.
-    pub(super) fn read(self) -> Result<Request, Unreadable> {
+    /// The part that can't be read, and the reason; the schema is not usable, or compiling it took too long.
+    pub(super) async fn read(self, timeout: Option<Duration>) -> Result<Request, Unreadable> {
         let unreadable = |code, what: &str| {
             let what = what.to_owned();
             move |error: serde_json::Error| (code, format!("{what} can't be read: {error}"))
         };
-        Ok(Request {
-            messages: (self.messages.read())
-                .map_err(|why| (Code::InvalidMessages, format!("messages can't be read: {why}")))?,
-            tools: serde_json::from_str(&self.tools).map_err(unreadable(Code::InvalidTool, "tools"))?,
-            options: serde_json::from_str(&self.options)
-                .map_err(unreadable(Code::InvalidOption, "the call's options"))?,
-            ..Request::default()
-        })
+        let mut request = match self {
+            Unread::Made(request) => *request,
+            Unread::Encoded(encoded) => Request {
+                messages: (encoded.messages.read())
+                    .map_err(|why| (Code::InvalidMessages, format!("messages can't be read: {why}")))?,
+                tools: serde_json::from_str(&encoded.tools).map_err(unreadable(Code::InvalidTool, "tools"))?,
+                options: serde_json::from_str(&encoded.options)
+                    .map_err(unreadable(Code::InvalidOption, "the call's options"))?,
+                ..Request::default()
+            },
+        };
+        let Some(schema) = &request.options.output_schema else {
+            return Ok(request);
+        };
+        let timeout = request.options.timeout_or(timeout);
+        let time_up = async {
+            match timeout {
+                Some(timeout) => sleep(timeout).await,
+                None => pending().await,
+            }
+        };
+        let compiled = tokio::select! {
+            biased;
+            compiled = structured::read(schema.original()) => compiled.map_err(|reason| (Code::InvalidOption, reason)),
+            () = time_up => Err((Code::Timeout, "`timeout` had passed before `outputSchema` was compiled".to_owned())),
+        };
+        request.output = Some(compiled?);
+        Ok(request)
     }
 }
 
@@ -169,30 +197,6 @@ pub(super) struct Checked {
 }
 
 impl Request {
-    /// Compiles the call's schema, which may take its time: before [`Request::check`], which needs it. `timeout` is the provider's.
-    ///
-    /// # Errors
-    /// The text is no usable schema, or compiling it took too long.
-    pub(super) async fn compile(&mut self, timeout: Option<Duration>) -> Result<(), Unreadable> {
-        let Some(schema) = &self.options.output_schema else {
-            return Ok(());
-        };
-        let timeout = self.options.timeout_or(timeout);
-        let time_up = async {
-            match timeout {
-                Some(timeout) => sleep(timeout).await,
-                None => pending().await,
-            }
-        };
-        let compiled = tokio::select! {
-            biased;
-            compiled = structured::read(schema.original()) => compiled.map_err(|reason| (Code::InvalidOption, reason)),
-            () = time_up => Err((Code::Timeout, "`timeout` had passed before `outputSchema` was compiled".to_owned())),
-        };
-        self.output = Some(compiled?);
-        Ok(())
-    }
-
     /// Checks the call. `accepts` is the content that the provider `who` takes beside text; `check_timeout` checks the call's own
     /// timeout.
     ///

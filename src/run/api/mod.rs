@@ -21,7 +21,7 @@ use self::attempt::{ApiCall, ApiQuestion};
 use crate::choices;
 use crate::lifecycle::{self, CallHandles, Ended, KnownModels, Lifecycle, Model, ProviderObject, Run, Work};
 use crate::record::{self, Sink};
-use crate::request::{Checked, EncodedRequest, Request};
+use crate::request::{Checked, EncodedRequest, Request, Unread};
 use crate::retry_loop::{self, UsedUp, local_offset_min};
 use crate::structured::FitsSchema;
 use dfp_exchange::http::{Client, Response, Route};
@@ -235,33 +235,24 @@ impl ApiProvider {
 }
 
 impl ApiProvider {
-    pub(super) fn run(
-        api: &Arc<ApiProvider>,
-        surroundings: Surroundings,
-        read: impl FnOnce(&ApiProvider) -> Result<Request, Box<ProviderError>> + Send + 'static,
-    ) -> Run {
+    pub(super) fn run(api: &Arc<ApiProvider>, surroundings: Surroundings, unread: Unread) -> Run {
         let of_task = Arc::clone(api);
-        (api.lifecycle).begin(move |handles| of_task.call(read, surroundings, handles))
+        (api.lifecycle).begin(move |handles| of_task.call(unread, surroundings, handles))
     }
 
     /// Makes one call, to its end.
     async fn call(
         self: Arc<Self>,
-        read: impl FnOnce(&ApiProvider) -> Result<Request, Box<ProviderError>> + Send,
+        unread: Unread,
         surroundings: Surroundings,
         handles: CallHandles,
     ) -> Result<Ended, Box<ProviderError>> {
         let refuse = |(code, reason)| self.refuse(code, reason);
         let invalid = |reason| self.refuse(Code::InvalidOption, reason);
-        let mut request = read(&self)?;
-        match handles
-            .cancel
-            .run_until_cancelled(request.compile(self.settings.timeout))
-            .await
-        {
-            Some(compiled) => compiled.map_err(|(code, reason)| self.refuse(code, reason))?,
-            None => return Ok(self.closed().map_or(Ended::Cancelled, Ended::Failed)),
-        }
+        let reading = unread.read(self.settings.timeout);
+        let Some(read) = handles.cancel.run_until_cancelled(reading).await else {
+            return Ok(self.closed().map_or(Ended::Cancelled, Ended::Failed));
+        };
         let Checked {
             messages,
             tools,
@@ -270,7 +261,8 @@ impl ApiProvider {
             call_ids,
             recorded,
             nested_permit,
-        } = request
+        } = read
+            .map_err(refuse)?
             .check(self.id(), &ACCEPTS, Settings::check_timeout)
             .map_err(refuse)?;
         let choices = options.choices.read(Settings::choices).map_err(invalid)?;
@@ -346,7 +338,7 @@ impl Model for ApiProvider {
 
     fn begin(self: Arc<Self>, request: Request) -> Run {
         let surroundings = self.surroundings(request.env.as_deref());
-        ApiProvider::run(&self, surroundings, |_| Ok(request))
+        ApiProvider::run(&self, surroundings, Unread::Made(Box::new(request)))
     }
 }
 
@@ -357,9 +349,7 @@ impl ProviderObject for ApiProvider {
 
     fn start(self: Arc<Self>, request: EncodedRequest, env: Option<Vars>) -> Run {
         let surroundings = self.surroundings(env.as_ref());
-        ApiProvider::run(&self, surroundings, |api| {
-            request.read().map_err(|(code, reason)| api.refuse(code, reason))
-        })
+        ApiProvider::run(&self, surroundings, Unread::Encoded(request))
     }
 
     fn models(self: Arc<Self>, env: Option<Vars>) -> Work<Result<Vec<ListedModel>, Box<ProviderError>>> {
@@ -417,7 +407,7 @@ impl Prepared {
 
     /// Begins a call with the facts that [`Prepared::new`] read.
     pub fn call(&self, request: Request) -> Run {
-        ApiProvider::run(&self.api, self.surroundings.clone(), |_| Ok(request))
+        ApiProvider::run(&self.api, self.surroundings.clone(), Unread::Made(Box::new(request)))
     }
 
     /// Asks the server, with the key if there is one.

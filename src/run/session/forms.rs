@@ -20,7 +20,7 @@ use dfp_exchange::acp::form::{KeptAgent, WarmAgent};
 use dfp_exchange::claude_live::form::Claude;
 use dfp_exchange::codex_live::form::Codex;
 use dfp_exchange::copilot_live::form::Copilot;
-use dfp_exchange::form::{Form, ListedModels, SessionCall, SetupOf, Takes};
+use dfp_exchange::form::{CallParts, Form, ListedModels, SessionCall, SetupOf, Takes};
 use dfp_exchange::installed::Binary;
 use dfp_exchange::live::kept::KeptReplies;
 use dfp_exchange::opencode_live::form::Opencode;
@@ -62,15 +62,6 @@ macro_rules! forms {
                 }
             }
 
-            /// The call of `request` for these processes; `None` if they can't take it.
-            pub fn call(&self, cli: &CliBase, request: &mut CliRequest) -> Option<EngineCall> {
-                match self {
-                    $($(#[$attribute])* KeptEngine::$name(sessions) => {
-                        Some(EngineCall::$name(FormCall::new(sessions, cli, request)?))
-                    })+
-                }
-            }
-
             /// Starts what the next call needs, and waits until it has answered.
             pub fn prewarm<'a>(&'a self, cli: &'a Arc<CliBase>, next: NextCallJson, env: &'a Arc<Vars>) -> Coming<'a, ()> {
                 match self {
@@ -104,6 +95,19 @@ macro_rules! forms {
             }
         }
 
+        /// The call of `request` as each engine takes it, the best first: the processes in `kept`, and then print.
+        pub(crate) fn calls(kept: &[KeptEngine], cli: &CliBase, request: &mut CliRequest) -> Vec<EngineCall> {
+            let mut session = request.session.take();
+            let mut parts = session.as_mut().map(|session| request.in_session(cli, session));
+            let of_kept = kept.iter().filter_map(|kept| match kept {
+                $($(#[$attribute])* KeptEngine::$name(sessions) => {
+                    FormCall::new(sessions, &mut parts).map(EngineCall::$name)
+                })+
+            });
+            let print = cli.provider.has_print().then_some(EngineCall::Print);
+            of_kept.chain(print).collect()
+        }
+
         impl EngineCall {
             /// Makes an attempt of the call; `None` if the engine leaves it to the next one.
             pub fn attempt<'a>(
@@ -112,7 +116,7 @@ macro_rules! forms {
                 info: &'a mut RunInfo,
             ) -> Coming<'a, Option<AttemptOutcome>> {
                 match self {
-                    $($(#[$attribute])* EngineCall::$name(call) => Box::pin(call.attempt(attempt, info)),)+
+                    $($(#[$attribute])* EngineCall::$name(call) => Box::pin(drive(call, attempt, info)),)+
                     EngineCall::Print => Box::pin(async move { attempt.print(info).await.map(Some) }),
                 }
             }
@@ -134,37 +138,21 @@ forms! {
 
 /// A call of one form.
 pub(crate) struct FormCall<F: Form> {
-    sessions: Arc<Sessions<F>>,
-    /// The call as a session takes it; `None` if it is sent as a prompt.
-    call: Option<SessionCall<SetupOf<F>>>,
+    pub sessions: Arc<Sessions<F>>,
+    /// The call as a session takes it; `None` if it is sent as a [prompt](as_prompt).
+    pub call: Option<SessionCall<SetupOf<F>>>,
 }
 
 impl<F: Form> FormCall<F> {
-    /// Prepares `request` for `sessions`; `None` if it is none for sessions.
-    fn new(sessions: &Arc<Sessions<F>>, cli: &CliBase, request: &mut CliRequest) -> Option<FormCall<F>> {
+    /// Prepares a call for `sessions` of `parts`, which a form that is sent the thread takes out; `None` if it is none for sessions.
+    fn new(sessions: &Arc<Sessions<F>>, parts: &mut Option<CallParts<'_>>) -> Option<FormCall<F>> {
         Some(FormCall {
             call: match F::TAKES {
-                Takes::Thread => Some(request.in_session(cli, SessionCall::new::<F>)?),
+                Takes::Thread => Some(SessionCall::new::<F>(parts.take()?)),
                 Takes::Prompt => None,
             },
             sessions: Arc::clone(sessions),
         })
-    }
-
-    async fn attempt(
-        &self,
-        attempt: &CliAttempt<'_>,
-        info: &mut RunInfo,
-    ) -> Result<Option<AttemptOutcome>, Box<ProviderError>> {
-        let Some(call) = &self.call else {
-            return attempt_prompt(&self.sessions, attempt, info).await;
-        };
-        let reading = Reading {
-            text_calls: attempt.call.request.session_text_calls.clone(),
-            notes: attempt.pending_note().into_iter().collect(),
-            ..Reading::default()
-        };
-        drive(&self.sessions, attempt, call, reading, info).await
     }
 }
 
@@ -211,12 +199,10 @@ pub(crate) fn of(provider: &Provider, options: &Options, runs: &TaskTracker) -> 
     form.into_iter().chain(warm).collect()
 }
 
-/// Makes an attempt in a process of `sessions`, if the call can be a prompt.
-async fn attempt_prompt<F: Form>(
-    sessions: &Arc<Sessions<F>>,
-    attempt: &CliAttempt<'_>,
-    info: &mut RunInfo,
-) -> Result<Option<AttemptOutcome>, Box<ProviderError>> {
+/// The call of `attempt` as a prompt, and what is the same of its turn for every form; `None` if it can't be one.
+pub(super) async fn as_prompt<'a, F: Form>(
+    attempt: &CliAttempt<'a>,
+) -> Result<Option<(SessionCall<SetupOf<F>>, Reading<'a>)>, Box<ProviderError>> {
     let CliCall { cli, request, .. } = *attempt.call;
     // The CLI calls tools or works for itself.
     if request.tool_server.is_some() || request.watching {
@@ -289,7 +275,7 @@ async fn attempt_prompt<F: Form>(
         },
         unfit: printed.unprintable.as_deref(),
     };
-    drive(sessions, attempt, &call, reading, info).await
+    Ok(Some((call, reading)))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Calls served by kept processes: one driver for all forms.
 //!
-//! In: a call, and the [`Sessions`] of its form. Out: an [`AttemptOutcome`], or nothing where the next engine makes the call. The driver
-//! waits for a place, gets a session, and runs the turn. If the session is gone, it takes another; if the CLI does not serve the engine,
-//! the next engine's turn comes. The call's time runs from its place on, whatever has to be started for it.
+//! In: a call, and the [`Sessions`](sessions::Sessions) of its form. Out: an [`AttemptOutcome`], or nothing where the next engine makes
+//! the call. The driver waits for a place, gets a session, and runs the turn. If the session is gone, it takes another; if the CLI does
+//! not serve the engine, the next engine's turn comes. The call's time runs from its place on, whatever has to be started for it.
 //!
 //! [`forms`] has the list of forms. The [`sessions`] of a form have processes of their own, which are tried once ([`auto`]) and started
 //! [ahead], or are those of [`servers`].
@@ -21,8 +21,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use self::forms::{FormCall, as_prompt};
 use self::servers::login_missing;
-use self::sessions::{Begun, Sessions, TurnAsked, store_warning, warning};
+use self::sessions::{Begun, TurnAsked, store_warning, warning};
 use crate::attempt::{AttemptOutcome, AttemptStart, run_attempt};
 use crate::auto;
 use crate::capabilities::{self, ApiRefusal, LiveSupport};
@@ -42,7 +43,6 @@ use dfp_text::fold::Fold;
 use dfp_text::toolcall::TextCalls;
 
 /// The parts of a turn that are the same for every form.
-#[derive(Default)]
 pub(crate) struct Reading<'a> {
     /// The rule for which text of the answer is a call.
     pub text_calls: TextCalls,
@@ -52,15 +52,35 @@ pub(crate) struct Reading<'a> {
     pub unfit: Option<&'a ProviderError>,
 }
 
-/// Makes an attempt of `call` with one of `sessions`; `None` if the next engine is to make it.
+impl Reading<'_> {
+    /// The parts for a call that is sent as a thread.
+    fn of_thread(attempt: &CliAttempt<'_>) -> Reading<'static> {
+        Reading {
+            text_calls: attempt.call.request.session_text_calls.clone(),
+            notes: attempt.pending_note().into_iter().collect(),
+            unfit: None,
+        }
+    }
+}
+
+/// Makes an attempt of a call in one of the sessions of its form; `None` if the next engine is to make it.
 pub(crate) async fn drive<F: Form>(
-    sessions: &Arc<Sessions<F>>,
+    FormCall { sessions, call }: &FormCall<F>,
     attempt: &CliAttempt<'_>,
-    call: &SessionCall<SetupOf<F>>,
-    reading: Reading<'_>,
     info: &mut RunInfo,
 ) -> Result<Option<AttemptOutcome>, Box<ProviderError>> {
     let CliCall { cli, base_env, .. } = *attempt.call;
+    let prompt;
+    let (call, reading) = match call {
+        Some(call) => (call, Reading::of_thread(attempt)),
+        None => {
+            let Some((made, reading)) = as_prompt::<F>(attempt).await? else {
+                return Ok(None);
+            };
+            prompt = made;
+            (&prompt, reading)
+        }
+    };
     let call = sessions.as_known(call, base_env);
     info.engine = Some(F::ENGINE);
     let is_auto = cli.options.engine == EngineKind::Auto;

@@ -12,6 +12,7 @@ use crate::cli_attempt::Dropped;
 use crate::cli_request::CliRequest;
 use crate::record::{Log, Sink};
 use crate::request::{CallOptions, Request};
+use crate::session::sessions::Sessions;
 use crate::session::tests::made_up::{Answers, MadeUp};
 use dfp_exchange::form::{CallParts, ProcessOptions};
 use dfp_exchange::live::pool::SessionKey;
@@ -129,7 +130,11 @@ async fn call(
         clock: Default::default(),
     };
     let mut info = RunInfo::default();
-    let way = drive(sessions, &attempt, &of_session, Reading::default(), &mut info).await;
+    let of_form = FormCall {
+        sessions: Arc::clone(sessions),
+        call: Some(of_session),
+    };
+    let way = drive(&of_form, &attempt, &mut info).await;
     let came = match way {
         Ok(Some(AttemptOutcome::Replied(_))) => match info.continued {
             Some(true) => "continued".to_owned(),
