@@ -186,6 +186,11 @@ pub fn denied(request_id: &str) -> String {
     success(request_id, denied)
 }
 
+/// The answer to a request of the kind `subtype`, which nobody knows here.
+pub fn unknown(request_id: &str, subtype: &str) -> String {
+    refused(request_id, &format!("deep-factor-providers knows no request {subtype}"))
+}
+
 /// The answer to a request that is not understood: `error` is the reason.
 pub fn refused(request_id: &str, error: &str) -> String {
     let refusal: Outbound<()> = Outbound::ControlResponse {

@@ -17,7 +17,7 @@ use super::host::Host;
 use super::installed::{Binary, Installed};
 use super::live::kept::{KeptReplies, StoreRefused};
 use super::live::pool::SessionKey;
-use super::live::session::Session;
+use super::live::session::{Session, SessionProcess};
 use super::live::setup::{NextCall, SessionOutput, SetupParts};
 use super::live::thread::{KnownThread, SessionThread, SystemMessages};
 use super::print::{NotStarted, Surroundings};
@@ -305,6 +305,15 @@ pub enum Processes {
 }
 
 impl Processes {
+    /// Processes that serve any number of sessions, of which `most_resting` may rest, with as many servers as `maxConcurrency` allows.
+    pub const fn shared(most_resting: usize) -> Processes {
+        Processes::Shared {
+            most_resting,
+            most_servers: usize::MAX,
+            serves_when_grown: false,
+        }
+    }
+
     /// Returns whether one process serves many sessions.
     pub const fn are_shared(self) -> bool {
         matches!(self, Processes::Shared { .. })
@@ -352,6 +361,9 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
     /// The processes in which its sessions live.
     const PROCESSES: Processes;
 
+    /// True if every thread is told natively to a session that knows nothing ([`retold`](Form::retold)).
+    const RETELLS: bool = false;
+
     /// The session that is kept between calls.
     type Session: Session;
 
@@ -366,8 +378,11 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
         Vec::new()
     }
 
-    /// The options of a process for sessions with this setup; `choices` are those of a call.
-    fn options(setup: Option<&SetupOf<Self>>, choices: Option<&Choices>) -> ProcessOptions;
+    /// The options of a process for sessions with this setup; `choices` are those of a call. A server that is sent the choices with
+    /// each session needs none.
+    fn options(_setup: Option<&SetupOf<Self>>, _choices: Option<&Choices>) -> ProcessOptions {
+        ProcessOptions::default()
+    }
 
     /// The command line of a process, made from that of the CLI in `file`.
     fn line(line: CommandLine, _file: &Path) -> CommandLine {
@@ -401,7 +416,10 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
 
     /// The way in which `input`, for a session that knows nothing, tells a thread that has a reply of the model's.
     fn retold(_input: &InputOf<Self>) -> Retold {
-        Retold::InWords(None)
+        match Self::RETELLS {
+            true => Retold::Natively,
+            false => Retold::InWords(None),
+        }
     }
 
     /// Returns whether `input` needs a process that is started for it: one that was started without it can't begin with it.
@@ -529,7 +547,7 @@ pub enum SessionHome<'a, F: Form> {
     /// A process of its own, which is to be started.
     Own(Box<OwnProcess<'a, F>>),
     /// A server, in which the session is to be opened.
-    Shared(InServer<'a, F>),
+    Shared(InServer<F>),
 }
 
 /// The parts with which a process for one session is started.
@@ -545,15 +563,27 @@ pub struct OwnProcess<'a, F: Form> {
     pub input: Option<&'a InputOf<F>>,
 }
 
-/// The parts with which a session of a server is made.
+/// The place of a session in a server.
 #[derive(Debug)]
-pub struct InServer<'a, F: Form> {
+pub struct InServer<F: Form> {
     pub server: Arc<F::Server>,
     pub setup: Arc<SetupOf<F>>,
     /// The limits of its turns.
-    pub limits: &'a ProcessLimits,
+    pub limits: ProcessLimits,
     /// Tracks the tasks that the session leaves behind.
-    pub tracker: &'a TaskTracker,
+    pub tracker: TaskTracker,
+}
+
+impl<F: Form> InServer<F> {
+    /// The host of the server.
+    pub fn host(&self) -> &Host {
+        (*self.server).as_ref()
+    }
+
+    /// The process in which the session lives.
+    pub fn process(&self) -> Option<SessionProcess<'_>> {
+        Some(SessionProcess::Shared(self.host(), &self.tracker))
+    }
 }
 
 impl<'a, F: Form> SessionHome<'a, F> {
@@ -574,7 +604,7 @@ impl<'a, F: Form> SessionHome<'a, F> {
     ///
     /// # Errors
     /// The session's place is in a process of its own.
-    pub fn shared(self) -> Result<InServer<'a, F>, NotStarted> {
+    pub fn shared(self) -> Result<InServer<F>, NotStarted> {
         match self {
             SessionHome::Shared(place) => Ok(place),
             SessionHome::Own(_) => Err(NotStarted::Unsupported("its sessions share a process".to_owned())),

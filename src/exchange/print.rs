@@ -22,8 +22,8 @@ use dfp_model::event::{Event, Failure};
 use dfp_process::activity::Label;
 use dfp_process::limit::Permit;
 use dfp_process::{
-    End, EnvPlan, Exit, InUse, Output, ProcessLimits, Resolved, Running, Spec, StartError, StderrWatch, Stdin, Tees,
-    Vars, Waiting,
+    End, EnvPlan, Exit, InUse, Output, ProcessLimits, Resolved, Running, Spec, StartError, StderrWatch, Stdin,
+    StdinWriter, Tees, Vars, Waiting,
 };
 use dfp_provider::Provider;
 use dfp_provider::command::{Arg, CommandLine, Cwd, EnvText};
@@ -244,9 +244,24 @@ pub(super) fn launch(
     launch_with(line, stdin, surroundings, cancel, |_, _| Ok(()))
 }
 
-/// Starts a process like [`launch`]; `prepare` first writes into the private folder, and is told the folder that the process runs
-/// in.
-pub(super) fn launch_with(
+/// Starts a process whose input stays open, with its private folder. `prepare` first writes into that, and is told the folder that
+/// the process runs in.
+pub(super) fn launch_open(
+    line: CommandLine,
+    surroundings: Surroundings,
+    cancel: &CancellationToken,
+    prepare: impl FnOnce(&Scratch, &Path) -> io::Result<()>,
+) -> Result<(Running, StdinWriter, Option<Scratch>), NotStarted> {
+    let file = PathBuf::from(&line.program);
+    let (mut running, scratch) = launch_with(line, Stdin::Open, surroundings, cancel, prepare)?;
+    let stdin = running.stdin().ok_or_else(|| {
+        let source = io::Error::from(io::ErrorKind::BrokenPipe);
+        NotStarted::Process(StartError::Os { file, source })
+    })?;
+    Ok((running, stdin, scratch))
+}
+
+fn launch_with(
     line: CommandLine,
     stdin: Stdin,
     surroundings: Surroundings,

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot::error::RecvError;
@@ -23,10 +24,11 @@ use tokio_util::sync::CancellationToken;
 use self::message::{Frame, Frames, Message, Request, RpcError, Version, framed};
 use super::host::{Ending, Host, Life, Patience, Unanswered};
 use super::live::inbox::{Inbox, Inboxes};
+use super::live::session::EXIT;
 use super::live::streams::{LINE_ITSELF, MOST_OWED};
 use super::print::{self, NotStarted, Surroundings};
 use super::scratch::Scratch;
-use dfp_process::{End, Running, StartError, Stdin, StdinWriter};
+use dfp_process::{End, Running, StdinWriter};
 use dfp_provider::command::{CommandLine, Cwd};
 use dfp_text::decode::lines::{Cut, Line, Lines};
 
@@ -133,6 +135,64 @@ struct Requests {
 }
 
 impl<P: Protocol> RpcHost<P> {
+    /// Starts a process, and has `handshake` make it ready, in the time for which `patience` waits at first.
+    ///
+    /// # Errors
+    /// [`NotStarted`].
+    pub async fn ready<T, F: Future<Output = Result<T, NotStarted>>>(
+        line: CommandLine,
+        surroundings: Surroundings,
+        patience: Patience,
+        cancel: &CancellationToken,
+        handshake: impl FnOnce(RpcHost<P>) -> F,
+    ) -> Result<T, NotStarted> {
+        let server = RpcHost::start(line, surroundings, patience, cancel)?;
+        let ready = tokio::time::timeout(patience.first, handshake(server)).await;
+        ready.unwrap_or_else(|_| {
+            let reason = format!("it did not answer the handshake within {} s", patience.first.as_secs());
+            Err(NotStarted::Unsupported(reason))
+        })
+    }
+
+    /// Sends a request of the handshake, and returns its answer. `refused` says what the reason of a refusal means.
+    ///
+    /// # Errors
+    /// [`NotStarted`].
+    pub async fn shake(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+        refused: impl FnOnce(String) -> NotStarted,
+    ) -> Result<Box<RawValue>, NotStarted> {
+        match self.post(method, params).await.unwrap_or(Err(RequestError::Gone)) {
+            Ok(answer) => Ok(answer),
+            Err(RequestError::Refused(error)) => Err(refused(error.message)),
+            Err(RequestError::Gone) => Err(NotStarted::Ended(self.host.ended(EXIT).await)),
+            Err(RequestError::Unanswered(_) | RequestError::TooLong) => Err(NotStarted::Unsupported(
+                "its answer to the handshake can't be read".to_owned(),
+            )),
+        }
+    }
+
+    /// Asks for a list that the process can give by itself. `refused` says for people why a request was refused.
+    ///
+    /// # Errors
+    /// The reason why there is no list.
+    pub async fn listed<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+        refused: impl FnOnce(String) -> String,
+    ) -> Result<T, String> {
+        match self.request(method, params).await {
+            Ok(answer) => {
+                serde_json::from_str(answer.get()).map_err(|_| format!("its answer to {method} can't be read"))
+            }
+            Err(RequestError::Refused(error)) => Err(refused(error.message)),
+            Err(_) => Err(format!("it does not answer {method}")),
+        }
+    }
+
     /// Starts a process; nothing is sent to it yet.
     ///
     /// # Errors
@@ -144,17 +204,12 @@ impl<P: Protocol> RpcHost<P> {
         cancel: &CancellationToken,
     ) -> Result<RpcHost<P>, NotStarted> {
         let tracker = surroundings.tracker.clone();
-        let program = line.program.clone().into();
         let own_folder = match &line.cwd {
             Cwd::Path(path) => Some(PathBuf::from(path)),
             Cwd::Private => None,
             Cwd::Inherit => std::env::current_dir().ok(),
         };
-        let (mut running, scratch) = print::launch(line, Stdin::Open, surroundings, cancel)?;
-        let stdin = running.stdin().ok_or_else(|| {
-            let source = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-            NotStarted::Process(StartError::Os { file: program, source })
-        })?;
+        let (running, stdin, scratch) = print::launch_open(line, surroundings, cancel, |_, _| Ok(()))?;
         let folder = own_folder.or_else(|| scratch.as_ref().map(Scratch::folder));
         let (host, ending) = Host::new(&running, folder.unwrap_or_default(), patience);
         let (outbox, lines) = mpsc::unbounded_channel();

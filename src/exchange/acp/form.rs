@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
-use tokio_util::task::TaskTracker;
 
 use super::call::CallWork;
 use super::choices::{AcpSession, Choice, SessionChoices};
@@ -19,12 +18,12 @@ use super::turn::{AcpCallResult, AcpConversation, AcpInput};
 use super::wire;
 use crate::EndedProcess;
 use crate::form::{
-    Caller, Form, ListedModels, ModelsAsked, ProcessOptions, Processes, SentText, ServerStart, SessionCall,
+    Caller, Form, InServer, ListedModels, ModelsAsked, ProcessOptions, Processes, SentText, ServerStart, SessionCall,
     SessionHome, Takes, WhyAnew,
 };
 use crate::host::Host;
 use crate::installed::Installed;
-use crate::live::session::{Pulse, Session, TurnInput};
+use crate::live::session::{Pulse, Session, SessionProcess, TurnInput};
 use crate::live::setup::SetupParts;
 use crate::live::thread::KnownThread;
 use crate::live::turn::{Report, TurnEnd};
@@ -357,12 +356,10 @@ impl Form for WarmAgent {
     }
 
     fn session(&self, home: SessionHome<'_, WarmAgent>) -> Result<WarmSession, NotStarted> {
-        let place = home.shared()?;
         Ok(WarmSession {
-            server: place.server,
+            place: home.shared()?,
             form: self.own,
             call: None,
-            tracker: place.tracker.clone(),
         })
     }
 
@@ -396,12 +393,11 @@ pub struct WarmInput {
 /// A session that lives for one call.
 #[derive(Debug)]
 pub struct WarmSession {
-    server: Arc<AcpServer>,
+    place: InServer<WarmAgent>,
     /// The CLI's own data.
     form: WarmForm,
     /// The call, as soon as it is made.
     call: Option<CallWork>,
-    tracker: TaskTracker,
 }
 
 impl Session for WarmSession {
@@ -409,17 +405,13 @@ impl Session for WarmSession {
     type Input = WarmInput;
     type ReplyFacts = ();
 
-    fn pid(&self) -> u32 {
-        self.server.host().pid()
-    }
-
-    fn host(&self) -> Option<&Host> {
-        Some(self.server.host())
+    fn process(&self) -> Option<SessionProcess<'_>> {
+        self.place.process()
     }
 
     async fn turn(&mut self, turn: TurnInput<WarmSession>, report: &Report) -> TurnEnd<()> {
         let WarmInput { prompt, file } = turn.input;
-        let call = CallWork::new(Arc::clone(&self.server), self.form, prompt, file).tracked(&self.tracker);
+        let call = CallWork::new(Arc::clone(&self.place.server), self.form, prompt, file).tracked(&self.place.tracker);
         let call = self.call.insert(match self.form.is_told_choices {
             true => call.choosing((*turn.setup).clone()),
             false => call,
@@ -447,6 +439,11 @@ impl Session for WarmSession {
 
     async fn idle(&mut self) -> Pulse {
         Pulse::Ended
+    }
+
+    async fn ended(self, _: bool) -> Option<EndedProcess> {
+        self.end();
+        None
     }
 
     fn end(self) {

@@ -82,12 +82,7 @@ impl AcpServer {
         surroundings: Surroundings,
         cancel: &CancellationToken,
     ) -> Result<AcpServer, NotStarted> {
-        let rpc = RpcHost::start(line.clone(), surroundings, PATIENCE, cancel)?;
-        let ready = tokio::time::timeout(HANDSHAKE, handshake(&rpc)).await;
-        let agent = ready.unwrap_or_else(|_| {
-            let reason = format!("it did not answer the handshake within {} s", HANDSHAKE.as_secs());
-            Err(NotStarted::Unsupported(reason))
-        })?;
+        let (rpc, agent) = RpcHost::ready(line.clone(), surroundings, PATIENCE, cancel, handshake).await?;
         rpc.protocol().is_agent(agent.name());
         Ok(AcpServer {
             rpc,
@@ -204,7 +199,7 @@ impl AcpServer {
     }
 }
 
-async fn handshake(rpc: &RpcHost<Acp>) -> Result<InitializeResponse, NotStarted> {
+async fn handshake(rpc: RpcHost<Acp>) -> Result<(RpcHost<Acp>, InitializeResponse), NotStarted> {
     let answer = rpc.post("initialize", &wire::initialize()).await;
     let answer = match answer.unwrap_or(Err(RequestError::Gone)) {
         Ok(answer) => answer,
@@ -217,7 +212,7 @@ async fn handshake(rpc: &RpcHost<Acp>) -> Result<InitializeResponse, NotStarted>
         }
     };
     match serde_json::from_str::<InitializeResponse>(answer.get()) {
-        Ok(agent) if agent.is_understood() => Ok(agent),
+        Ok(agent) if agent.is_understood() => Ok((rpc, agent)),
         Ok(agent) => {
             let reason = format!("it speaks version {} of the protocol", agent.protocol_version);
             Err(NotStarted::Unsupported(reason))

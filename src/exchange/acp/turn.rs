@@ -15,7 +15,6 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
-use tokio_util::task::TaskTracker;
 
 use super::form::{AcpSetup, KeptAgent};
 use crate::EndedProcess;
@@ -24,9 +23,8 @@ use crate::acp::server::AcpServer;
 use crate::acp::wire::{self, Update};
 use crate::bridge::{self, Bridge, BridgeOptions, Connection, ToolCallRequest};
 use crate::form::InServer;
-use crate::host::Host;
 use crate::live::inbox::Inbox;
-use crate::live::session::{Pulse, Session, TurnInput};
+use crate::live::session::{Pulse, Session, SessionProcess, TurnInput};
 use crate::live::turn::{Report, TurnEnd};
 use crate::rpc::RequestError;
 use dfp_model::event::{Event, Failure, Outcome};
@@ -237,39 +235,38 @@ pub enum AcpInput {
 /// A session of an agent that remembers.
 #[derive(Debug)]
 pub struct AcpConversation {
-    server: Arc<AcpServer>,
+    place: InServer<KeptAgent>,
     /// The agent's own data.
     form: WarmForm,
-    setup: Arc<AcpSetup>,
     /// The agent's side of it, as soon as there is one.
     session: Option<OpenSession>,
-    tracker: TaskTracker,
 }
 
 impl AcpConversation {
     /// Makes a session that its first turn opens.
-    pub fn new(place: InServer<'_, KeptAgent>, form: WarmForm) -> AcpConversation {
+    pub fn new(place: InServer<KeptAgent>, form: WarmForm) -> AcpConversation {
         AcpConversation {
-            server: place.server,
+            place,
             form,
-            setup: place.setup,
             session: None,
-            tracker: place.tracker.clone(),
         }
     }
 
     /// Opens a session and sends it `prompt`.
     async fn open(&mut self, prompt: &str, report: &Report) -> Result<(), TurnEnd<()>> {
-        let server = &self.server;
+        let server = &self.place.server;
         let unfit = |error: io::Error| {
             let reason = format!("the tools can't be declared: {error}");
             report.fail(Failure::named(NO_TOOLS, reason))
         };
-        let (tools, folder) = match self.setup.tools.tools() {
+        let (tools, folder) = match self.place.setup.tools.tools() {
             [] => (None, None),
             _ => {
                 let folder = server.own_folder().map_err(unfit)?;
-                (SessionTools::serve(&self.setup.tools).map_err(unfit)?, Some(folder))
+                (
+                    SessionTools::serve(&self.place.setup.tools).map_err(unfit)?,
+                    Some(folder),
+                )
             }
         };
         let introduction = tools.as_ref().map(SessionTools::introduction).unwrap_or_default();
@@ -279,8 +276,8 @@ impl AcpConversation {
         };
         let prompt = (introduction + prompt).into();
         let mut call = CallWork::new(Arc::clone(server), self.form, prompt, None)
-            .tracked(&self.tracker)
-            .choosing(self.setup.chosen.clone())
+            .tracked(&self.place.tracker)
+            .choosing(self.place.setup.chosen.clone())
             .placed(place);
         let opened = call.open(report).await?;
         if let Some(tools) = &tools {
@@ -475,12 +472,8 @@ impl Session for AcpConversation {
     type Input = AcpInput;
     type ReplyFacts = ();
 
-    fn pid(&self) -> u32 {
-        self.server.host().pid()
-    }
-
-    fn host(&self) -> Option<&Host> {
-        Some(self.server.host())
+    fn process(&self) -> Option<SessionProcess<'_>> {
+        self.place.process()
     }
 
     async fn turn(&mut self, turn: TurnInput<AcpConversation>, report: &Report) -> TurnEnd<()> {
@@ -501,13 +494,6 @@ impl Session for AcpConversation {
         self.read(is_fresh, report).await
     }
 
-    async fn stop(self, _: Duration) -> Option<EndedProcess> {
-        if let Some(session) = self.session {
-            session.close().await;
-        }
-        None
-    }
-
     async fn idle(&mut self) -> Pulse {
         match &mut self.session {
             Some(session) => session.idle().await,
@@ -515,9 +501,8 @@ impl Session for AcpConversation {
         }
     }
 
-    fn end(self) {
-        if let Some(session) = self.session {
-            self.tracker.spawn(session.close());
-        }
+    async fn ended(self, _: bool) -> Option<EndedProcess> {
+        self.session?.close().await;
+        None
     }
 }

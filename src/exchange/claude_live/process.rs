@@ -258,8 +258,6 @@ pub(super) struct Readiness {
     pub server_asked: bool,
     /// True if it has got the tools.
     pub tools_listed: bool,
-    /// True if its completeness was reported.
-    pub reported: bool,
 }
 
 impl Readiness {

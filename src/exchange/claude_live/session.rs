@@ -10,14 +10,10 @@
 //! any of them ── end (killed, removed, awaited in the background)
 //! ```
 
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::changes::Changes;
 use super::form::RunFolder;
@@ -29,15 +25,14 @@ use super::wire;
 use crate::EndedProcess;
 use crate::control::{self, Inbound};
 use crate::installed::Binary;
-use crate::live::session::{self, HANDSHAKE, Handshake, Pulse, Session, TurnInput, failed_turn};
+use crate::live::session::{self, HANDSHAKE, Handshake, Pulse, Session, SessionProcess, TurnInput};
 use crate::live::setup::{Changeable, Setup};
-use crate::live::streams::{Figures, StreamEvent, Streams, line_too_long};
+use crate::live::streams::{LineProcess, StreamEvent};
 use crate::live::turn::{Report, TurnEnd};
-use crate::print::{self, NotStarted, Surroundings, schema_left_out};
-use crate::scratch::{Leftover, Scratch};
+use crate::print::{NotStarted, Surroundings, schema_left_out};
+use crate::scratch::Leftover;
 use dfp_model::event::{Event, Outcome};
 use dfp_process::activity::now_ms;
-use dfp_process::{Running, StartError, Stdin};
 use dfp_provider::claude::fields::TOOL_CHOICE;
 use dfp_provider::command::CommandLine;
 use dfp_provider::declare::mcp::{self, Answered};
@@ -55,17 +50,13 @@ const ANSWER_TOOL: &str = "StructuredOutput";
 /// A live process.
 #[derive(Debug)]
 pub struct ClaudeSession {
-    streams: Streams,
-    decoder: Decoder,
+    process: LineProcess,
     turns: Turns,
-    handshake: Handshake,
     setup: Arc<Setup>,
     readiness: Readiness,
     /// The cost of all turns before this one, US dollars: the CLI reports the sum (CLI-FACTS 1.6).
     cost_usd: f64,
     owner: u64,
-    tracker: TaskTracker,
-    scratch: Option<Scratch>,
     socket: Option<Leftover>,
     /// The transcript that the process was started with, and what is left to do of it.
     resumed: Option<Resumed>,
@@ -137,29 +128,18 @@ impl ClaudeSession {
             mut resumed,
             reported_models,
         } = with;
-        let (owner, tracker) = (surroundings.owner, surroundings.tracker.clone());
-        let program = PathBuf::from(&line.program);
-        let (mut running, scratch) = print::launch(line, Stdin::Open, surroundings, cancel)?;
-        if let (Some(resumed), Some(scratch)) = (&mut resumed, &scratch) {
-            resumed.file_is_in(&scratch.path());
+        let owner = surroundings.owner;
+        let process = LineProcess::start(line, surroundings, cancel, decoder(), |_, _| Ok(()))?;
+        if let (Some(resumed), Some(folder)) = (&mut resumed, process.folder()) {
+            resumed.file_is_in(&folder);
         }
-        let stdin = running.stdin().ok_or_else(|| {
-            NotStarted::Process(StartError::Os {
-                file: program,
-                source: io::Error::from(io::ErrorKind::BrokenPipe),
-            })
-        })?;
         Ok(ClaudeSession {
-            streams: Streams::new(running, stdin),
-            decoder: decoder(),
+            process,
             turns: Turns::default(),
-            handshake: Handshake::Unasked,
             setup: Arc::new(Setup::new(None, None, &[])),
             readiness: Readiness::default(),
             cost_usd: 0.0,
             owner,
-            tracker,
-            scratch,
             socket: None,
             resumed,
             messages: TurnMessages::default(),
@@ -176,7 +156,7 @@ impl ClaudeSession {
     }
 
     fn initialize(&mut self, setup: &Arc<Setup>) -> String {
-        self.handshake = Handshake::Asked(Instant::now());
+        self.process.handshake = Handshake::Asked(Instant::now());
         self.setup = Arc::clone(setup);
         wire::initialize(INITIALIZE, setup)
     }
@@ -184,15 +164,14 @@ impl ClaudeSession {
     /// Begins a turn with a user line. The first turn sends the CLI `setup` in the same write: it reaches the API in 41 ms that way,
     /// and the CLI takes its lines in order (CLI-FACTS 1.7). A transcript that ends in a deferred call is resumed before the line.
     fn begin(&mut self, input: ClaudeInput, setup: &Arc<Setup>) {
-        self.streams.begin_turn();
-        self.decoder = decoder();
+        self.process.begin_turn(decoder());
         self.messages = TurnMessages::default();
         self.unchecked = Some(setup.changeable().clone());
         if self.facts.opening.date.is_none() {
             self.facts.opening.date = memory::date_told(now_ms());
         }
         let mut lines = String::new();
-        if self.handshake == Handshake::Unasked {
+        if self.process.handshake == Handshake::Unasked {
             lines = self.initialize(setup);
         }
         lines.push_str(&self.changes.lines(setup.changeable()));
@@ -207,7 +186,7 @@ impl ClaudeSession {
             (false, Some(resumed)) => resumed.hold(input.line),
             (false, None) => lines.push_str(&self.turns.begin(&input.line)),
         }
-        self.streams.say(lines);
+        self.process.streams.say(lines);
     }
 
     /// Sends the user line that waits for the end of a resumption, or for changes.
@@ -217,26 +196,21 @@ impl ClaudeSession {
                 Some(resumed) => resumed.hold(line),
                 None => {
                     let line = self.turns.begin(&line);
-                    return self.streams.say(line);
+                    return self.process.streams.say(line);
                 }
             }
         }
-        if self.handshake == Handshake::Done
+        if self.process.handshake == Handshake::Done
             && let Some(line) = self.resumed.as_mut().and_then(Resumed::line)
         {
             let line = self.turns.begin(&line);
-            self.streams.say(line);
+            self.process.streams.say(line);
         }
     }
 
     /// Returns whether the CLI has answered all that it was sent ahead, and has got all answers.
     fn is_ready(&self) -> bool {
-        self.streams.is_all_written() && self.readiness.is_complete(self.handshake)
-    }
-
-    /// The running process.
-    pub fn process(&self) -> &Running {
-        self.streams.process()
+        self.process.streams.is_all_written() && self.readiness.is_complete(self.process.handshake)
     }
 
     /// Adds the warnings about those of the turn's choices that its `model` does not have, once in a turn.
@@ -251,8 +225,8 @@ impl ClaudeSession {
     /// that was not asked for, a bound tool that the CLI does not offer, and an answer that has reached its limit. Calls get the
     /// caller's names, and the cost becomes the turn's own.
     fn read(&mut self, line: &str, events: &mut Vec<Event>) -> Pulse {
-        self.streams.count_line();
-        if self.unchecked.is_some() && self.handshake == Handshake::Done && !self.facts.model.is_empty() {
+        self.process.streams.count_line();
+        if self.unchecked.is_some() && self.process.handshake == Handshake::Done && !self.facts.model.is_empty() {
             let model = self.facts.model.clone();
             self.check_choices(&model, events);
         }
@@ -266,7 +240,7 @@ impl ClaudeSession {
         }
         self.note_socket(line);
         if let Some(resumed) = &mut self.resumed {
-            match resumed.read(line, self.handshake == Handshake::Done) {
+            match resumed.read(line, self.process.handshake == Handshake::Done) {
                 ResumedBeginning::Over => {}
                 ResumedBeginning::Waits => {
                     self.go_on();
@@ -277,8 +251,7 @@ impl ClaudeSession {
         }
         self.messages.read(line, self.resumed.as_ref().and_then(Resumed::call));
         let before = events.len();
-        self.decoder.push(line.as_bytes(), events);
-        self.decoder.push(b"\n", events);
+        self.process.decode(line, events);
         // Where no option names the model, the turn's first line does.
         let model = events[before..].iter().find_map(|event| match event {
             Event::Session { model, .. } => model.clone(),
@@ -296,19 +269,21 @@ impl ClaudeSession {
             events.extend(turns::unasked());
             return Pulse::TurnOver;
         }
-        if let Some(offered) = self.decoder.take_offered() {
-            let missing = self.setup.declarations().missing(&offered);
-            if !missing.is_empty() {
+        match self.process.offered(self.setup.declarations()) {
+            Ok(None) => {}
+            Ok(Some(offered)) => {
+                let wants_answer = self.setup.output().is_some();
+                events.extend(schema_left_out(wants_answer.then_some(ANSWER_TOOL), &offered));
+            }
+            Err(failed) => {
                 events.truncate(before);
-                events.extend(failed_turn(print::not_offered(&missing)));
+                events.extend(failed);
                 return Pulse::TurnOver;
             }
-            let wants_answer = self.setup.output().is_some();
-            events.extend(schema_left_out(wants_answer.then_some(ANSWER_TOOL), &offered));
         }
         if events[before..].iter().any(is_at_limit) {
             // An interrupt, or the grace of an end, would leave it the time to do so.
-            self.streams.kill();
+            self.process.streams.kill();
             events.push(Event::Outcome(Box::new(Outcome {
                 is_error: true,
                 ..Outcome::default()
@@ -352,7 +327,7 @@ impl ClaudeSession {
         self.turns.end();
         self.resumed = None;
         if self.cache.asks(&events[before..], self.messages.requests()) {
-            self.streams.say(wire::session_cost(COST));
+            self.process.streams.say(wire::session_cost(COST));
             self.cache.hold(events.split_off(before));
             return Pulse::Alive;
         }
@@ -397,10 +372,7 @@ impl ClaudeSession {
                 }
             }
             Inbound::Permission { request_id } => control::denied(&request_id),
-            Inbound::Unknown { request_id, subtype } => control::refused(
-                &request_id,
-                &format!("deep-factor-providers knows no request {subtype}"),
-            ),
+            Inbound::Unknown { request_id, subtype } => control::unknown(&request_id, &subtype),
             // A refusal is an answer as well: the CLI has started.
             Inbound::Answer {
                 request_id, version, ..
@@ -424,7 +396,7 @@ impl ClaudeSession {
                         models.note(binary, answer.get());
                     }
                 }
-                self.handshake = Handshake::Done;
+                self.process.handshake = Handshake::Done;
                 if let Some(resumed) = &mut self.resumed {
                     resumed.is_read();
                 }
@@ -444,14 +416,14 @@ impl ClaudeSession {
             }
             Inbound::Answer { .. } | Inbound::Nothing => return Pulse::Alive,
         };
-        self.streams.say(answer);
+        self.process.streams.say(answer);
         Pulse::Alive
     }
 
     /// Takes note of the CLI's socket, which is removed when the process is gone.
     fn note_socket(&mut self, line: &str) {
         if self.socket.is_none()
-            && let Some(path) = process::socket_named_in(line, self.streams.process().pid())
+            && let Some(path) = process::socket_named_in(line, self.process.pid())
         {
             self.socket = Some(Leftover::adopt(path, self.owner));
         }
@@ -466,8 +438,8 @@ impl Session for ClaudeSession {
     /// 2.1.197 to 2.1.332 put "[Tool use interrupted]" in the place of such a call.
     const LOSES_REPEATED_IDS: bool = true;
 
-    fn pid(&self) -> u32 {
-        self.process().pid()
+    fn process(&self) -> Option<SessionProcess<'_>> {
+        Some(SessionProcess::Own(&self.process))
     }
 
     async fn turn(&mut self, turn: TurnInput<ClaudeSession>, report: &Report) -> TurnEnd<ClaudeReply> {
@@ -479,24 +451,16 @@ impl Session for ClaudeSession {
         .await
     }
 
-    async fn stop(self, kill_grace: Duration) -> Option<EndedProcess> {
-        session::stop_turn(self, kill_grace).await
-    }
-
     async fn idle(&mut self) -> Pulse {
         let mut unheard = Vec::new();
         loop {
-            if !self.readiness.reported && self.is_ready() {
-                self.readiness.reported = true;
+            let is_ready = self.is_ready();
+            if self.process.becomes_ready(is_ready) {
                 return Pulse::Ready {
-                    is_primed: self.handshake != Handshake::Unasked,
+                    is_primed: self.process.handshake != Handshake::Unasked,
                 };
             }
-            // If a process ends before it was ready, its output says why.
-            if self.readiness.reported {
-                self.streams.rest();
-            }
-            match self.streams.step().await {
+            match self.process.streams.step().await {
                 StreamEvent::Line(Some(line)) => {
                     match self.read(&line, &mut unheard) {
                         Pulse::Unsupported(reason) => return Pulse::Unsupported(reason),
@@ -511,15 +475,6 @@ impl Session for ClaudeSession {
         }
     }
 
-    fn end(self) {
-        let tracker = self.tracker.clone();
-        tracker.spawn(self.ended(false));
-    }
-
-    fn is_ending(&self) -> bool {
-        self.process().is_ending()
-    }
-
     fn is_worn_out(&self) -> bool {
         self.has_left_out_call
     }
@@ -531,23 +486,14 @@ impl Session for ClaudeSession {
             () = sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {
                 return self.release(None, events);
             }
-            step = self.streams.step() => step,
+            step = self.process.streams.step() => step,
         };
-        match step {
-            StreamEvent::Ended | StreamEvent::Line(None) if self.cache.release(None, events) => Pulse::TurnOver,
-            StreamEvent::Ended => {
-                let decoder = &mut self.decoder;
-                self.streams.finish(|text| decoder.push(text.as_bytes(), events));
-                decoder.finish(events);
-                Pulse::Ended
-            }
-            StreamEvent::Line(None) => {
-                self.decoder.finish(events);
-                events.push(Event::Failure(line_too_long()));
-                Pulse::TurnOver
-            }
-            StreamEvent::Line(Some(line)) => self.read(&line, events),
-            StreamEvent::Progress => Pulse::Alive,
+        if matches!(step, StreamEvent::Ended | StreamEvent::Line(None)) && self.cache.release(None, events) {
+            return Pulse::TurnOver;
+        }
+        match self.process.line_of(step, events) {
+            Ok(line) => self.read(&line, events),
+            Err(pulse) => pulse,
         }
     }
 
@@ -557,34 +503,11 @@ impl Session for ClaudeSession {
         if let Some(resumed) = &mut self.resumed {
             resumed.give_up();
         }
-        self.streams.say(wire::interrupt(INTERRUPT));
-    }
-
-    fn handshake(&self) -> Handshake {
-        self.handshake
-    }
-
-    fn figures(&self) -> Option<&Figures> {
-        Some(self.streams.turn())
-    }
-
-    fn diagnostics(&self) -> &[String] {
-        self.decoder.diagnostics()
+        self.process.streams.say(wire::interrupt(INTERRUPT));
     }
 
     async fn ended(self, has_ended: bool) -> Option<EndedProcess> {
-        if !has_ended {
-            self.streams.close();
-        }
-        let ClaudeSession {
-            streams,
-            decoder,
-            scratch,
-            socket,
-            folder,
-            ..
-        } = self;
-        Some(streams.ended(decoder, (scratch, socket, folder)).await)
+        Some(self.process.ended(has_ended, (self.socket, self.folder)).await)
     }
 
     fn serves_any_start(setup: &Setup) -> bool {
@@ -593,18 +516,18 @@ impl Session for ClaudeSession {
 
     /// Sends the CLI `setup` ahead of its first turn. Only a process without a setup takes it.
     fn prime(&mut self, setup: &Arc<Setup>) {
-        self.readiness.reported = false;
-        if self.handshake == Handshake::Unasked {
+        self.process.report_again();
+        if self.process.handshake == Handshake::Unasked {
             let line = self.initialize(setup);
-            self.streams.say(line);
+            self.process.streams.say(line);
         }
     }
 
     /// Asks for the CLI's version, which shows that it has started and tells it nothing.
     fn ask_version(&mut self) {
         self.readiness.asked = Some(Instant::now());
-        self.readiness.reported = false;
-        self.streams.say(wire::binary_version(VERSION));
+        self.process.report_again();
+        self.process.streams.say(wire::binary_version(VERSION));
     }
 
     fn version(&self) -> Option<&str> {
@@ -612,7 +535,9 @@ impl Session for ClaudeSession {
     }
 
     fn answers_by(&self) -> Option<Instant> {
-        self.readiness.asked_at(self.handshake).map(|asked| asked + HANDSHAKE)
+        self.readiness
+            .asked_at(self.process.handshake)
+            .map(|asked| asked + HANDSHAKE)
     }
 }
 

@@ -14,13 +14,13 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::launch::{self, Keep};
 use super::recall::{Recall, RecallScope};
 use super::service::{CodexService, Plan, vendors_catalog};
-use super::settings::Setup;
+use super::settings::{CodexChoices, Setup};
+use super::tools::CodexForm;
 use super::turn::{CodexInput, CodexReplyFacts, CodexSession, asked_model};
 use super::wire::ModelList;
 use super::{items, tools};
 use crate::form::{
-    Caller, Form, ListedModels, ModelsAsked, ProcessOptions, Processes, Proof, Retold, ServerStart, SessionCall,
-    SessionHome, WhyAnew,
+    Caller, Form, ListedModels, ModelsAsked, Processes, Proof, ServerStart, SessionCall, SessionHome, WhyAnew,
 };
 use crate::host::Host;
 use crate::installed::{Binary, Installed};
@@ -28,13 +28,11 @@ use crate::live::kept::{KeptReplies, StoreRefused, blocking};
 use crate::live::setup::SetupParts;
 use crate::live::thread::{KnownThread, SessionThread, SystemMessages};
 use crate::print::{NotStarted, Surroundings};
-use crate::rpc::RequestError;
 use dfp_model::event::Reply;
 use dfp_model::listed_model::ListedModel;
 use dfp_model::message::reasoning::Origin;
 use dfp_model::message::{Message, MessageFields, Role};
 use dfp_process::ProcessLimits;
-use dfp_provider::choices::Choices;
 use dfp_provider::command::CommandLine;
 use dfp_provider::options::SystemPrompt;
 
@@ -122,12 +120,10 @@ fn of_note(note: &str) -> Option<Value> {
 impl Form for Codex {
     const SYSTEM_MESSAGES: SystemMessages = SystemMessages::Leading;
 
-    const PROCESSES: Processes = Processes::Shared {
-        // About 1 MB each (0.169.0: 228 MB with 100, 130 MB without).
-        most_resting: 100,
-        most_servers: usize::MAX,
-        serves_when_grown: false,
-    };
+    // About 1 MB each (0.169.0: 228 MB with 100, 130 MB without).
+    const PROCESSES: Processes = Processes::shared(100);
+
+    const RETELLS: bool = true;
 
     const LISTS_MODELS: bool = true;
 
@@ -136,38 +132,27 @@ impl Form for Codex {
 
     /// The thread's first system messages are its system prompt, after that of the options; later ones stay where they are.
     fn setup(parts: &SetupParts<'_>) -> Setup {
-        let SetupParts { options, output, .. } = *parts;
-        let system = parts.system_prompt().unwrap_or_default();
-        let form = match options.tool_namespace {
-            true => tools::CodexForm::Namespace,
-            false => tools::CodexForm::Functions,
+        let options = parts.options;
+        let chosen = &options.choices;
+        let choices = CodexChoices {
+            effort: chosen.effort.clone(),
+            service_tier: chosen.service_tier.clone(),
+            form: match options.tool_namespace {
+                true => CodexForm::Namespace,
+                false => CodexForm::Functions,
+            },
+            searches_web: chosen.searches_web(),
+            output: parts.output.native().map(|schema| schema.value().clone()),
         };
-        let own_instructions = options.system_prompt == SystemPrompt::Cli;
-        let Choices {
-            model,
-            effort,
-            service_tier,
-            ..
-        } = options.choices.clone();
-        Setup::new(system, own_instructions, model, parts.tools)
-            .with_form(form)
-            .with_effort(effort)
-            .with_service_tier(service_tier)
-            .with_web_search(options.choices.searches_web())
-            .with_output(output.native().map(|schema| schema.value().clone()))
-    }
-
-    /// The server serves all choices: they are sent with each thread.
-    fn options(_: Option<&Setup>, _: Option<&Choices>) -> ProcessOptions {
-        ProcessOptions::default()
+        let setup = Setup::of(parts, tools::declare(parts.tools), choices);
+        Setup {
+            system: setup.system.filter(|text| !text.is_empty()),
+            ..setup
+        }
     }
 
     fn line(line: CommandLine, file: &Path) -> CommandLine {
         launch::direct_program(line, file)
-    }
-
-    fn retold(_: &CodexInput) -> Retold {
-        Retold::Natively
     }
 
     fn whole(&self, call: &SessionCall<Setup>, caller: &Caller<'_, Codex>) -> io::Result<CodexInput> {
@@ -345,13 +330,8 @@ pub(super) async fn list(service: &CodexService, with_hidden: bool) -> ListedMod
             include_hidden: with_hidden,
             cursor,
         };
-        let answer = service.server.request("model/list", &asked).await;
-        let answer = answer.map_err(|error| match error {
-            RequestError::Refused(refused) => format!("it refuses model/list: {}", refused.message),
-            _ => "it does not answer model/list".to_owned(),
-        })?;
-        let page: Page =
-            serde_json::from_str(answer.get()).map_err(|_| "its answer to model/list can't be read".to_owned())?;
+        let refused = |reason| format!("it refuses model/list: {reason}");
+        let page: Page = service.server.listed("model/list", &asked, refused).await?;
         models.extend(page.data.iter().filter_map(read));
         cursor = page.next_cursor;
         if cursor.is_none() {

@@ -107,8 +107,8 @@ pub fn of_thread(
 
 /// The item of the instructions, if there are any.
 pub fn instructions(setup: &Setup) -> Option<Value> {
-    let part = json!({"type": "input_text", "text": setup.system});
-    (!setup.system.is_empty()).then(|| json!({"type": "message", "role": "developer", "content": [part]}))
+    let part = json!({"type": "input_text", "text": setup.instructions()});
+    (!setup.instructions().is_empty()).then(|| json!({"type": "message", "role": "developer", "content": [part]}))
 }
 
 fn written<'a>(

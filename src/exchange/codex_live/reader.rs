@@ -1,6 +1,6 @@
 //! Makes the events of a reply from the server's events on a turn.
 //!
-//! In: [`ThreadEvent`]s. Out: the events of a reply, and whether it is over ([`CodexTurnStep`]). A reply is over if calls of the
+//! In: [`ThreadEvent`]s. Out: the events of a reply, and whether it is over ([`TurnStep`]). A reply is over if calls of the
 //! caller's tools are pending at the end of a response, or with the turn. Calls that codex answers itself (of tools that are not
 //! there, with arguments that are not JSON) are none of the caller's: the reply then takes several responses, whose usage is
 //! added up (CODEX-LIVE pitfalls 3, 5 and 7).
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::inbound::{RateLimits, ThreadEvent, TurnError};
 use super::items;
 use super::recall::{RecalledItems, ToldItem};
+use crate::live::session::{TurnStep, push_outcome};
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::reasoning::ReasoningDetail;
 use dfp_model::message::{ToolCall, Usage};
@@ -26,17 +27,6 @@ const COMPACTED: &str = "context_compaction";
 const UNKNOWN_REQUEST: &str = "unknown_server_request";
 /// The failure of a stream that fell silent after a call.
 const SILENT: &str = "silent_stream";
-
-/// The next step for the turn.
-#[derive(Debug, PartialEq, Eq)]
-pub enum CodexTurnStep {
-    /// There is more to come.
-    More,
-    /// The reply has come, with the calls of the caller's tools.
-    Reply,
-    /// The turn failed; the reason is among the events.
-    Failed,
-}
 
 /// A call of the model, as the API gave it.
 #[derive(Debug)]
@@ -114,7 +104,7 @@ impl<'a> CodexTurnReader<'a> {
     }
 
     /// Takes one event of the thread, and adds its meaning to `events`. `limits` are the account's current ones.
-    pub fn push(&mut self, event: ThreadEvent, limits: &RateLimits, events: &mut Vec<Event>) -> CodexTurnStep {
+    pub fn push(&mut self, event: ThreadEvent, limits: &RateLimits, events: &mut Vec<Event>) -> TurnStep {
         match event {
             ThreadEvent::TurnStarted { turn } => self.turn = Some(turn),
             ThreadEvent::TextDelta { item, delta } => {
@@ -180,12 +170,12 @@ impl<'a> CodexTurnReader<'a> {
             }
             ThreadEvent::ToolCall { .. } | ThreadEvent::ItemCompleted { .. } => {}
         }
-        CodexTurnStep::More
+        TurnStep::More
     }
 
     /// Fails the turn because the stream fell silent after a call: it broke, which codex does not report until the call is
     /// answered (CODEX-LIVE pitfall 4).
-    pub fn silent(&mut self, limits: &RateLimits, events: &mut Vec<Event>) -> CodexTurnStep {
+    pub fn silent(&mut self, limits: &RateLimits, events: &mut Vec<Event>) -> TurnStep {
         let reason = "stream disconnected before completion: nothing came behind a tool call";
         self.failed(SILENT, reason.to_owned(), limits, events)
     }
@@ -238,7 +228,7 @@ impl<'a> CodexTurnReader<'a> {
     }
 
     /// Ends a response: its calls are known now.
-    fn response(&mut self, usage: Option<Usage>, limits: &RateLimits, events: &mut Vec<Event>) -> CodexTurnStep {
+    fn response(&mut self, usage: Option<Usage>, limits: &RateLimits, events: &mut Vec<Event>) -> TurnStep {
         if let Some(usage) = usage {
             match &mut self.usage {
                 Some(sum) => sum.add(&usage),
@@ -265,9 +255,9 @@ impl<'a> CodexTurnReader<'a> {
         }
         if !self.callers.is_empty() {
             self.over(limits, events);
-            return CodexTurnStep::Reply;
+            return TurnStep::Reply;
         }
-        CodexTurnStep::More
+        TurnStep::More
     }
 
     /// Ends the turn: a reply if it was completed and the model did not refuse, a failure otherwise.
@@ -277,7 +267,7 @@ impl<'a> CodexTurnReader<'a> {
         error: Option<TurnError>,
         limits: &RateLimits,
         events: &mut Vec<Event>,
-    ) -> CodexTurnStep {
+    ) -> TurnStep {
         // There is nothing left to be interrupted.
         self.turn = None;
         match (status, error) {
@@ -287,7 +277,7 @@ impl<'a> CodexTurnReader<'a> {
             }
             ("completed", None) => {
                 self.over(limits, events);
-                CodexTurnStep::Reply
+                TurnStep::Reply
             }
             (status, error) => {
                 let error = error.unwrap_or_else(|| TurnError {
@@ -304,12 +294,12 @@ impl<'a> CodexTurnReader<'a> {
                     ..Failure::default()
                 }));
                 self.outcome(true, events);
-                CodexTurnStep::Failed
+                TurnStep::Failed
             }
         }
     }
 
-    fn failed(&mut self, kind: &str, message: String, limits: &RateLimits, events: &mut Vec<Event>) -> CodexTurnStep {
+    fn failed(&mut self, kind: &str, message: String, limits: &RateLimits, events: &mut Vec<Event>) -> TurnStep {
         self.limits(limits, false, events);
         events.push(Event::Failure(Failure {
             kind: Some(kind.to_owned()),
@@ -317,7 +307,7 @@ impl<'a> CodexTurnReader<'a> {
             ..Failure::default()
         }));
         self.outcome(true, events);
-        CodexTurnStep::Failed
+        TurnStep::Failed
     }
 
     fn over(&mut self, limits: &RateLimits, events: &mut Vec<Event>) {
@@ -326,19 +316,14 @@ impl<'a> CodexTurnReader<'a> {
     }
 
     fn outcome(&mut self, is_error: bool, events: &mut Vec<Event>) {
-        if let Some(usage) = &self.usage {
-            events.push(Event::Usage {
-                usage: usage.clone(),
-                raw_stop_reason: None,
-            });
-        }
-        events.push(Event::Outcome(Box::new(Outcome {
+        let outcome = Outcome {
             is_error,
             usage: self.usage.clone(),
             session_id: Some(self.session.clone()),
             model: Some(self.model.clone()).filter(|model| !model.is_empty()),
             ..Outcome::default()
-        })));
+        };
+        push_outcome(outcome, events);
     }
 
     /// Adds the account's limits, if the API has reported any.

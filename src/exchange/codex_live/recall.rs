@@ -36,18 +36,13 @@ impl RecallScope<'_> {
     /// The beginning of the fingerprints of its threads. The effort, searches of the web and the schema of the answer may
     /// change within a conversation.
     pub fn chain(&self) -> Chain {
-        let Setup {
-            system,
-            own_instructions,
-            model: _,
-            effort: _,
-            service_tier: _,
-            tools,
-            form,
-            searches_web: _,
-            output: _,
-        } = &*self.key.setup;
-        let told = (system, own_instructions, tools.declared(), form);
+        let setup = &self.key.setup;
+        let told = (
+            setup.instructions(),
+            setup.own_instructions,
+            setup.tools.declared(),
+            setup.choices.form,
+        );
         Chain::new(&(told, print_of_env(&self.key.env), self.login, self.model, self.owner))
     }
 }

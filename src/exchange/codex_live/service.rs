@@ -20,7 +20,7 @@ use super::settings::UserConfig;
 use super::wire::{ConfigRead, Initialize, Interrupt, ThreadDelete, ThreadList, Unsubscribe};
 use crate::host::{Heartbeat, Host, Patience};
 use crate::print::{self, NotStarted, Surroundings};
-use crate::rpc::{Answer, Answering, RequestError, RpcHost};
+use crate::rpc::{Answering, RpcHost};
 use dfp_model::listed_model::ListedModel;
 use dfp_provider::command::{Arg, CommandLine};
 
@@ -32,10 +32,6 @@ const PATIENCE: Patience = Patience {
     first: HANDSHAKE,
     later: Duration::from_secs(10),
 };
-/// The time to wait for the exit of a process that has closed its output.
-const EXIT: Duration = Duration::from_secs(10);
-/// The answer of a process that has exited.
-const GONE: Answer = Err(RequestError::Gone);
 /// The first version that reports the end of a response (CODEX-LIVE §8).
 const OLDEST: (u32, u32) = (0, 150);
 /// The first version of which it is known that a resumed thread asks for the same bytes, and how the end of a response is found.
@@ -103,12 +99,7 @@ impl CodexService {
             let surroundings = surroundings();
             let mut line = plan.line.clone();
             launch::prepare_home(&mut line, home, plan.with_config, &catalog);
-            let server = RpcHost::start(line, surroundings, PATIENCE, cancel)?;
-            let ready = tokio::time::timeout(HANDSHAKE, CodexService::handshake(server)).await;
-            let mut service = ready.unwrap_or_else(|_| {
-                let reason = format!("it did not answer the handshake within {} s", HANDSHAKE.as_secs());
-                Err(NotStarted::Unsupported(reason))
-            })?;
+            let mut service = RpcHost::ready(line, surroundings, PATIENCE, cancel, CodexService::handshake).await?;
             // Only now the parts are known with which it should have been started.
             let listed = launch::slugs(&catalog);
             let unlisted = service.config.model.as_deref().filter(|_| plan.asks_config);
@@ -138,10 +129,8 @@ impl CodexService {
             #[serde(default)]
             user_agent: String,
         }
-        let answer = match server.post("initialize", &Initialize::default()).await.unwrap_or(GONE) {
-            Ok(answer) => answer,
-            Err(error) => return Err(unready(&server, error).await),
-        };
+        let initialize = Initialize::default();
+        let answer = server.shake("initialize", &initialize, NotStarted::Refused).await?;
         let agent = serde_json::from_str::<InitializeAnswer>(answer.get()).map(|answer| answer.user_agent);
         let version = agent.ok().as_deref().and_then(version_of).map(str::to_owned);
         if let Some(version) = &version
@@ -153,14 +142,9 @@ impl CodexService {
         }
         server.notify::<()>("initialized", None);
         let folder = server.host().folder().to_string_lossy().into_owned();
-        let config = match server
-            .post("config/read", &ConfigRead { cwd: &folder })
-            .await
-            .unwrap_or(GONE)
-        {
-            Ok(answer) => UserConfig::read(answer.get()),
-            Err(error) => return Err(unready(&server, error).await),
-        };
+        let read = ConfigRead { cwd: &folder };
+        let config = server.shake("config/read", &read, NotStarted::Refused).await?;
+        let config = UserConfig::read(config.get());
         Ok(CodexService {
             server: Arc::new(server),
             config,
@@ -268,16 +252,6 @@ impl CodexService {
     /// Notes that it does not take the setting `name`.
     pub fn remember_refused(&self, name: String) {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).push(name);
-    }
-}
-
-async fn unready(server: &RpcHost<Codex>, error: RequestError) -> NotStarted {
-    match error {
-        RequestError::Refused(refused) => NotStarted::Refused(refused.message),
-        RequestError::Gone => NotStarted::Ended(server.host().ended(EXIT).await),
-        RequestError::Unanswered(_) | RequestError::TooLong => {
-            NotStarted::Unsupported("its answer to the handshake can't be read".to_owned())
-        }
     }
 }
 

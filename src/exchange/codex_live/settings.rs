@@ -14,8 +14,9 @@ use serde_json::{Map, Value, json};
 
 use super::tools::{self, CodexForm};
 use super::wire::DynamicTool;
+use crate::live::setup::ServerSetup;
+#[cfg(test)]
 use dfp_model::message::ToolSpec;
-use dfp_provider::declare::Tools;
 use dfp_provider::options::OUR_NAMESPACE;
 
 /// Our entry for the vendor's API, for users without a provider of their own: retries of the built-in one can't be set
@@ -233,20 +234,16 @@ pub fn refused_setting(refusal: &str, settings: &Map<String, Value>) -> Option<S
     settings.contains_key(named).then(|| named.to_owned())
 }
 
-/// The setup of a thread. Threads with different setups are not exchangeable.
-#[derive(Debug, Clone)]
-pub struct Setup {
-    /// The system prompt; empty if there is none.
-    pub system: String,
-    /// True if codex's own instructions come before it.
-    pub own_instructions: bool,
-    /// The model, if one is chosen.
-    pub model: Option<String>,
+/// The setup of a thread.
+pub type Setup = ServerSetup<CodexChoices>;
+
+/// The choices that a thread, or a turn of it, takes beside its model.
+#[derive(Debug, Clone, Default)]
+pub struct CodexChoices {
     /// The model's level of reasoning, if it is chosen. A thread takes on another one with a turn, so it makes no other setup.
     pub effort: Option<String>,
     /// The service tier, sent with every turn: it makes no other setup.
     pub service_tier: Option<String>,
-    pub tools: Tools,
     /// The way in which the tools are offered.
     pub form: CodexForm,
     /// True if the model may search the web.
@@ -255,85 +252,53 @@ pub struct Setup {
     pub output: Option<Value>,
 }
 
-impl PartialEq for Setup {
-    fn eq(&self, other: &Setup) -> bool {
-        let Setup {
-            system,
-            own_instructions,
-            model,
-            effort: _,
-            service_tier: _,
-            tools,
-            form,
-            searches_web,
-            output: _,
-        } = self;
-        (system, own_instructions, model) == (&other.system, &other.own_instructions, &other.model)
-            && (tools, form, searches_web) == (&other.tools, &other.form, &other.searches_web)
+impl PartialEq for CodexChoices {
+    fn eq(&self, other: &CodexChoices) -> bool {
+        (self.form, self.searches_web) == (other.form, other.searches_web)
     }
 }
 
-impl Eq for Setup {}
+impl Eq for CodexChoices {}
 
 impl Setup {
-    /// Makes a setup with functions for `tools`.
-    pub fn new(system: String, own_instructions: bool, model: Option<String>, tools: &[ToolSpec]) -> Setup {
-        Setup {
-            system,
-            own_instructions,
-            model,
-            effort: None,
-            service_tier: None,
-            tools: tools::declare(tools),
-            form: CodexForm::Functions,
-            searches_web: false,
-            output: None,
-        }
-    }
-
     /// Returns whether a turn with this setup is one with `other` as well.
     pub fn has_choices_of(&self, other: &Setup) -> bool {
-        (&self.effort, &self.service_tier, &self.output) == (&other.effort, &other.service_tier, &other.output)
+        let (ours, others) = (&self.choices, &other.choices);
+        (&ours.effort, &ours.service_tier, &ours.output) == (&others.effort, &others.service_tier, &others.output)
     }
 
-    /// This setup with answers that have to fit the JSON Schema `output`.
-    #[must_use]
-    pub fn with_output(self, output: Option<Value>) -> Setup {
-        Setup { output, ..self }
-    }
-
-    /// This setup with the tools in another form.
-    #[must_use]
-    pub fn with_form(self, form: CodexForm) -> Setup {
-        Setup { form, ..self }
-    }
-
-    /// This setup with, or without, searches of the web.
-    #[must_use]
-    pub fn with_web_search(self, searches_web: bool) -> Setup {
-        Setup { searches_web, ..self }
-    }
-
-    /// This setup with the level of reasoning `effort`.
-    #[must_use]
-    pub fn with_effort(self, effort: Option<String>) -> Setup {
-        Setup { effort, ..self }
-    }
-
-    /// This setup with the service tier `service_tier`.
-    #[must_use]
-    pub fn with_service_tier(self, service_tier: Option<String>) -> Setup {
-        Setup { service_tier, ..self }
+    /// The system prompt; empty if there is none.
+    pub fn instructions(&self) -> &str {
+        self.system.as_deref().unwrap_or_default()
     }
 
     /// The namespace of the tools, if they are in one.
     pub fn namespace(&self) -> Option<&'static str> {
-        (self.form == CodexForm::Namespace).then_some(OUR_NAMESPACE)
+        (self.choices.form == CodexForm::Namespace).then_some(OUR_NAMESPACE)
     }
 
     /// The tools for `thread/start`.
     pub fn dynamic_tools(&self) -> Vec<DynamicTool> {
-        tools::dynamic(&self.tools, self.form)
+        tools::dynamic(&self.tools, self.choices.form)
+    }
+}
+
+#[cfg(test)]
+impl Setup {
+    /// The setup of a thread with these instructions and functions for `tools`.
+    pub fn with(instructions: &str, tools: &[ToolSpec]) -> Setup {
+        Setup {
+            system: Some(instructions.to_owned()).filter(|text| !text.is_empty()),
+            own_instructions: false,
+            model: None,
+            tools: tools::declare(tools),
+            choices: CodexChoices::default(),
+        }
+    }
+
+    /// This setup with other choices.
+    pub fn choosing(self, choices: CodexChoices) -> Setup {
+        Setup { choices, ..self }
     }
 }
 

@@ -48,9 +48,10 @@ pub fn declare(tools: &[ToolSpec]) -> Tools {
 }
 
 /// The form in which tools are offered to the model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum CodexForm {
     /// Each tool is a function.
+    #[default]
     Functions,
     /// All tools are under one name, which codex never hides behind its code mode.
     Namespace,

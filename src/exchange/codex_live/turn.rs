@@ -13,13 +13,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 
 use super::conversation::{CodexThread, forget};
 use super::form::Codex;
 use super::inbound::ThreadEvent;
 use super::items::{self, KnownCodexThread};
-use super::reader::{CodexTurnReader, CodexTurnStep};
+use super::reader::CodexTurnReader;
 use super::recall::RecalledItems;
 use super::service::CodexService;
 use super::settings::Setup;
@@ -30,8 +29,10 @@ use crate::codex_live::rollout::{self, Rollout, ThreadParts};
 use crate::codex_live::settings::refused_setting;
 use crate::codex_live::wire::{DynamicTool, ThreadResume, ThreadStart};
 use crate::form::InServer;
-use crate::host::{Heartbeat, Host};
-use crate::live::session::{Incoming, Program, Pulse, Session, TurnInput, UNFIT, request_failed};
+use crate::host::Heartbeat;
+use crate::live::session::{
+    Incoming, Program, Pulse, Session, SessionProcess, TurnInput, TurnStep, UNFIT, not_opened, opening, request_failed,
+};
 use crate::live::turn::{Report, TurnEnd};
 use crate::rpc::message::RpcError;
 use crate::rpc::{Answering, RequestError};
@@ -72,8 +73,7 @@ pub struct CodexReplyFacts {
 /// A session of a codex server.
 #[derive(Debug)]
 pub struct CodexSession {
-    service: Arc<CodexService>,
-    setup: Arc<Setup>,
+    place: InServer<Codex>,
     /// True if a turn has chosen a level of reasoning, which later turns have until they choose another.
     has_chosen_effort: bool,
     /// True if a turn has chosen a service tier, which later turns have until they give it up.
@@ -84,21 +84,18 @@ pub struct CodexSession {
     thread: Option<CodexThread>,
     /// The thread that is being opened.
     opening: Option<CodexOpening>,
-    tracker: TaskTracker,
 }
 
 impl CodexSession {
     /// Makes a session without a thread, which its first turn opens.
-    pub fn new(place: InServer<'_, Codex>) -> CodexSession {
+    pub fn new(place: InServer<Codex>) -> CodexSession {
         CodexSession {
-            service: place.server,
-            setup: place.setup,
             has_chosen_effort: false,
             has_chosen_tier: false,
             silence: place.limits.idle_timeout.unwrap_or(SILENCE) + SLACK,
             thread: None,
             opening: None,
-            tracker: place.tracker.clone(),
+            place,
         }
     }
 
@@ -107,29 +104,29 @@ impl CodexSession {
     fn takes_on(&mut self, turn: &TurnInput<CodexSession>) -> bool {
         let goes = match turn.input.results.is_empty() {
             true => !self.has_chosen_effort || self.effort_of(&turn.setup).is_some(),
-            false => self.setup.has_choices_of(&turn.setup),
+            false => self.place.setup.has_choices_of(&turn.setup),
         };
-        self.setup = Arc::clone(&turn.setup);
+        self.place.setup = Arc::clone(&turn.setup);
         goes
     }
 
     /// The level of reasoning to be sent with a turn.
     fn effort_of<'a>(&'a self, setup: &'a Setup) -> Option<&'a str> {
-        let chosen = setup.effort.as_deref();
-        let asked = || asked_model(&self.service, setup);
+        let chosen = setup.choices.effort.as_deref();
+        let asked = || asked_model(&self.place.server, setup);
         chosen.or_else(|| match self.has_chosen_effort {
-            true => self.service.default_effort(&asked()),
+            true => self.place.server.default_effort(&asked()),
             false => None,
         })
     }
 
     /// The warning that codex leaves out the service tier of a turn in the open thread, which it does silently (0.150.0, 0.169.0).
     fn tier_ignored(&self, setup: &Setup) -> Option<Event> {
-        let tier = setup.service_tier.as_deref()?;
+        let tier = setup.choices.service_tier.as_deref()?;
         let model = self.thread.as_ref().map(|thread| thread.model.as_str());
         // Of a model that is not named, nothing is known.
         let model = model.filter(|model| !model.is_empty())?;
-        let sent = self.service.tiers(model)?;
+        let sent = self.place.server.tiers(model)?;
         // These two are what is served without a choice.
         let is_served = ["auto", "default"].contains(&tier) || sent.contains(&tier);
         (!is_served).then(|| Event::Warning {
@@ -147,15 +144,15 @@ impl CodexSession {
     /// Injects `items` into an idle thread, and starts a turn. The two are sent one directly after the other, which loses nothing
     /// (CODEX-LIVE pitfall 10).
     async fn start_turn(&mut self, items: &[Value]) -> Result<(), RequestError> {
-        let setup = Arc::clone(&self.setup);
-        if setup.service_tier.is_some() {
-            self.service.learn_tiers().await;
+        let setup = Arc::clone(&self.place.setup);
+        if setup.choices.service_tier.is_some() {
+            self.place.server.learn_tiers().await;
         }
         let effort = self.effort_of(&setup).map(str::to_owned);
         self.has_chosen_effort |= effort.is_some();
-        let tier = setup.service_tier.as_deref();
+        let tier = setup.choices.service_tier.as_deref();
         // A choice is given up by the tier of the user's configuration, or by codex's own, which is null.
-        let given_up = self.service.config.service_tier.as_deref();
+        let given_up = self.place.server.config.service_tier.as_deref();
         let service_tier = (tier.is_some() || self.has_chosen_tier).then_some(tier.or(given_up));
         self.has_chosen_tier = tier.is_some();
         let thread = self.thread.as_mut().ok_or(RequestError::Gone)?;
@@ -172,7 +169,7 @@ impl CodexSession {
             environments: thread.resumed.is_some().then_some([]),
             effort: effort.as_deref(),
             service_tier,
-            output_schema: setup.output.as_ref(),
+            output_schema: setup.choices.output.as_ref(),
         };
         let started = server.post("turn/start", &start);
         for answer in injected.into_iter().chain([started]) {
@@ -217,47 +214,42 @@ impl CodexSession {
         let Some(thread) = &mut self.thread else {
             return TurnEnd::Vanished;
         };
-        let mut reader = CodexTurnReader::new(&self.setup.tools, &thread.id, &thread.model, thread.turn.clone());
+        let mut reader = CodexTurnReader::new(&self.place.setup.tools, &thread.id, &thread.model, thread.turn.clone());
         reader.told = std::mem::take(&mut thread.told);
-        let opening = Event::Session {
-            session_id: Some(thread.id.clone()),
-            model: Some(thread.model.clone()).filter(|model| !model.is_empty()),
-            permission_mode: None,
-            version: self.service.version.clone(),
-        };
+        let opening = opening(&thread.id, &thread.model, self.place.server.version.as_deref());
         let mut incoming = Incoming::new(report, &thread.inbox, heartbeat, opening);
         let step = loop {
             let next = thread
                 .next(&mut incoming, reader.waits_behind_call(), self.silence)
                 .await;
-            let limits = self.service.server.protocol().limits();
+            let limits = self.place.server.server.protocol().limits();
             let step = match next {
                 Ok(Some(ThreadEvent::ToolCall { request, call })) => {
                     thread.unended.get_or_insert_with(Instant::now);
                     thread.asked(call, request);
-                    CodexTurnStep::More
+                    TurnStep::More
                 }
                 Ok(Some(event)) => reader.push(event, &limits, &mut incoming.events),
-                Ok(None) => return incoming.closed(self.service.host(), is_fresh, PROGRAM).await,
+                Ok(None) => return incoming.closed(self.place.server.host(), is_fresh, PROGRAM).await,
                 Err(_) => reader.silent(&limits, &mut incoming.events),
             };
             thread.turn.clone_from(&reader.turn);
-            thread.is_starting &= reader.turn.is_none() && step == CodexTurnStep::More;
+            thread.is_starting &= reader.turn.is_none() && step == TurnStep::More;
             for call in reader.take_unfit() {
                 thread.answer(&call, items::answer_of(UNFIT));
             }
-            if step != CodexTurnStep::More {
+            if step != TurnStep::More {
                 incoming.push();
                 break step;
             }
             incoming.tell().await;
         };
         match step {
-            CodexTurnStep::Reply => {
+            TurnStep::Reply => {
                 thread.unended = None;
                 let known = CodexReplyFacts {
                     recalled: reader.into_recalled(),
-                    model: asked_model(&self.service, &self.setup),
+                    model: asked_model(&self.place.server, &self.place.setup),
                 };
                 TurnEnd::reply(true, known)
             }
@@ -268,12 +260,12 @@ impl CodexSession {
     /// Returns whether a server that failed in this way has got nothing of the turn, and another one may do better.
     fn may_try_another(&self, error: &RequestError) -> bool {
         // A server that never was of use would fail again.
-        matches!(error, RequestError::Unanswered(_)) && self.service.host().sessions() > 1
+        matches!(error, RequestError::Unanswered(_)) && self.place.server.host().sessions() > 1
     }
 
     /// The end of a turn that could not be begun.
     async fn not_started(&self, error: RequestError, report: &Report) -> TurnEnd<CodexReplyFacts> {
-        request_failed(report, self.service.host(), PROGRAM, error).await
+        request_failed(report, self.place.server.host(), PROGRAM, error).await
     }
 
     /// Forgets the thread that is being opened, if there is one: it is opened for nobody.
@@ -283,11 +275,11 @@ impl CodexSession {
         };
         // A call that comes before the answer finds it so.
         if let Some(resumed) = &resumed {
-            self.service.server.protocol().closing(&resumed.taken.id);
+            self.place.server.server.protocol().closing(&resumed.taken.id);
         }
         // This wait must not keep the server alive.
-        let service = Arc::downgrade(&self.service);
-        self.tracker.spawn(async move {
+        let service = Arc::downgrade(&self.place.server);
+        self.place.tracker.spawn(async move {
             let answer = answer.await;
             if let Ok(Ok(answer)) = answer
                 && let Ok(opened) = serde_json::from_str::<CodexOpened>(answer.get())
@@ -309,12 +301,8 @@ impl Session for CodexSession {
     type Input = CodexInput;
     type ReplyFacts = CodexReplyFacts;
 
-    fn pid(&self) -> u32 {
-        self.service.host().pid()
-    }
-
-    fn host(&self) -> Option<&Host> {
-        Some(self.service.host())
+    fn process(&self) -> Option<SessionProcess<'_>> {
+        self.place.process()
     }
 
     async fn turn(&mut self, turn: TurnInput<CodexSession>, report: &Report) -> TurnEnd<CodexReplyFacts> {
@@ -350,11 +338,9 @@ impl Session for CodexSession {
         }
     }
 
-    async fn stop(mut self, _: Duration) -> Option<EndedProcess> {
+    async fn ended(mut self, _: bool) -> Option<EndedProcess> {
         self.forget_opening();
-        if let Some(thread) = self.thread {
-            thread.close().await;
-        }
+        self.thread?.close().await;
         None
     }
 
@@ -369,8 +355,8 @@ impl Session for CodexSession {
         self.forget_opening();
         if let Some(thread) = self.thread {
             // A call that comes before the task has begun finds it so.
-            self.service.server.protocol().closing(&thread.id);
-            self.tracker.spawn(thread.close());
+            self.place.server.server.protocol().closing(&thread.id);
+            self.place.tracker.spawn(thread.close());
         }
     }
 }
@@ -384,10 +370,12 @@ pub fn asked_model(service: &CodexService, setup: &Setup) -> String {
 impl CodexSession {
     /// Opens a thread, without the settings that an older codex does not take.
     async fn open(&mut self, report: &Report) -> Result<(), TurnEnd<CodexReplyFacts>> {
-        let (service, setup) = (Arc::clone(&self.service), Arc::clone(&self.setup));
+        let (service, setup) = (Arc::clone(&self.place.server), Arc::clone(&self.place.setup));
         let silence = self.silence;
         let namespace = setup.namespace();
-        let mut settings = service.config.thread_settings(silence, namespace, setup.searches_web);
+        let mut settings = service
+            .config
+            .thread_settings(silence, namespace, setup.choices.searches_web);
         for name in service.refused_settings() {
             settings.remove(&name);
         }
@@ -398,7 +386,7 @@ impl CodexSession {
                 approval_policy: "never",
                 sandbox: "read-only",
                 base_instructions: (!setup.own_instructions).then_some(""),
-                developer_instructions: &setup.system,
+                developer_instructions: setup.instructions(),
                 ephemeral: true,
                 environments: [],
                 experimental_raw_events: true,
@@ -424,12 +412,10 @@ impl CodexSession {
                     }
                     None => return Err(self.not_started(RequestError::Refused(refused), report).await),
                 },
-                // The process has died since its last turn, or hangs, and got nothing of this one. A process that never was of
-                // use would fail again.
-                Err(RequestError::Gone | RequestError::Unanswered(_)) if service.host().has_served() => {
-                    return Err(TurnEnd::Vanished);
+                Err(error) => {
+                    let had_served = service.host().has_served();
+                    return Err(not_opened(report, service.host(), had_served, PROGRAM, error).await);
                 }
-                Err(error) => return Err(self.not_started(error, report).await),
             }
         }
     }
@@ -453,19 +439,19 @@ impl CodexSession {
         }
         self.open(report).await?;
         // A new thread gets its instructions as such.
-        let instructions = usize::from(items::instructions(&self.setup).is_some());
+        let instructions = usize::from(items::instructions(&self.place.setup).is_some());
         Ok(known.items.into_iter().skip(instructions).chain(items).collect())
     }
 
     /// Has the server resume `known`; `None` if it can't, for whatever reason.
     async fn resume(&mut self, known: &Arc<KnownCodexThread>) -> Option<(Resumed, Box<RawValue>)> {
-        let (service, setup) = (Arc::clone(&self.service), Arc::clone(&self.setup));
+        let (service, setup) = (Arc::clone(&self.place.server), Arc::clone(&self.place.setup));
         service.resumes().filter(|_| rollout::is_thread_id(&known.id))?;
         let taken = TakenId::take(&service, &known.id).await?;
         let resumed = written(Arc::clone(&service), setup.dynamic_tools(), Arc::clone(known), taken).await?;
         let mut settings = service
             .config
-            .thread_settings(self.silence, setup.namespace(), setup.searches_web);
+            .thread_settings(self.silence, setup.namespace(), setup.choices.searches_web);
         for name in service.refused_settings() {
             settings.remove(&name);
         }
@@ -505,7 +491,7 @@ impl CodexSession {
             let error = RpcError::of("codex opened a thread without an id");
             return Err(self.not_started(RequestError::Refused(error), report).await);
         };
-        let service = Arc::clone(&self.service);
+        let service = Arc::clone(&self.place.server);
         service.host().count_session();
         report.begun();
         let (id, model) = (opened.thread.id, opened.model);
@@ -517,7 +503,7 @@ impl CodexSession {
                 message,
             }]);
         }
-        let tracker = self.tracker.clone();
+        let tracker = self.place.tracker.clone();
         let thread = CodexThread::new(service, id, model, tracker);
         if thread.inbox.is_second() {
             // The thread is sent nothing: it belongs to another call, and continues as it is.

@@ -13,19 +13,15 @@ use super::history;
 use super::service::CopilotService;
 use super::turn::{CopilotCallResult, CopilotInput, CopilotSession};
 use crate::form::{
-    Caller, Form, ListedModels, ModelsAsked, ProcessOptions, Processes, Proof, Retold, ServerStart, SessionCall,
-    SessionHome, WhyAnew,
+    Caller, Form, ListedModels, ModelsAsked, Processes, Proof, ServerStart, SessionCall, SessionHome, WhyAnew,
 };
 use crate::host::Host;
-use crate::live::setup::SetupParts;
+use crate::live::setup::{ServerSetup, SetupParts};
 use crate::live::thread::KnownThread;
 use crate::print::NotStarted;
-use crate::rpc::RequestError;
 use dfp_model::listed_model::ListedModel;
-use dfp_model::message::{Content, Message, ToolSpec};
-use dfp_provider::choices::Choices;
+use dfp_model::message::{Content, Message};
 use dfp_provider::declare::{MAX_NAME, Tools};
-use dfp_provider::options::SystemPrompt;
 
 /// One copilot process for all conversations.
 #[derive(Debug, Default)]
@@ -38,12 +34,10 @@ impl AsRef<Host> for CopilotService {
 }
 
 impl Form for Copilot {
-    const PROCESSES: Processes = Processes::Shared {
-        // About 3 MB each (1.0.102: 287 MB with 8, 262 MB with one).
-        most_resting: 100,
-        most_servers: usize::MAX,
-        serves_when_grown: false,
-    };
+    // About 3 MB each (1.0.102: 287 MB with 8, 262 MB with one).
+    const PROCESSES: Processes = Processes::shared(100);
+
+    const RETELLS: bool = true;
 
     const LISTS_MODELS: bool = true;
 
@@ -52,23 +46,12 @@ impl Form for Copilot {
 
     /// The thread's system messages are its system prompt, after that of the options.
     fn setup(parts: &SetupParts<'_>) -> Setup {
-        let options = parts.options;
-        let own_instructions = options.system_prompt == SystemPrompt::Cli;
-        let Choices { model, effort, .. } = options.choices.clone();
-        Setup {
-            model,
-            effort,
-            searches_tools: options.choices.searches_tools() && !parts.tools.is_empty(),
-            ..Setup::new(parts.system_prompt(), own_instructions, parts.tools)
-        }
-    }
-
-    /// The server serves all choices: they are sent with each session.
-    fn options(_: Option<&Setup>, _: Option<&Choices>) -> ProcessOptions {
-        ProcessOptions::default()
-    }
-    fn retold(_: &CopilotInput) -> Retold {
-        Retold::Natively
+        let chosen = &parts.options.choices;
+        let choices = CopilotChoices {
+            effort: chosen.effort.clone(),
+            searches_tools: chosen.searches_tools() && !parts.tools.is_empty(),
+        };
+        Setup::of(parts, Tools::new(parts.tools, MAX_NAME), choices)
     }
 
     fn whole(&self, call: &SessionCall<Setup>, _: &Caller<'_, Copilot>) -> io::Result<CopilotInput> {
@@ -164,19 +147,15 @@ pub(super) async fn list(service: &CopilotService) -> ListedModels {
             "copilot lists the models of a GitHub login, and its environment names another model API".to_owned(),
         );
     }
-    let answer = service.server.request("models.list", &json!({})).await;
-    let answer = answer.map_err(|error| match error {
-        RequestError::Refused(refused) => {
-            let message = refused.message;
-            message.strip_prefix(REFUSAL).unwrap_or(&message).to_owned()
-        }
-        _ => "it does not answer models.list".to_owned(),
-    })?;
-    read(answer.get()).ok_or_else(|| "its answer to models.list can't be read".to_owned())
+    let refused = |reason: String| reason.strip_prefix(REFUSAL).unwrap_or(&reason).to_owned();
+    service
+        .server
+        .listed("models.list", &json!({}), refused)
+        .await
+        .map(read)
 }
 
-fn read(answer: &str) -> Option<Vec<ListedModel>> {
-    let Listed { models } = serde_json::from_str(answer).ok()?;
+fn read(Listed { models }: Listed) -> Vec<ListedModel> {
     let models = models.iter().filter_map(|model| CopilotModel::deserialize(model).ok());
     let models = models.map(|model| {
         let CopilotModel {
@@ -200,38 +179,19 @@ fn read(answer: &str) -> Option<Vec<ListedModel>> {
             ..ListedModel::default()
         }
     });
-    Some(models.collect())
+    models.collect()
 }
 
-/// The setup of a session. Sessions with different setups are not exchangeable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setup {
-    /// The system prompt; `None` if only copilot's own is used.
-    pub system: Option<String>,
-    /// True if copilot's own instructions come before it.
-    pub own_instructions: bool,
-    /// The model, if one is chosen.
-    pub model: Option<String>,
+/// The setup of a session.
+pub type Setup = ServerSetup<CopilotChoices>;
+
+/// The choices that a session of copilot takes beside its model.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CopilotChoices {
     /// The model's level of reasoning, if it is chosen.
     pub effort: Option<String>,
-    /// The caller's tools.
-    pub tools: Tools,
     /// True if the model is told the names of the tools alone, and finds them by copilot's own search.
     pub searches_tools: bool,
-}
-
-impl Setup {
-    /// Makes the setup of a session with `tools`, whose model the server chooses.
-    pub fn new(system: Option<String>, own_instructions: bool, tools: &[ToolSpec]) -> Setup {
-        Setup {
-            system,
-            own_instructions,
-            model: None,
-            effort: None,
-            tools: Tools::new(tools, MAX_NAME),
-            searches_tools: false,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -261,7 +221,7 @@ mod tests {
             id: "plain".to_owned(),
             ..ListedModel::default()
         };
-        assert_eq!(read(&answer.to_string()), Some(vec![sonnet, plain]));
-        assert_eq!(read("[]"), None);
+        assert_eq!(read(serde_json::from_value(answer).unwrap()), [sonnet, plain]);
+        assert!(serde_json::from_str::<Listed>("[]").is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! Makes the events of a reply from the server's events on a turn.
 //!
-//! In: [`SessionEvent`]s. Out: events, and whether the reply is over ([`CopilotTurnStep`]). It is over if all its calls of the caller's
+//! In: [`SessionEvent`]s. Out: events, and whether the reply is over ([`TurnStep`]). It is over if all its calls of the caller's
 //! tools are pending, or with an answer without calls. Calls that copilot answers itself (of tools that are not there, with
 //! arguments that are not JSON) are none of the caller's: the reply then takes several responses, whose usage is added up.
 //! copilot's own continuation after a failure or a cut answer is no part of a reply: either fails the turn at once.
@@ -11,6 +11,7 @@ use std::slice;
 use serde_json::value::RawValue;
 
 use super::inbound::{ModelReply, SessionEvent};
+use crate::live::session::{TurnStep, push_outcome};
 use dfp_model::error::clip;
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::reasoning::ReasoningDetail;
@@ -41,17 +42,6 @@ const COMPACTED: &str = "context_compaction";
 const TOOL_RAN: &str = "tool_ran";
 /// The failure of a session that was closed.
 const CLOSED: &str = "session_closed";
-
-/// The next step for the turn.
-#[derive(Debug, PartialEq, Eq)]
-pub enum CopilotTurnStep {
-    /// There is more to come.
-    More,
-    /// The reply has come, with its calls.
-    Reply,
-    /// The turn failed; the reason is among the events.
-    Failed,
-}
 
 /// A call of the caller's tools that the server has not answered itself.
 #[derive(Debug)]
@@ -130,7 +120,7 @@ impl<'a> CopilotTurnReader<'a> {
     }
 
     /// Takes one event of the session, and adds its meaning to `events`.
-    pub fn push(&mut self, event: SessionEvent, events: &mut Vec<Event>) -> CopilotTurnStep {
+    pub fn push(&mut self, event: SessionEvent, events: &mut Vec<Event>) -> TurnStep {
         match event {
             SessionEvent::CallStarted { model } => self.named(model),
             SessionEvent::ReasoningDelta { delta } => {
@@ -186,7 +176,7 @@ impl<'a> CopilotTurnReader<'a> {
             SessionEvent::Message(said) => self.message(*said, events),
             SessionEvent::CallEnded { is_success: true } if self.has_answer => {
                 self.over(events);
-                return CopilotTurnStep::Reply;
+                return TurnStep::Reply;
             }
             SessionEvent::CallEnded { .. } => {}
             SessionEvent::CallPending { request, call } => {
@@ -240,7 +230,7 @@ impl<'a> CopilotTurnReader<'a> {
                 return self.failed(Failure::named(CLOSED, reason), events);
             }
         }
-        CopilotTurnStep::More
+        TurnStep::More
     }
 
     fn named(&mut self, model: String) {
@@ -323,23 +313,23 @@ impl<'a> CopilotTurnReader<'a> {
     }
 
     /// Ends the reply if the server waits for all calls of the caller's tools.
-    fn with_calls(&mut self, events: &mut Vec<Event>) -> CopilotTurnStep {
+    fn with_calls(&mut self, events: &mut Vec<Event>) -> TurnStep {
         if self.calls.is_empty() || self.calls.iter().any(|open| open.request.is_none()) {
-            return CopilotTurnStep::More;
+            return TurnStep::More;
         }
         for CopilotOpenCall { call, request, .. } in std::mem::take(&mut self.calls) {
             self.pending.extend(request.map(|request| (call.id.clone(), request)));
             events.push(Event::ToolCall { tool_call: call });
         }
         self.over(events);
-        CopilotTurnStep::Reply
+        TurnStep::Reply
     }
 
     /// Fails the turn with this failure.
-    pub fn failed(&mut self, failure: Failure, events: &mut Vec<Event>) -> CopilotTurnStep {
+    pub fn failed(&mut self, failure: Failure, events: &mut Vec<Event>) -> TurnStep {
         events.push(Event::Failure(failure));
         self.outcome(true, events);
-        CopilotTurnStep::Failed
+        TurnStep::Failed
     }
 
     fn over(&mut self, events: &mut Vec<Event>) {
@@ -347,20 +337,15 @@ impl<'a> CopilotTurnReader<'a> {
     }
 
     fn outcome(&mut self, is_error: bool, events: &mut Vec<Event>) {
-        if let Some(usage) = &self.usage {
-            events.push(Event::Usage {
-                usage: usage.clone(),
-                raw_stop_reason: self.finish_reason.clone(),
-            });
-        }
-        events.push(Event::Outcome(Box::new(Outcome {
+        let outcome = Outcome {
             is_error,
             usage: self.usage.clone(),
             stop_reason: self.finish_reason.clone(),
             session_id: Some(self.session.clone()),
             model: Some(self.model.clone()).filter(|model| !model.is_empty()),
             ..Outcome::default()
-        })));
+        };
+        push_outcome(outcome, events);
     }
 }
 

@@ -13,7 +13,7 @@ use super::inbound::Copilot;
 use super::wire::{self, Api, PROTOCOL};
 use crate::host::{Heartbeat, Host, Patience};
 use crate::print::{self, NotStarted, Surroundings};
-use crate::rpc::{Answer, RequestError, RpcHost};
+use crate::rpc::RpcHost;
 use dfp_provider::command::{CommandLine, EnvText};
 use dfp_text::redact::Secret;
 
@@ -25,8 +25,6 @@ const PATIENCE: Patience = Patience {
     first: HANDSHAKE,
     later: Duration::from_secs(15),
 };
-/// The time to wait for the exit of a process that has closed its output.
-const EXIT: Duration = Duration::from_secs(10);
 /// The variables of a model API, which sessions are told instead. Offline, a process without one does not start.
 const TOLD_BY_SESSION: &[&str] = &[
     "COPILOT_OFFLINE",
@@ -43,8 +41,6 @@ const TOLD_BY_SESSION: &[&str] = &[
     "COPILOT_PROVIDER_WIRE_MODEL",
     "COPILOT_PROVIDER_MAX_PROMPT_TOKENS",
 ];
-/// The answer of a process that has exited.
-const GONE: Answer = Err(RequestError::Gone);
 
 /// A server that is ready.
 #[derive(Debug)]
@@ -91,12 +87,7 @@ impl CopilotService {
         if api.is_some() {
             told_by_session(&mut line);
         }
-        let server = RpcHost::start(line, surroundings, PATIENCE, cancel)?;
-        let ready = tokio::time::timeout(HANDSHAKE, handshake(&server)).await;
-        let version = ready.unwrap_or_else(|_| {
-            let reason = format!("it did not answer the handshake within {} s", HANDSHAKE.as_secs());
-            Err(NotStarted::Unsupported(reason))
-        })?;
+        let (server, version) = RpcHost::ready(line, surroundings, PATIENCE, cancel, handshake).await?;
         Ok(CopilotService {
             folder: folder(&server),
             server: Arc::new(server),
@@ -144,33 +135,24 @@ fn folder(server: &RpcHost<Copilot>) -> String {
     server.host().folder().to_string_lossy().into_owned()
 }
 
-/// Makes the handshake, and returns the server's version, if it tells one.
-async fn handshake(server: &RpcHost<Copilot>) -> Result<Option<String>, NotStarted> {
+/// Makes the handshake with `server`, and returns it with its version, if it tells one.
+async fn handshake(server: RpcHost<Copilot>) -> Result<(RpcHost<Copilot>, Option<String>), NotStarted> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Connected {
         protocol_version: Option<Value>,
         version: Option<String>,
     }
-    let answer = asked(server, "connect", &json!({})).await?;
-    let connected: Option<Connected> = serde_json::from_str(&answer).ok();
+    let refused = |reason| NotStarted::Unsupported(format!("it refuses: {reason}"));
+    let answer = server.shake("connect", &json!({}), refused).await?;
+    let connected: Option<Connected> = serde_json::from_str(answer.get()).ok();
     let spoken = connected.as_ref().and_then(|answer| answer.protocol_version.as_ref());
     if spoken.and_then(Value::as_u64) != Some(PROTOCOL) {
         let spoken = spoken.map_or_else(|| "none that it names".to_owned(), Value::to_string);
         let reason = format!("it speaks another protocol than {PROTOCOL}: {spoken}");
         return Err(NotStarted::Unsupported(reason));
     }
-    asked(server, "sessionFs.setProvider", &wire::set_files(&folder(server))).await?;
-    Ok(connected.and_then(|answer| answer.version))
-}
-
-async fn asked(server: &RpcHost<Copilot>, method: &str, params: &Value) -> Result<String, NotStarted> {
-    match server.post(method, params).await.unwrap_or(GONE) {
-        Ok(answer) => Ok(answer.get().to_owned()),
-        Err(RequestError::Refused(refused)) => Err(NotStarted::Unsupported(format!("it refuses: {}", refused.message))),
-        Err(RequestError::Gone) => Err(NotStarted::Ended(server.host().ended(EXIT).await)),
-        Err(RequestError::Unanswered(_) | RequestError::TooLong) => Err(NotStarted::Unsupported(
-            "its answer to the handshake can't be read".to_owned(),
-        )),
-    }
+    let files = wire::set_files(&folder(&server));
+    server.shake("sessionFs.setProvider", &files, refused).await?;
+    Ok((server, connected.and_then(|answer| answer.version)))
 }

@@ -9,24 +9,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio_util::task::TaskTracker;
 
 use super::form::{Copilot, Setup};
 use super::history::{self, Of};
 use super::inbound::SessionEvent;
-use super::reader::{CopilotTurnReader, CopilotTurnStep};
+use super::reader::CopilotTurnReader;
 use super::service::CopilotService;
 use super::wire;
 use crate::EndedProcess;
 use crate::form::InServer;
-use crate::host::{Heartbeat, Host};
+use crate::host::Heartbeat;
 use crate::live::inbox::Inbox;
-use crate::live::session::{Incoming, Program, Pulse, Session, TurnInput, UNFIT, request_failed};
+use crate::live::session::{
+    Incoming, Program, Pulse, Session, SessionProcess, TurnInput, TurnStep, UNFIT, not_opened, opening,
+};
 use crate::live::thread::SessionThread;
 use crate::live::turn::{Report, TurnEnd};
 use crate::random::uuid;
 use crate::rpc::RequestError;
-use dfp_model::event::Event;
 
 /// The words for copilot in the reasons of failures.
 const PROGRAM: Program = Program {
@@ -54,45 +54,47 @@ pub enum CopilotInput {
 /// A session of a copilot server.
 #[derive(Debug)]
 pub struct CopilotSession {
-    service: Arc<CopilotService>,
-    setup: Arc<Setup>,
+    place: InServer<Copilot>,
     /// The server's side of it, as soon as there is one.
     conversation: Option<CopilotConversation>,
-    tracker: TaskTracker,
 }
 
 impl CopilotSession {
     /// Makes a session that its first turn opens.
-    pub fn new(place: InServer<'_, Copilot>) -> CopilotSession {
+    pub fn new(place: InServer<Copilot>) -> CopilotSession {
         CopilotSession {
-            service: place.server,
-            setup: place.setup,
+            place,
             conversation: None,
-            tracker: place.tracker.clone(),
         }
     }
 
     /// The model that answers, as far as it is known before its answer.
     fn model(&self) -> Option<&str> {
-        self.setup.model.as_deref().or(self.service.model.as_deref())
+        self.place.setup.model.as_deref().or(self.place.server.model.as_deref())
     }
 
     /// Opens a session whose history is `thread`, and lets its model answer.
     async fn open(&mut self, thread: &SessionThread, note: Option<&str>, report: &Report) -> Result<(), RequestError> {
-        let service = Arc::clone(&self.service);
+        let service = Arc::clone(&self.place.server);
         let id = uuid();
         let of = Of {
             session: &id,
             model: self.model().unwrap_or_default(),
             version: service.version.as_deref().unwrap_or_default(),
             folder: &service.folder,
-            tools: &self.setup.tools,
-            searches_tools: self.setup.searches_tools,
+            tools: &self.place.setup.tools,
+            searches_tools: self.place.setup.choices.searches_tools,
         };
         let history = history::write(thread.messages(), note, &of);
         service.server.protocol().files.open(&id, history);
         self.conversation = Some(CopilotConversation::new(Arc::clone(&service), id.clone()));
-        let resume = wire::resume(&id, &self.setup, self.model(), service.api.as_ref(), &service.folder);
+        let resume = wire::resume(
+            &id,
+            &self.place.setup,
+            self.model(),
+            service.api.as_ref(),
+            &service.folder,
+        );
         service.server.request("session.resume", &resume).await?;
         service.host().count_session();
         report.begun();
@@ -111,15 +113,15 @@ impl CopilotSession {
     /// asked for a heartbeat.
     fn answer(&mut self, results: Vec<CopilotCallResult>) -> Option<Heartbeat> {
         let conversation = self.conversation.as_mut()?;
-        if self.service.host().is_over() {
+        if self.place.server.host().is_over() {
             return None;
         }
-        let heartbeat = self.service.heartbeat();
+        let heartbeat = self.place.server.heartbeat();
         let pending = std::mem::take(&mut conversation.pending);
         for CopilotCallResult { call, text, is_error } in results {
             let (_, request) = pending.iter().find(|(known, _)| *known == call)?;
             let result = wire::result(&conversation.id, request, &text, is_error);
-            give(&self.service, &result);
+            give(&self.place.server, &result);
         }
         Some(heartbeat)
     }
@@ -130,31 +132,34 @@ impl CopilotSession {
         let Some(conversation) = &mut self.conversation else {
             return TurnEnd::Vanished;
         };
-        let mut reader = CopilotTurnReader::new(&self.setup.tools, self.setup.searches_tools, &conversation.id, &model);
-        let opening = Event::Session {
-            session_id: Some(conversation.id.clone()),
-            model: Some(model).filter(|model| !model.is_empty()),
-            permission_mode: None,
-            version: self.service.version.clone(),
-        };
+        let mut reader = CopilotTurnReader::new(
+            &self.place.setup.tools,
+            self.place.setup.choices.searches_tools,
+            &conversation.id,
+            &model,
+        );
+        let opening = opening(&conversation.id, &model, self.place.server.version.as_deref());
         let mut incoming = Incoming::new(report, &conversation.inbox, heartbeat, opening);
         loop {
             let Some(event) = incoming.next(&mut conversation.inbox).await else {
-                return incoming.closed(self.service.host(), is_fresh, PROGRAM).await;
+                return incoming.closed(self.place.server.host(), is_fresh, PROGRAM).await;
             };
             let step = reader.push(event, &mut incoming.events);
             for request in reader.take_unfit() {
-                give(&self.service, &wire::result(&conversation.id, &request, UNFIT, true));
+                give(
+                    &self.place.server,
+                    &wire::result(&conversation.id, &request, UNFIT, true),
+                );
             }
             match step {
-                CopilotTurnStep::More => incoming.tell().await,
-                CopilotTurnStep::Failed => {
+                TurnStep::More => incoming.tell().await,
+                TurnStep::Failed => {
                     // At once, since the request would be made again (NEW-CLIS 1.5).
-                    self.service.abort(&conversation.id);
+                    self.place.server.abort(&conversation.id);
                     incoming.push();
                     return TurnEnd::Failed;
                 }
-                CopilotTurnStep::Reply => {
+                TurnStep::Reply => {
                     incoming.push();
                     let has_repeated_ids = reader.has_repeated_ids;
                     conversation.pending = reader.into_pending();
@@ -176,23 +181,16 @@ impl Session for CopilotSession {
     type Input = CopilotInput;
     type ReplyFacts = ();
 
-    fn pid(&self) -> u32 {
-        self.service.host().pid()
-    }
-
-    fn host(&self) -> Option<&Host> {
-        Some(self.service.host())
+    fn process(&self) -> Option<SessionProcess<'_>> {
+        self.place.process()
     }
 
     async fn turn(&mut self, turn: TurnInput<CopilotSession>, report: &Report) -> TurnEnd<()> {
-        let had_served = self.service.host().has_served();
+        let had_served = self.place.server.host().has_served();
         match turn.input {
             CopilotInput::Whole(thread, note) => match self.open(&thread, note.as_deref(), report).await {
                 Ok(()) => self.read(true, Heartbeat::default(), report).await,
-                // The process has died since its last turn, or hangs, and got nothing of this one. A process that never was of use
-                // would fail again.
-                Err(RequestError::Gone | RequestError::Unanswered(_)) if had_served => TurnEnd::Vanished,
-                Err(error) => request_failed(report, self.service.host(), PROGRAM, error).await,
+                Err(error) => not_opened(report, self.place.server.host(), had_served, PROGRAM, error).await,
             },
             CopilotInput::Results(results) => match self.answer(results) {
                 Some(heartbeat) => self.read(false, heartbeat, report).await,
@@ -209,16 +207,27 @@ impl Session for CopilotSession {
     }
 
     async fn idle(&mut self) -> Pulse {
-        match &mut self.conversation {
-            Some(conversation) => conversation.idle().await,
-            None => Pulse::Ended,
-        }
+        let Some(conversation) = &mut self.conversation else {
+            return Pulse::Ended;
+        };
+        // Otherwise nobody answers its calls any more, or its history has changed.
+        let goes_on = |event: &SessionEvent| {
+            !matches!(
+                event,
+                SessionEvent::CallStarted { .. }
+                    | SessionEvent::CallFailed(_)
+                    | SessionEvent::Failed(_)
+                    | SessionEvent::Compaction
+                    | SessionEvent::Idle
+                    | SessionEvent::Closed
+            )
+        };
+        conversation.inbox.rest(conversation.service.host(), goes_on).await
     }
 
-    fn end(self) {
-        if let Some(conversation) = self.conversation {
-            self.tracker.spawn(conversation.close());
-        }
+    async fn ended(self, _: bool) -> Option<EndedProcess> {
+        self.conversation?.close().await;
+        None
     }
 }
 
@@ -256,25 +265,6 @@ impl CopilotConversation {
         service.abort(&id);
         if tokio::time::timeout(STOP, service.forget(&id)).await.is_err() {
             service.host().retire();
-        }
-    }
-
-    /// Waits until the session can't continue. Cancel safe.
-    pub async fn idle(&mut self) -> Pulse {
-        loop {
-            match self.inbox.next_at_rest(self.service.host()).await {
-                // Nobody answers its calls any more, or its history has changed.
-                None
-                | Some(
-                    SessionEvent::CallStarted { .. }
-                    | SessionEvent::CallFailed(_)
-                    | SessionEvent::Failed(_)
-                    | SessionEvent::Compaction
-                    | SessionEvent::Idle
-                    | SessionEvent::Closed,
-                ) => return Pulse::Ended,
-                Some(_) => {}
-            }
         }
     }
 }

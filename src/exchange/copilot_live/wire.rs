@@ -88,14 +88,14 @@ pub fn resume(session: &str, setup: &Setup, model: Option<&str>, api: Option<&Ap
             // A tool of copilot's own with this name is not meant.
             "overridesBuiltInTool": true,
             "skipPermission": true,
-            "defer": if setup.searches_tools { "auto" } else { "never" },
+            "defer": if setup.choices.searches_tools { "auto" } else { "never" },
         })
     });
     let names: Vec<&str> = match setup.tools.declared() {
         // An empty list would mean all of copilot's own.
         [] => vec!["none"],
         tools => {
-            let own = setup.searches_tools.then_some(TOOL_SEARCH);
+            let own = setup.choices.searches_tools.then_some(TOOL_SEARCH);
             tools.iter().map(|tool| tool.name.as_str()).chain(own).collect()
         }
     };
@@ -124,7 +124,7 @@ pub fn resume(session: &str, setup: &Setup, model: Option<&str>, api: Option<&Ap
         "includeSubAgentStreamingEvents": false,
         "isExperimentalMode": false,
     });
-    if setup.searches_tools {
+    if setup.choices.searches_tools {
         // However few there are: copilot itself begins with 30.
         params["toolSearch"] = json!({"enabled": true, "deferThreshold": 0});
     }
@@ -135,7 +135,7 @@ pub fn resume(session: &str, setup: &Setup, model: Option<&str>, api: Option<&Ap
     if let Some(model) = model {
         params["model"] = json!(model);
     }
-    if let Some(effort) = &setup.effort {
+    if let Some(effort) = &setup.choices.effort {
         params["reasoningEffort"] = json!(effort);
     }
     if let Some(api) = api {

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
 
+use super::session::Pulse;
 use crate::host::Host;
 
 /// The bytes that may wait for a session's owner.
@@ -138,6 +139,17 @@ impl<E> Inbox<E> {
     pub async fn next(&mut self) -> Option<E> {
         let Delivered { event, bytes } = self.events.recv().await?;
         Some(self.counted(event, bytes))
+    }
+
+    /// Waits until the session, which rests in `host`, can't continue: nothing more will come, or an event is one with which it does
+    /// not `go_on`. Cancel safe.
+    pub async fn rest(&mut self, host: &Host, go_on: impl Fn(&E) -> bool) -> Pulse {
+        while let Some(event) = self.next_at_rest(host).await {
+            if !go_on(&event) {
+                break;
+            }
+        }
+        Pulse::Ended
     }
 
     /// Waits for the next event of a session that rests in `host`: `None` also if the host takes no calls any more. Cancel safe.

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
 use super::inbox::Inbox;
-use super::streams::Figures;
+use super::streams::LineProcess;
 use super::turn::{Report, TurnEnd};
 use crate::EndedProcess;
 use crate::host::{Heartbeat, Host};
@@ -84,6 +84,15 @@ pub enum Pulse {
     Lost,
 }
 
+/// The process in which a session lives.
+#[derive(Debug, Clone, Copy)]
+pub enum SessionProcess<'a> {
+    /// A process of its own.
+    Own(&'a LineProcess),
+    /// The host that it shares with others; the tracker tracks what the session leaves behind.
+    Shared(&'a Host, &'a TaskTracker),
+}
+
 /// A session of any form. The methods with a body are for some forms alone.
 pub trait Session: Debug + Send + Sized + 'static {
     /// The setup of the session. Sessions with different setups are not exchangeable.
@@ -96,12 +105,34 @@ pub trait Session: Debug + Send + Sized + 'static {
     /// True if the CLI loses the result of a call whose id it has had before: a session whose API repeats an id is not continued.
     const LOSES_REPEATED_IDS: bool = false;
 
-    /// The id of its process.
-    fn pid(&self) -> u32;
+    /// The process in which it lives; `None` only for a made-up one.
+    fn process(&self) -> Option<SessionProcess<'_>> {
+        None
+    }
+
+    /// Its own process; `None` for a session that shares one.
+    fn own(&self) -> Option<&LineProcess> {
+        match self.process() {
+            Some(SessionProcess::Own(process)) => Some(process),
+            _ => None,
+        }
+    }
 
     /// The host that it shares with others; `None` for a session with a process of its own.
     fn host(&self) -> Option<&Host> {
-        None
+        match self.process() {
+            Some(SessionProcess::Shared(host, _)) => Some(host),
+            _ => None,
+        }
+    }
+
+    /// The id of its process.
+    fn pid(&self) -> u32 {
+        match self.process() {
+            Some(SessionProcess::Own(process)) => process.pid(),
+            Some(SessionProcess::Shared(host, _)) => host.pid(),
+            None => std::process::id(),
+        }
     }
 
     /// Makes a turn; dropped if the turn is given up.
@@ -113,17 +144,35 @@ pub trait Session: Debug + Send + Sized + 'static {
 
     /// Stops the turn, and ends the session. A process of its own is killed `kill_grace` after it was asked to end; the result is
     /// its end.
-    fn stop(self, kill_grace: Duration) -> impl Future<Output = Option<EndedProcess>> + Send;
+    fn stop(self, kill_grace: Duration) -> impl Future<Output = Option<EndedProcess>> + Send {
+        let is_own = self.own().is_some();
+        async move {
+            match is_own {
+                true => stop_turn(self, kill_grace).await,
+                false => self.ended(false).await,
+            }
+        }
+    }
 
     /// Answers the CLI's requests between turns, until there is something to report of the session. Cancel safe.
     fn idle(&mut self) -> impl Future<Output = Pulse> + Send;
 
+    /// Ends the session, unless its process `has_ended` by itself, and waits for that; returns the end of a process of its own.
+    fn ended(self, has_ended: bool) -> impl Future<Output = Option<EndedProcess>> + Send;
+
     /// Ends the session in the background.
-    fn end(self);
+    fn end(self) {
+        let tracker = match self.process() {
+            Some(SessionProcess::Own(process)) => process.tracker().clone(),
+            Some(SessionProcess::Shared(_, tracker)) => tracker.clone(),
+            None => return,
+        };
+        tracker.spawn(self.ended(false));
+    }
 
     /// Returns whether its process is gone or ending already, though nobody has noticed yet.
     fn is_ending(&self) -> bool {
-        false
+        self.own().is_some_and(|process| process.streams.process().is_ending())
     }
 
     /// Returns whether the session can take no more turns, though nothing is wrong with it.
@@ -145,27 +194,6 @@ pub trait Session: Debug + Send + Sized + 'static {
 
     /// Queues the request to stop the turn.
     fn say_interrupt(&mut self) {}
-
-    /// The progress of the handshake.
-    fn handshake(&self) -> Handshake {
-        Handshake::Done
-    }
-
-    /// The figures of the turn.
-    fn figures(&self) -> Option<&Figures> {
-        None
-    }
-
-    /// The lines of this turn that were no events.
-    fn diagnostics(&self) -> &[String] {
-        &[]
-    }
-
-    /// Waits for the end of its process, after asking for it unless the process `has_ended` by itself.
-    fn ended(self, _has_ended: bool) -> impl Future<Output = Option<EndedProcess>> + Send {
-        self.end();
-        std::future::ready(None)
-    }
 
     /// Returns whether a process that was started without knowing its setup can be told this one.
     fn serves_any_start(_setup: &Self::Setup) -> bool {
@@ -218,14 +246,14 @@ pub async fn read_turn<S: Session>(
     let mut events = Vec::new();
     let overdue = Instant::now() + PATIENCE;
     let pulse = loop {
-        let has_waited = origin != Origin::Fresh && session.handshake() == Handshake::Done;
+        let has_waited = origin != Origin::Fresh && handshake(session) == Handshake::Done;
         let is_silent = has_waited && lines(session) == 0;
         let pulse = tokio::select! {
             biased;
             pulse = pulse(session, &mut events) => pulse,
             () = sleep_until(overdue), if is_silent => return TurnEnd::Vanished,
         };
-        report.received(session.figures().map_or(0, |figures| figures.bytes as u64));
+        report.received(session.own().map_or(0, |process| process.streams.turn().bytes as u64));
         // Until a process that has waited prints something, nobody knows whether it is still there.
         if lines(session) > 0 {
             report.begun();
@@ -236,13 +264,13 @@ pub async fn read_turn<S: Session>(
         }
     };
     report.push(events);
-    let is_handshaken = session.handshake() == Handshake::Done;
+    let is_handshaken = handshake(session) == Handshake::Done;
     match pulse {
         Pulse::Alive | Pulse::Ready { .. } | Pulse::TurnOver => TurnEnd::Reply {
             goes_on: true,
             known: known(session),
-            diagnostics: session.diagnostics().to_vec(),
-            stdout_tail: session.figures().map(|figures| figures.tail()).unwrap_or_default(),
+            diagnostics: (session.own()).map_or_else(Vec::new, |process| process.decoder.diagnostics().to_vec()),
+            stdout_tail: (session.own()).map_or_else(String::new, |process| process.streams.turn().tail()),
         },
         Pulse::Unsupported(reason) => TurnEnd::Unsupported {
             reason,
@@ -259,17 +287,22 @@ pub async fn read_turn<S: Session>(
 
 /// The number of lines of the turn.
 fn lines(session: &impl Session) -> u64 {
-    session.figures().map_or(0, |figures| figures.lines)
+    session.own().map_or(0, |process| process.streams.turn().lines)
+}
+
+/// The progress of the handshake of `session`.
+fn handshake(session: &impl Session) -> Handshake {
+    session.own().map_or(Handshake::Done, |process| process.handshake)
 }
 
 /// Waits for the next line in the turn of `session`; a CLI that is asked for the handshake has to answer it in time.
 async fn pulse<S: Session>(session: &mut S, events: &mut Vec<Event>) -> Pulse {
-    let handshake = match session.handshake() {
+    let deadline = match handshake(session) {
         Handshake::Asked(asked) => Some(asked + HANDSHAKE),
         _ => None,
     };
     let handshake_late = async {
-        match handshake {
+        match deadline {
             Some(deadline) => sleep_until(deadline).await,
             None => pending().await,
         }
@@ -310,6 +343,36 @@ pub struct Program {
     pub process: &'static str,
     /// The CLI's name of a session.
     pub session: &'static str,
+}
+
+/// The next step for a turn whose events are read one by one.
+#[derive(Debug, PartialEq, Eq)]
+pub enum TurnStep {
+    /// There is more to come.
+    More,
+    /// The reply has come, with the calls of the caller's tools.
+    Reply,
+    /// The turn failed; the reason is among the events.
+    Failed,
+}
+
+/// Adds the last events of a turn: its usage, if that is known, and its `outcome`.
+pub fn push_outcome(outcome: Outcome, events: &mut Vec<Event>) {
+    events.extend(outcome.usage.clone().map(|usage| Event::Usage {
+        usage,
+        raw_stop_reason: outcome.stop_reason.clone(),
+    }));
+    events.push(Event::Outcome(Box::new(outcome)));
+}
+
+/// The event that tells of the session `id`. An empty `model` is one that is not known.
+pub fn opening(id: &str, model: &str, version: Option<&str>) -> Event {
+    Event::Session {
+        session_id: Some(id.to_owned()),
+        model: Some(model.to_owned()).filter(|model| !model.is_empty()),
+        permission_mode: None,
+        version: version.map(str::to_owned),
+    }
 }
 
 /// The incoming events of one turn.
@@ -413,6 +476,21 @@ impl<'a> Incoming<'a> {
             return TurnEnd::Vanished;
         }
         request_failed(self.report, host, program, RequestError::Gone).await
+    }
+}
+
+/// The end of a turn whose session could not be opened. A process that `had_served`, and is gone or hangs now, got nothing of the
+/// turn, so that another one may take it; one that never was of use would fail again.
+pub async fn not_opened<R>(
+    report: &Report,
+    host: &Host,
+    had_served: bool,
+    program: Program,
+    error: RequestError,
+) -> TurnEnd<R> {
+    match error {
+        RequestError::Gone | RequestError::Unanswered(_) if had_served => TurnEnd::Vanished,
+        error => request_failed(report, host, program, error).await,
     }
 }
 

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use dfp_model::message::ToolSpec;
 use dfp_provider::choices::{Choices, ToolChoice};
-use dfp_provider::declare::Declared;
 use dfp_provider::declare::mcp::Declarations;
+use dfp_provider::declare::{Declared, Tools};
 use dfp_provider::options::{Options, SystemPrompt};
 use dfp_text::prompt::output_instruction;
 use dfp_text::schema::Schema;
@@ -84,6 +84,35 @@ impl SetupParts<'_> {
         let instruction = self.output.instruction();
         texts.extend(instruction.as_deref());
         (!texts.is_empty()).then(|| texts.join("\n\n"))
+    }
+}
+
+/// The setup of a session in a server that is told everything when a session is opened. Sessions with different setups are not
+/// exchangeable. `C` are the choices that the server takes beside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerSetup<C> {
+    /// The system prompt; `None` if there is none of the caller's.
+    pub system: Option<String>,
+    /// True if the CLI's own instructions come before it.
+    pub own_instructions: bool,
+    /// The model, if one is chosen.
+    pub model: Option<String>,
+    /// The caller's tools.
+    pub tools: Tools,
+    pub choices: C,
+}
+
+impl<C> ServerSetup<C> {
+    /// Makes the setup of `parts`, whose tools are declared as `tools`. All system messages are one system prompt, after that of the
+    /// options.
+    pub fn of(parts: &SetupParts<'_>, tools: Tools, choices: C) -> ServerSetup<C> {
+        ServerSetup {
+            system: parts.system_prompt(),
+            own_instructions: parts.options.system_prompt == SystemPrompt::Cli,
+            model: parts.options.choices.model.clone(),
+            tools,
+            choices,
+        }
     }
 }
 

@@ -2,17 +2,27 @@
 //!
 //! In: bytes of its standard output, lines for its standard input. Out: one [`StreamEvent`] after the other, and the figures of
 //! the turn to which they belong.
+//!
+//! A [`LineProcess`] has these, and what else is the same for each process that takes one turn after the other.
 
 use std::collections::VecDeque;
 use std::future::pending;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
+use super::session::{Handshake, Pulse, failed_turn};
 use crate::EndedProcess;
-use crate::print::TAIL_BYTES;
-use dfp_model::event::Failure;
-use dfp_process::{Exit, Running, StdinWriter};
+use crate::print::{self, NotStarted, Surroundings, TAIL_BYTES};
+use crate::scratch::Scratch;
+use dfp_model::event::{Event, Failure};
+use dfp_process::{Running, StdinWriter};
+use dfp_provider::command::CommandLine;
+use dfp_provider::declare::mcp::Declarations;
 use dfp_text::decode::Decoder;
 use dfp_text::decode::lines::{Line, Lines, MAX_LINE};
 
@@ -228,20 +238,15 @@ impl Streams {
         self.running.kill();
     }
 
-    /// Waits for the exit; the result includes the last bytes of the output.
-    pub async fn exit(self) -> (Exit, String) {
+    /// Waits for the end of the process, of whose output `decoder` has read all, and of everything that it has started. `kept` is held
+    /// until then, since they may need it.
+    async fn ended(self, decoder: Decoder, kept: impl Send) -> EndedProcess {
+        let cleared = self.running.cleared();
         let Streams {
             running, stdin, turn, ..
         } = self;
         drop(stdin);
-        (running.exit().await, turn.tail())
-    }
-
-    /// Waits for the end of the process, of whose output `decoder` has read all, and of everything that it has started. `kept` is held
-    /// until then, since they may need it.
-    pub async fn ended(self, decoder: Decoder, kept: impl Send) -> EndedProcess {
-        let cleared = self.running.cleared();
-        let (exit, stdout_tail) = self.exit().await;
+        let exit = running.exit().await;
         cleared.await;
         drop(kept);
         EndedProcess {
@@ -250,8 +255,147 @@ impl Streams {
             cut_short: decoder.cut_short(),
             dropped_line: decoder.dropped_line(),
             diagnostics: decoder.diagnostics().to_vec(),
-            stdout_tail,
+            stdout_tail: turn.tail(),
         }
+    }
+}
+
+/// A session's own process, which takes one turn after the other.
+#[derive(Debug)]
+pub struct LineProcess {
+    pub streams: Streams,
+    /// The decoder of the turn.
+    pub decoder: Decoder,
+    pub handshake: Handshake,
+    /// True if it was reported that a turn would not wait for its start.
+    is_reported: bool,
+    tracker: TaskTracker,
+    scratch: Option<Scratch>,
+}
+
+impl LineProcess {
+    /// Starts the process of `line`, whose output `decoder` reads. `prepare` first writes into its private folder, and is told the
+    /// folder that it runs in.
+    ///
+    /// # Errors
+    /// [`NotStarted`].
+    pub(crate) fn start(
+        line: CommandLine,
+        surroundings: Surroundings,
+        cancel: &CancellationToken,
+        decoder: Decoder,
+        prepare: impl FnOnce(&Scratch, &Path) -> io::Result<()>,
+    ) -> Result<LineProcess, NotStarted> {
+        let tracker = surroundings.tracker.clone();
+        let (running, stdin, scratch) = print::launch_open(line, surroundings, cancel, prepare)?;
+        Ok(LineProcess {
+            streams: Streams::new(running, stdin),
+            decoder,
+            handshake: Handshake::Unasked,
+            is_reported: false,
+            tracker,
+            scratch,
+        })
+    }
+
+    /// The process's id.
+    pub fn pid(&self) -> u32 {
+        self.streams.process().pid()
+    }
+
+    /// The private folder, if it has one.
+    pub fn folder(&self) -> Option<PathBuf> {
+        self.scratch.as_ref().map(Scratch::path)
+    }
+
+    /// Tracks what it leaves behind.
+    pub fn tracker(&self) -> &TaskTracker {
+        &self.tracker
+    }
+
+    /// Begins a turn, whose output `decoder` reads.
+    pub fn begin_turn(&mut self, decoder: Decoder) {
+        self.streams.begin_turn();
+        self.decoder = decoder;
+    }
+
+    /// Adds the meaning of `line` to `events`.
+    pub fn decode(&mut self, line: &str, events: &mut Vec<Event>) {
+        self.decoder.push(line.as_bytes(), events);
+        self.decoder.push(b"\n", events);
+    }
+
+    /// The tools that the CLI says to offer, if it has just said so.
+    ///
+    /// # Errors
+    /// The end of the turn, if those of `tools` are not all among them.
+    pub fn offered(&mut self, tools: &Declarations) -> Result<Option<Vec<String>>, Vec<Event>> {
+        let Some(offered) = self.decoder.take_offered() else {
+            return Ok(None);
+        };
+        let missing = tools.missing(&offered);
+        match missing.is_empty() {
+            true => Ok(Some(offered)),
+            false => Err(failed_turn(print::not_offered(&missing)).into()),
+        }
+    }
+
+    /// The line that `step` of a turn has brought, to be read.
+    ///
+    /// # Errors
+    /// What the step means otherwise; `events` gets its meaning.
+    pub fn line_of(&mut self, step: StreamEvent, events: &mut Vec<Event>) -> Result<String, Pulse> {
+        match step {
+            StreamEvent::Line(Some(line)) => Ok(line),
+            StreamEvent::Line(None) => {
+                self.decoder.finish(events);
+                events.push(Event::Failure(line_too_long()));
+                Err(Pulse::TurnOver)
+            }
+            StreamEvent::Progress => Err(Pulse::Alive),
+            StreamEvent::Ended => {
+                let decoder = &mut self.decoder;
+                self.streams.finish(|text| decoder.push(text.as_bytes(), events));
+                decoder.finish(events);
+                Err(Pulse::Ended)
+            }
+        }
+    }
+
+    /// Returns whether it is to be reported that a process which waits for a turn has become ready. If it ends before, its output says
+    /// why; from then on, it only waits.
+    pub fn becomes_ready(&mut self, is_ready: bool) -> bool {
+        if self.is_reported {
+            self.streams.rest();
+            return false;
+        }
+        self.is_reported = is_ready;
+        is_ready
+    }
+
+    /// Returns whether its readiness was reported.
+    pub fn is_reported(&self) -> bool {
+        self.is_reported
+    }
+
+    /// Has its readiness reported once more: it was asked for something ahead of its turn.
+    pub fn report_again(&mut self) {
+        self.is_reported = false;
+    }
+
+    /// Waits for the end of the process and of everything that it has started, after asking for it unless it `has_ended` by itself.
+    /// `kept` is held until then, since they may need it.
+    pub async fn ended(self, has_ended: bool, kept: impl Send) -> EndedProcess {
+        if !has_ended {
+            self.streams.close();
+        }
+        let LineProcess {
+            streams,
+            decoder,
+            scratch,
+            ..
+        } = self;
+        streams.ended(decoder, (kept, scratch)).await
     }
 }
 

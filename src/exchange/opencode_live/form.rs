@@ -23,8 +23,8 @@ use super::turn::{OpencodeInput, OpencodeSession, with_note};
 use super::wire::{self, InputPart};
 use crate::bridge::Bridge;
 use crate::form::{
-    Caller, Form, ListedModels, ModelsAsked, ProcessOptions, Processes, Proof, Retold, ServerStart, SessionCall,
-    SessionHome, WhyAnew,
+    Caller, Form, ListedModels, ModelsAsked, ProcessOptions, Processes, Proof, ServerStart, SessionCall, SessionHome,
+    WhyAnew,
 };
 use crate::host::Host;
 use crate::installed::Installed;
@@ -48,11 +48,9 @@ impl AsRef<Host> for OpencodeService {
 }
 
 impl Form for Opencode {
-    const PROCESSES: Processes = Processes::Shared {
-        most_resting: 100,
-        most_servers: usize::MAX,
-        serves_when_grown: false,
-    };
+    const PROCESSES: Processes = Processes::shared(100);
+
+    const RETELLS: bool = true;
 
     const LISTS_MODELS: bool = true;
 
@@ -75,9 +73,6 @@ impl Form for Opencode {
             choices: choices.cloned(),
             system_prompt: None,
         }
-    }
-    fn retold(_: &OpencodeInput) -> Retold {
-        Retold::Natively
     }
 
     fn whole(&self, call: &SessionCall<Setup>, _: &Caller<'_, Opencode>) -> io::Result<OpencodeInput> {

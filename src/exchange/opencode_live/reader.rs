@@ -14,6 +14,7 @@ use super::form::callers_name;
 use super::history::is_replayed;
 use super::inbound::{OpencodeAnswer, OpencodeTokens, Part, ServerEvent};
 use super::wire::Id;
+use crate::live::session::push_outcome;
 use dfp_model::error::clip;
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::reasoning::ReasoningDetail;
@@ -361,13 +362,7 @@ impl<'a> OpencodeTurnReader<'a> {
     }
 
     fn outcome(&mut self, is_error: bool, events: &mut Vec<Event>) {
-        if let Some(usage) = &self.usage {
-            events.push(Event::Usage {
-                usage: usage.clone(),
-                raw_stop_reason: self.finish.clone(),
-            });
-        }
-        events.push(Event::Outcome(Box::new(Outcome {
+        let outcome = Outcome {
             is_error,
             stop_reason: self.finish.clone(),
             cost_usd: self.usage.is_some().then_some(self.cost),
@@ -376,7 +371,8 @@ impl<'a> OpencodeTurnReader<'a> {
             model: self.model.clone(),
             structured: self.structured.take(),
             ..Outcome::default()
-        })));
+        };
+        push_outcome(outcome, events);
     }
 }
 

@@ -24,9 +24,9 @@ use super::service::OpencodeService;
 use super::wire::{self, AGENT, AnswerFormat, HttpFailure, Id, InputPart, OpencodeCallResult, Prompt, SessionOpened};
 use crate::EndedProcess;
 use crate::form::InServer;
-use crate::host::{Heartbeat, Host};
+use crate::host::Heartbeat;
 use crate::live::inbox::Inbox;
-use crate::live::session::{EXIT, GONE, Incoming, Pulse, Session, TurnInput};
+use crate::live::session::{EXIT, GONE, Incoming, Pulse, Session, SessionProcess, TurnInput, opening};
 use crate::live::thread::SessionThread;
 use crate::live::turn::{Report, TurnEnd};
 use dfp_model::error::{Code, clip};
@@ -170,15 +170,6 @@ impl OpencodeConversation {
             self.tracker.spawn(forgotten);
         }
     }
-
-    /// Waits until the session can't continue. Cancel safe.
-    pub async fn idle(&mut self) -> Pulse {
-        loop {
-            if let None | Some(ServerEvent::Gone) = self.inbox.next_at_rest(self.service.host()).await {
-                return Pulse::Ended;
-            }
-        }
-    }
 }
 
 /// The time by which the stream may report the end of a turn later than its answer: some milliseconds were measured.
@@ -202,13 +193,9 @@ pub enum OpencodeInput {
 /// A session of an opencode server.
 #[derive(Debug)]
 pub struct OpencodeSession {
-    service: Arc<OpencodeService>,
-    setup: Arc<Setup>,
+    place: InServer<Opencode>,
     /// The server's side of it, as soon as there is one.
     conversation: Option<OpencodeConversation>,
-    /// The longest answer, bytes.
-    most: usize,
-    tracker: TaskTracker,
 }
 
 /// The reason why a session did not take a message.
@@ -220,13 +207,10 @@ enum NotSent {
 
 impl OpencodeSession {
     /// Makes a session that its first turn opens.
-    pub fn new(place: InServer<'_, Opencode>) -> OpencodeSession {
+    pub fn new(place: InServer<Opencode>) -> OpencodeSession {
         OpencodeSession {
-            service: place.server,
-            setup: place.setup,
+            place,
             conversation: None,
-            most: place.limits.max_stdout,
-            tracker: place.tracker.clone(),
         }
     }
 
@@ -237,7 +221,7 @@ impl OpencodeSession {
         note: Option<String>,
         report: &Report,
     ) -> Result<Vec<Vec<InputPart>>, HttpFailure> {
-        let (service, setup) = (Arc::clone(&self.service), Arc::clone(&self.setup));
+        let (service, setup) = (Arc::clone(&self.place.server), Arc::clone(&self.place.setup));
         let set = service.tool_set(&setup.tools).await?;
         let model = service.model(setup.model.as_ref(), &set.directory).await;
         let all = thread.messages();
@@ -273,7 +257,13 @@ impl OpencodeSession {
         let id = id.ok_or_else(|| HttpFailure::Unfit("opencode opened a session without an id".to_owned()))?;
         service.host().count_session();
         report.begun();
-        self.conversation = Some(OpencodeConversation::new(service, set, id, model, self.tracker.clone()));
+        self.conversation = Some(OpencodeConversation::new(
+            service,
+            set,
+            id,
+            model,
+            self.place.tracker.clone(),
+        ));
         Ok(with_note(vec![last], note))
     }
 
@@ -286,14 +276,14 @@ impl OpencodeSession {
             .split_last()
             .map_or((&[][..], &[][..]), |(last, before)| (last, before));
         for parts in before.iter().filter(|parts| !parts.is_empty()) {
-            let prompt = prompt(&self.setup, session, parts, true);
+            let prompt = prompt(&self.place.setup, session, parts, true);
             let path = session.path(&wire::messages(&session.id));
             let added = session.service.server.send(Method::POST, &path, &prompt).await;
             added.map_err(|_| NotSent::Vanished)?;
         }
-        let body = serde_json::to_vec(&prompt(&self.setup, session, last, false));
+        let body = serde_json::to_vec(&prompt(&self.place.setup, session, last, false));
         let body = body.map_err(|error| NotSent::Failed(HttpFailure::Lost(error.to_string())))?;
-        session.ask(body, self.most);
+        session.ask(body, self.place.limits.max_stdout);
         Ok(())
     }
 
@@ -323,13 +313,9 @@ impl OpencodeSession {
             return TurnEnd::Vanished;
         };
         let id = session.id.as_str().to_owned();
-        let mut reader = OpencodeTurnReader::new(&self.setup.tools, &id);
-        let opening = Event::Session {
-            session_id: Some(id.clone()),
-            model: session.model.as_ref().map(ToString::to_string),
-            permission_mode: None,
-            version: Some(self.service.version.clone()),
-        };
+        let mut reader = OpencodeTurnReader::new(&self.place.setup.tools, &id);
+        let model = session.model.as_ref().map(ToString::to_string).unwrap_or_default();
+        let opening = opening(&id, &model, Some(&self.place.server.version));
         let mut incoming = Incoming::new(report, &session.inbox, heartbeat, opening);
         let mut answer = None;
         let mut latest: Option<Instant> = None;
@@ -384,13 +370,13 @@ impl OpencodeSession {
             _ if incoming.hangs() => return TurnEnd::Vanished,
             Some(Ok(body)) => body,
             // The process has died since its last turn, and told nothing of this one.
-            Some(Err(HttpFailure::Lost(_))) if may_try_another && self.service.server.has_ended().await => {
+            Some(Err(HttpFailure::Lost(_))) if may_try_another && self.place.server.server.has_ended().await => {
                 return TurnEnd::Vanished;
             }
             Some(Err(failure)) => return self.no_session(failure, report).await,
             // The process is gone, or more came than could be taken.
-            None if self.service.host().is_over() && may_try_another => return TurnEnd::Vanished,
-            None if self.service.host().is_over() => return self.gone(report).await,
+            None if self.place.server.host().is_over() && may_try_another => return TurnEnd::Vanished,
+            None if self.place.server.host().is_over() => return self.gone(report).await,
             None => {
                 let reason = "more came for this session than could be taken";
                 return report.fail(Failure::named(NO_SESSION, reason));
@@ -415,16 +401,16 @@ impl OpencodeSession {
     /// The end of a turn for which there is no session, or whose message was not taken.
     async fn no_session(&self, failure: HttpFailure, report: &Report) -> TurnEnd<()> {
         match failure {
-            HttpFailure::Lost(reason) => match self.service.server.has_ended().await {
+            HttpFailure::Lost(reason) => match self.place.server.server.has_ended().await {
                 // The process has died since its last turn, and got nothing of this one. A process that never was of use would
                 // die again.
-                true if self.conversation.is_none() && self.service.host().has_served() => TurnEnd::Vanished,
+                true if self.conversation.is_none() && self.place.server.host().has_served() => TurnEnd::Vanished,
                 true => self.gone(report).await,
                 false => report.fail(Failure::named(NO_SESSION, reason)),
             },
             HttpFailure::Unfit(reason) => report.fail(Failure::named(NO_SESSION, reason)),
             // A process that never was of use would hang again.
-            HttpFailure::Unanswered(_) if self.conversation.is_none() && self.service.host().has_served() => {
+            HttpFailure::Unanswered(_) if self.conversation.is_none() && self.place.server.host().has_served() => {
                 TurnEnd::Vanished
             }
             HttpFailure::Unanswered(unanswered) => {
@@ -444,10 +430,10 @@ impl OpencodeSession {
 
     /// The warning that the model has no variant of the chosen name: opencode ignores that in silence (1.18.34).
     async fn missing_variant(&self) -> Option<Event> {
-        let (session, variant) = (self.conversation.as_ref()?, self.setup.variant.as_ref()?);
+        let (session, variant) = (self.conversation.as_ref()?, self.place.setup.variant.as_ref()?);
         let model = session.model.as_ref()?;
         // If the server can't be asked, the turn itself will report that; of a model that is not named, nothing is known.
-        let facts = self.service.facts(model, &session.set.directory).await.ok()??;
+        let facts = self.place.server.facts(model, &session.set.directory).await.ok()??;
         let option = effort_option(variant);
         (!facts.variants.contains(variant)).then(|| Event::Warning {
             code: Code::UnsupportedOption.as_str().to_owned(),
@@ -462,8 +448,8 @@ impl OpencodeSession {
     }
 
     async fn gone(&self, report: &Report) -> TurnEnd<()> {
-        let exit = self.service.host().ended(EXIT).await;
-        if let Some(fault) = self.service.server.fault() {
+        let exit = self.place.server.host().ended(EXIT).await;
+        if let Some(fault) = self.place.server.server.fault() {
             return report.fail(Failure::named(GONE, fault));
         }
         let failure = Failure::named(GONE, "opencode serve ended in the middle of a turn");
@@ -476,12 +462,8 @@ impl Session for OpencodeSession {
     type Input = OpencodeInput;
     type ReplyFacts = ();
 
-    fn pid(&self) -> u32 {
-        self.service.host().pid()
-    }
-
-    fn host(&self) -> Option<&Host> {
-        Some(self.service.host())
+    fn process(&self) -> Option<SessionProcess<'_>> {
+        self.place.process()
     }
 
     async fn turn(&mut self, turn: TurnInput<OpencodeSession>, report: &Report) -> TurnEnd<()> {
@@ -500,33 +482,29 @@ impl Session for OpencodeSession {
         }
     }
 
-    async fn stop(self, _: Duration) -> Option<EndedProcess> {
-        if let Some(conversation) = self.conversation {
-            conversation.close().await;
-        }
+    async fn idle(&mut self) -> Pulse {
+        let Some(session) = &mut self.conversation else {
+            return Pulse::Ended;
+        };
+        let goes_on = |event: &ServerEvent| !matches!(event, ServerEvent::Gone);
+        session.inbox.rest(session.service.host(), goes_on).await
+    }
+
+    async fn ended(self, _: bool) -> Option<EndedProcess> {
+        self.conversation?.close().await;
         None
     }
 
-    async fn idle(&mut self) -> Pulse {
-        match &mut self.conversation {
-            Some(conversation) => conversation.idle().await,
-            None => Pulse::Ended,
-        }
-    }
-
-    fn end(self) {
-        if let Some(conversation) = self.conversation {
-            self.tracker.spawn(conversation.close());
-        }
-    }
-
     async fn blind_model(&self) -> Option<String> {
-        let service = &self.service;
+        let service = &self.place.server;
         let (model, set) = match &self.conversation {
             Some(session) => (session.model.clone()?, Arc::clone(&session.set)),
             None => {
-                let set = service.tool_set(&self.setup.tools).await.ok()?;
-                (service.model(self.setup.model.as_ref(), &set.directory).await?, set)
+                let set = service.tool_set(&self.place.setup.tools).await.ok()?;
+                (
+                    service.model(self.place.setup.model.as_ref(), &set.directory).await?,
+                    set,
+                )
             }
         };
         // If the server can't be asked, the turn itself will report that.

@@ -4,29 +4,24 @@
 //! that is the turn's end, and the calls wait in the process for the next turn. Between turns, the CLI's requests for their
 //! results are taken ([`Session::idle`]).
 
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::calls::{CallLimits, PendingCalls, Tools, listed, next_call};
 use super::chat::Chat;
 use super::input::{self, FirstInput, QwenInput};
 use super::turn_end::{Names, QwenTokens, end_events, unknown_tool};
 use crate::EndedProcess;
-use crate::control::{Inbound, denied, read, refused};
-use crate::live::session::{self, HANDSHAKE, Handshake, Pulse, Session, TurnInput, failed_turn};
+use crate::control::{Inbound, denied, read, refused, unknown};
+use crate::live::session::{self, HANDSHAKE, Handshake, Pulse, Session, SessionProcess, TurnInput};
 use crate::live::setup::Setup;
-use crate::live::streams::{Figures, StreamEvent, Streams, line_too_long};
+use crate::live::streams::{LineProcess, StreamEvent};
 use crate::live::turn::{Report, TurnEnd};
-use crate::print::{self, NotStarted, Surroundings, long_pause};
-use crate::scratch::Scratch;
+use crate::print::{NotStarted, Surroundings, long_pause};
 use dfp_model::event::Event;
-use dfp_process::{Running, StartError, StderrWatch, Stdin};
+use dfp_process::StderrWatch;
 use dfp_provider::command::{Arg, CommandLine};
 use dfp_text::decode::{Decoder, Wire};
 
@@ -40,13 +35,9 @@ pub const RUNTIME_FOLDER: &str = "runtime";
 
 /// A live process.
 pub struct QwenSession {
-    streams: Streams,
-    decoder: Decoder,
-    handshake: Handshake,
+    process: LineProcess,
     /// The time since which an answer to what was sent ahead of the first turn is due.
     asked_ahead: Option<Instant>,
-    /// True if its readiness was reported.
-    is_reported: bool,
     setup: Arc<Setup>,
     tools: Option<Tools>,
     held: PendingCalls,
@@ -61,8 +52,6 @@ pub struct QwenSession {
     names: Names,
     /// True if the turn has not reported its session yet: the CLI reports it only once.
     is_untold: bool,
-    tracker: TaskTracker,
-    scratch: Option<Scratch>,
 }
 
 /// The parts with which a process begins.
@@ -81,7 +70,7 @@ pub struct SessionStart<'a> {
 impl std::fmt::Debug for QwenSession {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         f.debug_struct("Session")
-            .field("pid", &self.process().pid())
+            .field("pid", &self.process.pid())
             .finish_non_exhaustive()
     }
 }
@@ -103,30 +92,20 @@ impl QwenSession {
             chat,
             long_pauses,
         } = start;
-        let tracker = surroundings.tracker.clone();
-        let program = PathBuf::from(&line.program);
         if let Some(chat) = chat {
             line.args
                 .extend(["--resume", &chat.id].map(|arg| Arg::Text(arg.to_owned())));
         }
-        let (mut running, scratch) = print::launch_with(line, Stdin::Open, surroundings, cancel, |scratch, cwd| {
+        let decoder = Decoder::new(Wire::QwenStream);
+        let process = LineProcess::start(line, surroundings, cancel, decoder, |scratch, cwd| {
             let Some(chat) = chat else { return Ok(()) };
             let cwd = std::fs::canonicalize(cwd)?;
             scratch.write(RUNTIME_FOLDER, &chat.place(&cwd), chat.lines(&cwd).as_bytes())
         })?;
-        let stdin = running.stdin().ok_or_else(|| {
-            NotStarted::Process(StartError::Os {
-                file: program,
-                source: io::Error::from(io::ErrorKind::BrokenPipe),
-            })
-        })?;
-        let stderr = running.stderr_watch();
+        let stderr = process.streams.process().stderr_watch();
         Ok(QwenSession {
-            streams: Streams::new(running, stdin),
-            decoder: Decoder::new(Wire::QwenStream),
-            handshake: Handshake::Unasked,
+            process,
             asked_ahead: None,
-            is_reported: false,
             setup,
             tools,
             held: PendingCalls::default(),
@@ -138,15 +117,12 @@ impl QwenSession {
             long_pauses,
             names: Names::default(),
             is_untold: false,
-            tracker,
-            scratch,
         })
     }
 
     /// Begins a turn.
     pub fn begin(&mut self, input: QwenInput) {
-        self.streams.begin_turn();
-        self.decoder = Decoder::new(Wire::QwenStream);
+        self.process.begin_turn(Decoder::new(Wire::QwenStream));
         self.answered.clear();
         self.is_untold = self.names.session_id.is_some();
         self.initialize();
@@ -168,16 +144,18 @@ impl QwenSession {
 
     /// Sends the CLI the address of its tools, unless it knows it.
     fn initialize(&mut self) {
-        if self.handshake == Handshake::Unasked {
-            self.handshake = Handshake::Asked(Instant::now());
+        if self.process.handshake == Handshake::Unasked {
+            self.process.handshake = Handshake::Asked(Instant::now());
             let callbacks = self.tools.as_ref().map(Tools::callbacks);
-            self.streams.say(input::initialize(INITIALIZE, callbacks.as_ref()));
+            self.process
+                .streams
+                .say(input::initialize(INITIALIZE, callbacks.as_ref()));
         }
     }
 
     /// Returns whether it has answered the handshake, and knows the tools.
     fn is_ready(&self) -> bool {
-        self.handshake == Handshake::Done && self.tools.as_ref().is_none_or(Tools::are_listed)
+        self.process.handshake == Handshake::Done && self.tools.as_ref().is_none_or(Tools::are_listed)
     }
 
     /// Sends the turn's input, once the CLI is ready for it.
@@ -185,32 +163,23 @@ impl QwenSession {
         if self.is_ready()
             && let Some(line) = self.opening.take()
         {
-            self.streams.say(line);
+            self.process.streams.say(line);
         }
-    }
-
-    /// The running process.
-    pub fn process(&self) -> &Running {
-        self.streams.process()
     }
 
     /// Reads a line of the turn: a control line is answered, any other decoded. A message with calls of the caller's tools ends
     /// the turn, and the calls are held; usage becomes the turn's own. A bound tool that the CLI does not offer fails the turn.
     fn read(&mut self, line: &str, events: &mut Vec<Event>) -> Pulse {
-        self.streams.count_line();
+        self.process.streams.count_line();
         if let Some(inbound) = read(line) {
             return self.control(inbound);
         }
         self.usage.note(line);
         let mut decoded = Vec::new();
-        self.decoder.push(line.as_bytes(), &mut decoded);
-        self.decoder.push(b"\n", &mut decoded);
-        if let Some(offered) = self.decoder.take_offered() {
-            let missing = self.setup.declarations().missing(&offered);
-            if !missing.is_empty() {
-                events.extend(failed_turn(print::not_offered(&missing)));
-                return Pulse::TurnOver;
-            }
+        self.process.decode(line, &mut decoded);
+        if let Err(failed) = self.process.offered(self.setup.declarations()) {
+            events.extend(failed);
+            return Pulse::TurnOver;
         }
         let (mut calls, mut foreign, mut over) = (0, Vec::new(), false);
         if self.is_untold && !decoded.is_empty() {
@@ -285,7 +254,7 @@ impl QwenSession {
                 return Pulse::Unsupported(format!("it refuses to begin: {reason}"));
             }
             Inbound::Answer { request_id, .. } if request_id == INITIALIZE => {
-                self.handshake = Handshake::Done;
+                self.process.handshake = Handshake::Done;
                 self.open();
                 return Pulse::Alive;
             }
@@ -294,12 +263,9 @@ impl QwenSession {
             Inbound::Hook { request_id, .. } | Inbound::Mcp { request_id, .. } => {
                 refused(&request_id, "deep-factor-providers has asked for nothing of the kind")
             }
-            Inbound::Unknown { request_id, subtype } => refused(
-                &request_id,
-                &format!("deep-factor-providers knows no request {subtype}"),
-            ),
+            Inbound::Unknown { request_id, subtype } => unknown(&request_id, &subtype),
         };
-        self.streams.say(answer);
+        self.process.streams.say(answer);
         Pulse::Alive
     }
 }
@@ -309,8 +275,8 @@ impl Session for QwenSession {
     type Input = FirstInput;
     type ReplyFacts = ();
 
-    fn pid(&self) -> u32 {
-        self.process().pid()
+    fn process(&self) -> Option<SessionProcess<'_>> {
+        Some(SessionProcess::Own(&self.process))
     }
 
     async fn turn(&mut self, turn: TurnInput<QwenSession>, report: &Report) -> TurnEnd<()> {
@@ -318,27 +284,19 @@ impl Session for QwenSession {
         session::read_turn(self, turn.origin, report, |_| ()).await
     }
 
-    async fn stop(self, kill_grace: Duration) -> Option<EndedProcess> {
-        session::stop_turn(self, kill_grace).await
-    }
-
     /// Between turns nothing is printed: a process that prints has given its calls up, or died.
     async fn idle(&mut self) -> Pulse {
         let mut unheard = Vec::new();
         loop {
-            if !self.is_reported && self.is_ready() {
-                self.is_reported = true;
+            let is_ready = self.is_ready();
+            if self.process.becomes_ready(is_ready) {
                 return Pulse::Ready { is_primed: true };
             }
-            // If a process ends before it was ready, its output says why.
-            if self.is_reported {
-                self.streams.rest();
-            }
-            let is_coming = !self.is_reported && self.handshake == Handshake::Done;
+            let is_coming = !self.process.is_reported() && self.process.handshake == Handshake::Done;
             let connection = self.tools.as_ref().map(Tools::connection);
             tokio::select! {
                 biased;
-                step = self.streams.step() => match step {
+                step = self.process.streams.step() => match step {
                     StreamEvent::Line(Some(line)) => match read(&line) {
                         Some(inbound) => {
                             if let Pulse::Unsupported(reason) = self.control(inbound) {
@@ -346,9 +304,9 @@ impl Session for QwenSession {
                             }
                         }
                         None if self.held.is_waiting() => return Pulse::Ended,
-                        None if self.is_reported => {}
+                        None if self.process.is_reported() => {}
                         None => {
-                            self.decoder.push(format!("{line}\n").as_bytes(), &mut unheard);
+                            self.process.decode(&line, &mut unheard);
                             for event in unheard.drain(..) {
                                 if let Event::Session { session_id, model, permission_mode, version } = event {
                                     self.names = Names { session_id, model, permission_mode, version };
@@ -368,15 +326,6 @@ impl Session for QwenSession {
         }
     }
 
-    fn end(self) {
-        let tracker = self.tracker.clone();
-        tracker.spawn(self.ended(false));
-    }
-
-    fn is_ending(&self) -> bool {
-        self.process().is_ending()
-    }
-
     fn is_worn_out(&self) -> bool {
         self.call_limits.are_reached()
     }
@@ -385,11 +334,11 @@ impl Session for QwenSession {
     /// are listed, and ends the turn when the CLI announces a long pause.
     async fn next(&mut self, events: &mut Vec<Event>) -> Pulse {
         loop {
-            let waits = self.opening.is_some() && self.handshake == Handshake::Done;
+            let waits = self.opening.is_some() && self.process.handshake == Handshake::Done;
             let connection = self.tools.as_ref().map(Tools::connection);
             let step = tokio::select! {
                 biased;
-                step = self.streams.step() => step,
+                step = self.process.streams.step() => step,
                 call = next_call(&mut self.tools) => {
                     self.held.ask(call);
                     continue;
@@ -399,59 +348,25 @@ impl Session for QwenSession {
                     continue;
                 }
                 failure = long_pause(&self.stderr, self.long_pauses) => {
-                    self.decoder.finish(events);
+                    self.process.decoder.finish(events);
                     events.push(Event::Failure(failure));
                     return Pulse::TurnOver;
                 }
             };
-            match step {
-                StreamEvent::Line(Some(line)) => return self.read(&line, events),
-                StreamEvent::Line(None) => {
-                    self.decoder.finish(events);
-                    events.push(Event::Failure(line_too_long()));
-                    return Pulse::TurnOver;
-                }
-                StreamEvent::Progress => return Pulse::Alive,
-                StreamEvent::Ended => {
-                    let decoder = &mut self.decoder;
-                    self.streams.finish(|text| decoder.push(text.as_bytes(), events));
-                    decoder.finish(events);
-                    return Pulse::Ended;
-                }
-            }
+            return match self.process.line_of(step, events) {
+                Ok(line) => self.read(&line, events),
+                Err(pulse) => pulse,
+            };
         }
     }
 
     fn say_interrupt(&mut self) {
-        self.streams.say(input::interrupt(INTERRUPT));
-    }
-
-    fn handshake(&self) -> Handshake {
-        self.handshake
-    }
-
-    fn figures(&self) -> Option<&Figures> {
-        Some(self.streams.turn())
-    }
-
-    fn diagnostics(&self) -> &[String] {
-        self.decoder.diagnostics()
+        self.process.streams.say(input::interrupt(INTERRUPT));
     }
 
     async fn ended(self, has_ended: bool) -> Option<EndedProcess> {
-        if !has_ended {
-            self.streams.close();
-        }
-        let QwenSession {
-            streams,
-            decoder,
-            scratch,
-            tools,
-            held,
-            ..
-        } = self;
         // If the server of a call went away first, the call would fail, and the CLI would ask its model how to go on.
-        Some(streams.ended(decoder, (tools, held, scratch)).await)
+        Some(self.process.ended(has_ended, (self.tools, self.held)).await)
     }
 
     fn serves_any_start(_: &Setup) -> bool {

@@ -370,8 +370,8 @@ impl<F: Form> Sessions<F> {
         let place = InServer {
             server,
             setup: Arc::clone(setup),
-            limits: &attempt.limits(F::ENGINE),
-            tracker: &cli.lifecycle.runs,
+            limits: attempt.limits(F::ENGINE),
+            tracker: cli.lifecycle.runs.clone(),
         };
         let session = self.form.session(SessionHome::Shared(place));
         let session = session.map_err(|error| start_failed(cli, &error))?;

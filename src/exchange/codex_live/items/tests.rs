@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::codex_live::settings::CodexChoices;
 use crate::codex_live::tools::CodexForm;
 
 fn origin() -> Origin {
@@ -12,7 +13,7 @@ fn origin() -> Origin {
 }
 
 fn setup() -> Setup {
-    Setup::new(String::new(), false, None, &[])
+    Setup::with("", &[])
 }
 
 fn messages(messages: &Value) -> Vec<Message> {
@@ -179,7 +180,7 @@ fn in_threads(threads: [Option<&str>; 3]) -> Option<KnownCodexThread> {
         {"type": "ai", "content": "three"},
         {"type": "human", "content": "3"},
     ]));
-    let setup = Setup::new("S".to_owned(), false, None, &[]);
+    let setup = Setup::with("S", &[]);
     let call = json!({"type": "function_call", "id": "fc_1", "call_id": "a", "name": "add", "arguments": "{}"});
     let said = |id: &str| json!({"type": "message", "id": id, "role": "assistant", "content": []});
     let told = |id: &str, role: &str| ToldItem::of(&json!({"type": "message", "role": role, "id": id})).unwrap();
@@ -252,14 +253,17 @@ fn a_reply_is_as_long_as_what_is_told_of_it() {
         (1, reply(vec![call("{}"), call("[1]"), call("[2]")], &["a"])),
         (3, reply(vec![said], &[])),
     ]);
-    let setup = Setup::new("S".to_owned(), false, None, &[]);
+    let setup = Setup::with("S", &[]);
     let known = of_thread(&thread, &setup, &recalled, &origin()).unwrap();
     assert_eq!(ids(&known), ["-", "-", "-", "-", "msg_two"]);
 }
 
 #[test]
 fn calls_of_a_namespace_say_so() {
-    let setup = setup().with_form(CodexForm::Namespace);
+    let setup = setup().choosing(CodexChoices {
+        form: CodexForm::Namespace,
+        ..CodexChoices::default()
+    });
     let thread =
         messages(&json!([{"type": "ai", "content": "", "tool_calls": [{"id": "a", "name": "add", "args": {}}]}]));
     assert_eq!(

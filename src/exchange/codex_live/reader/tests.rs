@@ -73,15 +73,8 @@ fn play(case: &str) -> Vec<String> {
         let step = reader.push(event, &limits, &mut events);
         lines.extend(events.iter().filter_map(line_of));
         lines.extend(reader.take_unfit().into_iter().map(|call| format!("unfit {call}")));
-        if step != CodexTurnStep::More {
-            lines.push(
-                if step == CodexTurnStep::Reply {
-                    "reply"
-                } else {
-                    "failed"
-                }
-                .to_owned(),
-            );
+        if step != TurnStep::More {
+            lines.push(if step == TurnStep::Reply { "reply" } else { "failed" }.to_owned());
             let turn = reader.turn.clone();
             *reader = CodexTurnReader::new(&tools, &thread, "m", turn);
         }
@@ -155,13 +148,10 @@ fn a_stream_that_breaks_behind_a_call_is_known_by_its_silence() {
     let turn = "turn".to_owned();
     assert_eq!(
         reader.push(ThreadEvent::RawItem { turn, item }, &RateLimits::default(), &mut events),
-        CodexTurnStep::More
+        TurnStep::More
     );
     assert!(reader.waits_behind_call());
-    assert_eq!(
-        reader.silent(&RateLimits::default(), &mut events),
-        CodexTurnStep::Failed
-    );
+    assert_eq!(reader.silent(&RateLimits::default(), &mut events), TurnStep::Failed);
     assert_eq!(
         events.iter().filter_map(line_of).collect::<Vec<_>>(),
         ["failure silent_stream 0 stream disconnected before completion: nothing came behind a"]
@@ -185,7 +175,7 @@ fn arguments_that_no_tool_can_take_are_answered_here() {
     };
     assert_eq!(
         reader.push(completed, &RateLimits::default(), &mut events),
-        CodexTurnStep::More
+        TurnStep::More
     );
     assert_eq!(reader.take_unfit(), ["a", "b"]);
     assert!(events.is_empty());
@@ -198,15 +188,12 @@ fn what_is_unexpected_is_reported_or_fails_the_turn() {
     let mut reader = CodexTurnReader::new(&tools, "t", "m", Some("turn".to_owned()));
     let mut events = Vec::new();
     let mut push = |event| reader.push(event, &RateLimits::default(), &mut events);
-    assert_eq!(
-        push(ThreadEvent::Rerouted { model: "n".to_owned() }),
-        CodexTurnStep::More
-    );
+    assert_eq!(push(ThreadEvent::Rerouted { model: "n".to_owned() }), TurnStep::More);
     assert_eq!(
         push(ThreadEvent::Warning {
             message: "w".to_owned()
         }),
-        CodexTurnStep::More
+        TurnStep::More
     );
     let Message::Request(request) =
         message::read(r#"{"id":7,"method":"item/tool/requestUserInput","params":{"threadId":"t"}}"#)
@@ -215,7 +202,7 @@ fn what_is_unexpected_is_reported_or_fails_the_turn() {
     };
     let (thread, event) = inbound::asked(&request);
     assert_eq!(thread.as_deref(), Some("t"));
-    assert_eq!(push(event), CodexTurnStep::Failed);
+    assert_eq!(push(event), TurnStep::Failed);
     let model = events.iter().find_map(|event| match event {
         Event::Outcome(outcome) => outcome.model.clone(),
         _ => None,

@@ -3,6 +3,7 @@ use std::ffi::OsString;
 use serde_json::json;
 
 use super::*;
+use crate::codex_live::settings::CodexChoices;
 use crate::codex_live::tools::CodexForm;
 use dfp_model::message::{Content, MessageFields, ToolSpec};
 use dfp_process::Vars;
@@ -16,7 +17,7 @@ fn tool(name: &str) -> ToolSpec {
 }
 
 fn setup() -> Setup {
-    Setup::new("S".to_owned(), false, None, &[tool("add")])
+    Setup::with("S", &[tool("add")])
 }
 
 fn key(setup: Setup, vars: &[(&str, &str)]) -> SessionKey<Setup> {
@@ -135,7 +136,7 @@ fn no_other_conversation_gets_the_reasoning_of_one() {
     let foreign = [
         key(
             Setup {
-                system: "another".to_owned(),
+                system: Some("another".to_owned()),
                 ..setup()
             },
             &home,
@@ -147,12 +148,15 @@ fn no_other_conversation_gets_the_reasoning_of_one() {
             },
             &home,
         ),
-        key(Setup::new("S".to_owned(), false, None, &[]), &home),
+        key(Setup::with("S", &[]), &home),
+        key(Setup::with("S", &[tool("add"), tool("sub")]), &home),
         key(
-            Setup::new("S".to_owned(), false, None, &[tool("add"), tool("sub")]),
+            setup().choosing(CodexChoices {
+                form: CodexForm::Namespace,
+                ..CodexChoices::default()
+            }),
             &home,
         ),
-        key(setup().with_form(CodexForm::Namespace), &home),
         key(setup(), &[("CODEX_HOME", "/home/user/private")]),
     ];
     for key in &foreign {
@@ -174,8 +178,20 @@ fn no_other_conversation_gets_the_reasoning_of_one() {
     );
     // The conversation continues with another effort, or another form of the answer.
     for key in [
-        key(setup().with_effort(Some("high".to_owned())), &home),
-        key(setup().with_output(Some(json!({"type": "object"}))), &home),
+        key(
+            setup().choosing(CodexChoices {
+                effort: Some("high".to_owned()),
+                ..CodexChoices::default()
+            }),
+            &home,
+        ),
+        key(
+            setup().choosing(CodexChoices {
+                output: Some(json!({"type": "object"})),
+                ..CodexChoices::default()
+            }),
+            &home,
+        ),
     ] {
         assert_eq!(places(&recall, &scope(&key), &thread), [1]);
     }
@@ -210,7 +226,10 @@ fn a_closed_one_holds_nothing_and_keeps_nothing() {
 /// What older versions of this package have stored is found by this fingerprint.
 #[test]
 fn the_fingerprint_of_a_scope_stays_as_it_is() {
-    let namespace = setup().with_form(CodexForm::Namespace);
+    let namespace = setup().choosing(CodexChoices {
+        form: CodexForm::Namespace,
+        ..CodexChoices::default()
+    });
     let beginning = |setup: Setup| {
         let key = key(setup, &[("CODEX_HOME", "/home/user/work")]);
         let own = RecallScope {
@@ -227,7 +246,11 @@ fn the_fingerprint_of_a_scope_stays_as_it_is() {
     let all = [
         setup(),
         namespace,
-        Setup::new(String::new(), true, Some("m".to_owned()), &[]),
+        Setup {
+            own_instructions: true,
+            model: Some("m".to_owned()),
+            ..Setup::with("", &[])
+        },
     ]
     .map(beginning);
     assert_eq!(

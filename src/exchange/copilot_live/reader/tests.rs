@@ -114,9 +114,9 @@ fn play(case: &str) -> String {
         for request in reading.reader.take_unfit() {
             writeln!(reading.text, "  unfit {}", &request[..8]).unwrap();
         }
-        if step != CopilotTurnStep::More {
+        if step != TurnStep::More {
             reading.is_over = true;
-            reading.has_failed = step == CopilotTurnStep::Failed;
+            reading.has_failed = step == TurnStep::Failed;
             let events = std::mem::take(&mut reading.events);
             for event in &events {
                 writeln!(reading.text, "  {}", line(event)).unwrap();

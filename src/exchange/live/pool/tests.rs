@@ -36,6 +36,11 @@ impl Session for Named {
         pending().await
     }
 
+    async fn ended(self, _: bool) -> Option<EndedProcess> {
+        self.end();
+        None
+    }
+
     fn end(self) {
         self.ended.lock().unwrap().push(self.name);
     }

@@ -65,6 +65,11 @@ impl Session for Pieces {
         Pulse::Ended
     }
 
+    async fn ended(self, _: bool) -> Option<EndedProcess> {
+        self.end();
+        None
+    }
+
     fn end(self) {
         self.log.note("session ended");
     }

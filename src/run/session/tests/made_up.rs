@@ -4,10 +4,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use dfp_exchange::EndedProcess;
-use dfp_exchange::form::{Caller, Form, ProcessOptions, Processes, SessionCall, SessionHome, WhyAnew};
+use dfp_exchange::form::{Caller, Form, Processes, SessionCall, SessionHome, WhyAnew};
 use dfp_exchange::host::Host;
 use dfp_exchange::live::session::{Pulse, Session, TurnInput};
 use dfp_exchange::live::setup::SetupParts;
@@ -15,7 +14,6 @@ use dfp_exchange::live::thread::KnownThread;
 use dfp_exchange::live::turn::{Report, TurnEnd};
 use dfp_exchange::print::NotStarted;
 use dfp_model::event::{Event, Outcome};
-use dfp_provider::choices::Choices;
 
 /// A form that keeps what it was asked for.
 #[derive(Debug, Default)]
@@ -38,10 +36,6 @@ impl Session for Answers {
     type Input = ();
     type ReplyFacts = ();
 
-    fn pid(&self) -> u32 {
-        std::process::id()
-    }
-
     async fn turn(&mut self, _: TurnInput<Answers>, report: &Report) -> TurnEnd<()> {
         report.received(1);
         report.push([
@@ -57,15 +51,13 @@ impl Session for Answers {
         TurnEnd::reply(true, ())
     }
 
-    async fn stop(self, _: Duration) -> Option<EndedProcess> {
-        None
-    }
-
     async fn idle(&mut self) -> Pulse {
         std::future::pending().await
     }
 
-    fn end(self) {}
+    async fn ended(self, _: bool) -> Option<EndedProcess> {
+        None
+    }
 }
 
 impl Form for MadeUp {
@@ -78,10 +70,6 @@ impl Form for MadeUp {
     type Server = Host;
 
     fn setup(_: &SetupParts<'_>) {}
-
-    fn options(_: Option<&()>, _: Option<&Choices>) -> ProcessOptions {
-        ProcessOptions::default()
-    }
 
     fn whole(&self, _: &SessionCall<()>, _: &Caller<'_, MadeUp>) -> io::Result<()> {
         Ok(())
