@@ -399,7 +399,8 @@ impl LineProcess {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
