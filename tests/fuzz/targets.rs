@@ -14,10 +14,11 @@ use deep_factor_providers::decode::{Decoder, Wire};
 use deep_factor_providers::event::Event;
 use deep_factor_providers::exchange::codex_live::inbound::{self, Notice};
 use deep_factor_providers::exchange::codex_live::launch::{self, Keep};
-use deep_factor_providers::exchange::codex_live::reader::{CodexTurnReader, CodexTurnStep};
+use deep_factor_providers::exchange::codex_live::reader::CodexTurnReader;
 use deep_factor_providers::exchange::codex_live::settings::UserConfig;
 use deep_factor_providers::exchange::codex_live::tools;
 use deep_factor_providers::exchange::control;
+use deep_factor_providers::exchange::live::session::TurnStep;
 use deep_factor_providers::exchange::rpc;
 use deep_factor_providers::fold::Fold;
 use deep_factor_providers::message::Message;
@@ -384,7 +385,7 @@ fn app_server_line(data: &[u8]) {
         };
         let step = reader.push(event, &inbound::RateLimits::default(), &mut events);
         let ended = events.iter().any(|event| matches!(event, Event::Outcome(_)));
-        assert_eq!(step != CodexTurnStep::More, ended);
+        assert_eq!(step != TurnStep::More, ended);
         if ended {
             break;
         }
