@@ -179,17 +179,25 @@ export async function unpacked(file) {
 }
 
 /**
+ * The environment of a package manager that asks a registry: with the machine's own certificates, which vitest.config.mjs keeps from
+ * all other processes.
+ * @returns {NodeJS.ProcessEnv}
+ */
+export function withCertificates() {
+  const { TEST_CA_CERTS, ...env } = process.env;
+  return { ...env, ...(TEST_CA_CERTS && { NODE_EXTRA_CA_CERTS: TEST_CA_CERTS }) };
+}
+
+/**
  * @param {string[]} args
  * @param {string} cwd
  * @returns {Promise<void>}
  */
 export function npm(args, cwd) {
   return new Promise((resolve, reject) => {
-    // vitest.config.mjs keeps them from all others.
-    const { TEST_CA_CERTS } = process.env;
     const child = spawn("npm", args, {
       cwd,
-      env: { ...process.env, ...(TEST_CA_CERTS && { NODE_EXTRA_CA_CERTS: TEST_CA_CERTS }) },
+      env: withCertificates(),
       stdio: ["ignore", "ignore", "pipe"],
       shell: process.platform === "win32",
     });

@@ -9,7 +9,7 @@ import { pack } from "../../.ci/pack.mjs";
 import { npm } from "../../.ci/prepare.mjs";
 import { manifestOf } from "../../.ci/release.mjs";
 import { HERE } from "../clis/real.js";
-import { installed } from "../support/installed.mjs";
+import { installed, withCertificates } from "../support/installed.mjs";
 
 const { version } = manifestOf(".");
 const inside = (tarball: string, ...paths: string[]) =>
@@ -84,7 +84,12 @@ describe.skipIf(!HERE)("the tarballs", { timeout: 300_000 }, () => {
     const check = 'console.log(require("deep-factor-providers/native").escapeXml("<"))';
     writeFileSync(join(project, "check.cjs"), check);
     const run = ([file = "", ...args]: string[]) =>
-      execFileSync(file, args, { cwd: project, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+      execFileSync(file, args, {
+        cwd: project,
+        env: withCertificates(),
+        encoding: "utf8",
+        stdio: ["ignore", "pipe", "pipe"],
+      });
     run(await install([named(main), named(platform)]));
     const [file = "", ...args] = host ? await host() : [process.execPath];
     expect(run([file, ...args, "check.cjs"]).trim()).toBe("&lt;");
