@@ -399,8 +399,8 @@ impl LineProcess {
     }
 }
 
-#[cfg(test)]
 #[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
