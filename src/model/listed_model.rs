@@ -29,7 +29,7 @@ pub struct ListedModel {
     /// The level that counts where none is chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_effort: Option<String>,
-    /// Whether the model takes `reasoning: "off"`, where that is no effort; `None` if the source does not tell.
+    /// True if the model takes `reasoning: "off"`, where that is no effort; `None` if the source does not tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_off: Option<bool>,
     /// The words that `serviceTier` takes beside the usual tier; `None` if the source does not tell.

@@ -343,7 +343,7 @@ impl LineProcess {
     /// The line that `step` of a turn has brought, to be read.
     ///
     /// # Errors
-    /// What the step means otherwise; `events` gets its meaning.
+    /// The pulse that the step stands for, if it is no line; `events` gets its meaning.
     pub fn line_of(&mut self, step: StreamEvent, events: &mut Vec<Event>) -> Result<String, Pulse> {
         match step {
             StreamEvent::Line(Some(line)) => Ok(line),
