@@ -26,6 +26,9 @@ pub struct ListedModel {
     /// The levels that `reasoning.effort` takes; `None` if the source does not tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub efforts: Option<Vec<String>>,
+    /// True if the source says that the model has efforts, but not which.
+    #[serde(skip)]
+    pub has_unnamed_efforts: bool,
     /// The level that counts where none is chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_effort: Option<String>,

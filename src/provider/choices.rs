@@ -2,13 +2,16 @@
 //! sampling, the tools it calls.
 //!
 //! In: the object of a call's options or of a provider's. Out: [`Choices`], checked; those that a provider does not support are
-//! refused or left out ([`settle`]).
+//! refused or left out ([`settle`]), and those that the model does not have are told ([`lacking`]).
 
 use serde_json::{Map, Number, Value};
 
 use super::acp;
 use super::capability::Feature;
 use super::options::{self, Kind, OptionSpec, check_fields, describe, number, texts, wrong};
+use dfp_model::error::{Code, clip};
+use dfp_model::event::Event;
+use dfp_model::listed_model::ListedModel;
 
 const fn option(name: &'static str, kind: Kind) -> OptionSpec {
     OptionSpec { name, kind }
@@ -347,7 +350,7 @@ impl ToolChoice {
                         "the call's option \"toolChoice.name\" must be a tool that is bound ({}); given: {}",
                         match names.as_slice() {
                             [] => "there are none".to_owned(),
-                            names => dfp_model::error::clip(&names.join(", "), 200),
+                            names => clip(&names.join(", "), 200),
                         },
                         describe(&Value::from(name.as_str()))
                     )),
@@ -370,6 +373,54 @@ pub fn check_effort(choices: &Choices, known: &[&str]) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+/// The characters of a model's name that a warning shows.
+const LONGEST_NAME: usize = 100;
+/// The characters of a list of efforts that a warning shows.
+const MOST_LISTED: usize = 300;
+
+/// The warnings about those of `choices` that `model` of `provider` does not have, by the list `known`; none if the list does not tell.
+///
+/// `model` is a name of the list, or the full name of one.
+pub fn lacking(provider: &str, known: &[ListedModel], model: &str, choices: &Choices) -> Vec<Event> {
+    let by_name = known.iter().find(|one| one.id == model);
+    let found = by_name.or_else(|| known.iter().find(|one| one.resolves_to.as_deref() == Some(model)));
+    let Some(found) = found else {
+        return Vec::new();
+    };
+    let name = clip(found.resolves_to.as_ref().unwrap_or(&found.id), LONGEST_NAME);
+    let whose = format!("has no effect: {provider}'s model {name}");
+    let off = (choices.reasoning_off && found.reasoning_off == Some(false))
+        .then(|| format!("`reasoning: \"off\"` {whose} always thinks"));
+    // A list that tells the efforts of some models says nothing of one that has none.
+    let tells_efforts = known.iter().any(|one| one.efforts.is_some() || one.has_unnamed_efforts);
+    let efforts = match (&found.efforts, tells_efforts && !found.has_unnamed_efforts) {
+        (Some(efforts), _) => Some(efforts.as_slice()),
+        (None, true) => Some(&[] as &[String]),
+        (None, false) => None,
+    };
+    let effort = choices.effort.as_ref().zip(efforts);
+    let effort = effort
+        .filter(|(effort, efforts)| !efforts.contains(effort))
+        .map(|(effort, efforts)| {
+            let option = effort_option(effort);
+            match efforts {
+                [] => format!("{option} {whose} has no efforts"),
+                efforts => format!(
+                    "{option} {whose} has no effort \"{effort}\"; it has: {}",
+                    clip(&efforts.join(", "), MOST_LISTED)
+                ),
+            }
+        });
+    let speeds = found.speeds.as_deref();
+    let fast = speeds.filter(|speeds| choices.is_fast() && !speeds.iter().any(|speed| speed == FAST));
+    let fast = fast.map(|_| format!("`speed: \"fast\"` {whose} has no fast mode"));
+    let warning = |message| Event::Warning {
+        code: Code::UnsupportedOption.as_str().to_owned(),
+        message,
+    };
+    off.into_iter().chain(effort).chain(fast).map(warning).collect()
 }
 
 #[cfg(test)]

@@ -6,9 +6,6 @@
 //!
 //! In: what was chosen, the warnings that were told on the way, and the reply. Out: a warning for each choice that the model, or the CLI,
 //! has silently ignored, as the reply shows, and that none was told about ([`ShownChoices`]).
-//!
-//! In: what was chosen, and the models that the CLI has listed before. Out: a warning for each choice that the model does not have
-//! ([`lacking`]).
 
 use std::sync::Arc;
 
@@ -21,10 +18,9 @@ use super::request::ChoicesOnce;
 use dfp_exchange::random;
 use dfp_model::error::{Code, ProviderError, clip};
 use dfp_model::event::{Event, Reply};
-use dfp_model::listed_model::ListedModel;
 use dfp_model::message::{Message, MessageFields, Role, ToolSpec};
 use dfp_provider::capability::Feature;
-use dfp_provider::choices::{CallChoices, Choices, FAST, ToolChoice, check_effort, effort_option};
+use dfp_provider::choices::{CallChoices, Choices, ToolChoice, check_effort};
 use dfp_provider::classify;
 use dfp_provider::options::{EngineKind, MODEL, Options, SystemPrompt, TextToolCalls};
 use dfp_text::prompt::{Encoding, Style};
@@ -319,8 +315,6 @@ pub(super) fn fresh_mark(cli: &CliBase) -> Result<Mark, Box<ProviderError>> {
 
 /// The characters of an API's or a CLI's own words that a warning shows.
 const LONGEST_SHOWN: usize = 100;
-/// The characters of a list of efforts that a warning shows.
-const MOST_LISTED: usize = 300;
 
 /// The choices whose effect a reply shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -393,42 +387,6 @@ impl ShownChoices {
         let all = off.into_iter().chain(tier).chain(fast);
         all.filter(untold).map(warning).collect()
     }
-}
-
-/// The warnings about those of `choices` that `model` of `provider` does not have, by the list `known`; none if the list does not tell.
-pub(super) fn lacking(provider: &str, known: &[ListedModel], model: &str, choices: &Choices) -> Vec<Event> {
-    let by_name = known.iter().find(|one| one.id == model);
-    let found = by_name.or_else(|| known.iter().find(|one| one.resolves_to.as_deref() == Some(model)));
-    let Some(found) = found else {
-        return Vec::new();
-    };
-    let name = clip(found.resolves_to.as_ref().unwrap_or(&found.id), LONGEST_SHOWN);
-    let whose = format!("has no effect: {provider}'s model {name}");
-    let off = (choices.reasoning_off && found.reasoning_off == Some(false))
-        .then(|| format!("`reasoning: \"off\"` {whose} always thinks"));
-    let tells_efforts = known.iter().any(|one| one.efforts.is_some());
-    let efforts = found.efforts.as_deref().unwrap_or_default();
-    let effort = choices.effort.as_ref();
-    let effort = effort
-        .filter(|effort| tells_efforts && !efforts.contains(effort))
-        .map(|effort| {
-            let option = effort_option(effort);
-            match efforts {
-                [] => format!("{option} {whose} has no efforts"),
-                efforts => format!(
-                    "{option} {whose} has no effort \"{effort}\"; it has: {}",
-                    clip(&efforts.join(", "), MOST_LISTED)
-                ),
-            }
-        });
-    let speeds = found.speeds.as_deref();
-    let fast = speeds.filter(|speeds| choices.is_fast() && !speeds.iter().any(|speed| speed == FAST));
-    let fast = fast.map(|_| format!("`speed: \"fast\"` {whose} has no fast mode"));
-    let warning = |message| Event::Warning {
-        code: Code::UnsupportedOption.as_str().to_owned(),
-        message,
-    };
-    off.into_iter().chain(effort).chain(fast).map(warning).collect()
 }
 
 #[cfg(test)]
@@ -589,59 +547,6 @@ mod tests {
             messages(&ShownChoices::default(), &served("default", None, "off")),
             [""; 0]
         );
-    }
-
-    #[test]
-    fn a_choice_that_a_listed_model_has_not_is_told() {
-        let listed = |id: &str, full: &str, efforts: &[&str]| ListedModel {
-            id: id.to_owned(),
-            resolves_to: Some(full.to_owned()),
-            efforts: (!efforts.is_empty()).then(|| efforts.iter().map(|&word| word.to_owned()).collect()),
-            ..ListedModel::default()
-        };
-        let known = [
-            ListedModel {
-                reasoning_off: Some(false),
-                speeds: Some(vec!["standard".to_owned()]),
-                ..listed("sonnet", "s-5", &["low", "high"])
-            },
-            listed("haiku", "h-4", &[]),
-        ];
-        let told = |known: &[ListedModel], model: &str, choices: Choices| -> Vec<String> {
-            let message = |event| match event {
-                Event::Warning { message, .. } => message,
-                other => format!("{other:?}"),
-            };
-            let events = lacking("claude", known, model, &choices);
-            events.into_iter().map(message).collect()
-        };
-        let effort = |word: &str| Choices {
-            effort: Some(word.to_owned()),
-            ..Choices::default()
-        };
-        let no_max = "`reasoning.effort` has no effect: claude's model s-5 has no effort \"max\"; it has: low, high";
-        assert_eq!(told(&known, "s-5", effort("max")), [no_max]);
-        assert_eq!(told(&known, "sonnet", effort("high")), [""; 0]);
-        let none = "`reasoning.effort` has no effect: claude's model h-4 has no efforts";
-        assert_eq!(told(&known, "haiku", effort("high")), [none]);
-        let off = "`reasoning: \"off\"` has no effect: claude's model h-4 has no efforts";
-        assert_eq!(told(&known, "haiku", effort("none")), [off]);
-        let others = Choices {
-            reasoning_off: true,
-            fast: Some(true),
-            ..Choices::default()
-        };
-        assert_eq!(
-            told(&known, "sonnet", others.clone()),
-            [
-                "`reasoning: \"off\"` has no effect: claude's model s-5 always thinks",
-                "`speed: \"fast\"` has no effect: claude's model s-5 has no fast mode",
-            ]
-        );
-        // Of what the list does not tell, nothing is said.
-        assert_eq!(told(&known, "haiku", others), [""; 0]);
-        assert_eq!(told(&known, "opus", effort("max")), [""; 0]);
-        assert_eq!(told(&known[1..], "haiku", effort("max")), [""; 0]);
     }
 
     #[test]

@@ -20,13 +20,14 @@ use super::request::{EncodedRequest, Request, Unread};
 use super::session::ahead::NextCallJson;
 use super::session::forms;
 use super::session::forms::KeptEngine;
-use super::{choices, commands, retry_loop};
+use super::{commands, retry_loop};
 use dfp_exchange::bridge;
 use dfp_exchange::bridge::{BridgeOptions, ToolCallRequest};
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{EngineUsed, Event};
 use dfp_model::listed_model::ListedModel;
 use dfp_process::{Tees, Vars};
+use dfp_provider::choices::lacking;
 use dfp_provider::options::{EngineKind, Options};
 use dfp_provider::{LiveForm, Provider};
 use dfp_text::decode::LineObserver;
@@ -253,7 +254,7 @@ impl CliProvider {
             self.kept.iter().find_map(told)
         });
         let known = told.map_or_else(|| self.known_models.listed(), Arc::from);
-        choices::lacking(self.id(), &known, model, choices)
+        lacking(self.id(), &known, model, choices)
     }
 
     /// Begins a run in which the CLI itself calls the request's tools: they are declared to it natively, the prompt does not

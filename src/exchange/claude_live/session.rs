@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::changes::Changes;
 use super::form::RunFolder;
 use super::memory::{self, ApiMessage, Opening, TurnMessages};
-use super::models::{ReportedModels, ToldModels};
+use super::models::{self, ReportedModels};
 use super::process::{self, Readiness, Resumed, ResumedBeginning};
 use super::turns::{self, CacheWatch, ClaudeInput, Turns};
 use super::wire;
@@ -32,7 +32,9 @@ use crate::live::turn::{Report, TurnEnd};
 use crate::print::{NotStarted, Surroundings, schema_left_out};
 use crate::scratch::Leftover;
 use dfp_model::event::{Event, Outcome};
+use dfp_model::listed_model::ListedModel;
 use dfp_process::activity::now_ms;
+use dfp_provider::choices::lacking;
 use dfp_provider::claude::fields::TOOL_CHOICE;
 use dfp_provider::command::CommandLine;
 use dfp_provider::declare::mcp::{self, Answered};
@@ -75,7 +77,7 @@ pub struct ClaudeSession {
     reported_models: Option<(Binary, Arc<ReportedModels>)>,
     cache: CacheWatch,
     /// The models that it has, once it has told them.
-    models: Option<ToldModels>,
+    models: Vec<ListedModel>,
     /// The choices of the turn, until they are compared with those of the model.
     unchecked: Option<Changeable>,
 }
@@ -150,7 +152,7 @@ impl ClaudeSession {
             folder,
             reported_models,
             cache: CacheWatch::default(),
-            models: None,
+            models: Vec::new(),
             unchecked: None,
         })
     }
@@ -215,9 +217,8 @@ impl ClaudeSession {
 
     /// Adds the warnings about those of the turn's choices that its `model` does not have, once in a turn.
     fn check_choices(&mut self, model: &str, events: &mut Vec<Event>) {
-        let choices = self.models.as_ref().and_then(|models| models.choices(model));
-        if let (Some(wanted), Some(choices)) = (self.unchecked.take(), choices) {
-            events.extend(choices.ignored(&wanted));
+        if let Some(wanted) = self.unchecked.take() {
+            events.extend(lacking("claude", &self.models, model, &wanted.choices()));
         }
     }
 
@@ -390,11 +391,11 @@ impl ClaudeSession {
                 if let Some(reason) = refused {
                     return Pulse::Unsupported(format!("it refuses to be initialised: {reason}"));
                 }
-                if let Some(answer) = answer {
-                    self.models = ToldModels::read(answer.get());
-                    if let Some((binary, models)) = &self.reported_models {
-                        models.note(binary, answer.get());
+                if let Some(models) = answer.and_then(|answer| models::read(answer.get())) {
+                    if let Some((binary, reported)) = &self.reported_models {
+                        reported.note(binary, models.clone());
                     }
+                    self.models = models;
                 }
                 self.process.handshake = Handshake::Done;
                 if let Some(resumed) = &mut self.resumed {

@@ -141,6 +141,18 @@ pub struct Changeable {
     pub fields: Map<String, Value>,
 }
 
+impl Changeable {
+    /// Those of them that a model may lack.
+    pub fn choices(&self) -> Choices {
+        Choices {
+            effort: self.effort.clone(),
+            reasoning_off: self.reasoning_off,
+            fast: self.fast,
+            ..Choices::default()
+        }
+    }
+}
+
 /// The system prompt and the tools of a session, and the choices of its process.
 #[derive(Debug, Clone)]
 pub struct Setup {

@@ -196,3 +196,67 @@ fn an_effort_is_one_that_is_known() {
         "option \"reasoning.effort\" must be one of \"medium\", \"high\"; given: \"low\""
     );
 }
+
+#[test]
+fn a_choice_that_a_listed_model_has_not_is_told() {
+    let listed = |id: &str, full: &str, efforts: &[&str]| ListedModel {
+        id: id.to_owned(),
+        resolves_to: Some(full.to_owned()),
+        efforts: (!efforts.is_empty()).then(|| efforts.iter().map(|&word| word.to_owned()).collect()),
+        ..ListedModel::default()
+    };
+    let known = vec![
+        ListedModel {
+            reasoning_off: Some(false),
+            speeds: Some(vec!["standard".to_owned()]),
+            ..listed("sonnet", "s-5", &["low", "high"])
+        },
+        listed("haiku", "h-4", &[]),
+    ];
+    let told = |known: &[ListedModel], model: &str, choices: Choices| -> Vec<String> {
+        let message = |event| match event {
+            Event::Warning { message, .. } => message,
+            other => format!("{other:?}"),
+        };
+        let events = lacking("claude", known, model, &choices);
+        events.into_iter().map(message).collect()
+    };
+    let effort = |word: &str| Choices {
+        effort: Some(word.to_owned()),
+        ..Choices::default()
+    };
+    let no_max = "`reasoning.effort` has no effect: claude's model s-5 has no effort \"max\"; it has: low, high";
+    assert_eq!(told(&known, "s-5", effort("max")), [no_max]);
+    assert_eq!(told(&known, "sonnet", effort("high")), [""; 0]);
+    let none = "`reasoning.effort` has no effect: claude's model h-4 has no efforts";
+    assert_eq!(told(&known, "haiku", effort("high")), [none]);
+    let off = "`reasoning: \"off\"` has no effect: claude's model h-4 has no efforts";
+    assert_eq!(told(&known, "haiku", effort("none")), [off]);
+    let others = Choices {
+        reasoning_off: true,
+        fast: Some(true),
+        ..Choices::default()
+    };
+    assert_eq!(
+        told(&known, "sonnet", others.clone()),
+        [
+            "`reasoning: \"off\"` has no effect: claude's model s-5 always thinks",
+            "`speed: \"fast\"` has no effect: claude's model s-5 has no fast mode",
+        ]
+    );
+    // Of what the list does not tell, nothing is said.
+    assert_eq!(told(&known, "haiku", others), [""; 0]);
+    assert_eq!(told(&known, "opus", effort("max")), [""; 0]);
+    assert_eq!(told(&known[1..], "haiku", effort("max")), [""; 0]);
+    // Nor of a model whose efforts it does not name.
+    let unnamed = ListedModel {
+        has_unnamed_efforts: true,
+        ..listed("opus", "o-5", &[])
+    };
+    let known = [known, vec![unnamed]].concat();
+    assert_eq!(told(&known, "opus", effort("max")), [""; 0]);
+    assert_eq!(
+        told(&known[1..], "haiku", effort("max")),
+        ["`reasoning.effort` has no effect: claude's model h-4 has no efforts"]
+    );
+}
