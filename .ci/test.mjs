@@ -23,6 +23,8 @@ import { LINTED, nodeBin, npm, prepare, ROOT, runMain } from "./prepare.mjs";
  * @property {string} [repeat] how a person runs it alone; default: `command`, which then has to be readable
  * @property {Record<string, string>} [env] beside the environment of all checks
  * @property {boolean} [early] it is started before all others, because it waits for the network while they compute
+ * @property {string} [beside] the name of an earlier check, with which it is started: it takes the time of the processor that the other
+ *   leaves over. Of several beside the same one, each is started behind the one before
  * @property {(output: string) => Counts | undefined} [count] the tests in it; a check without any counts as one test
  */
 /** @typedef {Counts & { name: string, ms: number, ok: boolean }} Result */
@@ -68,7 +70,6 @@ export function listChecks(root, { ci = false, all = false } = {}) {
     { name: "cargo test", command: ["cargo", "test", "--no-fail-fast"], env: LINTED, count: countCargo },
     // What cargo has just compiled for its own tests is most of the unoptimised addon.
     { name: "build", ...script(all ? "build" : "build:debug"), ...(all ? {} : { env: LINTED }) },
-    ...change({ name: "cargo doc", command: ["cargo", "doc", "--no-deps"], env: { RUSTDOCFLAGS: "-D warnings" } }),
     // What waits for the network, while all of the above computes.
     { name: "packages", command: ["node", ".ci/install.mjs"], early: true },
     { name: "tsc", ...bin("typescript", "tsc", "-p", "tsconfig.json") },
@@ -78,9 +79,16 @@ export function listChecks(root, { ci = false, all = false } = {}) {
       env: { ...LINTED, ...levelOf({ ci, all }) },
       count: countVitest,
     },
-    ...release({ name: "bench", ...script("bench:smoke") }),
+    // The tests wait now and then, for processes and for limits of time.
+    ...change({
+      name: "cargo doc",
+      command: ["cargo", "doc", "--no-deps"],
+      env: { RUSTDOCFLAGS: "-D warnings" },
+      beside: "vitest",
+    }),
     // For every change with the addon of the tests: what is packed is the same, and an optimised build takes as long as the tests.
-    ...change({ name: "package", ...script("test:package") }),
+    ...change({ name: "package", ...script("test:package"), beside: "vitest" }),
+    ...release({ name: "bench", ...script("bench:smoke") }),
     ...release({ name: "rehearsal", ...script("test:rehearsal") }),
     ...release({ name: "runtimes", ...script("test:runtimes") }),
     ...release({ name: "other platforms", ...script("test:cross"), count: countPlain }),
@@ -108,15 +116,21 @@ export async function runChecks(checks, options = {}) {
   const { write = (text) => process.stdout.write(text), verbose = false } = options;
   /** @type {Result[]} */
   const results = [];
-  /** @type {(check: Check, onText: (text: string) => void) => ReturnType<typeof execute>} */
-  const start = ({ command, env }, onText) => execute(command, { ...options, env, onText });
+  /** @type {(check: Check, onText: (text: string) => void, command?: string[]) => ReturnType<typeof execute>} */
+  const start = ({ command, env }, onText, actual = command) => execute(actual, { ...options, env, onText });
   // What one of these prints comes when it is its turn.
   const started = new Map(checks.filter(({ early }) => early).map((check) => [check, start(check, () => {})]));
   for (const [index, check] of checks.entries()) {
     write(`\n${`── ${index + 1}/${checks.length} ${check.name} `.padEnd(WIDTH, "─")}\n`);
     const startedAt = performance.now();
+    let before = /** @type {Promise<unknown>} */ (Promise.resolve());
+    for (const other of checks.filter(({ beside }) => beside === check.name)) {
+      const running = before.then(() => start(other, () => {}, gently(other.command)));
+      started.set(other, running);
+      before = running;
+    }
     const { end, output } = await (started.get(check) ?? start(check, verbose ? write : () => {}));
-    if (verbose && check.early) write(output);
+    if (verbose && started.has(check)) write(output);
     const ms = performance.now() - startedAt;
     const result = { name: check.name, ms, ...judge(end, check.count?.(stripVTControlCharacters(output))) };
     results.push(result);
@@ -125,6 +139,14 @@ export async function runChecks(checks, options = {}) {
     if (!result.ok) write(`again, alone: ${howToRepeat(check)}\n`);
   }
   return results;
+}
+
+/**
+ * The command line that leaves the processor to others.
+ * @param {string[]} command
+ */
+function gently(command) {
+  return process.platform === "win32" ? command : ["nice", "-n", "10", ...command];
 }
 
 /**
