@@ -2,8 +2,8 @@
 /**
  * Which test files run, and in which order. A file's first line may be a mark, which doesn't count where a file is named on the command line:
  *
- * - `// @change`: the widths of what a file without a mark has a sample of, most of them one table over many real CLIs. It runs with
- *   `.ci/run` (TEST_CHANGE) and with `--all`.
+ * - `// @change`: the widths of what a file without a mark has a sample of, most of them one table over many real CLIs, and single options
+ *   that a change elsewhere seldom breaks. It runs with `.ci/run` (TEST_CHANGE) and with `--all`.
  * - `// @release`: slow, and guards a release: whole suites of CLIs that change seldom here, other majors of the frameworks, bundlers,
  *   conformance. It runs with `npm test -- --all` (TEST_ALL).
  * - `// @long`: takes long, and is begun before those without a mark: begun last, it would keep a worker busy while the others have

@@ -24,7 +24,7 @@ import { LINTED, nodeBin, npm, prepare, ROOT, runMain } from "./prepare.mjs";
  * @property {Record<string, string>} [env] beside the environment of all checks
  * @property {boolean} [early] it is started before all others, because it waits for the network while they compute
  * @property {string} [beside] the name of an earlier check, with which it is started: it takes the time of the processor that the other
- *   leaves over. Of several beside the same one, each is started behind the one before
+ *   leaves over. Of several that are beside the same check, each is started behind the one before
  * @property {(output: string) => Counts | undefined} [count] the tests in it; a check without any counts as one test
  */
 /** @typedef {Counts & { name: string, ms: number, ok: boolean }} Result */
@@ -67,7 +67,6 @@ export function listChecks(root, { ci = false, all = false } = {}) {
       repeat: "cargo clippy --all-targets -- -D warnings",
       env: LINTED,
     },
-    { name: "cargo test", command: ["cargo", "test", "--no-fail-fast"], env: LINTED, count: countCargo },
     // What cargo has just compiled for its own tests is most of the unoptimised addon.
     { name: "build", ...script(all ? "build" : "build:debug"), ...(all ? {} : { env: LINTED }) },
     // What waits for the network, while all of the above computes.
@@ -79,15 +78,23 @@ export function listChecks(root, { ci = false, all = false } = {}) {
       env: { ...LINTED, ...levelOf({ ci, all }) },
       count: countVitest,
     },
-    // The tests wait now and then, for processes and for limits of time.
+    // These tests wait now and then, for processes and for limits of time; what follows takes that time.
+    {
+      name: "cargo test",
+      command: ["cargo", "test", "--no-fail-fast"],
+      env: LINTED,
+      count: countCargo,
+      beside: "vitest",
+    },
+    // For every change with the addon of the tests: what is packed is the same, and an optimised build takes as long as the tests.
+    ...change({ name: "package", ...script("test:package"), beside: "vitest" }),
     ...change({
       name: "cargo doc",
-      command: ["cargo", "doc", "--no-deps"],
+      command: gently(["cargo", "doc", "--no-deps"]),
+      repeat: "cargo doc --no-deps",
       env: { RUSTDOCFLAGS: "-D warnings" },
       beside: "vitest",
     }),
-    // For every change with the addon of the tests: what is packed is the same, and an optimised build takes as long as the tests.
-    ...change({ name: "package", ...script("test:package"), beside: "vitest" }),
     ...release({ name: "bench", ...script("bench:smoke") }),
     ...release({ name: "rehearsal", ...script("test:rehearsal") }),
     ...release({ name: "runtimes", ...script("test:runtimes") }),
@@ -116,8 +123,8 @@ export async function runChecks(checks, options = {}) {
   const { write = (text) => process.stdout.write(text), verbose = false } = options;
   /** @type {Result[]} */
   const results = [];
-  /** @type {(check: Check, onText: (text: string) => void, command?: string[]) => ReturnType<typeof execute>} */
-  const start = ({ command, env }, onText, actual = command) => execute(actual, { ...options, env, onText });
+  /** @type {(check: Check, onText: (text: string) => void) => ReturnType<typeof execute>} */
+  const start = ({ command, env }, onText) => execute(command, { ...options, env, onText });
   // What one of these prints comes when it is its turn.
   const started = new Map(checks.filter(({ early }) => early).map((check) => [check, start(check, () => {})]));
   for (const [index, check] of checks.entries()) {
@@ -125,7 +132,7 @@ export async function runChecks(checks, options = {}) {
     const startedAt = performance.now();
     let before = /** @type {Promise<unknown>} */ (Promise.resolve());
     for (const other of checks.filter(({ beside }) => beside === check.name)) {
-      const running = before.then(() => start(other, () => {}, gently(other.command)));
+      const running = before.then(() => start(other, () => {}));
       started.set(other, running);
       before = running;
     }
@@ -142,7 +149,7 @@ export async function runChecks(checks, options = {}) {
 }
 
 /**
- * The command line that leaves the processor to others.
+ * The command line that runs a compiler and leaves the processor to others: what has limits of time would not keep them so.
  * @param {string[]} command
  */
 function gently(command) {

@@ -2,7 +2,7 @@
 import { createCodexCliProvider, runAgent } from "deep-factor-providers";
 import { expect, it, onTestFinished } from "vitest";
 import { API } from "../support/agent-api.mjs";
-import { CALLING_CLAUDES, CLAUDES } from "../support/agent-claude.mjs";
+import { CALLING_CLAUDES } from "../support/agent-claude.mjs";
 import { CODEX } from "../support/agent-codex.mjs";
 import type { Turn } from "../support/agent-scenarios.mjs";
 import { createProvider, withClaude } from "../support/harness.mjs";
@@ -83,8 +83,7 @@ it("says which way calls come, and refuses the impossible by name", async () => 
     output: "Fine.",
   });
   const { provider: api } = await API.cast([]);
-  const { provider: live } = (await CLAUDES.find(({ name }) => name.endsWith("live"))?.cast([])) ?? {};
-  if (!live) throw new Error("there is no live claude");
+  const live = createProvider((await withClaude({ which: "newest", engine: "live", script: [] })).options);
   const impossible = (provider: typeof api, id: string) => {
     const message = `toolCalls can't be "callbacks": ${id} takes no tools in the middle of a turn with these options`;
     expect(() => runAgent({ provider, prompt: "Go.", toolCalls: "callbacks" })).toThrow(

@@ -1,3 +1,4 @@
+// @change
 /** A field that a call puts into its request, and that the API refuses: the call is made once more in the other way, and the next ones at once. */
 import { HumanMessage } from "@langchain/core/messages";
 import { describe, expect, it } from "vitest";

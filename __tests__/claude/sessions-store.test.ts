@@ -1,3 +1,4 @@
+// @change
 /** What a provider remembers of its conversations in a folder (`sessions`), for the next process. */
 import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

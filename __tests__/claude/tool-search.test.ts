@@ -1,3 +1,4 @@
+// @change
 /** `tools: { search: true }`: the model is told the names of a large catalogue alone, finds tools by the CLI's own search, and calls them natively. */
 import { HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { createCodexCliProvider, type ProviderEvent } from "deep-factor-providers";

@@ -1,3 +1,4 @@
+// @change
 /** `webSearch`: the one tool of claude's own that a model may have beside the caller's, and nothing else of the CLI's comes with it. */
 import { HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { createOpenAiCompatibleProvider, type ProviderEvent, runAgent } from "deep-factor-providers";

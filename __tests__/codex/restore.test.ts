@@ -1,3 +1,4 @@
+// @change
 /** codex live: a thread that no process has keeps its identity, so that the API finds in its cache what it was sent before. */
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

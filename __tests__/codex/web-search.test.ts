@@ -1,3 +1,4 @@
+// @change
 /** `webSearch`: the search of codex's API beside the caller's tools, and nothing else of codex's own comes with it. */
 import { HumanMessage } from "@langchain/core/messages";
 import { createCodexCliProvider, type ProviderEvent } from "deep-factor-providers";

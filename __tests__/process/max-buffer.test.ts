@@ -1,3 +1,4 @@
+// @change
 /** More than maxBuffer is an error whatever the exit says, also where both become known in one moment. */
 import { createClaudeCliProvider, execFileAsync } from "deep-factor-providers";
 import { beforeAll, describe, expect, it } from "vitest";

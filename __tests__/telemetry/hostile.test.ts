@@ -1,3 +1,4 @@
+// @change
 /** Nothing of a tracer, a meter, a span or an instrument reaches a call: each of their methods may do what it likes. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
