@@ -11,7 +11,7 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import aiSdk from "../src/js/ai-sdk/prompt.cjs";
 import knownModule from "../src/js/known.cjs";
 import messages from "../src/js/messages.cjs";
-import { Shelf } from "./facade-native-side.js";
+import { type Packed, Shelf } from "./facade-native-side.js";
 
 afterEach(() => {
   vi.useRealTimers();
@@ -45,10 +45,12 @@ function setup() {
     }
   }
   const known = knownModule.createKnown({ NativeShelf: Observed as never });
+  /** Its run is the thread as it arrives. */
+  const engine = { start: (shelf: Shelf, packed: Packed) => shelf.thread(...packed) } as never;
   const send = (thread: unknown) =>
     outcome(() => {
       const packed = known.pack(thread);
-      return known.handOver(packed);
+      return known.handOver(engine, packed, "[]", "{}");
     });
   /** How many messages had to be handed over for `thread`, which arrives as it is. */
   const cost = (thread: unknown) => {
@@ -56,7 +58,7 @@ function setup() {
     expect(send(thread)).toEqual(fresh(thread));
     return (shelves[0]?.handedOver ?? 0) - before;
   };
-  return { known, send, cost, shelf: () => shelves[0] as Shelf, shelves };
+  return { known, engine, send, cost, shelf: () => shelves[0] as Shelf, shelves };
 }
 
 const args = (n: number) => ({ path: `file-${n}`, lines: [n, { deep: [null, true, "x"] }] });
@@ -149,11 +151,11 @@ describe("a message that is known", () => {
   });
 
   it("is looked at when the call is made, and never again", () => {
-    const { known } = setup();
+    const { known, engine } = setup();
     const message = { role: "user", content: [{ type: "text", text: "before" }] };
     const packed = known.pack([message]);
     (message.content[0] as { text: string }).text = "after";
-    const thread = known.handOver(packed);
+    const thread = known.handOver(engine, packed, "[]", "{}");
     expect(thread).toEqual([{ type: "human", content: [{ type: "text", text: "before" }] }]);
   });
 

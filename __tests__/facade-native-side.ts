@@ -55,8 +55,10 @@ export class Shelf {
   }
 }
 
+export type Packed = [json: string, texts: string, plan: Uint32Array];
+
 /** A thread that is handed over whole. */
-export const unpack = (...packed: [string, string, Uint32Array]) => new Shelf().thread(...packed);
+export const unpack = (...packed: Packed) => new Shelf().thread(...packed);
 
 export function nativeSide(...scripts: Script[]) {
   const log: unknown[] = [];
@@ -134,7 +136,9 @@ export function nativeSide(...scripts: Script[]) {
         log.push(["provider", ...this.#given]);
         return '{"ok":null}';
       }
-      start(thread: object[], tools: string, call: string) {
+      start(shelf: Shelf, packed: Packed, tools: string, call: string) {
+        const thread = shelf.thread(...packed);
+        if (thread === null) return null;
         log.push(["start", thread, JSON.parse(tools), JSON.parse(call)]);
         return new NativeRun(scripts.shift() ?? {});
       }

@@ -15,7 +15,7 @@ use dfp_exchange::script::Script;
 use dfp_health::{Check, Checkable};
 use dfp_model::error::ProviderError;
 use dfp_model::message::well_formed;
-use dfp_model::thread::{Shelf, Thread, Unfit};
+use dfp_model::thread::{Shelf, Unfit};
 use dfp_run::Model;
 use dfp_run::api::ApiProvider;
 use dfp_run::commands::execute_file;
@@ -85,26 +85,33 @@ impl NativeProvider {
         self.provider.check()
     }
 
-    /// Begins a run of the thread and returns at once; everything slow happens on the runtime's threads. `env_json` is set if
-    /// JavaScript's environment variables are not the process's: in worker threads.
+    /// Begins a run of the thread that [`Shelf::thread`] makes of `packed`, and returns at once; everything slow happens on the
+    /// runtime's threads. `null` if a number of the plan has no message: then the thread has to be handed over as a whole. `env_json` is
+    /// set if JavaScript's environment variables are not the process's: in worker threads.
     #[napi(catch_unwind)]
     pub fn start(
         &self,
-        thread: &NativeThread,
+        shelf: &NativeShelf,
+        packed: (Utf16String, Utf16String, Uint32Array),
         tools_json: String,
         call_json: String,
         env_json: Option<String>,
-    ) -> napi::Result<NativeRun> {
+    ) -> napi::Result<Option<NativeRun>> {
+        let (messages_json, texts, plan) = packed;
+        let messages = match shelf.shelf.thread(messages_json, texts, &plan) {
+            Ok(thread) => thread,
+            Err(Unfit::Unknown) => return Ok(None),
+            Err(Unfit::Lengths) => return Err(napi::Error::from_reason("lengths that are not those of the strings")),
+        };
         let provider = Arc::clone(self.provider.get()?);
         let env = variables(env_json)?;
         let request = EncodedRequest {
-            messages: thread.take(),
+            messages,
             tools: well_formed(tools_json),
             options: well_formed(call_json),
         };
-        Ok(NativeRun::new(within_runtime_if_available(|| {
-            provider.start(request, env)
-        })))
+        let run = within_runtime_if_available(|| provider.start(request, env));
+        Ok(Some(NativeRun::new(run)))
     }
 
     /// The provider as an agent's model.
@@ -354,43 +361,12 @@ pub struct NativeShelf {
     shelf: Shelf,
 }
 
-/// The thread of one run. Starting the run takes the messages out, so they are freed in time even if JavaScript's collector finds
-/// this object late.
-#[napi]
-pub struct NativeThread {
-    thread: Mutex<Thread>,
-}
-
-impl NativeThread {
-    /// Takes the messages; can be called once.
-    pub(super) fn take(&self) -> Thread {
-        std::mem::take(&mut *self.thread.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
 #[napi]
 impl NativeShelf {
     /// An empty shelf.
     #[napi(constructor, catch_unwind)]
     pub fn new() -> Self {
         NativeShelf::default()
-    }
-
-    /// Makes a thread by [`Shelf::thread`]; `null` if a number has no message: then the thread has to be handed over as a whole.
-    #[napi(catch_unwind)]
-    pub fn thread(
-        &self,
-        messages_json: Utf16String,
-        texts: Utf16String,
-        plan: Uint32Array,
-    ) -> napi::Result<Option<NativeThread>> {
-        match self.shelf.thread(messages_json, texts, &plan) {
-            Ok(thread) => Ok(Some(NativeThread {
-                thread: Mutex::new(thread),
-            })),
-            Err(Unfit::Unknown) => Ok(None),
-            Err(Unfit::Lengths) => Err(napi::Error::from_reason("lengths that are not those of the strings")),
-        }
     }
 
     /// Drops the messages of these numbers. Runs that have begun keep theirs.

@@ -14,7 +14,7 @@
  * What is kept ends with the caller's messages, but for the {@link MOST_RECENT} threads that were sent last, which are kept until no call
  * came for {@link RECENT_MS}. The native side holds at most {@link MOST_HELD}, and a thread that is longer only while it is sent.
  *
- * @import { NativeShelf, NativeThread } from "./native.cjs"
+ * @import { NativeProvider, NativeRun, NativeShelf } from "./native.cjs"
  * @import { Reading } from "./reading.cjs"
  *
  * @typedef {object} Part a message of a thread
@@ -196,12 +196,14 @@ function createKnown(native) {
   }
 
   /**
-   * Makes the thread there of what it holds, and of the rest, of which it keeps what may come again.
+   * Begins a run of the thread, which is made there of what the shelf holds, and of the rest, of which it keeps what may come again.
    *
+   * @param {Pick<NativeProvider, "start">} engine
    * @param {Thread} thread
-   * @returns {NativeThread} for one run
+   * @param {[toolsJson: string, callJson: string, envJson?: string]} call
+   * @returns {NativeRun}
    */
-  function handOver({ parts }) {
+  function handOver(engine, { parts }, ...call) {
     shelf ??= new native.NativeShelf();
     const size = sizeOf(parts);
     const isNew = (/** @type {Part} */ part) => part.isKept && !isHeld(part);
@@ -223,8 +225,8 @@ function createKnown(native) {
         plan[at + 2] = encoded.text.length;
         if (keep && part.isKept) plan[at] = hold(part);
       });
-      const given = shelf.thread(json, texts, plan);
-      if (given) return given;
+      const run = engine.start(shelf, [json, texts, plan], ...call);
+      if (run) return run;
       // It has not what it should have.
       forgetHeld();
     }

@@ -66,16 +66,11 @@ export function noteGateways(addresses: string[]): Promise<string>;
 /** Messages that may be handed over again by their numbers (`src/thread.rs`). */
 export class NativeShelf {
   constructor();
-  /** `PackedThread` in `messages.cjs`; `null` if there is no message of a number in the plan. */
-  thread(messagesJson: string, texts: string, plan: Uint32Array): NativeThread | null;
   /** Keeps the messages of these numbers no longer. */
   release(numbers: Uint32Array): void;
   /** Keeps no message any longer. */
   clear(): void;
 }
-
-/** A thread, for one run. */
-export class NativeThread {}
 
 /** A provider whose requests `listener` answers (`src/binding/provider.rs`). It keeps nothing alive. */
 export class NativeScript {
@@ -101,12 +96,21 @@ export class NativeProvider {
   /** `{"ok": null}`, or `{"err": …}` that names the option. Without the former, everything else throws. */
   check(): string;
   /**
+   * Begins a run of a thread, some of whose messages may be on the shelf; `null` if there is no message of a number in the plan.
+   *
+   * @param packed the parts of a `PackedThread` in `messages.cjs`
    * @param callJson `{"events": boolean, "partial": boolean, "timeout"?: ms, "log"?: boolean,
    *   "record"?: {"path": absolute, "prompts": boolean}, "outputSchema"?: JSON Schema}`
    * @param envJson what the child inherits, and where an API's key and proxy are looked up, where that is not the process's
    *   environment (worker threads)
    */
-  start(thread: NativeThread, toolsJson: string, callJson: string, envJson?: string): NativeRun;
+  start(
+    shelf: NativeShelf,
+    packed: [messagesJson: string, texts: string, plan: Uint32Array],
+    toolsJson: string,
+    callJson: string,
+    envJson?: string,
+  ): NativeRun | null;
   /** The provider as an agent talks to it. */
   model(): NativeModel;
   /** The models of the login: `{"ok": ProviderModel[]}` or `{"err": …}`. No model is asked. */

@@ -56,7 +56,7 @@ function start(shared, { messages, options, tools }, wants) {
     () => {
       const documents = !isText(options);
       const call = JSON.stringify({ ...wants, ...ofCall, outputSchema, documents, log: log ? true : undefined });
-      return engine.start(known.handOver(thread), tools, call, workerEnv());
+      return known.handOver(engine, thread, tools, call, workerEnv());
     },
     watch,
     unlisten,

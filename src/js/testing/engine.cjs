@@ -8,7 +8,7 @@
  * (`src/exchange/script.rs`).
  *
  * @import { NativeProvider, NativeScript } from "../native.cjs"
- * @import { Known, Thread } from "../known.cjs"
+ * @import { Known } from "../known.cjs"
  * @import { Answer, ScriptedRequest, ScriptEvent } from "./types.cjs"
  *
  * @typedef {typeof import("../native.cjs")} Native
@@ -48,8 +48,7 @@ function createEngine(options, answer, load) {
     return native;
   };
 
-  const known = createKnown(shelves(load));
-  const { handOver } = known;
+  const shelved = createKnown(shelves(load));
 
   const refused = (/** @type {{ code: string, message: string }} */ why) =>
     JSON.stringify({ err: { ...adviceOf(why.code), ...why, provider: id } });
@@ -60,23 +59,6 @@ function createEngine(options, answer, load) {
     id,
 
     check: () => (isPlain ? OK : nativeSide().provider.check()),
-
-    /**
-     * @param {Thread} thread
-     * @param {string} tools
-     * @param {string} json of the call
-     * @param {string | undefined} env
-     */
-    start(thread, tools, json, env) {
-      const { events, partial, timeout = limit, ...call } = JSON.parse(json);
-      if (!isPlain || needsNative(call)) return nativeSide().provider.start(handOver(thread), tools, json, env);
-      const request = requestOf(JSON.parse(encodeThread(thread)), JSON.parse(tools), {});
-      const why = refuses ? CLOSED : request.messages.some(saysSomething) ? undefined : EMPTY;
-      const run = why ? refusedRun(refused(why)) : startRun(id, request, answer, { events, partial, timeout });
-      runs.add(run);
-      run.result().then(() => runs.delete(run));
-      return run;
-    },
 
     model: () => nativeSide().provider.model(),
 
@@ -109,12 +91,25 @@ function createEngine(options, answer, load) {
     },
   };
 
+  /**
+   * Begins a run. Only that of a call that is not plain needs the thread on the native side.
+   *
+   * @type {Known["handOver"]}
+   */
+  function handOver(_engine, thread, tools, json, env) {
+    const { events, partial, timeout = limit, ...call } = JSON.parse(json);
+    if (!isPlain || needsNative(call)) return shelved.handOver(nativeSide().provider, thread, tools, json, env);
+    const request = requestOf(JSON.parse(encodeThread(thread)), JSON.parse(tools), {});
+    const why = refuses ? CLOSED : request.messages.some(saysSomething) ? undefined : EMPTY;
+    const run = why ? refusedRun(refused(why)) : startRun(id, request, answer, { events, partial, timeout });
+    runs.add(run);
+    run.result().then(() => runs.delete(run));
+    return run;
+  }
+
   return {
     engine: /** @type {NativeProvider} */ (/** @type {unknown} */ (engine)),
-    // What goes over is chosen by the engine, which has the thread itself until then.
-    known: /** @type {Known} */ (
-      /** @type {unknown} */ ({ ...known, handOver: (/** @type {Thread} */ thread) => thread })
-    ),
+    known: { ...shelved, handOver },
   };
 }
 
