@@ -8,7 +8,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Attempt, AttemptOutcome, AttemptStart, CallLimits};
 use super::choices::ShownChoices;
-use super::cli_base::CliBase;
 use super::cli_provider::CliProvider;
 use super::cli_request::{CliRequest, UNFIT, emulated};
 use super::record::Sink;
@@ -27,8 +26,8 @@ use dfp_provider::judge::CliRules;
 use dfp_text::fold::Fold;
 use dfp_text::schema::Schema;
 
-/// A call, and the engines that may make it.
-pub(super) struct CallByEngines<'a> {
+/// A call of a CLI, and the engines that may make it.
+pub(super) struct CliCall<'a> {
     pub cli: &'a Arc<CliProvider>,
     pub base_env: &'a Arc<Vars>,
     pub cancel: &'a CancellationToken,
@@ -39,7 +38,7 @@ pub(super) struct CallByEngines<'a> {
     pub dropped: Dropped,
 }
 
-impl RetryableCall for CallByEngines<'_> {
+impl RetryableCall for CliCall<'_> {
     fn retry(&self) -> &Policy {
         &self.cli.options.retry
     }
@@ -76,21 +75,13 @@ impl RetryableCall for CallByEngines<'_> {
         began: &OnceLock<Instant>,
         info: &mut RunInfo,
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
-        let call = CliCall {
-            cli: &self.cli.base,
-            request: &self.request,
-            base_env: self.base_env,
-            cancel: self.cancel,
-            sink: self.sink,
-            dropped: &self.dropped,
-        };
         let attempt = CliAttempt {
-            call: &call,
+            call: self,
             number,
             began,
             clock: OnceLock::new(),
         };
-        call.keep_dropped();
+        self.keep_dropped();
         for engine in &self.engines {
             let outcome = match engine.attempt(&attempt, info).await {
                 Ok(None) => continue,
@@ -100,8 +91,8 @@ impl RetryableCall for CallByEngines<'_> {
                 }
             };
             match &outcome {
-                AttemptOutcome::FlagRefused(flag) => call.drop_flag(flag)?,
-                AttemptOutcome::SchemaRefused(reason) => call.drop_schema(reason),
+                AttemptOutcome::FlagRefused(flag) => self.drop_flag(flag)?,
+                AttemptOutcome::SchemaRefused(reason) => self.drop_schema(reason),
                 _ => {}
             }
             return Ok(outcome);
@@ -119,16 +110,6 @@ impl RetryableCall for CallByEngines<'_> {
     }
 }
 
-/// A call of a CLI, for one request.
-pub(super) struct CliCall<'a> {
-    pub cli: &'a Arc<CliBase>,
-    pub request: &'a CliRequest,
-    pub base_env: &'a Arc<Vars>,
-    pub cancel: &'a CancellationToken,
-    pub sink: &'a Sink,
-    pub dropped: &'a Dropped,
-}
-
 /// The features that the CLI has refused during this call. The facts remembered for its file don't help if each attempt starts
 /// another file.
 #[derive(Debug, Default)]
@@ -141,7 +122,7 @@ pub(super) struct Dropped {
 
 impl CliCall<'_> {
     /// Remembers, for the file that is there now, the flags that the call has seen refused.
-    pub fn keep_dropped(&self) {
+    fn keep_dropped(&self) {
         let dropped = self
             .dropped
             .flags
@@ -164,7 +145,7 @@ impl CliCall<'_> {
     ///
     /// # Errors
     /// `UNSUPPORTED_FLAG` if the CLI has refused more often than there are flags to leave out.
-    pub fn drop_flag(&self, flag: &str) -> Result<(), Box<ProviderError>> {
+    fn drop_flag(&self, flag: &str) -> Result<(), Box<ProviderError>> {
         let mut dropped = self.dropped.flags.lock().unwrap_or_else(PoisonError::into_inner);
         dropped.push(flag.to_owned());
         let optional = self.cli.provider.flags.iter().filter(|flag| flag.optional);
@@ -178,7 +159,7 @@ impl CliCall<'_> {
     }
 
     /// Notes that the CLI has refused the schema of the answer, for this reason.
-    pub fn drop_schema(&self, reason: &str) {
+    fn drop_schema(&self, reason: &str) {
         self.dropped.schema.get_or_init(|| reason.to_owned());
     }
 
@@ -265,7 +246,7 @@ impl CliAttempt<'_> {
 
     /// The event that a live session is asked for the schema in its prompt, although its CLI takes other schemas.
     pub fn pending_note(&self) -> Option<Event> {
-        let CliCall { cli, request, .. } = *self.call;
+        let CliCall { cli, request, .. } = self.call;
         let schema = request.output.as_deref()?;
         (!cli.provider.schema.takes(schema))
             .then(|| emulated(cli, UNFIT))
@@ -285,7 +266,7 @@ impl CliAttempt<'_> {
             cancel,
             sink,
             ..
-        } = *self.call;
+        } = self.call;
         info.cli_path = Some(binary.to_string_lossy().into_owned());
         let waiting = Waiting {
             at: &binary.to_string_lossy(),

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::auto::EngineUse;
-use super::cli_attempt::{CallByEngines, Dropped};
+use super::cli_attempt::{CliCall, Dropped};
 use super::cli_base::CliBase;
 use super::cli_request::CliRequest;
 use super::lifecycle::{
     self, CallDelivery, CallHandles, Ended, KnownModels, Lifecycle, Model, ProviderObject, Run, Work,
 };
 use super::record::{self, Sink};
-use super::request::{EncodedRequest, Request, Unread};
+use super::request::{EncodedRequest, Request, Unread, Watched};
 use super::session::ahead::NextCallJson;
 use super::session::forms;
 use super::session::forms::KeptEngine;
@@ -162,17 +162,15 @@ impl CliProvider {
     }
 }
 
-/// The request of a call, before it is checked.
-enum UncheckedRequest {
-    /// A request of a caller's, or of an agent, whose calls may come by callbacks.
-    Unread(Unread, Option<(mpsc::Sender<ToolCallRequest>, BridgeOptions)>),
-    /// A request of the adapter, which is checked already.
-    Ready(Box<CliRequest>),
+/// The environment that a call's processes inherit: `env`, or this process's own. To be called on JavaScript's thread, the only one that
+/// may change the latter.
+fn inherited(env: Option<Vars>) -> Arc<Vars> {
+    Arc::new(env.unwrap_or_else(|| std::env::vars_os().collect()))
 }
 
 impl CliProvider {
     /// Begins a run of a CLI that is to work for itself. `prompt` goes to it and its events are passed on unchanged; `tees` get all
-    /// that it prints, and `observer` sees every line of it as it is decoded. Otherwise this is [`ProviderObject::start`].
+    /// that it prints, and `observer` sees every line of it as it is decoded. Otherwise this is [`Model::begin`].
     pub fn watch(
         cli: &Arc<CliProvider>,
         prompt: String,
@@ -180,34 +178,30 @@ impl CliProvider {
         observer: Arc<dyn LineObserver>,
         env: Option<Vars>,
     ) -> Run {
-        let watched = CliRequest::watched(prompt, tees, observer);
-        CliProvider::begin(cli, UncheckedRequest::Ready(Box::new(watched)), env.map(Arc::new))
-    }
-
-    fn begin(cli: &Arc<CliProvider>, asked: UncheckedRequest, env: Option<Arc<Vars>>) -> Run {
-        let base_env = env.unwrap_or_else(|| Arc::new(std::env::vars_os().collect()));
-        let of_task = Arc::clone(cli);
-        (cli.lifecycle).begin(move |handles| of_task.call(asked, base_env, handles))
+        let watched = Watched { prompt, tees, observer };
+        Model::begin(
+            Arc::clone(cli),
+            Request {
+                watched: Some(watched),
+                env: env.map(Arc::new),
+                ..Request::default()
+            },
+        )
     }
 
     /// Makes one call, to its end.
     async fn call(
         self: Arc<Self>,
-        asked: UncheckedRequest,
+        unread: Unread,
         base_env: Arc<Vars>,
         handles: CallHandles,
     ) -> Result<Ended, Box<ProviderError>> {
-        let mut request = match asked {
-            UncheckedRequest::Ready(request) => *request,
-            UncheckedRequest::Unread(unread, callbacks) => {
-                let reading = unread.read(self.options.timeout);
-                let Some(read) = handles.cancel.run_until_cancelled(reading).await else {
-                    return Ok(self.closed().map_or(Ended::Cancelled, Ended::Failed));
-                };
-                let request = read.map_err(|(code, reason)| self.refuse(code, reason))?;
-                CliRequest::new(&self, request, callbacks)?
-            }
+        let reading = unread.read(self.options.timeout);
+        let Some(read) = handles.cancel.run_until_cancelled(reading).await else {
+            return Ok(self.closed().map_or(Ended::Cancelled, Ended::Failed));
         };
+        let read = read.map_err(|(code, reason)| self.refuse(code, reason))?;
+        let mut request = CliRequest::new(&self, read)?;
         let (of_cli, of_env) = (Arc::clone(&self), Arc::clone(&base_env));
         let redactor = record::lazy_redactor(move || of_cli.redactor(&of_env));
         let (recorded, cancel) = (request.recorded.take(), handles.cancel.clone());
@@ -215,14 +209,13 @@ impl CliProvider {
             .await?
             .with_acting_tools(self.options.built_in_tools)
             .text_in_pieces(self.options.partial_messages.unwrap_or(request.options.partial));
-        request.lacking = self.lacking(&request, &base_env);
         let asked = request
             .provider_options(&self)
             .choices
             .model
             .clone()
             .unwrap_or_default();
-        let mut of_engines = CallByEngines {
+        let mut call = CliCall {
             engines: forms::calls(&self.kept, &self, &mut request),
             cli: &self,
             base_env: &base_env,
@@ -231,15 +224,16 @@ impl CliProvider {
             request,
             dropped: Dropped::default(),
         };
-        let ended = retry_loop::answer(&mut of_engines, &cancel, &sink).await;
+        let ended = retry_loop::answer(&mut call, &cancel, &sink).await;
         let ended = self.known_models.advise(ended, &asked);
         sink.close(&ended).await;
         Ok(ended)
     }
 
-    /// The warnings about choices of `request` that its model does not have, by the list that a process or `models()` has told before.
-    fn lacking(&self, request: &CliRequest, env: &Arc<Vars>) -> Vec<Event> {
-        let choices = &request.provider_options(self).choices;
+    /// The warnings about choices of a call with `options` that its model does not have, by the list that a process or `models()` has
+    /// told before.
+    pub(super) fn lacking(&self, options: &Options, env: &Arc<Vars>) -> Vec<Event> {
+        let choices = &options.choices;
         let chooses = choices.effort.is_some() || choices.reasoning_off || choices.is_fast();
         let Some(model) = choices
             .model
@@ -270,9 +264,8 @@ impl CliProvider {
         options: BridgeOptions,
     ) -> (Run, mpsc::Receiver<ToolCallRequest>) {
         let (consumer, receiver) = bridge::call_channel();
-        let env = request.env.take();
-        let asked = UncheckedRequest::Unread(Unread::Made(Box::new(request)), Some((consumer, options)));
-        (CliProvider::begin(cli, asked, env), receiver)
+        request.callbacks = Some((consumer, options));
+        (Model::begin(Arc::clone(cli), request), receiver)
     }
 }
 
@@ -291,12 +284,9 @@ impl Model for CliProvider {
     }
 
     fn begin(self: Arc<Self>, mut request: Request) -> Run {
-        let env = request.env.take();
-        CliProvider::begin(
-            &self,
-            UncheckedRequest::Unread(Unread::Made(Box::new(request)), None),
-            env,
-        )
+        let (cli, env) = (Arc::clone(&self), request.env.take());
+        let env = env.unwrap_or_else(|| inherited(None));
+        (self.lifecycle).begin(move |handles| cli.call(Unread::Made(Box::new(request)), env, handles))
     }
 
     fn calls(&self) -> CallDelivery {
@@ -321,7 +311,7 @@ impl Model for CliProvider {
         if calls != CallDelivery::Either || self.provider.live.is_some_and(|live| live.has_turns_in_print) {
             return calls;
         }
-        let env = env.map_or_else(|| Arc::new(std::env::vars_os().collect()), Arc::clone);
+        let env = env.map_or_else(|| inherited(None), Arc::clone);
         match self.known_engine_choice(&env) {
             Ok(Some(choice)) if matches!(choice.uses, EngineUse::Print | EngineUse::Warm) => CallDelivery::Callbacks,
             _ => calls,
@@ -340,12 +330,12 @@ impl ProviderObject for CliProvider {
     }
 
     fn start(self: Arc<Self>, request: EncodedRequest, env: Option<Vars>) -> Run {
-        let asked = UncheckedRequest::Unread(Unread::Encoded(request), None);
-        CliProvider::begin(&self, asked, env.map(Arc::new))
+        let (cli, env) = (Arc::clone(&self), inherited(env));
+        (self.lifecycle).begin(move |handles| cli.call(Unread::Encoded(request), env, handles))
     }
 
     fn prewarm(self: Arc<Self>, known: String, env: Option<Vars>) -> Work<Result<(), Box<ProviderError>>> {
-        let env = Arc::new(env.unwrap_or_else(|| std::env::vars_os().collect()));
+        let env = inherited(env);
         Box::pin(async move {
             let ready = prewarm(&self, &known, Arc::clone(&env)).await;
             ready.map_err(|error| self.without_secrets(error, &env))
@@ -353,7 +343,7 @@ impl ProviderObject for CliProvider {
     }
 
     fn models(self: Arc<Self>, env: Option<Vars>) -> Work<Result<Vec<ListedModel>, Box<ProviderError>>> {
-        let env = Arc::new(env.unwrap_or_else(|| std::env::vars_os().collect()));
+        let env = inherited(env);
         Box::pin(async move {
             let listed = self.listed_models(Arc::clone(&env)).await;
             listed.map_err(|error| self.without_secrets(error, &env))

@@ -7,9 +7,10 @@ use tokio::sync::mpsc;
 
 use super::choices::{self, Chosen};
 use super::cli_base::CliBase;
+use super::cli_provider::CliProvider;
 use super::print::ToolServer;
 use super::reply_check::{Checks, RejectedReply};
-use super::request::{self, CallOptions, Checked, Request};
+use super::request::{self, CallOptions, Checked, Request, Watched};
 use super::structured::{self, FitsSchema};
 use super::user_settings;
 use dfp_exchange::bridge::{BridgeOptions, ToolCallRequest};
@@ -39,8 +40,8 @@ pub(super) struct CliRequest {
     pub output: Option<Arc<Schema>>,
     /// The reason for which a CLI that takes schemas does not get this one in print form.
     pub emulated_because: Option<&'static str>,
-    /// The request as a live session takes it.
-    pub session: Option<SessionParts>,
+    /// The parts from which a live session's call is made; without messages once that is done.
+    session: Option<RequestSource>,
     /// The rule for which text of a live session's answer is a call.
     pub session_text_calls: TextCalls,
     /// The tools, if the CLI calls them itself.
@@ -54,8 +55,6 @@ pub(super) struct CliRequest {
     pub options: CallOptions,
     /// The options that the call chooses for itself.
     pub chosen: Chosen,
-    /// The warnings about choices that the model does not have, as far as that is known, for a process that does not tell them.
-    pub lacking: Vec<Event>,
     /// The thread as its run log has it, if there is to be one.
     pub recorded: Option<Prompt>,
     /// True if the CLI works for itself: its events are passed on unchanged.
@@ -91,9 +90,6 @@ pub(super) struct Printed {
     pub unprintable: Option<Box<ProviderError>>,
 }
 
-/// The parts of a call that a session needs beside the request itself.
-pub(super) struct SessionParts(RequestSource);
-
 /// A thread, and the tools that may be called.
 #[derive(Debug, Clone)]
 struct RequestSource {
@@ -115,8 +111,8 @@ impl CliRequest {
         self.output.as_deref().filter(|_| self.emulated_because.is_none())
     }
 
-    /// A request with `prompt` unchanged, for a CLI that is to work for itself.
-    pub fn watched(prompt: String, tees: Tees, observer: Arc<dyn LineObserver>) -> CliRequest {
+    /// The request of a CLI that is to work for itself.
+    fn watched(Watched { prompt, tees, observer }: Watched) -> CliRequest {
         let options = CallOptions {
             events: true,
             ..CallOptions::default()
@@ -146,16 +142,13 @@ impl CliRequest {
         web.into_iter().chain(tools).collect()
     }
 
-    /// The call with the parts of `session`, whose messages are taken out.
-    pub fn in_session<'a>(&'a self, cli: &'a CliBase, session: &'a mut SessionParts) -> CallParts<'a> {
-        let SessionParts(RequestSource {
-            messages,
-            tools,
-            forbidden,
-        }) = session;
+    /// The call for a session, if sessions may serve it. Its messages are taken out.
+    pub fn in_session<'a>(&'a mut self, cli: &'a CliBase) -> Option<CallParts<'a>> {
+        let messages = std::mem::take(&mut self.session.as_mut()?.messages);
+        let RequestSource { tools, forbidden, .. } = self.session.as_ref()?;
         let chosen = self.chosen.options.as_ref();
-        CallParts {
-            messages: Arc::unwrap_or_clone(std::mem::take(messages)),
+        Some(CallParts {
+            messages: Arc::unwrap_or_clone(messages),
             note: self.note.clone(),
             callers: self.callers_thread.clone(),
             tools,
@@ -167,11 +160,11 @@ impl CliRequest {
             output: output_in_session(cli, self.output.as_deref()),
             encoding: encoding_of(cli),
             guard: cli.provider.guard,
-        }
+        })
     }
 
     /// The events that are reported behind the beginning of attempt number `attempt`.
-    pub fn notes(&self, attempt: u32, cli: &CliBase, used: EngineUsed, base_env: &Arc<Vars>) -> Vec<Event> {
+    pub fn notes(&self, attempt: u32, cli: &CliProvider, used: EngineUsed, base_env: &Arc<Vars>) -> Vec<Event> {
         if attempt != 1 {
             return Vec::new();
         }
@@ -180,7 +173,8 @@ impl CliRequest {
         notes.extend(user_settings::warnings(cli, options, used, base_env));
         let tools = self.source.as_ref().map_or(0, |source| source.tools.len());
         if used == EngineUsed::Print {
-            notes.extend(self.lacking.iter().cloned());
+            // A live session tells them itself.
+            notes.extend(cli.lacking(options, base_env));
         }
         if used == EngineUsed::Print && options.choices.searches_tools() && tools > 0 {
             let how = match self.tool_server {
@@ -209,7 +203,6 @@ impl CliRequest {
             uncallable: false,
             options,
             chosen: Chosen::default(),
-            lacking: Vec::new(),
             recorded: None,
             watching: false,
             tees: Tees::default(),
@@ -223,15 +216,15 @@ impl CliRequest {
         }
     }
 
-    /// Makes the request of a call. With `callbacks`, the CLI itself calls the tools.
+    /// Makes the request of a call.
     ///
     /// # Errors
     /// The part that the provider can't take.
-    pub fn new(
-        cli: &CliBase,
-        request: Request,
-        callbacks: Option<(mpsc::Sender<ToolCallRequest>, BridgeOptions)>,
-    ) -> Result<CliRequest, Box<ProviderError>> {
+    pub fn new(cli: &CliBase, mut request: Request) -> Result<CliRequest, Box<ProviderError>> {
+        if let Some(watched) = request.watched {
+            return Ok(CliRequest::watched(watched));
+        }
+        let callbacks = request.callbacks.take();
         let accepts = match callbacks {
             // The prompt is printed there.
             Some(_) => request::print_accepts(cli),
@@ -357,7 +350,7 @@ impl CliRequest {
                 true => choices::in_session(cli, form, &source.messages, &source.tools, self.calls_asked()),
                 false => TextCalls::Off,
             },
-            session: is_session.then(|| SessionParts(source.clone())),
+            session: is_session.then(|| source.clone()),
             source: (calls_back || options.engine != EngineKind::Live || !self.checks.is_empty()).then_some(source),
             ..self
         })

@@ -48,7 +48,7 @@ impl CliAttempt<'_> {
             cancel,
             sink,
             ..
-        } = *self.call;
+        } = self.call;
         info.engine = Some(EngineUsed::Print);
         let printed = request.printed(cli);
         if let Some(refused) = &printed.unprintable {

@@ -13,22 +13,25 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
+use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::cli_base::CliBase;
 use super::record::RecordOptions;
 use super::structured;
+use dfp_exchange::bridge::{BridgeOptions, ToolCallRequest};
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::message::content::{self, Accepts, Refused, Takes, Why};
 use dfp_model::message::{Message, Role, ToolSpec};
 use dfp_model::retry::{DEFAULT_MAX_WAIT_MS, QuotaWait};
 use dfp_model::thread::Thread;
-use dfp_process::Vars;
 use dfp_process::limit::NestedPermit;
+use dfp_process::{Tees, Vars};
 use dfp_provider::MediaForm;
 use dfp_provider::choices::CallChoices;
 use dfp_provider::options::{EngineKind, OutputFormat, PromptStyle};
 use dfp_record::runlog::Prompt;
+use dfp_text::decode::LineObserver;
 use dfp_text::schema::Schema;
 
 /// The options of a call beside its messages and tools.
@@ -110,6 +113,21 @@ pub struct Request {
     pub nested_permit: Option<NestedPermit>,
     /// The compiled form of [`CallOptions::output_schema`] (set by `Unread::read`).
     pub output: Option<Arc<Schema>>,
+    /// The receiver of the tool calls, if a CLI itself is to call the tools.
+    pub callbacks: Option<(mpsc::Sender<ToolCallRequest>, BridgeOptions)>,
+    /// The work that a CLI is to do for itself: nothing else of the call is read then.
+    pub watched: Option<Watched>,
+}
+
+/// The work that a CLI does for itself: its events are passed on unchanged.
+#[derive(Debug, Clone)]
+pub struct Watched {
+    /// The prompt, which goes to it unchanged.
+    pub prompt: String,
+    /// The receivers of copies of what the process prints.
+    pub tees: Tees,
+    /// The observer of the lines that the process prints, as they are decoded.
+    pub observer: Arc<dyn LineObserver>,
 }
 
 /// A call as the façade encodes it.

@@ -264,7 +264,7 @@ proptest! {
     #[test]
     fn claudes_print_engine_is_handed_all_of_it(thread in any_thread()) {
         let cli = cli("claude", &json!({"engine": "print"}));
-        let request = CliRequest::new(&cli, request(&thread), None).unwrap();
+        let request = CliRequest::new(&cli, request(&thread)).unwrap();
         let expected = media(&thread);
         let text = if expected.is_empty() {
             prop_assert!(request.printed(&cli).prompt.media.is_empty());
@@ -320,7 +320,7 @@ proptest! {
     #[test]
     fn codexs_print_engine_is_handed_images_as_files(thread in any_thread()) {
         let cli = cli("codex", &json!({"engine": "print"}));
-        let request = CliRequest::new(&cli, request(&thread), None);
+        let request = CliRequest::new(&cli, request(&thread));
         match first_refused(&thread, |mime| mime.starts_with("image/")) {
             Some(place) => {
                 let error = request.err().unwrap();
@@ -344,7 +344,7 @@ proptest! {
     #[test]
     fn geminis_are_files_whose_names_are_in_order_and_in_the_prompt(thread in any_thread()) {
         let cli = cli("gemini", &json!({}));
-        let request = CliRequest::new(&cli, request(&thread), None).unwrap();
+        let request = CliRequest::new(&cli, request(&thread)).unwrap();
         let expected: Vec<Vec<u8>> = media(&thread).into_iter().map(|(.., bytes)| bytes).collect();
         if !expected.is_empty() {
             let prompt = media_prompt(&cli, &request.printed(&cli).prompt).unwrap();
@@ -364,7 +364,7 @@ proptest! {
     fn who_takes_text_only_names_the_first_that_is_none(thread in any_thread(), id in "qwen|opencode|glm") {
         let options = if id == "opencode" { json!({"model": "a/b", "engine": "print"}) } else { json!({}) };
         let cli = cli(&id, &options);
-        let request = CliRequest::new(&cli, request(&thread), None);
+        let request = CliRequest::new(&cli, request(&thread));
         match first_refused(&thread, |_| false) {
             Some(place) => {
                 let error = request.err().unwrap();
@@ -382,9 +382,7 @@ fn refusal(id: &str, options: &Value, content: &Value) -> String {
         json: json!({"type": "human", "content": content}),
         blocks: Vec::new(),
     }];
-    let error = CliRequest::new(&cli(id, options), request(&thread), None)
-        .err()
-        .unwrap();
+    let error = CliRequest::new(&cli(id, options), request(&thread)).err().unwrap();
     assert_eq!(error.code, Code::UnsupportedContent);
     let (reason, _) = error.message.split_once(". Send").unwrap();
     reason.to_owned()

@@ -20,7 +20,7 @@ use dfp_exchange::acp::form::{KeptAgent, WarmAgent};
 use dfp_exchange::claude_live::form::Claude;
 use dfp_exchange::codex_live::form::Codex;
 use dfp_exchange::copilot_live::form::Copilot;
-use dfp_exchange::form::{CallParts, Form, ListedModels, SessionCall, SetupOf, Takes};
+use dfp_exchange::form::{Form, ListedModels, SessionCall, SetupOf, Takes};
 use dfp_exchange::installed::Binary;
 use dfp_exchange::live::kept::KeptReplies;
 use dfp_exchange::opencode_live::form::Opencode;
@@ -47,9 +47,9 @@ macro_rules! forms {
             $($(#[$attribute])* $name(Arc<Sessions<$form>>),)+
         }
 
-        /// A call as one engine takes it.
+        /// A call as one engine takes it: in one of these sessions, as it is sent there, or as a [prompt](as_prompt) for `None`.
         pub(crate) enum EngineCall {
-            $($(#[$attribute])* $name(FormCall<$form>),)+
+            $($(#[$attribute])* $name(Arc<Sessions<$form>>, Option<SessionCall<SetupOf<$form>>>),)+
             /// A process for this call alone.
             Print,
         }
@@ -97,11 +97,14 @@ macro_rules! forms {
 
         /// The call of `request` as each engine takes it, the best first: the processes in `kept`, and then print.
         pub(crate) fn calls(kept: &[KeptEngine], cli: &CliBase, request: &mut CliRequest) -> Vec<EngineCall> {
-            let mut session = request.session.take();
-            let mut parts = session.as_mut().map(|session| request.in_session(cli, session));
+            let mut parts = request.in_session(cli);
             let of_kept = kept.iter().filter_map(|kept| match kept {
                 $($(#[$attribute])* KeptEngine::$name(sessions) => {
-                    FormCall::new(sessions, &mut parts).map(EngineCall::$name)
+                    let call = match <$form>::TAKES {
+                        Takes::Thread => Some(SessionCall::new::<$form>(parts.take()?)),
+                        Takes::Prompt => None,
+                    };
+                    Some(EngineCall::$name(Arc::clone(sessions), call))
                 })+
             });
             let print = cli.provider.has_print().then_some(EngineCall::Print);
@@ -116,7 +119,9 @@ macro_rules! forms {
                 info: &'a mut RunInfo,
             ) -> Coming<'a, Option<AttemptOutcome>> {
                 match self {
-                    $($(#[$attribute])* EngineCall::$name(call) => Box::pin(drive(call, attempt, info)),)+
+                    $($(#[$attribute])* EngineCall::$name(sessions, call) => {
+                        Box::pin(drive(sessions, call.as_ref(), attempt, info))
+                    })+
                     EngineCall::Print => Box::pin(async move { attempt.print(info).await.map(Some) }),
                 }
             }
@@ -134,26 +139,6 @@ forms! {
     Warm(WarmAgent),
     #[cfg(test)]
     MadeUp(super::tests::made_up::MadeUp),
-}
-
-/// A call of one form.
-pub(crate) struct FormCall<F: Form> {
-    pub sessions: Arc<Sessions<F>>,
-    /// The call as a session takes it; `None` if it is sent as a [prompt](as_prompt).
-    pub call: Option<SessionCall<SetupOf<F>>>,
-}
-
-impl<F: Form> FormCall<F> {
-    /// Prepares a call for `sessions` of `parts`, which a form that is sent the thread takes out; `None` if it is none for sessions.
-    fn new(sessions: &Arc<Sessions<F>>, parts: &mut Option<CallParts<'_>>) -> Option<FormCall<F>> {
-        Some(FormCall {
-            call: match F::TAKES {
-                Takes::Thread => Some(SessionCall::new::<F>(parts.take()?)),
-                Takes::Prompt => None,
-            },
-            sessions: Arc::clone(sessions),
-        })
-    }
 }
 
 /// The folders in `exchange/` of the forms that remember.
@@ -203,7 +188,7 @@ pub(crate) fn of(provider: &Provider, options: &Options, runs: &TaskTracker) -> 
 pub(super) async fn as_prompt<'a, F: Form>(
     attempt: &CliAttempt<'a>,
 ) -> Result<Option<(SessionCall<SetupOf<F>>, Reading<'a>)>, Box<ProviderError>> {
-    let CliCall { cli, request, .. } = *attempt.call;
+    let CliCall { cli, request, .. } = attempt.call;
     // The CLI calls tools or works for itself.
     if request.tool_server.is_some() || request.watching {
         return Ok(None);

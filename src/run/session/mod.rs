@@ -21,9 +21,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use self::forms::{FormCall, as_prompt};
+use self::forms::as_prompt;
 use self::servers::login_missing;
-use self::sessions::{Begun, TurnAsked, store_warning, warning};
+use self::sessions::{Begun, Sessions, TurnAsked, store_warning, warning};
 use crate::attempt::{AttemptOutcome, AttemptStart, run_attempt};
 use crate::auto;
 use crate::capabilities::{self, ApiRefusal, LiveSupport};
@@ -63,13 +63,15 @@ impl Reading<'_> {
     }
 }
 
-/// Makes an attempt of a call in one of the sessions of its form; `None` if the next engine is to make it.
+/// Makes an attempt of a call in one of the sessions of its form; `None` if the next engine is to make it. `call` is the call as a
+/// session takes it; `None` if it is sent as a [prompt](as_prompt).
 pub(crate) async fn drive<F: Form>(
-    FormCall { sessions, call }: &FormCall<F>,
+    sessions: &Arc<Sessions<F>>,
+    call: Option<&SessionCall<SetupOf<F>>>,
     attempt: &CliAttempt<'_>,
     info: &mut RunInfo,
 ) -> Result<Option<AttemptOutcome>, Box<ProviderError>> {
-    let CliCall { cli, base_env, .. } = *attempt.call;
+    let CliCall { cli, base_env, .. } = attempt.call;
     let prompt;
     let (call, reading) = match call {
         Some(call) => (call, Reading::of_thread(attempt)),
@@ -316,7 +318,7 @@ async fn turn<F: Form>(
     info: &mut RunInfo,
 ) -> Result<AttemptOutcome, Unusable> {
     let engine_used = F::ENGINE;
-    let CliCall { cli, request, sink, .. } = *attempt.call;
+    let CliCall { cli, request, sink, .. } = attempt.call;
     let Begun {
         turn,
         origin,

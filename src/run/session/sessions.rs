@@ -361,7 +361,7 @@ impl<F: Form> Sessions<F> {
             env: attempt.call.base_env,
             setup: Some(setup),
         };
-        let server = self.server(cli, wanted).await?;
+        let server = self.server(&cli.base, wanted).await?;
         if let Some(what) = F::lacks(&server, setup) {
             return Err(Unusable::Left(what));
         }
@@ -408,7 +408,7 @@ impl<F: Form> Sessions<F> {
     /// The decision what becomes of the session when its turn has a reply.
     fn park(self: &Arc<Self>, asked: &TurnAsked<'_, F>, key: SessionKey<SetupOf<F>>) -> Park<F::Session> {
         let call = asked.attempt.call;
-        let (cli, env) = (Arc::clone(call.cli), Arc::clone(call.base_env));
+        let (cli, env) = (Arc::clone(&call.cli.base), Arc::clone(call.base_env));
         let thread = Arc::clone(&asked.call.callers);
         // Such a thread does not go on: its session ends, and a call that waits is interrupted.
         let once = call.request.options.once;

@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::*;
 use crate::cli_attempt::Dropped;
+use crate::cli_provider::CliProvider;
 use crate::cli_request::CliRequest;
 use crate::record::{Log, Sink};
 use crate::request::{CallOptions, Request};
-use crate::session::sessions::Sessions;
 use crate::session::tests::made_up::{Answers, MadeUp};
 use dfp_exchange::form::{CallParts, ProcessOptions};
 use dfp_exchange::live::pool::SessionKey;
@@ -62,7 +62,7 @@ fn counted() -> [usize; 3] {
 /// Makes a call, whose thread has a reply if it `may_continue`; returns its outcome, and the number of things built, searched and
 /// rendered for it.
 async fn call(
-    base: &Arc<CliBase>,
+    base: &Arc<CliProvider>,
     sessions: &Arc<Sessions<MadeUp>>,
     env: &Arc<Vars>,
     may_continue: bool,
@@ -111,17 +111,18 @@ async fn call(
         },
         ..Request::default()
     };
-    let request = CliRequest::new(base, request, None).unwrap();
+    let request = CliRequest::new(base, request).unwrap();
     let log = Arc::new(Log::new("claude".into(), "run-1".to_owned()));
     let (sender, mut events) = tokio::sync::mpsc::channel(8);
     let sink = Sink::new(Some(sender), false, log, None, true);
     let call = CliCall {
         cli: base,
-        request: &request,
+        request,
         base_env: env,
         cancel: &CancellationToken::new(),
         sink: &sink,
-        dropped: &Dropped::default(),
+        engines: Vec::new(),
+        dropped: Dropped::default(),
     };
     let attempt = CliAttempt {
         call: &call,
@@ -130,11 +131,7 @@ async fn call(
         clock: Default::default(),
     };
     let mut info = RunInfo::default();
-    let of_form = FormCall {
-        sessions: Arc::clone(sessions),
-        call: Some(of_session),
-    };
-    let way = drive(&of_form, &attempt, &mut info).await;
+    let way = drive(sessions, Some(&of_session), &attempt, &mut info).await;
     let came = match way {
         Ok(Some(AttemptOutcome::Replied(_))) => match info.continued {
             Some(true) => "continued".to_owned(),
@@ -148,8 +145,8 @@ async fn call(
     (came, [0, 1, 2].map(|at| after[at] - before[at]))
 }
 
-fn base(options: &str) -> Arc<CliBase> {
-    Arc::new(CliBase::new("claude", options, u64::MAX).unwrap())
+fn base(options: &str) -> Arc<CliProvider> {
+    Arc::new(CliProvider::new("claude", options, u64::MAX).unwrap())
 }
 
 /// Sessions of a provider, one of which waits for each thread.
