@@ -2,12 +2,12 @@
 // Builds the addon for this machine (release unless `--profile` or `--debug` says otherwise) and what belongs beside it.
 // Further arguments go to `napi build`: `npm run build -- --target aarch64-apple-darwin`.
 import { spawnSync } from "node:child_process";
-import { copyFileSync, readFileSync } from "node:fs";
+import { copyFileSync, readFileSync, utimesSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { findAddons, ROOT as root } from "./prepare.mjs";
 
-const root = join(dirname(fileURLToPath(import.meta.url)), "..");
+const startedAt = new Date();
 const manifest = createRequire(import.meta.url).resolve("@napi-rs/cli/package.json");
 const napi = join(dirname(manifest), JSON.parse(readFileSync(manifest, "utf8")).bin.napi);
 
@@ -27,6 +27,10 @@ const outcome = spawnSync(
   { cwd: root, stdio: "inherit" },
 );
 if (outcome.status !== 0) process.exit(outcome.status ?? 1);
+
+// The copy has the time of cargo's own file, which is old where nothing had to be compiled: the next `npm run demo` would build again,
+// and leave those that run beside it without an addon.
+if (!given.includes("--target")) for (const addon of findAddons(root)) utimesSync(addon, startedAt, startedAt);
 
 // The same declarations for `require`: TypeScript takes the module kind from the file's name.
 copyFileSync(join(root, "index.d.ts"), join(root, "index.d.cts"));

@@ -188,8 +188,11 @@ export function isBuildStale(root) {
   return sources.some((path) => statSync(path).mtimeMs > builtAt);
 }
 
-/** @param {string} root */
-function findAddons(root) {
+/**
+ * The addons for this machine that are in src/js.
+ * @param {string} root
+ */
+export function findAddons(root) {
   const dir = join(root, "src", "js");
   const names = existsSync(dir) ? readdirSync(dir) : [];
   const ours = names.filter((name) => name.endsWith(".node") && name.includes(`.${process.platform}-${process.arch}`));
