@@ -4,7 +4,7 @@ import type { InvokeOptions } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import { HERE } from "../clis/real.js";
 import { opencodeConfig } from "../support/clis.mjs";
-import { createProvider, VERSIONS, withClaude, withCli } from "../support/harness.mjs";
+import { createProvider, shareOf, VERSIONS, withClaude, withCli } from "../support/harness.mjs";
 import { ask } from "../support/live.mjs";
 
 const script = () => ({ text: "ok", usage: { input: 20, output: 7 } });
@@ -40,28 +40,29 @@ describe.skipIf(!HERE)("grok", { timeout: 300_000 }, () => {
 });
 
 describe.skipIf(!HERE)("gemini", { timeout: 300_000 }, () => {
-  it.each(["print", "warm"])("%s: an effort is a level, of 2.5 a budget, and never both", async (engine) => {
+  const MODELS = [
+    [{ model: "gemini-2.5-pro" }, { thinkingBudget: 8192 }],
+    [{ model: "gemini-3-flash-preview" }, { thinkingLevel: "MEDIUM" }],
+    [{ model: "gemini-3.1-pro-preview", reasoning: { effort: "minimal" } }, { thinkingLevel: "LOW" }],
+    // gemini does not know this one.
+    [{ model: "gemini-9-flash", reasoning: { effort: "high" } }, { thinkingLevel: "HIGH" }],
+  ] as const;
+
+  it.each([
+    ["print", shareOf(MODELS, 0, 2)],
+    ["warm", shareOf(MODELS, 1, 2)],
+  ])("%s: an effort is a level, of 2.5 a budget, and never both", async (engine, models) => {
     const { api, create } = await withCli("gemini", { script });
     const provider = create({ engine, reasoning: { effort: "medium" } });
     const told: unknown[] = [];
-    const calls = [
-      { model: "gemini-2.5-pro" },
-      { model: "gemini-3-flash-preview" },
-      { model: "gemini-3.1-pro-preview", reasoning: { effort: "minimal" } },
-      // gemini does not know this one.
-      { model: "gemini-9-flash", reasoning: { effort: "high" } },
-    ];
-    for (const options of calls) {
+    for (const [options] of models) {
       const { run, warnings } = await ask(provider as never, ["hi"], options);
       told.push([run?.engine, ...warnings]);
     }
-    expect(told).toEqual(calls.map(() => [engine]));
-    expect(api.requests.map(({ body }) => body.generationConfig.thinkingConfig)).toEqual([
-      { includeThoughts: true, thinkingBudget: 8192 },
-      { includeThoughts: true, thinkingLevel: "MEDIUM" },
-      { includeThoughts: true, thinkingLevel: "LOW" },
-      { includeThoughts: true, thinkingLevel: "HIGH" },
-    ]);
+    expect(told).toEqual(models.map(() => [engine]));
+    expect(api.requests.map(({ body }) => body.generationConfig.thinkingConfig)).toEqual(
+      models.map(([, thinking]) => ({ includeThoughts: true, ...thinking })),
+    );
   });
 
   it("refuses by name what is no effort of its models, and efforts where it gets no settings of ours", async () => {

@@ -5,7 +5,7 @@ import type { InvokeOptions } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import { withApi } from "../api/setup.js";
 import { HERE } from "../clis/real.js";
-import { createProvider, RUNS, withClaude, withCli } from "../support/harness.mjs";
+import { createProvider, RUNS, shareOf, withClaude, withCli } from "../support/harness.mjs";
 import { ask } from "../support/live.mjs";
 
 const CALLS: InvokeOptions[] = [
@@ -143,17 +143,22 @@ describe.skipIf(!HERE)("other CLIs", { timeout: 300_000 }, () => {
     expect(api.requests.map(({ body }) => body.reasoning.effort)).toEqual(["none"]);
   });
 
-  it.each(["print", "warm"])("gemini %s: no budget for thoughts, or the lowest level, never both", async (engine) => {
+  const MODELS = [
+    ["gemini-2.5-flash", { thinkingBudget: 0 }],
+    ["gemini-3-flash-preview", { thinkingLevel: "MINIMAL" }],
+    ["gemini-3-pro-preview", { thinkingLevel: "LOW" }],
+  ] as const;
+
+  it.each([
+    ["print", shareOf(MODELS, 0, 2)],
+    ["warm", shareOf(MODELS, 1, 2)],
+  ])("gemini %s: no budget for thoughts, or the lowest level, never both", async (engine, models) => {
     const { api, create } = await withCli("gemini", { script });
     const provider = create({ engine, model: "gemini-2.5-flash" });
-    for (const model of ["gemini-2.5-flash", "gemini-3-flash-preview", "gemini-3-pro-preview"]) {
-      await provider.invoke(["one"], { ...OFF, model });
-    }
-    expect(api.requests.map(({ body }) => body.generationConfig.thinkingConfig)).toEqual([
-      { includeThoughts: true, thinkingBudget: 0 },
-      { includeThoughts: true, thinkingLevel: "MINIMAL" },
-      { includeThoughts: true, thinkingLevel: "LOW" },
-    ]);
+    for (const [model] of models) await provider.invoke(["one"], { ...OFF, model });
+    expect(api.requests.map(({ body }) => body.generationConfig.thinkingConfig)).toEqual(
+      models.map(([, thinking]) => ({ includeThoughts: true, ...thinking })),
+    );
   });
 
   it("grok: the effort none, of a model of the user's own", async () => {

@@ -30,6 +30,19 @@ export function sampleOf(all, count = 1) {
   return ALL ? all : all.slice(0, count);
 }
 
+/**
+ * The rows of a table that one of several engines runs where both read them by the same code: each row is run by one of them, and by
+ * all with `--all`.
+ * @template T
+ * @param {readonly T[]} all
+ * @param {number} which of the engines, from 0
+ * @param {number} engines their number
+ * @returns {readonly T[]}
+ */
+export function shareOf(all, which, engines) {
+  return ALL ? all : all.filter((_, row) => row % engines === which);
+}
+
 /** The versions of claude that tests run with: the oldest otherwise only where {@link RUNS} are run. */
 export const VERSIONS = sampleOf(/** @type {("newest" | "oldest")[]} */ (["newest", "oldest"]));
 
