@@ -5,7 +5,7 @@
 //! codex does not interpret the words of users or tools there: `$skill`, `/command` and the limit of 1,048,576 characters belong
 //! to `turn/start` (CODEX-LIVE pitfall 9).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use serde_json::{Map, Value, json};
@@ -14,14 +14,12 @@ use super::recall::{RecalledItems, ToldItem, name_told};
 use super::settings::Setup;
 use super::wire::{ContentItem, ToolAnswer};
 use crate::live::history::failed;
+use crate::live::history_calls::{HistoryCalls, NO_RESULT, ORPHAN};
 use crate::random;
 use dfp_model::message::content::{self, Part};
 use dfp_model::message::reasoning::{self, Origin, Returned};
 use dfp_model::message::{Content, Message, Role};
 use dfp_provider::declare::{MAX_NAME, Tools};
-
-/// The answer to a call that nobody has answered. Without it, codex would say "aborted".
-const NO_RESULT: &str = "Error: this call has no result";
 
 /// The fields of the API's items that are injected again; codex adds notes of its own.
 const KEPT: [&str; 13] = [
@@ -122,9 +120,7 @@ fn written<'a>(
         namespace: setup.namespace(),
         origin,
         items: Vec::new(),
-        open: Vec::new(),
-        used: HashSet::new(),
-        made: 0,
+        calls: HistoryCalls::default(),
         replies: Vec::new(),
     };
     for (at, message) in messages.iter().enumerate() {
@@ -266,30 +262,15 @@ struct CodexHistory<'a> {
     /// The origin whose sealed reasoning can be read.
     origin: &'a Origin,
     items: Vec<Value>,
-    /// Calls without a result: the caller's id, and the one used here.
-    open: Vec<(String, String)>,
-    /// The ids in use: each may be there once.
-    used: HashSet<String>,
-    made: usize,
+    calls: HistoryCalls,
     /// The places of the replies that came from codex itself: among the items, and among the messages.
     replies: Vec<(Range<usize>, usize)>,
 }
 
 impl CodexHistory<'_> {
-    /// Makes an id for a call that the caller calls `id`.
-    fn open_call(&mut self, id: &str) -> String {
-        let mut unique = id.to_owned();
-        while unique.is_empty() || !self.used.insert(unique.clone()) {
-            self.made += 1;
-            unique = format!("call_df_{}", self.made);
-        }
-        self.open.push((id.to_owned(), unique.clone()));
-        unique
-    }
-
     /// Answers the calls that nobody has answered, before another message comes.
     fn close(&mut self) {
-        for (_, id) in self.open.drain(..) {
+        for id in self.calls.take_unanswered() {
             let output = json!({"type": "function_call_output", "call_id": id, "output": NO_RESULT});
             self.items.push(output);
         }
@@ -314,7 +295,7 @@ impl CodexHistory<'_> {
             self.items.push(item);
         }
         for call in &message.tool_calls {
-            let id = self.open_call(&call.id);
+            let id = self.calls.open(&call.id);
             let name = self.tools.wire_name(&call.name, MAX_NAME);
             let mut item = json!({"type": "function_call", "call_id": id, "name": name, "arguments": call.args.get()});
             if let Some(namespace) = self.namespace {
@@ -334,12 +315,10 @@ impl CodexHistory<'_> {
             match (kind, asked) {
                 ("function_call", Some(id)) if recalled.is_callers(&id) => {
                     let Some(call) = calls.next() else { continue };
-                    let id = self.open_call(&call.id);
+                    let id = self.calls.open(&call.id);
                     item["call_id"] = Value::String(id);
                 }
-                ("function_call", Some(id)) => {
-                    self.used.insert(id);
-                }
+                ("function_call", Some(id)) => self.calls.note_used(id),
                 _ => {}
             }
             self.items.push(item);
@@ -348,21 +327,14 @@ impl CodexHistory<'_> {
 
     /// Adds the result of a call. If there is no such call, the text of the result is added as a message.
     fn result(&mut self, message: &Message) {
-        let at = match message.tool_call_id.as_str() {
-            "" => (!self.open.is_empty()).then_some(0),
-            id => self.open.iter().position(|(callers, _)| callers == id),
-        };
-        match at.map(|at| self.open.remove(at)) {
-            Some((_, id)) => {
+        match self.calls.answered(message) {
+            Some(id) => {
                 let item = json!({"type": "function_call_output", "call_id": id, "output": output(message)});
                 self.items.push(item);
             }
             None => {
                 let mut content: Vec<Value> = result_pieces(message).into_iter().map(CodexPiece::into_item).collect();
-                content.insert(
-                    0,
-                    json!({"type": "input_text", "text": "The result of an earlier tool call:"}),
-                );
+                content.insert(0, json!({"type": "input_text", "text": ORPHAN}));
                 self.items
                     .push(json!({"type": "message", "role": "user", "content": content}));
             }

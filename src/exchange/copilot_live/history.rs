@@ -9,14 +9,11 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::live::history::failed;
+use crate::live::history_calls::{HistoryCalls, NO_RESULT, ORPHAN};
 use dfp_model::message::content::{self, Part};
 use dfp_model::message::{Content, Message, Role};
 use dfp_provider::declare::{MAX_NAME, Tools};
 
-/// The answer to a call that nobody has answered.
-const NO_RESULT: &str = "Error: this call has no result";
-/// The text before a result whose call does not exist.
-const ORPHAN: &str = "The result of an earlier tool call:";
 /// The text before the images of results.
 const SHOWN: &str = "The images of the tool results:";
 /// The time stamp of all events.
@@ -45,9 +42,7 @@ pub fn write(messages: &[Message], note: Option<&str>, of: &Of<'_>) -> String {
         of,
         text: String::new(),
         events: 0,
-        open: Vec::new(),
-        used: HashSet::new(),
-        made: 0,
+        calls: HistoryCalls::default(),
         images: 0,
         unshown: Vec::new(),
         found: HashSet::new(),
@@ -202,11 +197,7 @@ struct HistoryText<'a> {
     of: &'a Of<'a>,
     text: String,
     events: u64,
-    /// Calls without a result: the caller's id, and the one used here.
-    open: Vec<(String, String)>,
-    /// The ids in use: each may be there once.
-    used: HashSet<String>,
-    made: usize,
+    calls: HistoryCalls,
     /// The number of images so far.
     images: usize,
     /// The images of results. A result can't hold one, so they become a user's message, which comes after all the results. (For a
@@ -307,7 +298,7 @@ impl<'a> HistoryText<'a> {
         let mut tool_requests = Vec::new();
         for call in &message.tool_calls {
             tool_requests.push(CopilotCall {
-                tool_call_id: self.open_call(&call.id),
+                tool_call_id: self.calls.open(&call.id),
                 name: self.of.tools.wire_name(&call.name, MAX_NAME),
                 arguments: &call.args,
                 kind: "function",
@@ -322,27 +313,13 @@ impl<'a> HistoryText<'a> {
         self.event("assistant.message", &answer);
     }
 
-    /// Makes an id for a call that the caller calls `id`.
-    fn open_call(&mut self, id: &str) -> String {
-        let mut unique = id.to_owned();
-        while unique.is_empty() || !self.used.insert(unique.clone()) {
-            self.made += 1;
-            unique = format!("call_df_{}", self.made);
-        }
-        self.open.push((id.to_owned(), unique.clone()));
-        unique
-    }
-
     /// Adds the result of a call. If there is no such call, the text of the result is added as a message.
     fn result(&mut self, message: &Message) {
-        let at = match message.tool_call_id.as_str() {
-            "" => (!self.open.is_empty()).then_some(0),
-            id => self.open.iter().position(|(callers, _)| callers == id),
-        };
+        let call = self.calls.answered(message);
         let (text, images) = self.said(message);
         let text = if message.is_error { failed(text) } else { text };
-        match at.map(|at| self.open.remove(at)) {
-            Some((_, id)) => {
+        match call {
+            Some(id) => {
                 self.done(&id, &text);
                 self.unshown.extend(images);
             }
@@ -361,7 +338,7 @@ impl<'a> HistoryText<'a> {
 
     /// Answers the calls that nobody has answered, and shows the images of results, before another message comes.
     fn close(&mut self) {
-        for (_, id) in std::mem::take(&mut self.open) {
+        for id in self.calls.take_unanswered() {
             self.done(&id, NO_RESULT);
         }
         let images = std::mem::take(&mut self.unshown);

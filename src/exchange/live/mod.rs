@@ -7,6 +7,7 @@
 //! has a process of its own, [`session::read_turn`] reads it.
 
 pub mod history;
+pub mod history_calls;
 pub mod inbox;
 pub mod kept;
 pub mod pool;

@@ -11,13 +11,11 @@ use serde_json::{Value, json};
 use super::form::{self, Model};
 use super::wire::{AGENT, Id, InputPart, OpencodeCallResult};
 use crate::live::history::failed;
+use crate::live::history_calls::{NO_RESULT, ORPHAN};
 use crate::random;
 use dfp_model::message::content::{self, Media, Part};
 use dfp_model::message::{Content, Message, Role};
 use dfp_provider::declare::mcp::Declarations;
-
-/// The answer to a call that nobody has answered.
-const NO_RESULT: &str = "Error: this call has no result";
 
 /// The beginning of the ids that are made here, after their prefix. opencode's own ids have the time there: these sort before the
 /// present for ever.
@@ -125,7 +123,7 @@ pub fn result(message: &Message) -> OpencodeCallResult {
 fn orphan(message: &Message) -> Vec<InputPart> {
     let OpencodeCallResult { text, files, .. } = result(message);
     let text = InputPart::Text {
-        text: format!("The result of an earlier tool call:\n{text}"),
+        text: format!("{ORPHAN}\n{text}"),
     };
     std::iter::once(text).chain(files).collect()
 }
