@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use self::message::{Frame, Frames, Message, Request, RpcError, Version, framed};
-use super::host::{Ending, Host, Life, Patience, Unanswered};
+use super::host::{Ending, Heartbeat, Host, Life, Patience, Unanswered};
 use super::live::inbox::{Inbox, Inboxes};
 use super::live::session::EXIT;
 use super::live::streams::{LINE_ITSELF, MOST_OWED};
@@ -234,6 +234,16 @@ impl<P: Protocol> RpcHost<P> {
     /// The host of the process.
     pub fn host(&self) -> &Host {
         &self.host
+    }
+
+    /// The empty folder in which the process runs.
+    pub fn folder(&self) -> String {
+        self.host.folder().to_string_lossy().into_owned()
+    }
+
+    /// Sends a request that the process can answer at once, to check that it answers.
+    pub fn heartbeat(&self, method: &str, params: &impl Serialize) -> Heartbeat {
+        self.host.heartbeat(self.post(method, params))
     }
 
     /// The process's private folder, if it has one.

@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use super::inbound::{RateLimits, ThreadEvent, TurnError};
 use super::items;
 use super::recall::{RecalledItems, ToldItem};
-use crate::live::session::{TurnStep, push_outcome};
-use dfp_model::event::{Event, Failure, Outcome};
+use crate::live::session::TurnStep;
+use crate::live::turn_facts::TurnFacts;
+use dfp_model::event::{Event, Failure};
 use dfp_model::message::reasoning::ReasoningDetail;
 use dfp_model::message::{ToolCall, Usage};
 use dfp_provider::codex::WEB_SEARCH;
@@ -54,9 +55,7 @@ pub struct CodexTurnReader<'a> {
     callers: Vec<String>,
     /// The ids of calls that codex waits for and the caller can't answer.
     unfit: Vec<String>,
-    usage: Option<Usage>,
-    session: String,
-    model: String,
+    facts: TurnFacts,
     /// True if reasoning came piece by piece.
     thought: bool,
     has_text: bool,
@@ -74,9 +73,7 @@ impl<'a> CodexTurnReader<'a> {
             calls: Vec::new(),
             callers: Vec::new(),
             unfit: Vec::new(),
-            usage: None,
-            session: session.to_owned(),
-            model: model.to_owned(),
+            facts: TurnFacts::new(session, model),
             thought: false,
             has_text: false,
             has_begun_message: false,
@@ -87,8 +84,8 @@ impl<'a> CodexTurnReader<'a> {
     pub fn into_recalled(self) -> RecalledItems {
         let recalled = RecalledItems::new(self.items.iter().map(items::plain).collect(), self.callers);
         // Of a resumed thread, only what a response has used tells that it has ended.
-        match self.usage.is_some() {
-            true => recalled.in_thread(self.session, self.told),
+        match self.facts.usage.is_some() {
+            true => recalled.in_thread(self.facts.session, self.told),
             false => recalled,
         }
     }
@@ -150,7 +147,7 @@ impl<'a> CodexTurnReader<'a> {
             // `turn/completed` tells it again.
             ThreadEvent::Error { .. } => {}
             ThreadEvent::MessageStarted => self.has_begun_message = true,
-            ThreadEvent::Rerouted { model } => self.model = model,
+            ThreadEvent::Rerouted { model } => self.facts.model = model,
             ThreadEvent::Warning { message } => events.push(Event::Warning {
                 code: "CLI_WARNING".to_owned(),
                 message,
@@ -229,12 +226,7 @@ impl<'a> CodexTurnReader<'a> {
 
     /// Ends a response: its calls are known now.
     fn response(&mut self, usage: Option<Usage>, limits: &RateLimits, events: &mut Vec<Event>) -> TurnStep {
-        if let Some(usage) = usage {
-            match &mut self.usage {
-                Some(sum) => sum.add(&usage),
-                None => self.usage = Some(usage),
-            }
-        }
+        self.facts.add_usage(usage);
         for call in std::mem::take(&mut self.calls) {
             let name = self.tools.callers_name(&call.name).filter(|_| call.is_ours);
             let Some(name) = name else { continue };
@@ -254,8 +246,7 @@ impl<'a> CodexTurnReader<'a> {
             }
         }
         if !self.callers.is_empty() {
-            self.over(limits, events);
-            return TurnStep::Reply;
+            return self.over(limits, events);
         }
         TurnStep::More
     }
@@ -275,55 +266,32 @@ impl<'a> CodexTurnReader<'a> {
                 let reason = "the model began an answer and gave none: it refused";
                 self.failed(REFUSED, reason.to_owned(), limits, events)
             }
-            ("completed", None) => {
-                self.over(limits, events);
-                TurnStep::Reply
-            }
+            ("completed", None) => self.over(limits, events),
             (status, error) => {
                 let error = error.unwrap_or_else(|| TurnError {
                     message: format!("codex ended the turn as \"{status}\""),
                     ..TurnError::default()
                 });
                 self.limits(limits, true, events);
-                events.push(Event::Failure(Failure {
+                let failure = Failure {
                     // "other" means nothing; the text does.
                     kind: error.kind.filter(|kind| kind != "other"),
-                    message: error.message,
                     http_status: error.http_status,
-                    resets_at: None,
-                    ..Failure::default()
-                }));
-                self.outcome(true, events);
-                TurnStep::Failed
+                    ..Failure::of(error.message)
+                };
+                self.facts.failed(failure, events)
             }
         }
     }
 
     fn failed(&mut self, kind: &str, message: String, limits: &RateLimits, events: &mut Vec<Event>) -> TurnStep {
         self.limits(limits, false, events);
-        events.push(Event::Failure(Failure {
-            kind: Some(kind.to_owned()),
-            message,
-            ..Failure::default()
-        }));
-        self.outcome(true, events);
-        TurnStep::Failed
+        self.facts.failed(Failure::named(kind, message), events)
     }
 
-    fn over(&mut self, limits: &RateLimits, events: &mut Vec<Event>) {
+    fn over(&mut self, limits: &RateLimits, events: &mut Vec<Event>) -> TurnStep {
         self.limits(limits, false, events);
-        self.outcome(false, events);
-    }
-
-    fn outcome(&mut self, is_error: bool, events: &mut Vec<Event>) {
-        let outcome = Outcome {
-            is_error,
-            usage: self.usage.clone(),
-            session_id: Some(self.session.clone()),
-            model: Some(self.model.clone()).filter(|model| !model.is_empty()),
-            ..Outcome::default()
-        };
-        push_outcome(outcome, events);
+        self.facts.replied(events)
     }
 
     /// Adds the account's limits, if the API has reported any.

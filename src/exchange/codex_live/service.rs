@@ -141,7 +141,7 @@ impl CodexService {
             return Err(NotStarted::Unsupported(reason));
         }
         server.notify::<()>("initialized", None);
-        let folder = server.host().folder().to_string_lossy().into_owned();
+        let folder = server.folder();
         let read = ConfigRead { cwd: &folder };
         let config = server.shake("config/read", &read, NotStarted::Refused).await?;
         let config = UserConfig::read(config.get());
@@ -204,10 +204,9 @@ impl CodexService {
         self.writes_too_little.store(true, Ordering::Relaxed);
     }
 
-    /// Asks the server for the list of its threads, which it can answer at once, to check that it answers.
+    /// Checks that the server answers: it is asked for the list of its threads.
     pub fn heartbeat(&self) -> Heartbeat {
-        self.host()
-            .heartbeat(self.server.post("thread/loaded/list", &ThreadList {}))
+        self.server.heartbeat("thread/loaded/list", &ThreadList {})
     }
 
     /// Returns whether threads of `model` can be opened; `None` is the model of the user's configuration.

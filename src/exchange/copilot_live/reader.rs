@@ -11,11 +11,12 @@ use std::slice;
 use serde_json::value::RawValue;
 
 use super::inbound::{ModelReply, SessionEvent};
-use crate::live::session::{TurnStep, push_outcome};
+use crate::live::session::TurnStep;
+use crate::live::turn_facts::TurnFacts;
 use dfp_model::error::clip;
-use dfp_model::event::{Event, Failure, Outcome};
+use dfp_model::event::{Event, Failure};
+use dfp_model::message::ToolCall;
 use dfp_model::message::reasoning::ReasoningDetail;
-use dfp_model::message::{ToolCall, Usage};
 use dfp_provider::copilot::TOOL_SEARCH;
 use dfp_provider::declare::Tools;
 use dfp_text::decode::DocumentEnd;
@@ -60,10 +61,7 @@ pub struct CopilotTurnReader<'a> {
     tools: &'a Tools,
     /// True if the model may search for tools. Otherwise, what it calls so is a tool that there is not.
     searches_tools: bool,
-    session: String,
-    model: String,
-    usage: Option<Usage>,
-    finish_reason: Option<String>,
+    facts: TurnFacts,
     /// The arguments of calls as the model wrote them, by the API's ids, in their order.
     raw: Vec<(String, String)>,
     /// The calls of the caller's tools in this answer, as far as the server has not answered them itself.
@@ -92,10 +90,7 @@ impl<'a> CopilotTurnReader<'a> {
         CopilotTurnReader {
             tools,
             searches_tools,
-            session: session.to_owned(),
-            model: model.to_owned(),
-            usage: None,
-            finish_reason: None,
+            facts: TurnFacts::new(session, model),
             raw: Vec::new(),
             calls: Vec::new(),
             taken: TakenIds::default(),
@@ -153,30 +148,26 @@ impl<'a> CopilotTurnReader<'a> {
                 model,
             } => {
                 self.named(model);
-                match (&mut self.usage, usage) {
-                    (Some(sum), Some(usage)) => sum.add(&usage),
-                    (sum, usage) => *sum = sum.take().or(usage),
-                }
-                self.finish_reason = finish_reason;
-                match self.finish_reason.as_deref() {
-                    Some(LENGTH) => return self.failed(cut_by_limit(), events),
+                self.facts.add_usage(usage);
+                self.facts.stop_reason.clone_from(&finish_reason);
+                match finish_reason.as_deref() {
+                    Some(LENGTH) => return self.facts.failed(cut_by_limit(), events),
                     Some(FILTERED) => {
                         let reason = "the API's filter has stopped the answer";
-                        return self.failed(Failure::named(FILTERED, reason), events);
+                        return self.facts.failed(Failure::named(FILTERED, reason), events);
                     }
                     None => {}
                     Some(reason) if WHOLE.contains(&reason) => {}
                     Some(reason) => {
                         let reason = format!("the API ended the answer with {:?}", clip(reason, 60));
-                        return self.failed(Failure::of(reason), events);
+                        return self.facts.failed(Failure::of(reason), events);
                     }
                 }
             }
             SessionEvent::RawCalls(calls) => self.raw.extend(calls),
             SessionEvent::Message(said) => self.message(*said, events),
             SessionEvent::CallEnded { is_success: true } if self.has_answer => {
-                self.over(events);
-                return TurnStep::Reply;
+                return self.facts.replied(events);
             }
             SessionEvent::CallEnded { .. } => {}
             SessionEvent::CallPending { request, call } => {
@@ -208,26 +199,26 @@ impl<'a> CopilotTurnReader<'a> {
                 // Only the caller has the results of its tools. A failure is copilot's own answer to arguments that are not JSON.
                 if is_success && answered.is_some() {
                     let reason = format!("copilot ran the call {call} by itself");
-                    return self.failed(Failure::named(TOOL_RAN, reason), events);
+                    return self.facts.failed(Failure::named(TOOL_RAN, reason), events);
                 }
                 return self.with_calls(events);
             }
             SessionEvent::CallFailed(failure) | SessionEvent::Failed(failure) => {
-                return self.failed(*failure, events);
+                return self.facts.failed(*failure, events);
             }
             SessionEvent::Warning { code, message } => events.push(Event::Warning { code, message }),
             SessionEvent::Compaction => {
                 let reason = "copilot shortens the history by itself, with which the thread would go on unseen";
-                return self.failed(Failure::named(COMPACTED, reason), events);
+                return self.facts.failed(Failure::named(COMPACTED, reason), events);
             }
             // An empty answer is reported as an error: a turn that ends without either was ended by something else.
             SessionEvent::Idle => {
                 let reason = "the turn ended well, without a word and without a call";
-                return self.failed(Failure::named(NO_ANSWER, reason), events);
+                return self.facts.failed(Failure::named(NO_ANSWER, reason), events);
             }
             SessionEvent::Closed => {
                 let reason = "copilot has closed the session in the middle of its turn";
-                return self.failed(Failure::named(CLOSED, reason), events);
+                return self.facts.failed(Failure::named(CLOSED, reason), events);
             }
         }
         TurnStep::More
@@ -235,7 +226,7 @@ impl<'a> CopilotTurnReader<'a> {
 
     fn named(&mut self, model: String) {
         if !model.is_empty() {
-            self.model = model;
+            self.facts.model = model;
         }
     }
 
@@ -321,31 +312,7 @@ impl<'a> CopilotTurnReader<'a> {
             self.pending.extend(request.map(|request| (call.id.clone(), request)));
             events.push(Event::ToolCall { tool_call: call });
         }
-        self.over(events);
-        TurnStep::Reply
-    }
-
-    /// Fails the turn with this failure.
-    pub fn failed(&mut self, failure: Failure, events: &mut Vec<Event>) -> TurnStep {
-        events.push(Event::Failure(failure));
-        self.outcome(true, events);
-        TurnStep::Failed
-    }
-
-    fn over(&mut self, events: &mut Vec<Event>) {
-        self.outcome(false, events);
-    }
-
-    fn outcome(&mut self, is_error: bool, events: &mut Vec<Event>) {
-        let outcome = Outcome {
-            is_error,
-            usage: self.usage.clone(),
-            stop_reason: self.finish_reason.clone(),
-            session_id: Some(self.session.clone()),
-            model: Some(self.model.clone()).filter(|model| !model.is_empty()),
-            ..Outcome::default()
-        };
-        push_outcome(outcome, events);
+        self.facts.replied(events)
     }
 }
 

@@ -89,7 +89,7 @@ impl CopilotService {
         }
         let (server, version) = RpcHost::ready(line, surroundings, PATIENCE, cancel, handshake).await?;
         Ok(CopilotService {
-            folder: folder(&server),
+            folder: server.folder(),
             server: Arc::new(server),
             version,
             api,
@@ -102,9 +102,9 @@ impl CopilotService {
         self.server.host()
     }
 
-    /// Sends a request that the server can answer at once, to check that it answers.
+    /// Checks that the server answers.
     pub fn heartbeat(&self) -> Heartbeat {
-        self.host().heartbeat(self.server.post("ping", &json!({})))
+        self.server.heartbeat("ping", &json!({}))
     }
 
     /// Stops the turn in progress in the session `id`.
@@ -131,10 +131,6 @@ fn told_by_session(line: &mut CommandLine) {
     line.set_env.extend(unset);
 }
 
-fn folder(server: &RpcHost<Copilot>) -> String {
-    server.host().folder().to_string_lossy().into_owned()
-}
-
 /// Makes the handshake with `server`, and returns it with its version, if it tells one.
 async fn handshake(server: RpcHost<Copilot>) -> Result<(RpcHost<Copilot>, Option<String>), NotStarted> {
     #[derive(Deserialize)]
@@ -152,7 +148,7 @@ async fn handshake(server: RpcHost<Copilot>) -> Result<(RpcHost<Copilot>, Option
         let reason = format!("it speaks another protocol than {PROTOCOL}: {spoken}");
         return Err(NotStarted::Unsupported(reason));
     }
-    let files = wire::set_files(&folder(&server));
+    let files = wire::set_files(&server.folder());
     server.shake("sessionFs.setProvider", &files, refused).await?;
     Ok((server, connected.and_then(|answer| answer.version)))
 }

@@ -17,3 +17,4 @@ pub mod store;
 pub(crate) mod streams;
 pub mod thread;
 pub mod turn;
+pub mod turn_facts;
