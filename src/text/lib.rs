@@ -11,5 +11,6 @@ pub mod decode;
 pub mod fold;
 pub mod prompt;
 pub mod redact;
-pub mod schema;
 pub mod toolcall;
+
+pub use dfp_schema as schema;
