@@ -185,6 +185,17 @@ pub enum Event {
     },
 }
 
+/// The JSON array of `events`.
+///
+/// Every byte of a stream is written here: generic code is compiled where it is called, and this room is built for speed.
+///
+/// # Errors
+/// What JSON can't express.
+#[inline(never)]
+pub fn to_json(events: &[Event]) -> serde_json::Result<String> {
+    serde_json::to_string(events)
+}
+
 impl Event {
     /// The event's kind, under its name in logs and in JavaScript; `None` for an event that goes to neither.
     pub fn kind(&self) -> Option<EventKind> {

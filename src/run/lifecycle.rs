@@ -24,7 +24,7 @@ use dfp_exchange::bridge::ToolCallRequest;
 use dfp_exchange::random;
 use dfp_model::budget::Budget;
 use dfp_model::error::{Code, ProviderError, clip};
-use dfp_model::event::{Event, Reply};
+use dfp_model::event::{self, Event, Reply};
 use dfp_model::listed_model::ListedModel;
 use dfp_process::Vars;
 use dfp_process::activity::now_ms;
@@ -216,7 +216,7 @@ impl Run {
     /// its memory, so nothing is dropped.
     pub async fn next(&self) -> Option<String> {
         let batch = self.batch().await?;
-        Some(serde_json::to_string(&batch).unwrap_or_else(|error| {
+        Some(event::to_json(&batch).unwrap_or_else(|error| {
             let warning = serde_json::json!([{"type": "warning", "code": "INTERNAL", "message": error.to_string()}]);
             warning.to_string()
         }))
