@@ -5,6 +5,7 @@ import { spawnSync } from "node:child_process";
 import { copyFileSync, readFileSync, utimesSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { findAddons, ROOT as root } from "./prepare.mjs";
 
 const startedAt = new Date();
@@ -13,9 +14,12 @@ const napi = join(dirname(manifest), JSON.parse(readFileSync(manifest, "utf8")).
 
 const given = process.argv.slice(2).filter((arg) => arg !== "--debug");
 const debug = process.argv.includes("--debug") || given.includes("--profile");
+// cargo's own name for the profile without optimisation is `dev`.
+const isOptimised = !process.argv.includes("--debug") && !given.includes("dev");
 const outcome = spawnSync(
   process.execPath,
   [
+    ...(isOptimised ? ["--import", pathToFileURL(join(root, ".ci/cdylib.mjs")).href] : []),
     napi,
     "build",
     "--platform",
