@@ -157,7 +157,8 @@ for (const name of Object.keys(ROWS).filter((name) => asked.length === 0 || aske
 const cell = (/** @type {number[]} */ samples, /** @type {Unit} */ unit) =>
   samples.length > 0 ? shown(median(samples), unit) : "not there";
 const lines = outcome.map(({ name, title, unit, samples }) => {
-  const paired = samples.old.length > 0 && samples.old.length === samples.new.length;
+  const paired =
+    samples.old.length > 0 && samples.old.length === samples.new.length && samples.old.every((one) => one > 0);
   const times = paired ? factor(ratio(samples.new, samples.old)) : "";
   return [name, `${title}, ${unit}`, cell(samples.old, unit), cell(samples.new, unit), times];
 });
