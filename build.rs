@@ -6,7 +6,7 @@ use std::process::Command;
 fn main() {
     napi_build::setup();
     if folds_equal_sections() {
-        println!("cargo:rustc-cdylib-link-arg=-Wl,--icf=all,--ignore-data-address-equality");
+        println!("cargo:rustc-cdylib-link-arg=-Wl,--icf=all");
     }
 }
 
