@@ -23,8 +23,6 @@ import { LINTED, nodeBin, npm, prepare, ROOT, runMain } from "./prepare.mjs";
  * @property {string} [repeat] how a person runs it alone; default: `command`, which then has to be readable
  * @property {Record<string, string>} [env] beside the environment of all checks
  * @property {boolean} [early] it is started before all others, because it waits for the network while they compute
- * @property {string} [beside] the name of an earlier check, with which it is started: it takes the time of the processor that the other
- *   leaves over. Of several that are beside the same check, each is started behind the one before
  * @property {(output: string) => Counts | undefined} [count] the tests in it; a check without any counts as one test
  */
 /** @typedef {Counts & { name: string, ms: number, ok: boolean }} Result */
@@ -36,7 +34,7 @@ import { LINTED, nodeBin, npm, prepare, ROOT, runMain } from "./prepare.mjs";
  * @property {number} [timeoutMs] a check that takes longer has failed
  */
 
-const TIMEOUT_MS = 30 * 60_000;
+const TIMEOUT_MS = 40 * 60_000;
 const WIDTH = 80;
 
 /**
@@ -67,8 +65,10 @@ export function listChecks(root, { ci = false, all = false } = {}) {
       repeat: "cargo clippy --all-targets -- -D warnings",
       env: LINTED,
     },
+    { name: "cargo test", command: ["cargo", "test", "--no-fail-fast"], env: LINTED, count: countCargo },
     // What cargo has just compiled for its own tests is most of the unoptimised addon.
     { name: "build", ...script(all ? "build" : "build:debug"), ...(all ? {} : { env: LINTED }) },
+    ...change({ name: "cargo doc", command: ["cargo", "doc", "--no-deps"], env: { RUSTDOCFLAGS: "-D warnings" } }),
     // What waits for the network, while all of the above computes.
     { name: "packages", command: ["node", ".ci/install.mjs"], early: true },
     { name: "tsc", ...bin("typescript", "tsc", "-p", "tsconfig.json") },
@@ -78,24 +78,9 @@ export function listChecks(root, { ci = false, all = false } = {}) {
       env: { ...LINTED, ...levelOf({ ci, all }) },
       count: countVitest,
     },
-    // These tests wait now and then, for processes and for limits of time; what follows takes that time.
-    {
-      name: "cargo test",
-      command: ["cargo", "test", "--no-fail-fast"],
-      env: LINTED,
-      count: countCargo,
-      beside: "vitest",
-    },
-    // For every change with the addon of the tests: what is packed is the same, and an optimised build takes as long as the tests.
-    ...change({ name: "package", ...script("test:package"), beside: "vitest" }),
-    ...change({
-      name: "cargo doc",
-      command: gently(["cargo", "doc", "--no-deps"]),
-      repeat: "cargo doc --no-deps",
-      env: { RUSTDOCFLAGS: "-D warnings" },
-      beside: "vitest",
-    }),
     ...release({ name: "bench", ...script("bench:smoke") }),
+    // For every change with the addon of the tests: what is packed is the same, and an optimised build takes as long as the tests.
+    ...change({ name: "package", ...script("test:package") }),
     ...release({ name: "rehearsal", ...script("test:rehearsal") }),
     ...release({ name: "runtimes", ...script("test:runtimes") }),
     ...release({ name: "other platforms", ...script("test:cross"), count: countPlain }),
@@ -130,14 +115,8 @@ export async function runChecks(checks, options = {}) {
   for (const [index, check] of checks.entries()) {
     write(`\n${`── ${index + 1}/${checks.length} ${check.name} `.padEnd(WIDTH, "─")}\n`);
     const startedAt = performance.now();
-    let before = /** @type {Promise<unknown>} */ (Promise.resolve());
-    for (const other of checks.filter(({ beside }) => beside === check.name)) {
-      const running = before.then(() => start(other, () => {}));
-      started.set(other, running);
-      before = running;
-    }
     const { end, output } = await (started.get(check) ?? start(check, verbose ? write : () => {}));
-    if (verbose && started.has(check)) write(output);
+    if (verbose && check.early) write(output);
     const ms = performance.now() - startedAt;
     const result = { name: check.name, ms, ...judge(end, check.count?.(stripVTControlCharacters(output))) };
     results.push(result);
@@ -146,14 +125,6 @@ export async function runChecks(checks, options = {}) {
     if (!result.ok) write(`again, alone: ${howToRepeat(check)}\n`);
   }
   return results;
-}
-
-/**
- * The command line that runs a compiler and leaves the processor to others: what has limits of time would not keep them so.
- * @param {string[]} command
- */
-function gently(command) {
-  return process.platform === "win32" ? command : ["nice", "-n", "10", ...command];
 }
 
 /**

@@ -81,35 +81,6 @@ describe("runChecks", () => {
     expect(results.map(({ ok }) => ok)).toEqual([true, true]);
   });
 
-  it("runs beside another one what is named so, one behind the other, and reports each when it is its turn", async () => {
-    const folder = mkdtempSync(join(tmpdir(), "dfp-ci-"));
-    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-    const [first, second] = ["first", "second"].map((name) => JSON.stringify(join(folder, name)));
-    const waitsFor = (file: string | undefined) => `while (!require("fs").existsSync(${file}));`;
-    const makes = (file: string | undefined) => `require("fs").writeFileSync(${file}, "");`;
-    const checks = [
-      { name: "before", command: node(`process.exit(require("fs").existsSync(${first}) ? 1 : 0)`) },
-      { name: "long", command: node(waitsFor(second)) },
-      { name: "one", command: node(`${makes(first)} console.log("1")`), beside: "long" },
-      {
-        name: "two",
-        command: node(`${waitsFor(first)} ${makes(second)} process.exit(2)`),
-        beside: "long",
-        repeat: "two",
-      },
-    ];
-    const { results, text } = await run(checks, { verbose: true });
-    expect(text).toBe(
-      [
-        `${rule("1/4 before")}ok in T s\n`,
-        `${rule("2/4 long")}ok in T s\n`,
-        `${rule("3/4 one")}1\nok in T s\n`,
-        `${rule("4/4 two")}FAILED (2) in T s\nagain, alone: two\n`,
-      ].join(""),
-    );
-    expect(results.map(({ ok }) => ok)).toEqual([true, true, true, false]);
-  });
-
   it("ends a check that takes too long, even one that only waits for a process it left behind", {
     timeout: 30_000,
   }, async () => {
@@ -133,21 +104,21 @@ describe("listChecks", () => {
       "biome",
       "dependencies",
       "cargo clippy",
+      "cargo test",
       "build",
       "packages",
       "tsc",
       "vitest",
-      "cargo test",
     ]);
     const added = (options: { ci?: boolean; all?: boolean }) => {
       expect(names(options).filter((name) => daily.includes(name))).toEqual(daily);
       return names(options).filter((name) => !daily.includes(name));
     };
-    expect(added({ ci: true })).toEqual(["package", "cargo doc"]);
+    expect(added({ ci: true })).toEqual(["cargo doc", "package"]);
     expect(added({ all: true })).toEqual([
-      "package",
       "cargo doc",
       "bench",
+      "package",
       "rehearsal",
       "runtimes",
       "other platforms",
