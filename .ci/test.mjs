@@ -34,7 +34,7 @@ import { LINTED, nodeBin, npm, prepare, ROOT, runMain } from "./prepare.mjs";
  * @property {number} [timeoutMs] a check that takes longer has failed
  */
 
-const TIMEOUT_MS = 40 * 60_000;
+const TIMEOUT_MS = 30 * 60_000;
 const WIDTH = 80;
 
 /**

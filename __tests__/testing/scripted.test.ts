@@ -83,7 +83,7 @@ describe.each(PATHS)("a plain call, %s", (_, options) => {
     expect(updates.map(({ type }) => type)).toEqual(["assistant_message", "tool_call", "usage", "final"]);
 
     expect(await eventsOf(bound.stream(["Hi"]))).toEqual([
-      { type: "start", runId: "run", provider: "scripted", attempt: 1, queuedMs: expect.any(Number) },
+      { type: "start", runId: "run", provider: "scripted", attempt: 1, queuedMs: 0 },
       { type: "session", model: "m" },
       { type: "thinking_delta", text: "hm" },
       { type: "text_delta", text: "Hel" },
