@@ -127,18 +127,24 @@ impl Limiter {
         cancel: &CancellationToken,
     ) -> Result<Permit, QueueCancelled> {
         let began = Instant::now();
-        let (ticket, granted) = self.enqueue(key, concurrency);
-        tokio::select! {
-            biased;
-            () = cancel.cancelled() => Err(QueueCancelled { queued: began.elapsed() }),
-            // The sender is only dropped with the ticket, which this future holds.
-            _ = granted => Ok(Permit {
-                _ticket: Some(ticket),
-                _nested: None,
-                queued: began.elapsed(),
-                is_place: false,
-            }),
-        }
+        let (ticket, mut granted) = self.enqueue(key, concurrency);
+        // A permit that is free at once is not waited for, even if the system holds this thread up meanwhile.
+        let queued = match granted.try_recv() {
+            Ok(()) if cancel.is_cancelled() => return Err(QueueCancelled { queued: Duration::ZERO }),
+            Ok(()) => Duration::ZERO,
+            Err(_) => tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Err(QueueCancelled { queued: began.elapsed() }),
+                // The sender is only dropped with the ticket, which this future holds.
+                _ = granted => began.elapsed(),
+            },
+        };
+        Ok(Permit {
+            _ticket: Some(ticket),
+            _nested: None,
+            queued,
+            is_place: false,
+        })
     }
 
     /// Waits for a permit like [`Limiter::acquire`], or for the `nested` permit, whichever is free first.
@@ -394,6 +400,11 @@ mod tests {
         assert_eq!(limiter.snapshot(), Snapshot { all: load(3, 1), keys });
         drop(a1);
         assert!(third.await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_permit_that_is_free_at_once_is_not_waited_for() {
+        assert_eq!(take(&Limiter::new(1), "a", ALONE).await.queued(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
