@@ -1,12 +1,11 @@
 // @ts-check
 /**
- * `node bench/versus.mjs OLD_TREE [NAME…] [--rounds N] [--json FILE]`: another build of this package, and this one, in alternation.
+ * `node bench/versus.mjs OLD_TREE [NAME…] [--rounds N]`: another build of this package, and this one, in alternation.
  *
  * In flow the folder of the other tree and names of {@link ROWS} (all, if none is named); out flows a Markdown table: the medians of both, and
  * the median of the rounds' ratios, new to old. Each tree runs its own benches with its own addon, in processes of its own; what a tree
  * doesn't have is said to be not there. Needs both addons (`npm run build`), and the packages that the benches compare with.
  */
-import { writeFileSync } from "node:fs";
 import { loadavg } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -27,8 +26,12 @@ import { median, ratio } from "./harness/stats.mjs";
  * @property {number} [rounds] at most so many, where one takes long
  */
 
-/** @param {string} contender @param {string} figure */
-const figure = (contender, figure) => (/** @type {Record<string, Figures>} */ of) => of[contender]?.[figure];
+/**
+ * A value that is one figure of one contender.
+ * @param {string} title @param {Unit} unit @param {string} contender @param {string} name
+ * @returns {Row["values"][number]}
+ */
+const figure = (title, unit, contender, name) => ({ title, unit, value: (of) => of[contender]?.[name] });
 
 /** @param {string} of @returns {Row} */
 const steps = (of) => ({
@@ -36,8 +39,8 @@ const steps = (of) => ({
   of,
   contenders: ["growing", "growingPrint"],
   values: [
-    { title: "kept: Node's thread, last step", unit: "ms", value: figure("growing", "last") },
-    { title: "print: Node's thread, last step", unit: "ms", value: figure("growingPrint", "last") },
+    figure("kept: Node's thread, last step", "ms", "growing", "last"),
+    figure("print: Node's thread, last step", "ms", "growingPrint", "last"),
   ],
 });
 /** @param {string} of @returns {Row} */
@@ -46,9 +49,9 @@ const decode = (of) => ({
   of,
   contenders: ["ours", "stream"],
   values: [
-    { title: "speed", unit: "MB/s", value: figure("ours", "speed") },
-    { title: "per core", unit: "MB/s", value: figure("ours", "perCore") },
-    { title: "every event, per core", unit: "MB/s", value: figure("stream", "perCore") },
+    figure("speed", "MB/s", "ours", "speed"),
+    figure("per core", "MB/s", "ours", "perCore"),
+    figure("every event, per core", "MB/s", "stream", "perCore"),
   ],
 });
 
@@ -60,10 +63,10 @@ const ROWS = {
       of: "loop",
       contenders: ["live", "print"],
       values: [
-        { title: "kept: a later step until the API", unit: "ms", value: figure("live", "later") },
-        { title: "kept: ten steps", unit: "ms", value: figure("live", "total") },
-        { title: "print: a later step until the API", unit: "ms", value: figure("print", "later") },
-        { title: "print: ten steps", unit: "ms", value: figure("print", "total") },
+        figure("kept: a later step until the API", "ms", "live", "later"),
+        figure("kept: ten steps", "ms", "live", "total"),
+        figure("print: a later step until the API", "ms", "print", "later"),
+        figure("print: ten steps", "ms", "print", "total"),
       ],
     },
   ],
@@ -75,7 +78,7 @@ const ROWS = {
       of: "ten steps",
       contenders: ["gateway", "direct"],
       values: [
-        { title: "a step until the API", unit: "ms", value: figure("gateway", "step") },
+        figure("a step until the API", "ms", "gateway", "step"),
         {
           title: "behind the provider itself",
           unit: "ms",
@@ -90,10 +93,10 @@ const ROWS = {
       of: "import",
       contenders: ["ours", "floor"],
       values: [
-        { title: "native entry", unit: "ms", value: figure("ours", "load") },
-        { title: "native entry, memory", unit: "MB", value: figure("ours", "rss") },
-        { title: "the addon alone", unit: "ms", value: figure("floor", "load") },
-        { title: "the addon on the disk", unit: "MB", value: figure("floor", "disk") },
+        figure("native entry", "ms", "ours", "load"),
+        figure("native entry, memory", "MB", "ours", "rss"),
+        figure("the addon alone", "ms", "floor", "load"),
+        figure("the addon on the disk", "MB", "floor", "disk"),
       ],
     },
   ],
@@ -104,9 +107,9 @@ const ROWS = {
       contenders: ["ours"],
       rounds: 2,
       values: [
-        { title: "behind 1,000 calls", unit: "MB", value: figure("ours", "early") },
-        { title: "behind 10,000 calls", unit: "MB", value: figure("ours", "late") },
-        { title: "per call, eight at a time", unit: "ms", value: figure("ours", "each") },
+        figure("behind 1,000 calls", "MB", "ours", "early"),
+        figure("behind 10,000 calls", "MB", "ours", "late"),
+        figure("per call, eight at a time", "ms", "ours", "each"),
       ],
     },
   ],
@@ -116,13 +119,13 @@ const SIDES = /** @type {const} */ (["old", "new"]);
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { rounds: { type: "string", default: "5" }, json: { type: "string" } },
+  options: { rounds: { type: "string", default: "5" } },
 });
 const [old, ...asked] = positionals;
 const unknown = asked.filter((name) => !(name in ROWS));
 const rounds = Number(values.rounds);
 if (old === undefined || unknown.length > 0 || !(Number.isInteger(rounds) && rounds > 0)) {
-  console.error(`node bench/versus.mjs OLD_TREE [${Object.keys(ROWS).join("|")}…] [--rounds N] [--json FILE]`);
+  console.error(`node bench/versus.mjs OLD_TREE [${Object.keys(ROWS).join("|")}…] [--rounds N]`);
   process.exit(2);
 }
 
@@ -150,7 +153,6 @@ for (const name of Object.keys(ROWS).filter((name) => asked.length === 0 || aske
       const samples = /** @type {Samples} */ ({ old: column(measured.old), new: column(measured.new) });
       outcome.push({ name, title: `${title}${what}`, unit, samples });
     }
-    if (values.json) writeFileSync(values.json, `${JSON.stringify({ rounds, loads, outcome })}\n`);
   }
 }
 

@@ -395,11 +395,8 @@ pub fn lacking(provider: &str, known: &[ListedModel], model: &str, choices: &Cho
         .then(|| format!("`reasoning: \"off\"` {whose} always thinks"));
     // A list that tells the efforts of some models says nothing of one that has none.
     let tells_efforts = known.iter().any(|one| one.efforts.is_some() || one.has_unnamed_efforts);
-    let efforts = match (&found.efforts, tells_efforts && !found.has_unnamed_efforts) {
-        (Some(efforts), _) => Some(efforts.as_slice()),
-        (None, true) => Some(&[] as &[String]),
-        (None, false) => None,
-    };
+    let has_none = tells_efforts && !found.has_unnamed_efforts;
+    let efforts = found.efforts.as_deref().or(has_none.then_some(&[]));
     let effort = choices.effort.as_ref().zip(efforts);
     let effort = effort
         .filter(|(effort, efforts)| !efforts.contains(effort))

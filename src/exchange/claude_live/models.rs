@@ -120,10 +120,10 @@ mod tests {
             {"value": "haiku", "resolvedModel": "claude-haiku-4-5", "supportsThinkingOff": off(true)},
             {"value": "unnamed", "supportsEffort": true},
         ]});
-        told(&answer, model, wanted)
+        warnings_of(&answer, model, wanted)
     }
 
-    fn told(answer: &Value, model: &str, wanted: &Choices) -> Vec<String> {
+    fn warnings_of(answer: &Value, model: &str, wanted: &Choices) -> Vec<String> {
         let message = |event| match event {
             Event::Warning { message, .. } => message,
             other => format!("{other:?}"),
@@ -166,9 +166,9 @@ mod tests {
             fast: Some(true),
             ..Choices::default()
         };
-        assert_eq!(told(&answer, "opus", &fast), [""; 0]);
+        assert_eq!(warnings_of(&answer, "opus", &fast), [""; 0]);
         assert_eq!(
-            told(&answer, "claude-sonnet-5-5", &fast),
+            warnings_of(&answer, "claude-sonnet-5-5", &fast),
             ["`speed: \"fast\"` has no effect: claude's model claude-sonnet-5-5 has no fast mode"]
         );
         let listed = read(&answer.to_string()).unwrap();
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(facts, [(both, Some(false)), (usual, None)]);
         let untold = json!({"models": [{"value": "opus"}]});
         assert_eq!(read(&untold.to_string()).unwrap()[0].speeds, None);
-        assert_eq!(told(&untold, "opus", &fast), [""; 0]);
+        assert_eq!(warnings_of(&untold, "opus", &fast), [""; 0]);
     }
 
     #[test]
