@@ -94,6 +94,34 @@ const kept = rust
   .flatMap((path) => split(read(path)).code)
   .filter((line) => /^(?:pub(?:\([^)]*\))? )?trait \w/.test(line)).length;
 const twice = [...names.values()].flatMap((known) => [...known.values()]).filter((count) => count > 1).length;
+/**
+ * How alike the folders `one` and `other` of two forms are: the share of the smaller's lines that the other has as well, wherever they stand,
+ * with any other text in quotes and any other name of a CLI. Imports, attributes and lines without a word don't count.
+ * @param {string} one
+ * @param {string} other
+ */
+function alike(one, other) {
+  /** @param {string} form */
+  const shapes = (form) =>
+    rust
+      .filter((path) => path.startsWith(`src/exchange/${form}/`) && !path.endsWith("/mod.rs"))
+      .flatMap((path) => split(read(path).replace(/^ *(?:pub(?:\([^)]*\))? )?use [^;]*;$/gm, "")).code)
+      .filter((line) => /\w/.test(line) && !line.startsWith("#["))
+      .map((line) =>
+        line.replace(/"[^"]*"/g, '""').replace(/\b(?:Claude|Codex|Copilot|Qwen|Open[cC]ode|Acp)\w*/g, "Form"),
+      );
+  const [small = [], large = []] = [shapes(one), shapes(other)].sort((a, b) => a.length - b.length);
+  const left = [...large];
+  const shared = small.filter((line) => left.includes(line) && left.splice(left.indexOf(line), 1));
+  return {
+    pair: `${one} ~ ${other}`,
+    share: shared.length / small.length,
+    both: (2 * shared.length) / (small.length + large.length),
+  };
+}
+const forms = [...new Set(rust.flatMap((path) => /^src\/exchange\/(acp|\w+_live)\//.exec(path)?.[1] ?? []))];
+const pairs = forms.flatMap((one, at) => forms.slice(at + 1).map((other) => alike(one, other)));
+const [closest] = pairs.sort((a, b) => b.share - a.share);
 lengths.sort((a, b) => a - b);
 const scriptLines = script
   .flatMap((path) => read(path).split("\n"))
@@ -119,6 +147,10 @@ const table = [
   ["comment lines per line of code", (comments / code).toFixed(2)],
   ["doc comments that begin as fragments", `${fragments} of ${docComments}`],
   ["traits on the way to a kept process", kept],
+  [
+    "forms: the most alike two, of the smaller one, of both",
+    closest ? `${closest.pair}: ${Math.round(closest.share * 100)} %, ${Math.round(closest.both * 100)} %` : "",
+  ],
   ["files of run/", rust.filter((path) => path.startsWith("src/run/")).length],
   ["JavaScript: code", scriptLines.length],
   ["docs: words", words.length],
