@@ -1,5 +1,9 @@
 // @ts-check
 import { defineConfig } from "vitest/config";
 
-// Vitest remembers its runs where the repository's own do.
-export default defineConfig({ cacheDir: "../../node_modules/.vite", test: { include: ["*.test.mjs"] } });
+export default defineConfig({
+  // Vitest remembers its runs where the repository's own do.
+  cacheDir: "../../node_modules/.vite",
+  // A recording waits for a real CLI, which on a loaded machine takes longer than Vitest's own five seconds.
+  test: { include: ["*.test.mjs"], testTimeout: 120_000 },
+});
